@@ -1,0 +1,13 @@
+#include "observe/peak_memory.h"
+
+#include <sys/resource.h>
+
+namespace tessera {
+
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;  // Linux counts in KiB
+}
+
+}  // namespace tessera

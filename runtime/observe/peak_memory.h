@@ -1,0 +1,11 @@
+// Peak resident memory of this process.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+/// Bytes, over the life of the process and all its threads. [any-thread]
+int64_t peak_resident_bytes();
+
+}  // namespace tessera
