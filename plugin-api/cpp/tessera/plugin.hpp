@@ -1,0 +1,77 @@
+// The entry of a plugin written in C++: a descriptor, its options, and the handshake.
+//
+//     namespace {
+//     constexpr tsr_option kOptions[] = {tessera::int_option("bucket-mb", "25", 1, 65536, "...")};
+//     constexpr tsr_descriptor kDescriptor = tessera::descriptor("ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.9.0",
+//                                                                "sums gradients ...", kOptions);
+//     }
+//     TESSERA_PLUGIN(kDescriptor, TSR_STRATEGY_INTERFACE, kTable)
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+constexpr tsr_str literal(std::string_view s) { return {s.data(), s.size()}; }
+
+constexpr tsr_option int_option(std::string_view name, std::string_view value, double min, double max,
+                                std::string_view help) {
+  return {literal(name), literal(value), {nullptr, 0}, literal(help), min, max, TSR_OPTION_INT, 0};
+}
+constexpr tsr_option float_option(std::string_view name, std::string_view value, double min, double max,
+                                  std::string_view help) {
+  return {literal(name), literal(value), {nullptr, 0}, literal(help), min, max, TSR_OPTION_FLOAT, 0};
+}
+constexpr tsr_option bool_option(std::string_view name, std::string_view value, std::string_view help) {
+  return {literal(name), literal(value), {nullptr, 0}, literal(help), 1, 0, TSR_OPTION_BOOL, 0};
+}
+/// `choices` are separated by '|'; empty allows any text.
+constexpr tsr_option string_option(std::string_view name, std::string_view value, std::string_view choices,
+                                   std::string_view help) {
+  return {literal(name), literal(value), literal(choices), literal(help), 1, 0, TSR_OPTION_STRING, 0};
+}
+
+constexpr tsr_descriptor descriptor(std::string_view name, std::string_view kind, std::string_view id,
+                                    std::string_view version, std::string_view summary,
+                                    std::span<const tsr_option> options = {}) {
+  return {sizeof(tsr_descriptor), 0, literal(name), literal(kind), literal(id), literal(version),
+          literal("Tessera"), literal(summary), options.data(), options.size()};
+}
+
+/// The value of a declared option; throws NOT_FOUND for one that was not declared.
+inline const tsr_option_value& option(std::span<const tsr_option_value> values, std::string_view name) {
+  for (const auto& value : values)
+    if (view(value.name) == name) return value;
+  throw Error(TSR_E_NOT_FOUND, "the host gave no value for option " + std::string(name));
+}
+
+/// Checks the host's side of the handshake and writes ours: this header's minor only, as every 0.x must.
+inline void shake_hands(tsr_handshake* io) {
+  if (!io || io->magic != TSR_MAGIC) throw Error(TSR_E_ABI, "the handshake has a wrong magic number");
+  io->plugin_abi_major = TSR_ABI_MAJOR;
+  io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
+  if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) ||
+      io->host_minor_max < TSR_ABI_MINOR || io->host_minor_min > TSR_ABI_MINOR)
+    throw Error(TSR_E_ABI, "this plugin speaks ABI 0.9 on 64-bit machines; the host offers " +
+                               std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_min) + " to " +
+                               std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_max));
+}
+
+}  // namespace tessera
+
+/// Defines the plugin's one exported function. `table` is the kind's function table, with static storage.
+#define TESSERA_PLUGIN(descriptor_, interface_id_, table_)                                                        \
+  extern "C" tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host*, const tsr_factory** factory,      \
+                                            tsr_error* err) noexcept {                                            \
+    static constexpr tsr_factory kFactory = {                                                                     \
+        sizeof(tsr_factory), 0, &(descriptor_), +[](tsr_str id) noexcept -> const void* {                         \
+          return ::tessera::view(id) == (interface_id_) ? &(table_) : nullptr;                                    \
+        }};                                                                                                       \
+    return ::tessera::guard(err, ::tessera::view((descriptor_).name), [&] {                                       \
+      ::tessera::shake_hands(io);                                                                                 \
+      *factory = &kFactory;                                                                                       \
+    });                                                                                                           \
+  }

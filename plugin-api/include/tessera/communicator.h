@@ -1,0 +1,148 @@
+/* Tessera plugin ABI, kind "communicator": collectives and messages over a group of ranks, on the host's streams.
+ *
+ * submit() enqueues on `stream`: the operation starts after what is already on that stream and later work on it sees the
+ * result. All ranks of a group submit the same collectives in the same order. A communicator without native streams
+ * enqueues host functions through the device table it was given.
+ *
+ * Counts are elements of `dtype`. n = ranks in the group, r = this rank's coordinate in it. Zero counts are legal.
+ *   ALL_REDUCE      recv[0:c] = sum over ranks of send[0:c];       send == recv is in place
+ *   REDUCE_SCATTER  recv[0:c_r] = sum of every rank's slice r of send[0:sum c];  recv may be send's own slice r
+ *   ALL_GATHER      recv[0:sum c] = concatenation of send[0:c_i];  send may be recv's own slice r
+ *   BROADCAST       recv on all = send of root;                    send == recv on the root
+ *   REDUCE          recv on root = sum;                            send == recv on the root is in place
+ *   ALL_TO_ALL      slice i of send goes to rank i; not in place
+ *   SEND, RECV      one message to or from `peer`
+ *   EXCHANGE        all `transfers` at once; they cannot block one another
+ *   BARRIER         no rank leaves before all entered
+ * Slices stand one after another: slice i starts at c_0 + ... + c_{i-1}, with c = counts[] or num_elements for each.
+ *
+ * A communicator that sets TSR_COMM_CANONICAL_SUM gives, for each element, the balanced tree over the ranks (split at the
+ * largest power of two below n) in float32 or wider, rounded once to the output type, whatever the counts and offsets.
+ * Since 0.9. */
+#ifndef TESSERA_COMMUNICATOR_H
+#define TESSERA_COMMUNICATOR_H
+
+#include "device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSR_COMMUNICATOR_INTERFACE "tsr.communicator/1"
+
+typedef struct tsr_comm tsr_comm;
+
+#define TSR_COLL_ALL_REDUCE 1u
+#define TSR_COLL_REDUCE_SCATTER 2u
+#define TSR_COLL_ALL_GATHER 3u
+#define TSR_COLL_BROADCAST 4u
+#define TSR_COLL_REDUCE 5u
+#define TSR_COLL_ALL_TO_ALL 6u
+#define TSR_COLL_SEND 7u
+#define TSR_COLL_RECV 8u
+#define TSR_COLL_EXCHANGE 9u
+#define TSR_COLL_BARRIER 10u
+
+#define TSR_REDUCE_SUM 1u
+#define TSR_REDUCE_AVG 2u /* the canonical sum divided by n; floating types only */
+#define TSR_REDUCE_MIN 3u
+#define TSR_REDUCE_MAX 4u
+
+/* FROZEN. One message of an EXCHANGE. */
+typedef struct tsr_transfer {
+  void* data;
+  uint64_t num_elements;
+  int32_t peer;
+  uint32_t is_receive; /* 1 or 0 */
+} tsr_transfer;
+
+/* APPENDABLE. One collective. The struct and its arrays are borrowed for the call; the data until the work is done. */
+typedef struct tsr_collective {
+  uint32_t struct_size;
+  uint32_t kind;   /* TSR_COLL_* */
+  uint32_t reduce; /* TSR_REDUCE_*; 0 where nothing is reduced */
+  tsr_dtype dtype;
+  int32_t peer; /* root or peer: coordinate in the group */
+  uint32_t reserved;
+  const void* send;
+  void* recv;
+  uint64_t num_elements;       /* c; per rank for scatter, gather and all_to_all when counts is NULL */
+  const uint64_t* counts;      /* [n] c_i for REDUCE_SCATTER, ALL_GATHER and what ALL_TO_ALL sends; or NULL */
+  const uint64_t* recv_counts; /* [n] what ALL_TO_ALL receives; NULL = as counts */
+  const tsr_transfer* transfers;
+  uint64_t num_transfers;
+  void* workspace; /* as many bytes as describe() asked for; device memory, 256-byte aligned */
+  tsr_stream* stream;
+  int64_t timeout_ms; /* from the moment the operation starts on the stream; the work then fails with DEADLINE */
+  uint64_t sequence;  /* counts the collectives of this communicator from 0; for errors */
+  tsr_str label;      /* what it is about, for errors: "all_reduce gradient h.2" */
+} tsr_collective;
+
+/* APPENDABLE. Filled by caps() up to struct_size. */
+typedef struct tsr_comm_caps {
+  uint32_t struct_size;
+  uint32_t flags;       /* TSR_COMM_* */
+  uint64_t collectives; /* bit 1 << TSR_COLL_* */
+  uint64_t reduces;     /* bit 1 << TSR_REDUCE_* */
+  const tsr_dtype* dtypes;
+  uint64_t num_dtypes;
+  const tsr_str* stream_kinds; /* which devices' streams it takes, best first */
+  uint64_t num_stream_kinds;
+} tsr_comm_caps;
+#define TSR_COMM_CANONICAL_SUM 1u
+#define TSR_COMM_ONE_PROCESS 2u /* all ranks must be threads of one process */
+
+/* APPENDABLE. */
+typedef struct tsr_comm_create {
+  uint32_t struct_size;
+  int32_t rank; /* r */
+  int32_t size; /* n */
+  uint32_t is_local; /* 1: all ranks of the job are on this machine; listen on loopback only */
+  tsr_str name;       /* "dp.gather": for errors and logs */
+  tsr_str rendezvous; /* key prefix in the host's key-value service that is this communicator's alone */
+  const int32_t* world_ranks; /* [n] the members' world ranks, for errors; borrowed for the call */
+  const tsr_host* host;
+  const tsr_device_interface* device_interface;
+  tsr_device* device; /* whose streams will be used */
+  const tsr_option_value* options;
+  uint64_t num_options;
+  int64_t timeout_ms; /* for create itself and as default of every collective */
+} tsr_comm_create;
+
+/* APPENDABLE. */
+typedef struct tsr_communicator_interface {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* What this communicator can do with a device's streams of that kind; opens nothing. UNSUPPORTED when it takes no such
+   * streams. [any-thread] */
+  TSR_FN(tsr_status, caps)(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) TSR_NOEXCEPT;
+  /* Bytes of workspace that submit needs for this collective (pointers in it are ignored) in a group of `size`. Pure.
+   * [any-thread] */
+  TSR_FN(tsr_status, describe)
+  (const tsr_collective* collective, int32_t size, uint64_t* workspace_bytes, tsr_error* err) TSR_NOEXCEPT;
+  /* Joins the group; returns when all members have, or at the deadline with the ranks that are missing.
+   * [control-thread] */
+  TSR_FN(tsr_status, create)(const tsr_comm_create* args, tsr_comm** comm, tsr_error* err) TSR_NOEXCEPT;
+  /* Enqueues one collective. Argument errors are returned at once, others fail the stream. [issue-thread] */
+  TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
+  /* Between begin and end, SEND and RECV are gathered and start together at end. [issue-thread] */
+  TSR_FN(tsr_status, group_begin)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, group_end)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
+  /* A collective of all members: those of equal `color` form a new communicator, ordered by key, then rank. color < 0:
+   * no member, *comm = NULL. [control-thread] */
+  TSR_FN(tsr_status, split)
+  (tsr_comm* comm, int32_t color, int32_t key, tsr_str name, tsr_comm** result, tsr_error* err) TSR_NOEXCEPT;
+  /* OK, or the first error of any of this communicator's work. [any-thread] */
+  TSR_FN(tsr_status, async_error)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
+  /* Aborts all of them at once; every outstanding and later operation fails with ABORTED within 2 seconds. Does not
+   * block, may be repeated. After it only destroy is legal. [any-thread] */
+  TSR_FN(void, abort)(tsr_comm* const* comms, uint64_t num_comms) TSR_NOEXCEPT;
+  /* Local, never a collective; all submitted work must be done or aborted. [control-thread] */
+  TSR_FN(void, destroy)(tsr_comm* comm) TSR_NOEXCEPT;
+  TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
+} tsr_communicator_interface;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,217 @@
+/* Tessera plugin ABI, core: what every plugin and the host agree on before anything else.
+ *
+ * Rules of the whole ABI
+ *  - Plain C11, readable as C++11 and later. No enum, bool, bit-field, varargs, C++ type or exception crosses it.
+ *  - A struct is FROZEN (its layout never changes) or APPENDABLE (`struct_size` first; grows at the tail only; a field
+ *    is read through TSR_HAS). Arrays hold FROZEN structs only. FROZEN is a promise from 1.0 on; until then the host
+ *    accepts only plugins of its own 0.x.
+ *  - Strings are borrowed UTF-8 {ptr, len}, not zero-terminated. What a call returns by pointer is owned by the callee
+ *    and lives as long as the object it came from, unless the function says otherwise.
+ *  - Every function carries a tag: [control-thread] one call at a time per object, may block; [issue-thread] the one
+ *    thread of a rank that issues its program, must not block; [any-thread] concurrent, must not block.
+ *  - A plugin never calls exit or abort, installs no signal handler, keeps no mutable global: one process may hold
+ *    many ranks.
+ * Since 0.9. */
+#ifndef TESSERA_CORE_H
+#define TESSERA_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__cplusplus) && __cplusplus >= 201703L
+#define TSR_NOEXCEPT noexcept
+#else
+#define TSR_NOEXCEPT
+#endif
+#define TSR_EXPORT __attribute__((visibility("default")))
+/* A slot of a function table: `ret (*name)` with the table's calling convention. */
+#define TSR_FN(ret, name) ret(*name)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TSR_ABI_MAJOR 0u
+#define TSR_ABI_MINOR 9u
+
+#define TSR_END_OF(type, field) (offsetof(type, field) + sizeof(((type*)0)->field))
+/* True when the APPENDABLE struct at `p` is long enough to hold `field`. */
+#define TSR_HAS(p, type, field) ((p)->struct_size >= TSR_END_OF(type, field))
+/* True when the function table at `p` holds `field` and it is not NULL. */
+#define TSR_HAS_FN(p, type, field) (TSR_HAS(p, type, field) && (p)->field != NULL)
+
+/* ---- status and error ---------------------------------------------------------------------------------------- */
+
+typedef int32_t tsr_status; /* 0 or a negative canonical code (gRPC's numbers, negated) */
+#define TSR_OK 0
+#define TSR_E_CANCELLED (-1)
+#define TSR_E_UNKNOWN (-2)
+#define TSR_E_INVALID_ARGUMENT (-3)
+#define TSR_E_DEADLINE (-4)
+#define TSR_E_NOT_FOUND (-5)
+#define TSR_E_ALREADY_EXISTS (-6)
+#define TSR_E_RESOURCE_EXHAUSTED (-8)
+#define TSR_E_FAILED_PRECONDITION (-9)
+#define TSR_E_ABORTED (-10)
+#define TSR_E_UNSUPPORTED (-12)
+#define TSR_E_INTERNAL (-13)
+#define TSR_E_UNAVAILABLE (-14)
+#define TSR_E_DATA_LOSS (-15)
+#define TSR_E_ABI (-20)
+
+/* FROZEN, 512 bytes. Owned by the caller, who zeroes it; filled by the callee when it returns other than TSR_OK.
+ * `rank` is the peer or own world rank the error is about, -1 if none. Strings are zero-terminated. */
+typedef struct tsr_error {
+  int32_t code;        /* equal to the returned status */
+  int32_t native_code; /* errno, cudaError_t, ...; 0 if none */
+  int32_t rank;
+  uint32_t reserved;
+  char domain[32];   /* the plugin's name */
+  char message[464]; /* one sentence: what, where, which value, what to do */
+} tsr_error;
+
+/* ---- small values -------------------------------------------------------------------------------------------- */
+
+typedef struct tsr_str { /* FROZEN; borrowed UTF-8, not zero-terminated */
+  const char* ptr;
+  uint64_t len;
+} tsr_str;
+
+/* Element type: DLPack's {code:8, bits:8, lanes:16} in one word; 0 is invalid. Bytes per element = TSR_DTYPE_BYTES. */
+typedef uint32_t tsr_dtype;
+#define TSR_DTYPE_OF(code, bits) ((tsr_dtype)(code) | ((tsr_dtype)(bits) << 8) | ((tsr_dtype)1 << 16))
+#define TSR_DTYPE_BYTES(dtype) (((dtype) >> 8 & 0xffu) / 8u)
+#define TSR_I8 TSR_DTYPE_OF(0, 8)
+#define TSR_I32 TSR_DTYPE_OF(0, 32)
+#define TSR_I64 TSR_DTYPE_OF(0, 64)
+#define TSR_U8 TSR_DTYPE_OF(1, 8)
+#define TSR_U16 TSR_DTYPE_OF(1, 16)
+#define TSR_U32 TSR_DTYPE_OF(1, 32)
+#define TSR_F16 TSR_DTYPE_OF(2, 16)
+#define TSR_F32 TSR_DTYPE_OF(2, 32)
+#define TSR_F64 TSR_DTYPE_OF(2, 64)
+#define TSR_BF16 TSR_DTYPE_OF(4, 16)
+
+/* FROZEN. A dense row-major tensor in some memory; borrowed for the call. */
+typedef struct tsr_tensor_view {
+  void* data;
+  const int64_t* shape; /* [num_dims] */
+  uint32_t num_dims;
+  tsr_dtype dtype;
+} tsr_tensor_view;
+
+/* ---- options ------------------------------------------------------------------------------------------------- */
+
+#define TSR_OPTION_INT 1u    /* int64 in [min, max] */
+#define TSR_OPTION_FLOAT 2u  /* double in [min, max] */
+#define TSR_OPTION_BOOL 3u   /* true|false, carried as int 0 or 1 */
+#define TSR_OPTION_STRING 4u /* one of `choices` (separated by '|') unless that is empty */
+
+/* FROZEN. One option of a plugin; on the command line `--<plugin>.<name>=<value>`. Known before any instance exists. */
+typedef struct tsr_option {
+  tsr_str name; /* lower case, dashes */
+  tsr_str default_value;
+  tsr_str choices;
+  tsr_str help; /* one line */
+  double min, max; /* inclusive; ignored when min > max */
+  uint32_t type;
+  uint32_t reserved;
+} tsr_option;
+
+/* FROZEN. One resolved option, validated by the host against the schema. `s` is set for every type (its text). */
+typedef struct tsr_option_value {
+  tsr_str name;
+  tsr_str s;
+  int64_t i;
+  double d;
+} tsr_option_value;
+
+/* ---- host services ------------------------------------------------------------------------------------------- */
+
+#define TSR_LOG_DEBUG 1
+#define TSR_LOG_INFO 2
+#define TSR_LOG_WARNING 3
+#define TSR_LOG_ERROR 4
+
+/* APPENDABLE. One rank's host. Given to every create and open; outlives what they made. */
+typedef struct tsr_host {
+  uint32_t struct_size;
+  uint32_t abi_minor; /* the effective minor of this host and plugin */
+  void* ctx;
+  /* Writes one log line. [any-thread] */
+  TSR_FN(void, log)(void* ctx, int32_t level, tsr_str message) TSR_NOEXCEPT;
+  /* A service table by id (for instance TSR_KV_SERVICE), or NULL when the host has none. [any-thread] */
+  TSR_FN(const void*, get_service)(void* ctx, tsr_str id) TSR_NOEXCEPT;
+} tsr_host;
+
+/* "tsr.kv/1": the job's key-value store, for rendezvous. Keys <= 8 KiB, values <= 8 MiB. Keys are never removed.
+ * `ctx` is tsr_host.ctx. APPENDABLE. */
+#define TSR_KV_SERVICE "tsr.kv/1"
+typedef struct tsr_kv_service {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Stores a copy of `value`; a later set replaces it. [any-thread, may block for the service's own time-out] */
+  TSR_FN(tsr_status, set)(void* ctx, tsr_str key, const void* value, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
+  /* Waits until the key exists, then copies its value to `value`. *num_bytes: capacity in, length out (when longer than
+   * the capacity: RESOURCE_EXHAUSTED, nothing copied). DEADLINE after timeout_ms. [control-thread] */
+  TSR_FN(tsr_status, get)
+  (void* ctx, tsr_str key, void* value, uint64_t* num_bytes, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
+  /* Adds to a counter (made at 0) and returns the new value. [any-thread] */
+  TSR_FN(tsr_status, add)(void* ctx, tsr_str key, int64_t delta, int64_t* result, tsr_error* err) TSR_NOEXCEPT;
+} tsr_kv_service;
+
+/* ---- the plugin's entry -------------------------------------------------------------------------------------- */
+
+/* APPENDABLE. What the plugin is; constant for the life of the process. */
+typedef struct tsr_descriptor {
+  uint32_t struct_size;
+  uint32_t reserved;
+  tsr_str name;    /* the name used on the command line, for instance "ddp" */
+  tsr_str kind;    /* TSR_KIND_* */
+  tsr_str id;      /* reverse-domain, never changes: "org.tessera.ddp" */
+  tsr_str version; /* the plugin's own, free form */
+  tsr_str vendor;
+  tsr_str summary; /* one line */
+  const tsr_option* options;
+  uint64_t num_options;
+} tsr_descriptor;
+#define TSR_KIND_STRATEGY "strategy"
+#define TSR_KIND_COMMUNICATOR "communicator"
+#define TSR_KIND_DEVICE "device"
+
+/* APPENDABLE. */
+typedef struct tsr_factory {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const tsr_descriptor* descriptor;
+  /* The plugin's table for an interface id (TSR_STRATEGY_INTERFACE, ...), or NULL for any id it does not know.
+   * [any-thread] */
+  TSR_FN(const void*, get_interface)(tsr_str interface_id) TSR_NOEXCEPT;
+} tsr_factory;
+
+/* FROZEN. The plugin checks magic, abi_major, pointer_bits and that [host_minor_min, host_minor_max] meets its own
+ * range, writes its own range, and returns TSR_E_ABI when they do not meet. The effective minor is the smaller
+ * maximum. */
+typedef struct tsr_handshake {
+  uint64_t magic;
+  uint32_t struct_size;
+  uint32_t abi_major;
+  uint32_t host_minor_min, host_minor_max;     /* in */
+  uint32_t plugin_minor_min, plugin_minor_max; /* out */
+  uint32_t pointer_bits;                       /* in */
+  uint32_t plugin_abi_major;                   /* out */
+} tsr_handshake;
+#define TSR_MAGIC UINT64_C(0x3165727365737354) /* "Tsserse1" */
+
+/* The one exported symbol. Fast; starts no thread, opens no device, keeps none of its arguments. May be called again.
+ * [control-thread] */
+#define TSR_ENTRY_SYMBOL "tsr_plugin_query_v1"
+typedef tsr_status (*tsr_plugin_query_fn)(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
+                                          tsr_error* err);
+TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
+                                          tsr_error* err) TSR_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,310 @@
+/* Tessera plugin ABI: a step as a program. Model, mesh, buffers, actions, homes and layouts as arrays of FROZEN structs.
+ *
+ * A program means: run the list of actions from top to bottom. Every action states all it touches as bindings {buffer,
+ * offset, num_elements, mode, slot}. The host derives what must wait for what from the bindings; streams and positions
+ * only make a program fast. Nothing crosses a step boundary but persistent buffers.
+ *
+ * All arrays here are read-only snapshots, valid during the call that received them. Indices (axis, parameter, unit,
+ * value, segment, stream, group) count from 0; ids (buffer, action, home) are 64-bit, never 0, stable over all passes.
+ * Since 0.9. */
+#ifndef TESSERA_PROGRAM_H
+#define TESSERA_PROGRAM_H
+
+#include "communicator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- mesh ---------------------------------------------------------------------------------------------------- */
+
+#define TSR_SPLITS_BATCH 1u
+#define TSR_SPLITS_LAYERS 2u
+#define TSR_SPLITS_TENSORS 3u
+#define TSR_WORLD_AXIS (-1)
+
+/* FROZEN. One axis of the mesh, outermost first; `coordinate` is this rank's. */
+typedef struct tsr_axis {
+  tsr_str name;
+  int32_t num_ranks;
+  int32_t coordinate;
+  uint32_t splits; /* TSR_SPLITS_*: what the axis's strategy declares */
+  uint32_t reserved;
+} tsr_axis;
+
+/* FROZEN. The ranks that differ in one axis, or a listed subset of them, or the world (axis TSR_WORLD_AXIS). */
+typedef struct tsr_group {
+  int32_t axis;
+  uint32_t num_coordinates;   /* 0: all of the axis */
+  const int32_t* coordinates; /* ascending */
+} tsr_group;
+
+/* ---- model --------------------------------------------------------------------------------------------------- */
+
+#define TSR_NAME_BATCH 1u
+#define TSR_NAME_SEQ 2u
+#define TSR_NAME_HEADS 3u /* heads * head_dim columns; granule = head_dim */
+#define TSR_NAME_EMBED 4u
+#define TSR_NAME_FFN 5u
+#define TSR_NAME_VOCAB 6u
+#define TSR_NAME_POSITION 7u
+
+/* FROZEN. One dim of a tensor: `blocks` equal blocks, each of which may be cut at multiples of `granule` elements. */
+typedef struct tsr_dim {
+  uint32_t name; /* TSR_NAME_* */
+  uint32_t blocks;
+  int64_t extent;
+  int64_t granule;
+} tsr_dim;
+
+#define TSR_PARAMETER_FROZEN 1u /* no gradient, no optimizer state */
+
+/* FROZEN. */
+typedef struct tsr_parameter {
+  tsr_str name; /* Hugging Face's, without prefix */
+  const tsr_dim* dims;
+  uint32_t num_dims;
+  int32_t unit;
+  uint64_t num_elements; /* of the whole parameter */
+  uint64_t unit_offset;  /* where it starts in its unit's flat buffers: a multiple of 128 elements */
+  uint32_t flags;
+  uint32_t reserved;
+} tsr_parameter;
+
+/* FROZEN. Parameters that are sharded together. */
+typedef struct tsr_unit {
+  tsr_str name;
+  uint64_t num_elements; /* of its flat buffers, pads included */
+} tsr_unit;
+
+#define TSR_VALUE_ACTIVATION 1u
+#define TSR_VALUE_TOKENS 2u
+#define TSR_VALUE_TARGETS 3u
+
+/* FROZEN. What flows between segments, one buffer a micro-batch. */
+typedef struct tsr_value {
+  tsr_str name;
+  const tsr_dim* dims;
+  uint32_t num_dims;
+  uint32_t kind;         /* TSR_VALUE_* */
+  int32_t gradient_of;   /* its gradient is the buffer of that value's gradient; -1: it has its own */
+  tsr_dtype dtype;
+  uint64_t num_elements; /* of this rank and micro-batch */
+} tsr_value;
+
+/* FROZEN. A contracted dim: split it and the segment's outputs are partial until they are reduced. */
+typedef struct tsr_contraction {
+  uint32_t dim;    /* TSR_NAME_* */
+  uint32_t reduce; /* TSR_REDUCE_* that completes the outputs */
+} tsr_contraction;
+
+/* FROZEN. The smallest compute between two places where a collective may stand. Slot indices are positions in
+ * `parameters`, `inputs`, `outputs`. */
+typedef struct tsr_segment {
+  tsr_str name;
+  uint32_t op; /* TSR_OP_* */
+  uint32_t num_parameters;
+  const int32_t* parameters;
+  const int32_t* inputs; /* values */
+  const int32_t* outputs;
+  uint32_t num_inputs;
+  uint32_t num_outputs;
+  const tsr_contraction* contractions;
+  uint64_t num_contractions;
+} tsr_segment;
+
+/* ---- layout: who owns which part of which parameter ---------------------------------------------------------- */
+
+#define TSR_HOME_VALUE 0u
+#define TSR_HOME_MASTER 1u
+#define TSR_HOME_GRADIENT 2u
+#define TSR_HOME_M 3u
+#define TSR_HOME_V 4u
+#define TSR_NUM_HOME_ROLES 5u
+#define TSR_ALL_HOME_ROLES 0x1fu
+
+#define TSR_LAYOUT_REPLICATED 1u
+#define TSR_LAYOUT_SPLIT 2u
+#define TSR_LAYOUT_DIVERGENT 3u /* each coordinate has its own whole (local SGD) */
+
+/* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. No entry for an axis means
+ * replicated over all its coordinates. */
+typedef struct tsr_split {
+  int32_t parameter;
+  int32_t axis;
+  uint32_t roles; /* bit 1 << TSR_HOME_* */
+  uint32_t kind;  /* TSR_LAYOUT_* */
+  int32_t dim;    /* SPLIT: which dim, or -1: of the flat elements */
+  uint32_t parts;
+  uint32_t blocks;
+  uint32_t num_coordinates;   /* REPLICATED over a subset; 0: all */
+  const int32_t* coordinates; /* REPLICATED: the subset; SPLIT into whole owners: the owner */
+  uint64_t padded_size;       /* SPLIT: extent that is cut into `parts`, >= the dim's */
+} tsr_split;
+
+/* FROZEN. Where one role of a home stands; buffer 0: the home has no such role. */
+typedef struct tsr_home_role {
+  uint64_t buffer;
+  uint64_t offset;
+  uint64_t num_elements;
+} tsr_home_role;
+
+/* FROZEN. num_elements of `parameter`, from parameter_offset, stand at home_offset. */
+typedef struct tsr_piece {
+  int32_t parameter;
+  uint32_t reserved;
+  uint64_t parameter_offset;
+  uint64_t num_elements;
+  uint64_t home_offset;
+} tsr_piece;
+
+/* FROZEN. What this rank owns of some parameters of one unit. */
+typedef struct tsr_home {
+  uint64_t id;
+  tsr_str name;
+  int32_t unit;
+  uint32_t num_pieces;
+  const tsr_piece* pieces;
+  uint64_t num_elements;
+  tsr_home_role roles[TSR_NUM_HOME_ROLES];
+} tsr_home;
+
+/* ---- program ------------------------------------------------------------------------------------------------- */
+
+#define TSR_BUFFER_HOME 1u        /* values of parameters, float32 masters */
+#define TSR_BUFFER_GRADIENT 2u    /* gradients of parameters; transient */
+#define TSR_BUFFER_OPTIMIZER 3u   /* m, v */
+#define TSR_BUFFER_GATHERED 4u    /* parameters gathered from shards, compute copies */
+#define TSR_BUFFER_ACTIVATION 5u  /* values and their gradients */
+#define TSR_BUFFER_SAVED 6u       /* written by forward for backward, context of split backwards */
+#define TSR_BUFFER_STAGING 7u
+#define TSR_BUFFER_WORKSPACE 8u
+#define TSR_BUFFER_INPUT 9u       /* tokens, targets: written by the host before the program */
+#define TSR_BUFFER_SCALAR 10u     /* learning rate, clip result, step: fixed, read and written by the host */
+#define TSR_BUFFER_ACCUMULATOR 11u
+#define TSR_BUFFER_PLUGIN 12u     /* a strategy's own */
+
+#define TSR_BUFFER_PERSISTENT 1u /* lives across programs, at one address in all of them */
+
+/* FROZEN. */
+typedef struct tsr_buffer {
+  uint64_t id;
+  uint64_t num_elements;
+  tsr_str name; /* for printing: what it is about, "h.0" or "h.0.mid mb=1" */
+  uint32_t kind;
+  uint32_t memory; /* TSR_MEMORY_* */
+  tsr_dtype dtype;
+  uint32_t flags;
+} tsr_buffer;
+
+/* FROZEN. */
+typedef struct tsr_binding {
+  uint64_t buffer;
+  uint64_t offset; /* elements */
+  uint64_t num_elements;
+  uint32_t slot; /* TSR_SLOT; collectives and elementwise: SOURCE 0, DESTINATION 0 */
+  uint32_t mode; /* TSR_MODE_* */
+} tsr_binding;
+
+#define TSR_STREAM_COMPUTE 0u /* indices of the streams every program has */
+#define TSR_STREAM_COPY_IN 1u
+#define TSR_STREAM_COPY_OUT 2u
+
+/* FROZEN. Streams from index 3 on are comm streams by (axis or world, lane); each has a communicator of its own per group. */
+typedef struct tsr_stream_info {
+  tsr_str name; /* "compute", "comm.dp.gradient" */
+  int32_t axis;
+  uint32_t reserved;
+} tsr_stream_info;
+
+#define TSR_ACTION_FORWARD 1u
+#define TSR_ACTION_BACKWARD 2u
+#define TSR_ACTION_BACKWARD_INPUT 3u
+#define TSR_ACTION_BACKWARD_WEIGHT 4u
+#define TSR_ACTION_RECOMPUTE 5u
+#define TSR_ACTION_LOSS 6u
+/* collectives: 16 + TSR_COLL_*. In place: one binding, DESTINATION with mode ADD (broadcast: on every rank). */
+#define TSR_ACTION_COLLECTIVE(coll) (16u + (coll))
+#define TSR_ACTION_ALL_REDUCE 17u
+#define TSR_ACTION_REDUCE_SCATTER 18u
+#define TSR_ACTION_ALL_GATHER 19u
+#define TSR_ACTION_BROADCAST 20u
+#define TSR_ACTION_REDUCE 21u
+#define TSR_ACTION_ALL_TO_ALL 22u
+#define TSR_ACTION_SEND 23u
+#define TSR_ACTION_RECV 24u
+#define TSR_ACTION_EXCHANGE 25u /* SOURCE i goes to, DESTINATION i comes from, peers[i] */
+#define TSR_ACTION_BARRIER 26u
+/* elementwise: the op's number */
+#define TSR_ACTION_COPY 32u
+#define TSR_ACTION_CAST 33u
+#define TSR_ACTION_ADD 34u
+#define TSR_ACTION_SCALE 35u
+#define TSR_ACTION_ZERO 36u /* DESTINATION 0, 1, ...: any number */
+/* step */
+#define TSR_ACTION_SUM_SQUARES 48u
+#define TSR_ACTION_CLIP 49u
+#define TSR_ACTION_OPTIMIZER 50u
+#define TSR_ACTION_CALL 64u /* the strategy's own arithmetic; never communicates */
+
+#define TSR_ACTION_PREDICATED 1u /* skipped when clip's `ok` is 0; elementwise and optimizer actions only */
+
+/* FROZEN. Fields that a kind does not use are 0, segment, micro_batch, group and peer -1. */
+typedef struct tsr_action {
+  uint64_t id;
+  uint32_t kind;
+  uint32_t stream;
+  int32_t segment;
+  int32_t micro_batch;
+  int32_t group;
+  int32_t peer;    /* root or peer: a coordinate of the group, never a rank */
+  uint32_t reduce; /* TSR_REDUCE_* */
+  uint32_t flags;
+  uint64_t home; /* sum_squares, optimizer, and what must follow a home when homes are replaced */
+  uint64_t tag;  /* call; send and recv: must be equal on both sides */
+  double scale;  /* TSR_ACTION_SCALE */
+  const tsr_binding* bindings;
+  uint64_t num_bindings;
+  const uint64_t* counts; /* uneven slices of a collective, one per member, or NULL */
+  const int32_t* peers;   /* EXCHANGE: one per SOURCE, then one per DESTINATION, or NULL */
+  uint64_t num_counts;
+  uint64_t num_peers;
+  int32_t strategy_axis; /* CALL: the axis whose strategy is called */
+  uint32_t reserved;
+} tsr_action;
+
+#define TSR_PURPOSE_INIT 1u
+#define TSR_PURPOSE_STEP 2u
+#define TSR_PURPOSE_EVAL 3u
+#define TSR_REDUCE_EVERY_STEP 1u
+#define TSR_REDUCE_EVERY_MICRO_BATCH 2u
+
+/* APPENDABLE. Everything a pass may look at. */
+typedef struct tsr_program_view {
+  uint32_t struct_size;
+  uint32_t purpose;
+  uint32_t variant;      /* < the strategy's number of variants */
+  uint32_t reduce_every; /* TSR_REDUCE_EVERY_*: when gradients are reduced */
+  uint32_t num_micro_batches;
+  tsr_dtype dtype;        /* values and compute copies */
+  tsr_dtype reduce_dtype; /* gradients on the wire */
+  int32_t axis;           /* the axis this strategy is for */
+  const tsr_axis* axes;
+  const tsr_unit* units;
+  const tsr_parameter* parameters;
+  const tsr_value* values;
+  const tsr_segment* segments;
+  const tsr_split* splits;
+  const tsr_buffer* buffers;
+  const tsr_home* homes;
+  const tsr_stream_info* streams;
+  const tsr_group* groups;
+  const tsr_action* actions;
+  uint64_t num_axes, num_units, num_parameters, num_values, num_segments, num_splits;
+  uint64_t num_buffers, num_homes, num_streams, num_groups, num_actions;
+} tsr_program_view;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
