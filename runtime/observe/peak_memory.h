@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-/// Bytes, over the life of the process and all its threads. [any-thread]
+/// Bytes, over the life of the process and all its threads. Throws UNAVAILABLE without /proc. [any-thread]
 int64_t peak_resident_bytes();
 
 }  // namespace tessera

@@ -1,0 +1,88 @@
+// What a run is asked to do: the flags of `tessera train` and `tessera plan`, typed and validated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+enum class LrSchedule { constant, linear, cosine };
+enum class OptimizerKind { adamw, sgd };
+enum class ReduceEvery { step, micro_batch };
+
+/// The names on the command line: "constant", "adamw", "micro-batch", ...
+std::string_view to_string(LrSchedule schedule);
+std::string_view to_string(OptimizerKind optimizer);
+std::string_view to_string(ReduceEvery reduce_every);
+
+/// One axis of `--mesh`, as written; outermost first.
+struct AxisFlag {
+  std::string name;
+  int num_ranks = 0;
+};
+
+/// One entry of `--strategy`. `plugin` is a name or, with a slash, a path.
+struct StrategyFlag {
+  std::string axis;  ///< empty: the whole world is one axis "dp"
+  std::string plugin;
+};
+
+struct TrainConfig {
+  // What is trained on what.
+  std::string model;
+  std::string data;        ///< may be empty for `plan`
+  int64_t batch_size = 4;  ///< sequences per rank and micro-batch
+  int64_t seq_len = 0;     ///< tokens per sequence; 0: the model's context length
+  int64_t grad_accum = 1;  ///< micro-batches per step
+  uint64_t seed = 1337;
+
+  // Optimisation.
+  int64_t steps = 100;
+  double lr = 3e-4;
+  double min_lr = 0;  ///< where the schedule ends
+  int64_t warmup_steps = 0;
+  LrSchedule lr_schedule = LrSchedule::constant;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  double beta1 = 0.9;  ///< sgd: the momentum
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;  ///< of tensors with two or more dims
+  double clip = 1.0;          ///< global gradient norm; 0: off
+
+  // Ranks, plugins and precision.
+  int nproc = 0;                         ///< local ranks to start; 0: the mesh's product, or the launcher's world
+  std::vector<AxisFlag> mesh;            ///< empty: one axis "dp" over the world
+  std::vector<StrategyFlag> strategies;  ///< empty: ddp when there is more than one rank
+  std::string comm = "gloo";             ///< name, or path of a plugin
+  std::string device = "cpu";            ///< name, or path of a plugin
+  std::vector<std::string> plugin_dirs;  ///< searched beside the default folder
+  std::string dtype = "float32";
+  std::string reduce_dtype = "float32";
+  ReduceEvery reduce_every = ReduceEvery::step;
+  std::string recompute = "none";
+  int threads = 0;  ///< per rank; 0: max(1, cores / local ranks)
+
+  // Deadlines.
+  int64_t start_timeout_ms = 300'000;  ///< rendezvous, comparison of the ranks, and the first step
+  int64_t timeout_ms = 100'000;        ///< every later collective
+
+  // What is reported and checked.
+  std::string metrics;  ///< path; empty: no metrics file
+  std::string log_level = "info";
+  bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends
+  std::optional<uint64_t> stream_delay;  ///< seed of a random delay before every action of every stream
+};
+
+/// One resolved setting, as text.
+struct ConfigField {
+  std::string name;  ///< the flag without dashes: "batch-size"
+  std::string value;
+};
+
+/// Every field all ranks must agree on, in the order of the help (not: paths of outputs, log level, delays).
+std::vector<ConfigField> shared_fields(const TrainConfig& config);
+
+}  // namespace tessera
