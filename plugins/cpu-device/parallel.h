@@ -1,0 +1,29 @@
+// Work cut over the team of a rank: by the number of elements and of threads only, so results repeat.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tessera::cpu {
+
+/// Calls body(begin, end, thread) on `num_threads` threads, which cut [0, num_items) at multiples of `grain` in parts as
+/// equal as that allows; parts may be empty, and then body is not called. With 1 thread, or with no more than one grain
+/// of work, no other thread takes part. `body` must not throw.
+template <class Body>
+void parallel_for(int num_threads, uint64_t num_items, uint64_t grain, const Body& body) {
+  const uint64_t num_grains = (num_items + grain - 1) / grain;
+  if (num_threads <= 1 || num_grains <= 1) {
+    if (num_items > 0) body(uint64_t{0}, num_items, 0);
+    return;
+  }
+  const auto cut = [&](int thread) {
+    const auto parts = static_cast<uint64_t>(num_threads);
+    const auto t = static_cast<uint64_t>(thread);
+    return std::min(num_items, (num_grains / parts * t + std::min(num_grains % parts, t)) * grain);
+  };
+#pragma omp parallel for num_threads(num_threads) schedule(static, 1)
+  for (int thread = 0; thread < num_threads; ++thread)
+    if (cut(thread) < cut(thread + 1)) body(cut(thread), cut(thread + 1), thread);
+}
+
+}  // namespace tessera::cpu
