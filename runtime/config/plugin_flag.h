@@ -1,0 +1,15 @@
+// A flag that belongs to a plugin. The first pass over the command line sets it aside; the second, in plugins/, knows
+// it.
+#pragma once
+
+#include <string>
+
+namespace tessera {
+
+/// `--<name>=<value>`, where the name holds a dot: "ddp.bucket-mb" or, for one axis, "dp.ddp.bucket-mb".
+struct PluginFlag {
+  std::string name;
+  std::string value;  ///< "true" when none was given
+};
+
+}  // namespace tessera

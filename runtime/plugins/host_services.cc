@@ -1,0 +1,54 @@
+#include "plugins/host_services.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+HostServices::HostServices(Log log, std::shared_ptr<KeyValueStore> store)
+    : log_(std::move(log)),
+      store_(std::move(store)),
+      kv_{sizeof(tsr_kv_service), 0, &kv_set, &kv_get, &kv_add},
+      host_{sizeof(tsr_host), TSR_ABI_MINOR, this, &log_line, &get_service} {}
+
+void HostServices::log_line(void* ctx, int32_t level, tsr_str message) noexcept {
+  try {
+    const auto known = std::clamp(level, TSR_LOG_DEBUG, TSR_LOG_ERROR);
+    static_cast<HostServices*>(ctx)->log_.write(static_cast<LogLevel>(known), view(message));
+  } catch (...) {  // a log line that cannot be written must not end the plugin
+  }
+}
+
+const void* HostServices::get_service(void* ctx, tsr_str id) noexcept {
+  const auto* self = static_cast<HostServices*>(ctx);
+  return self->store_ && view(id) == TSR_KV_SERVICE ? &self->kv_ : nullptr;
+}
+
+tsr_status HostServices::kv_set(void* ctx, tsr_str key, const void* value, uint64_t num_bytes,
+                                tsr_error* err) noexcept {
+  return guard(err, "host", [&] {
+    static_cast<HostServices*>(ctx)->store_->set(view(key), {static_cast<const char*>(value), num_bytes});
+  });
+}
+
+tsr_status HostServices::kv_get(void* ctx, tsr_str key, void* value, uint64_t* num_bytes, int64_t timeout_ms,
+                                tsr_error* err) noexcept {
+  return guard(err, "host", [&] {
+    const std::string found = static_cast<HostServices*>(ctx)->store_->get(view(key), timeout_ms);
+    const uint64_t capacity = *num_bytes;
+    *num_bytes = found.size();
+    if (found.size() > capacity)
+      throw Error(TSR_E_RESOURCE_EXHAUSTED, "the value of key '" + to_string(key) + "' has " +
+                                                std::to_string(found.size()) + " bytes; the caller has room for " +
+                                                std::to_string(capacity));
+    if (!found.empty()) std::memcpy(value, found.data(), found.size());
+  });
+}
+
+tsr_status HostServices::kv_add(void* ctx, tsr_str key, int64_t delta, int64_t* result, tsr_error* err) noexcept {
+  return guard(err, "host", [&] { *result = static_cast<HostServices*>(ctx)->store_->add(view(key), delta); });
+}
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// What the host offers to plugins: one tsr_host per rank, with its log and the job's key-value store.
+#pragma once
+
+#include <memory>
+
+#include "launch/key_value_store.h"
+#include "observe/log.h"
+#include "tessera/core.h"
+
+namespace tessera {
+
+/// A rank's tsr_host. Must outlive everything that plugins made with it. Not copyable: the table points here.
+class HostServices {
+ public:
+  /// Without a `store` the table has no key-value service (planning and `plugins info` need none).
+  explicit HostServices(Log log, std::shared_ptr<KeyValueStore> store = nullptr);
+  HostServices(const HostServices&) = delete;
+  HostServices& operator=(const HostServices&) = delete;
+
+  const tsr_host* table() const noexcept { return &host_; }
+
+ private:
+  static void log_line(void* ctx, int32_t level, tsr_str message) noexcept;
+  static const void* get_service(void* ctx, tsr_str id) noexcept;
+  static tsr_status kv_set(void* ctx, tsr_str key, const void* value, uint64_t num_bytes, tsr_error* err) noexcept;
+  static tsr_status kv_get(void* ctx, tsr_str key, void* value, uint64_t* num_bytes, int64_t timeout_ms,
+                           tsr_error* err) noexcept;
+  static tsr_status kv_add(void* ctx, tsr_str key, int64_t delta, int64_t* result, tsr_error* err) noexcept;
+
+  Log log_;
+  std::shared_ptr<KeyValueStore> store_;
+  tsr_kv_service kv_;
+  tsr_host host_;
+};
+
+}  // namespace tessera

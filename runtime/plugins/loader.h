@@ -1,0 +1,37 @@
+// Finds, checks and loads plugins. A file is inspected before any of its code runs.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "observe/log.h"
+#include "plugins/loaded_plugin.h"
+
+namespace tessera {
+
+/// Where plugins of this build are: <folder of the executable>/plugins, else <folder of the executable>/../lib/tessera,
+/// else the folder that the build was configured with.
+std::filesystem::path default_plugin_folder();
+
+/// The folders to search: `plugin_dirs` as given, then the default one. Folders that are the same are listed once.
+std::vector<std::filesystem::path> plugin_folders(const std::vector<std::string>& plugin_dirs);
+
+/// The file that `name` means: with a slash the path itself, else "<folder>/<name><suffix>.so". Throws UsageError when
+/// there is none (listing what is there), or one in each of two folders (naming both).
+std::filesystem::path find_plugin(PluginKind kind, std::string_view name,
+                                  const std::vector<std::filesystem::path>& folders);
+
+/// Loads the plugin at `path` as a `kind`, for ever. Throws UsageError, one sentence with the path and what to do, when
+/// it must not or cannot be used: not a regular file; file or a folder above it writable by others; not a complete
+/// 64-bit ELF shared object for this machine; entry symbol missing, other exports, unique symbols; dlopen's own
+/// refusal; wrong magic, major, minor range or kind; a table missing, too short or with holes; a malformed descriptor.
+/// `log` receives what the plugin's entry logs. [control-thread]
+LoadedPlugin load_plugin(PluginKind kind, const std::filesystem::path& path, const Log& log);
+
+/// find_plugin and load_plugin.
+LoadedPlugin load_plugin(PluginKind kind, std::string_view name, const std::vector<std::filesystem::path>& folders,
+                         const Log& log);
+
+}  // namespace tessera
