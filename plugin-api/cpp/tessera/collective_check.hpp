@@ -1,0 +1,205 @@
+// Included by collective.hpp: what submit checks before anything is enqueued, and the texts of errors.
+#pragma once
+
+#include "tessera/collective.hpp"
+
+namespace tessera {
+
+inline void cut_evenly(uint64_t num_elements, int num_ranks, std::vector<uint64_t>& offsets) {
+  constexpr uint64_t kUnit = 64;
+  const uint64_t n = static_cast<uint64_t>(num_ranks);
+  const uint64_t units = (num_elements + kUnit - 1) / kUnit;
+  offsets.assign(n + 1, num_elements);
+  for (uint64_t i = 0; i < n; ++i)
+    offsets[i] = std::min(num_elements, (units / n * i + std::min(i, units % n)) * kUnit);
+}
+
+inline uint64_t Collective::total_elements() const {
+  if (kind == TSR_COLL_EXCHANGE || kind == TSR_COLL_SEND || kind == TSR_COLL_RECV) {
+    uint64_t sent = 0, received = 0;
+    for (const Transfer& transfer : transfers)
+      (transfer.is_receive ? received : sent) += transfer.num_elements;
+    return std::max(sent, received);
+  }
+  return offsets.empty() ? num_elements : offsets.back();
+}
+
+inline std::string Collective::text() const {
+  std::string text = std::string(collective_name(kind)) + " #" + std::to_string(sequence);
+  const bool has_data = kind != TSR_COLL_BARRIER;
+  if (!has_data && label.empty()) return text;
+  text += " (" + label;
+  if (has_data) {
+    if (!label.empty()) text += ", ";
+    text += std::to_string(total_elements()) + " elements " + dtype_name(dtype);
+  }
+  return text + ")";
+}
+
+inline Error timeout_error(const Member& member, const Collective& collective, const std::vector<int>& coordinates) {
+  std::string ranks;
+  for (int coordinate : coordinates)
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.world_rank(coordinate));
+  return collective_error(TSR_E_DEADLINE, member, collective,
+                          "timed out after " + std::to_string(collective.timeout_ms) + " ms waiting for rank " + ranks,
+                          coordinates.empty() ? -1 : member.world_rank(coordinates.front()));
+}
+
+namespace collective_check {
+
+struct Context {
+  const Member& member;
+  const Collective& collective;
+
+  void require(bool condition, std::string_view problem) const {
+    if (!condition) throw collective_error(TSR_E_INVALID_ARGUMENT, member, collective, problem);
+  }
+};
+
+inline bool is_reducing(uint32_t kind) {
+  return kind == TSR_COLL_ALL_REDUCE || kind == TSR_COLL_REDUCE_SCATTER || kind == TSR_COLL_REDUCE;
+}
+
+inline void check_header(const Context& context) {
+  const Collective& c = context.collective;
+  context.require(c.kind >= TSR_COLL_ALL_REDUCE && c.kind <= TSR_COLL_BARRIER, "is no collective of this ABI");
+  context.require(c.stream != nullptr, "has no stream");
+  context.require(c.timeout_ms > 0, "has a negative timeout_ms");
+  if (c.kind == TSR_COLL_BARRIER) return;
+  context.require(dtype_name(c.dtype) != std::string_view("unknown"), "has an unknown dtype");
+  if (is_reducing(c.kind)) {
+    context.require(c.reduce >= TSR_REDUCE_SUM && c.reduce <= TSR_REDUCE_MAX, "has an unknown reduction");
+    context.require(c.reduce != TSR_REDUCE_AVG || is_floating(c.dtype), "averages integers; avg is for floating types");
+  }
+  const bool has_root = c.kind == TSR_COLL_BROADCAST || c.kind == TSR_COLL_REDUCE;
+  context.require(!has_root || (c.peer >= 0 && c.peer < context.member.num_ranks), "has a root outside the group");
+}
+
+inline void check_pointer(const Context& context, const void* pointer, uint64_t num_elements, std::string_view name) {
+  if (num_elements == 0) return;
+  context.require(pointer != nullptr, std::string(name) + " is NULL");
+  const uint64_t element_bytes = context.collective.element_bytes();
+  context.require(reinterpret_cast<uintptr_t>(pointer) % element_bytes == 0,
+                  std::string(name) + " is not aligned to its element type");
+  context.require(num_elements <= UINT64_MAX / 2 / element_bytes, "counts overflow");
+}
+
+/// `allowed`: the one address inside the larger buffer at which recv may start when they overlap.
+inline void check_overlap(const Context& context, uint64_t send_elements, uint64_t recv_elements, const void* allowed) {
+  const Collective& c = context.collective;
+  if (send_elements == 0 || recv_elements == 0) return;
+  const auto send = reinterpret_cast<uintptr_t>(c.send), recv = reinterpret_cast<uintptr_t>(c.recv);
+  const bool disjoint =
+      send + send_elements * c.element_bytes() <= recv || recv + recv_elements * c.element_bytes() <= send;
+  const bool in_place = allowed && (c.send == allowed || c.recv == allowed);
+  context.require(disjoint || in_place, "has send and recv overlapping in a way that is not in place");
+}
+
+inline void read_slices(const Context& context, const uint64_t* counts, std::vector<uint64_t>& offsets) {
+  const size_t n = static_cast<size_t>(context.member.num_ranks);
+  offsets.assign(n + 1, 0);
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t slice = counts ? counts[i] : context.collective.num_elements;
+    context.require(slice <= UINT64_MAX / 16 - offsets[i], "counts overflow");
+    offsets[i + 1] = offsets[i] + slice;
+  }
+}
+
+inline void check_message(const Context& context, const Transfer& transfer) {
+  const Member& member = context.member;
+  context.require(transfer.peer >= 0 && transfer.peer < member.num_ranks, "has a peer outside the group");
+  context.require(transfer.peer != member.rank, "has this rank itself as peer");
+  check_pointer(context, transfer.data, transfer.num_elements, transfer.is_receive ? "recv" : "send");
+}
+
+inline void read_messages(const Context& context, const tsr_collective& source, Collective& target) {
+  if (target.kind == TSR_COLL_EXCHANGE) {
+    context.require(source.transfers || source.num_transfers == 0, "has no transfers");
+    for (uint64_t i = 0; i < source.num_transfers; ++i) {
+      const tsr_transfer& t = source.transfers[i];
+      target.transfers.push_back(
+          {static_cast<std::byte*>(t.data), t.num_elements, target.dtype, t.peer, t.is_receive != 0, 0});
+    }
+  } else {
+    const bool is_receive = target.kind == TSR_COLL_RECV;
+    std::byte* data = is_receive ? target.recv : const_cast<std::byte*>(target.send);
+    target.transfers.push_back({data, target.num_elements, target.dtype, target.peer, is_receive, 0});
+  }
+  for (const Transfer& transfer : target.transfers)
+    check_message(context, transfer);
+}
+
+inline void read_data(const Context& context, const tsr_collective& source, Collective& target) {
+  const Member& member = context.member;
+  const uint64_t c = target.num_elements;
+  const bool is_root = target.peer == member.rank;
+  uint64_t send_elements = c, recv_elements = c;
+  const void* allowed = target.send;
+  switch (target.kind) {
+    case TSR_COLL_ALL_REDUCE:
+      cut_evenly(c, member.num_ranks, target.offsets);
+      break;
+    case TSR_COLL_REDUCE:
+      cut_evenly(c, member.num_ranks, target.offsets);
+      if (!is_root) recv_elements = 0;
+      break;
+    case TSR_COLL_BROADCAST:
+      if (!is_root) send_elements = 0;
+      break;
+    case TSR_COLL_REDUCE_SCATTER:
+      read_slices(context, source.counts, target.offsets);
+      send_elements = target.offsets.back();
+      recv_elements = target.slice_elements(member.rank);
+      allowed = target.send ? target.send + target.slice_begin(member.rank) * target.element_bytes() : nullptr;
+      break;
+    case TSR_COLL_ALL_GATHER:
+      read_slices(context, source.counts, target.offsets);
+      send_elements = target.slice_elements(member.rank);
+      recv_elements = target.offsets.back();
+      allowed = target.recv ? target.recv + target.slice_begin(member.rank) * target.element_bytes() : nullptr;
+      break;
+    default:  // ALL_TO_ALL
+      read_slices(context, source.counts, target.offsets);
+      read_slices(context, source.recv_counts ? source.recv_counts : source.counts, target.recv_offsets);
+      send_elements = target.offsets.back();
+      recv_elements = target.recv_offsets.back();
+      context.require(target.slice_elements(member.rank) ==
+                          target.recv_offsets[member.rank + 1u] - target.recv_offsets[static_cast<size_t>(member.rank)],
+                      "sends itself another number of elements than it receives from itself");
+      allowed = nullptr;
+  }
+  check_pointer(context, target.send, send_elements, "send");
+  check_pointer(context, target.recv, recv_elements, "recv");
+  check_overlap(context, send_elements, recv_elements, allowed);
+}
+
+}  // namespace collective_check
+
+inline void read_collective(const tsr_collective& source, const Member& member, Collective& target) {
+  if (!TSR_HAS(&source, tsr_collective, label))
+    throw Error(TSR_E_INVALID_ARGUMENT, member.where() + ": submit: struct_size of the collective is too small");
+  target.kind = source.kind;
+  target.reduce = source.reduce;
+  target.dtype = source.dtype;
+  target.peer = source.peer;
+  target.send = static_cast<const std::byte*>(source.send);
+  target.recv = static_cast<std::byte*>(source.recv);
+  target.num_elements = source.kind == TSR_COLL_BARRIER ? 0 : source.num_elements;
+  target.workspace = source.workspace;
+  target.stream = source.stream;
+  target.timeout_ms = source.timeout_ms == 0 ? member.timeout_ms : source.timeout_ms;
+  target.sequence = source.sequence;
+  target.ticket = 0;
+  target.label.assign(view(source.label));
+  target.offsets.clear();
+  target.recv_offsets.clear();
+  target.transfers.clear();
+  const collective_check::Context context{member, target};
+  collective_check::check_header(context);
+  if (target.is_messages())
+    collective_check::read_messages(context, source, target);
+  else if (target.kind != TSR_COLL_BARRIER)
+    collective_check::read_data(context, source, target);
+}
+
+}  // namespace tessera

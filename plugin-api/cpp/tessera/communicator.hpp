@@ -1,0 +1,114 @@
+// A communicator plugin in C++: a virtual class becomes the function table of the ABI, exceptions become statuses.
+//
+//     struct Plugin {
+//       static constexpr const char* kName = "local-comm";
+//       static void caps(std::string_view stream_kind, tsr_comm_caps& caps);
+//       static uint64_t describe(const tsr_collective& collective, int num_ranks);  // bytes of workspace
+//       static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create& args);
+//     };
+//     constexpr auto kTable = tessera::communicator_table<Plugin>();
+#pragma once
+
+#include <memory>
+
+#include "tessera/collective.hpp"
+
+namespace tessera {
+
+/// One member of one group. Functions throw tessera::Error; the table turns it into a status. Threads and states are
+/// those of tsr_communicator_interface.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual void submit(const tsr_collective& collective) = 0;
+  virtual void group_begin() = 0;
+  virtual void group_end() = 0;
+  /// NULL for color < 0.
+  virtual std::unique_ptr<Communicator> split(int color, int key, std::string_view name) = 0;
+  /// Throws the first error of any work.
+  virtual void check_async() = 0;
+  virtual void abort() noexcept = 0;
+};
+
+/// The member that takes part in create, from the ABI's arguments. INVALID_ARGUMENT when they contradict one another.
+inline Member make_member(std::string_view plugin, const tsr_comm_create& args) {
+  if (!TSR_HAS(&args, tsr_comm_create, timeout_ms))
+    throw Error(TSR_E_INVALID_ARGUMENT, "[" + std::string(plugin) + "] create: struct_size is too small");
+  Member member{std::string(plugin), to_string(args.name), args.rank, args.size, {}, args.timeout_ms};
+  const std::string where = "[" + member.plugin + "] " + member.name + ": ";
+  if (args.size < 1 || args.rank < 0 || args.rank >= args.size)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                where + "rank " + std::to_string(args.rank) + " of " + std::to_string(args.size) + " is out of range");
+  if (args.timeout_ms <= 0) throw Error(TSR_E_INVALID_ARGUMENT, where + "timeout_ms must be positive");
+  if (!args.host || !args.device_interface)
+    throw Error(TSR_E_INVALID_ARGUMENT, where + "create needs a host and a device interface");
+  for (int rank = 0; rank < args.size; ++rank)
+    member.world_ranks.push_back(args.world_ranks ? args.world_ranks[rank] : rank);
+  return member;
+}
+
+template <class Plugin>
+class CommunicatorTable {
+  static Communicator& of(tsr_comm* comm) { return *reinterpret_cast<Communicator*>(comm); }
+  static tsr_comm* handle(std::unique_ptr<Communicator> comm) { return reinterpret_cast<tsr_comm*>(comm.release()); }
+
+ public:
+  static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) noexcept {
+    return guard(err, Plugin::kName, [&] {
+      tsr_comm_caps ours{};
+      Plugin::caps(view(stream_kind), ours);
+      const uint32_t num_bytes = std::min<uint32_t>(caps->struct_size, sizeof ours);
+      ours.struct_size = caps->struct_size;
+      std::memcpy(static_cast<void*>(caps), &ours, num_bytes);
+    });
+  }
+  static tsr_status describe(const tsr_collective* collective, int32_t num_ranks, uint64_t* workspace_bytes,
+                             tsr_error* err) noexcept {
+    return guard(err, Plugin::kName, [&] { *workspace_bytes = Plugin::describe(*collective, num_ranks); });
+  }
+  static tsr_status create(const tsr_comm_create* args, tsr_comm** comm, tsr_error* err) noexcept {
+    return guard(err, Plugin::kName, [&] { *comm = handle(Plugin::create(*args)); });
+  }
+  static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) noexcept {
+    return guard(err, Plugin::kName, [&] { of(comm).submit(*collective); });
+  }
+  static tsr_status group_begin(tsr_comm* comm, tsr_error* err) noexcept {
+    return guard(err, Plugin::kName, [&] { of(comm).group_begin(); });
+  }
+  static tsr_status group_end(tsr_comm* comm, tsr_error* err) noexcept {
+    return guard(err, Plugin::kName, [&] { of(comm).group_end(); });
+  }
+  static tsr_status split(tsr_comm* comm, int32_t color, int32_t key, tsr_str name, tsr_comm** result,
+                          tsr_error* err) noexcept {
+    return guard(err, Plugin::kName, [&] { *result = handle(of(comm).split(color, key, view(name))); });
+  }
+  static tsr_status async_error(tsr_comm* comm, tsr_error* err) noexcept {
+    return guard(err, Plugin::kName, [&] { of(comm).check_async(); });
+  }
+  static void abort(tsr_comm* const* comms, uint64_t num_comms) noexcept {
+    for (uint64_t i = 0; i < num_comms; ++i)
+      if (comms[i]) of(comms[i]).abort();
+  }
+  static void destroy(tsr_comm* comm) noexcept { delete reinterpret_cast<Communicator*>(comm); }
+  static const void* get_extension(tsr_str) noexcept { return nullptr; }
+};
+
+template <class Plugin>
+constexpr tsr_communicator_interface communicator_table() {
+  using Table = CommunicatorTable<Plugin>;
+  return {sizeof(tsr_communicator_interface),
+          0,
+          Table::caps,
+          Table::describe,
+          Table::create,
+          Table::submit,
+          Table::group_begin,
+          Table::group_end,
+          Table::split,
+          Table::async_error,
+          Table::abort,
+          Table::destroy,
+          Table::get_extension};
+}
+
+}  // namespace tessera
