@@ -1,0 +1,46 @@
+#include "model/model.h"
+
+#include <algorithm>
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+std::vector<int64_t> Parameter::shape() const {
+  std::vector<int64_t> result;
+  for (const tsr_dim& dim : dims) result.push_back(dim.extent);
+  return result;
+}
+
+int Model::parameter(std::string_view name) const {
+  const auto found = std::ranges::find(parameters, name, &Parameter::name);
+  if (found == parameters.end()) throw Error(TSR_E_NOT_FOUND, "the model has no parameter " + std::string(name));
+  return static_cast<int>(found - parameters.begin());
+}
+
+int Model::segment(std::string_view name) const {
+  const auto found = std::ranges::find(segments, name, &Segment::name);
+  if (found == segments.end()) throw Error(TSR_E_NOT_FOUND, "the model has no segment " + std::string(name));
+  return static_cast<int>(found - segments.begin());
+}
+
+uint64_t Model::num_parameter_elements() const {
+  uint64_t sum = 0;
+  for (const Parameter& parameter : parameters) sum += parameter.num_elements;
+  return sum;
+}
+
+void lay_out_units(Model& model) {
+  const auto align = [](uint64_t n) { return (n + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment; };
+  for (Unit& unit : model.units) {
+    std::ranges::stable_partition(unit.parameters, [&](int p) { return model.parameters[p].trainable; });
+    uint64_t offset = 0;
+    for (int p : unit.parameters) {
+      model.parameters[p].unit_offset = offset;
+      offset += align(model.parameters[p].num_elements);
+    }
+    unit.num_elements = offset;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// A model as the program sees it: parameters in units, values, and segments that compute values from values. It says
+// nothing of ranks, memory or time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/program.h"
+
+namespace tessera {
+
+/// Every parameter starts on a multiple of this many elements of its unit's flat buffers.
+inline constexpr uint64_t kParameterAlignment = 128;
+
+/// A named tensor with Hugging Face's name and shape.
+struct Parameter {
+  std::string name;
+  std::vector<tsr_dim> dims;
+  int unit = -1;
+  uint64_t num_elements = 0;
+  uint64_t unit_offset = 0;  ///< elements from the start of the unit's flat buffers
+  bool trainable = true;
+
+  std::vector<int64_t> shape() const;
+};
+
+/// Parameters that are sharded together, laid out once: in model order, trainable then frozen.
+struct Unit {
+  std::string name;
+  uint64_t num_elements = 0;    ///< of the unit's flat buffers, pads included
+  std::vector<int> parameters;  ///< in layout order
+};
+
+/// What flows between segments; one buffer a micro-batch.
+struct Value {
+  std::string name;
+  std::vector<tsr_dim> dims;
+  uint32_t kind = TSR_VALUE_ACTIVATION;
+  tsr_dtype dtype = TSR_F32;
+  int gradient_of = -1;  ///< its gradient is the buffer of that value's gradient
+  uint64_t num_elements = 0;
+};
+
+/// The smallest compute between two places where a collective may stand. `op` has kind, dims and attributes set.
+struct Segment {
+  std::string name;
+  tsr_op op{};
+  std::vector<int> parameters;
+  std::vector<int> inputs;
+  std::vector<int> outputs;
+  std::vector<tsr_contraction> contractions;
+};
+
+struct Model {
+  std::vector<Parameter> parameters;
+  std::vector<Unit> units;
+  std::vector<Value> values;
+  std::vector<Segment> segments;  ///< in forward order; the last one is the loss
+  int64_t batch = 0, seq = 0;     ///< of one rank's micro-batch
+
+  const Segment& loss() const { return segments.back(); }
+  /// Index; throws NOT_FOUND.
+  int parameter(std::string_view name) const;
+  int segment(std::string_view name) const;
+  /// Elements of all parameters, without pads.
+  uint64_t num_parameter_elements() const;
+};
+
+/// Gives every unit its flat layout from its parameters' order, trainability and sizes.
+void lay_out_units(Model& model);
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+#include "program/program.h"
+
+#include <algorithm>
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+struct Name {
+  uint32_t number;
+  std::string_view text;
+};
+
+constexpr Name kActions[] = {{TSR_ACTION_FORWARD, "forward"},
+                             {TSR_ACTION_BACKWARD, "backward"},
+                             {TSR_ACTION_BACKWARD_INPUT, "backward_input"},
+                             {TSR_ACTION_BACKWARD_WEIGHT, "backward_weight"},
+                             {TSR_ACTION_RECOMPUTE, "recompute"},
+                             {TSR_ACTION_LOSS, "loss"},
+                             {TSR_ACTION_ALL_REDUCE, "all_reduce"},
+                             {TSR_ACTION_REDUCE_SCATTER, "reduce_scatter"},
+                             {TSR_ACTION_ALL_GATHER, "all_gather"},
+                             {TSR_ACTION_BROADCAST, "broadcast"},
+                             {TSR_ACTION_REDUCE, "reduce"},
+                             {TSR_ACTION_ALL_TO_ALL, "all_to_all"},
+                             {TSR_ACTION_SEND, "send"},
+                             {TSR_ACTION_RECV, "recv"},
+                             {TSR_ACTION_EXCHANGE, "exchange"},
+                             {TSR_ACTION_BARRIER, "barrier"},
+                             {TSR_ACTION_COPY, "copy"},
+                             {TSR_ACTION_CAST, "cast"},
+                             {TSR_ACTION_ADD, "add"},
+                             {TSR_ACTION_SCALE, "scale"},
+                             {TSR_ACTION_ZERO, "zero"},
+                             {TSR_ACTION_SUM_SQUARES, "sum_squares"},
+                             {TSR_ACTION_CLIP, "clip"},
+                             {TSR_ACTION_OPTIMIZER, "optimizer"},
+                             {TSR_ACTION_CALL, "call"}};
+
+constexpr Name kBufferKinds[] = {{TSR_BUFFER_HOME, "home"},
+                                 {TSR_BUFFER_GRADIENT, "gradient"},
+                                 {TSR_BUFFER_OPTIMIZER, "optimizer"},
+                                 {TSR_BUFFER_GATHERED, "gathered"},
+                                 {TSR_BUFFER_ACTIVATION, "activation"},
+                                 {TSR_BUFFER_SAVED, "saved"},
+                                 {TSR_BUFFER_STAGING, "staging"},
+                                 {TSR_BUFFER_WORKSPACE, "workspace"},
+                                 {TSR_BUFFER_INPUT, "input"},
+                                 {TSR_BUFFER_SCALAR, "scalar"},
+                                 {TSR_BUFFER_ACCUMULATOR, "accumulator"},
+                                 {TSR_BUFFER_PLUGIN, "plugin"}};
+
+constexpr Name kDtypes[] = {{TSR_I8, "i8"},   {TSR_I32, "i32"}, {TSR_I64, "i64"}, {TSR_U8, "u8"},   {TSR_U16, "u16"},
+                            {TSR_U32, "u32"}, {TSR_F16, "f16"}, {TSR_F32, "f32"}, {TSR_F64, "f64"}, {TSR_BF16, "bf16"}};
+
+template <size_t N>
+std::string_view text_of(const Name (&names)[N], uint32_t number, const char* what) {
+  for (const Name& name : names)
+    if (name.number == number) return name.text;
+  throw Error(TSR_E_INVALID_ARGUMENT, std::string("unknown ") + what + " " + std::to_string(number));
+}
+
+template <size_t N>
+uint32_t number_of(const Name (&names)[N], std::string_view text) {
+  for (const Name& name : names)
+    if (name.text == text) return name.number;
+  return 0;
+}
+
+template <class T>
+const T& by_id(const std::vector<T>& all, uint64_t id, const char* what) {
+  const auto found = std::ranges::lower_bound(all, id, {}, &T::id);
+  if (found == all.end() || found->id != id)
+    throw Error(TSR_E_INTERNAL, std::string("the program has no ") + what + " %" + std::to_string(id));
+  return *found;
+}
+
+}  // namespace
+
+const Binding* Action::find(uint32_t slot) const {
+  const auto found = std::ranges::find(bindings, slot, &Binding::slot);
+  return found == bindings.end() ? nullptr : &*found;
+}
+
+const Buffer& Program::buffer(uint64_t id) const { return by_id(buffers, id, "buffer"); }
+const Home& Program::home(uint64_t id) const { return by_id(homes, id, "home"); }
+
+uint64_t Program::add_buffer(Buffer buffer) {
+  buffer.id = next_id++;
+  buffers.push_back(std::move(buffer));
+  return buffers.back().id;
+}
+
+uint32_t Program::comm_stream(int axis, std::string_view lane) {
+  const std::string where = axis == TSR_WORLD_AXIS ? "world" : mesh->axes()[axis].name;
+  const std::string name = "comm." + where + "." + std::string(lane);
+  const auto found = std::ranges::find(streams, name, &Stream::name);
+  if (found != streams.end()) return static_cast<uint32_t>(found - streams.begin());
+  streams.push_back({name, axis});
+  return static_cast<uint32_t>(streams.size()) - 1;
+}
+
+int Program::group(const Group& wanted) {
+  const auto found = std::ranges::find(groups, wanted);
+  if (found != groups.end()) return static_cast<int>(found - groups.begin());
+  groups.push_back(wanted);
+  return static_cast<int>(groups.size()) - 1;
+}
+
+std::string_view action_name(uint32_t kind) { return text_of(kActions, kind, "action kind"); }
+uint32_t action_kind(std::string_view name) { return number_of(kActions, name); }
+std::string_view buffer_kind_name(uint32_t kind) { return text_of(kBufferKinds, kind, "buffer kind"); }
+uint32_t buffer_kind(std::string_view name) { return number_of(kBufferKinds, name); }
+std::string_view dtype_name(tsr_dtype dtype) { return text_of(kDtypes, dtype, "dtype"); }
+tsr_dtype dtype_from_name(std::string_view name) { return number_of(kDtypes, name); }
+
+uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name) {
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.kind == kind && buffer.name == name) return buffer.id;
+  return 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,143 @@
+// The step as data: buffers, actions, homes, streams, groups. The list of actions, run from top to bottom, is the meaning.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mesh/mesh.h"
+#include "model/model.h"
+#include "tessera/program.h"
+
+namespace tessera {
+
+struct Buffer {
+  uint64_t id = 0;
+  std::string name;  ///< what it is about, for printing
+  uint32_t kind = 0;
+  uint32_t memory = TSR_MEMORY_DEVICE;
+  tsr_dtype dtype = TSR_F32;
+  bool persistent = false;
+  uint64_t num_elements = 0;
+
+  uint64_t num_bytes() const { return num_elements * TSR_DTYPE_BYTES(dtype); }
+};
+
+using Binding = tsr_binding;
+
+struct Action {
+  uint64_t id = 0;
+  uint32_t kind = 0;
+  uint32_t stream = TSR_STREAM_COMPUTE;
+  int segment = -1;
+  int micro_batch = -1;
+  int group = -1;
+  int peer = -1;
+  uint32_t reduce = 0;
+  uint32_t flags = 0;
+  uint64_t home = 0;
+  uint64_t tag = 0;
+  double scale = 0;
+  int strategy_axis = -1;
+  std::vector<Binding> bindings;
+  std::vector<uint64_t> counts;
+  std::vector<int32_t> peers;
+  /// Indices (< own) of the actions this one must wait for beyond its stream's order; written by derive_dependencies and
+  /// the memory planner, never by a pass.
+  std::vector<uint32_t> dependencies;
+
+  const Binding* find(uint32_t slot) const;
+};
+
+struct Stream {
+  std::string name;
+  int axis = TSR_WORLD_AXIS;
+};
+
+/// What this rank owns of some parameters of one unit.
+struct Home {
+  uint64_t id = 0;
+  std::string name;
+  int unit = -1;
+  std::vector<tsr_piece> pieces;
+  uint64_t num_elements = 0;
+  std::array<tsr_home_role, TSR_NUM_HOME_ROLES> roles{};
+};
+
+/// One entry of a parameter's layout; see tsr_split.
+struct Split {
+  int parameter = -1;
+  int axis = -1;
+  uint32_t roles = TSR_ALL_HOME_ROLES;
+  uint32_t kind = TSR_LAYOUT_REPLICATED;
+  int dim = -1;
+  uint32_t parts = 1;
+  uint32_t blocks = 1;
+  std::vector<int> coordinates;
+  uint64_t padded_size = 0;
+};
+
+/// The layout of every parameter, in order of application; equal on all ranks.
+using Layout = std::vector<Split>;
+
+/// What a step consists of besides model and mesh.
+struct StepShape {
+  uint32_t num_micro_batches = 1;
+  uint32_t reduce_every = TSR_REDUCE_EVERY_STEP;
+  tsr_dtype dtype = TSR_F32;
+  tsr_dtype reduce_dtype = TSR_F32;
+  uint32_t optimizer = TSR_OP_ADAMW;  ///< TSR_OP_ADAMW or TSR_OP_SGD
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double weight_decay = 0;  ///< on tensors with two or more dims
+  double max_norm = 0;      ///< gradient clipping; 0 = off
+};
+
+/// One program of one rank. Copyable; model and mesh are borrowed and outlive it.
+struct Program {
+  const Model* model = nullptr;
+  const Mesh* mesh = nullptr;
+  Coordinates coordinates;
+  StepShape shape;
+  uint32_t purpose = TSR_PURPOSE_STEP;
+  uint32_t variant = 0;
+  Layout layout;
+  std::vector<Buffer> buffers;  ///< ascending ids
+  std::vector<Home> homes;
+  std::vector<Stream> streams;
+  std::vector<Group> groups;
+  std::vector<Action> actions;
+  uint64_t next_id = 1;
+
+  /// Throws INTERNAL for an id that is not there: passes are checked before.
+  const Buffer& buffer(uint64_t id) const;
+  const Home& home(uint64_t id) const;
+  uint64_t add_buffer(Buffer buffer);  ///< gives it the next id
+  /// Index of the comm stream "comm.<axis or world>.<lane>", made on first use.
+  uint32_t comm_stream(int axis, std::string_view lane);
+  int group(const Group& group);  ///< index, made on first use
+};
+
+inline bool is_compute(uint32_t kind) { return kind >= TSR_ACTION_FORWARD && kind <= TSR_ACTION_LOSS; }
+inline bool is_collective(uint32_t kind) { return kind >= TSR_ACTION_ALL_REDUCE && kind <= TSR_ACTION_BARRIER; }
+inline bool is_elementwise(uint32_t kind) { return kind >= TSR_ACTION_COPY && kind <= TSR_ACTION_ZERO; }
+
+/// "all_reduce", "forward", ...; throws INVALID_ARGUMENT for an unknown kind. And back (0 when unknown).
+std::string_view action_name(uint32_t kind);
+uint32_t action_kind(std::string_view name);
+std::string_view buffer_kind_name(uint32_t kind);
+uint32_t buffer_kind(std::string_view name);
+std::string_view dtype_name(tsr_dtype dtype);
+tsr_dtype dtype_from_name(std::string_view name);
+
+/// The names of the scalar buffers that every step has; found by name.
+inline constexpr std::string_view kLossAccumulator = "loss";
+inline constexpr std::string_view kSquaresAccumulator = "squares";
+inline constexpr std::string_view kClipResult = "clip";
+inline constexpr std::string_view kOptimizerStep = "optimizer_step";
+inline constexpr std::string_view kLearningRate = "lr";
+/// Id of the buffer of that kind and name, 0 if there is none.
+uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name);
+
+}  // namespace tessera
