@@ -23,8 +23,8 @@ struct OpFamily {
   /// The op's slots, in launch order.
   std::vector<tsr_slot_spec> (*describe)(const tsr_op& op);
   /// A kernel for `slots`, which the device has checked against describe: all of its slots that are not optional, once
-  /// each, in any order, with its dtype and num_elements, and its mode except that ADD may have become WRITE (ZERO takes
-  /// any number of destinations). The kernel uses a team of exactly `num_threads` threads; with 1 it starts none.
+  /// each, in any order, with its dtype and num_elements, and its mode except that ADD may have become WRITE (ZERO
+  /// takes any number of destinations). The kernel uses a team of exactly `num_threads` threads; with 1 it starts none.
   std::unique_ptr<Kernel> (*prepare)(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads);
 };
 

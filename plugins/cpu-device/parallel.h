@@ -6,9 +6,9 @@
 
 namespace tessera::cpu {
 
-/// Calls body(begin, end, thread) on `num_threads` threads, which cut [0, num_items) at multiples of `grain` in parts as
-/// equal as that allows; parts may be empty, and then body is not called. With 1 thread, or with no more than one grain
-/// of work, no other thread takes part. `body` must not throw.
+/// Calls body(begin, end, thread) on `num_threads` threads, which cut [0, num_items) at multiples of `grain` in parts
+/// as equal as that allows; parts may be empty, and then body is not called. With 1 thread, or with no more than one
+/// grain of work, no other thread takes part. `body` must not throw.
 template <class Body>
 void parallel_for(int num_threads, uint64_t num_items, uint64_t grain, const Body& body) {
   const uint64_t num_grains = (num_items + grain - 1) / grain;

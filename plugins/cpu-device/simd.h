@@ -9,11 +9,12 @@
 //     const auto scale = TESSERA_SIMD_CHOOSE(scale);
 //
 // Rules of such a source:
-//  - Plain loops that the compiler vectorises, or the compiler's vector types. All levels give the same bits: no FMA but
+//  - Plain loops that the compiler vectorises, or the compiler's vector types. All levels give the same bits: no FMA
+//  but
 //    __builtin_fma where it is meant, and sums over a fixed number of lanes that does not depend on the level.
 //  - No inline function or template of other headers that may stay a call (std::vector, std::min): the linker keeps one
-//    copy of it for the whole program, perhaps one with instructions that the machine lacks. __builtin_* are fine, and so
-//    is all that stands inside the namespace TESSERA_SIMD.
+//    copy of it for the whole program, perhaps one with instructions that the machine lacks. __builtin_* are fine, and
+//    so is all that stands inside the namespace TESSERA_SIMD.
 #pragma once
 
 namespace tessera::cpu {
@@ -39,18 +40,26 @@ inline SimdLevel simd_level() {
 }  // namespace tessera::cpu
 
 #if defined(__x86_64__)
-#define TESSERA_SIMD_DECLARE(...)           \
-  namespace simd_baseline { __VA_ARGS__ }   \
-  namespace simd_v3 { __VA_ARGS__ }         \
-  namespace simd_v4 { __VA_ARGS__ }
+#define TESSERA_SIMD_DECLARE(...) \
+  namespace simd_baseline {       \
+  __VA_ARGS__                     \
+  }                               \
+  namespace simd_v3 {             \
+  __VA_ARGS__                     \
+  }                               \
+  namespace simd_v4 {             \
+  __VA_ARGS__                     \
+  }
 /// The address of `function` at `level`; SimdLevels above the machine's must not be called.
-#define TESSERA_SIMD_AT(level, function)                                                    \
-  ((level) == ::tessera::cpu::SimdLevel::kV4   ? &::tessera::cpu::simd_v4::function         \
-   : (level) == ::tessera::cpu::SimdLevel::kV3 ? &::tessera::cpu::simd_v3::function         \
+#define TESSERA_SIMD_AT(level, function)                                            \
+  ((level) == ::tessera::cpu::SimdLevel::kV4   ? &::tessera::cpu::simd_v4::function \
+   : (level) == ::tessera::cpu::SimdLevel::kV3 ? &::tessera::cpu::simd_v3::function \
                                                : &::tessera::cpu::simd_baseline::function)
 #else
 #define TESSERA_SIMD_DECLARE(...) \
-  namespace simd_baseline { __VA_ARGS__ }
+  namespace simd_baseline {       \
+  __VA_ARGS__                     \
+  }
 #define TESSERA_SIMD_AT(level, function) ((void)(level), &::tessera::cpu::simd_baseline::function)
 #endif
 #define TESSERA_SIMD_CHOOSE(function) TESSERA_SIMD_AT(::tessera::cpu::simd_level(), function)

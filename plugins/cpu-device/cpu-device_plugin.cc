@@ -1,0 +1,12 @@
+#include "cpu-device/device.h"
+#include "tessera/plugin.hpp"
+
+namespace {
+
+constexpr tsr_descriptor kDescriptor =
+    tessera::descriptor(tessera::cpu::kName, TSR_KIND_DEVICE, "org.tessera.cpu-device", "0.9.0",
+                        "computes on the processor: streams are threads, matrix products are oneDNN's");
+
+}  // namespace
+
+TESSERA_PLUGIN(kDescriptor, TSR_DEVICE_INTERFACE, tessera::kDeviceInterface<tessera::cpu::Plugin>)

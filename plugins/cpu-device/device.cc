@@ -1,0 +1,83 @@
+#include "cpu-device/device.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "cpu-device/event.h"
+#include "cpu-device/kernel.h"
+#include "cpu-device/slots.h"
+#include "cpu-device/stream.h"
+
+namespace tessera::cpu {
+namespace {
+
+constexpr uint64_t kAlignment = 4096;
+
+const OpFamily& family_of(const tsr_op& op) {
+  for (const auto find : {compute_ops, elementwise_ops, step_ops})
+    if (const OpFamily* family = find(op.kind)) return *family;
+  throw Error(TSR_E_UNSUPPORTED, "this device does not know op kind " + std::to_string(op.kind));
+}
+
+class PreparedKernel final : public DeviceKernel {
+ public:
+  PreparedKernel(std::unique_ptr<Kernel> kernel, size_t num_slots)
+      : kernel_(std::move(kernel)), num_slots_(num_slots) {}
+
+  void launch(DeviceStream& stream, std::span<void* const> pointers) override {
+    if (pointers.size() != num_slots_)
+      throw Error(TSR_E_INVALID_ARGUMENT, "launch: " + std::to_string(pointers.size()) + " pointers for a kernel of " +
+                                              std::to_string(num_slots_) + " slots");
+    static_cast<Stream&>(stream).launch(kernel_, pointers);
+  }
+
+ private:
+  const std::shared_ptr<Kernel> kernel_;
+  const size_t num_slots_;
+};
+
+void check_memory(uint32_t memory) {
+  if (memory != TSR_MEMORY_DEVICE && memory != TSR_MEMORY_HOST)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                "memory kind " + std::to_string(memory) + " is neither device (1) nor host (2)");
+}
+
+}  // namespace
+
+std::vector<tsr_slot_spec> describe(const tsr_op& op) {
+  return family_of(op).describe(op);
+}
+
+void* CpuDevice::allocate(uint32_t memory, uint64_t num_bytes) {
+  check_memory(memory);
+  void* pointer = nullptr;
+  if (posix_memalign(&pointer, kAlignment, num_bytes > 0 ? num_bytes : 1) != 0)
+    throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host has no " + std::to_string(num_bytes) + " bytes of memory left");
+  return pointer;
+}
+
+void CpuDevice::release(uint32_t, void* pointer) noexcept {
+  std::free(pointer);
+}
+
+std::unique_ptr<DeviceStream> CpuDevice::create_stream(std::string_view name) {
+  return std::make_unique<Stream>(name, num_threads_);
+}
+
+std::unique_ptr<DeviceEvent> CpuDevice::create_event() {
+  return std::make_unique<Event>();
+}
+
+std::unique_ptr<DeviceKernel> CpuDevice::prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) {
+  const OpFamily& family = family_of(op);
+  const auto described = family.describe(op);
+  if (op.kind != TSR_OP_ZERO) check_slots(described, slots);
+  return std::make_unique<PreparedKernel>(family.prepare(op, slots, num_threads_), slots.size());
+}
+
+std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
+  if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
+  return std::make_unique<CpuDevice>(static_cast<int>(args.num_threads));
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,32 @@
+#include "cpu-device/event.h"
+
+namespace tessera::cpu {
+
+uint64_t EventState::begin_record() {
+  const std::lock_guard lock(mutex_);
+  return ++num_begun_;
+}
+
+uint64_t EventState::last_record() const {
+  const std::lock_guard lock(mutex_);
+  return num_begun_;
+}
+
+void EventState::complete(uint64_t record, const std::optional<tsr_error>& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    // Records on two streams may complete out of order; the later one stands for the event.
+    if (record < num_completed_) return;
+    num_completed_ = record;
+    error_ = error;
+  }
+  completed_.notify_all();
+}
+
+std::optional<tsr_error> EventState::wait(uint64_t record) {
+  std::unique_lock lock(mutex_);
+  completed_.wait(lock, [&] { return num_completed_ >= record; });
+  return record == 0 ? std::nullopt : error_;
+}
+
+}  // namespace tessera::cpu
