@@ -1,0 +1,74 @@
+#include "model/read_only_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kMaxBytesPerCall = std::size_t{1} << 30;  // read(2) takes at most 2 GiB at once
+
+}  // namespace
+
+ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path) {
+  // O_NONBLOCK: opening a named pipe must not wait for a writer; it changes nothing for a regular file.
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) {
+    const int reason = errno;
+    throw Error(reason == ENOENT ? TSR_E_NOT_FOUND : TSR_E_UNAVAILABLE,
+                concat("cannot open ", path, ": ", std::strerror(reason)));
+  }
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd_);
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(path, " is not a regular file"));
+  }
+  num_bytes_ = static_cast<uint64_t>(info.st_size);
+}
+
+ReadOnlyFile::ReadOnlyFile(ReadOnlyFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), num_bytes_(other.num_bytes_) {}
+
+ReadOnlyFile::~ReadOnlyFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
+  std::size_t num_done = 0;
+  while (num_done < out.size()) {
+    const std::size_t num_wanted = std::min(out.size() - num_done, kMaxBytesPerCall);
+    const ssize_t num_read = ::pread(fd_, out.data() + num_done, num_wanted, static_cast<off_t>(offset + num_done));
+    if (num_read < 0 && errno == EINTR) continue;
+    if (num_read < 0) {
+      throw Error(TSR_E_UNAVAILABLE,
+                  concat("cannot read ", path_, " at byte ", offset + num_done, ": ", std::strerror(errno)));
+    }
+    if (num_read == 0) {
+      throw Error(TSR_E_DATA_LOSS, concat(path_, " ends at byte ", offset + num_done, ", but ", out.size(),
+                                          " bytes from byte ", offset, " are needed; was it cut while it was in use?"));
+    }
+    num_done += static_cast<std::size_t>(num_read);
+  }
+}
+
+std::string read_text_file(const std::string& path, uint64_t max_bytes) {
+  const ReadOnlyFile file(path);
+  if (file.num_bytes() > max_bytes) {
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(path, " has ", file.num_bytes(), " bytes; at most ", max_bytes, " are read"));
+  }
+  std::string text(file.num_bytes(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// A file read by position.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tessera {
+
+/// An open regular file. Reads go through the system's page cache, never through a mapping: a file that is cut while it
+/// is open gives an Error instead of a signal. Movable. Every const function is [any-thread].
+class ReadOnlyFile {
+ public:
+  /// Throws NOT_FOUND or UNAVAILABLE with the system's reason, INVALID_ARGUMENT for what is no regular file.
+  explicit ReadOnlyFile(const std::string& path);
+  ReadOnlyFile(ReadOnlyFile&& other) noexcept;
+  ReadOnlyFile& operator=(ReadOnlyFile&&) = delete;
+  ~ReadOnlyFile();
+
+  const std::string& path() const { return path_; }
+  /// As it was when the file was opened.
+  uint64_t num_bytes() const { return num_bytes_; }
+
+  /// Fills `out` with the bytes [offset, offset + out.size()). Throws DATA_LOSS when the file ends before that.
+  void read(uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  uint64_t num_bytes_ = 0;
+};
+
+/// The whole file as text. Throws what ReadOnlyFile throws, and INVALID_ARGUMENT for more than `max_bytes`.
+std::string read_text_file(const std::string& path, uint64_t max_bytes);
+
+}  // namespace tessera

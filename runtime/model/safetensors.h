@@ -1,0 +1,35 @@
+// Reading safetensors files: tensors by name, any range of them, as floats.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/read_only_file.h"
+#include "model/safetensors_header.h"
+
+namespace tessera {
+
+/// An open safetensors file with a checked header. Movable. Every const function is [any-thread].
+class SafetensorsFile {
+ public:
+  /// Throws what ReadOnlyFile throws, and INVALID_ARGUMENT, naming the file, for what is no well-formed file.
+  explicit SafetensorsFile(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  const SafetensorsHeader& header() const { return header_; }
+  /// Throws NOT_FOUND for a name that is not in the file.
+  const SafetensorsTensor& tensor(std::string_view name) const;
+
+  /// out[i] = element offset + i of the tensor, row-major, converted to float. F32, F16, BF16 and F64 only (else
+  /// UNSUPPORTED). Throws INVALID_ARGUMENT for a range beyond the tensor.
+  void read(std::string_view name, uint64_t offset, std::span<float> out) const;
+
+ private:
+  ReadOnlyFile file_;
+  SafetensorsHeader header_;
+  uint64_t data_begin_ = 0;  // byte of the file where the data starts
+};
+
+}  // namespace tessera

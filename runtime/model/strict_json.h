@@ -1,0 +1,14 @@
+// JSON as a file from elsewhere must be read: nothing is guessed.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+/// Parses `text`, which must be one JSON object in UTF-8, without duplicate keys, zero bytes or nesting deeper than
+/// `max_depth` (the object itself is depth 1). Throws INVALID_ARGUMENT; `where` names the text in the message.
+nlohmann::json parse_strict_json(std::string_view text, const std::string& where, int max_depth);
+
+}  // namespace tessera
