@@ -13,7 +13,7 @@ namespace tessera {
 struct MeshAxis {
   std::string name;
   int num_ranks = 1;
-  std::string strategy;  ///< plugin name or path; empty only in a world of one rank
+  std::string strategy;  ///< plugin name or path; empty only where num_ranks is 1
 };
 
 /// Reads "pp=2,dp=4,tp=2". Throws UsageError for anything else: bad or repeated names, extents below 1.

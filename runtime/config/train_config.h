@@ -82,7 +82,8 @@ struct ConfigField {
   std::string value;
 };
 
-/// Every field all ranks must agree on, in the order of the help (not: paths of outputs, log level, delays).
+/// Every field all ranks must agree on, in the order of the help. Not: the paths of model, data, plugins and metrics,
+/// which may differ between machines (their contents are compared by those who read them), log level, delays.
 std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
 }  // namespace tessera

@@ -1,0 +1,215 @@
+#include "config/flag_table.h"
+
+#include <limits>
+
+#include "config/axes.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+#include "observe/log.h"
+#include "observe/text.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kSchedules = "constant|linear|cosine";
+constexpr std::string_view kOptimizers = "adamw|sgd";
+constexpr std::string_view kReduceEvery = "step|micro-batch";
+constexpr double kInfinity = std::numeric_limits<double>::max();
+constexpr int64_t kMostSteps = std::numeric_limits<int64_t>::max();
+constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;
+
+constexpr std::string_view kData = "Model and data";
+constexpr std::string_view kOptimisation = "Optimisation";
+constexpr std::string_view kRanks = "Ranks, plugins and precision";
+constexpr std::string_view kDeadlines = "Deadlines";
+constexpr std::string_view kReports = "Reports and checks";
+
+using std::string_view;
+
+Flag text(string_view group, string_view name, string_view value, string_view help, std::string TrainConfig::*field) {
+  const auto read = [field, name](TrainConfig& config, string_view given) {
+    if (given.empty()) throw UsageError(concat("--", name, " is empty; give a value or leave it out"));
+    config.*field = std::string(given);
+  };
+  return {group, name, value, help, read, [field](const TrainConfig& config) { return config.*field; }};
+}
+
+template <class T>
+Flag integer(string_view group, string_view name, string_view help, T TrainConfig::*field, int64_t min, int64_t max) {
+  const auto read = [=](TrainConfig& config, string_view given) {
+    config.*field = static_cast<T>(parse_integer(name, given, min, max));
+  };
+  return {group, name, "N", help, read, [field](const TrainConfig& config) { return std::to_string(config.*field); }};
+}
+
+Flag number(string_view group, string_view name, string_view help, double TrainConfig::*field, double min, double max) {
+  const auto read = [=](TrainConfig& config, string_view given) {
+    config.*field = parse_number(name, given, min, max);
+  };
+  return {group, name, "X", help, read, [field](const TrainConfig& config) { return shortest(config.*field); }};
+}
+
+template <class E>
+Flag choice(string_view group, string_view name, string_view choices, string_view help, E TrainConfig::*field) {
+  const auto read = [=](TrainConfig& config, string_view given) {
+    config.*field = static_cast<E>(parse_choice(name, given, choices));
+  };
+  const auto print = [=](const TrainConfig& config) { return std::string(to_string(config.*field)); };
+  return {group, name, choices, help, read, print};
+}
+
+// A flag whose other values come with later versions.
+Flag only(string_view group, string_view name, string_view supported, string_view help,
+          std::string TrainConfig::*field) {
+  const auto read = [=](TrainConfig&, string_view given) {
+    if (given != supported)
+      throw UsageError(concat("--", name, " ", given, " is not supported yet; supported: ", supported));
+  };
+  return {group, name, supported, help, read, [field](const TrainConfig& config) { return config.*field; }};
+}
+
+Flag local(Flag flag) {
+  flag.is_shared = false;
+  return flag;
+}
+
+std::string print_mesh(const TrainConfig& config) {
+  std::string printed;
+  for (const AxisFlag& axis : config.mesh)
+    printed += concat(printed.empty() ? "" : ",", axis.name, "=", axis.num_ranks);
+  return printed;
+}
+
+std::string print_strategies(const TrainConfig& config) {
+  std::string printed;
+  for (const StrategyFlag& strategy : config.strategies)
+    printed += concat(printed.empty() ? "" : ",", strategy.axis, strategy.axis.empty() ? "" : "=", strategy.plugin);
+  return printed;
+}
+
+void add_data_flags(std::vector<Flag>& flags) {
+  using C = TrainConfig;
+  flags.insert(
+      flags.end(),
+      {local(text(kData, "model", "NAME|FOLDER",
+                  "gpt2, gpt2_medium, gpt2_large, gpt2_xl, mlp:784,256,10, or a Hugging Face folder with config.json",
+                  &C::model)),
+       local(text(kData, "data", "PATH", "text file or folder (bytes are the tokens), llm.c .bin, or raw uint16 .bin",
+                  &C::data)),
+       integer(kData, "batch-size", "sequences per rank and micro-batch", &C::batch_size, 1, 1 << 20),
+       integer(kData, "seq-len", "tokens per sequence; 0: the model's context length", &C::seq_len, 0, 1 << 24),
+       integer(kData, "grad-accum", "micro-batches per step", &C::grad_accum, 1, 1 << 20),
+       {kData, "seed", "N", "of the initial values",
+        [](C& config, string_view given) {
+          config.seed = static_cast<uint64_t>(parse_integer("seed", given, 0, std::numeric_limits<int64_t>::max()));
+        },
+        [](const C& config) { return std::to_string(config.seed); }}});
+}
+
+void add_optimisation_flags(std::vector<Flag>& flags) {
+  using C = TrainConfig;
+  flags.insert(
+      flags.end(),
+      {integer(kOptimisation, "steps", "optimizer steps", &C::steps, 1, kMostSteps),
+       number(kOptimisation, "lr", "peak learning rate", &C::lr, 0, kInfinity),
+       number(kOptimisation, "min-lr", "learning rate at the end of the schedule", &C::min_lr, 0, kInfinity),
+       integer(kOptimisation, "warmup-steps", "steps of linear warm-up", &C::warmup_steps, 0, kMostSteps),
+       choice(kOptimisation, "lr-schedule", kSchedules, "after the warm-up", &C::lr_schedule),
+       choice(kOptimisation, "optimizer", kOptimizers, "", &C::optimizer),
+       number(kOptimisation, "beta1", "adamw: decay of the mean; sgd: momentum", &C::beta1, 0, kBelowOne),
+       number(kOptimisation, "beta2", "adamw: decay of the mean of squares", &C::beta2, 0, kBelowOne),
+       number(kOptimisation, "eps", "adamw: added to the root", &C::eps, 0, kInfinity),
+       number(kOptimisation, "weight-decay", "of tensors with two or more dims", &C::weight_decay, 0, kInfinity),
+       number(kOptimisation, "clip", "limit of the global gradient norm; 0: off", &C::clip, 0, kInfinity)});
+}
+
+Flag plugin_dir_flag() {
+  const auto read = [](TrainConfig& config, string_view given) { config.plugin_dirs.emplace_back(given); };
+  const auto print = [](const TrainConfig&) { return std::string(); };
+  return {kRanks, "plugin-dir", "FOLDER", "search this folder for plugins too; may be repeated",
+          read,   print,        false,    true};
+}
+
+void add_rank_flags(std::vector<Flag>& flags) {
+  using C = TrainConfig;
+  const auto read_mesh = [](C& config, string_view given) { config.mesh = parse_mesh(given); };
+  const auto read_strategies = [](C& config, string_view given) { config.strategies = parse_strategies(given); };
+  flags.insert(
+      flags.end(),
+      {integer(kRanks, "nproc", "local ranks to start; 0: the mesh's product, or what the launcher started", &C::nproc,
+               0, 1 << 16),
+       {kRanks, "mesh", "AXIS=N,...", "axes of the mesh, outermost first: pp=2,dp=4; one axis dp if not given",
+        read_mesh, print_mesh},
+       {kRanks, "strategy", "[AXIS=]PLUGIN,...", "how each axis splits the work; ddp if not given", read_strategies,
+        print_strategies},
+       text(kRanks, "comm", "PLUGIN", "communicator", &C::comm),
+       text(kRanks, "device", "PLUGIN", "device that computes", &C::device),
+       plugin_dir_flag(),
+       only(kRanks, "dtype", "float32", "of values and parameters", &C::dtype),
+       only(kRanks, "reduce-dtype", "float32", "in which gradients are sent", &C::reduce_dtype),
+       choice(kRanks, "reduce-every", kReduceEvery, "when gradients are summed over the ranks", &C::reduce_every),
+       only(kRanks, "recompute", "none", "what the backward computes again", &C::recompute),
+       integer(kRanks, "threads", "of each rank; 0: cores / local ranks", &C::threads, 0, 4096)});
+}
+
+void add_report_flags(std::vector<Flag>& flags) {
+  using C = TrainConfig;
+  const auto read_level = [](C& config, string_view given) {
+    parse_choice("log-level", given, kLogLevelNames);
+    config.log_level = std::string(given);
+  };
+  const auto read_delay = [](C& config, string_view given) {
+    config.stream_delay = static_cast<uint64_t>(parse_integer("stream-delay", given, 0, kMostSteps));
+  };
+  const auto print_delay = [](const C& config) {
+    return config.stream_delay ? std::to_string(*config.stream_delay) : std::string();
+  };
+  const auto turn_on = [](C& config, string_view given) { config.debug_memory = parse_bool("debug-memory", given); };
+  const auto print_debug = [](const C& config) { return std::string(config.debug_memory ? "true" : "false"); };
+  flags.insert(
+      flags.end(),
+      {integer(kDeadlines, "start-timeout-ms", "of the rendezvous and the first step", &C::start_timeout_ms, 1,
+               1LL << 40),
+       integer(kDeadlines, "timeout-ms", "of every later collective", &C::timeout_ms, 1, 1LL << 40),
+       local(text(kReports, "metrics", "FILE", "write JSON lines, one object a step", &C::metrics)),
+       {kReports, "log-level", kLogLevelNames, "least level of the log", read_level,
+        [](const C& config) { return config.log_level; }, false},
+       {kReports, "debug-memory", "", "fill buffers with NaN before use and guard their ends", turn_on, print_debug},
+       {kReports, "stream-delay", "SEED", "delay every stream at random; no bit of the result may change", read_delay,
+        print_delay, false}});
+}
+
+std::vector<Flag> make_flags() {
+  std::vector<Flag> flags;
+  add_data_flags(flags);
+  add_optimisation_flags(flags);
+  add_rank_flags(flags);
+  add_report_flags(flags);
+  return flags;
+}
+
+}  // namespace
+
+std::string_view to_string(LrSchedule schedule) {
+  return split(kSchedules, '|')[static_cast<size_t>(schedule)];
+}
+std::string_view to_string(OptimizerKind optimizer) {
+  return split(kOptimizers, '|')[static_cast<size_t>(optimizer)];
+}
+std::string_view to_string(ReduceEvery every) {
+  return split(kReduceEvery, '|')[static_cast<size_t>(every)];
+}
+
+std::span<const Flag> train_flags() {
+  static const std::vector<Flag> flags = make_flags();
+  return flags;
+}
+
+std::vector<ConfigField> shared_fields(const TrainConfig& config) {
+  std::vector<ConfigField> fields;
+  for (const Flag& flag : train_flags())
+    if (flag.is_shared) fields.push_back({std::string(flag.name), flag.print(config)});
+  return fields;
+}
+
+}  // namespace tessera

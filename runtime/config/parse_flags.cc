@@ -1,0 +1,179 @@
+#include "config/parse_flags.h"
+
+#include <algorithm>
+#include <boost/make_shared.hpp>
+#include <boost/program_options.hpp>
+
+#include "config/axes.h"
+#include "config/did_you_mean.h"
+#include "config/flag_table.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+#include "observe/text.h"
+
+namespace tessera {
+namespace {
+
+namespace po = boost::program_options;
+
+// Flags that later versions bring: recognised, so that nobody takes them for done.
+struct LaterFlag {
+  std::string_view name;
+  std::string_view supported;
+};
+constexpr LaterFlag kLaterFlags[] = {
+    {"offload", "no offloading, by leaving --offload out"},
+    {"resume", "runs from the start, by leaving --resume out"},
+    {"out", "runs without checkpoints, by leaving --out out"},
+    {"checkpoint-every", "runs without checkpoints, by leaving --checkpoint-every out"},
+    {"keep", "runs without checkpoints, by leaving --keep out"},
+    {"init-from", "weights beside config.json in the folder that --model names"},
+    {"device-memory", "all the memory there is, by leaving --device-memory out"},
+};
+
+std::string with_default(const Flag& flag) {
+  const std::string value = flag.print(TrainConfig());
+  std::string help(flag.help);
+  if (!value.empty() && !flag.value.empty()) help += concat(help.empty() ? "" : " ", "(default ", value, ")");
+  return help;
+}
+
+// One flag for Boost; `config` receives its value when the map is notified.
+boost::shared_ptr<po::option_description> describe(const Flag& flag, TrainConfig* config) {
+  const std::string name(flag.name);
+  const std::string help = with_default(flag);
+  po::value_semantic* semantic = nullptr;
+  if (flag.is_repeatable) {
+    auto* value = po::value<std::vector<std::string>>()->value_name(std::string(flag.value));
+    semantic = value->notifier([&flag, config](const std::vector<std::string>& given) {
+      for (const std::string& item : given)
+        flag.read(*config, item);
+    });
+  } else {
+    auto* value = po::value<std::string>()->value_name(std::string(flag.value));
+    if (flag.value.empty()) value->implicit_value("true", "")->value_name("true|false");
+    semantic = value->notifier([&flag, config](const std::string& given) { flag.read(*config, given); });
+  }
+  return boost::make_shared<po::option_description>(name.c_str(), semantic, help.c_str());
+}
+
+struct Description {
+  po::options_description all;
+  std::vector<std::string> names;
+};
+
+Description describe_all(FlagSet set, ParsedFlags& parsed) {
+  std::vector<po::options_description> groups;
+  Description description;
+  std::string_view group;
+  for (const Flag& flag : train_flags()) {
+    if (flag.group != group) groups.emplace_back(std::string(group = flag.group), 110, 50);
+    groups.back().add(describe(flag, &parsed.config));
+    description.names.emplace_back(flag.name);
+  }
+  if (set == FlagSet::plan) {
+    groups.emplace_back("Plan", 110, 50);
+    groups.back().add_options()("print-program", po::bool_switch(&parsed.plan.print_program),
+                                "print every action of the programs")(
+        "rank", po::value<std::string>()->value_name("R")->notifier([&parsed](const std::string& text) {
+          parsed.plan.rank = static_cast<int>(parse_integer("rank", text, 0, (1 << 20) - 1));
+        }),
+        "whose program is printed (default 0)");
+    description.names.insert(description.names.end(), {"print-program", "rank"});
+  }
+  groups.emplace_back("Help", 110, 50);
+  groups.back().add_options()("help,h", po::bool_switch(&parsed.help), "print this text");
+  description.names.emplace_back("help");
+  for (const auto& one : groups)
+    description.all.add(one);
+  return description;
+}
+
+std::string with_dashes(std::string argument) {
+  if (argument.rfind("--", 0) == 0)
+    std::replace(argument.begin(),
+                 argument.begin() + static_cast<int64_t>(std::min(argument.find('='), argument.size())), '_', '-');
+  return argument;
+}
+
+[[noreturn]] void refuse_unknown(const std::string& name, const std::vector<std::string>& names) {
+  for (const auto& [later, supported] : kLaterFlags)
+    if (later == name) throw UsageError(concat("--", later, " is not supported yet; supported: ", supported));
+  throw UsageError(concat("there is no flag --", name, suggest_flag(name, names)));
+}
+
+// Flags the first pass does not know: those with a dot wait for their plugins, the rest are errors. A word after such a
+// flag is its value.
+std::vector<PluginFlag> plugin_flags(const po::parsed_options& options, const std::vector<std::string>& names) {
+  std::vector<PluginFlag> flags;
+  bool awaits_value = false;
+  for (const po::option& option : options.options) {
+    if (option.position_key >= 0) {
+      if (!awaits_value)
+        throw UsageError(concat("'", option.original_tokens.at(0), "' is no flag; flags start with two dashes"));
+      flags.back().value = option.value.at(0);
+      awaits_value = false;
+      continue;
+    }
+    awaits_value = false;
+    if (!option.unregistered) continue;
+    const std::string& token = option.original_tokens.at(0);
+    if (token.rfind("--", 0) != 0)
+      throw UsageError(concat("there is no flag ", token, "; flags start with two dashes"));
+    const size_t equals = std::min(token.find('='), token.size());
+    const std::string name = token.substr(2, equals - 2);
+    if (name.find('.') == std::string::npos) refuse_unknown(name, names);
+    awaits_value = equals == token.size();
+    flags.push_back({name, awaits_value ? "true" : token.substr(equals + 1)});
+  }
+  return flags;
+}
+
+void check_required(FlagSet set, const TrainConfig& config) {
+  if (config.model.empty()) throw UsageError("--model is missing; give gpt2, another name or a folder (see --help)");
+  if (set == FlagSet::train && config.data.empty())
+    throw UsageError("--data is missing; give a text file, a folder of text, or a .bin file of tokens");
+}
+
+void check_together(const TrainConfig& config) {
+  requested_world(config);
+  if (config.min_lr > config.lr)
+    throw UsageError(
+        concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr), "; give one that is not"));
+}
+
+}  // namespace
+
+ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
+  ParsedFlags parsed;
+  const Description description = describe_all(set, parsed);
+  std::vector<std::string> normal;
+  std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
+  const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+  try {
+    const po::parsed_options options =
+        po::command_line_parser(normal).options(description.all).style(style).allow_unregistered().run();
+    const bool asks_for_help = std::any_of(options.options.begin(), options.options.end(),
+                                           [](const po::option& option) { return option.string_key == "help"; });
+    if (asks_for_help) {
+      parsed.help = true;
+      return parsed;
+    }
+    parsed.plugin_flags = plugin_flags(options, description.names);
+    po::variables_map values;
+    po::store(options, values);
+    po::notify(values);
+  } catch (const po::error& e) {
+    throw UsageError(concat(e.what(), "; see --help"));
+  }
+  check_required(set, parsed.config);
+  check_together(parsed.config);
+  return parsed;
+}
+
+std::string flags_help(FlagSet set) {
+  ParsedFlags unused;
+  return concat(describe_all(set, unused).all);
+}
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// The first pass over the command line of `tessera train` and `tessera plan`: the host's own flags.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/plugin_flag.h"
+#include "config/train_config.h"
+
+namespace tessera {
+
+enum class FlagSet { train, plan };
+
+/// What only `tessera plan` takes.
+struct PlanFlags {
+  bool print_program = false;
+  int rank = 0;  ///< whose program is printed
+};
+
+struct ParsedFlags {
+  TrainConfig config;
+  PlanFlags plan;
+  /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
+  std::vector<PluginFlag> plugin_flags;
+  bool help = false;  ///< --help was given; nothing else was checked then
+};
+
+/// Reads the arguments after the command's name. Underscores in names count as dashes. Throws UsageError for unknown
+/// flags (with a suggestion), values that are not valid, flags that are not supported yet, flags given twice, missing
+/// --model (train: and --data), and settings that contradict each other.
+ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
+
+/// The text of `--help`: groups of flags with their defaults. Plugins' options are in plugins/plugin_options.h.
+std::string flags_help(FlagSet set);
+
+}  // namespace tessera

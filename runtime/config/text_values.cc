@@ -1,0 +1,76 @@
+#include "config/text_values.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "config/did_you_mean.h"
+#include "config/usage_error.h"
+#include "observe/text.h"
+
+namespace tessera {
+namespace {
+
+// from_chars takes no '+', no spaces and no locale.
+template <class T>
+bool parse_all(std::string_view text, T& value) {
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return status == std::errc() && end == text.data() + text.size();
+}
+
+template <class T>
+std::string range_text(T min, T max) {
+  const bool open_below = min == std::numeric_limits<T>::lowest();
+  const bool open_above = max == std::numeric_limits<T>::max();
+  if (open_below && open_above) return "";
+  if (open_above) return concat(" of at least ", min);
+  if (open_below) return concat(" of at most ", max);
+  return concat(" from ", min, " to ", max);
+}
+
+}  // namespace
+
+int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min, int64_t max) {
+  int64_t value = 0;
+  if (!parse_all(text, value) || value < min || value > max)
+    throw UsageError(concat("--", flag, " is '", text, "'; give a whole number", range_text(min, max)));
+  return value;
+}
+
+double parse_number(std::string_view flag, std::string_view text, double min, double max) {
+  double value = 0;
+  if (!parse_all(text, value) || !std::isfinite(value) || value < min || value > max)
+    throw UsageError(concat("--", flag, " is '", text, "'; give a number", range_text(min, max)));
+  return value;
+}
+
+bool parse_bool(std::string_view flag, std::string_view text) {
+  return parse_choice(flag, text, "false|true") == 1;
+}
+
+size_t parse_choice(std::string_view flag, std::string_view text, std::string_view choices) {
+  const auto names = split(choices, '|');
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] == text) return i;
+  std::vector<std::string> known(names.begin(), names.end());
+  const std::string near = nearest(text, known);
+  throw UsageError(concat("--", flag, " is '", text, "'; give one of ", choices,
+                          near.empty() ? "" : concat(" (did you mean ", near, "?)")));
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string shortest(double value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+}  // namespace tessera

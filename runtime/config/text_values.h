@@ -1,0 +1,25 @@
+// Reading the values of flags. Every function throws UsageError with the flag, the value and what is valid.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+/// A whole decimal number in [min, max]. `flag` is the flag's name without dashes.
+int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min, int64_t max);
+/// A finite decimal number in [min, max].
+double parse_number(std::string_view flag, std::string_view text, double min, double max);
+/// true or false.
+bool parse_bool(std::string_view flag, std::string_view text);
+/// The index in `choices`, which are separated by '|', of `text`.
+size_t parse_choice(std::string_view flag, std::string_view text, std::string_view choices);
+
+/// "a,b,,c" at ',' gives {"a", "b", "", "c"}; an empty text gives {""}.
+std::vector<std::string_view> split(std::string_view text, char separator);
+/// The shortest text that reads back to the same bits.
+std::string shortest(double value);
+
+}  // namespace tessera

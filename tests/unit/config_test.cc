@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "config/axes.h"
+#include "config/parse_flags.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+#include "support/expect_error.h"
+
+namespace tessera {
+namespace {
+
+using testing::expect_error;
+using Words = std::vector<std::string>;
+
+ParsedFlags parse(Words words) {
+  words.insert(words.begin(), {"--model", "gpt2", "--data", "corpus.txt"});
+  return parse_flags(FlagSet::train, words);
+}
+
+void refuse(Words words, const std::vector<std::string>& parts) {
+  expect_error<UsageError>([&] { parse(words); }, parts);
+}
+
+TEST(Flags, HaveTheDefaultsOfTheDesign) {
+  const TrainConfig config = parse({}).config;
+  EXPECT_EQ(config.comm, "gloo");
+  EXPECT_EQ(config.device, "cpu");
+  EXPECT_EQ(config.dtype, "float32");
+  EXPECT_EQ(config.reduce_dtype, "float32");
+  EXPECT_EQ(config.lr_schedule, LrSchedule::constant);
+  EXPECT_EQ(config.optimizer, OptimizerKind::adamw);
+  EXPECT_EQ(config.reduce_every, ReduceEvery::step);
+  EXPECT_EQ(config.warmup_steps, 0);
+  EXPECT_EQ(config.min_lr, 0);
+  EXPECT_EQ(config.seed, 1337u);
+  EXPECT_FALSE(config.stream_delay.has_value());
+}
+
+TEST(Flags, ReadEveryKindOfValue) {
+  const auto parsed =
+      parse({"--batch-size=3", "--lr", "2.5e-4", "--lr-schedule", "cosine", "--optimizer=sgd", "--mesh", "pp=2,dp=3",
+             "--strategy", "pp=pipeline,dp=./x/fsdp.so", "--plugin-dir", "a", "--plugin-dir=b", "--debug-memory",
+             "--stream-delay", "7", "--reduce-every", "micro-batch", "--seed=0"});
+  const TrainConfig& config = parsed.config;
+  EXPECT_EQ(config.batch_size, 3);
+  EXPECT_EQ(config.lr, 2.5e-4);
+  EXPECT_EQ(config.lr_schedule, LrSchedule::cosine);
+  EXPECT_EQ(config.optimizer, OptimizerKind::sgd);
+  ASSERT_EQ(config.mesh.size(), 2u);
+  EXPECT_EQ(config.mesh[1].name, "dp");
+  EXPECT_EQ(config.mesh[1].num_ranks, 3);
+  ASSERT_EQ(config.strategies.size(), 2u);
+  EXPECT_EQ(config.strategies[1].plugin, "./x/fsdp.so");
+  EXPECT_EQ(config.plugin_dirs, (Words{"a", "b"}));
+  EXPECT_TRUE(config.debug_memory);
+  EXPECT_EQ(config.stream_delay, 7u);
+  EXPECT_EQ(config.reduce_every, ReduceEvery::micro_batch);
+  EXPECT_EQ(config.seed, 0u);
+}
+
+TEST(Flags, TakeUnderscoresForDashesInNamesOnly) {
+  const auto parsed = parse({"--weight_decay", "0.5", "--metrics=my_file_name", "--ddp.bucket_mb=25"});
+  EXPECT_EQ(parsed.config.weight_decay, 0.5);
+  EXPECT_EQ(parsed.config.metrics, "my_file_name");
+  ASSERT_EQ(parsed.plugin_flags.size(), 1u);
+  EXPECT_EQ(parsed.plugin_flags[0].name, "ddp.bucket-mb");
+}
+
+TEST(Flags, SetPluginFlagsAsideWithTheirValues) {
+  const auto parsed = parse({"--ddp.bucket-mb", "25", "--dp.ddp.first", "--steps", "3", "--x.z=a=b"});
+  EXPECT_EQ(parsed.config.steps, 3);
+  ASSERT_EQ(parsed.plugin_flags.size(), 3u);
+  EXPECT_EQ(parsed.plugin_flags[0].value, "25");
+  EXPECT_EQ(parsed.plugin_flags[1].name, "dp.ddp.first");
+  EXPECT_EQ(parsed.plugin_flags[1].value, "true");
+  EXPECT_EQ(parsed.plugin_flags[2].value, "a=b");
+}
+
+TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
+  refuse({"--stesp", "3"}, {"--stesp", "--steps"});
+  refuse({"--micro-batch-size", "3"}, {"here it is --batch-size"});
+  refuse({"--micro_batch_size=3"}, {"here it is --batch-size"});
+  refuse({"--step", "3"}, {"there is no flag --step", "--steps"});  // no guessing from a prefix
+  refuse({"-x"}, {"-x"});
+  refuse({"stray"}, {"'stray'"});
+  refuse({"--steps", "3", "stray"}, {"'stray'"});
+}
+
+TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
+  for (const char* flag : {"offload", "resume", "out", "checkpoint-every", "keep", "init-from", "device-memory"})
+    refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; supported: "});
+  refuse({"--dtype", "bfloat16"}, {"--dtype bfloat16 is not supported yet; supported: float32"});
+  refuse({"--reduce-dtype=bfloat16"}, {"not supported yet; supported: float32"});
+  refuse({"--recompute", "block"}, {"not supported yet; supported: none"});
+  EXPECT_EQ(parse({"--dtype", "float32", "--recompute=none"}).config.dtype, "float32");
+}
+
+TEST(Flags, RefuseBadValues) {
+  refuse({"--batch-size", "0"}, {"--batch-size", "'0'", "1"});
+  refuse({"--steps", "ten"}, {"--steps", "'ten'"});
+  refuse({"--steps", "3.5"}, {"'3.5'"});
+  refuse({"--steps", "99999999999999999999"}, {"--steps"});
+  refuse({"--seed=-1"}, {"--seed", "'-1'"});
+  refuse({"--lr", "nan"}, {"--lr", "'nan'"});
+  refuse({"--lr=-1"}, {"--lr"});
+  refuse({"--beta1", "1"}, {"--beta1"});
+  refuse({"--lr-schedule", "cosin"}, {"constant|linear|cosine", "did you mean cosine"});
+  refuse({"--log-level", "loud"}, {"debug|info|warning|error|off"});
+  refuse({"--steps"}, {"--steps"});
+  refuse({"--steps", "1", "--steps", "2"}, {"--steps", "more than once"});
+  refuse({"--min-lr", "1", "--lr", "0.5"}, {"--min-lr 1", "--lr 0.5"});
+  refuse({"--metrics", ""}, {"--metrics", "empty"});
+  refuse({"--metrics="}, {"--metrics"});
+}
+
+TEST(Flags, AskForWhatIsMissing) {
+  expect_error<UsageError>([] { parse_flags(FlagSet::train, Words{"--data", "x"}); }, {"--model is missing"});
+  expect_error<UsageError>([] { parse_flags(FlagSet::train, Words{"--model", "gpt2"}); }, {"--data is missing"});
+  EXPECT_TRUE(
+      parse_flags(FlagSet::plan, Words{"--model", "gpt2", "--print-program", "--rank", "3"}).plan.print_program);
+  expect_error<UsageError>([] { parse_flags(FlagSet::train, Words{"--print-program"}); }, {"--print-program"});
+}
+
+TEST(Help, NamesEveryFlagWithItsDefault) {
+  EXPECT_TRUE(parse_flags(FlagSet::train, Words{"--help", "--steps", "bad"}).help);
+  const std::string help = flags_help(FlagSet::train);
+  for (const char* part : {"--batch-size N", "(default 4)", "--strategy", "Deadlines:", "(default 100000)", "--help"})
+    EXPECT_NE(help.find(part), std::string::npos) << part;
+  EXPECT_EQ(help.find("--print-program"), std::string::npos);
+  EXPECT_NE(flags_help(FlagSet::plan).find("--print-program"), std::string::npos);
+}
+
+TEST(Numbers, PrintedInConfigReadBackToTheSameBits) {
+  const auto parsed = parse({"--lr", "0.1", "--eps=1e-300", "--clip=0.30000000000000004"});
+  std::map<std::string, std::string> fields;
+  for (const auto& field : shared_fields(parsed.config))
+    fields[field.name] = field.value;
+  EXPECT_EQ(fields.at("lr"), "0.1");
+  EXPECT_EQ(fields.at("eps"), "1e-300");
+  EXPECT_EQ(fields.at("clip"), "0.30000000000000004");
+  EXPECT_EQ(fields.count("metrics"), 0u);
+  EXPECT_EQ(fields.count("data"), 0u);
+}
+
+TrainConfig with(const char* mesh, const char* strategy, int nproc = 0) {
+  TrainConfig config;
+  if (*mesh) config.mesh = parse_mesh(mesh);
+  if (*strategy) config.strategies = parse_strategies(strategy);
+  config.nproc = nproc;
+  return config;
+}
+
+TEST(Axes, OneStrategyIsOneAxisOverTheWorld) {
+  const auto axes = resolve_axes(with("", "fsdp"), 4);
+  ASSERT_EQ(axes.size(), 1u);
+  EXPECT_EQ(axes[0].name, "dp");
+  EXPECT_EQ(axes[0].num_ranks, 4);
+  EXPECT_EQ(axes[0].strategy, "fsdp");
+  EXPECT_EQ(resolve_axes(with("", "shard=fsdp"), 4)[0].name, "shard");
+  EXPECT_EQ(resolve_axes(with("dp=4", "fsdp"), 4)[0].strategy, "fsdp");
+}
+
+TEST(Axes, NoStrategyIsDdpOnMoreThanOneRank) {
+  EXPECT_EQ(resolve_axes(with("", ""), 2)[0].strategy, "ddp");
+  EXPECT_EQ(resolve_axes(with("", ""), 1)[0].strategy, "");
+  EXPECT_EQ(resolve_axes(with("", "ddp"), 1)[0].strategy, "ddp");
+}
+
+TEST(Axes, MeshAndStrategiesMustFit) {
+  EXPECT_EQ(resolve_axes(with("pp=2,dp=2", "dp=fsdp,pp=pipeline"), 4)[0].strategy, "pipeline");
+  expect_error<UsageError>([] { resolve_axes(with("pp=2,dp=2", "dp=fsdp"), 4); }, {"axis 'pp'", "no strategy"});
+  expect_error<UsageError>([] { resolve_axes(with("pp=2,dp=2", ""), 4); }, {"no strategy"});
+  expect_error<UsageError>([] { resolve_axes(with("pp=2,dp=2", "fsdp"), 4); }, {"does not say which axis"});
+  expect_error<UsageError>([] { resolve_axes(with("dp=2", "tp=tensor"), 2); }, {"no axis 'tp'", "dp"});
+  expect_error<UsageError>([] { resolve_axes(with("dp=2", "ddp"), 3); }, {"2 ranks", "the world has 3"});
+  expect_error<UsageError>([] { resolve_axes(with("", "dp=fsdp,tp=tensor"), 4); }, {"no --mesh"});
+}
+
+TEST(Axes, WorldComesFromNprocOrMesh) {
+  EXPECT_EQ(requested_world(with("", "")), 0);
+  EXPECT_EQ(requested_world(with("", "", 3)), 3);
+  EXPECT_EQ(requested_world(with("pp=2,dp=3", "")), 6);
+  EXPECT_EQ(requested_world(with("pp=2,dp=3", "", 6)), 6);
+  expect_error<UsageError>([] { requested_world(with("pp=2,dp=3", "", 4)); }, {"--nproc is 4", "6 ranks"});
+}
+
+TEST(Axes, BadTextIsRefused) {
+  for (const char* text :
+       {"", "dp", "dp=", "dp=0", "dp=-1", "=2", "Dp=2", "dp=2,dp=2", "dp=2,", "dp=1000000,tp=1000000"})
+    expect_error<UsageError>([&] { parse_mesh(text); }, {"--mesh"});
+  for (const char* text : {"", "dp=", "a,b", "dp=x,dp=y", "D=x"})
+    expect_error<UsageError>([&] { parse_strategies(text); }, {"--strategy"});
+}
+
+}  // namespace
+}  // namespace tessera

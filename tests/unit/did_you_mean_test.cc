@@ -1,0 +1,43 @@
+#include "config/did_you_mean.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tessera {
+namespace {
+
+TEST(EditDistance, HasTheKnownValues) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("steps", "stpes"), 1u);  // neighbours swapped
+  EXPECT_EQ(edit_distance("lr", "lr"), 0u);
+}
+
+TEST(EditDistance, IsSymmetric) {
+  EXPECT_EQ(edit_distance("min-lr", "lr"), edit_distance("lr", "min-lr"));
+}
+
+TEST(Nearest, FindsATypoAndNothingFarAway) {
+  const std::vector<std::string> known = {"batch-size", "seq-len", "steps"};
+  EXPECT_EQ(nearest("bach-size", known), "batch-size");
+  EXPECT_EQ(nearest("step", known), "steps");
+  EXPECT_EQ(nearest("metrics", known), "");
+}
+
+TEST(SuggestFlag, KnowsOtherFrameworks) {
+  const std::vector<std::string> known = {"batch-size", "steps", "grad-accum", "seq-len", "lr", "nproc"};
+  EXPECT_EQ(suggest_flag("micro-batch-size", known), "; here it is --batch-size");
+  EXPECT_EQ(suggest_flag("max-iters", known), "; here it is --steps");
+  EXPECT_EQ(suggest_flag("train-iters", known), "; here it is --steps");
+  EXPECT_EQ(suggest_flag("gradient-accumulation-steps", known), "; here it is --grad-accum");
+  EXPECT_EQ(suggest_flag("block-size", known), "; here it is --seq-len");
+  EXPECT_EQ(suggest_flag("learning-rate", known), "; here it is --lr");
+  EXPECT_EQ(suggest_flag("nproc-per-node", known), "; here it is --nproc");
+  EXPECT_EQ(suggest_flag("stpes", known), "; did you mean --steps?");
+  EXPECT_EQ(suggest_flag("something-else", known), "; see --help");
+}
+
+}  // namespace
+}  // namespace tessera
