@@ -1,0 +1,45 @@
+#include "data/batch_order.h"
+
+#include <algorithm>
+#include <cassert>
+#include <vector>
+
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+BatchOrder::BatchOrder(const TokenSource& source, int64_t batch, int64_t seq, int64_t data_ranks)
+    : source_(source),
+      window_tokens_(static_cast<uint64_t>(batch * seq)),
+      step_tokens_(window_tokens_ * static_cast<uint64_t>(data_ranks)) {
+  assert(batch > 0 && seq > 0 && data_ranks > 0);
+  if (source.num_tokens() <= step_tokens_) {
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(source.description(), " is too short: one micro-step of ", data_ranks, " data ranks, ", batch,
+                       " sequences each, ", seq, " tokens each, needs ", step_tokens_ + 1,
+                       " tokens; use more data, or a smaller --batch-size or --seq-len"));
+  }
+}
+
+void BatchOrder::set_position(uint64_t position) {
+  if (position > source_.num_tokens()) {
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("position ", position, " to continue from lies beyond ",
+                                               source_.description(), "; is it the data of the saved run?"));
+  }
+  position_ = source_.num_tokens() - position > step_tokens_ ? position : 0;
+}
+
+void BatchOrder::read(int64_t data_rank, std::span<int32_t> inputs, std::span<int32_t> targets) const {
+  assert(inputs.size() == window_tokens_ && targets.size() == window_tokens_);
+  std::vector<int32_t> window(window_tokens_ + 1);
+  source_.read(position_ + static_cast<uint64_t>(data_rank) * window_tokens_, window);
+  std::copy(window.begin(), window.end() - 1, inputs.begin());
+  std::copy(window.begin() + 1, window.end(), targets.begin());
+}
+
+void BatchOrder::advance() {
+  set_position(position_ + step_tokens_);
+}
+
+}  // namespace tessera
