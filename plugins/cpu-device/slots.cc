@@ -1,5 +1,8 @@
 #include "cpu-device/slots.h"
 
+#include <iterator>
+#include <utility>
+
 #include "cpu-device/kernel.h"
 #include "tessera/error.hpp"
 
@@ -12,8 +15,7 @@ namespace {
 
 void check_slot(const tsr_slot_spec& described, const tsr_slot_spec& bound) {
   if (bound.dtype != described.dtype)
-    refuse(bound.slot,
-           "has dtype " + std::to_string(bound.dtype) + "; the op needs " + std::to_string(described.dtype));
+    refuse(bound.slot, "is " + dtype_name(bound.dtype) + "; the op needs " + dtype_name(described.dtype));
   if (bound.num_elements != described.num_elements)
     refuse(bound.slot, "has " + std::to_string(bound.num_elements) + " elements; the op needs " +
                            std::to_string(described.num_elements));
@@ -22,6 +24,22 @@ void check_slot(const tsr_slot_spec& described, const tsr_slot_spec& bound) {
 }
 
 }  // namespace
+
+uint64_t dim(const tsr_op& op, int dim) {
+  if (op.dims[dim] < 0)
+    throw Error(TSR_E_INVALID_ARGUMENT, "op kind " + std::to_string(op.kind) + " has extent " +
+                                            std::to_string(op.dims[dim]) + " in dim " + std::to_string(dim));
+  return static_cast<uint64_t>(op.dims[dim]);
+}
+
+std::string dtype_name(tsr_dtype dtype) {
+  static constexpr std::pair<tsr_dtype, const char*> kNames[] = {
+      {TSR_I8, "int8"},    {TSR_I32, "int32"},   {TSR_I64, "int64"},   {TSR_U8, "uint8"},    {TSR_U16, "uint16"},
+      {TSR_U32, "uint32"}, {TSR_F16, "float16"}, {TSR_F32, "float32"}, {TSR_F64, "float64"}, {TSR_BF16, "bfloat16"}};
+  for (const auto& [value, name] : kNames)
+    if (value == dtype) return name;
+  return "dtype " + std::to_string(dtype);
+}
 
 std::string slot_name(uint32_t slot) {
   static constexpr const char* kRoles[] = {"?", "p", "g", "i", "o", "di", "do", "s", "c", "w", "src", "dst", "x", "st"};
@@ -39,6 +57,12 @@ void check_slots(std::span<const tsr_slot_spec> described, std::span<const tsr_s
   for (const tsr_slot_spec& slot : described)
     if (!(slot.flags & TSR_SLOT_OPTIONAL) && slot_index(bound, slot.slot) < 0)
       refuse(slot.slot, "is missing; only optional slots may be left out");
+}
+
+void refuse_write(std::span<const tsr_slot_spec> bound, uint32_t slot) {
+  const int i = slot_index(bound, slot);
+  if (i >= 0 && bound[static_cast<size_t>(i)].mode == TSR_MODE_WRITE)
+    refuse(slot, "is bound with mode write, but the op also reads it: bind it with mode add");
 }
 
 }  // namespace tessera::cpu

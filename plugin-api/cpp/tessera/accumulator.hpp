@@ -1,0 +1,88 @@
+// Sums that do not depend on order: int64[TSR_ACCUMULATOR_LIMBS] as tessera/device.h defines them. Limb 0 counts
+// addends that are not finite; limb k >= 1 counts units of 2^(32 (k-1) - 298). Every float32, and the square of every
+// float32, is a whole number of the smallest unit, so each addition is exact. Accumulators of ranks are summed as
+// int64.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "tessera/device.h"
+
+namespace tessera {
+
+using Accumulator = std::array<int64_t, TSR_ACCUMULATOR_LIMBS>;
+using AccumulatorView = std::span<int64_t, TSR_ACCUMULATOR_LIMBS>;
+using ConstAccumulatorView = std::span<const int64_t, TSR_ACCUMULATOR_LIMBS>;
+
+inline constexpr int kAccumulatorUnitExponent = -298;
+
+/// Adds `value` exactly: any float32, or any sum of float32 and their squares that a double holds without rounding.
+/// Infinities and NaNs are counted. Carry after at most 2^30 additions.
+inline void accumulate(AccumulatorView limbs, double value) noexcept {
+  const auto bits = std::bit_cast<uint64_t>(value);
+  const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
+  if (exponent == 0x7ff) {
+    ++limbs[0];
+    return;
+  }
+  if (exponent == 0) return;  // zero: denormal doubles are smaller than the unit
+  uint64_t mantissa = (bits & 0xfffffffffffff) | 0x10000000000000;
+  int position = exponent - 1075 - kAccumulatorUnitExponent;  // of the mantissa's last bit, in units
+  if (position < 0) {
+    mantissa >>= -position;  // zeros fall out
+    position = 0;
+  }
+  const int shift = position % 32;
+  int64_t* limb = &limbs[1 + static_cast<size_t>(position / 32)];
+  const auto add = [negative = bits >> 63 != 0](int64_t& to, uint64_t part) {
+    to += negative ? -static_cast<int64_t>(part) : static_cast<int64_t>(part);
+  };
+  add(limb[0], mantissa << shift & 0xffffffff);
+  add(limb[1], mantissa >> (32 - shift) & 0xffffffff);
+  add(limb[2], mantissa >> 32 >> (32 - shift));
+}
+
+/// Adds value * value exactly.
+inline void accumulate_square(AccumulatorView limbs, float value) noexcept {
+  accumulate(limbs, static_cast<double>(value) * static_cast<double>(value));  // 2 * 24 bits: exact
+}
+
+/// Adds another accumulator.
+inline void accumulate(AccumulatorView limbs, ConstAccumulatorView other) noexcept {
+  for (size_t k = 0; k < limbs.size(); ++k)
+    limbs[k] += other[k];
+}
+
+/// Brings every limb but the last into [0, 2^32); the value stays. The last has the sign.
+inline void carry(AccumulatorView limbs) noexcept {
+  for (size_t k = 1; k + 1 < limbs.size(); ++k) {
+    limbs[k + 1] += limbs[k] >> 32;
+    limbs[k] &= 0xffffffff;
+  }
+}
+
+/// The sum as the nearest double but for the last bit, carried or not; NaN if an addend was not finite.
+inline double decode(ConstAccumulatorView limbs) noexcept {
+  if (limbs[0] != 0) return std::numeric_limits<double>::quiet_NaN();
+  Accumulator carried;
+  for (size_t k = 0; k < carried.size(); ++k)
+    carried[k] = limbs[k];
+  carry(carried);
+  const bool negative = carried.back() < 0;
+  if (negative) {
+    for (int64_t& limb : carried)
+      limb = -limb;
+    carry(carried);
+  }
+  double sum = 0;
+  for (size_t k = 1; k < carried.size(); ++k)  // from small to large
+    sum += std::ldexp(static_cast<double>(carried[k]), 32 * (static_cast<int>(k) - 1) + kAccumulatorUnitExponent);
+  return negative ? -sum : sum;
+}
+
+}  // namespace tessera

@@ -1,0 +1,157 @@
+#include "cpu-device/elementwise.h"
+
+#include <cstring>
+#include <string>
+
+#include "cpu-device/kernel.h"
+#include "cpu-device/parallel.h"
+#include "cpu-device/slots.h"
+#include "tessera/error.hpp"
+
+namespace tessera::cpu {
+namespace {
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+constexpr uint64_t kGrain = 16384;  // elements that are worth another thread
+
+ElementLoop cast_loop(tsr_dtype from, tsr_dtype to) {
+  if (from == TSR_F32 && to == TSR_BF16) return TESSERA_SIMD_CHOOSE(cast_f32_bf16);
+  if (from == TSR_BF16 && to == TSR_F32) return TESSERA_SIMD_CHOOSE(cast_bf16_f32);
+  if (from == TSR_F32 && to == TSR_F16) return TESSERA_SIMD_CHOOSE(cast_f32_f16);
+  if (from == TSR_F16 && to == TSR_F32) return TESSERA_SIMD_CHOOSE(cast_f16_f32);
+  if (from == TSR_F32 && to == TSR_F64) return TESSERA_SIMD_CHOOSE(cast_f32_f64);
+  if (from == TSR_F64 && to == TSR_F32) return TESSERA_SIMD_CHOOSE(cast_f64_f32);
+  throw Error(TSR_E_UNSUPPORTED, "cast from " + dtype_name(from) + " to " + dtype_name(to) +
+                                     " is not computed here; one side must be float32, the other bfloat16, float16 or "
+                                     "float64");
+}
+
+ElementLoop add_loop(tsr_dtype dtype) {
+  if (dtype == TSR_F32) return TESSERA_SIMD_CHOOSE(add_f32);
+  if (dtype == TSR_F64) return TESSERA_SIMD_CHOOSE(add_f64);
+  if (dtype == TSR_I64) return TESSERA_SIMD_CHOOSE(add_i64);
+  throw Error(TSR_E_UNSUPPORTED,
+              "add of " + dtype_name(dtype) + " is not computed here; float32, float64 and int64 are");
+}
+
+ScaleLoop scale_loop(tsr_dtype dtype) {
+  if (dtype == TSR_F32) return TESSERA_SIMD_CHOOSE(scale_f32);
+  if (dtype == TSR_F64) return TESSERA_SIMD_CHOOSE(scale_f64);
+  throw Error(TSR_E_UNSUPPORTED, "scale of " + dtype_name(dtype) + " is not computed here; float32 and float64 are");
+}
+
+uint64_t element_bytes(tsr_dtype dtype) {
+  const uint64_t num_bytes = TSR_DTYPE_BYTES(dtype);
+  if (num_bytes == 0) throw Error(TSR_E_UNSUPPORTED, dtype_name(dtype) + " has no whole bytes");
+  return num_bytes;
+}
+
+/// COPY, CAST and ADD_INTO: a loop over two operands.
+struct TwoOperands final : Kernel {
+  ElementLoop loop;  // nullptr: copies bytes
+  size_t dst, src;   // positions in the slots
+  uint64_t num_elements, dst_bytes, src_bytes;
+  int num_threads;
+
+  void run(void* const* pointers) override {
+    auto* to = static_cast<char*>(pointers[dst]);
+    const auto* from = static_cast<const char*>(pointers[src]);
+    parallel_for(num_threads, num_elements, kGrain, [&](uint64_t begin, uint64_t end, int) {
+      if (loop)
+        loop(to + begin * dst_bytes, from + begin * src_bytes, end - begin);
+      else
+        std::memcpy(to + begin * dst_bytes, from + begin * src_bytes, (end - begin) * dst_bytes);
+    });
+  }
+};
+
+struct Scale final : Kernel {
+  ScaleLoop loop;
+  double factor;
+  uint64_t num_elements, num_bytes;  // of one element
+  int num_threads;
+
+  void run(void* const* pointers) override {
+    auto* values = static_cast<char*>(pointers[0]);
+    parallel_for(num_threads, num_elements, kGrain,
+                 [&](uint64_t begin, uint64_t end, int) { loop(values + begin * num_bytes, factor, end - begin); });
+  }
+};
+
+struct Zero final : Kernel {
+  std::vector<uint64_t> num_bytes;  // of each operand
+
+  void run(void* const* pointers) override {
+    for (size_t i = 0; i < num_bytes.size(); ++i)
+      std::memset(pointers[i], 0, num_bytes[i]);
+  }
+};
+
+tsr_dtype destination_dtype(const tsr_op& op) {
+  return op.kind == TSR_OP_CAST ? op.gradient_dtype : op.dtype;
+}
+
+void check_dtypes(const tsr_op& op) {
+  element_bytes(op.dtype);
+  if (op.kind == TSR_OP_CAST) cast_loop(op.dtype, op.gradient_dtype);
+  if (op.kind == TSR_OP_ADD_INTO) add_loop(op.dtype);
+  if (op.kind == TSR_OP_SCALE) scale_loop(op.dtype);
+}
+
+std::vector<tsr_slot_spec> describe(const tsr_op& op) {
+  check_dtypes(op);
+  const uint64_t num_elements = dim(op, TSR_DIM_ELEMENTS);
+  const bool adds = op.kind == TSR_OP_ADD_INTO || op.kind == TSR_OP_SCALE;
+  const tsr_slot_spec dst = {kDestination, adds ? TSR_MODE_ADD : TSR_MODE_WRITE, destination_dtype(op), 0,
+                             num_elements};
+  if (op.kind == TSR_OP_SCALE || op.kind == TSR_OP_ZERO) return {dst};
+  return {{kSource, TSR_MODE_READ, op.dtype, 0, num_elements}, dst};
+}
+
+std::unique_ptr<Kernel> prepare_zero(std::span<const tsr_slot_spec> slots) {
+  auto kernel = std::make_unique<Zero>();
+  for (const tsr_slot_spec& slot : slots) {
+    if (TSR_SLOT_ROLE(slot.slot) != TSR_ROLE_DESTINATION || slot.mode != TSR_MODE_WRITE)
+      throw Error(TSR_E_INVALID_ARGUMENT, "prepare: zero writes destinations only, not slot " + slot_name(slot.slot) +
+                                              " with mode " + std::to_string(slot.mode));
+    kernel->num_bytes.push_back(slot.num_elements * element_bytes(slot.dtype));
+  }
+  return kernel;
+}
+
+std::unique_ptr<Kernel> prepare_scale(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  refuse_write(slots, kDestination);
+  auto kernel = std::make_unique<Scale>();
+  kernel->loop = scale_loop(op.dtype);
+  kernel->factor = op.attributes[TSR_ATTR_SCALE];
+  kernel->num_elements = slots[0].num_elements;
+  kernel->num_bytes = element_bytes(op.dtype);
+  kernel->num_threads = num_threads;
+  return kernel;
+}
+
+std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  if (op.kind == TSR_OP_ZERO) return prepare_zero(slots);
+  if (op.kind == TSR_OP_SCALE) return prepare_scale(op, slots, num_threads);
+  auto kernel = std::make_unique<TwoOperands>();
+  kernel->dst = static_cast<size_t>(slot_index(slots, kDestination));
+  kernel->src = static_cast<size_t>(slot_index(slots, kSource));
+  const bool adds = op.kind == TSR_OP_ADD_INTO && slots[kernel->dst].mode == TSR_MODE_ADD;
+  kernel->loop = adds ? add_loop(op.dtype) : op.kind == TSR_OP_CAST ? cast_loop(op.dtype, op.gradient_dtype) : nullptr;
+  kernel->num_elements = slots[kernel->dst].num_elements;
+  kernel->dst_bytes = element_bytes(destination_dtype(op));
+  kernel->src_bytes = element_bytes(op.dtype);
+  kernel->num_threads = num_threads;
+  return kernel;
+}
+
+constexpr OpFamily kFamily = {describe, prepare};
+
+}  // namespace
+
+const OpFamily* elementwise_ops(uint32_t kind) {
+  return kind >= TSR_OP_COPY && kind <= TSR_OP_ZERO ? &kFamily : nullptr;
+}
+
+}  // namespace tessera::cpu

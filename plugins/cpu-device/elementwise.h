@@ -1,0 +1,31 @@
+// The loops of the elementwise ops, for every instruction set. Element i of the result depends on element i of the
+// operands only. Operands do not overlap; pointers are aligned to their element.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu-device/simd.h"
+
+namespace tessera::cpu {
+
+/// dst[i] = f(src[i]) or dst[i] += src[i], of dtypes that the loop's name tells.
+using ElementLoop = void (*)(void* dst, const void* src, size_t num_elements);
+/// dst[i] *= factor.
+using ScaleLoop = void (*)(void* dst, double factor, size_t num_elements);
+
+// Casts round to nearest even; a NaN stays a NaN. bfloat16 and float16 values lie in 16-bit words.
+TESSERA_SIMD_DECLARE(                                                     //
+    void cast_f32_bf16(void* dst, const void* src, size_t num_elements);  //
+    void cast_bf16_f32(void* dst, const void* src, size_t num_elements);  //
+    void cast_f32_f16(void* dst, const void* src, size_t num_elements);   //
+    void cast_f16_f32(void* dst, const void* src, size_t num_elements);   //
+    void cast_f32_f64(void* dst, const void* src, size_t num_elements);   //
+    void cast_f64_f32(void* dst, const void* src, size_t num_elements);   //
+    void add_f32(void* dst, const void* src, size_t num_elements);        //
+    void add_f64(void* dst, const void* src, size_t num_elements);        //
+    void add_i64(void* dst, const void* src, size_t num_elements);        //
+    void scale_f32(void* dst, double factor, size_t num_elements);        //
+    void scale_f64(void* dst, double factor, size_t num_elements);)
+
+}  // namespace tessera::cpu
