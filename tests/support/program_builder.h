@@ -15,7 +15,7 @@
 
 #include "program/program.h"
 
-namespace tessera::test {
+namespace tessera::testing {
 
 inline constexpr uint64_t kWhole = UINT64_MAX;
 
@@ -137,4 +137,4 @@ inline Model toy_model(int num_blocks = 2, int64_t num_rows = 8, int64_t width =
   return model;
 }
 
-}  // namespace tessera::test
+}  // namespace tessera::testing
