@@ -107,7 +107,9 @@ inline Error collective_error(tsr_status code, const Member& member, const Colle
                               std::string_view problem, int rank = -1) {
   return Error(code, member.where() + ": " + collective.text() + " " + std::string(problem), rank);
 }
-/// "... timed out after 30000 ms waiting for rank 1, 2"; `coordinates` are of the group.
+/// "timed out after 30000 ms waiting for rank 1, 2"; `coordinates` are of the group.
+std::string timeout_text(const Member& member, const Collective& collective, const std::vector<int>& coordinates);
+/// DEADLINE with timeout_text(), about the first of `coordinates`.
 Error timeout_error(const Member& member, const Collective& collective, const std::vector<int>& coordinates);
 
 /// Offsets [num_ranks + 1] that cut num_elements evenly, on multiples of 64 elements.

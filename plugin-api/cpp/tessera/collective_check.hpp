@@ -36,12 +36,16 @@ inline std::string Collective::text() const {
   return text + ")";
 }
 
-inline Error timeout_error(const Member& member, const Collective& collective, const std::vector<int>& coordinates) {
+inline std::string timeout_text(const Member& member, const Collective& collective,
+                                const std::vector<int>& coordinates) {
   std::string ranks;
   for (int coordinate : coordinates)
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.world_rank(coordinate));
-  return collective_error(TSR_E_DEADLINE, member, collective,
-                          "timed out after " + std::to_string(collective.timeout_ms) + " ms waiting for rank " + ranks,
+  return "timed out after " + std::to_string(collective.timeout_ms) + " ms waiting for rank " + ranks;
+}
+
+inline Error timeout_error(const Member& member, const Collective& collective, const std::vector<int>& coordinates) {
+  return collective_error(TSR_E_DEADLINE, member, collective, timeout_text(member, collective, coordinates),
                           coordinates.empty() ? -1 : member.world_rank(coordinates.front()));
 }
 

@@ -1,6 +1,7 @@
 // The host's key-value service, as a plugin uses it for rendezvous.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -13,7 +14,9 @@ namespace tessera {
 /// A point in time after which a wait gives up. Cheap to copy.
 class Deadline {
  public:
-  explicit Deadline(int64_t timeout_ms) : at_(Clock::now() + std::chrono::milliseconds(timeout_ms)) {}
+  /// Time-outs of more than a hundred years are cut to that.
+  explicit Deadline(int64_t timeout_ms)
+      : at_(Clock::now() + std::chrono::milliseconds(std::min(timeout_ms, int64_t{3'000'000'000'000}))) {}
 
   std::chrono::steady_clock::time_point at() const noexcept { return at_; }
   bool passed() const noexcept { return Clock::now() >= at_; }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "local-comm/monitor.h"
+
+namespace tessera::local {
+
+/// Messages between two ranks of a group. Nothing is buffered: a receiver copies from the sender's memory, and the
+/// sender waits until it has.
+class Mailbox {
+ public:
+  explicit Mailbox(Monitor& monitor) : monitor_(monitor) {}
+
+  /// Sends and receives all messages of `collective`, whichever is possible first. Throws DEADLINE with the peers that
+  /// did not come, the group's failure, or INVALID_ARGUMENT when the two sides of a message differ; nobody touches this
+  /// rank's memory any more when it returns or throws.
+  void exchange(const Member& member, const Collective& collective);
+
+ private:
+  struct Message {
+    const Collective* owner;
+    const Transfer* transfer;  // of the sender
+    int source;
+    bool is_taken;  // a receiver is reading it
+  };
+
+  Message* find(const Transfer& receive, int destination);
+  bool has_messages_of(const Collective& collective) const;
+  void receive(Monitor::Lock& lock, const Transfer& receive, const Member& member, const Collective& collective);
+  void withdraw(Monitor::Lock& lock, const Collective& collective);
+  [[noreturn]] void give_up(Monitor::Lock& lock, const Member& member, const Collective& collective,
+                            const std::vector<const Transfer*>& receives);
+
+  Monitor& monitor_;
+  std::vector<Message> messages_;  // guarded by monitor_: posted and not yet received
+};
+
+}  // namespace tessera::local

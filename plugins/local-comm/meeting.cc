@@ -1,0 +1,111 @@
+#include "local-comm/meeting.h"
+
+namespace tessera::local {
+namespace {
+
+uint64_t slice(const std::vector<uint64_t>& offsets, int rank) {
+  return offsets[static_cast<size_t>(rank) + 1] - offsets[static_cast<size_t>(rank)];
+}
+
+/// Of a complete meeting: the first rank that differs from rank 0, or from any other in what one sends the other.
+std::shared_ptr<const Failure> find_mismatch(const Meeting& meeting, const Member& member) {
+  const int num_ranks = member.num_ranks;
+  for (int a = 0; a < num_ranks; ++a) {
+    const Collective& mine = meeting.post(a);
+    const int end = a == 0 || mine.kind == TSR_COLL_ALL_TO_ALL ? num_ranks : 0;
+    for (int b = a + 1; b < end; ++b) {
+      const Collective& other = meeting.post(b);
+      const char* what = difference(mine, a, other, b);
+      if (!what) continue;
+      const std::string text = std::string("does not match between ranks in ") + what + ": rank " +
+                               std::to_string(member.world_rank(a)) + " has " + mine.text() + ", rank " +
+                               std::to_string(member.world_rank(b)) + " has " + other.text();
+      return std::make_shared<Failure>(Failure{TSR_E_INVALID_ARGUMENT, member.world_rank(b), text});
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const char* difference(const Collective& a, int a_rank, const Collective& b, int b_rank) {
+  if (a.kind != b.kind) return "kind";
+  if (a.kind == TSR_COLL_BARRIER) return nullptr;
+  if (a.dtype != b.dtype) return "dtype";
+  const bool is_reducing = collective_check::is_reducing(a.kind);
+  if (is_reducing && a.reduce != b.reduce) return "reduction";
+  if ((a.kind == TSR_COLL_BROADCAST || a.kind == TSR_COLL_REDUCE) && a.peer != b.peer) return "root";
+  if (a.kind == TSR_COLL_ALL_TO_ALL) {
+    const bool matches = slice(a.offsets, b_rank) == slice(b.recv_offsets, a_rank) &&
+                         slice(b.offsets, a_rank) == slice(a.recv_offsets, b_rank);
+    return matches ? nullptr : "what one sends and the other receives";
+  }
+  if (a.total_elements() != b.total_elements()) return "number of elements";
+  return a.offsets == b.offsets ? nullptr : "counts";
+}
+
+Meeting& Meetings::find(uint64_t ticket) {
+  Meeting* unused = nullptr;
+  for (const auto& meeting : meetings_) {
+    if (meeting->in_use && meeting->ticket == ticket) return *meeting;
+    if (!meeting->in_use) unused = meeting.get();
+  }
+  if (!unused) unused = meetings_.emplace_back(std::make_unique<Meeting>()).get();
+  unused->in_use = true;
+  unused->ticket = ticket;
+  unused->posts.assign(static_cast<size_t>(num_ranks_), nullptr);
+  unused->operands.resize(unused->posts.size() * unused->posts.size());
+  unused->num_arrivals = unused->num_left = 0;
+  unused->mismatch.reset();
+  return *unused;
+}
+
+void Meetings::finish(Meeting& meeting) {
+  if (++meeting.num_left == num_ranks_) meeting.in_use = false;
+}
+
+Meeting& Meetings::enter(const Member& member, const Collective& collective) {
+  const Deadline deadline(collective.timeout_ms);
+  auto lock = monitor_.lock();
+  monitor_.throw_failure(member, collective);
+  Meeting& meeting = find(collective.ticket);
+  meeting.posts[static_cast<size_t>(member.rank)] = &collective;
+  if (++meeting.num_arrivals == num_ranks_) {
+    meeting.mismatch = find_mismatch(meeting, member);
+    monitor_.notify();
+  } else if (!monitor_.wait(lock, deadline, [&] { return is_complete(meeting); })) {
+    give_up(lock, meeting, member, collective);
+  }
+  if (!meeting.mismatch) return meeting;
+  const std::shared_ptr<const Failure> mismatch = meeting.mismatch;
+  finish(meeting);
+  monitor_.fail(lock, mismatch);
+  throw monitor_.failure_error(member, collective);
+}
+
+void Meetings::give_up(const Monitor::Lock& lock, const Meeting& meeting, const Member& member,
+                       const Collective& collective) {
+  monitor_.throw_failure(member, collective);
+  std::vector<int> missing;
+  for (int rank = 0; rank < num_ranks_; ++rank)
+    if (!meeting.posts[static_cast<size_t>(rank)]) missing.push_back(rank);
+  // Under the same lock as the search for who is missing: from here on this meeting cannot become complete.
+  monitor_.fail(lock, timeout_failure(member, collective, missing));
+  throw monitor_.failure_error(member, collective);
+}
+
+void Meetings::pass(Meeting& meeting) {
+  auto lock = monitor_.lock();
+  const int barrier_end = (meeting.num_arrivals / num_ranks_ + 1) * num_ranks_;
+  if (++meeting.num_arrivals == barrier_end) return monitor_.notify();
+  monitor_.wait_for_busy(lock, [&] { return meeting.num_arrivals >= barrier_end; });
+}
+
+void Meetings::leave(Meeting& meeting, const Member& member, const Collective& collective) {
+  pass(meeting);
+  const auto lock = monitor_.lock();
+  finish(meeting);
+  monitor_.throw_failure(member, collective);
+}
+
+}  // namespace tessera::local

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "tessera/collective.hpp"
+#include "tessera/key_value.hpp"
+
+namespace tessera::local {
+
+/// Why a group can no longer work. Its ranks throw it each in their own words: "<where>: <collective> <text>".
+struct Failure {
+  tsr_status code;
+  int rank;           // the world rank it is about
+  std::string text;   // "timed out after 30000 ms waiting for rank 1"
+  int reporter = -1;  // coordinate of the rank whose failure it is; the others say "failed: rank 0 <text>"
+};
+
+/// The one lock of a group, the one condition its ranks wait for, and the group's first failure.
+class Monitor {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  [[nodiscard]] Lock lock() { return Lock(mutex_); }
+  /// What is guarded by the lock has changed.
+  void notify() noexcept { changed_.notify_all(); }
+
+  /// Keeps the first failure and wakes all. [any-thread]
+  void fail(const Lock&, std::shared_ptr<const Failure> failure) noexcept {
+    if (!failure_) failure_ = std::move(failure);
+    failed_.store(true, std::memory_order_release);
+    notify();
+  }
+  /// For loops over memory, which stop early then. Without the lock.
+  bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  /// The failure, which exists, in the words of this rank. With the lock held.
+  Error failure_error(const Member& member, const Collective& collective) const {
+    const int reporter = failure_->reporter;
+    const bool is_own = reporter < 0 || reporter == member.rank;
+    const std::string prefix = is_own ? "" : "failed: rank " + std::to_string(member.world_rank(reporter)) + " ";
+    return collective_error(failure_->code, member, collective, prefix + failure_->text, failure_->rank);
+  }
+  void throw_failure(const Member& member, const Collective& collective) const {
+    if (failure_) throw failure_error(member, collective);
+  }
+
+  /// Waits until ready(), a failure or the deadline; returns ready().
+  template <class Ready>
+  bool wait(Lock& lock, const Deadline& deadline, Ready ready) {
+    changed_.wait_until(lock, deadline.at(), [&] { return failure_ || ready(); });
+    return ready();
+  }
+  /// Waits for ranks that are busy and wait for nobody themselves: it ends without a deadline.
+  template <class Ready>
+  void wait_for_busy(Lock& lock, Ready ready) {
+    changed_.wait(lock, std::move(ready));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<const Failure> failure_;  // guarded by mutex_
+  std::atomic<bool> failed_{false};
+};
+
+/// This rank gives up on `missing` (coordinates): DEADLINE about the first of them.
+inline std::shared_ptr<const Failure> timeout_failure(const Member& member, const Collective& collective,
+                                                      const std::vector<int>& missing) {
+  return std::make_shared<Failure>(Failure{TSR_E_DEADLINE, member.world_rank(missing.front()),
+                                           timeout_text(member, collective, missing), member.rank});
+}
+
+}  // namespace tessera::local
