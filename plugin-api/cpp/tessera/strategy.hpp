@@ -1,0 +1,132 @@
+// The C++ layer of strategies: derive from Strategy, and Table<YourStrategy>::kInterface is the ABI's table.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tessera/plugin.hpp"
+#include "tessera/strategy.h"
+
+namespace tessera {
+
+/// What a pass may look at: the arrays of a tsr_program_view as spans. Borrows.
+class ProgramView {
+ public:
+  explicit ProgramView(const tsr_program_view& v) : raw(v) {}
+  const tsr_program_view& raw;
+
+  const tsr_axis& axis() const { return raw.axes[raw.axis]; }
+  std::span<const tsr_axis> axes() const { return {raw.axes, raw.num_axes}; }
+  std::span<const tsr_unit> units() const { return {raw.units, raw.num_units}; }
+  std::span<const tsr_parameter> parameters() const { return {raw.parameters, raw.num_parameters}; }
+  std::span<const tsr_segment> segments() const { return {raw.segments, raw.num_segments}; }
+  std::span<const tsr_buffer> buffers() const { return {raw.buffers, raw.num_buffers}; }
+  std::span<const tsr_home> homes() const { return {raw.homes, raw.num_homes}; }
+  std::span<const tsr_action> actions() const { return {raw.actions, raw.num_actions}; }
+  std::span<const tsr_split> splits() const { return {raw.splits, raw.num_splits}; }
+  static std::span<const tsr_binding> bindings(const tsr_action& action) { return {action.bindings, action.num_bindings}; }
+};
+
+/// An action with every unused field as the ABI wants it.
+inline tsr_action make_action(uint32_t kind, uint32_t stream) {
+  tsr_action action{};
+  action.kind = kind;
+  action.stream = stream;
+  action.segment = action.micro_batch = action.group = action.peer = action.strategy_axis = -1;
+  return action;
+}
+
+/// The edit table with exceptions instead of statuses. Borrows; texts are copied by the host.
+class Edit {
+ public:
+  explicit Edit(const tsr_edit& edit) : edit_(edit) {}
+
+  uint32_t stream(int axis, std::string_view lane) const {
+    uint32_t index = 0;
+    call(edit_.add_stream, edit_.ctx, axis, str(lane), &index);
+    return index;
+  }
+  /// All coordinates of the axis.
+  int32_t group(int axis) const {
+    const tsr_group whole{axis, 0, nullptr};
+    int32_t index = 0;
+    call(edit_.add_group, edit_.ctx, &whole, &index);
+    return index;
+  }
+  uint64_t add_buffer(std::string_view name, uint32_t kind, tsr_dtype dtype, uint64_t num_elements,
+                      bool persistent = false, uint32_t memory = TSR_MEMORY_DEVICE) const {
+    const tsr_buffer buffer{0, num_elements, str(name), kind, memory, dtype, persistent ? TSR_BUFFER_PERSISTENT : 0u};
+    uint64_t id = 0;
+    call(edit_.add_buffer, edit_.ctx, &buffer, &id);
+    return id;
+  }
+  /// Copies `bindings`; `action` may be reused. Returns the new action's id.
+  uint64_t insert(uint64_t anchor, uint32_t where, tsr_action action, std::span<const tsr_binding> bindings) const {
+    action.bindings = bindings.data();
+    action.num_bindings = bindings.size();
+    uint64_t id = 0;
+    call(edit_.insert, edit_.ctx, anchor, where, &action, &id);
+    return id;
+  }
+  void remove(uint64_t action) const { call(edit_.remove, edit_.ctx, action); }
+  void bind(uint64_t action, const tsr_binding& binding) const { call(edit_.bind, edit_.ctx, action, &binding); }
+  void rebind(uint64_t from, uint64_t to, uint64_t offset) const { call(edit_.rebind, edit_.ctx, from, to, offset); }
+  void set_role(uint64_t home, uint32_t role, const tsr_home_role& place) const {
+    call(edit_.set_role, edit_.ctx, home, role, &place);
+  }
+  void collect_garbage() const { call(edit_.collect_garbage, edit_.ctx); }
+  const tsr_edit& raw() const { return edit_; }
+
+ private:
+  const tsr_edit& edit_;
+};
+
+/// One strategy on one axis. Constructed from (axis name, resolved options); immutable afterwards, so that layout and
+/// lower are pure and may run on several threads.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  /// States how the axis cuts each parameter; the default is replicated.
+  virtual void layout(const ProgramView&, const tsr_layout_sink&) const {}
+  virtual void lower(const ProgramView& view, const Edit& edit) const = 0;
+  virtual void call_action(uint64_t tag, std::span<const tsr_tensor_view>) const {
+    throw Error(TSR_E_UNSUPPORTED, "this strategy has no call action " + std::to_string(tag));
+  }
+};
+
+/// The table of a strategy class `S(std::string_view axis, std::span<const tsr_option_value> options)` with
+/// `static constexpr std::string_view kName`.
+template <class S, uint32_t kRole, uint32_t kSplits, uint32_t kFlags = 0>
+struct StrategyTable {
+  static Strategy* self(tsr_strategy* s) { return reinterpret_cast<Strategy*>(s); }
+
+  static tsr_status create(const tsr_strategy_create* args, tsr_strategy** result, tsr_error* err) noexcept {
+    return guard(err, S::kName, [&] {
+      std::unique_ptr<Strategy> made = std::make_unique<S>(
+          view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
+      *result = reinterpret_cast<tsr_strategy*>(made.release());
+    });
+  }
+  static void destroy(tsr_strategy* s) noexcept { delete self(s); }
+  static tsr_status layout(tsr_strategy* s, const tsr_program_view* v, const tsr_layout_sink* sink,
+                           tsr_error* err) noexcept {
+    return guard(err, S::kName, [&] { self(s)->layout(ProgramView(*v), *sink); });
+  }
+  static tsr_status lower(tsr_strategy* s, const tsr_program_view* v, const tsr_edit* edit, tsr_error* err) noexcept {
+    return guard(err, S::kName, [&] { self(s)->lower(ProgramView(*v), Edit(*edit)); });
+  }
+  static tsr_status call_action(tsr_strategy* s, uint64_t tag, const tsr_tensor_view* operands, uint64_t n,
+                                tsr_error* err) noexcept {
+    return guard(err, S::kName, [&] { self(s)->call_action(tag, {operands, n}); });
+  }
+  static const void* get_extension(tsr_str) noexcept { return nullptr; }
+
+  static constexpr tsr_strategy_interface kInterface = {
+      sizeof(tsr_strategy_interface), kRole, kSplits, kFlags, create, destroy, nullptr, layout, lower, call_action,
+      get_extension};
+};
+
+}  // namespace tessera

@@ -1,0 +1,195 @@
+#include "ddp.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tessera::ddp {
+namespace {
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+/// A stretch of a gradient buffer, complete once `last_writer` (a position in the list) is done.
+struct Range {
+  uint64_t buffer;
+  uint64_t begin, end;  // elements
+  size_t last_writer;
+};
+
+class Buffers {
+ public:
+  explicit Buffers(const ProgramView& view) {
+    for (const tsr_buffer& buffer : view.buffers()) by_id_[buffer.id] = &buffer;
+  }
+  const tsr_buffer& operator[](uint64_t id) const { return *by_id_.at(id); }
+
+ private:
+  std::map<uint64_t, const tsr_buffer*> by_id_;
+};
+
+/// The buffers whose contents are gradients of one rank that wait to be summed: where homes keep them, or, where `add`
+/// actions put them there, what those read.
+std::map<uint64_t, bool> gradient_sources(const ProgramView& view) {
+  std::map<uint64_t, bool> homes, sources;
+  for (const tsr_home& home : view.homes())
+    if (home.roles[TSR_HOME_GRADIENT].buffer) homes[home.roles[TSR_HOME_GRADIENT].buffer] = true;
+  for (const tsr_action& action : view.actions()) {
+    if (action.kind != TSR_ACTION_ADD) continue;
+    const auto bindings = ProgramView::bindings(action);
+    const auto target = std::ranges::find(bindings, kDestination, &tsr_binding::slot);
+    const auto source = std::ranges::find(bindings, kSource, &tsr_binding::slot);
+    if (target != bindings.end() && source != bindings.end() && homes.contains(target->buffer))
+      sources[source->buffer] = true;
+  }
+  return sources.empty() ? homes : sources;
+}
+
+/// Every stretch of a gradient buffer with its last writer, in the order in which they are complete.
+std::vector<Range> ranges_by_completion(const ProgramView& view) {
+  const auto sources = gradient_sources(view);
+  std::map<std::pair<uint64_t, uint64_t>, Range> ranges;
+  for (size_t i = 0; i < view.actions().size(); ++i)
+    for (const tsr_binding& b : ProgramView::bindings(view.actions()[i]))
+      if (b.mode != TSR_MODE_READ && sources.contains(b.buffer))
+        ranges[{b.buffer, b.offset}] = {b.buffer, b.offset, b.offset + b.num_elements, i};
+  std::vector<Range> result;
+  for (const auto& [key, range] : ranges) result.push_back(range);
+  std::ranges::stable_sort(result, {}, &Range::last_writer);
+  return result;
+}
+
+/// One unit's part of a buffer: what is summed together, pads included.
+struct UnitGradient {
+  uint64_t buffer;
+  uint64_t num_elements;
+  std::vector<Range> ranges;  // by completion
+  size_t last_writer = 0;
+};
+
+std::vector<UnitGradient> units_by_completion(const ProgramView& view, const Buffers& buffers) {
+  std::map<uint64_t, UnitGradient> units;
+  for (const Range& range : ranges_by_completion(view)) {
+    UnitGradient& unit = units[range.buffer];
+    unit.buffer = range.buffer;
+    unit.num_elements = buffers[range.buffer].num_elements;
+    unit.ranges.push_back(range);
+    unit.last_writer = std::max(unit.last_writer, range.last_writer);
+  }
+  std::vector<UnitGradient> result;
+  for (auto& [id, unit] : units) result.push_back(std::move(unit));
+  std::ranges::stable_sort(result, {}, &UnitGradient::last_writer);
+  return result;
+}
+
+/// Inserts the sums of one axis.
+class Reducer {
+ public:
+  Reducer(const ProgramView& view, const Edit& edit, uint64_t bucket_bytes)
+      : view_(view), edit_(edit), buffers_(view), bucket_bytes_(bucket_bytes),
+        stream_(edit.stream(view.raw.axis, "gradient")), group_(edit.group(view.raw.axis)) {}
+
+  void run() {
+    std::vector<const UnitGradient*> small;
+    uint64_t small_bytes = 0;
+    const auto units = units_by_completion(view_, buffers_);
+    for (const UnitGradient& unit : units) {
+      const uint64_t bytes = unit.num_elements * width(unit.buffer);
+      if (bytes >= bucket_bytes_) {
+        cut(unit);
+        continue;
+      }
+      if (!small.empty() && (small_bytes + bytes > bucket_bytes_ || micro_batch(*small.front()) != micro_batch(unit))) {
+        merge(small);
+        small.clear();
+        small_bytes = 0;
+      }
+      small.push_back(&unit);
+      small_bytes += bytes;
+    }
+    if (!small.empty()) merge(small);
+  }
+
+ private:
+  uint64_t width(uint64_t buffer) const { return TSR_DTYPE_BYTES(buffers_[buffer].dtype); }
+  int micro_batch(const UnitGradient& unit) const { return view_.actions()[unit.last_writer].micro_batch; }
+
+  void sum(uint64_t buffer, uint64_t begin, uint64_t end, size_t last_writer) {
+    tsr_action action = make_action(TSR_ACTION_ALL_REDUCE, stream_);
+    action.group = group_;
+    action.reduce = TSR_REDUCE_SUM;
+    const tsr_binding whole{buffer, begin, end - begin, kDestination, TSR_MODE_ADD};
+    edit_.insert(view_.actions()[last_writer].id, TSR_AFTER, action, {&whole, 1});
+  }
+
+  /// A large unit: equal cuts of at most a bucket, each summed once its last writer is done.
+  void cut(const UnitGradient& unit) {
+    const uint64_t bucket = std::max<uint64_t>(bucket_bytes_ / width(unit.buffer), 1);
+    for (uint64_t end = unit.num_elements; end > 0;) {
+      const uint64_t begin = end - std::min(bucket, end);
+      size_t last = 0;
+      for (const Range& range : unit.ranges)
+        if (range.begin < end && begin < range.end) last = std::max(last, range.last_writer);
+      sum(unit.buffer, begin, end, last);
+      end = begin;
+    }
+  }
+
+  /// Small units share one buffer and one sum.
+  void merge(const std::vector<const UnitGradient*>& units) {
+    uint64_t num_elements = 0;
+    size_t last = 0;
+    for (const UnitGradient* unit : units) {
+      num_elements += unit->num_elements;
+      last = std::max(last, unit->last_writer);
+    }
+    if (units.size() == 1) return sum(units[0]->buffer, 0, num_elements, last);
+    const std::string name = "bucket " + std::to_string(num_buckets_++) + " of " + std::string(view(view_.axis().name));
+    const uint64_t bucket = edit_.add_buffer(name, TSR_BUFFER_GRADIENT, buffers_[units[0]->buffer].dtype, num_elements);
+    uint64_t offset = 0;
+    for (const UnitGradient* unit : units) {
+      edit_.rebind(unit->buffer, bucket, offset);
+      offset += unit->num_elements;
+    }
+    sum(bucket, 0, num_elements, last);
+  }
+
+  const ProgramView& view_;
+  const Edit& edit_;
+  Buffers buffers_;
+  uint64_t bucket_bytes_;
+  uint32_t stream_;
+  int32_t group_;
+  int num_buckets_ = 0;
+};
+
+/// Every rank starts from coordinate 0's values, one broadcast a buffer.
+void broadcast_values(const ProgramView& view, const Edit& edit) {
+  const Buffers buffers(view);
+  std::map<uint64_t, bool> done;
+  tsr_action action = make_action(TSR_ACTION_BROADCAST, edit.stream(view.raw.axis, "gradient"));
+  action.group = edit.group(view.raw.axis);
+  action.peer = 0;
+  for (const tsr_home& home : view.homes()) {
+    const uint64_t buffer = home.roles[TSR_HOME_VALUE].buffer;
+    if (!buffer || done[buffer]) continue;
+    done[buffer] = true;
+    const tsr_binding whole{buffer, 0, buffers[buffer].num_elements, kDestination, TSR_MODE_ADD};
+    edit.insert(0, TSR_AFTER, action, {&whole, 1});
+  }
+}
+
+}  // namespace
+
+Ddp::Ddp(std::string_view, std::span<const tsr_option_value> options)
+    : bucket_bytes_(static_cast<uint64_t>(option(options, "bucket-mb").d * 1024 * 1024)) {}
+
+void Ddp::lower(const ProgramView& view, const Edit& edit) const {
+  if (view.raw.purpose == TSR_PURPOSE_INIT) broadcast_values(view, edit);
+  if (view.raw.purpose != TSR_PURPOSE_STEP) return;
+  Reducer(view, edit, bucket_bytes_).run();
+  edit.collect_garbage();
+}
+
+}  // namespace tessera::ddp

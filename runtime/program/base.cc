@@ -1,0 +1,294 @@
+#include "program/base.h"
+
+#include <algorithm>
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+/// Writes the base program of one purpose, buffers first.
+class BaseBuilder {
+ public:
+  BaseBuilder(Program& program, const DescribeOp& describe)
+      : program_(program), model_(*program.model), describe_(describe) {}
+
+  void build() {
+    add_persistent_buffers();
+    if (program_.purpose == TSR_PURPOSE_INIT) return;
+    const bool trains = program_.purpose == TSR_PURPOSE_STEP;
+    if (trains) add_gradient_buffers();
+    zero_accumulators(trains);
+    for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb) micro_batch(static_cast<int>(mb), trains);
+    if (trains) step_actions();
+  }
+
+ private:
+  uint64_t add_buffer(const std::string& name, uint32_t kind, tsr_dtype dtype, uint64_t num_elements, bool persistent) {
+    return program_.add_buffer({0, name, kind, TSR_MEMORY_DEVICE, dtype, persistent, num_elements});
+  }
+
+  void add_persistent_buffers() {
+    for (const Unit& unit : model_.units) {
+      values_.push_back(add_buffer(unit.name, TSR_BUFFER_HOME, TSR_F32, unit.num_elements, true));
+      const uint64_t trainable = trainable_elements(unit);
+      const bool has_v = program_.shape.optimizer == TSR_OP_ADAMW;
+      m_.push_back(trainable ? add_buffer(unit.name + " m", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true) : 0);
+      v_.push_back(trainable && has_v ? add_buffer(unit.name + " v", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true) : 0);
+    }
+    const auto scalar = [&](std::string_view name, uint32_t kind, tsr_dtype dtype, uint64_t n) {
+      return add_buffer(std::string(name), kind, dtype, n, true);
+    };
+    loss_ = scalar(kLossAccumulator, TSR_BUFFER_ACCUMULATOR, TSR_I64, TSR_ACCUMULATOR_LIMBS);
+    squares_ = scalar(kSquaresAccumulator, TSR_BUFFER_ACCUMULATOR, TSR_I64, TSR_ACCUMULATOR_LIMBS);
+    clip_ = scalar(kClipResult, TSR_BUFFER_SCALAR, TSR_F64, 3);
+    step_ = scalar(kOptimizerStep, TSR_BUFFER_SCALAR, TSR_I64, 1);
+    lr_ = scalar(kLearningRate, TSR_BUFFER_SCALAR, TSR_F64, 1);
+    inputs_.resize(program_.shape.num_micro_batches);
+    for (size_t mb = 0; mb < inputs_.size(); ++mb)
+      for (const Value& value : model_.values)
+        inputs_[mb].push_back(value.kind == TSR_VALUE_ACTIVATION
+                                  ? 0
+                                  : add_buffer(value.name + " mb=" + std::to_string(mb), TSR_BUFFER_INPUT, value.dtype,
+                                               value.num_elements, true));
+    add_homes();
+  }
+
+  uint64_t trainable_elements(const Unit& unit) const {
+    uint64_t end = 0;
+    for (int p : unit.parameters) {
+      const Parameter& parameter = model_.parameters[p];
+      if (!parameter.trainable) continue;
+      end = parameter.unit_offset +
+            (parameter.num_elements + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+    }
+    return end;
+  }
+
+  void add_homes() {
+    for (size_t p = 0; p < model_.parameters.size(); ++p) {
+      const Parameter& parameter = model_.parameters[p];
+      Home home{program_.next_id++, parameter.name, parameter.unit, {}, parameter.num_elements, {}};
+      home.pieces.push_back({static_cast<int32_t>(p), 0, 0, parameter.num_elements, 0});
+      const auto role = [&](uint64_t buffer) {
+        return buffer ? tsr_home_role{buffer, parameter.unit_offset, parameter.num_elements} : tsr_home_role{};
+      };
+      home.roles[TSR_HOME_VALUE] = role(values_[parameter.unit]);
+      if (parameter.trainable) {
+        home.roles[TSR_HOME_M] = role(m_[parameter.unit]);
+        home.roles[TSR_HOME_V] = role(v_[parameter.unit]);
+      }
+      program_.homes.push_back(std::move(home));
+    }
+  }
+
+  void add_gradient_buffers() {
+    const auto per_unit = [&](const std::string& suffix) {
+      std::vector<uint64_t> ids;
+      for (const Unit& unit : model_.units) {
+        const uint64_t n = trainable_elements(unit);
+        ids.push_back(n ? add_buffer(unit.name + suffix, TSR_BUFFER_GRADIENT, TSR_F32, n, false) : 0);
+      }
+      return ids;
+    };
+    gradients_ = per_unit("");
+    if (program_.shape.reduce_every == TSR_REDUCE_EVERY_MICRO_BATCH)
+      for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb)
+        micro_batch_gradients_.push_back(per_unit(" mb=" + std::to_string(mb)));
+    for (Home& home : program_.homes) {
+      const Parameter& parameter = model_.parameters[home.pieces[0].parameter];
+      if (parameter.trainable)
+        home.roles[TSR_HOME_GRADIENT] = {gradients_[parameter.unit], parameter.unit_offset, parameter.num_elements};
+    }
+  }
+
+  Action& append(uint32_t kind) {
+    Action action;
+    action.id = program_.next_id++;
+    action.kind = kind;
+    program_.actions.push_back(std::move(action));
+    return program_.actions.back();
+  }
+
+  void bind(Action& action, uint32_t slot, uint32_t mode, uint64_t buffer, uint64_t offset, uint64_t num_elements) {
+    action.bindings.push_back({buffer, offset, num_elements, slot, mode});
+  }
+  void bind_whole(Action& action, uint32_t slot, uint32_t mode, uint64_t buffer) {
+    bind(action, slot, mode, buffer, 0, program_.buffer(buffer).num_elements);
+  }
+
+  void zero_accumulators(bool trains) {
+    Action& zero = append(TSR_ACTION_ZERO);
+    bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, loss_);
+    if (trains) bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 1), TSR_MODE_WRITE, squares_);
+  }
+
+  void micro_batch(int mb, bool trains) {
+    const int loss = static_cast<int>(model_.segments.size()) - 1;
+    activations_.assign(model_.values.size(), 0);
+    activation_gradients_.assign(model_.values.size(), 0);
+    saved_.assign(model_.segments.size(), {});
+    for (int s = 0; s < loss; ++s) compute(TSR_ACTION_FORWARD, s, mb, trains);
+    compute(TSR_ACTION_LOSS, loss, mb, trains);
+    if (!trains) return;
+    for (int s = loss - 1; s >= 0; --s) compute(TSR_ACTION_BACKWARD, s, mb, trains);
+    if (!micro_batch_gradients_.empty()) accumulate_gradients(mb);
+  }
+
+  void compute(uint32_t kind, int segment, int mb, bool trains) {
+    Action& action = append(kind);
+    action.segment = segment;
+    action.micro_batch = mb;
+    for (const tsr_slot_spec& spec : describe_(op_of(program_, action))) {
+      const uint32_t role = TSR_SLOT_ROLE(spec.slot);
+      if (role == TSR_ROLE_SAVED && !trains && (spec.flags & TSR_SLOT_OPTIONAL)) continue;
+      if (role == TSR_ROLE_GRADIENT && !model_.parameters[parameter_at(segment, spec)].trainable) continue;
+      bind_slot(action, spec, segment, mb);
+    }
+  }
+
+  int parameter_at(int segment, const tsr_slot_spec& spec) const {
+    return model_.segments[segment].parameters.at(TSR_SLOT_INDEX(spec.slot));
+  }
+
+  void bind_slot(Action& action, const tsr_slot_spec& spec, int segment, int mb) {
+    const Segment& seg = model_.segments[segment];
+    const uint32_t index = TSR_SLOT_INDEX(spec.slot);
+    const std::string about = seg.name + " mb=" + std::to_string(mb);
+    switch (TSR_SLOT_ROLE(spec.slot)) {
+      case TSR_ROLE_PARAMETER: return bind_parameter(action, spec, parameter_at(segment, spec), values_);
+      case TSR_ROLE_GRADIENT:
+        return bind_parameter(action, spec, parameter_at(segment, spec),
+                              micro_batch_gradients_.empty() ? gradients_ : micro_batch_gradients_[mb]);
+      case TSR_ROLE_INPUT: return bind_value(action, spec, value_buffer(seg.inputs.at(index), mb));
+      case TSR_ROLE_OUTPUT: return bind_value(action, spec, value_buffer(seg.outputs.at(index), mb));
+      case TSR_ROLE_INPUT_GRADIENT: return bind_value(action, spec, gradient_buffer(seg.inputs.at(index), mb));
+      case TSR_ROLE_OUTPUT_GRADIENT: return bind_value(action, spec, gradient_buffer(seg.outputs.at(index), mb));
+      case TSR_ROLE_SAVED: {
+        auto& saved = saved_[segment];
+        if (saved.size() <= index) saved.resize(index + 1);
+        if (!saved[index]) saved[index] = add_buffer(about, TSR_BUFFER_SAVED, spec.dtype, spec.num_elements, false);
+        return bind_value(action, spec, saved[index]);
+      }
+      case TSR_ROLE_WORKSPACE:
+        if (spec.num_elements)
+          bind_value(action, spec, add_buffer(about, TSR_BUFFER_WORKSPACE, spec.dtype, spec.num_elements, false));
+        return;
+      case TSR_ROLE_SCALAR:
+        if (index == TSR_SCALAR_LOSS) return bind_value(action, spec, loss_);
+        [[fallthrough]];
+      default:
+        throw Error(TSR_E_INTERNAL, "the device asks for slot " + std::to_string(spec.slot) + " in segment " + seg.name +
+                                        ", which the base program does not have");
+    }
+  }
+
+  void bind_parameter(Action& action, const tsr_slot_spec& spec, int p, const std::vector<uint64_t>& buffers) {
+    const Parameter& parameter = model_.parameters[p];
+    expect(action, spec, parameter.num_elements);
+    bind(action, spec.slot, spec.mode, buffers[parameter.unit], parameter.unit_offset, parameter.num_elements);
+  }
+
+  void bind_value(Action& action, const tsr_slot_spec& spec, uint64_t buffer) {
+    expect(action, spec, program_.buffer(buffer).num_elements);
+    bind_whole(action, spec.slot, spec.mode, buffer);
+  }
+
+  void expect(const Action& action, const tsr_slot_spec& spec, uint64_t num_elements) const {
+    if (spec.num_elements != num_elements)
+      throw Error(TSR_E_INTERNAL, "the device describes slot " + std::to_string(spec.slot) + " of " +
+                                      model_.segments[action.segment].name + " with " + std::to_string(spec.num_elements) +
+                                      " elements, the model with " + std::to_string(num_elements));
+  }
+
+  uint64_t value_buffer(int value, int mb) {
+    if (inputs_[mb][value]) return inputs_[mb][value];
+    return activation(activations_, value, mb, "");
+  }
+  uint64_t gradient_buffer(int value, int mb) {
+    while (model_.values[value].gradient_of >= 0) value = model_.values[value].gradient_of;
+    return activation(activation_gradients_, value, mb, "d ");
+  }
+  uint64_t activation(std::vector<uint64_t>& buffers, int v, int mb, const char* prefix) {
+    const Value& value = model_.values[v];
+    if (!buffers[v])
+      buffers[v] = add_buffer(prefix + value.name + " mb=" + std::to_string(mb), TSR_BUFFER_ACTIVATION, value.dtype,
+                              value.num_elements, false);
+    return buffers[v];
+  }
+
+  void accumulate_gradients(int mb) {
+    for (size_t p = model_.parameters.size(); p-- > 0;) {
+      const Parameter& parameter = model_.parameters[p];
+      if (!parameter.trainable) continue;
+      Action& add = append(TSR_ACTION_ADD);
+      add.micro_batch = mb;
+      add.home = program_.homes[p].id;
+      bind(add, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ, micro_batch_gradients_[mb][parameter.unit],
+           parameter.unit_offset, parameter.num_elements);
+      bind(add, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD, gradients_[parameter.unit], parameter.unit_offset,
+           parameter.num_elements);
+    }
+  }
+
+  void bind_role(Action& action, uint32_t slot, uint32_t mode, const tsr_home_role& role) {
+    if (role.buffer) bind(action, slot, mode, role.buffer, role.offset, role.num_elements);
+  }
+
+  void step_actions() {
+    const uint32_t src = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+    const auto scalar = [](uint32_t index) { return TSR_SLOT(TSR_ROLE_SCALAR, index); };
+    for (const Home& home : program_.homes) {
+      if (!home.roles[TSR_HOME_GRADIENT].buffer) continue;
+      Action& squares = append(TSR_ACTION_SUM_SQUARES);
+      squares.home = home.id;
+      bind_role(squares, src, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
+      bind_whole(squares, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_ADD, squares_);
+    }
+    Action& clip = append(TSR_ACTION_CLIP);
+    bind_whole(clip, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_READ, squares_);
+    bind_whole(clip, scalar(TSR_SCALAR_CLIP), TSR_MODE_WRITE, clip_);
+    bind_whole(clip, scalar(TSR_SCALAR_STEP), TSR_MODE_ADD, step_);
+    for (const Home& home : program_.homes) {
+      if (!home.roles[TSR_HOME_GRADIENT].buffer) continue;
+      Action& update = append(TSR_ACTION_OPTIMIZER);
+      update.home = home.id;
+      update.flags = TSR_ACTION_PREDICATED;
+      bind_role(update, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD, home.roles[TSR_HOME_VALUE]);
+      bind_role(update, src, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
+      bind_role(update, TSR_SLOT(TSR_ROLE_STATE, 0), TSR_MODE_ADD, home.roles[TSR_HOME_M]);
+      bind_role(update, TSR_SLOT(TSR_ROLE_STATE, 1), TSR_MODE_ADD, home.roles[TSR_HOME_V]);
+      bind_whole(update, scalar(TSR_SCALAR_CLIP), TSR_MODE_READ, clip_);
+      bind_whole(update, scalar(TSR_SCALAR_STEP), TSR_MODE_READ, step_);
+      bind_whole(update, scalar(TSR_SCALAR_LR), TSR_MODE_READ, lr_);
+    }
+  }
+
+  Program& program_;
+  const Model& model_;
+  const DescribeOp& describe_;
+  std::vector<uint64_t> values_, m_, v_, gradients_;          // buffer ids by unit
+  std::vector<std::vector<uint64_t>> micro_batch_gradients_;  // [mb][unit], with reduce-every=micro-batch
+  std::vector<std::vector<uint64_t>> inputs_;                 // [mb][value]
+  uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0;
+  std::vector<uint64_t> activations_, activation_gradients_;  // by value, of the current micro-batch
+  std::vector<std::vector<uint64_t>> saved_;                  // [segment][index], of the current micro-batch
+};
+
+}  // namespace
+
+Program base_program(const Model& model, const Mesh& mesh, const Coordinates& coordinates, const StepShape& shape,
+                     const Layout& layout, uint32_t purpose, const DescribeOp& describe) {
+  Program program;
+  program.model = &model;
+  program.mesh = &mesh;
+  program.coordinates = coordinates;
+  program.shape = shape;
+  program.purpose = purpose;
+  program.layout = layout;
+  program.streams = {{"compute", TSR_WORLD_AXIS}, {"copy_in", TSR_WORLD_AXIS}, {"copy_out", TSR_WORLD_AXIS}};
+  BaseBuilder(program, describe).build();
+  return program;
+}
+
+}  // namespace tessera

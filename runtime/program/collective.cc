@@ -1,0 +1,40 @@
+#include "program/collective.h"
+
+#include <algorithm>
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+tsr_collective collective_of(const Program& program, const Action& action) {
+  const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+  const Binding* destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  tsr_collective c{};
+  c.struct_size = sizeof c;
+  c.kind = action.kind - TSR_ACTION_COLLECTIVE(0);
+  c.reduce = action.reduce;
+  c.peer = action.peer;
+  c.dtype = TSR_U8;
+  if (!source && !destination) return c;  // a barrier
+  c.dtype = program.buffer((source ? source : destination)->buffer).dtype;
+  const uint64_t sent = source ? source->num_elements : UINT64_MAX;
+  const uint64_t received = destination ? destination->num_elements : UINT64_MAX;
+  c.num_elements = std::min(sent, received);
+  if (!action.counts.empty()) c.counts = action.counts.data();
+  if (c.kind == TSR_COLL_ALL_TO_ALL) {
+    const auto members = program.mesh->members(program.groups[action.group], program.coordinates);
+    c.num_elements /= members.size();
+  }
+  return c;
+}
+
+DescribeCollective describe_with(const tsr_communicator_interface* communicator) {
+  return [communicator](const Program& program, const Action& action, int num_ranks) {
+    const tsr_collective collective = collective_of(program, action);
+    uint64_t num_bytes = 0;
+    call(communicator->describe, &collective, num_ranks, &num_bytes);
+    return num_bytes;
+  };
+}
+
+}  // namespace tessera

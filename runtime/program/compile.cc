@@ -1,0 +1,122 @@
+#include "program/compile.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "program/dependencies.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+/// Long programs with one mistake have many findings: the first ones say it.
+constexpr size_t kFindingsShown = 8;
+
+std::string_view purpose_name(uint32_t purpose) {
+  return purpose == TSR_PURPOSE_INIT ? "init" : purpose == TSR_PURPOSE_STEP ? "step" : "eval";
+}
+
+void refuse(const Program& program, const Findings& findings) {
+  if (findings.empty()) return;
+  std::string text = "the " + std::string(purpose_name(program.purpose)) + " program is wrong:";
+  for (size_t i = 0; i < std::min(findings.size(), kFindingsShown); ++i) text += "\n  " + findings[i];
+  if (findings.size() > kFindingsShown) text += "\n  and " + std::to_string(findings.size() - kFindingsShown) + " more";
+  throw Error(TSR_E_INVALID_ARGUMENT, text);
+}
+
+Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std::span<const StrategyOnAxis> order) {
+  Program bare;
+  bare.model = &input.model;
+  bare.mesh = &input.mesh;
+  bare.coordinates = coordinates;
+  bare.shape = input.shape;
+  for (const StrategyOnAxis& strategy : order) add_layout(bare, strategy);
+  return bare.layout;
+}
+
+Program compile_program(const CompileInput& input, const Coordinates& coordinates, const Layout& layout,
+                        std::span<const StrategyOnAxis> order, uint32_t purpose, uint32_t variant) {
+  Program program =
+      base_program(input.model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
+  program.variant = variant;
+  for (const StrategyOnAxis& strategy : order) run_pass(program, strategy, input.describe_op);
+  finish_program(program);
+  bind_workspaces(program, input.describe_collective);
+  refuse(program, verify_rank(program));
+  derive_dependencies(program);
+  return program;
+}
+
+uint32_t num_variants(std::span<const StrategyOnAxis> order) {
+  uint32_t variants = 1;
+  for (const StrategyOnAxis& strategy : order) {
+    if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, num_variants)) continue;
+    const uint32_t own = strategy.interface->num_variants(strategy.instance);
+    if (own > 1 && variants > 1)
+      throw Error(TSR_E_UNSUPPORTED, "two strategies of this run have step programs that alternate; at most one may");
+    variants = std::max(variants, own);
+  }
+  return variants;
+}
+
+}  // namespace
+
+std::vector<const Program*> RankPrograms::all() const {
+  std::vector<const Program*> result{&init};
+  for (const Program& step : steps) result.push_back(&step);
+  result.push_back(&eval);
+  return result;
+}
+
+uint64_t RankPrograms::arena_bytes(uint32_t memory_kind) const {
+  uint64_t bytes = 0;
+  for (const MemoryPlan& plan : memory)
+    if (const auto use = plan.use.find(memory_kind); use != plan.use.end()) bytes = std::max(bytes, use->second.arena_bytes);
+  return bytes;
+}
+
+std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies) {
+  std::vector<StrategyOnAxis> order(strategies.begin(), strategies.end());
+  std::ranges::sort(order, {}, [](const StrategyOnAxis& s) {
+    const bool shards = (s.interface->flags & TSR_STRATEGY_SHARDS_HOMES) != 0;
+    return std::tuple(s.interface->role, !shards, -s.axis);
+  });
+  return order;
+}
+
+RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {
+  const auto order = pass_order(input.strategies);
+  const Layout layout = layout_of(input, coordinates, order);
+  const auto compile = [&](uint32_t purpose, uint32_t variant) {
+    return compile_program(input, coordinates, layout, order, purpose, variant);
+  };
+  RankPrograms result;
+  result.init = compile(TSR_PURPOSE_INIT, 0);
+  for (uint32_t variant = 0; variant < num_variants(order); ++variant)
+    result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
+  result.eval = compile(TSR_PURPOSE_EVAL, 0);
+
+  std::vector<Program*> programs{&result.init};
+  for (Program& step : result.steps) programs.push_back(&step);
+  programs.push_back(&result.eval);
+  result.memory = plan_memory(programs, 1.02, input.guard_bytes);
+  for (size_t i = 0; i < programs.size(); ++i) {
+    refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));
+    refuse(*programs[i], verify_meaning(*programs[i]));
+  }
+  return result;
+}
+
+Findings verify_all_ranks(const CompileInput& input) {
+  std::vector<RankPrograms> ranks;
+  for (int rank = 0; rank < input.mesh.num_ranks(); ++rank)
+    ranks.push_back(compile_rank(input, input.mesh.coordinates(rank)));
+  Findings findings;
+  for (size_t i = 0; i < ranks[0].all().size(); ++i) {
+    const Findings found = verify_ranks(input.mesh, [&](int r) -> const Program& { return *ranks[r].all()[i]; });
+    findings.insert(findings.end(), found.begin(), found.end());
+  }
+  return findings;
+}
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// From model, mesh and strategies to one rank's programs: layouts, base, passes, finish, dependencies, memory, checks. Pure:
+// any process can compile any rank's programs.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "program/base.h"
+#include "program/edit.h"
+#include "program/finish.h"
+#include "program/memory.h"
+#include "program/verify.h"
+
+namespace tessera {
+
+/// Everything a compilation depends on. Borrows; outlives what is compiled.
+struct CompileInput {
+  const Model& model;
+  const Mesh& mesh;
+  StepShape shape;
+  std::span<const StrategyOnAxis> strategies;  ///< one per axis, in the mesh's order
+  DescribeOp describe_op;
+  DescribeCollective describe_collective;
+  uint64_t guard_bytes = 0;  ///< left free behind every buffer (debug mode)
+};
+
+/// One rank's programs over the same persistent buffers: init, the step's variants, eval.
+struct RankPrograms {
+  Program init;
+  std::vector<Program> steps;
+  Program eval;
+  std::vector<MemoryPlan> memory;  ///< of all(), in its order
+
+  std::vector<const Program*> all() const;
+  /// Bytes of the arena of one memory that all programs fit into.
+  uint64_t arena_bytes(uint32_t memory_kind) const;
+};
+
+/// Compiles and checks (verify_rank, verify_meaning) the programs of the rank at `coordinates`. Throws INVALID_ARGUMENT
+/// with the findings when a program is wrong.
+RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates);
+
+/// The order in which passes run: by role, then within split of storage those that shard before those that replicate, then
+/// innermost axis first.
+std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies);
+
+/// Compiles every rank and checks them against one another (verify_ranks, for each program).
+Findings verify_all_ranks(const CompileInput& input);
+
+}  // namespace tessera

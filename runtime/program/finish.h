@@ -1,0 +1,24 @@
+// What the host adds after all passes, so that no pass has to.
+#pragma once
+
+#include <functional>
+
+#include "program/program.h"
+
+namespace tessera {
+
+/// In this order:
+///  - the sums over the world of loss and squares of gradients;
+///  - completion: gradients of parameters that stand on a subset of a layer axis (tied embedding) are summed over it;
+///  - the first *add* of a compute action or of `add` on a transient range becomes a *write*;
+///  - one `zero` before an action that reads across pads of a transient buffer (elements of no parameter).
+/// Throws INVALID_ARGUMENT for an add into a range that is only partly written.
+void finish_program(Program& program);
+
+/// Bytes of workspace a collective action needs in a group of `num_ranks`.
+using DescribeCollective = std::function<uint64_t(const Program& program, const Action& action, int num_ranks)>;
+
+/// Binds the workspace that communicators ask for, as buffers like any other.
+void bind_workspaces(Program& program, const DescribeCollective& describe);
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include "program/base.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+uint32_t phase_of(const Program& program, const Action& action) {
+  switch (action.kind) {
+    case TSR_ACTION_FORWARD:
+    case TSR_ACTION_RECOMPUTE: return TSR_PHASE_FORWARD;
+    case TSR_ACTION_BACKWARD: return TSR_PHASE_BACKWARD;
+    case TSR_ACTION_BACKWARD_INPUT: return TSR_PHASE_BACKWARD_INPUT;
+    case TSR_ACTION_BACKWARD_WEIGHT: return TSR_PHASE_BACKWARD_WEIGHT;
+    default: return program.purpose == TSR_PURPOSE_EVAL ? TSR_PHASE_FORWARD : TSR_PHASE_BACKWARD;
+  }
+}
+
+uint32_t op_kind(const Program& program, const Action& action) {
+  if (is_elementwise(action.kind) || action.kind == TSR_ACTION_SUM_SQUARES || action.kind == TSR_ACTION_CLIP)
+    return action.kind;
+  if (action.kind == TSR_ACTION_OPTIMIZER) return program.shape.optimizer;
+  throw Error(TSR_E_INVALID_ARGUMENT, std::string(action_name(action.kind)) + " is not an op of a device");
+}
+
+tsr_dtype dtype_at(const Program& program, const Action& action, uint32_t role) {
+  const Binding* binding = action.find(TSR_SLOT(role, 0));
+  return binding ? program.buffer(binding->buffer).dtype : TSR_F32;
+}
+
+/// The state of a parameter's role on an axis: its last layout entry, or null when it is replicated over all of it.
+const Split* split_on(const Program& program, int parameter, int axis, uint32_t role) {
+  const Split* result = nullptr;
+  for (const Split& split : program.layout)
+    if (split.parameter == parameter && split.axis == axis && (split.roles >> role & 1u)) result = &split;
+  return result;
+}
+
+bool counts_here(const Program& program, int parameter) {
+  for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
+    const Split* split = split_on(program, parameter, static_cast<int>(axis), TSR_HOME_GRADIENT);
+    if (split && split->kind != TSR_LAYOUT_REPLICATED) continue;
+    const int first = split && !split->coordinates.empty() ? split->coordinates.front() : 0;
+    if (program.coordinates[axis] != first) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+tsr_op op_of(const Program& program, const Action& action) {
+  if (is_compute(action.kind)) {
+    tsr_op op = program.model->segments.at(action.segment).op;
+    op.phase = phase_of(program, action);
+    return op;
+  }
+  tsr_op op{};
+  op.struct_size = sizeof op;
+  op.kind = op_kind(program, action);
+  const bool reads = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0)) != nullptr;
+  op.dtype = dtype_at(program, action, reads ? TSR_ROLE_SOURCE : TSR_ROLE_DESTINATION);
+  op.gradient_dtype = dtype_at(program, action, TSR_ROLE_DESTINATION);
+  for (const Binding& binding : action.bindings)
+    op.dims[TSR_DIM_ELEMENTS] = std::max(op.dims[TSR_DIM_ELEMENTS], static_cast<int64_t>(binding.num_elements));
+  op.attributes[TSR_ATTR_SCALE] = action.scale;
+  op.attributes[TSR_ATTR_MAX_NORM] = program.shape.max_norm;
+  op.attributes[TSR_ATTR_BETA1] = program.shape.beta1;
+  op.attributes[TSR_ATTR_BETA2] = program.shape.beta2;
+  op.attributes[TSR_ATTR_EPSILON] = program.shape.epsilon;
+  return op;
+}
+
+std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home) {
+  std::vector<tsr_op_range> ranges;
+  for (const tsr_piece& piece : home.pieces) {
+    const bool decays = program.model->parameters[piece.parameter].dims.size() >= 2;
+    ranges.push_back({piece.home_offset, piece.num_elements, decays ? program.shape.weight_decay : 0.0});
+  }
+  return ranges;
+}
+
+std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& home) {
+  std::vector<tsr_op_range> ranges;
+  for (const tsr_piece& piece : home.pieces)
+    if (counts_here(program, piece.parameter)) ranges.push_back({piece.home_offset, piece.num_elements, 0.0});
+  return ranges;
+}
+
+}  // namespace tessera
