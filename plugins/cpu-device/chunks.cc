@@ -1,0 +1,26 @@
+#include "cpu-device/chunks.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cpu-device/slots.h"
+#include "tessera/error.hpp"
+
+namespace tessera::cpu {
+
+std::vector<tsr_op_range> chunks_of(const tsr_op& op) {
+  const uint64_t num_elements = dim(op, TSR_DIM_ELEMENTS);
+  std::vector<tsr_op_range> chunks;
+  for (uint64_t i = 0; i < op.num_ranges; ++i) {
+    const tsr_op_range& range = op.ranges[i];
+    if (range.offset > num_elements || range.num_elements > num_elements - range.offset)
+      throw Error(TSR_E_INVALID_ARGUMENT, "prepare: range " + std::to_string(range.offset) + ":" +
+                                              std::to_string(range.num_elements) + " is beyond the operand's " +
+                                              std::to_string(num_elements) + " elements");
+    for (uint64_t done = 0; done < range.num_elements; done += kChunkElements)
+      chunks.push_back({range.offset + done, std::min(kChunkElements, range.num_elements - done), range.weight_decay});
+  }
+  return chunks;
+}
+
+}  // namespace tessera::cpu
