@@ -12,8 +12,16 @@
 
 namespace tessera {
 
-/// The resolved options of one instance of a plugin; owns every string. Moving or copying keeps `values()` valid for
-/// each object.
+/// A value as the ABI carries it beside its text.
+struct OptionValue {
+  int64_t i = 0;
+  double d = 0;
+};
+
+/// Reads `text` as a value of `option`; throws UsageError, naming `flag`, for a wrong type, range or choice.
+OptionValue check_option_value(const std::string& flag, const PluginOption& option, const std::string& text);
+
+/// The resolved options of one instance of a plugin. `values()` is valid as long as this object or a copy of it lives.
 class PluginOptions {
  public:
   /// The defaults of `plugin`, replaced by those of `flags` that are meant for it: `--<plugin>.<option>`, and, before

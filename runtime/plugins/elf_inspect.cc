@@ -1,0 +1,190 @@
+#include "plugins/elf_inspect.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "config/usage_error.h"
+#include "observe/text.h"
+
+#ifndef DF_1_PIE
+#define DF_1_PIE 0x08000000
+#endif
+
+namespace tessera {
+namespace {
+
+using Header = ElfW(Ehdr);
+using Segment = ElfW(Phdr);
+using Dynamic = ElfW(Dyn);
+using Symbol = ElfW(Sym);
+
+constexpr uint64_t kMaxSymbols = 1 << 20;
+
+// A bounded view of the file.
+class Bytes {
+ public:
+  explicit Bytes(std::span<const char> file) : file_(file) {}
+
+  bool holds(uint64_t offset, uint64_t num_bytes) const {
+    return offset <= file_.size() && num_bytes <= file_.size() - offset;
+  }
+
+  template <class T>
+  T at(uint64_t offset, const char* what) const {
+    if (!holds(offset, sizeof(T)))
+      throw UsageError(concat("is truncated: its ", what, " at byte ", offset, " is beyond its end at byte ",
+                              file_.size(), "; build or copy it again"));
+    T value;
+    std::memcpy(&value, file_.data() + offset, sizeof value);
+    return value;
+  }
+
+  // A zero-terminated name inside [begin, begin + num_bytes).
+  std::string name(uint64_t begin, uint64_t num_bytes, uint64_t index) const {
+    if (!holds(begin, num_bytes) || index >= num_bytes) throw UsageError("has a symbol without a name; build it again");
+    const char* first = file_.data() + begin + index;
+    const char* last = file_.data() + begin + num_bytes;
+    return std::string(first, std::find(first, last, '\0'));
+  }
+
+ private:
+  std::span<const char> file_;
+};
+
+// The machine this program was built for, as its own file says.
+Header own_header() {
+  Header header{};
+  std::ifstream("/proc/self/exe", std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header);
+  return header;
+}
+
+Header checked_header(const Bytes& bytes) {
+  if (!bytes.holds(0, SELFMAG) ||
+      std::memcmp(bytes.at<std::array<char, SELFMAG>>(0, "header").data(), ELFMAG, SELFMAG) != 0)
+    throw UsageError("is not an ELF file; give a shared object that was built as a plugin");
+  const auto header = bytes.at<Header>(0, "header");
+  const Header own = own_header();
+  if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
+      header.e_machine != own.e_machine)
+    throw UsageError(concat("was built for another machine (class ", int{header.e_ident[EI_CLASS]}, ", byte order ",
+                            int{header.e_ident[EI_DATA]}, ", processor ", header.e_machine, "; here ",
+                            int{own.e_ident[EI_CLASS]}, ", ", int{own.e_ident[EI_DATA]}, ", ", own.e_machine,
+                            "); build it for this one"));
+  if (header.e_type != ET_DYN)
+    throw UsageError(
+        concat("is an ELF file of type ", header.e_type, " and not a shared object; link it with -shared"));
+  if (header.e_shoff != 0 && !bytes.holds(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize))
+    throw UsageError("is truncated: its section headers are beyond its end; build or copy it again");
+  return header;
+}
+
+struct DynamicTable {
+  std::optional<uint64_t> hash, gnu_hash, symbols, names;  // addresses
+  uint64_t names_num_bytes = 0;
+  uint64_t flags = 0;
+};
+
+class Inspector {
+ public:
+  explicit Inspector(std::span<const char> file) : bytes_(file), header_(checked_header(bytes_)) {
+    if (header_.e_phentsize != sizeof(Segment)) throw UsageError("has malformed program headers; build it again");
+    for (uint64_t i = 0; i < header_.e_phnum; ++i)
+      add_segment(bytes_.at<Segment>(header_.e_phoff + i * sizeof(Segment), "program header"));
+    read_dynamic();
+  }
+
+  ElfExports exports() const {
+    ElfExports found;
+    if (!dynamic_.symbols || !dynamic_.names) return found;
+    const uint64_t symbols = offset_of(*dynamic_.symbols);
+    const uint64_t names = offset_of(*dynamic_.names);
+    const uint64_t num_symbols = count_symbols();
+    for (uint64_t i = 1; i < num_symbols; ++i) {
+      const auto symbol = bytes_.at<Symbol>(symbols + i * sizeof(Symbol), "dynamic symbol");
+      const auto binding = ELF64_ST_BIND(symbol.st_info);
+      const auto visibility = ELF64_ST_VISIBILITY(symbol.st_other);
+      if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL || visibility == STV_HIDDEN ||
+          visibility == STV_INTERNAL)
+        continue;
+      found.names.push_back(bytes_.name(names, dynamic_.names_num_bytes, symbol.st_name));
+      if (binding == STB_GNU_UNIQUE) found.unique.push_back(found.names.back());
+    }
+    return found;
+  }
+
+ private:
+  void add_segment(const Segment& segment) {
+    if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC) return;
+    if (!bytes_.holds(segment.p_offset, segment.p_filesz))
+      throw UsageError("is truncated: one of its segments is beyond its end; build or copy it again");
+    (segment.p_type == PT_LOAD ? loads_ : dynamics_).push_back(segment);
+  }
+
+  void read_dynamic() {
+    if (dynamics_.size() != 1)
+      throw UsageError("has no dynamic section, so it is not a shared object; link it with -shared");
+    for (uint64_t i = 0; i < dynamics_[0].p_filesz / sizeof(Dynamic); ++i) {
+      const auto entry = bytes_.at<Dynamic>(dynamics_[0].p_offset + i * sizeof(Dynamic), "dynamic entry");
+      if (entry.d_tag == DT_NULL) break;
+      if (entry.d_tag == DT_HASH) dynamic_.hash = entry.d_un.d_ptr;
+      if (entry.d_tag == DT_GNU_HASH) dynamic_.gnu_hash = entry.d_un.d_ptr;
+      if (entry.d_tag == DT_SYMTAB) dynamic_.symbols = entry.d_un.d_ptr;
+      if (entry.d_tag == DT_STRTAB) dynamic_.names = entry.d_un.d_ptr;
+      if (entry.d_tag == DT_STRSZ) dynamic_.names_num_bytes = entry.d_un.d_val;
+      if (entry.d_tag == DT_FLAGS_1) dynamic_.flags = entry.d_un.d_val;
+    }
+    if (dynamic_.flags & DF_1_PIE) throw UsageError("is an executable and not a shared object; link it with -shared");
+  }
+
+  // Where the file keeps what is loaded at `address`.
+  uint64_t offset_of(uint64_t address) const {
+    for (const Segment& load : loads_)
+      if (address >= load.p_vaddr && address - load.p_vaddr < load.p_filesz)
+        return load.p_offset + (address - load.p_vaddr);
+    throw UsageError("has a dynamic section that points outside its segments; build it again");
+  }
+
+  uint64_t count_symbols() const {
+    const uint64_t num_symbols = dynamic_.hash       ? bytes_.at<uint32_t>(offset_of(*dynamic_.hash) + 4, "symbol hash")
+                                 : dynamic_.gnu_hash ? count_gnu_symbols(offset_of(*dynamic_.gnu_hash))
+                                                     : 0;
+    if (num_symbols > kMaxSymbols)
+      throw UsageError(concat("has ", num_symbols, " dynamic symbols; a plugin exports one, so build it again"));
+    return num_symbols;
+  }
+
+  // The GNU table keeps no count: it is the end of the chain of the highest bucket.
+  uint64_t count_gnu_symbols(uint64_t table) const {
+    const uint64_t num_buckets = bytes_.at<uint32_t>(table, "symbol hash");
+    const uint64_t first_symbol = bytes_.at<uint32_t>(table + 4, "symbol hash");
+    const uint64_t num_blooms = bytes_.at<uint32_t>(table + 8, "symbol hash");
+    const uint64_t buckets = table + 16 + num_blooms * sizeof(ElfW(Addr));
+    const uint64_t chains = buckets + num_buckets * 4;
+    uint64_t last = 0;
+    for (uint64_t i = 0; i < num_buckets; ++i)
+      last = std::max<uint64_t>(last, bytes_.at<uint32_t>(buckets + i * 4, "symbol hash"));
+    if (last < first_symbol) return first_symbol;
+    while ((bytes_.at<uint32_t>(chains + (last - first_symbol) * 4, "symbol hash") & 1u) == 0)
+      ++last;
+    return last + 1;
+  }
+
+  Bytes bytes_;
+  Header header_;
+  std::vector<Segment> loads_, dynamics_;
+  DynamicTable dynamic_;
+};
+
+}  // namespace
+
+ElfExports inspect_shared_object(std::span<const char> file) {
+  return Inspector(file).exports();
+}
+
+}  // namespace tessera

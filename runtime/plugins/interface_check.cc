@@ -1,0 +1,164 @@
+#include "plugins/interface_check.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "config/text_values.h"
+#include "config/usage_error.h"
+#include "observe/text.h"
+#include "plugins/plugin_options.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr uint64_t kMaxOptions = 256;
+constexpr uint64_t kMaxText = 4096;
+constexpr const char* kAskAuthor = "; build it again with this version's plugin-api";
+
+// The floors: the tables as ABI 0.9 has them. They never move.
+constexpr uint32_t kDescriptorFloor = TSR_END_OF(tsr_descriptor, num_options);
+constexpr uint32_t kStrategyFloor = TSR_END_OF(tsr_strategy_interface, get_extension);
+constexpr uint32_t kCommunicatorFloor = TSR_END_OF(tsr_communicator_interface, get_extension);
+constexpr uint32_t kDeviceFloor = TSR_END_OF(tsr_device_interface, get_extension);
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UsageError(what + kAskAuthor, TSR_E_ABI);
+}
+
+std::string copy_text(tsr_str text, const char* what) {
+  if (text.len > kMaxText || (text.len > 0 && !text.ptr)) refuse(concat("has a malformed ", what));
+  std::string copy = to_string(text);
+  if (std::any_of(copy.begin(), copy.end(), [](unsigned char c) { return std::iscntrl(c); }))
+    refuse(concat("has control characters in its ", what));
+  return copy;
+}
+
+// Names stand in flags and file names.
+std::string copy_name(tsr_str text, const char* what) {
+  std::string name = copy_text(text, what);
+  const bool is_valid = !name.empty() && name.size() <= 64 &&
+                        std::all_of(name.begin(), name.end(),
+                                    [](unsigned char c) { return std::islower(c) || std::isdigit(c) || c == '-'; });
+  if (!is_valid)
+    refuse(concat("has the ", what, " '", name, "', and only small letters, digits and dashes are allowed"));
+  return name;
+}
+
+PluginKind kind_of(const std::string& text) {
+  for (const PluginKind kind : {PluginKind::strategy, PluginKind::communicator, PluginKind::device})
+    if (text == to_string(kind)) return kind;
+  refuse(concat("is of the kind '", text, "', and this host knows strategy, communicator and device"));
+}
+
+PluginOption copy_option(const tsr_option& given) {
+  PluginOption option;
+  option.name = copy_name(given.name, "option name");
+  option.default_value = copy_text(given.default_value, "option default");
+  option.help = copy_text(given.help, "option help");
+  option.min = given.min;
+  option.max = given.max;
+  option.type = given.type;
+  const std::string choices = copy_text(given.choices, "option choices");
+  if (!choices.empty())
+    for (const std::string_view choice : split(choices, '|'))
+      option.choices.emplace_back(choice);
+  if (given.type < TSR_OPTION_INT || given.type > TSR_OPTION_STRING)
+    refuse(concat("has the option ", option.name, " of the unknown type ", given.type));
+  try {
+    check_option_value(option.name, option, option.default_value);
+  } catch (const Error& error) {
+    refuse(concat("has an option whose default is not valid (", error.what(), ")"));
+  }
+  return option;
+}
+
+struct Slot {
+  const char* name;
+  bool is_missing;
+};
+
+void require(std::initializer_list<Slot> slots, const char* table) {
+  for (const Slot& slot : slots)
+    if (slot.is_missing) refuse(concat("has no function ", slot.name, " in its table ", table));
+}
+
+#define TESSERA_SLOT(field)        \
+  Slot {                           \
+#field, table.field == nullptr \
+  }
+
+void check_strategy(const tsr_strategy_interface& table) {
+  require({TESSERA_SLOT(create), TESSERA_SLOT(destroy), TESSERA_SLOT(lower)}, TSR_STRATEGY_INTERFACE);
+  if (table.role < TSR_STRATEGY_SCHEDULE || table.role > TSR_STRATEGY_SPLIT_STORAGE)
+    refuse(concat("has the unknown strategy role ", table.role));
+}
+
+void check_communicator(const tsr_communicator_interface& table) {
+  require({TESSERA_SLOT(caps), TESSERA_SLOT(describe), TESSERA_SLOT(create), TESSERA_SLOT(submit),
+           TESSERA_SLOT(group_begin), TESSERA_SLOT(group_end), TESSERA_SLOT(split), TESSERA_SLOT(async_error),
+           TESSERA_SLOT(abort), TESSERA_SLOT(destroy)},
+          TSR_COMMUNICATOR_INTERFACE);
+}
+
+void check_device(const tsr_device_interface& table) {
+  require(
+      {TESSERA_SLOT(describe), TESSERA_SLOT(open), TESSERA_SLOT(close), TESSERA_SLOT(allocate), TESSERA_SLOT(release),
+       TESSERA_SLOT(stream_create), TESSERA_SLOT(stream_destroy), TESSERA_SLOT(stream_synchronize),
+       TESSERA_SLOT(event_create), TESSERA_SLOT(event_destroy), TESSERA_SLOT(event_record), TESSERA_SLOT(stream_wait),
+       TESSERA_SLOT(copy), TESSERA_SLOT(fill), TESSERA_SLOT(host_function), TESSERA_SLOT(native_handle),
+       TESSERA_SLOT(prepare), TESSERA_SLOT(kernel_destroy), TESSERA_SLOT(launch)},
+      TSR_DEVICE_INTERFACE);
+  if (copy_text(table.stream_kind, "stream kind").empty()) refuse("names no stream kind");
+}
+#undef TESSERA_SLOT
+
+template <class Table>
+const void* checked_table(const void* interface, std::string_view id, uint32_t floor, void (*check)(const Table&)) {
+  if (!interface) refuse(concat("has no table ", id));
+  const auto* table = static_cast<const Table*>(interface);
+  if (table->struct_size < floor)
+    refuse(concat("has a table ", id, " of ", table->struct_size, " bytes, and at least ", floor, " are needed"));
+  check(*table);
+  return interface;
+}
+
+}  // namespace
+
+void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin) {
+  if (!descriptor || descriptor->struct_size < kDescriptorFloor)
+    refuse(concat("has a descriptor of ", descriptor ? descriptor->struct_size : 0, " bytes, and at least ",
+                  kDescriptorFloor, " are needed"));
+  plugin.kind = kind_of(copy_text(descriptor->kind, "kind"));
+  plugin.name = copy_name(descriptor->name, "name");
+  plugin.id = copy_text(descriptor->id, "id");
+  plugin.version = copy_text(descriptor->version, "version");
+  plugin.vendor = copy_text(descriptor->vendor, "vendor");
+  plugin.summary = copy_text(descriptor->summary, "summary");
+  if (plugin.id.empty() || plugin.version.empty()) refuse("has no id or no version");
+  if (descriptor->num_options > kMaxOptions || (descriptor->num_options > 0 && !descriptor->options))
+    refuse(concat("has a malformed list of ", descriptor->num_options, " options"));
+  for (uint64_t i = 0; i < descriptor->num_options; ++i) {
+    PluginOption option = copy_option(descriptor->options[i]);
+    for (const PluginOption& other : plugin.options)
+      if (other.name == option.name) refuse(concat("declares the option ", option.name, " twice"));
+    plugin.options.push_back(std::move(option));
+  }
+}
+
+const void* checked_interface(const tsr_factory& factory, PluginKind kind) {
+  switch (kind) {
+    case PluginKind::strategy:
+      return checked_table(factory.get_interface(str(TSR_STRATEGY_INTERFACE)), TSR_STRATEGY_INTERFACE, kStrategyFloor,
+                           &check_strategy);
+    case PluginKind::communicator:
+      return checked_table(factory.get_interface(str(TSR_COMMUNICATOR_INTERFACE)), TSR_COMMUNICATOR_INTERFACE,
+                           kCommunicatorFloor, &check_communicator);
+    case PluginKind::device:
+      break;
+  }
+  return checked_table(factory.get_interface(str(TSR_DEVICE_INTERFACE)), TSR_DEVICE_INTERFACE, kDeviceFloor,
+                       &check_device);
+}
+
+}  // namespace tessera

@@ -1,0 +1,17 @@
+// Checks of what a plugin's entry handed over: its descriptor and its function table.
+#pragma once
+
+#include "plugins/loaded_plugin.h"
+
+namespace tessera {
+
+/// Copies the descriptor into `plugin`: kind, name, id, version, vendor, summary, options. Throws UsageError, with the
+/// end of a sentence that starts with the plugin's path, for one that is too short, of an unknown kind, without a
+/// proper name, id or version, or with an option that is malformed or whose default its own schema refuses.
+void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin);
+
+/// The table of the plugin's kind, of at least the floor's length and with every required function. Throws UsageError
+/// as above.
+const void* checked_interface(const tsr_factory& factory, PluginKind kind);
+
+}  // namespace tessera

@@ -1,0 +1,159 @@
+#include "plugins/loader.h"
+
+#include <dlfcn.h>
+
+#include <boost/dll/shared_library.hpp>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "config/usage_error.h"
+#include "observe/text.h"
+#include "plugins/elf_inspect.h"
+#include "plugins/host_services.h"
+#include "plugins/interface_check.h"
+#include "plugins/plugin_file.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kHostMinorMin = TSR_ABI_MINOR;
+constexpr uint32_t kHostMinorMax = TSR_ABI_MINOR;
+constexpr uint32_t kNotSaid = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kFactoryFloor = TSR_END_OF(tsr_factory, get_interface);
+
+using Query = std::remove_pointer_t<tsr_plugin_query_fn>;
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < 5; ++i)
+    text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > 5 ? concat(text, " and ", names.size() - 5, " more") : text;
+}
+
+// Throws the end of a sentence, as do the next; about() puts the file before it.
+void check_exports(const ElfExports& exports) {
+  bool has_entry = false;
+  std::vector<std::string> others;
+  for (const std::string& name : exports.names) {
+    if (name == TSR_ENTRY_SYMBOL)
+      has_entry = true;
+    else
+      others.push_back(name);
+  }
+  if (!has_entry)
+    throw UsageError(
+        concat("does not export ", TSR_ENTRY_SYMBOL, "; is it a plugin? Build it with tessera_add_plugin()"));
+  if (!exports.unique.empty())
+    throw UsageError(concat("has unique symbols, which all plugins of a process would share (", list_of(exports.unique),
+                            "); build it with -fno-gnu-unique, as tessera_add_plugin() does"));
+  if (!others.empty())
+    throw UsageError(concat("exports more than ", TSR_ENTRY_SYMBOL, " (", list_of(others),
+                            "); build it with a version script, as tessera_add_plugin() does"));
+}
+
+// Never unloaded: threads, tables and strings of a plugin may be in use until the process ends.
+Query* open_library(const std::string& path) {
+  namespace dll = boost::dll;
+  const auto mode =
+      dll::load_mode::rtld_now | dll::load_mode::rtld_local | static_cast<dll::load_mode::type>(RTLD_NODELETE);
+  try {
+    dll::shared_library library(path, mode);
+    return &library.get<Query>(TSR_ENTRY_SYMBOL);
+  } catch (const std::exception& error) {
+    throw UsageError(concat("cannot be loaded: ", error.what(), "; install what it needs, or build it again"));
+  }
+}
+
+std::string minors(uint32_t major, uint32_t min, uint32_t max) {
+  const std::string first = concat(major, ".", min);
+  return min == max ? first : concat(first, " to ", major, ".", max);
+}
+
+void check_handshake(const tsr_handshake& answer, tsr_status status, const tsr_error& error) {
+  const bool has_said =
+      answer.plugin_abi_major != kNotSaid && answer.plugin_minor_min != kNotSaid && answer.plugin_minor_max != kNotSaid;
+  const std::string host = minors(TSR_ABI_MAJOR, kHostMinorMin, kHostMinorMax);
+  const char* remedy = "; build it again with this version's plugin-api, or use the host it was built for";
+  if (has_said && (answer.plugin_abi_major != TSR_ABI_MAJOR || answer.plugin_minor_min > kHostMinorMax ||
+                   answer.plugin_minor_max < kHostMinorMin || answer.plugin_minor_min > answer.plugin_minor_max))
+    throw UsageError(concat("speaks the plugin ABI ",
+                            minors(answer.plugin_abi_major, answer.plugin_minor_min, answer.plugin_minor_max),
+                            " and this host ", host, remedy),
+                     TSR_E_ABI);
+  if (status != TSR_OK) {
+    const std::string why(error.message, strnlen(error.message, sizeof error.message));
+    throw UsageError(concat("refused this host, which speaks the plugin ABI ", host, " (status ", status, ": ",
+                            why.empty() ? "no reason given" : why, ")", remedy),
+                     TSR_E_ABI);
+  }
+  if (answer.magic != TSR_MAGIC)
+    throw UsageError(concat("answered the handshake with a wrong magic number", remedy), TSR_E_ABI);
+  if (!has_said)
+    throw UsageError(concat("did not say which plugin ABI it speaks; this host speaks ", host, remedy), TSR_E_ABI);
+}
+
+LoadedPlugin query(Query* entry, const Log& log) {
+  const HostServices host(log);
+  tsr_handshake handshake{TSR_MAGIC, sizeof(tsr_handshake), TSR_ABI_MAJOR, kHostMinorMin, kHostMinorMax, kNotSaid,
+                          kNotSaid,  8 * sizeof(void*),     kNotSaid};
+  tsr_error error{};
+  const tsr_factory* factory = nullptr;
+  const tsr_status status = entry(&handshake, host.table(), &factory, &error);
+  check_handshake(handshake, status, error);
+  if (!factory || factory->struct_size < kFactoryFloor || !factory->get_interface)
+    throw UsageError(concat("returned a factory that is missing or shorter than ", kFactoryFloor,
+                            " bytes; build it again with this version's plugin-api"),
+                     TSR_E_ABI);
+  LoadedPlugin plugin;
+  copy_descriptor(factory->descriptor, plugin);
+  plugin.abi_minor = std::min(kHostMinorMax, handshake.plugin_minor_max);
+  plugin.interface = checked_interface(*factory, plugin.kind);
+  return plugin;
+}
+
+// Runs `check`; a refusal's sentence then starts with the file.
+template <class Check>
+void about(const PluginFile& file, Check&& check) {
+  try {
+    check();
+  } catch (const UsageError& error) {
+    throw UsageError(concat("the plugin ", file.path, " ", error.what()), error.code());
+  }
+}
+
+}  // namespace
+
+void check_plugin_file(const std::filesystem::path& path) {
+  const PluginFile file = read_plugin_file(path);
+  about(file, [&] { check_exports(inspect_shared_object(file.bytes)); });
+}
+
+LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log) {
+  const PluginFile file = read_plugin_file(path);
+  LoadedPlugin plugin;
+  about(file, [&] {
+    check_exports(inspect_shared_object(file.bytes));
+    // By path, not by descriptor: nobody else can replace the file, since its folders were checked, and debuggers and
+    // $ORIGIN need the true name.
+    plugin = query(open_library(file.path), log);
+  });
+  plugin.path = file.path;
+  plugin.sha256 = file.sha256;
+  return plugin;
+}
+
+LoadedPlugin load_plugin(PluginKind kind, std::string_view name, const std::vector<std::filesystem::path>& folders,
+                         const Log& log) {
+  LoadedPlugin plugin = load_plugin(find_plugin(kind, name, folders), log);
+  if (plugin.kind != kind)
+    throw UsageError(concat("the plugin ", plugin.path, " is a ", to_string(plugin.kind), " and ", flag_of(kind),
+                            " needs a ", to_string(kind), "; use it with ", flag_of(plugin.kind)));
+  if (name.find('/') == std::string_view::npos && plugin.name != name)
+    throw UsageError(concat("the plugin ", plugin.path, " calls itself ", plugin.name, ", not ", name,
+                            "; rename the file to ", plugin.name, file_suffix(kind), ".so, or give its path"));
+  return plugin;
+}
+
+}  // namespace tessera

@@ -1,0 +1,109 @@
+#include "plugins/plugin_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "config/usage_error.h"
+#include "observe/text.h"
+#include "plugins/plugin_options.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+std::string status_of(const fs::path& path) {
+  try {
+    check_plugin_file(path);
+    return "ok";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+const char* type_name(uint32_t type) {
+  constexpr const char* kNames[] = {"", "int", "float", "bool", "string"};
+  return kNames[type];
+}
+
+// The plugin's own text may not be UTF-8; it is printed with replacements rather than refused.
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json to_json(const LoadedPlugin& plugin) {
+  Json options = Json::array();
+  for (const PluginOption& option : plugin.options) {
+    Json one = {{"name", option.name},
+                {"type", type_name(option.type)},
+                {"default", option.default_value},
+                {"help", option.help}};
+    if (!option.choices.empty()) one["choices"] = option.choices;
+    if (option.min <= option.max) one.update({{"min", option.min}, {"max", option.max}});
+    options.push_back(std::move(one));
+  }
+  return {{"kind", to_string(plugin.kind)},
+          {"name", plugin.name},
+          {"id", plugin.id},
+          {"version", plugin.version},
+          {"vendor", plugin.vendor},
+          {"summary", plugin.summary},
+          {"path", plugin.path},
+          {"sha256", plugin.sha256},
+          {"abi", concat(TSR_ABI_MAJOR, ".", plugin.abi_minor)},
+          {"options", options}};
+}
+
+std::string to_text(const LoadedPlugin& plugin) {
+  const std::string options = options_help(plugin);
+  return concat(plugin.name, " ", plugin.version, ": ", plugin.summary, "\n  kind     ", to_string(plugin.kind), "  (",
+                flag_of(plugin.kind), " ", plugin.name, ")\n  id       ", plugin.id, "\n  vendor   ", plugin.vendor,
+                "\n  ABI      ", TSR_ABI_MAJOR, ".", plugin.abi_minor, "\n  file     ", plugin.path, "\n  sha256   ",
+                plugin.sha256, "\n", options.empty() ? "no options\n" : "options\n", options);
+}
+
+fs::path find_any(const std::string& name, const std::vector<fs::path>& folders) {
+  if (name.find('/') != std::string::npos) return name;
+  std::vector<PluginCandidate> found;
+  std::string known;
+  for (const PluginCandidate& candidate : list_plugins(folders)) {
+    known += (known.empty() ? "" : ", ") + candidate.path.stem().string();
+    if (candidate.name == name || candidate.path.stem() == name) found.push_back(candidate);
+  }
+  if (found.size() == 1) return found[0].path;
+  std::string paths;
+  for (const PluginCandidate& candidate : found)
+    paths += (paths.empty() ? "" : ", ") + candidate.path.string();
+  if (!found.empty()) throw UsageError(concat(name, " could be any of ", paths, "; give the path of the one you mean"));
+  throw UsageError(concat("there is no plugin ", name, "; what is there: ", known.empty() ? "none" : known),
+                   TSR_E_NOT_FOUND);
+}
+
+}  // namespace
+
+std::string plugins_list(const std::vector<fs::path>& folders, bool as_json) {
+  Json all = Json::array();
+  std::string text;
+  for (const PluginCandidate& plugin : list_plugins(folders)) {
+    const std::string status = status_of(plugin.path);
+    all.push_back(
+        {{"kind", to_string(plugin.kind)}, {"name", plugin.name}, {"path", plugin.path.string()}, {"status", status}});
+    std::string kind(to_string(plugin.kind)), name = plugin.name;
+    kind.resize(std::max<size_t>(kind.size(), 14), ' ');
+    name.resize(std::max<size_t>(name.size(), 12), ' ');
+    text += concat(kind, name, " ", status == "ok" ? plugin.path.string() : "refused: " + status, "\n");
+  }
+  if (as_json) return dump(all);
+  if (!text.empty()) return text;
+  for (const fs::path& folder : folders)
+    text += concat("no plugins in ", folder.string(), "\n");
+  return text;
+}
+
+std::string plugin_info(const std::string& name, const std::vector<fs::path>& folders, bool as_json, const Log& log) {
+  const LoadedPlugin plugin = load_plugin(find_any(name, folders), log);
+  return as_json ? dump(to_json(plugin)) : to_text(plugin);
+}
+
+}  // namespace tessera
