@@ -1,8 +1,10 @@
 #include "model/gpt2_config.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "config/did_you_mean.h"
 #include "model/read_only_file.h"
 #include "model/strict_json.h"
 #include "observe/text.h"
@@ -131,20 +133,22 @@ std::vector<std::string> gpt2_names() {
 }
 
 Gpt2Config gpt2_config_by_name(std::string_view name) {
-  std::string names;
-  for (const NamedSize& named : kSizes) {
-    if (name == named.name) {
-      return {.num_layers = named.num_layers,
-              .num_heads = named.num_heads,
-              .embed = named.embed,
-              .vocab = 50257,
-              .positions = 1024,
-              .ffn = 4 * named.embed};
-    }
-    names += (names.empty() ? "" : ", ") + std::string(named.name);
+  const auto* named =
+      std::find_if(kSizes.begin(), kSizes.end(), [name](const NamedSize& size) { return name == size.name; });
+  if (named != kSizes.end()) {
+    return {.num_layers = named->num_layers,
+            .num_heads = named->num_heads,
+            .embed = named->embed,
+            .vocab = 50257,
+            .positions = 1024,
+            .ffn = 4 * named->embed};
   }
-  throw Error(TSR_E_INVALID_ARGUMENT, concat("there is no GPT-2 named \"", name, "\"; the names are ", names,
-                                             ", or give a folder with a config.json"));
+  const std::vector<std::string> names = gpt2_names();
+  const std::string close = nearest(name, names);
+  throw Error(TSR_E_INVALID_ARGUMENT,
+              concat("there is no GPT-2 named \"", name, "\"", close.empty() ? "" : "; did you mean " + close + "?",
+                     " The names are ", names[0], ", ", names[1], ", ", names[2], " and ", names[3],
+                     "; a folder with a config.json is the other choice"));
 }
 
 Gpt2ConfigFile read_gpt2_config(const std::string& path) {
