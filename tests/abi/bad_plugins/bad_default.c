@@ -1,0 +1,3 @@
+/* The default is outside the range. */
+#define TEST_DEFAULT "4096"
+#include "plugin.h"

@@ -1,0 +1,2 @@
+#define TEST_NAME "../etc"
+#include "plugin.h"

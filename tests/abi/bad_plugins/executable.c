@@ -1,0 +1,4 @@
+/* A program, not a shared object. */
+int main(void) {
+  return 0;
+}

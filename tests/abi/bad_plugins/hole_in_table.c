@@ -1,0 +1,2 @@
+#define TEST_LOWER NULL
+#include "plugin.h"

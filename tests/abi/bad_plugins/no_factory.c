@@ -1,0 +1,2 @@
+#define TEST_FACTORY NULL
+#include "plugin.h"

@@ -1,0 +1,2 @@
+#define TEST_ID ""
+#include "plugin.h"

@@ -1,0 +1,2 @@
+#define TEST_NO_INTERFACE
+#include "plugin.h"

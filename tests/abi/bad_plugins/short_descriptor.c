@@ -1,0 +1,2 @@
+#define TEST_DESCRIPTOR_SIZE 40
+#include "plugin.h"

@@ -1,0 +1,2 @@
+#define TEST_TABLE_SIZE 40
+#include "plugin.h"

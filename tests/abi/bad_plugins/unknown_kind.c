@@ -1,0 +1,2 @@
+#define TEST_KIND "painter"
+#include "plugin.h"

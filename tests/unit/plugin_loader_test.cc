@@ -1,0 +1,299 @@
+#include <elf.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "config/usage_error.h"
+#include "plugins/elf_inspect.h"
+#include "plugins/loader.h"
+#include "plugins/plugin_file.h"
+#include "plugins/plugin_options.h"
+#include "plugins/plugin_report.h"
+#include "support/expect_error.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::expect_error;
+using Parts = std::vector<std::string>;
+
+const fs::path kBadPlugins = TESSERA_BAD_PLUGIN_DIR;
+const Log kQuiet(LogLevel::off);
+
+fs::path plugin(const std::string& name) {
+  return kBadPlugins / (name + ".so");
+}
+
+LoadedPlugin load(const fs::path& path) {
+  return load_plugin(path, kQuiet);
+}
+
+void refuse(const fs::path& path, Parts parts) {
+  parts.push_back(path.string());
+  expect_error<UsageError>([&] { load(path); }, parts);
+}
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A folder of this test's own, gone afterwards.
+class PluginFiles : public ::testing::Test {
+ protected:
+  PluginFiles() {
+    std::string pattern = (fs::canonical(::testing::TempDir()) / "plugin_loader_test.XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~PluginFiles() override { fs::remove_all(folder_); }
+
+  fs::path write(const std::string& name, const std::string& bytes) {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return folder_ / name;
+  }
+  fs::path copy_good(const std::string& name) { return write(name, read(plugin("good"))); }
+
+  fs::path folder_;
+};
+
+TEST(Loader, LoadsAGoodPlugin) {
+  const LoadedPlugin good = load(plugin("good"));
+  EXPECT_EQ(good.kind, PluginKind::strategy);
+  EXPECT_EQ(good.name, "sample");
+  EXPECT_EQ(good.id, "org.tessera.tests.sample");
+  EXPECT_EQ(good.version, "1.2.3");
+  EXPECT_EQ(good.abi_minor, TSR_ABI_MINOR);
+  EXPECT_EQ(good.options.size(), 5u);
+  EXPECT_EQ(good.options[3].choices, (Parts{"fast", "exact"}));
+  EXPECT_EQ(good.strategy()->role, TSR_STRATEGY_SPLIT_STORAGE);
+  EXPECT_EQ(good.sha256, sha256_hex(read(plugin("good"))));
+  EXPECT_EQ(good.fingerprint(), "org.tessera.tests.sample 1.2.3 abi 0.9 sha256 " + good.sha256);
+  expect_error([&] { good.device(); }, {"sample", "is a strategy"});
+}
+
+TEST(Loader, LoadsTwiceAndGivesTheSameTable) {
+  EXPECT_EQ(load(plugin("good")).interface, load(plugin("good")).interface);
+}
+
+TEST(Sha256, HasTheKnownValue) {
+  EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Handshake, WrongAnswersAreRefused) {
+  refuse(plugin("wrong_magic"), {"wrong magic"});
+  refuse(plugin("refuses_magic"), {"refused this host", "the magic number is not 0x1234", "0.9"});
+  refuse(plugin("wrong_major"), {"speaks the plugin ABI 7.9", "this host 0.9"});
+  refuse(plugin("older_minor"), {"0.3 to 0.8", "this host 0.9"});
+  refuse(plugin("newer_minor"), {"0.10 to 0.12", "this host 0.9"});
+  refuse(plugin("silent_failure"), {"refused this host", "no reason given"});
+  refuse(plugin("unset_minor"), {"did not say which plugin ABI"});
+}
+
+TEST(Handshake, WrongDescriptorsAreRefused) {
+  refuse(plugin("no_factory"), {"factory"});
+  refuse(plugin("short_descriptor"), {"descriptor of 40 bytes"});
+  refuse(plugin("unknown_kind"), {"'painter'", "strategy, communicator and device"});
+  refuse(plugin("bad_name"), {"'../etc'"});
+  refuse(plugin("no_id"), {"no id"});
+  refuse(plugin("bad_default"), {"bucket-mb", "4096", "1 to 1024"});
+  refuse(plugin("option_twice"), {"ratio", "twice"});
+}
+
+TEST(Handshake, WrongTablesAreRefused) {
+  refuse(plugin("no_interface"), {"has no table tsr.strategy/1"});
+  refuse(plugin("short_table"), {"tsr.strategy/1 of 40 bytes", "at least"});
+  refuse(plugin("hole_in_table"), {"no function lower"});
+  refuse(plugin("lying_kind"), {"has no table tsr.communicator/1"});
+}
+
+TEST(Exports, WrongOnesAreRefused) {
+  refuse(plugin("no_entry"), {"does not export tsr_plugin_query_v1"});
+  refuse(plugin("extra_export"), {"exports more than tsr_plugin_query_v1", "another_function"});
+  refuse(plugin("unique_symbol"), {"unique symbols", "shared_by_all", "-fno-gnu-unique"});
+  refuse(plugin("undefined_symbol"), {"cannot be loaded", "missing_from_every_library"});
+  refuse(plugin("executable"), {"not a shared object"});
+}
+
+TEST_F(PluginFiles, ThatAreNoPluginsAreRefused) {
+  refuse(write("text.so", "hello, this is no shared object at all, but a text"), {"is not an ELF file"});
+  refuse(write("empty.so", ""), {"is not an ELF file"});
+  fs::create_directory(folder_ / "folder.so");
+  refuse(folder_ / "folder.so", {"is not a regular file"});
+  ASSERT_EQ(mkfifo((folder_ / "pipe.so").c_str(), 0600), 0);
+  refuse(folder_ / "pipe.so", {"is not a regular file"});
+  refuse(folder_ / "missing.so", {"No such file"});
+  fs::create_symlink("loop.so", folder_ / "loop.so");
+  refuse(folder_ / "loop.so", {"symbolic links"});
+}
+
+TEST_F(PluginFiles, OfAnotherMachineAreRefused) {
+  std::string bytes = read(plugin("good"));
+  bytes[EI_CLASS] = bytes[EI_CLASS] == ELFCLASS64 ? ELFCLASS32 : ELFCLASS64;
+  refuse(write("class.so", bytes), {"another machine", "class"});
+  bytes = read(plugin("good"));
+  bytes[offsetof(Elf64_Ehdr, e_machine)] ^= 0x40;
+  refuse(write("machine.so", bytes), {"another machine"});
+  bytes = read(plugin("good"));
+  bytes[offsetof(Elf64_Ehdr, e_type)] = ET_REL;
+  refuse(write("object.so", bytes), {"not a shared object"});
+}
+
+TEST_F(PluginFiles, CutAnywhereAreRefused) {
+  const std::string bytes = read(plugin("good"));
+  for (size_t length = 0; length < bytes.size(); length += 97)
+    expect_error<UsageError>([&] { inspect_shared_object({bytes.data(), length}); }, {});
+  refuse(write("cut.so", bytes.substr(0, bytes.size() / 2)), {"truncated"});
+}
+
+// Any byte of the file may be wrong: the inspector answers or refuses, and reads nothing outside (run with asan).
+TEST_F(PluginFiles, WithFlippedBytesNeverCrashTheInspector) {
+  const std::string bytes = read(plugin("good"));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (const char value : {'\0', '\x7f', '\xff'}) {
+      const std::unique_ptr<char[]> copy(new char[bytes.size()]);
+      std::copy(bytes.begin(), bytes.end(), copy.get());
+      copy[i] = value;
+      try {
+        inspect_shared_object({copy.get(), bytes.size()});
+      } catch (const UsageError&) {
+      }
+    }
+  }
+}
+
+TEST_F(PluginFiles, ThatOthersMayWriteAreRefused) {
+  const fs::path path = copy_good("sample.so");
+  EXPECT_EQ(load(path).name, "sample");
+  fs::permissions(path, fs::perms::others_write, fs::perm_options::add);
+  refuse(path, {"may be written by anybody", "chmod o-w"});
+}
+
+TEST_F(PluginFiles, InFoldersThatOthersMayWriteAreRefused) {
+  fs::create_directories(folder_ / "open/inner");
+  const fs::path path = copy_good("open/inner/sample.so");
+  EXPECT_EQ(load(path).name, "sample");
+  fs::permissions(folder_ / "open", fs::perms::all);
+  refuse(path, {"folder that anybody may write, " + (folder_ / "open").string(), "chmod o-w"});
+}
+
+TEST_F(PluginFiles, AreFoundByNameInOneFolderOnly) {
+  fs::create_directories(folder_ / "a");
+  fs::create_directories(folder_ / "b");
+  copy_good("a/sample.so");
+  const std::vector<fs::path> both = {folder_ / "a", folder_ / "b"};
+  EXPECT_EQ(find_plugin(PluginKind::strategy, "sample", both), folder_ / "a/sample.so");
+  EXPECT_EQ(find_plugin(PluginKind::strategy, "./x/y.so", both), "./x/y.so");
+  expect_error<UsageError>(
+      [&] { find_plugin(PluginKind::strategy, "smaple", both); },
+      {"no plugin smaple", (folder_ / "b").string(), "what is there: sample", "did you mean sample"});
+  expect_error<UsageError>([&] { find_plugin(PluginKind::communicator, "sample", both); }, {"sample-comm.so", "none"});
+  copy_good("b/sample.so");
+  expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "sample", both); },
+                           {(folder_ / "a/sample.so").string(), (folder_ / "b/sample.so").string()});
+}
+
+TEST_F(PluginFiles, MustBeOfTheKindAndNameThatWereAskedFor) {
+  copy_good("sample-comm.so");
+  copy_good("other.so");
+  expect_error<UsageError>([&] { load_plugin(PluginKind::communicator, "sample", {folder_}, kQuiet); },
+                           {"sample-comm.so is a strategy", "--comm needs a communicator"});
+  expect_error<UsageError>([&] { load_plugin(PluginKind::strategy, "other", {folder_}, kQuiet); },
+                           {"calls itself sample", "not other"});
+  EXPECT_EQ(load_plugin(PluginKind::strategy, (folder_ / "other.so").string(), {}, kQuiet).name, "sample");
+}
+
+TEST_F(PluginFiles, FoldersOfFlagsMustExistAndAreListedOnce) {
+  const auto folders = plugin_folders({folder_.string(), (folder_ / ".").string()});
+  EXPECT_EQ(std::count(folders.begin(), folders.end(), folder_), 1);
+  EXPECT_EQ(folders.size(), 2u);
+  expect_error<UsageError>([&] { plugin_folders({(folder_ / "none").string()}); }, {"--plugin-dir", "none"});
+}
+
+TEST_F(PluginFiles, AreListedWithoutLoading) {
+  copy_good("sample.so");
+  write("broken-comm.so", "no ELF");
+  const std::string text = plugins_list({folder_}, false);
+  EXPECT_NE(text.find("strategy      sample"), std::string::npos) << text;
+  EXPECT_NE(text.find("communicator  broken"), std::string::npos) << text;
+  EXPECT_NE(text.find("refused: the plugin"), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(plugins_list({folder_}, true));
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(json[0]["status"], "ok");
+  EXPECT_EQ(json[1]["kind"], "communicator");
+}
+
+TEST_F(PluginFiles, InfoTellsWhatAPluginIs) {
+  copy_good("sample.so");
+  const auto json = nlohmann::json::parse(plugin_info("sample", {folder_}, true, kQuiet));
+  EXPECT_EQ(json["id"], "org.tessera.tests.sample");
+  EXPECT_EQ(json["abi"], "0.9");
+  EXPECT_EQ(json["options"][0]["max"], 1024);
+  const std::string text = plugin_info((folder_ / "sample.so").string(), {}, false, kQuiet);
+  EXPECT_NE(text.find("--sample.bucket-mb=25"), std::string::npos) << text;
+  EXPECT_NE(text.find("(one of fast|exact)"), std::string::npos) << text;
+  expect_error<UsageError>([&] { plugin_info("smaple", {folder_}, false, kQuiet); }, {"what is there: sample"});
+}
+
+const tsr_option_value& value_of(const PluginOptions& options, const std::string& name) {
+  for (const tsr_option_value& value : options.values())
+    if (view(value.name) == name) return value;
+  throw Error(TSR_E_NOT_FOUND, name);
+}
+
+TEST(PluginOptions, AreDefaultsReplacedByFlags) {
+  const LoadedPlugin good = load(plugin("good"));
+  const PluginOptions defaults(good, "dp", {});
+  EXPECT_EQ(value_of(defaults, "bucket-mb").i, 25);
+  EXPECT_EQ(value_of(defaults, "ratio").d, 0.5);
+  EXPECT_EQ(value_of(defaults, "eager").i, 0);
+  EXPECT_EQ(view(value_of(defaults, "mode").s), "fast");
+  const std::vector<PluginFlag> flags = {
+      {"dp.sample.bucket-mb", "3"}, {"sample.bucket-mb", "4"}, {"sample.eager", "true"}};
+  EXPECT_EQ(value_of(PluginOptions(good, "dp", flags), "bucket-mb").i, 3);
+  EXPECT_EQ(value_of(PluginOptions(good, "pp", flags), "bucket-mb").i, 4);
+  EXPECT_EQ(view(value_of(PluginOptions(good, "pp", flags), "bucket-mb").s), "4");
+  EXPECT_EQ(value_of(PluginOptions(good, "pp", flags), "eager").i, 1);
+}
+
+TEST(PluginOptions, OutliveTheirSource) {
+  const LoadedPlugin good = load(plugin("good"));
+  auto first = std::make_unique<PluginOptions>(good, "", std::vector<PluginFlag>{{"sample.label", "some text"}});
+  const PluginOptions copy = *first;
+  first.reset();
+  EXPECT_EQ(view(value_of(copy, "label").s), "some text");
+}
+
+TEST(PluginOptions, WrongValuesAreRefused) {
+  const LoadedPlugin good = load(plugin("good"));
+  const auto refused = [&](const char* name, const char* value, Parts parts) {
+    expect_error<UsageError>([&] { PluginOptions(good, "dp", {{name, value}}); }, parts);
+  };
+  refused("sample.bucket-mb", "0", {"--sample.bucket-mb", "'0'", "1 to 1024"});
+  refused("dp.sample.bucket-mb", "2.5", {"--dp.sample.bucket-mb", "'2.5'"});
+  refused("sample.ratio", "1.5", {"0 to 1"});
+  refused("sample.eager", "yes", {"false|true"});
+  refused("sample.mode", "fsat", {"fast|exact", "did you mean fast"});
+}
+
+TEST(PluginOptions, UnknownOnesAreErrorsWithASuggestion) {
+  const LoadedPlugin good = load(plugin("good"));
+  const std::vector<PluginUse> uses = {{&good, "dp"}};
+  check_plugin_flags({{"sample.bucket-mb", "3"}, {"dp.sample.ratio", "0"}}, uses);
+  expect_error<UsageError>(
+      [&] {
+        check_plugin_flags({{"sample.bucket-mib", "3"}}, uses);
+      },
+      {"--sample.bucket-mib", "did you mean --sample.bucket-mb?"});
+  expect_error<UsageError>(
+      [&] {
+        check_plugin_flags({{"fsdp.prefetch", "3"}}, uses);
+      },
+      {"--fsdp.prefetch", "loaded: sample"});
+  expect_error<UsageError>([&] { check_plugin_flags({{"tp.sample.ratio", "0"}}, uses); }, {"--tp.sample.ratio"});
+}
+
+}  // namespace
+}  // namespace tessera
