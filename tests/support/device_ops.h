@@ -6,7 +6,7 @@
 
 #include "tessera/device.h"
 
-namespace tessera::test {
+namespace tessera::testing {
 
 /// An elementwise or step op over `num_elements`.
 inline tsr_op make_op(uint32_t kind, uint64_t num_elements, tsr_dtype dtype = TSR_F32,
@@ -20,4 +20,4 @@ inline tsr_op make_op(uint32_t kind, uint64_t num_elements, tsr_dtype dtype = TS
   return op;
 }
 
-}  // namespace tessera::test
+}  // namespace tessera::testing
