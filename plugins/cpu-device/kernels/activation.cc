@@ -1,0 +1,54 @@
+#include "cpu-device/kernels/activation.h"
+
+#include "cpu-device/kernels/vector_math.h"
+
+namespace tessera::cpu::TESSERA_SIMD {
+namespace {
+
+constexpr float kTwiceSqrt2OverPi = 1.59576912f;
+constexpr float kCubic = 0.044715f;
+
+// (1 + tanh(u)) / 2 = 1 / (1 + e^(-2u)), which keeps its relative precision where tanh(u) is near -1.
+struct Gate {
+  float e;      // e^(-2u)
+  float value;  // 1 / (1 + e)
+};
+
+inline __attribute__((always_inline)) Gate gate(float x) {
+  const float twice_u = kTwiceSqrt2OverPi * x * __builtin_fmaf(kCubic * x, x, 1.0f);
+  // e^60 stands for all that is larger: its inverse is small enough to be 0, and no subnormal number slows the rest.
+  const float e = exp(twice_u < -60.0f ? 60.0f : -twice_u);
+  return {e, 1.0f / (1.0f + e)};
+}
+
+}  // namespace
+
+void gelu(const float* x, size_t num_elements, float* y) {
+  TESSERA_INDEPENDENT
+  for (size_t i = 0; i < num_elements; ++i)
+    y[i] = x[i] * gate(x[i]).value;
+}
+
+void gelu_backward(const float* x, const float* dy, size_t num_elements, float* dx) {
+  TESSERA_INDEPENDENT
+  for (size_t i = 0; i < num_elements; ++i) {
+    const Gate g = gate(x[i]);
+    const float slope = kTwiceSqrt2OverPi * __builtin_fmaf(3.0f * kCubic * x[i], x[i], 1.0f);  // of 2u
+    const float gate_slope = (g.e * g.value) * g.value * slope;
+    dx[i] = dy[i] * __builtin_fmaf(x[i], gate_slope, g.value);
+  }
+}
+
+void relu(const float* x, size_t num_elements, float* y) {
+  TESSERA_INDEPENDENT
+  for (size_t i = 0; i < num_elements; ++i)
+    y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+void relu_backward(const float* x, const float* dy, size_t num_elements, float* dx) {
+  TESSERA_INDEPENDENT
+  for (size_t i = 0; i < num_elements; ++i)
+    dx[i] = x[i] > 0.0f ? dy[i] : 0.0f;
+}
+
+}  // namespace tessera::cpu::TESSERA_SIMD

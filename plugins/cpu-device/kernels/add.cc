@@ -1,0 +1,80 @@
+// o0 = i0 + i1 + p0. The gradient of i1 is the buffer of o0's, so only i0's is made.
+#include "cpu-device/kernels/families.h"
+#include "cpu-device/kernels/operands.h"
+#include "cpu-device/kernels/parallel_rows.h"
+
+namespace tessera::cpu {
+namespace {
+
+class Forward : public Kernel {
+ public:
+  Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : rows_(num_rows(op)),
+        columns_(extent(op, TSR_DIM_EMBED)),
+        num_threads_(num_threads),
+        bias_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
+        residual_(find_operand(slots, TSR_ROLE_INPUT, 0)),
+        branch_(find_operand(slots, TSR_ROLE_INPUT, 1)),
+        output_(find_operand(slots, TSR_ROLE_OUTPUT, 0)) {}
+
+  void run(void* const* pointers) override {
+    const auto add_bias = TESSERA_SIMD_CHOOSE(add_bias);
+    parallel_for(num_threads_, rows_, row_grain(columns_), [&](uint64_t begin, uint64_t end, int) {
+      const uint64_t offset = begin * columns_;
+      add_bias(residual_.in(pointers) + offset, branch_.in(pointers) + offset, bias_.in(pointers), end - begin,
+               columns_, output_.in(pointers) + offset);
+    });
+  }
+
+ private:
+  const uint64_t rows_, columns_;
+  const int num_threads_;
+  const Operand bias_, residual_, branch_, output_;
+};
+
+class Backward : public Kernel {
+ public:
+  Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : rows_(num_rows(op)),
+        columns_(extent(op, TSR_DIM_EMBED)),
+        num_threads_(num_threads),
+        output_gradient_(find_operand(slots, TSR_ROLE_OUTPUT_GRADIENT, 0)),
+        residual_gradient_(find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)),
+        bias_gradient_(find_operand(slots, TSR_ROLE_GRADIENT, 0)) {}
+
+  void run(void* const* pointers) override {
+    const float* dy = output_gradient_.in(pointers);
+    if (float* dx = residual_gradient_.in(pointers))
+      add_or_copy(dy, rows_ * columns_, residual_gradient_.accumulates, dx, num_threads_);
+    if (float* dbias = bias_gradient_.in(pointers))
+      sum_columns(dy, rows_, columns_, bias_gradient_.accumulates, dbias, num_threads_);
+  }
+
+ private:
+  const uint64_t rows_, columns_;
+  const int num_threads_;
+  const Operand output_gradient_, residual_gradient_, bias_gradient_;
+};
+
+SlotList describe(const tsr_op& op) {
+  check_float32(op);
+  const uint64_t columns = extent(op, TSR_DIM_EMBED), elements = num_rows(op) * columns;
+  if (op.phase == TSR_PHASE_FORWARD)
+    return {parameter(0, columns), input(0, elements), input(1, elements), output(0, elements)};
+  if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
+  SlotList slots{output_gradient(0, elements)};
+  if (has_input_half(op.phase)) slots.push_back(input_gradient(0, elements));
+  if (has_weight_half(op.phase)) slots.push_back(gradient(0, columns));
+  return slots;
+}
+
+std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
+  return std::make_unique<Backward>(op, slots, num_threads);
+}
+
+}  // namespace
+
+const OpFamily kAdd{describe, prepare};
+
+}  // namespace tessera::cpu

@@ -1,0 +1,157 @@
+// o0[N,H*D] = causal softmax attention of i0[N,3*H*D] = q|k|v, head h at columns h*D; s0[B,H,T] log-sum-exp of the
+// scores. The threads share out the heads of all sequences.
+#include <exception>
+#include <mutex>
+
+#include "cpu-device/kernels/attention_head.h"
+#include "cpu-device/kernels/families.h"
+#include "cpu-device/kernels/operands.h"
+#include "cpu-device/parallel.h"
+
+namespace tessera::cpu {
+namespace {
+
+struct Shape {
+  explicit Shape(const tsr_op& op)
+      : batch(extent(op, TSR_DIM_BATCH)),
+        sequence(extent(op, TSR_DIM_SEQ)),
+        heads(extent(op, TSR_DIM_HEADS)),
+        head_dim(extent(op, TSR_DIM_HEAD_DIM)),
+        width(heads * head_dim) {}
+
+  HeadShape head() const { return {sequence, head_dim, 3 * width, width}; }
+  uint64_t qkv_elements() const { return batch * sequence * 3 * width; }
+  uint64_t output_elements() const { return batch * sequence * width; }
+  uint64_t statistics_elements() const { return batch * heads * sequence; }
+
+  uint64_t batch, sequence, heads, head_dim, width;
+};
+
+// Where a head of a sequence begins in the tensors.
+struct HeadOffsets {
+  uint64_t q, k, v, output, log_sum;
+};
+
+HeadOffsets offsets_of(const Shape& shape, uint64_t index) {
+  const uint64_t batch = index / shape.heads, column = index % shape.heads * shape.head_dim;
+  const uint64_t row = batch * shape.sequence, q = row * 3 * shape.width + column;
+  return {q, q + shape.width, q + 2 * shape.width, row * shape.width + column, index * shape.sequence};
+}
+
+class HeadTeam {
+ public:
+  HeadTeam(const Shape& shape, int num_threads)
+      : shape_(shape),
+        num_threads_(num_threads),
+        scratch_(static_cast<size_t>(num_threads), AttentionScratch(shape.sequence)) {}
+
+  /// Calls body(offsets, scratch) for every head; rethrows the first exception.
+  template <class Body>
+  void for_each_head(const Body& body) {
+    std::exception_ptr failure;
+    std::mutex mutex;
+    parallel_for(num_threads_, shape_.batch * shape_.heads, 1, [&](uint64_t begin, uint64_t end, int thread) {
+      try {
+        for (uint64_t index = begin; index < end; ++index)
+          body(offsets_of(shape_, index), scratch_[static_cast<size_t>(thread)]);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failure = std::current_exception();
+      }
+    });
+    if (failure) std::rethrow_exception(failure);
+  }
+
+ private:
+  const Shape shape_;
+  const int num_threads_;
+  std::vector<AttentionScratch> scratch_;
+};
+
+class Forward : public Kernel {
+ public:
+  Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : head_(Shape(op).head()),
+        num_threads_(num_threads),
+        team_(Shape(op), num_threads),
+        qkv_(find_operand(slots, TSR_ROLE_INPUT, 0)),
+        output_(find_operand(slots, TSR_ROLE_OUTPUT, 0)),
+        log_sum_(find_operand(slots, TSR_ROLE_SAVED, 0)) {}
+
+  void run(void* const* pointers) override {
+    const float* qkv = qkv_.in(pointers);
+    float* output = output_.in(pointers);
+    float* log_sum = log_sum_.in(pointers);
+    team_.for_each_head([&](const HeadOffsets& at, AttentionScratch& scratch) {
+      attend(head_, qkv + at.q, qkv + at.k, qkv + at.v, scratch, num_threads_, output ? output + at.output : nullptr,
+             log_sum ? log_sum + at.log_sum : nullptr);
+    });
+  }
+
+ private:
+  const HeadShape head_;
+  const int num_threads_;
+  HeadTeam team_;
+  const Operand qkv_, output_, log_sum_;
+};
+
+class Backward : public Kernel {
+ public:
+  Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : head_(Shape(op).head()),
+        num_threads_(num_threads),
+        team_(Shape(op), num_threads),
+        qkv_(find_operand(slots, TSR_ROLE_INPUT, 0)),
+        output_(find_operand(slots, TSR_ROLE_OUTPUT, 0)),
+        log_sum_(find_operand(slots, TSR_ROLE_SAVED, 0)),
+        output_gradient_(find_operand(slots, TSR_ROLE_OUTPUT_GRADIENT, 0)),
+        qkv_gradient_(find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)) {}
+
+  void run(void* const* pointers) override {
+    float* dqkv = qkv_gradient_.in(pointers);
+    if (!dqkv) return;
+    const float *qkv = qkv_.in(pointers), *output = output_.in(pointers), *dy = output_gradient_.in(pointers);
+    const float* log_sum = log_sum_.in(pointers);
+    team_.for_each_head([&](const HeadOffsets& at, AttentionScratch& scratch) {
+      attend_backward(head_,
+                      {qkv + at.q, qkv + at.k, qkv + at.v, output + at.output, log_sum + at.log_sum, dy + at.output},
+                      scratch, num_threads_, {dqkv + at.q, dqkv + at.k, dqkv + at.v, qkv_gradient_.accumulates});
+    });
+  }
+
+ private:
+  const HeadShape head_;
+  const int num_threads_;
+  HeadTeam team_;
+  const Operand qkv_, output_, log_sum_, output_gradient_, qkv_gradient_;
+};
+
+SlotList describe(const tsr_op& op) {
+  check_float32(op);
+  const Shape shape(op);
+  switch (op.phase) {
+    case TSR_PHASE_FORWARD:
+      return {input(0, shape.qkv_elements()), output(0, shape.output_elements(), TSR_SLOT_OPTIONAL),
+              saved(0, shape.statistics_elements())};
+    case TSR_PHASE_BACKWARD:
+    case TSR_PHASE_BACKWARD_INPUT:
+      return {input(0, shape.qkv_elements()), kept_output(0, shape.output_elements()),
+              kept_saved(0, shape.statistics_elements()), output_gradient(0, shape.output_elements()),
+              input_gradient(0, shape.qkv_elements())};
+    case TSR_PHASE_BACKWARD_WEIGHT:
+      return {};  // no parameters
+    default:
+      refuse_phase(op);
+  }
+}
+
+std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
+  return std::make_unique<Backward>(op, slots, num_threads);
+}
+
+}  // namespace
+
+const OpFamily kAttention{describe, prepare};
+
+}  // namespace tessera::cpu

@@ -1,0 +1,135 @@
+// Softmax cross-entropy of i0[N,C] p0[V,C]^T with targets i1[N], over chunks of tokens: one chunk's logits are all that
+// is ever stored, and become their own gradient in place. FORWARD adds the losses to x:LOSS; BACKWARD also makes di0
+// and g0.
+#include <algorithm>
+#include <cmath>
+
+#include "cpu-device/kernels/families.h"
+#include "cpu-device/kernels/matmul.h"
+#include "cpu-device/kernels/operands.h"
+#include "cpu-device/kernels/softmax_rows.h"
+#include "cpu-device/kernels/tokens.h"
+#include "cpu-device/parallel.h"
+#include "tessera/accumulator.hpp"
+
+namespace tessera::cpu {
+namespace {
+
+// Tokens of a chunk: as many as 64 MiB of logits hold, a multiple of 16. Larger ones make the products no faster, and
+// smaller ones pass over the gradient of the table more often.
+uint64_t chunk_length(uint64_t rows, uint64_t vocabulary) {
+  constexpr uint64_t kLogits = (uint64_t{64} << 20) / sizeof(float);
+  const uint64_t fitting = std::max<uint64_t>(1, kLogits / vocabulary);
+  return std::min(rows, fitting < 16 ? fitting : fitting / 16 * 16);
+}
+
+struct Shape {
+  explicit Shape(const tsr_op& op)
+      : rows(num_rows(op)),
+        columns(extent(op, TSR_DIM_EMBED)),
+        vocabulary(extent(op, TSR_DIM_VOCAB)),
+        chunk(chunk_length(rows, vocabulary)) {}
+
+  uint64_t rows, columns, vocabulary, chunk;
+};
+
+class Loss : public Kernel {
+ public:
+  Loss(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : shape_(op),
+        is_backward_(op.phase == TSR_PHASE_BACKWARD),
+        scale_(op.attributes[TSR_ATTR_SCALE]),
+        num_threads_(num_threads),
+        table_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
+        input_(find_operand(slots, TSR_ROLE_INPUT, 0)),
+        targets_(find_operand(slots, TSR_ROLE_INPUT, 1)),
+        loss_(find_operand(slots, TSR_ROLE_SCALAR, TSR_SCALAR_LOSS)),
+        logits_(find_operand(slots, TSR_ROLE_WORKSPACE, 0)),
+        losses_(find_operand(slots, TSR_ROLE_WORKSPACE, 1)),
+        input_gradient_(find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)),
+        table_gradient_(find_operand(slots, TSR_ROLE_GRADIENT, 0)) {}
+
+  void run(void* const* pointers) override {
+    const auto* targets = targets_.in<const int32_t>(pointers);
+    check_tokens(targets, shape_.rows, shape_.vocabulary, "target");
+    auto* limbs = loss_.in<int64_t>(pointers);
+    const AccumulatorView loss(limbs, TSR_ACCUMULATOR_LIMBS);
+    if (!loss_.accumulates) std::fill(loss.begin(), loss.end(), 0);
+    for (uint64_t first = 0; first < shape_.rows; first += shape_.chunk) {
+      const uint64_t num_tokens = std::min(shape_.chunk, shape_.rows - first);
+      matmul({num_tokens, shape_.vocabulary, shape_.columns},
+             {input_.in(pointers) + first * shape_.columns, shape_.columns},
+             {table_.in(pointers), shape_.columns, true}, {logits_.in(pointers), shape_.vocabulary}, false,
+             num_threads_);
+      run_softmax(targets + first, num_tokens, logits_.in(pointers), losses_.in(pointers));
+      for (uint64_t n = 0; n < num_tokens; ++n)
+        accumulate(loss, double{losses_.in(pointers)[n]});
+      carry(loss);
+      if (is_backward_) run_products(pointers, first, num_tokens);
+    }
+  }
+
+ private:
+  // The loss of each token; with backward, logits become their gradient: scale * (softmax - one at the target).
+  void run_softmax(const int32_t* targets, uint64_t num_tokens, float* logits, float* losses) const {
+    const auto row_max = TESSERA_SIMD_CHOOSE(row_max);
+    const auto exp_sum = TESSERA_SIMD_CHOOSE(exp_sum);
+    const auto exp_in_place = TESSERA_SIMD_CHOOSE(exp_in_place);
+    const auto scale_row = TESSERA_SIMD_CHOOSE(scale_row);
+    parallel_for(num_threads_, num_tokens, 1, [&](uint64_t begin, uint64_t end, int) {
+      for (uint64_t n = begin; n < end; ++n) {
+        float* row = logits + n * shape_.vocabulary;
+        const double target = double{row[targets[n]]};
+        const float max = row_max(row, shape_.vocabulary);
+        const double sum =
+            is_backward_ ? exp_in_place(row, shape_.vocabulary, max, 1.0f) : exp_sum(row, shape_.vocabulary, max, 1.0f);
+        losses[n] = static_cast<float>(std::log(sum) + double{max} - target);
+        if (!is_backward_) continue;
+        scale_row(row, shape_.vocabulary, static_cast<float>(scale_ / sum));
+        row[targets[n]] -= static_cast<float>(scale_);
+      }
+    });
+  }
+
+  void run_products(void* const* pointers, uint64_t first, uint64_t num_tokens) const {
+    const float* dlogits = logits_.in(pointers);
+    if (float* dx = input_gradient_.in(pointers))
+      matmul({num_tokens, shape_.columns, shape_.vocabulary}, {dlogits, shape_.vocabulary},
+             {table_.in(pointers), shape_.columns}, {dx + first * shape_.columns, shape_.columns},
+             input_gradient_.accumulates, num_threads_);
+    if (float* dtable = table_gradient_.in(pointers))
+      matmul({shape_.vocabulary, shape_.columns, num_tokens}, {dlogits, shape_.vocabulary, true},
+             {input_.in(pointers) + first * shape_.columns, shape_.columns}, {dtable, shape_.columns},
+             table_gradient_.accumulates || first > 0, num_threads_);
+  }
+
+  const Shape shape_;
+  const bool is_backward_;
+  const double scale_;
+  const int num_threads_;
+  const Operand table_, input_, targets_, loss_, logits_, losses_, input_gradient_, table_gradient_;
+};
+
+SlotList describe(const tsr_op& op) {
+  check_float32(op);
+  if (op.phase != TSR_PHASE_FORWARD && op.phase != TSR_PHASE_BACKWARD) refuse_phase(op);
+  const Shape shape(op);
+  SlotList slots{parameter(0, shape.vocabulary * shape.columns), input(0, shape.rows * shape.columns),
+                 input(1, shape.rows, TSR_I32),
+                 slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS, TSR_MODE_ADD, TSR_ACCUMULATOR_LIMBS, 0, TSR_I64)};
+  if (op.phase == TSR_PHASE_BACKWARD)
+    slots.insert(slots.end(),
+                 {input_gradient(0, shape.rows * shape.columns), gradient(0, shape.vocabulary * shape.columns)});
+  slots.insert(slots.end(), {workspace(0, shape.chunk * shape.vocabulary), workspace(1, shape.chunk)});
+  return slots;
+}
+
+std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  return std::make_unique<Loss>(op, slots, num_threads);
+}
+
+}  // namespace
+
+const OpFamily kLoss{describe, prepare};
+
+}  // namespace tessera::cpu

@@ -1,0 +1,108 @@
+// o0[N,C] = p0[V,C][i0[N]]. Backward adds rows in the order of the tokens: a thread takes a range of columns.
+#include <cstring>
+
+#include "cpu-device/kernels/families.h"
+#include "cpu-device/kernels/operands.h"
+#include "cpu-device/kernels/parallel_rows.h"
+#include "cpu-device/kernels/tokens.h"
+
+namespace tessera::cpu {
+namespace {
+
+struct Shape {
+  explicit Shape(const tsr_op& op)
+      : rows(num_rows(op)), columns(extent(op, TSR_DIM_EMBED)), vocabulary(extent(op, TSR_DIM_VOCAB)) {}
+  uint64_t rows, columns, vocabulary;
+};
+
+class Forward : public Kernel {
+ public:
+  Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : shape_(op),
+        num_threads_(num_threads),
+        table_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
+        tokens_(find_operand(slots, TSR_ROLE_INPUT, 0)),
+        output_(find_operand(slots, TSR_ROLE_OUTPUT, 0)) {}
+
+  void run(void* const* pointers) override {
+    const auto* tokens = tokens_.in<const int32_t>(pointers);
+    check_tokens(tokens, shape_.rows, shape_.vocabulary, "token");
+    const float* table = table_.in(pointers);
+    float* output = output_.in(pointers);
+    parallel_for(num_threads_, shape_.rows, row_grain(shape_.columns), [&](uint64_t begin, uint64_t end, int) {
+      for (uint64_t n = begin; n < end; ++n)
+        std::memcpy(output + n * shape_.columns, table + static_cast<uint64_t>(tokens[n]) * shape_.columns,
+                    shape_.columns * sizeof(float));
+    });
+  }
+
+ private:
+  const Shape shape_;
+  const int num_threads_;
+  const Operand table_, tokens_, output_;
+};
+
+class Backward : public Kernel {
+ public:
+  Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : shape_(op),
+        num_threads_(num_threads),
+        tokens_(find_operand(slots, TSR_ROLE_INPUT, 0)),
+        output_gradient_(find_operand(slots, TSR_ROLE_OUTPUT_GRADIENT, 0)),
+        table_gradient_(find_operand(slots, TSR_ROLE_GRADIENT, 0)) {}
+
+  void run(void* const* pointers) override {
+    float* dtable = table_gradient_.in(pointers);
+    if (!dtable) return;
+    const auto* tokens = tokens_.in<const int32_t>(pointers);
+    check_tokens(tokens, shape_.rows, shape_.vocabulary, "token");
+    if (!table_gradient_.accumulates) clear(dtable);
+    const auto add = TESSERA_SIMD_CHOOSE(add);
+    const float* dy = output_gradient_.in(pointers);
+    parallel_for(num_threads_, shape_.columns, kColumnGrain, [&](uint64_t begin, uint64_t end, int) {
+      for (uint64_t n = 0; n < shape_.rows; ++n) {
+        float* row = dtable + static_cast<uint64_t>(tokens[n]) * shape_.columns + begin;
+        add(row, dy + n * shape_.columns + begin, end - begin, row);
+      }
+    });
+  }
+
+ private:
+  void clear(float* table) const {
+    parallel_for(
+        num_threads_, shape_.vocabulary * shape_.columns, kElementGrain,
+        [&](uint64_t begin, uint64_t end, int) { std::memset(table + begin, 0, (end - begin) * sizeof(float)); });
+  }
+
+  const Shape shape_;
+  const int num_threads_;
+  const Operand tokens_, output_gradient_, table_gradient_;
+};
+
+SlotList describe(const tsr_op& op) {
+  check_float32(op);
+  const Shape shape(op);
+  const uint64_t elements = shape.rows * shape.columns, table = shape.vocabulary * shape.columns;
+  switch (op.phase) {
+    case TSR_PHASE_FORWARD:
+      return {parameter(0, table), input(0, shape.rows, TSR_I32), output(0, elements)};
+    case TSR_PHASE_BACKWARD:
+    case TSR_PHASE_BACKWARD_WEIGHT:
+      return {input(0, shape.rows, TSR_I32), output_gradient(0, elements), gradient(0, table)};
+    case TSR_PHASE_BACKWARD_INPUT:
+      return {};  // tokens have no gradient
+    default:
+      refuse_phase(op);
+  }
+}
+
+std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
+  return std::make_unique<Backward>(op, slots, num_threads);
+}
+
+}  // namespace
+
+const OpFamily kTokenEmbedding{describe, prepare};
+
+}  // namespace tessera::cpu
