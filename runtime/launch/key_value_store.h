@@ -28,5 +28,7 @@ class KeyValueStore {
 /// Throws INVALID_ARGUMENT when the store would not take it. For implementations of KeyValueStore.
 void check_key(std::string_view key);
 void check_value(std::string_view key, std::string_view value);
+/// What get throws at its deadline.
+[[noreturn]] void throw_missing(std::string_view key, int64_t timeout_ms);
 
 }  // namespace tessera

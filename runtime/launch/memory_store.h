@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "launch/key_value_store.h"
 
@@ -14,6 +15,8 @@ class MemoryStore final : public KeyValueStore {
   void set(std::string_view key, std::string_view value) override;
   std::string get(std::string_view key, int64_t timeout_ms) override;
   int64_t add(std::string_view key, int64_t delta) override;
+  /// As get, but empty when the key does not exist in time.
+  std::optional<std::string> try_get(std::string_view key, int64_t timeout_ms);
 
  private:
   std::mutex mutex_;

@@ -1,13 +1,13 @@
 #include "plugins/plugin_file.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "config/sha256.h"
 #include "config/usage_error.h"
 #include "observe/text.h"
 
@@ -85,18 +85,6 @@ PluginFile read_plugin_file(const std::filesystem::path& path) {
   PluginFile result{real.string(), read_all(file.get(), static_cast<size_t>(status.st_size), real.string()), ""};
   result.sha256 = sha256_hex({result.bytes.data(), result.bytes.size()});
   return result;
-}
-
-std::string sha256_hex(std::string_view bytes) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int num_bytes = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest, &num_bytes, EVP_sha256(), nullptr) != 1)
-    throw Error(TSR_E_INTERNAL, "OpenSSL could not compute a SHA-256; check its installation");
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned int i = 0; i < num_bytes; ++i)
-    text += {kDigits[digest[i] >> 4], kDigits[digest[i] & 15]};
-  return text;
 }
 
 }  // namespace tessera

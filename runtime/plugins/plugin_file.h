@@ -18,7 +18,4 @@ struct PluginFile {
 /// that folder is sticky and root's (such as /tmp: there others cannot replace what is ours).
 PluginFile read_plugin_file(const std::filesystem::path& path);
 
-/// Lower-case hexadecimal SHA-256 of `bytes`.
-std::string sha256_hex(std::string_view bytes);
-
 }  // namespace tessera

@@ -1,0 +1,182 @@
+#include "launch/socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kRetryPause(50);
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+
+Addresses resolve(const std::string& host, uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error != 0)
+    throw Error(TSR_E_UNAVAILABLE, concat("the address ", host, " is not known: ", ::gai_strerror(error)));
+  return Addresses(list);
+}
+
+Socket open_socket(const addrinfo& address) {
+  return Socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+int remaining_ms(Deadline deadline) {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
+}
+
+// True when the socket is ready (or broken, which the next call tells).
+bool wait_for(int fd, short events, Deadline deadline) {
+  while (true) {
+    pollfd wanted{fd, events, 0};
+    const int ready = ::poll(&wanted, 1, remaining_ms(deadline));
+    if (ready > 0) return true;
+    if (ready == 0) return false;
+    if (errno != EINTR)
+      throw Error(TSR_E_UNAVAILABLE, concat("waiting for a connection failed: ", std::strerror(errno)));
+  }
+}
+
+// 0 or errno.
+int try_connect(const Socket& socket, const addrinfo& address, Deadline deadline) {
+  if (socket.fd() < 0) return errno;
+  if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!wait_for(socket.fd(), POLLOUT, deadline)) return ETIMEDOUT;
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error;
+}
+
+[[noreturn]] void fail_transfer(const char* verb) {
+  throw Error(TSR_E_UNAVAILABLE, concat("the connection broke while ", verb, ": ", std::strerror(errno)));
+}
+
+bool must_wait() {
+  return errno == EAGAIN || errno == EWOULDBLOCK;
+}
+
+}  // namespace
+
+Deadline deadline_in(int64_t timeout_ms) {
+  return std::chrono::steady_clock::now() + milliseconds(timeout_ms);
+}
+
+Socket::~Socket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Socket::Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Socket Socket::listen(const std::string& address, uint16_t port) {
+  const Addresses list = resolve(address, port, AI_PASSIVE);
+  Socket socket = open_socket(*list);
+  const int one = 1;
+  ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  if (socket.fd() < 0 || ::bind(socket.fd(), list->ai_addr, list->ai_addrlen) != 0 ||
+      ::listen(socket.fd(), SOMAXCONN) != 0)
+    throw Error(TSR_E_UNAVAILABLE, concat("cannot listen on ", address, " port ", port, ": ", std::strerror(errno)));
+  return socket;
+}
+
+Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline) {
+  int error = ETIMEDOUT;
+  do {
+    const Addresses list = resolve(host, port, 0);
+    for (const addrinfo* address = list.get(); address; address = address->ai_next) {
+      Socket socket = open_socket(*address);
+      error = try_connect(socket, *address, deadline);
+      if (error != 0) continue;
+      const int one = 1;
+      ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+      return socket;
+    }
+    std::this_thread::sleep_for(std::min(kRetryPause, milliseconds(remaining_ms(deadline))));
+  } while (std::chrono::steady_clock::now() < deadline);
+  throw Error(TSR_E_DEADLINE, concat("nobody answers at ", host, " port ", port, ": ", std::strerror(error)));
+}
+
+uint16_t Socket::local_port() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0) fail_transfer("asking for its port");
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+Socket Socket::accept() const {
+  Socket socket(::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const int one = 1;
+  if (socket.fd() >= 0) ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  return socket;
+}
+
+void Socket::read(void* data, size_t num_bytes, Deadline deadline) const {
+  for (size_t done = 0; done < num_bytes;) {
+    const ssize_t got = ::recv(fd_, static_cast<char*>(data) + done, num_bytes - done, 0);
+    if (got > 0) {
+      done += static_cast<size_t>(got);
+    } else if (got == 0) {
+      throw Error(TSR_E_UNAVAILABLE, "the other side closed the connection");
+    } else if (must_wait()) {
+      if (!wait_for(fd_, POLLIN, deadline)) throw Error(TSR_E_DEADLINE, "the other side sent nothing in time");
+    } else if (errno != EINTR) {
+      fail_transfer("reading");
+    }
+  }
+}
+
+void Socket::write(const void* data, size_t num_bytes, Deadline deadline) const {
+  for (size_t done = 0; done < num_bytes;) {
+    const ssize_t put = ::send(fd_, static_cast<const char*>(data) + done, num_bytes - done, MSG_NOSIGNAL);
+    if (put >= 0) {
+      done += static_cast<size_t>(put);
+    } else if (must_wait()) {
+      if (!wait_for(fd_, POLLOUT, deadline)) throw Error(TSR_E_DEADLINE, "the other side took nothing in time");
+    } else if (errno != EINTR) {
+      fail_transfer("writing");
+    }
+  }
+}
+
+bool Socket::is_open() const {
+  char byte;
+  const ssize_t got = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got > 0 || (got < 0 && must_wait());
+}
+
+void Socket::shut_down() const noexcept {
+  if (fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
+}
+
+}  // namespace tessera
