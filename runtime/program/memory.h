@@ -18,9 +18,10 @@ inline constexpr uint64_t kBufferAlignment = 256;
 struct MemoryUse {
   uint64_t arena_bytes = 0;       ///< highest address used by this program, persistent part included
   uint64_t persistent_bytes = 0;  ///< of the persistent buffers of the whole run
-  uint64_t live_peak_bytes = 0;   ///< most bytes of transient buffers alive at once in list order: no plan can need less
-  uint64_t peak_action = 0;       ///< index of the action where that is
-  std::map<uint32_t, uint64_t> peak_bytes_by_kind;  ///< TSR_BUFFER_* -> bytes alive at that action, persistent ones included
+  uint64_t live_peak_bytes = 0;  ///< most bytes of transient buffers alive at once in list order: no plan can need less
+  uint64_t peak_action = 0;      ///< index of the action where that is
+  std::map<uint32_t, uint64_t>
+      peak_bytes_by_kind;  ///< TSR_BUFFER_* -> bytes alive at that action, persistent ones included
 
   uint64_t transient_bytes() const { return arena_bytes - persistent_bytes; }
   /// Arena over what is alive at the peak.
@@ -33,13 +34,13 @@ struct MemoryPlan {
   std::map<uint32_t, MemoryUse> use;  ///< by TSR_MEMORY_*
 };
 
-/// Places the buffers of all programs of one rank. A persistent buffer is the same in all programs that have a buffer of
-/// its kind and name (INTERNAL if sizes differ) and gets one address; it lives always. Transient ones live from their
-/// first to their last binding in list order; two share an address if the program already orders them, or if the host may
-/// add the wait from the last uses of one to the first uses of the other: never a wait that starts at a `send`. Places
-/// that need no wait come first, as long as the arena stays within `budget` (ratio over the live peak). Adds those waits
-/// to the programs' dependencies. Offline first fit, largest first; an interval sweep. `guard_bytes` are left free after
-/// every buffer (debug mode).
+/// Places the buffers of all programs of one rank. A persistent buffer is the same in all programs that have a buffer
+/// of its kind and name (INTERNAL if sizes differ) and gets one address; it lives always. Transient ones live from
+/// their first to their last binding in list order; two share an address if the program already orders them, or if the
+/// host may add the wait from the last uses of one to the first uses of the other: never a wait that starts at a
+/// `send`. Places that need no wait come first, as long as the arena stays within `budget` (ratio over the live peak).
+/// Adds those waits to the programs' dependencies. Offline first fit, largest first; an interval sweep. `guard_bytes`
+/// are left free after every buffer (debug mode).
 std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double budget = 1.02, uint64_t guard_bytes = 0);
 
 }  // namespace tessera

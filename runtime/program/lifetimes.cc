@@ -1,0 +1,93 @@
+#include "program/lifetimes.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tessera {
+namespace {
+
+// A send ends when its receiver has it, so what waits for one waits for another rank.
+bool sends(const Action& action) {
+  return action.kind == TSR_ACTION_SEND || action.kind == TSR_ACTION_EXCHANGE;
+}
+
+bool host_reads_after(uint32_t kind) {
+  return kind == TSR_BUFFER_SCALAR || kind == TSR_BUFFER_ACCUMULATOR;
+}
+
+void add_use(Lifetime& lifetime, const Program& program, uint32_t action) {
+  const uint32_t stream = program.actions[action].stream;
+  if (lifetime.first_uses.empty()) lifetime.first = action;
+  lifetime.last = action;
+  for (uint32_t& last : lifetime.last_uses)
+    if (program.actions[last].stream == stream) {
+      last = action;
+      return;
+    }
+  lifetime.first_uses.push_back(action);
+  lifetime.last_uses.push_back(action);
+}
+
+}  // namespace
+
+std::vector<Lifetime> lifetimes_in(const Program& program, uint32_t memory) {
+  std::vector<Lifetime> of_buffer(program.buffers.size());
+  for (uint32_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& binding : program.actions[i].bindings) {
+      const Buffer& buffer = program.buffer(binding.buffer);
+      if (buffer.persistent || buffer.memory != memory) continue;
+      Lifetime& lifetime = of_buffer[&buffer - program.buffers.data()];
+      lifetime.buffer = &buffer;
+      add_use(lifetime, program, i);
+    }
+  std::erase_if(of_buffer, [](const Lifetime& lifetime) { return !lifetime.buffer; });
+  for (Lifetime& lifetime : of_buffer) {
+    const uint32_t kind = lifetime.buffer->kind;
+    if (kind == TSR_BUFFER_INPUT || host_reads_after(kind)) lifetime.first = 0;
+    if (host_reads_after(kind)) lifetime.last = static_cast<uint32_t>(program.actions.size() - 1);
+  }
+  std::ranges::stable_sort(of_buffer, {}, &Lifetime::first);
+  return of_buffer;
+}
+
+Conflicts::Conflicts(const Program& program, const Clocks& clocks, std::span<const Lifetime> lifetimes)
+    : program_(program), clocks_(clocks), lifetimes_(lifetimes), added_(lifetimes.size(), false) {
+  uint32_t num_streams = 0;
+  for (const Action& action : program.actions)
+    num_streams = std::max(num_streams, action.stream + 1);
+  const auto stream_of = [&](uint32_t action) { return program.actions[action].stream; };
+  first_uses_.resize(num_streams);
+  last_uses_.resize(num_streams);
+  last_sends_.resize(num_streams);
+  for (uint32_t i = 0; i < lifetimes.size(); ++i) {
+    for (const uint32_t use : lifetimes[i].first_uses)
+      first_uses_[stream_of(use)].push_back({use, i});
+    for (const uint32_t use : lifetimes[i].last_uses)
+      last_uses_[stream_of(use)].push_back({use, i});
+    for (const uint32_t use : sends_of(lifetimes[i].last_uses))
+      last_sends_[stream_of(use)].push_back({use, i});
+  }
+  for (Uses* uses : {&first_uses_, &last_uses_, &last_sends_})
+    for (auto& stream : *uses)
+      std::ranges::sort(stream, {}, &Use::action);
+  tree_.resize(2 * std::bit_ceil(program.actions.size()));
+}
+
+void Conflicts::add(uint32_t lifetime) {
+  added_[lifetime] = true;
+  size_t begin = tree_.size() / 2 + lifetimes_[lifetime].first;
+  size_t end = tree_.size() / 2 + lifetimes_[lifetime].last + 1;
+  for (; begin < end; begin /= 2, end /= 2) {
+    if (begin % 2) tree_[begin++].push_back(lifetime);
+    if (end % 2) tree_[--end].push_back(lifetime);
+  }
+}
+
+std::vector<uint32_t> Conflicts::sends_of(std::span<const uint32_t> actions) const {
+  std::vector<uint32_t> result;
+  for (const uint32_t action : actions)
+    if (sends(program_.actions[action])) result.push_back(action);
+  return result;
+}
+
+}  // namespace tessera

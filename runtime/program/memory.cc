@@ -1,0 +1,147 @@
+#include "program/memory.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "program/dependencies.h"
+#include "program/lifetimes.h"
+#include "program/placement.h"
+#include "program/range_map.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+using Waits = std::vector<std::pair<uint32_t, uint32_t>>;
+
+// The persistent buffers of all programs, one behind the other in order of appearance.
+class PersistentPart {
+ public:
+  PersistentPart(std::span<Program* const> programs, uint64_t guard_bytes) {
+    for (size_t i = 0; i < programs.size(); ++i)
+      for (const Buffer& buffer : programs[i]->buffers)
+        if (buffer.persistent) add(buffer, i, guard_bytes);
+  }
+
+  uint64_t address(const Buffer& buffer) const { return places_.at({buffer.kind, buffer.name}).address; }
+
+  /// Every memory that has a part, with the part's uses.
+  const std::map<uint32_t, MemoryUse>& use() const { return use_; }
+
+ private:
+  struct Place {
+    const Buffer* buffer;
+    size_t program;  // the last one that has it
+    uint64_t address;
+  };
+
+  void add(const Buffer& buffer, size_t program, uint64_t guard_bytes) {
+    MemoryUse& use = use_[buffer.memory];
+    const auto [found, is_new] =
+        places_.try_emplace({buffer.kind, buffer.name}, Place{&buffer, program, use.persistent_bytes});
+    if (is_new) {
+      use.persistent_bytes += footprint_bytes(buffer, guard_bytes);
+      use.arena_bytes = use.persistent_bytes;
+      use.peak_bytes_by_kind[buffer.kind] += footprint_bytes(buffer, 0);
+      return;
+    }
+    const Buffer& known = *found->second.buffer;
+    const std::string what = "persistent " + std::string(buffer_kind_name(buffer.kind)) + " buffer " + buffer.name;
+    if (found->second.program == program) throw Error(TSR_E_INTERNAL, "one program has the " + what + " twice");
+    if (std::tie(known.num_elements, known.dtype, known.memory) !=
+        std::tie(buffer.num_elements, buffer.dtype, buffer.memory))
+      throw Error(TSR_E_INTERNAL,
+                  "two programs disagree on the " + what + ": " + describe(known) + " and " + describe(buffer));
+    found->second.program = program;
+  }
+
+  static std::string describe(const Buffer& buffer) {
+    return std::string(dtype_name(buffer.dtype)) + "[" + std::to_string(buffer.num_elements) + "] in memory " +
+           std::to_string(buffer.memory);
+  }
+
+  std::map<std::pair<uint32_t, std::string>, Place> places_;
+  std::map<uint32_t, MemoryUse> use_;
+};
+
+// Adds to `use` what lives when most is alive, not counting guards. `guarded_peak`: the same with them.
+uint64_t find_peak(const Program& program, std::span<const Lifetime> lifetimes, uint64_t guard_bytes, MemoryUse& use) {
+  std::vector<int64_t> change(program.actions.size() + 1, 0), guarded(program.actions.size() + 1, 0);
+  for (const Lifetime& lifetime : lifetimes) {
+    const auto bare = static_cast<int64_t>(footprint_bytes(*lifetime.buffer, 0));
+    const auto with_guard = static_cast<int64_t>(footprint_bytes(*lifetime.buffer, guard_bytes));
+    change[lifetime.first] += bare;
+    change[lifetime.last + 1] -= bare;
+    guarded[lifetime.first] += with_guard;
+    guarded[lifetime.last + 1] -= with_guard;
+  }
+  uint64_t live = 0, guarded_live = 0, guarded_peak = 0;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    live += static_cast<uint64_t>(change[i]);
+    guarded_live += static_cast<uint64_t>(guarded[i]);
+    guarded_peak = std::max(guarded_peak, guarded_live);
+    if (live <= use.live_peak_bytes) continue;
+    use.live_peak_bytes = live;
+    use.peak_action = i;
+  }
+  for (const Lifetime& lifetime : lifetimes)
+    if (lifetime.first <= use.peak_action && use.peak_action <= lifetime.last)
+      use.peak_bytes_by_kind[lifetime.buffer->kind] += footprint_bytes(*lifetime.buffer, 0);
+  return guarded_peak;
+}
+
+// Only the last owner of an address has to be waited for: it waited for the one before.
+void add_waits(const Clocks& clocks, std::span<const Lifetime> lifetimes, const Placement& placement,
+               uint64_t guard_bytes, Waits& waits) {
+  RangeMap<const Lifetime*> owners(placement.top);
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const Lifetime& lifetime = lifetimes[i];
+    const uint64_t begin = placement.address[i], end = begin + footprint_bytes(*lifetime.buffer, guard_bytes);
+    for (const auto& [from, part] : owners.parts(begin, end)) {
+      if (!part.value) continue;
+      for (const uint32_t last : part.value->last_uses)
+        for (const uint32_t first : lifetime.first_uses)
+          if (!clocks.ordered(last, first)) waits.emplace_back(last, first);
+    }
+    owners.assign(begin, end, &lifetime);
+  }
+}
+
+// One program in one memory: adds the addresses to `plan` and the waits that they need to `waits`.
+void plan_transient(const Program& program, const Clocks& clocks, uint32_t memory, double budget, uint64_t guard_bytes,
+                    MemoryPlan& plan, Waits& waits) {
+  const std::vector<Lifetime> lifetimes = lifetimes_in(program, memory);
+  if (lifetimes.empty()) return;
+  MemoryUse& use = plan.use[memory];
+  const uint64_t base = use.persistent_bytes;
+  const uint64_t peak = find_peak(program, lifetimes, guard_bytes, use);
+  Placement placement = first_fit(program, clocks, lifetimes, base, 0, guard_bytes);
+  const uint64_t limit = std::max(base + static_cast<uint64_t>(budget * static_cast<double>(peak)), placement.top);
+  Placement with_fewer_waits = first_fit(program, clocks, lifetimes, base, limit, guard_bytes);
+  if (with_fewer_waits.top <= limit) placement = std::move(with_fewer_waits);
+  use.arena_bytes = placement.top;
+  for (size_t i = 0; i < lifetimes.size(); ++i)
+    plan.address[lifetimes[i].buffer->id] = placement.address[i];
+  add_waits(clocks, lifetimes, placement, guard_bytes, waits);
+}
+
+}  // namespace
+
+std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double budget, uint64_t guard_bytes) {
+  const PersistentPart persistent(programs, guard_bytes);
+  std::vector<MemoryPlan> plans;
+  for (Program* program : programs) {
+    MemoryPlan& plan = plans.emplace_back();
+    plan.use = persistent.use();
+    for (const Buffer& buffer : program->buffers)
+      if (buffer.persistent) plan.address[buffer.id] = persistent.address(buffer);
+    const Clocks clocks(*program);
+    Waits waits;
+    for (const uint32_t memory : {TSR_MEMORY_DEVICE, TSR_MEMORY_HOST})
+      plan_transient(*program, clocks, memory, budget, guard_bytes, plan, waits);
+    add_dependencies(*program, waits);
+  }
+  return plans;
+}
+
+}  // namespace tessera

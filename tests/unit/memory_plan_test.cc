@@ -1,0 +1,422 @@
+#include "program/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <random>
+#include <set>
+
+#include "program/dependencies.h"
+#include "support/expect_error.h"
+#include "support/program_builder.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr double kBudget = 1.02;
+
+std::vector<MemoryPlan> plan(std::vector<Program*> programs, double budget = kBudget, uint64_t guard_bytes = 0) {
+  return plan_memory(programs, budget, guard_bytes);
+}
+
+struct Placed {
+  const Buffer* buffer;
+  uint64_t begin, end;
+  std::vector<uint32_t> uses;  // actions
+};
+
+std::vector<Placed> placed_in(const Program& program, const MemoryPlan& memory_plan, uint32_t memory,
+                              uint64_t guard_bytes) {
+  std::map<uint64_t, Placed> by_id;
+  for (const Buffer& buffer : program.buffers) {
+    const auto found = memory_plan.address.find(buffer.id);
+    if (buffer.memory != memory || found == memory_plan.address.end() || buffer.num_bytes() == 0) continue;
+    by_id[buffer.id] = {&buffer, found->second, found->second + buffer.num_bytes() + guard_bytes, {}};
+  }
+  for (uint32_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& binding : program.actions[i].bindings)
+      if (const auto found = by_id.find(binding.buffer); found != by_id.end()) found->second.uses.push_back(i);
+  std::vector<Placed> result;
+  for (auto& [id, placed] : by_id)
+    result.push_back(std::move(placed));
+  std::ranges::sort(result, {}, &Placed::begin);
+  return result;
+}
+
+bool all_before(const Clocks& clocks, const Placed& a, const Placed& b) {
+  return !a.uses.empty() && !b.uses.empty() && std::ranges::all_of(a.uses, [&](uint32_t first) {
+    return std::ranges::all_of(b.uses, [&](uint32_t second) { return clocks.ordered(first, second); });
+  });
+}
+
+// Whoever shares an address is transient, and one is over before the other begins, in every order of execution.
+void check_no_clash(const Program& program, const MemoryPlan& memory_plan, uint64_t guard_bytes = 0) {
+  const Clocks clocks(program);
+  for (const uint32_t memory : {TSR_MEMORY_DEVICE, TSR_MEMORY_HOST}) {
+    const std::vector<Placed> all = placed_in(program, memory_plan, memory, guard_bytes);
+    for (size_t i = 0; i < all.size(); ++i) {
+      ASSERT_EQ(all[i].begin % kBufferAlignment, 0u);
+      ASSERT_LE(all[i].end, memory_plan.use.at(memory).arena_bytes);
+      for (size_t j = i + 1; j < all.size() && all[j].begin < all[i].end; ++j) {
+        ASSERT_FALSE(all[i].buffer->persistent || all[j].buffer->persistent)
+            << all[i].buffer->name << " and " << all[j].buffer->name;
+        ASSERT_TRUE(all_before(clocks, all[i], all[j]) || all_before(clocks, all[j], all[i]))
+            << "%" << all[i].buffer->id << " and %" << all[j].buffer->id << " share an address unordered";
+      }
+    }
+  }
+}
+
+using Waits = std::set<std::pair<uint32_t, uint32_t>>;
+
+Waits waits_of(const Program& program) {
+  Waits result;
+  for (uint32_t i = 0; i < program.actions.size(); ++i)
+    for (const uint32_t earlier : program.actions[i].dependencies)
+      result.emplace(earlier, i);
+  return result;
+}
+
+size_t check_no_new_wait_on_a_send(const Program& before, const Program& after) {
+  const Waits old = waits_of(before);
+  size_t num_new = 0;
+  for (const auto& [earlier, action] : waits_of(after)) {
+    if (old.contains({earlier, action})) continue;
+    ++num_new;
+    EXPECT_NE(after.actions[earlier].kind, TSR_ACTION_SEND);
+    EXPECT_NE(after.actions[earlier].kind, TSR_ACTION_EXCHANGE);
+  }
+  return num_new;
+}
+
+// Buffers with short lives in both memories, on several streams, among sends and receives; then derived.
+Program random_program(const Model& model, const Mesh& mesh, uint32_t seed, int num_actions) {
+  std::mt19937 random(seed);
+  const auto below = [&](uint64_t n) { return random() % n; };
+  Program program = empty_program(model, mesh);
+  for (uint64_t i = 0, n = below(4); i < n; ++i)
+    program.comm_stream(TSR_WORLD_AXIS, "lane" + std::to_string(i));
+  const uint64_t home = persistent(program, "home", 1000);
+  std::vector<uint64_t> live;
+  for (int i = 0; i < num_actions; ++i) {
+    std::vector<Use> uses;
+    if (below(3)) {
+      const uint32_t memory = below(6) ? TSR_MEMORY_DEVICE : TSR_MEMORY_HOST;
+      live.push_back(transient(program, "t", below(12) ? 1 + below(3000) : 0, TSR_BUFFER_ACTIVATION, TSR_F32, memory));
+      uses.push_back(write(live.back()));
+    }
+    if (!live.empty())
+      for (uint64_t k = 0, n = below(3); k < n; ++k)
+        uses.push_back(read(live[below(live.size())]));
+    if (below(8) == 0) uses.push_back(add(home).at(below(900), 100));
+    while (live.size() > 1 + below(10))
+      live.erase(live.begin() + static_cast<long>(below(live.size())));
+    const uint32_t kinds[] = {TSR_ACTION_CALL, TSR_ACTION_CALL, TSR_ACTION_SEND, TSR_ACTION_RECV, TSR_ACTION_EXCHANGE};
+    add_action(program, kinds[below(5)], static_cast<uint32_t>(below(program.streams.size())), uses);
+  }
+  derive_dependencies(program);
+  return program;
+}
+
+struct Shape {
+  int blocks = 12, micro_batches = 1, prefetch = 2, segments = 6;
+  uint64_t parameters = 700000, activation = 300000;  // elements of a block, of a value
+};
+
+// What fsdp makes of a model: gathers ahead of use, each block's parameters gathered again for the backward, gradients
+// reduced to a shard behind it. Segments save what they need; the last ones' widths differ as those of attention and
+// ffn.
+class FsdpLike {
+ public:
+  FsdpLike(const Model& model, const Mesh& mesh, const Shape& shape)
+      : shape_(shape), program_(empty_program(model, mesh)) {
+    gather_ = program_.comm_stream(TSR_WORLD_AXIS, "gather");
+    reduce_ = program_.comm_stream(TSR_WORLD_AXIS, "reduce");
+    for (int b = 0; b < shape.blocks; ++b) {
+      home_.push_back(persistent(program_, "h." + std::to_string(b), shape.parameters / 8));
+      gradient_.push_back(transient(program_, "g." + std::to_string(b), shape.parameters / 8, TSR_BUFFER_GRADIENT));
+    }
+    for (int mb = 0; mb < shape.micro_batches; ++mb)
+      micro_batch(mb);
+    for (int b = 0; b < shape.blocks; ++b)
+      add_action(program_, TSR_ACTION_OPTIMIZER, 0, {add(home_[b]), read(gradient_[b])});
+    derive_dependencies(program_);
+  }
+  Program take() { return std::move(program_); }
+
+ private:
+  void micro_batch(int mb) {
+    const int n = shape_.blocks;
+    std::vector<uint64_t> gathered(2 * n);
+    const auto gather = [&](int at) {
+      if (at >= 2 * n) return;
+      gathered[at] = transient(program_, "gathered", shape_.parameters, TSR_BUFFER_GATHERED);
+      add_action(program_, TSR_ACTION_ALL_GATHER, gather_,
+                 {read(home_[at < n ? at : 2 * n - 1 - at]), write(gathered[at])});
+    };
+    for (int at = 0; at < shape_.prefetch; ++at)
+      gather(at);
+    std::vector<std::vector<uint64_t>> saved(n);
+    uint64_t x = value();
+    add_action(program_, TSR_ACTION_FORWARD, 0, {write(x)});
+    for (int b = 0; b < n; ++b) {
+      gather(b + shape_.prefetch);
+      x = forward(gathered[b], x, saved[b]);
+    }
+    uint64_t dx = value();
+    add_action(program_, TSR_ACTION_LOSS, 0, {read(x), write(dx)});
+    for (int b = n - 1; b >= 0; --b) {
+      gather(2 * n - 1 - b + shape_.prefetch);
+      dx = backward(gathered[2 * n - 1 - b], dx, saved[b], b, mb);
+    }
+  }
+
+  uint64_t value(uint64_t width = 1) { return transient(program_, "x", width * shape_.activation); }
+
+  uint64_t forward(uint64_t parameters, uint64_t x, std::vector<uint64_t>& saved) {
+    for (int s = 0; s < shape_.segments; ++s) {
+      const uint64_t y = value(s == 1 ? 3 : s == 4 ? 4 : 1), statistics = transient(program_, "s", 1000);
+      add_action(program_, TSR_ACTION_FORWARD, 0, {read(parameters), read(x), write(y), write(statistics)});
+      saved.insert(saved.end(), {x, statistics});
+      x = y;
+    }
+    return x;
+  }
+
+  uint64_t backward(uint64_t parameters, uint64_t dx, std::vector<uint64_t>& saved, int block, int mb) {
+    const uint64_t whole = transient(program_, "whole", shape_.parameters, TSR_BUFFER_GRADIENT);
+    const uint64_t slice = transient(program_, "slice", shape_.parameters / 8, TSR_BUFFER_STAGING);
+    for (int s = shape_.segments - 1; s >= 0; --s) {
+      const uint64_t before = value(s == 2 ? 3 : s == 5 ? 4 : 1);
+      std::vector<Use> uses = {read(parameters), read(dx), read(saved[2 * s]), read(saved[2 * s + 1]), write(before)};
+      const uint64_t part = shape_.parameters / shape_.segments;
+      uses.push_back(write(whole).at(s * part, part));
+      add_action(program_, TSR_ACTION_BACKWARD, 0, uses);
+      dx = before;
+    }
+    add_action(program_, TSR_ACTION_REDUCE_SCATTER, reduce_, {read(whole), write(slice)});
+    const Use sum = mb == 0 ? write(gradient_[block]) : add(gradient_[block]);
+    add_action(program_, TSR_ACTION_ADD, reduce_, {read(slice), sum});
+    return dx;
+  }
+
+  Shape shape_;
+  Program program_;
+  uint32_t gather_ = 0, reduce_ = 0;
+  std::vector<uint64_t> home_, gradient_;
+};
+
+double ratio(const MemoryUse& use) {
+  return static_cast<double>(use.transient_bytes()) / static_cast<double>(use.live_peak_bytes);
+}
+
+class MemoryPlanTest : public ::testing::Test {
+ protected:
+  Mesh mesh_;
+  Model model_ = toy_model();
+};
+
+TEST_F(MemoryPlanTest, BuffersInTurnShareOneAddress) {
+  Program p = empty_program(model_, mesh_);
+  const uint64_t a = transient(p, "a", 100), b = transient(p, "b", 100), c = transient(p, "c", 100);
+  add_action(p, TSR_ACTION_CALL, 0, {write(a)});
+  add_action(p, TSR_ACTION_CALL, 0, {read(a), write(b)});
+  add_action(p, TSR_ACTION_CALL, 0, {read(b), write(c)});
+  derive_dependencies(p);
+  const MemoryPlan result = plan({&p})[0];
+  EXPECT_EQ(result.address.at(a), 0u);
+  EXPECT_EQ(result.address.at(b), 512u);  // 400 bytes, rounded up to 512
+  EXPECT_EQ(result.address.at(c), 0u);
+  const MemoryUse& use = result.use.at(TSR_MEMORY_DEVICE);
+  EXPECT_EQ(use.arena_bytes, 1024u);
+  EXPECT_EQ(use.live_peak_bytes, 1024u);
+  EXPECT_EQ(use.peak_action, 1u);
+  EXPECT_EQ(use.waste_bytes(), 0u);
+  EXPECT_EQ(use.peak_bytes_by_kind.at(TSR_BUFFER_ACTIVATION), 1024u);
+  EXPECT_TRUE(waits_of(p).empty());
+}
+
+TEST_F(MemoryPlanTest, AWaitIsAddedWhereStreamsShareAnAddress) {
+  Program p = empty_program(model_, mesh_);
+  const uint32_t comm = p.comm_stream(TSR_WORLD_AXIS, "gather");
+  const uint64_t a = transient(p, "a", 64), b = transient(p, "b", 64);
+  add_action(p, TSR_ACTION_CALL, 0, {write(a)});
+  add_action(p, TSR_ACTION_CALL, 0, {read(a)});
+  add_action(p, TSR_ACTION_ALL_GATHER, comm, {write(b)});
+  derive_dependencies(p);
+  const MemoryPlan result = plan({&p})[0];
+  EXPECT_EQ(result.address.at(a), result.address.at(b));
+  EXPECT_EQ(waits_of(p), (Waits{{1, 2}}));
+}
+
+TEST_F(MemoryPlanTest, APlaceWithoutAWaitIsTakenWithinTheBudget) {
+  Program p = empty_program(model_, mesh_);
+  const uint32_t comm = p.comm_stream(TSR_WORLD_AXIS, "gather");
+  const uint64_t a = transient(p, "a", 64), b = transient(p, "b", 64);
+  add_action(p, TSR_ACTION_CALL, 0, {write(a)});
+  add_action(p, TSR_ACTION_ALL_GATHER, comm, {write(b)});
+  derive_dependencies(p);
+  const MemoryPlan result = plan({&p}, 2.0)[0];
+  EXPECT_NE(result.address.at(a), result.address.at(b));
+  EXPECT_TRUE(waits_of(p).empty());
+}
+
+TEST_F(MemoryPlanTest, NothingWaitsForASendToReuseItsBuffer) {
+  for (const uint32_t kind : {TSR_ACTION_SEND, TSR_ACTION_EXCHANGE}) {
+    Program p = empty_program(model_, mesh_);
+    const uint32_t comm = p.comm_stream(TSR_WORLD_AXIS, "send");
+    const uint64_t a = transient(p, "a", 64), b = transient(p, "b", 64), c = transient(p, "c", 64);
+    add_action(p, TSR_ACTION_CALL, 0, {write(a)});
+    add_action(p, kind, comm, {read(a)});
+    add_action(p, TSR_ACTION_CALL, 0, {write(b)});     // not ordered behind the send
+    add_action(p, TSR_ACTION_CALL, comm, {write(c)});  // behind the send anyway
+    derive_dependencies(p);
+    const Waits before = waits_of(p);
+    const MemoryPlan result = plan({&p})[0];
+    EXPECT_NE(result.address.at(a), result.address.at(b));
+    EXPECT_EQ(result.address.at(a), result.address.at(c));
+    EXPECT_EQ(waits_of(p), before);
+  }
+}
+
+TEST_F(MemoryPlanTest, AnInPlaceActionKeepsItsBuffersApart) {
+  Program p = empty_program(model_, mesh_);
+  const uint64_t a = transient(p, "a", 64), b = transient(p, "b", 64);
+  add_action(p, TSR_ACTION_CALL, 0, {write(a)});
+  add_action(p, TSR_ACTION_CAST, 0, {read(a), write(b)});
+  derive_dependencies(p);
+  const MemoryPlan result = plan({&p})[0];
+  EXPECT_NE(result.address.at(a), result.address.at(b));
+}
+
+TEST_F(MemoryPlanTest, InputsLiveFromTheStartAndScalarsToTheEnd) {
+  Program p = empty_program(model_, mesh_);
+  const uint64_t x = transient(p, "x", 64), tokens = transient(p, "tokens", 64, TSR_BUFFER_INPUT, TSR_I32);
+  const uint64_t loss = transient(p, "loss", 20, TSR_BUFFER_ACCUMULATOR, TSR_I64), y = transient(p, "y", 40);
+  add_action(p, TSR_ACTION_CALL, 0, {write(x)});
+  add_action(p, TSR_ACTION_CALL, 0, {read(tokens)});
+  add_action(p, TSR_ACTION_CALL, 0, {write(loss)});
+  add_action(p, TSR_ACTION_CALL, 0, {write(y)});
+  derive_dependencies(p);
+  const MemoryPlan result = plan({&p})[0];
+  EXPECT_NE(result.address.at(x), result.address.at(tokens));
+  EXPECT_NE(result.address.at(loss), result.address.at(y));
+  EXPECT_EQ(result.use.at(TSR_MEMORY_DEVICE).live_peak_bytes, 768u);
+}
+
+TEST_F(MemoryPlanTest, RandomProgramsHaveNoClashes) {
+  size_t num_new = 0, num_old = 0;
+  double worst = 1;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    const double budget = seed % 3 == 0 ? 0.0 : seed % 3 == 1 ? kBudget : 1.3;
+    const uint64_t guard_bytes = seed % 5 == 0 ? 64 : 0;
+    Program p = random_program(model_, mesh_, seed, 20 + static_cast<int>(seed));
+    const Program before = p;
+    const MemoryPlan result = plan({&p}, budget, guard_bytes)[0];
+    check_no_clash(p, result, guard_bytes);
+    if (HasFatalFailure()) FAIL() << "seed " << seed;
+    num_new += check_no_new_wait_on_a_send(before, p);
+    num_old += waits_of(before).size();
+    const Clocks old_clocks(before), new_clocks(p);
+    for (uint32_t j = 0; j < p.actions.size(); ++j)
+      for (uint32_t i = 0; i < j; ++i)
+        ASSERT_LE(old_clocks.ordered(i, j), new_clocks.ordered(i, j));
+    if (guard_bytes == 0) worst = std::max(worst, ratio(result.use.at(TSR_MEMORY_DEVICE)));
+  }
+  std::cout << "200 random programs: " << num_old << " waits derived, " << num_new << " added; arena/peak <= " << worst
+            << "\n";
+  EXPECT_GT(num_new, 100u);
+}
+
+TEST_F(MemoryPlanTest, FsdpNeedsHardlyMoreThanWhatIsAlive) {
+  for (const int prefetch : {0, 1, 2, 4})
+    for (const int micro_batches : {1, 3})
+      for (const uint64_t activation : {50000, 300000, 1000000}) {
+        Shape shape;
+        shape.prefetch = prefetch;
+        shape.micro_batches = micro_batches;
+        shape.activation = activation;
+        Program p = FsdpLike(model_, mesh_, shape).take(), q = p;
+        const size_t derived = waits_of(p).size();
+        const MemoryPlan result = plan({&p})[0];
+        check_no_clash(p, result);
+        const MemoryUse& use = result.use.at(TSR_MEMORY_DEVICE);
+        plan({&q}, 0.0);
+        std::cout << "prefetch " << prefetch << ", " << micro_batches << " micro-batches, activation " << activation
+                  << ": arena/peak " << ratio(use) << ", waits " << derived << " -> " << waits_of(p).size()
+                  << " (budget 0: " << waits_of(q).size() << ")\n";
+        EXPECT_LE(ratio(use), 1.10);
+        EXPECT_GE(ratio(use), 1.0);
+      }
+}
+
+TEST_F(MemoryPlanTest, EqualProgramsHaveEqualPlans) {
+  Program p = random_program(model_, mesh_, 7, 200), q = p;
+  const MemoryPlan one = plan({&p})[0], two = plan({&q})[0];
+  EXPECT_EQ(one.address, two.address);
+  EXPECT_EQ(waits_of(p), waits_of(q));
+}
+
+TEST_F(MemoryPlanTest, PersistentBuffersHaveOneAddressInAllPrograms) {
+  Program step = empty_program(model_, mesh_), eval = empty_program(model_, mesh_);
+  const uint64_t a = persistent(step, "a", 100), m = persistent(step, "a", 100, TSR_BUFFER_OPTIMIZER);
+  const uint64_t x = transient(step, "x", 100), eval_x = transient(eval, "x", 300);
+  const uint64_t only_eval = persistent(eval, "z", 10), eval_a = persistent(eval, "a", 100);
+  add_action(step, TSR_ACTION_CALL, 0, {write(x)});
+  add_action(eval, TSR_ACTION_CALL, 0, {write(eval_x)});
+  const std::vector<MemoryPlan> plans = plan({&step, &eval});
+  EXPECT_EQ(plans[0].address.at(a), plans[1].address.at(eval_a));
+  const std::set<uint64_t> addresses = {plans[0].address.at(a), plans[0].address.at(m), plans[1].address.at(only_eval)};
+  EXPECT_EQ(addresses.size(), 3u);
+  for (const MemoryPlan& one : plans)
+    EXPECT_EQ(one.use.at(TSR_MEMORY_DEVICE).persistent_bytes, 512u + 512u + 256u);
+  EXPECT_EQ(plans[0].address.at(x), 1280u);
+  EXPECT_EQ(plans[1].address.at(eval_x), 1280u);
+  EXPECT_EQ(plans[0].use.at(TSR_MEMORY_DEVICE).arena_bytes, 1280u + 512u);
+  EXPECT_EQ(plans[1].use.at(TSR_MEMORY_DEVICE).arena_bytes, 1280u + 1280u);
+  EXPECT_EQ(plans[1].use.at(TSR_MEMORY_DEVICE).peak_bytes_by_kind.at(TSR_BUFFER_HOME), 512u + 256u);
+}
+
+TEST_F(MemoryPlanTest, ProgramsThatDisagreeOnAPersistentBufferAreErrors) {
+  Program step = empty_program(model_, mesh_), eval = empty_program(model_, mesh_);
+  persistent(step, "h.0", 100);
+  persistent(eval, "h.0", 101);
+  expect_error([&] { plan({&step, &eval}); }, {"home buffer h.0", "f32[100]", "f32[101]"});
+  persistent(step, "h.0", 100);
+  expect_error([&] { plan({&step}); }, {"home buffer h.0", "twice"});
+}
+
+TEST_F(MemoryPlanTest, ABufferThatNoMemoryCanHoldIsAnError) {
+  Program p = empty_program(model_, mesh_);
+  add_action(p, TSR_ACTION_CALL, 0, {write(transient(p, "huge", uint64_t{1} << 62))});
+  expect_error([&] { plan({&p}); }, {"huge", "4611686018427387904"});
+}
+
+TEST_F(MemoryPlanTest, GuardsAreLeftFreeBehindEveryBuffer) {
+  Program p = empty_program(model_, mesh_);
+  const uint64_t home = persistent(p, "home", 64), a = transient(p, "a", 64), b = transient(p, "b", 64);
+  add_action(p, TSR_ACTION_CALL, 0, {write(a), write(b), add(home)});
+  const MemoryPlan result = plan({&p}, kBudget, 64)[0];
+  EXPECT_EQ(result.address.at(home), 0u);
+  EXPECT_EQ(result.address.at(a), 512u);
+  EXPECT_EQ(result.address.at(b), 1024u);
+  EXPECT_EQ(result.use.at(TSR_MEMORY_DEVICE).arena_bytes, 1536u);
+}
+
+TEST_F(MemoryPlanTest, ALongProgramTakesAFewSeconds) {
+  Shape shape;
+  shape.blocks = 48;
+  shape.micro_batches = 56;
+  Program p = FsdpLike(model_, mesh_, shape).take();
+  const auto start = std::chrono::steady_clock::now();
+  const MemoryPlan result = plan({&p})[0];
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::cout << p.actions.size() << " actions, " << p.buffers.size() << " buffers: " << seconds << " s, arena/peak "
+            << ratio(result.use.at(TSR_MEMORY_DEVICE)) << "\n";
+  EXPECT_LE(ratio(result.use.at(TSR_MEMORY_DEVICE)), 1.10);
+}
+
+}  // namespace
+}  // namespace tessera::testing
