@@ -1,0 +1,67 @@
+// One op of cpu-device with operands of its own: filled, run, read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "cpu-device/kernel.h"
+
+namespace tessera::testing {
+
+/// Slots by role and index, as in tessera/device.h.
+inline uint32_t p(uint32_t i) {
+  return TSR_SLOT(TSR_ROLE_PARAMETER, i);
+}
+inline uint32_t g(uint32_t i) {
+  return TSR_SLOT(TSR_ROLE_GRADIENT, i);
+}
+inline uint32_t in(uint32_t i) {
+  return TSR_SLOT(TSR_ROLE_INPUT, i);
+}
+inline uint32_t out(uint32_t i) {
+  return TSR_SLOT(TSR_ROLE_OUTPUT, i);
+}
+inline uint32_t din(uint32_t i) {
+  return TSR_SLOT(TSR_ROLE_INPUT_GRADIENT, i);
+}
+inline uint32_t dout(uint32_t i) {
+  return TSR_SLOT(TSR_ROLE_OUTPUT_GRADIENT, i);
+}
+inline uint32_t saved(uint32_t i) {
+  return TSR_SLOT(TSR_ROLE_SAVED, i);
+}
+inline uint32_t context(uint32_t i) {
+  return TSR_SLOT(TSR_ROLE_CONTEXT, i);
+}
+
+/// An op with every dim 0 but those given.
+tsr_op segment_op(uint32_t kind, uint32_t phase, const std::map<int, int64_t>& dims,
+                  const std::map<int, double>& attributes = {});
+
+struct RunOptions {
+  int num_threads = 1;
+  /// Mode of the gradients: TSR_MODE_ADD, or TSR_MODE_WRITE, and then they start as NaN.
+  uint32_t gradient_mode = TSR_MODE_ADD;
+  /// Each operand starts this many float32 after a multiple of 64 bytes; -1: operand i, i % 4.
+  int offset = 0;
+  /// Slots not bound.
+  std::vector<uint32_t> left_out = {};
+};
+
+/// Operands by slot. Float32 operands the caller does not set hold NaN, integers 0.
+struct Operands {
+  std::map<uint32_t, std::vector<float>> floats;
+  std::map<uint32_t, std::vector<int32_t>> tokens;
+  std::vector<int64_t> loss;  // x:LOSS, when the op has it
+};
+
+/// Describes and prepares `op`, runs it once on copies of `operands`, and gives them as they are afterwards, those that
+/// the caller did not name included. Throws when a write goes beyond an operand's ends.
+Operands run(const tsr_op& op, const Operands& operands, const RunOptions& options = {});
+
+/// num_elements values in [-scale, scale], by `seed`.
+std::vector<float> random_floats(uint64_t num_elements, uint32_t seed, float scale = 1.0f);
+std::vector<int32_t> random_tokens(uint64_t num_tokens, int32_t vocabulary, uint32_t seed);
+
+}  // namespace tessera::testing

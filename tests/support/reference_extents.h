@@ -1,0 +1,39 @@
+// Slots and extents as the float64 reference names them.
+#pragma once
+
+#include <cstddef>
+
+#include "tessera/device.h"
+
+namespace tessera::testing {
+
+inline constexpr uint32_t kP0 = TSR_SLOT(TSR_ROLE_PARAMETER, 0), kP1 = kP0 + 1, kP2 = kP0 + 2;
+inline constexpr uint32_t kG0 = TSR_SLOT(TSR_ROLE_GRADIENT, 0), kG1 = kG0 + 1, kG2 = kG0 + 2;
+inline constexpr uint32_t kI0 = TSR_SLOT(TSR_ROLE_INPUT, 0), kI1 = kI0 + 1;
+inline constexpr uint32_t kO0 = TSR_SLOT(TSR_ROLE_OUTPUT, 0), kO1 = kO0 + 1;
+inline constexpr uint32_t kDi0 = TSR_SLOT(TSR_ROLE_INPUT_GRADIENT, 0), kDi1 = kDi0 + 1;
+inline constexpr uint32_t kDo0 = TSR_SLOT(TSR_ROLE_OUTPUT_GRADIENT, 0), kDo1 = kDo0 + 1;
+inline constexpr uint32_t kS0 = TSR_SLOT(TSR_ROLE_SAVED, 0), kS1 = kS0 + 1;
+inline constexpr uint32_t kLossSum = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS);
+
+/// Extents of an op; 0 where it has no such dim.
+struct Extents {
+  explicit Extents(const tsr_op& op)
+      : B(at(op, TSR_DIM_BATCH)),
+        T(at(op, TSR_DIM_SEQ)),
+        N(B * T),
+        H(at(op, TSR_DIM_HEADS)),
+        D(at(op, TSR_DIM_HEAD_DIM)),
+        C(at(op, TSR_DIM_EMBED)),
+        I(at(op, TSR_DIM_IN)),
+        O(at(op, TSR_DIM_OUT)),
+        V(at(op, TSR_DIM_VOCAB)),
+        P(at(op, TSR_DIM_POSITIONS)) {}
+
+  size_t B, T, N, H, D, C, I, O, V, P;
+
+ private:
+  static size_t at(const tsr_op& op, int dim) { return static_cast<size_t>(op.dims[dim]); }
+};
+
+}  // namespace tessera::testing

@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "support/reference_extents.h"
+#include "support/reference_kernels.h"
+
+namespace tessera::testing {
+namespace {
+
+double activate(double z, double activation) {
+  if (activation == TSR_ACTIVATION_RELU) return std::max(z, 0.0);
+  if (activation == TSR_ACTIVATION_GELU_TANH)
+    return 0.5 * z * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (z + 0.044715 * z * z * z)));
+  return z;
+}
+
+void norm(const Extents& e, double epsilon, const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y,
+          Tensor& mean, Tensor& inverse_deviation) {
+  y.resize(x.size());
+  for (size_t n = 0; n < e.N; ++n) {
+    double sum = 0, squares = 0;
+    for (size_t c = 0; c < e.C; ++c)
+      sum += x[n * e.C + c];
+    const double m = sum / static_cast<double>(e.C);
+    for (size_t c = 0; c < e.C; ++c)
+      squares += (x[n * e.C + c] - m) * (x[n * e.C + c] - m);
+    const double r = 1.0 / std::sqrt(squares / static_cast<double>(e.C) + epsilon);
+    for (size_t c = 0; c < e.C; ++c)
+      y[n * e.C + c] = (x[n * e.C + c] - m) * r * weight[c] + bias[c];
+    mean.push_back(m);
+    inverse_deviation.push_back(r);
+  }
+}
+
+Tensor sum_with_bias(const Extents& e, const Tensors& t) {
+  Tensor y(e.N * e.C);
+  for (size_t i = 0; i < y.size(); ++i)
+    y[i] = t.at(kI0)[i] + t.at(kI1)[i] + t.at(kP0)[i % e.C];
+  return y;
+}
+
+Tensors linear(const tsr_op& op, const Extents& e, const Tensors& t) {
+  Tensor z(e.N * e.O), y;
+  for (size_t n = 0; n < e.N; ++n)
+    for (size_t o = 0; o < e.O; ++o) {
+      double sum = op.attributes[TSR_ATTR_HAS_BIAS] != 0 ? t.at(kP1)[o] : 0.0;
+      for (size_t i = 0; i < e.I; ++i)
+        sum += t.at(kI0)[n * e.I + i] * t.at(kP0)[i * e.O + o];
+      z[n * e.O + o] = sum;
+    }
+  for (double value : z)
+    y.push_back(activate(value, op.attributes[TSR_ATTR_ACTIVATION]));
+  return {{kO0, y}, {kS0, z}};
+}
+
+Tensors attention(const Extents& e, const Tensors& t) {
+  const size_t width = e.H * e.D;
+  const Tensor& x = t.at(kI0);
+  Tensor y(e.N * width), log_sums(e.B * e.H * e.T), p(e.T);
+  for (size_t b = 0; b < e.B; ++b)
+    for (size_t h = 0; h < e.H; ++h)
+      for (size_t i = 0; i < e.T; ++i) {
+        const double* q = &x[(b * e.T + i) * 3 * width + h * e.D];
+        double sum = 0, max = -INFINITY;
+        for (size_t j = 0; j <= i; ++j) {
+          const double* k = &x[(b * e.T + j) * 3 * width + width + h * e.D];
+          p[j] = 0;
+          for (size_t d = 0; d < e.D; ++d)
+            p[j] += q[d] * k[d] / std::sqrt(static_cast<double>(e.D));
+          max = std::max(max, p[j]);
+        }
+        for (size_t j = 0; j <= i; ++j)
+          sum += std::exp(p[j] - max);
+        log_sums[(b * e.H + h) * e.T + i] = max + std::log(sum);
+        for (size_t j = 0; j <= i; ++j)
+          for (size_t d = 0; d < e.D; ++d)
+            y[(b * e.T + i) * width + h * e.D + d] +=
+                std::exp(p[j] - max) / sum * x[(b * e.T + j) * 3 * width + 2 * width + h * e.D + d];
+      }
+  return {{kO0, y}, {kS0, log_sums}};
+}
+
+double loss_sum(const Extents& e, const Tensors& t, const std::vector<int32_t>& targets) {
+  double total = 0;
+  for (size_t n = 0; n < e.N; ++n) {
+    Tensor logits(e.V);
+    for (size_t v = 0; v < e.V; ++v)
+      for (size_t c = 0; c < e.C; ++c)
+        logits[v] += t.at(kI0)[n * e.C + c] * t.at(kP0)[v * e.C + c];
+    const double max = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (double logit : logits)
+      sum += std::exp(logit - max);
+    total += std::log(sum) + max - logits[static_cast<size_t>(targets[n])];
+  }
+  return total;
+}
+
+Tensors embeddings(const tsr_op& op, const Extents& e, const Tensors& t, const TokenLists& tokens) {
+  Tensor y(e.N * e.C);
+  for (size_t n = 0; n < e.N; ++n)
+    for (size_t c = 0; c < e.C; ++c)
+      y[n * e.C + c] = op.kind == TSR_OP_TOKEN_EMBEDDING ? t.at(kP0)[static_cast<size_t>(tokens.at(kI0)[n]) * e.C + c]
+                                                         : t.at(kI0)[n * e.C + c] + t.at(kP0)[n % e.T * e.C + c];
+  return {{kO0, y}};
+}
+
+}  // namespace
+
+Tensors reference_forward(const tsr_op& op, const Tensors& operands, const TokenLists& tokens) {
+  const Extents e(op);
+  const double epsilon = op.attributes[TSR_ATTR_EPSILON];
+  Tensors results;
+  switch (op.kind) {
+    case TSR_OP_TOKEN_EMBEDDING:
+    case TSR_OP_POSITION_EMBEDDING:
+      return embeddings(op, e, operands, tokens);
+    case TSR_OP_LAYER_NORM:
+      norm(e, epsilon, operands.at(kI0), operands.at(kP0), operands.at(kP1), results[kO0], results[kS0], results[kS1]);
+      return results;
+    case TSR_OP_LINEAR:
+      return linear(op, e, operands);
+    case TSR_OP_ATTENTION:
+      return attention(e, operands);
+    case TSR_OP_ADD_LAYER_NORM:
+      results[kO0] = sum_with_bias(e, operands);
+      norm(e, epsilon, results[kO0], operands.at(kP1), operands.at(kP2), results[kO1], results[kS0], results[kS1]);
+      return results;
+    case TSR_OP_ADD:
+      return {{kO0, sum_with_bias(e, operands)}};
+    case TSR_OP_LOSS:
+      return {{kLossSum, {loss_sum(e, operands, tokens.at(kI1))}}};
+    default:
+      throw std::logic_error("reference_forward does not know op " + std::to_string(op.kind));
+  }
+}
+
+Tensor numerical_gradient(const tsr_op& op, Tensors operands, const TokenLists& tokens, uint32_t slot) {
+  const auto value = [&] {
+    const Tensors results = reference_forward(op, operands, tokens);
+    if (op.kind == TSR_OP_LOSS) return results.at(kLossSum)[0] * op.attributes[TSR_ATTR_SCALE];
+    double sum = 0;
+    for (uint32_t k = 0; k < 2; ++k)
+      if (operands.count(kDo0 + k) && results.count(kO0 + k))
+        for (size_t i = 0; i < results.at(kO0 + k).size(); ++i)
+          sum += results.at(kO0 + k)[i] * operands.at(kDo0 + k)[i];
+    return sum;
+  };
+  const uint32_t index = TSR_SLOT_INDEX(slot);
+  Tensor& x = operands.at(TSR_SLOT_ROLE(slot) == TSR_ROLE_GRADIENT ? kP0 + index : kI0 + index);
+  Tensor gradient;
+  constexpr double kStep = 1e-5;
+  for (double& element : x) {
+    const double at = element;
+    element = at + kStep;
+    const double above = value();
+    element = at - kStep;
+    gradient.push_back((above - value()) / (2 * kStep));
+    element = at;
+  }
+  return gradient;
+}
+
+}  // namespace tessera::testing
