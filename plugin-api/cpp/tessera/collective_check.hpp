@@ -88,15 +88,14 @@ inline void check_pointer(const Context& context, const void* pointer, uint64_t 
   context.require(num_elements <= UINT64_MAX / 2 / element_bytes, "counts overflow");
 }
 
-/// `allowed`: the one address inside the larger buffer at which recv may start when they overlap.
-inline void check_overlap(const Context& context, uint64_t send_elements, uint64_t recv_elements, const void* allowed) {
+/// `is_in_place`: send and recv stand to one another as the collective's in-place form has it.
+inline void check_overlap(const Context& context, uint64_t send_elements, uint64_t recv_elements, bool is_in_place) {
   const Collective& c = context.collective;
-  if (send_elements == 0 || recv_elements == 0) return;
+  if (is_in_place || send_elements == 0 || recv_elements == 0) return;
   const auto send = reinterpret_cast<uintptr_t>(c.send), recv = reinterpret_cast<uintptr_t>(c.recv);
   const bool disjoint =
       send + send_elements * c.element_bytes() <= recv || recv + recv_elements * c.element_bytes() <= send;
-  const bool in_place = allowed && (c.send == allowed || c.recv == allowed);
-  context.require(disjoint || in_place, "has send and recv overlapping in a way that is not in place");
+  context.require(disjoint, "has send and recv overlapping in a way that is not in place");
 }
 
 inline void read_slices(const Context& context, const uint64_t* counts, std::vector<uint64_t>& offsets) {
@@ -137,8 +136,9 @@ inline void read_data(const Context& context, const tsr_collective& source, Coll
   const Member& member = context.member;
   const uint64_t c = target.num_elements;
   const bool is_root = target.peer == member.rank;
+  const auto own_begin = [&] { return target.slice_begin(member.rank) * target.element_bytes(); };
   uint64_t send_elements = c, recv_elements = c;
-  const void* allowed = target.send;
+  bool is_in_place = target.send == target.recv;
   switch (target.kind) {
     case TSR_COLL_ALL_REDUCE:
       cut_evenly(c, member.num_ranks, target.offsets);
@@ -154,13 +154,13 @@ inline void read_data(const Context& context, const tsr_collective& source, Coll
       read_slices(context, source.counts, target.offsets);
       send_elements = target.offsets.back();
       recv_elements = target.slice_elements(member.rank);
-      allowed = target.send ? target.send + target.slice_begin(member.rank) * target.element_bytes() : nullptr;
+      is_in_place = target.send && target.recv == target.send + own_begin();
       break;
     case TSR_COLL_ALL_GATHER:
       read_slices(context, source.counts, target.offsets);
       send_elements = target.slice_elements(member.rank);
       recv_elements = target.offsets.back();
-      allowed = target.recv ? target.recv + target.slice_begin(member.rank) * target.element_bytes() : nullptr;
+      is_in_place = target.recv && target.send == target.recv + own_begin();
       break;
     default:  // ALL_TO_ALL
       read_slices(context, source.counts, target.offsets);
@@ -170,11 +170,11 @@ inline void read_data(const Context& context, const tsr_collective& source, Coll
       context.require(target.slice_elements(member.rank) ==
                           target.recv_offsets[member.rank + 1u] - target.recv_offsets[static_cast<size_t>(member.rank)],
                       "sends itself another number of elements than it receives from itself");
-      allowed = nullptr;
+      is_in_place = false;
   }
   check_pointer(context, target.send, send_elements, "send");
   check_pointer(context, target.recv, recv_elements, "recv");
-  check_overlap(context, send_elements, recv_elements, allowed);
+  check_overlap(context, send_elements, recv_elements, is_in_place);
 }
 
 }  // namespace collective_check

@@ -1,0 +1,291 @@
+// Conformance of communicators, 4: what goes wrong ends in time, with an error that names rank, collective and peer.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "conformance/communicators.h"
+#include "support/expect_error.h"
+#include "support/plugin_loader.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr int kSeveral[] = {2, 3, 4};
+constexpr int64_t kShortMs = 300;
+
+/// Runs `action`, which must throw within `limit_ms`, and returns what it threw.
+template <class Action>
+Error caught(Action&& action, int64_t limit_ms) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    action();
+  } catch (const Error& error) {
+    const auto elapsed = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count(), limit_ms) << error.what();
+    return error;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return Error(TSR_OK, "");
+}
+
+void expect_parts(const Error& error, tsr_status code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(error.code(), code) << error.what();
+  for (const std::string& part : parts)
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+        << "'" << part << "' is missing in: " << error.what();
+}
+
+std::string rank_text(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
+struct Sum {
+  explicit Sum(uint64_t num_elements = 4096) : buffer(TSR_F32, num_elements, [](uint64_t) { return 1; }) {}
+
+  tsr_collective collective() {
+    auto c = make_collective(TSR_COLL_ALL_REDUCE, TSR_F32, buffer.num_elements(), buffer.data(), buffer.data());
+    c.reduce = TSR_REDUCE_SUM;
+    return c;
+  }
+  TypedBuffer buffer;
+};
+
+class Faults : public CommunicatorTest {
+ protected:
+  std::string prefix() const { return std::string("[") + plugin() + "] dp.test "; }
+};
+
+/// Lets ranks that take no part stay alive until the others are done.
+class Crowd {
+ public:
+  void leave() { ++num_gone_; }
+  void wait_for(int num_ranks) const {
+    while (num_gone_ < num_ranks)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
+  std::atomic<int> num_gone_{0};
+};
+
+TEST_P(Faults, ACollectiveToWhichOneRankDoesNotComeTimesOut) {
+  Crowd crowd;
+  run_ranks(spec(), [&](CommRank& rank) {
+    Sum first, second;
+    rank.comm().submit(first.collective());
+    rank.synchronize();
+    const int missing = rank.num_ranks() - 1;
+    if (rank.rank() == missing) return crowd.wait_for(missing);
+    auto late = second.collective();
+    late.timeout_ms = kShortMs;
+    rank.comm().submit(late);
+    bool is_reached = false;
+    rank.run_on_stream([&] { is_reached = true; });
+    const Error error = caught([&] { rank.synchronize(); }, kShortMs + 1000);
+    crowd.leave();
+    expect_parts(error, TSR_E_DEADLINE,
+                 {prefix() + rank_text(rank.rank()), "all_reduce #1", "gradient h.2", "4096 elements f32",
+                  std::to_string(kShortMs) + " ms", rank_text(missing)});
+    EXPECT_EQ(error.rank(), missing);
+    EXPECT_FALSE(is_reached);
+    expect_parts(caught([&] { rank.comm().check_async(); }, 1000), TSR_E_DEADLINE, {rank_text(missing)});
+  });
+}
+
+TEST_P(Faults, AMessageThatNobodyTakesTimesOutOnEitherSide) {
+  for (uint32_t kind : {TSR_COLL_SEND, TSR_COLL_RECV}) {
+    Crowd crowd;
+    run_ranks(spec(), [&](CommRank& rank) {
+      Sum data(1 << 20);
+      rank.comm();
+      if (rank.rank() > 0) return crowd.wait_for(1);
+      auto lonely = make_collective(kind, TSR_F32, data.buffer.num_elements(), data.buffer.data(), data.buffer.data());
+      lonely.peer = 1;
+      lonely.timeout_ms = kShortMs;
+      rank.comm().submit(lonely);
+      expect_parts(caught([&] { rank.synchronize(); }, kShortMs + 1000), TSR_E_DEADLINE,
+                   {"dp.test rank 0", kind == TSR_COLL_SEND ? "send #0" : "recv #0", "rank 1"});
+      crowd.leave();
+    });
+  }
+}
+
+TEST_P(Faults, CreateNamesTheRankThatDoesNotJoin) {
+  for (int missing : {0, num_ranks() - 1}) {
+    run_ranks(spec(), [&](CommRank& rank) {
+      if (rank.rank() == missing) return;
+      expect_parts(caught([&] { rank.create("", kShortMs); }, kShortMs + 1000), TSR_E_DEADLINE,
+                   {prefix() + rank_text(rank.rank()), rank_text(missing)});
+    });
+  }
+}
+
+TEST_P(Faults, AbortFromAnotherThreadEndsAllWork) {
+  run_ranks(spec(), [&](CommRank& rank) {
+    auto& first = rank.comm();
+    auto second = rank.create("dp.second");
+    rank.stream(1);
+    Sum a, b, c;
+    if (rank.rank() == 0) {  // waits for the others, who never come
+      first.submit(a.collective());
+      auto other = b.collective();
+      other.stream = rank.stream(1);
+      second->submit(other);
+    }
+    std::thread watchdog([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      tsr_comm* const comms[] = {first.handle(), second->handle()};
+      rank.interface().abort(comms, 2);
+      rank.interface().abort(comms, 2);
+    });
+    if (rank.rank() == 0) {
+      for (size_t stream : {0u, 1u})
+        expect_parts(caught([&] { rank.synchronize(stream); }, 2200), TSR_E_ABORTED,
+                     {"rank 0", "all_reduce #0", "aborted"});
+      expect_parts(caught([&] { second->check_async(); }, 1000), TSR_E_ABORTED, {"dp.second"});
+    }
+    watchdog.join();
+    expect_parts(caught([&] { first.submit(c.collective()); }, 1000), TSR_E_ABORTED, {rank_text(rank.rank())});
+  });
+}
+
+TEST_P(Faults, AbortDuringWorkLeavesEveryRankAtOnce) {
+  Crowd ready;
+  run_ranks(spec(), [&](CommRank& rank) {
+    Sum large(1 << 20);
+    rank.comm();
+    ready.leave();
+    ready.wait_for(rank.num_ranks());
+    std::thread watchdog;
+    if (rank.rank() == 0)
+      watchdog = std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        rank.comm().abort();
+      });
+    const Error error = caught(
+        [&] {
+          for (;;) {
+            rank.comm().submit(large.collective());
+            rank.synchronize();
+          }
+        },
+        5000);
+    if (watchdog.joinable()) watchdog.join();
+    expect_parts(error, TSR_E_ABORTED, {rank_text(rank.rank()), "aborted"});
+    rank.comm().abort();
+  });
+}
+
+struct Difference {
+  const char* name;
+  std::function<void(tsr_collective&)> change;  // what the last rank does otherwise
+  uint32_t kind;
+};
+
+TEST_P(Faults, CollectivesThatDoNotMatchAreAnErrorOnAllRanks) {
+  const Difference differences[] = {
+      {"kind", [](tsr_collective& c) { c.kind = TSR_COLL_BROADCAST, c.peer = 0; }, TSR_COLL_ALL_REDUCE},
+      {"dtype", [](tsr_collective& c) { c.dtype = TSR_I32; }, TSR_COLL_ALL_REDUCE},
+      {"elements", [](tsr_collective& c) { c.num_elements -= 1; }, TSR_COLL_ALL_REDUCE},
+      {"reduction", [](tsr_collective& c) { c.reduce = TSR_REDUCE_MAX; }, TSR_COLL_REDUCE_SCATTER},
+      {"root", [](tsr_collective& c) { c.peer = 1; }, TSR_COLL_BROADCAST},
+  };
+  for (const Difference& difference : differences) {
+    run_ranks(spec(), [&](CommRank& rank) {
+      const uint64_t n = static_cast<uint64_t>(rank.num_ranks());
+      TypedBuffer send(TSR_F32, 100 * n, [](uint64_t) { return 1; }), recv(TSR_F32, 100);
+      auto collective = make_collective(difference.kind, TSR_F32, 100, send.data(), recv.data());
+      collective.reduce = TSR_REDUCE_SUM;
+      collective.timeout_ms = 5000;
+      const int odd_one = rank.num_ranks() - 1;
+      if (rank.rank() == odd_one) difference.change(collective);
+      rank.comm().submit(collective);
+      const Error error = caught([&] { rank.synchronize(); }, 6000);
+      expect_parts(error, TSR_E_INVALID_ARGUMENT,
+                   {"dp.test " + rank_text(rank.rank()), difference.name, rank_text(odd_one), "#0", "gradient h.2"});
+      EXPECT_EQ(recv.difference(TypedBuffer(TSR_F32, 100)), "") << difference.name << " wrote something";
+    });
+  }
+}
+
+TEST_P(Faults, MessagesOfDifferentLengthAreAnErrorOnBothSides) {
+  run_ranks(spec(), [&](CommRank& rank) {
+    TypedBuffer data(TSR_F32, 100);
+    rank.comm();
+    if (rank.rank() > 1) return;
+    auto collective = make_collective(rank.rank() == 0 ? TSR_COLL_SEND : TSR_COLL_RECV, TSR_F32,
+                                      rank.rank() == 0 ? 100 : 99, data.data(), data.data());
+    collective.peer = 1 - rank.rank();
+    rank.comm().submit(collective);
+    expect_parts(caught([&] { rank.synchronize(); }, 5000), TSR_E_INVALID_ARGUMENT,
+                 {"100 elements f32", "99 elements f32", "rank 0", "rank 1"});
+    EXPECT_EQ(data.difference(TypedBuffer(TSR_F32, 100)), "");
+  });
+}
+
+struct Refusal {
+  const char* text;
+  std::function<void(tsr_collective&, TypedBuffer&)> change;
+};
+
+TEST_P(Faults, SubmitRefusesBadArgumentsAndGoesOn) {
+  const Refusal refusals[] = {
+      {"collective of this ABI", [](auto& c, auto&) { c.kind = 77; }},
+      {"dtype", [](auto& c, auto&) { c.dtype = 3; }},
+      {"reduction", [](auto& c, auto&) { c.reduce = 9; }},
+      {"averages integers", [](auto& c, auto&) { c.dtype = TSR_I32, c.reduce = TSR_REDUCE_AVG; }},
+      {"root", [](auto& c, auto&) { c.kind = TSR_COLL_REDUCE, c.peer = 50; }},
+      {"peer", [](auto& c, auto&) { c.kind = TSR_COLL_SEND, c.peer = -1; }},
+      {"itself", [](auto& c, auto&) { c.kind = TSR_COLL_RECV, c.peer = 0; }},
+      {"send is NULL", [](auto& c, auto&) { c.send = nullptr; }},
+      {"aligned", [](auto& c, auto& b) { c.recv = reinterpret_cast<char*>(b.data()) + 2; }},
+      {"overlapping", [](auto& c, auto& b) { c.recv = b.at(1); }},
+      {"overlapping", [](auto& c, auto& b) { c.kind = TSR_COLL_ALL_TO_ALL, c.recv = b.data(); }},
+      {"overflow", [](auto& c, auto&) { c.num_elements = UINT64_MAX - 1; }},
+      {"timeout_ms", [](auto& c, auto&) { c.timeout_ms = -5; }},
+  };
+  run_ranks(spec(), [&](CommRank& rank) {
+    TypedBuffer buffer(TSR_F32, 1000);
+    if (rank.rank() == 0) {
+      for (const Refusal& refusal : refusals) {
+        auto collective = make_collective(TSR_COLL_ALL_REDUCE, TSR_F32, 100, buffer.data(), buffer.data());
+        collective.reduce = TSR_REDUCE_SUM;
+        refusal.change(collective, buffer);
+        expect_parts(caught([&] { rank.comm().submit(collective); }, 1000), TSR_E_INVALID_ARGUMENT,
+                     {prefix() + "rank 0", refusal.text});
+      }
+      rank.comm().group_begin();
+      expect_error([&] { rank.comm().group_begin(); }, {"group_begin inside a group"});
+      expect_error([&] { rank.comm().submit(make_collective(TSR_COLL_BARRIER, 0, 0, nullptr, nullptr)); }, {"barrier"});
+      rank.comm().group_end();
+      expect_error([&] { rank.comm().group_end(); }, {"without group_begin"});
+    }
+    Sum sum;
+    rank.comm().submit(sum.collective());
+    rank.synchronize();
+    EXPECT_EQ(get_element(TSR_F32, sum.buffer.at(0)), rank.num_ranks());
+  });
+}
+
+TEST_P(Faults, CapsTellWhatIsThere) {
+  const auto& table = load_plugin<tsr_communicator_interface>(plugin(), TSR_COMMUNICATOR_INTERFACE);
+  tsr_comm_caps caps{};
+  caps.struct_size = sizeof caps;
+  call(table.caps, str("cpu.queue"), &caps);
+  EXPECT_TRUE(caps.flags & TSR_COMM_CANONICAL_SUM);
+  for (uint32_t kind = TSR_COLL_ALL_REDUCE; kind <= TSR_COLL_BARRIER; ++kind)
+    EXPECT_TRUE(caps.collectives >> kind & 1) << kind;
+  for (uint32_t reduce = TSR_REDUCE_SUM; reduce <= TSR_REDUCE_MAX; ++reduce)
+    EXPECT_TRUE(caps.reduces >> reduce & 1) << reduce;
+  EXPECT_EQ(caps.collectives & 1, 0u);
+  EXPECT_EQ(caps.num_dtypes, 10u);
+  ASSERT_EQ(caps.num_stream_kinds, 1u);
+  EXPECT_EQ(view(caps.stream_kinds[0]), "cpu.queue");
+  expect_parts(caught([&] { call(table.caps, str("cuda.stream"), &caps); }, 1000), TSR_E_UNSUPPORTED, {"cuda.stream"});
+  EXPECT_EQ(table.get_extension(str("tsr.no.such/1")), nullptr);
+}
+
+TESSERA_OVER_COMMUNICATORS(Faults, kSeveral);
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,152 @@
+#include "support/comm_harness.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <thread>
+
+#include "support/plugin_loader.h"
+
+namespace tessera::testing {
+
+Comm::Comm(CommRank& owner, tsr_comm* comm, int rank, int num_ranks)
+    : owner_(owner), comm_(comm), rank_(rank), num_ranks_(num_ranks) {}
+
+Comm::~Comm() {
+  owner_.interface().destroy(comm_);
+}
+
+void Comm::submit(tsr_collective collective) {
+  constexpr uint64_t kAlignment = 256;
+  static constexpr std::string_view kLabel = "gradient h.2";
+  collective.struct_size = sizeof collective;
+  if (!collective.stream) collective.stream = owner_.stream();
+  if (!collective.label.ptr) collective.label = str(kLabel);
+  collective.sequence = sequence_++;
+  uint64_t num_bytes = 0;
+  call(owner_.interface().describe, &collective, num_ranks_, &num_bytes);
+  if (num_bytes > 0) {
+    auto& workspace = workspaces_.emplace_back(num_bytes + kAlignment);
+    const uint64_t misalignment = reinterpret_cast<uintptr_t>(workspace.data()) % kAlignment;
+    collective.workspace = workspace.data() + (kAlignment - misalignment);
+  }
+  call(owner_.interface().submit, comm_, &collective);
+}
+
+void Comm::group_begin() {
+  call(owner_.interface().group_begin, comm_);
+}
+void Comm::group_end() {
+  call(owner_.interface().group_end, comm_);
+}
+void Comm::check_async() {
+  call(owner_.interface().async_error, comm_);
+}
+void Comm::abort() {
+  owner_.interface().abort(&comm_, 1);
+}
+
+std::unique_ptr<Comm> Comm::split(int color, int key, int new_rank, int new_num_ranks) {
+  tsr_comm* comm = nullptr;
+  call(owner_.interface().split, comm_, color, key, str("dp.split"), &comm);
+  return comm ? std::make_unique<Comm>(owner_, comm, new_rank, new_num_ranks) : nullptr;
+}
+
+CommRank::CommRank(const CommSpec& spec, int rank, MemoryKv& store)
+    : spec_(spec),
+      rank_(rank),
+      interface_(load_plugin<tsr_communicator_interface>(spec.plugin, TSR_COMMUNICATOR_INTERFACE)),
+      device_interface_(load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE)),
+      host_(store.host()),
+      world_ranks_(static_cast<size_t>(spec.num_ranks)) {
+  std::iota(world_ranks_.begin(), world_ranks_.end(), 0);
+  tsr_device_open args{};
+  args.struct_size = sizeof args;
+  args.index = static_cast<uint32_t>(rank);
+  args.num_threads = 1;
+  args.host = &host_;
+  call(device_interface_.open, &args, &device_);
+}
+
+CommRank::~CommRank() {
+  for (tsr_stream* stream : streams_)
+    device_interface_.stream_destroy(stream);  // waits for work in flight
+  comm_.reset();
+  device_interface_.close(device_);
+}
+
+std::unique_ptr<Comm> CommRank::create(const std::string& name, int64_t timeout_ms) {
+  const std::string& used_name = name.empty() ? spec_.name : name;
+  const std::string rendezvous = "job/comm/" + used_name;
+  tsr_comm_create args{};
+  args.struct_size = sizeof args;
+  args.rank = rank_;
+  args.size = spec_.num_ranks;
+  args.is_local = 1;
+  args.name = str(used_name);
+  args.rendezvous = str(rendezvous);
+  args.world_ranks = world_ranks_.data();
+  args.host = &host_;
+  args.device_interface = &device_interface_;
+  args.device = device_;
+  args.timeout_ms = timeout_ms ? timeout_ms : spec_.timeout_ms;
+  tsr_comm* comm = nullptr;
+  call(interface_.create, &args, &comm);
+  return std::make_unique<Comm>(*this, comm, rank_, spec_.num_ranks);
+}
+
+Comm& CommRank::comm() {
+  if (!comm_) comm_ = create();
+  return *comm_;
+}
+
+tsr_stream* CommRank::stream(size_t index) {
+  while (streams_.size() <= index) {
+    tsr_stream* stream = nullptr;
+    const std::string name = "comm." + std::to_string(streams_.size());
+    call(device_interface_.stream_create, device_, str(name), &stream);
+    streams_.push_back(stream);
+  }
+  return streams_[index];
+}
+
+void CommRank::synchronize(size_t stream_index, int64_t timeout_ms) {
+  call(device_interface_.stream_synchronize, stream(stream_index), timeout_ms);
+}
+
+void CommRank::run_on_stream(std::function<void()> function, size_t stream_index) {
+  auto& kept = functions_.emplace_back(std::move(function));
+  const tsr_host_function run = [](void* user, tsr_error* err) {
+    return guard(err, "test", *static_cast<std::function<void()>*>(user));
+  };
+  call(device_interface_.host_function, stream(stream_index), run, static_cast<void*>(&kept));
+}
+
+void run_ranks(const CommSpec& spec, const std::function<void(CommRank&)>& body) {
+  MemoryKv store;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < spec.num_ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        CommRank self(spec, rank, store);
+        body(self);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << spec.plugin << " rank " << rank << " of " << spec.num_ranks << ": " << error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+}
+
+tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv) {
+  tsr_collective collective{};
+  collective.kind = kind;
+  collective.dtype = dtype;
+  collective.num_elements = num_elements;
+  collective.send = send;
+  collective.recv = recv;
+  return collective;
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,98 @@
+// Ranks of a test as threads, each with its own CPU device, streams, and a member of the group under test.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/memory_kv.h"
+#include "support/typed_buffer.h"
+#include "tessera/communicator.h"
+#include "tessera/error.hpp"
+
+namespace tessera::testing {
+
+struct CommSpec {
+  std::string plugin;
+  int num_ranks = 1;
+  std::string name = "dp.test";
+  int64_t timeout_ms = 30000;
+};
+
+class CommRank;
+
+/// A communicator of one rank. Calls throw tessera::Error.
+class Comm {
+ public:
+  Comm(CommRank& owner, tsr_comm* comm, int rank, int num_ranks);
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  tsr_comm* handle() const { return comm_; }
+  int rank() const { return rank_; }
+  int num_ranks() const { return num_ranks_; }
+
+  /// Fills what is 0 in `collective`: struct_size, the stream (the rank's first), the sequence, the label; brings the
+  /// workspace that describe asks for, which lives as long as this.
+  void submit(tsr_collective collective);
+  void group_begin();
+  void group_end();
+  /// NULL for color < 0. The new communicator's rank and size are those that the colors and keys give.
+  std::unique_ptr<Comm> split(int color, int key, int new_rank, int new_num_ranks);
+  void check_async();
+  void abort();
+
+ private:
+  CommRank& owner_;
+  tsr_comm* comm_;
+  int rank_, num_ranks_;
+  uint64_t sequence_ = 0;
+  std::list<std::vector<std::byte>> workspaces_;
+};
+
+class CommRank {
+ public:
+  CommRank(const CommSpec& spec, int rank, MemoryKv& store);
+  ~CommRank();
+  CommRank(const CommRank&) = delete;
+  CommRank& operator=(const CommRank&) = delete;
+
+  int rank() const { return rank_; }
+  int num_ranks() const { return spec_.num_ranks; }
+  const tsr_communicator_interface& interface() const { return interface_; }
+
+  /// Joins the group `name` of all ranks (default: the spec's name and time-out).
+  std::unique_ptr<Comm> create(const std::string& name = "", int64_t timeout_ms = 0);
+  /// The communicator made on the first call.
+  Comm& comm();
+
+  /// Streams are made on first use.
+  tsr_stream* stream(size_t index = 0);
+  /// Throws the stream's first error, and DEADLINE when it is not done after `timeout_ms`.
+  void synchronize(size_t stream_index = 0, int64_t timeout_ms = 60000);
+  /// Queues `function` on a stream.
+  void run_on_stream(std::function<void()> function, size_t stream_index = 0);
+
+ private:
+  const CommSpec spec_;
+  const int rank_;
+  const tsr_communicator_interface& interface_;
+  const tsr_device_interface& device_interface_;
+  tsr_host host_;
+  std::vector<int32_t> world_ranks_;
+  tsr_device* device_ = nullptr;
+  std::vector<tsr_stream*> streams_;
+  std::unique_ptr<Comm> comm_;
+  std::list<std::function<void()>> functions_;
+};
+
+/// Runs `body` once a rank, each in a thread of its own; what it throws is a failure of the test that names the rank.
+void run_ranks(const CommSpec& spec, const std::function<void(CommRank&)>& body);
+
+/// A collective with the fields that most tests give.
+tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv);
+
+}  // namespace tessera::testing
