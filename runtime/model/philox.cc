@@ -10,6 +10,14 @@ namespace {
 
 constexpr uint64_t kNumbersPerCounter = 4;
 
+// 1 / k: divisions would take most of the time.
+constexpr std::array<double, 24> kReciprocals = [] {
+  std::array<double, 24> values{};
+  for (std::size_t k = 1; k < values.size(); ++k)
+    values[k] = 1.0 / static_cast<double>(k);
+  return values;
+}();
+
 uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text)
@@ -52,8 +60,8 @@ SineCosine sine_cosine(uint32_t turn) {
   const double square = angle * angle;
   double sine = 1.0, cosine = 1.0;
   for (int k = 16; k >= 2; k -= 2) {
-    sine = 1.0 - sine * square / (k * (k + 1));
-    cosine = 1.0 - cosine * square / (k * (k - 1));
+    sine = 1.0 - sine * square * (kReciprocals[k] * kReciprocals[k + 1]);
+    cosine = 1.0 - cosine * square * (kReciprocals[k] * kReciprocals[k - 1]);
   }
   sine *= angle;
   const double first = quarter & 1u ? cosine : sine, second = quarter & 1u ? sine : cosine;
