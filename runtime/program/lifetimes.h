@@ -53,7 +53,7 @@ class Conflicts {
   struct Use {
     uint32_t action, lifetime;
   };
-  using Uses = std::vector<std::vector<Use>>;               // of each stream, in order
+  using Uses = std::vector<std::vector<Use>>;  // of each stream, in order
 
   template <class Visit>
   void alive_together(uint32_t lifetime, Visit& visit) const;

@@ -90,6 +90,21 @@ uint64_t find_peak(const Program& program, std::span<const Lifetime> lifetimes, 
   return guarded_peak;
 }
 
+// With waits wherever they save memory, unless fewer do within the budget. Where the places without a wait leave gaps
+// that are too small for the rest, fewer of them may do.
+Placement place(const Program& program, const Clocks& clocks, std::span<const Lifetime> lifetimes, uint64_t base,
+                double budget_bytes, uint64_t guard_bytes) {
+  const FirstFit first_fit{program, clocks, lifetimes, base, guard_bytes};
+  const Placement smallest = first_fit(base, UINT64_MAX);
+  const uint64_t top = std::max(base + static_cast<uint64_t>(budget_bytes), smallest.top);
+  for (const double share : {1.0, 0.98, 0.95, 0.85}) {
+    const auto limit = base + static_cast<uint64_t>(share * static_cast<double>(top - base));
+    Placement placement = first_fit(limit, top);
+    if (placement.top <= top) return placement;
+  }
+  return smallest;
+}
+
 // Only the last owner of an address has to be waited for: it waited for the one before.
 void add_waits(const Clocks& clocks, std::span<const Lifetime> lifetimes, const Placement& placement,
                uint64_t guard_bytes, Waits& waits) {
@@ -115,10 +130,7 @@ void plan_transient(const Program& program, const Clocks& clocks, uint32_t memor
   MemoryUse& use = plan.use[memory];
   const uint64_t base = use.persistent_bytes;
   const uint64_t peak = find_peak(program, lifetimes, guard_bytes, use);
-  Placement placement = first_fit(program, clocks, lifetimes, base, 0, guard_bytes);
-  const uint64_t limit = std::max(base + static_cast<uint64_t>(budget * static_cast<double>(peak)), placement.top);
-  Placement with_fewer_waits = first_fit(program, clocks, lifetimes, base, limit, guard_bytes);
-  if (with_fewer_waits.top <= limit) placement = std::move(with_fewer_waits);
+  const Placement placement = place(program, clocks, lifetimes, base, budget * static_cast<double>(peak), guard_bytes);
   use.arena_bytes = placement.top;
   for (size_t i = 0; i < lifetimes.size(); ++i)
     plan.address[lifetimes[i].buffer->id] = placement.address[i];

@@ -34,13 +34,14 @@ struct MemoryPlan {
   std::map<uint32_t, MemoryUse> use;  ///< by TSR_MEMORY_*
 };
 
-/// Places the buffers of all programs of one rank. A persistent buffer is the same in all programs that have a buffer
-/// of its kind and name (INTERNAL if sizes differ) and gets one address; it lives always. Transient ones live from
-/// their first to their last binding in list order; two share an address if the program already orders them, or if the
-/// host may add the wait from the last uses of one to the first uses of the other: never a wait that starts at a
-/// `send`. Places that need no wait come first, as long as the arena stays within `budget` (ratio over the live peak).
-/// Adds those waits to the programs' dependencies. Offline first fit, largest first; an interval sweep. `guard_bytes`
-/// are left free after every buffer (debug mode).
+/// Places the buffers of all programs of one rank, after derive_dependencies. A persistent buffer is the same in all
+/// programs that have a buffer of its kind and name (INTERNAL if they disagree on it) and gets one address; it lives
+/// always. Transient ones live from their first to their last binding in list order (inputs from the start, scalars and
+/// accumulators always; one that nothing binds gets no address). Two share an address if the program already orders
+/// them, or if the host may add the wait from the last uses of one to the first uses of the other: never a wait that
+/// starts at a `send` or `exchange`. Places that need no wait come first, as long as the arena stays within `budget`
+/// (ratio over the live peak) or what waits everywhere would need. Adds those waits to the programs' dependencies.
+/// Offline first fit, largest first. `guard_bytes` are left free after every buffer (debug mode). Deterministic.
 std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double budget = 1.02, uint64_t guard_bytes = 0);
 
 }  // namespace tessera

@@ -71,8 +71,7 @@ uint64_t footprint_bytes(const Buffer& buffer, uint64_t guard_bytes) {
   return (buffer.num_bytes() + guard_bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }
 
-Placement first_fit(const Program& program, const Clocks& clocks, std::span<const Lifetime> lifetimes, uint64_t base,
-                    uint64_t limit, uint64_t guard_bytes) {
+Placement FirstFit::operator()(uint64_t limit, uint64_t max_top) const {
   std::vector<uint64_t> num_bytes;
   for (const Lifetime& lifetime : lifetimes)
     num_bytes.push_back(footprint_bytes(*lifetime.buffer, guard_bytes));
@@ -85,7 +84,7 @@ Placement first_fit(const Program& program, const Clocks& clocks, std::span<cons
   Ranges ranges(lifetimes.size());
   const auto avoid = [&](uint32_t i) { ranges.avoid(i); };
   for (const uint32_t i : order) {
-    if (num_bytes[i] == 0) break;
+    if (num_bytes[i] == 0 || result.top > max_top) break;
     uint64_t& address = result.address[i];
     ranges.start_query();
     if (base + num_bytes[i] <= limit) conflicts.unordered(i, avoid);
