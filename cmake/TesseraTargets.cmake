@@ -6,9 +6,11 @@ target_compile_features(tessera_flags INTERFACE cxx_std_20 c_std_11)
 # Exactness (docs: design, exactness contract): no contraction behind our back; FMA is written where it is meant.
 target_compile_options(
   tessera_flags
-  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
-            $<$<BOOL:${TESSERA_SANITIZE}>:-fsanitize=${TESSERA_SANITIZE}> $<$<BOOL:${TESSERA_SANITIZE}>:-fno-omit-frame-pointer>)
-target_link_options(tessera_flags INTERFACE $<$<BOOL:${TESSERA_SANITIZE}>:-fsanitize=${TESSERA_SANITIZE}>)
+  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+if(TESSERA_SANITIZE)
+  target_compile_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE})
+endif()
 
 # tessera_library(<name> SOURCES ... [PUBLIC libs...] [PRIVATE libs...]): a static, position-independent library.
 # Headers of the host are included from runtime/ as "folder/file.h".

@@ -23,7 +23,9 @@ function(tessera_add_plugin name)
   endif()
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   # Sanitizer runtimes are resolved from the host, so -z defs cannot hold there.
-  target_link_options(${target} PRIVATE "LINKER:--version-script=${TESSERA_PLUGIN_MAP}" LINKER:-z,now LINKER:-z,relro
-                      $<$<NOT:$<BOOL:${TESSERA_SANITIZE}>>:LINKER:-z,defs>)
+  target_link_options(${target} PRIVATE "LINKER:--version-script=${TESSERA_PLUGIN_MAP}" LINKER:-z,now LINKER:-z,relro)
+  if(NOT TESSERA_SANITIZE)
+    target_link_options(${target} PRIVATE LINKER:-z,defs)
+  endif()
   target_link_libraries(${target} PRIVATE tessera::plugin_api ${arg_LIBRARIES})
 endfunction()

@@ -33,7 +33,8 @@ uint64_t Model::num_parameter_elements() const {
 void lay_out_units(Model& model) {
   const auto align = [](uint64_t n) { return (n + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment; };
   for (Unit& unit : model.units) {
-    std::ranges::stable_partition(unit.parameters, [&](int p) { return model.parameters[p].trainable; });
+    std::stable_partition(unit.parameters.begin(), unit.parameters.end(),
+                          [&](int p) { return model.parameters[p].trainable; });
     uint64_t offset = 0;
     for (int p : unit.parameters) {
       model.parameters[p].unit_offset = offset;

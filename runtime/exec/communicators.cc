@@ -1,0 +1,70 @@
+#include "exec/communicators.h"
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+Communicators::Key Communicators::key_of(const Program& program, const Action& action) {
+  const Group& group = program.groups[action.group];
+  return {program.streams[action.stream].name, group.axis, group.coordinates};
+}
+
+Communicators::Communicators(const CommunicatorSetup& setup, const Device& device,
+                             std::span<const Program* const> programs)
+    : setup_(setup) {
+  std::map<Key, const Program*> needed;
+  for (const Program* program : programs)
+    for (const Action& action : program->actions)
+      if (is_collective(action.kind)) needed.emplace(key_of(*program, action), program);
+  try {
+    for (const auto& [key, program] : needed) create(key, *program, device);
+  } catch (...) {
+    abort();
+    for (auto& [key, made] : by_key_) setup_.api->destroy(made.comm);
+    throw;
+  }
+}
+
+Communicators::~Communicators() {
+  for (auto& [key, made] : by_key_) setup_.api->destroy(made.comm);
+}
+
+void Communicators::create(const Key& key, const Program& program, const Device& device) {
+  const Group group{key.axis, key.coordinates};
+  const std::vector<int> members = program.mesh->members(group, program.coordinates);
+  if (members.size() < 2) return;
+  const std::vector<int32_t> world_ranks(members.begin(), members.end());
+  const std::string name = key.stream.substr(key.stream.find('.') + 1);  // without "comm."
+  std::string rendezvous = "comm/" + key.stream + "/" + std::to_string(key.axis) + "/" + std::to_string(members[0]);
+  for (int c : key.coordinates) rendezvous += "," + std::to_string(c);
+  tsr_comm_create args{};
+  args.struct_size = sizeof args;
+  args.rank = program.mesh->position(group, program.coordinates);
+  args.size = static_cast<int32_t>(members.size());
+  args.is_local = setup_.is_local;
+  args.name = str(name);
+  args.rendezvous = str(rendezvous);
+  args.world_ranks = world_ranks.data();
+  args.host = setup_.host;
+  args.device_interface = &device.api();
+  args.device = device.handle();
+  args.options = setup_.options.data();
+  args.num_options = setup_.options.size();
+  args.timeout_ms = setup_.start_timeout_ms;
+  tsr_comm* comm = nullptr;
+  call(setup_.api->create, &args, &comm);
+  by_key_[key] = {name, comm, 0};
+}
+
+Communicator* Communicators::find(const Program& program, const Action& action) {
+  const auto found = by_key_.find(key_of(program, action));
+  return found == by_key_.end() ? nullptr : &found->second;
+}
+
+void Communicators::abort() {
+  std::vector<tsr_comm*> comms;
+  for (auto& [key, made] : by_key_) comms.push_back(made.comm);
+  if (!comms.empty()) setup_.api->abort(comms.data(), comms.size());
+}
+
+}  // namespace tessera

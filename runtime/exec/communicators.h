@@ -1,0 +1,63 @@
+// The communicators of one rank: one per (group, comm stream), all made at start.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec/device.h"
+#include "program/program.h"
+#include "tessera/communicator.h"
+
+namespace tessera {
+
+/// How communicators are made.
+struct CommunicatorSetup {
+  const tsr_communicator_interface* api = nullptr;
+  const tsr_host* host = nullptr;
+  std::span<const tsr_option_value> options;
+  bool is_local = true;  ///< all ranks of the job are on this machine
+  int64_t start_timeout_ms = 300'000;
+  int64_t timeout_ms = 100'000;
+};
+
+/// A communicator and the number of collectives it was given.
+struct Communicator {
+  std::string name;
+  tsr_comm* comm = nullptr;
+  uint64_t num_submitted = 0;
+};
+
+class Communicators {
+ public:
+  /// Makes one for each pair (group, stream) that a collective of any program uses, in one order on all ranks; none for
+  /// groups of one. Returns when all members have joined. [control-thread]
+  Communicators(const CommunicatorSetup& setup, const Device& device, std::span<const Program* const> programs);
+  ~Communicators();
+  Communicators(const Communicators&) = delete;
+  Communicators& operator=(const Communicators&) = delete;
+
+  /// Null for a group of one.
+  Communicator* find(const Program& program, const Action& action);
+  /// All at once, from any thread; outstanding work fails as aborted. May be repeated.
+  void abort();
+  const tsr_communicator_interface& api() const { return *setup_.api; }
+  int64_t timeout_ms() const { return setup_.timeout_ms; }
+
+ private:
+  struct Key {
+    std::string stream;
+    int axis;
+    std::vector<int> coordinates;
+    auto operator<=>(const Key&) const = default;
+  };
+  static Key key_of(const Program& program, const Action& action);
+  void create(const Key& key, const Program& program, const Device& device);
+
+  CommunicatorSetup setup_;
+  std::map<Key, Communicator> by_key_;
+};
+
+}  // namespace tessera

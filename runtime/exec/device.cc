@@ -1,0 +1,45 @@
+#include "exec/device.h"
+
+#include <utility>
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+Device::Device(const tsr_device_interface* api, const tsr_host* host, uint32_t index, uint32_t num_threads,
+               std::span<const tsr_option_value> options)
+    : api_(api) {
+  const tsr_device_open args{sizeof args, index, num_threads, 0, host, options.data(), options.size()};
+  call(api_->open, &args, &device_);
+}
+Device::~Device() { api_->close(device_); }
+
+StreamHandle make_stream(const Device& device, std::string_view name) {
+  tsr_stream* stream = nullptr;
+  call(device.api().stream_create, device.handle(), str(name), &stream);
+  return {stream, {&device.api()}};
+}
+
+EventHandle make_event(const Device& device) {
+  tsr_event* event = nullptr;
+  call(device.api().event_create, device.handle(), &event);
+  return {event, {&device.api()}};
+}
+
+KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const tsr_slot_spec> slots) {
+  tsr_kernel* kernel = nullptr;
+  call(device.api().prepare, device.handle(), &op, slots.data(), slots.size(), &kernel);
+  return {kernel, {&device.api()}};
+}
+
+Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
+    : device_(device), memory_(memory), num_bytes_(num_bytes) {
+  if (num_bytes) call(device.api().allocate, device.handle(), memory, num_bytes, &base_);
+}
+Arena::Arena(Arena&& other) noexcept
+    : device_(other.device_), memory_(other.memory_), num_bytes_(other.num_bytes_), base_(std::exchange(other.base_, nullptr)) {}
+Arena::~Arena() {
+  if (base_) device_.api().release(device_.handle(), memory_, base_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+// A device plugin's objects with owners.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "tessera/device.h"
+
+namespace tessera {
+
+/// An open device of one rank. Streams, events, kernels and memory made from it are destroyed before it.
+class Device {
+ public:
+  /// Opens device `index` with a team of `num_threads`. Throws what the plugin reports.
+  Device(const tsr_device_interface* api, const tsr_host* host, uint32_t index, uint32_t num_threads,
+         std::span<const tsr_option_value> options);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const tsr_device_interface& api() const { return *api_; }
+  tsr_device* handle() const { return device_; }
+
+ private:
+  const tsr_device_interface* api_;
+  tsr_device* device_ = nullptr;
+};
+
+/// Deletes a handle through a function of the device's table.
+template <class T, void (*tsr_device_interface::*Destroy)(T*) TSR_NOEXCEPT>
+struct HandleDeleter {
+  const tsr_device_interface* api = nullptr;
+  void operator()(T* handle) const noexcept { (api->*Destroy)(handle); }
+};
+using StreamHandle = std::unique_ptr<tsr_stream, HandleDeleter<tsr_stream, &tsr_device_interface::stream_destroy>>;
+using EventHandle = std::unique_ptr<tsr_event, HandleDeleter<tsr_event, &tsr_device_interface::event_destroy>>;
+using KernelHandle = std::unique_ptr<tsr_kernel, HandleDeleter<tsr_kernel, &tsr_device_interface::kernel_destroy>>;
+
+StreamHandle make_stream(const Device& device, std::string_view name);
+EventHandle make_event(const Device& device);
+KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const tsr_slot_spec> slots);
+
+/// One allocation in one memory of a device: the arena of a rank.
+class Arena {
+ public:
+  /// `memory` is TSR_MEMORY_*; num_bytes 0 holds nothing.
+  Arena(const Device& device, uint32_t memory, uint64_t num_bytes);
+  ~Arena();
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&&) = delete;
+
+  std::byte* at(uint64_t address) const { return static_cast<std::byte*>(base_) + address; }
+  uint64_t num_bytes() const { return num_bytes_; }
+
+ private:
+  const Device& device_;
+  uint32_t memory_;
+  uint64_t num_bytes_;
+  void* base_ = nullptr;
+};
+
+}  // namespace tessera

@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "exec/step.h"
+#include "program/base.h"
+#include "program/collective.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+/// First and last action (positions) that bind each transient buffer.
+std::map<uint64_t, std::pair<size_t, size_t>> lifetimes(const Program& program) {
+  std::map<uint64_t, std::pair<size_t, size_t>> lives;
+  for (size_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& b : program.actions[i].bindings)
+      if (!program.buffer(b.buffer).persistent) lives.try_emplace(b.buffer, i, i).first->second.second = i;
+  return lives;
+}
+
+/// Everything that makes two kernels interchangeable on one stream.
+std::string kernel_key(tsr_op op, const std::vector<tsr_slot_spec>& slots, const std::vector<tsr_op_range>& ranges,
+                       const tsr_stream* stream) {
+  op.ranges = nullptr;
+  std::string key(reinterpret_cast<const char*>(&op), sizeof op);
+  key.append(reinterpret_cast<const char*>(slots.data()), slots.size() * sizeof(tsr_slot_spec));
+  key.append(reinterpret_cast<const char*>(ranges.data()), ranges.size() * sizeof(tsr_op_range));
+  return key.append(reinterpret_cast<const char*>(&stream), sizeof stream);
+}
+
+}  // namespace
+
+/// Turns actions into steps.
+struct Executable::Preparation {
+  Executable& self;
+  const Program& program;
+  const MemoryPlan& memory;
+  ExecutionContext& context;
+  std::map<std::string, tsr_kernel*> kernels;
+  std::map<uint64_t, std::pair<size_t, size_t>> lives;
+
+  void* pointer(const Binding& b) const { return context.pointer(program.buffer(b.buffer), memory, b.offset); }
+
+  void run() {
+    if (context.debug().check_memory) lives = lifetimes(program);
+    const std::set<uint32_t> awaited = awaited_actions();
+    std::vector<tsr_event*> events(program.actions.size());
+    for (uint32_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      self.steps_.push_back(std::make_unique<Step>());
+      Step& step = *self.steps_.back();
+      step.stream = context.stream(program.streams[action.stream].name);
+      if (std::ranges::find(self.streams_, step.stream) == self.streams_.end()) self.streams_.push_back(step.stream);
+      for (uint32_t before : action.dependencies)
+        if (events[before] && program.actions[before].stream != action.stream) step.waits.push_back(events[before]);
+      if (awaited.contains(i)) {
+        self.events_.push_back(make_event(context.device()));
+        events[i] = step.record = self.events_.back().get();
+      }
+      prepare(step, action);
+      add_debug(step, i);
+    }
+  }
+
+  std::set<uint32_t> awaited_actions() const {
+    std::set<uint32_t> awaited;
+    for (const Action& action : program.actions)
+      for (uint32_t before : action.dependencies)
+        if (program.actions[before].stream != action.stream) awaited.insert(before);
+    return awaited;
+  }
+
+  void prepare(Step& step, const Action& action) {
+    if (is_collective(action.kind)) return prepare_collective(step, action);
+    if (action.kind == TSR_ACTION_CALL) return prepare_call(step, action);
+    if (is_elementwise(action.kind) && (action.flags & TSR_ACTION_PREDICATED))
+      throw Error(TSR_E_UNSUPPORTED, std::string(action_name(action.kind)) + " with a predicate: only optimizer takes one");
+    prepare_kernel(step, action);
+  }
+
+  void prepare_kernel(Step& step, const Action& action) {
+    tsr_op op = op_of(program, action);
+    std::vector<tsr_op_range> ranges;
+    if (action.kind == TSR_ACTION_SUM_SQUARES) ranges = counted_ranges(program, program.home(action.home));
+    if (action.kind == TSR_ACTION_OPTIMIZER) ranges = optimizer_ranges(program, program.home(action.home));
+    op.ranges = ranges.data();
+    op.num_ranges = ranges.size();
+    std::vector<tsr_slot_spec> slots;
+    for (const Binding& b : action.bindings) {
+      slots.push_back({b.slot, b.mode, program.buffer(b.buffer).dtype, 0, b.num_elements});
+      step.pointers.push_back(pointer(b));
+    }
+    tsr_kernel*& kernel = kernels[kernel_key(op, slots, ranges, step.stream)];
+    if (!kernel) {
+      self.kernels_.push_back(make_kernel(context.device(), op, slots));
+      kernel = self.kernels_.back().get();
+    }
+    step.kind = Step::Kind::kernel;
+    step.kernel = kernel;
+  }
+
+  void prepare_call(Step& step, const Action& action) {
+    const StrategyOnAxis& strategy = context.strategy(action.strategy_axis);
+    if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, call))
+      throw Error(TSR_E_UNSUPPORTED, "strategy " + strategy.name + " has call actions and no call function");
+    step.kind = Step::Kind::call;
+    step.call.strategy = &strategy;
+    step.call.tag = action.tag;
+    for (const Binding& b : action.bindings) step.call.shapes.push_back(static_cast<int64_t>(b.num_elements));
+    for (size_t i = 0; i < action.bindings.size(); ++i)
+      step.call.operands.push_back({pointer(action.bindings[i]), &step.call.shapes[i], 1,
+                                    program.buffer(action.bindings[i].buffer).dtype});
+  }
+
+  void prepare_collective(Step& step, const Action& action) {
+    step.comm = context.comms().find(program, action);
+    if (!step.comm) return prepare_alone(step, action);
+    step.kind = Step::Kind::collective;
+    step.label = std::string(action_name(action.kind));
+    if (!action.bindings.empty()) step.label += " " + program.buffer(action.bindings[0].buffer).name;
+    tsr_collective& c = step.collective;
+    c = collective_of(program, action);
+    const Binding *source = action.find(kSource), *destination = action.find(kDestination);
+    if (destination) c.recv = pointer(*destination);
+    c.send = source ? pointer(*source) : c.recv;
+    if (const Binding* workspace = action.find(TSR_SLOT(TSR_ROLE_WORKSPACE, 0))) c.workspace = pointer(*workspace);
+    c.stream = step.stream;
+    c.timeout_ms = context.comms().timeout_ms();
+    c.label = str(step.label);
+    if (action.kind == TSR_ACTION_EXCHANGE) prepare_transfers(step, action);
+  }
+
+  void prepare_transfers(Step& step, const Action& action) {
+    size_t next_peer = 0;
+    for (const uint32_t role : {TSR_ROLE_SOURCE, TSR_ROLE_DESTINATION})
+      for (const Binding& b : action.bindings)
+        if (TSR_SLOT_ROLE(b.slot) == role)
+          step.transfers.push_back(
+              {pointer(b), b.num_elements, action.peers.at(next_peer++), role == TSR_ROLE_DESTINATION ? 1u : 0u});
+    step.collective.transfers = step.transfers.data();
+    step.collective.num_transfers = step.transfers.size();
+  }
+
+  /// In a group of one every collective is the identity.
+  void prepare_alone(Step& step, const Action& action) {
+    const Binding *source = action.find(kSource), *destination = action.find(kDestination);
+    if (!source || !destination || pointer(*source) == pointer(*destination)) return;
+    step.kind = Step::Kind::copy;
+    step.pointers = {pointer(*destination), pointer(*source)};
+    step.num_bytes = destination->num_elements * TSR_DTYPE_BYTES(program.buffer(destination->buffer).dtype);
+  }
+
+  void add_debug(Step& step, size_t position) {
+    const DebugOptions& debug = context.debug();
+    if (debug.stream_delay) {
+      step.delayed = true;
+      step.delay.state = *debug.stream_delay + position * 0x9e3779b97f4a7c15u;
+    }
+    if (!debug.check_memory) return;
+    std::set<uint64_t> seen;
+    for (const Binding& b : program.actions[position].bindings) {
+      const auto life = lives.find(b.buffer);
+      if (life == lives.end() || !seen.insert(b.buffer).second) continue;
+      const Buffer& buffer = program.buffer(b.buffer);
+      auto* begin = static_cast<std::byte*>(context.pointer(buffer, memory));
+      const uint64_t end = (buffer.num_bytes() + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+      if (life->second.first == position) {
+        step.fills.push_back({begin, 0xFF, buffer.num_bytes()});
+        if (debug.guard_bytes) step.fills.push_back({begin + end, Guard::kByte, debug.guard_bytes});
+      }
+      if (life->second.second == position && debug.guard_bytes) {
+        step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, debug.guard_bytes, buffer.name}));
+        step.checks.push_back(step.guards.back().get());
+      }
+    }
+  }
+};
+
+Executable::Executable(const Program& program, const MemoryPlan& memory, ExecutionContext& context)
+    : program_(program), context_(context) {
+  Preparation{*this, program, memory, context, {}, {}}.run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,138 @@
+#include "exec/rank_runtime.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/accumulator.hpp"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+/// Parameters are read in pieces of this many elements, so that no rank holds a copy of the model.
+constexpr uint64_t kReadElements = 1 << 20;
+constexpr int64_t kCopyMs = 60'000;
+
+std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& programs) {
+  std::map<uint32_t, Arena> arenas;
+  for (const uint32_t memory : {TSR_MEMORY_DEVICE, TSR_MEMORY_HOST})
+    if (const uint64_t num_bytes = programs.arena_bytes(memory))
+      arenas.emplace(memory, Arena(device, memory, num_bytes));
+  return arenas;
+}
+
+}  // namespace
+
+RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
+    : setup_(setup),
+      programs_(std::move(programs)),
+      device_(setup.device, setup.host, setup.device_index, setup.num_threads, setup.device_options),
+      arenas_(make_arenas(device_, programs_)),
+      communicators_(setup.communicators, device_, programs_.all()),
+      context_(device_, communicators_, setup_.strategies, arenas_, setup.debug) {
+  const auto all = programs_.all();
+  for (size_t i = 0; i < all.size(); ++i)
+    executables_.push_back(std::make_unique<Executable>(*all[i], programs_.memory[i], context_));
+}
+
+RankRuntime::~RankRuntime() = default;
+
+// Persistent buffers have one address in all programs; the first step's plan is asked for it.
+void* RankRuntime::pointer(const Buffer& buffer, uint64_t offset) const {
+  return context_.pointer(buffer, programs_.memory[1], offset);
+}
+
+void RankRuntime::wait() {
+  call(device_.api().stream_synchronize, context_.stream("compute"), kCopyMs);
+}
+
+void RankRuntime::write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes) {
+  call(device_.api().copy, context_.stream("compute"), pointer(buffer, offset), data, num_bytes);
+}
+
+void RankRuntime::read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes) {
+  auto* stream = context_.stream("compute");
+  call(device_.api().copy, stream, data, pointer(buffer, offset), num_bytes);
+  wait();
+}
+
+const Buffer& RankRuntime::scalar(uint32_t kind, std::string_view name) const {
+  const Program& program = programs_.steps[0];
+  return program.buffer(find_buffer(program, kind, name));
+}
+
+void RankRuntime::initialise(const ParameterSource& values) {
+  const Program& program = programs_.steps[0];
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.persistent)
+      call(device_.api().fill, context_.stream("compute"), pointer(buffer), 0u, buffer.num_bytes());
+  std::vector<float> piece_values;
+  for (const Home& home : program.homes) {
+    const tsr_home_role& role = home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+    for (const tsr_piece& piece : home.pieces)
+      for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
+        piece_values.resize(std::min(kReadElements, piece.num_elements - done));
+        values.read(program.model->parameters[piece.parameter].name, piece.parameter_offset + done, piece_values);
+        write(program.buffer(role.buffer), role.offset + piece.home_offset + done, piece_values.data(),
+              piece_values.size() * sizeof(float));
+        wait();
+      }
+  }
+  wait();
+  executables_.front()->run(setup_.cancelled);
+}
+
+void RankRuntime::write_batches(std::span<const MicroBatch> micro_batches) {
+  const Program& program = programs_.steps[0];
+  if (micro_batches.size() != program.shape.num_micro_batches)
+    throw Error(TSR_E_INVALID_ARGUMENT, "a step takes " + std::to_string(program.shape.num_micro_batches) +
+                                            " micro-batches, not " + std::to_string(micro_batches.size()));
+  for (size_t mb = 0; mb < micro_batches.size(); ++mb) {
+    const std::string suffix = " mb=" + std::to_string(mb);
+    const auto put = [&](const std::string& name, const std::vector<int32_t>& tokens) {
+      const Buffer& buffer = scalar(TSR_BUFFER_INPUT, name + suffix);
+      if (tokens.size() != buffer.num_elements)
+        throw Error(TSR_E_INVALID_ARGUMENT, "a micro-batch has " + std::to_string(buffer.num_elements) + " tokens, not " +
+                                                std::to_string(tokens.size()));
+      write(buffer, 0, tokens.data(), buffer.num_bytes());
+    };
+    put("tokens", micro_batches[mb].inputs);
+    put("targets", micro_batches[mb].targets);
+  }
+}
+
+double RankRuntime::loss_sum() {
+  Accumulator accumulator{};
+  read(scalar(TSR_BUFFER_ACCUMULATOR, kLossAccumulator), 0, accumulator.data(), sizeof accumulator);
+  return decode(accumulator);
+}
+
+StepResult RankRuntime::run_step(uint64_t step, double learning_rate, std::span<const MicroBatch> micro_batches) {
+  write_batches(micro_batches);
+  write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
+  wait();
+  executables_[1 + step % programs_.steps.size()]->run(setup_.cancelled);
+  double clip[3];
+  read(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
+  return {loss_sum(), clip[2], clip[1] != 0};
+}
+
+double RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
+  write_batches(micro_batches);
+  wait();
+  executables_.back()->run(setup_.cancelled);
+  return loss_sum();
+}
+
+void RankRuntime::read_parameter(int parameter, std::span<float> out) {
+  const Program& program = programs_.steps[0];
+  for (const Home& home : program.homes) {
+    const tsr_home_role& role = home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+    for (const tsr_piece& piece : home.pieces)
+      if (piece.parameter == parameter)
+        read(program.buffer(role.buffer), role.offset + piece.home_offset, out.data() + piece.parameter_offset,
+             piece.num_elements * sizeof(float));
+  }
+}
+
+}  // namespace tessera

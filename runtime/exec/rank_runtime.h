@@ -1,0 +1,83 @@
+// One rank at work: its device, memory, communicators and programs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/communicators.h"
+#include "exec/executable.h"
+#include "model/parameter_source.h"
+#include "program/compile.h"
+
+namespace tessera {
+
+/// What a rank is made of besides its programs. Tables and hosts are borrowed.
+struct RankSetup {
+  const tsr_device_interface* device = nullptr;
+  std::span<const tsr_option_value> device_options;
+  uint32_t device_index = 0;
+  uint32_t num_threads = 1;
+  const tsr_host* host = nullptr;
+  CommunicatorSetup communicators;
+  std::span<const StrategyOnAxis> strategies;
+  DebugOptions debug;
+  /// Asked about once a second while a program runs; true stops the rank with an error.
+  std::function<bool()> cancelled = [] { return false; };
+};
+
+/// Tokens of one micro-batch of this rank: inputs and targets [batch * seq].
+struct MicroBatch {
+  std::vector<int32_t> inputs;
+  std::vector<int32_t> targets;
+};
+
+struct StepResult {
+  double loss_sum = 0;   ///< over all tokens of the step, all ranks
+  double grad_norm = 0;  ///< before clipping; not finite when a gradient was not
+  bool updated = true;   ///< false: the step was skipped because of a gradient that was not finite
+};
+
+/// Owns device, arenas and communicators. All functions: [control-thread]; an Error from a run leaves the rank stopped.
+class RankRuntime {
+ public:
+  /// Opens the device, allocates the arenas and joins all communicators. Takes over `programs`.
+  RankRuntime(const RankSetup& setup, RankPrograms programs);
+  ~RankRuntime();
+
+  /// Fills every persistent buffer: parameters from `values`, pads and optimizer state with zero, steps taken with 0; then
+  /// runs `init`.
+  void initialise(const ParameterSource& values);
+  /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant.
+  StepResult run_step(uint64_t step, double learning_rate, std::span<const MicroBatch> micro_batches);
+  /// Sum of the losses of all tokens, all ranks; nothing changes.
+  double run_eval(std::span<const MicroBatch> micro_batches);
+  /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]
+  void read_parameter(int parameter, std::span<float> out);
+
+  const RankPrograms& programs() const { return programs_; }
+  /// Planned bytes of device memory: the arena.
+  uint64_t arena_bytes() const { return programs_.arena_bytes(TSR_MEMORY_DEVICE); }
+
+ private:
+  void* pointer(const Buffer& buffer, uint64_t offset = 0) const;
+  void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
+  void read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
+  void wait();
+  void write_batches(std::span<const MicroBatch> micro_batches);
+  double loss_sum();
+  const Buffer& scalar(uint32_t kind, std::string_view name) const;
+
+  RankSetup setup_;
+  RankPrograms programs_;
+  Device device_;
+  std::map<uint32_t, Arena> arenas_;
+  Communicators communicators_;
+  ExecutionContext context_;
+  std::vector<std::unique_ptr<Executable>> executables_;  // init, the step's variants, eval
+};
+
+}  // namespace tessera

@@ -1,0 +1,63 @@
+// One action made ready to be issued. Internal to exec/.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exec/executable.h"
+
+namespace tessera {
+
+/// A seeded pause on a stream: debug option stream_delay.
+struct Delay {
+  uint64_t state = 0;  // of a 64-bit linear congruential generator; advanced at each run, on the stream's thread
+  static tsr_status run(void* self, tsr_error* err);
+};
+
+/// Bytes behind a buffer that nobody may write: filled when the buffer's life starts, compared when it ends.
+struct Guard {
+  const std::byte* begin = nullptr;
+  uint64_t num_bytes = 0;
+  std::string buffer;
+  static constexpr uint32_t kByte = 0xA5;
+  static tsr_status check(void* self, tsr_error* err);
+};
+
+/// A plugin's own arithmetic, called on a stream.
+struct StrategyCall {
+  const StrategyOnAxis* strategy = nullptr;
+  uint64_t tag = 0;
+  std::vector<int64_t> shapes;  // of one dim each
+  std::vector<tsr_tensor_view> operands;
+  static tsr_status run(void* self, tsr_error* err);
+};
+
+struct Fill {
+  void* pointer;
+  uint32_t byte;
+  uint64_t num_bytes;
+};
+
+struct Executable::Step {
+  enum class Kind { kernel, copy, collective, call, nothing };
+  Kind kind = Kind::nothing;
+  tsr_stream* stream = nullptr;
+  std::vector<tsr_event*> waits;
+  tsr_event* record = nullptr;
+  tsr_kernel* kernel = nullptr;
+  std::vector<void*> pointers;  // kernel: in slot order; copy: destination, source
+  uint64_t num_bytes = 0;       // copy
+  Communicator* comm = nullptr;
+  tsr_collective collective{};
+  std::vector<tsr_transfer> transfers;
+  std::string label;
+  StrategyCall call;
+  Delay delay;
+  bool delayed = false;
+  std::vector<Fill> fills;     // debug: before the action
+  std::vector<Guard*> checks;  // debug: behind it
+  std::vector<std::unique_ptr<Guard>> guards;
+};
+
+}  // namespace tessera

@@ -1,0 +1,144 @@
+#include "train/job.h"
+
+#include <filesystem>
+
+#include "config/usage_error.h"
+#include "model/hf_folder.h"
+#include "model/initial_values.h"
+#include "program/collective.h"
+
+namespace tessera {
+namespace {
+
+JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
+  const auto folders = plugin_folders(config.plugin_dirs);
+  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}};
+  if (num_ranks > 1) plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
+  for (const MeshAxis& axis : axes)
+    plugins.strategies.push_back(
+        axis.strategy.empty() ? std::nullopt
+                              : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
+  return plugins;
+}
+
+void check_flags(const JobPlugins& plugins, const std::vector<MeshAxis>& axes, const std::vector<PluginFlag>& flags) {
+  std::vector<PluginUse> uses{{&plugins.device, ""}};
+  if (plugins.communicator) uses.push_back({&*plugins.communicator, ""});
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
+  check_plugin_flags(flags, uses);
+}
+
+void check_communicator(const JobPlugins& plugins) {
+  if (!plugins.communicator) return;
+  tsr_comm_caps caps{};
+  caps.struct_size = sizeof caps;
+  tsr_error err{};
+  const tsr_str kind = plugins.device.device()->stream_kind;
+  if (plugins.communicator->communicator()->caps(kind, &caps, &err) != TSR_OK)
+    throw UsageError("--comm " + plugins.communicator->name + " does not work on the streams of --device " +
+                     plugins.device.name + " (" + to_string(kind) + ")");
+}
+
+Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
+  std::vector<Axis> result;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto& strategy = plugins.strategies[i];
+    result.push_back({axes[i].name, axes[i].num_ranks, strategy ? strategy->strategy()->splits : TSR_SPLITS_BATCH});
+  }
+  return Mesh(std::move(result));
+}
+
+Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
+  if (config.model.starts_with("mlp"))
+    throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
+  if (!std::filesystem::is_directory(config.model)) return gpt2_config_by_name(config.model);
+  Gpt2ConfigFile file = read_gpt2_config(config.model + "/config.json");
+  std::string dropouts;
+  for (const std::string& dropout : file.dropouts) dropouts += (dropouts.empty() ? "" : ", ") + dropout;
+  if (!dropouts.empty()) log.warning("dropout is not applied: ", dropouts, " in ", config.model, "/config.json");
+  return file.config;
+}
+
+StepShape step_shape(const TrainConfig& config) {
+  StepShape shape;
+  shape.num_micro_batches = static_cast<uint32_t>(config.grad_accum);
+  shape.reduce_every = config.reduce_every == ReduceEvery::step ? TSR_REDUCE_EVERY_STEP : TSR_REDUCE_EVERY_MICRO_BATCH;
+  shape.optimizer = config.optimizer == OptimizerKind::adamw ? TSR_OP_ADAMW : TSR_OP_SGD;
+  shape.beta1 = config.beta1;
+  shape.beta2 = config.beta2;
+  shape.epsilon = config.eps;
+  shape.weight_decay = config.weight_decay;
+  shape.max_norm = config.clip;
+  return shape;
+}
+
+}  // namespace
+
+int64_t Job::tokens_per_step() const {
+  return config.batch_size * config.seq_len * config.grad_accum * mesh.num_data_ranks();
+}
+
+Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
+  Job job;
+  job.config = flags.config;
+  job.plugin_flags = flags.plugin_flags;
+  job.axes = resolve_axes(job.config, num_ranks);
+  job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
+  check_flags(job.plugins, job.axes, job.plugin_flags);
+  check_communicator(job.plugins);
+  job.mesh = make_mesh(job.axes, job.plugins);
+  job.gpt2 = resolve_model(job.config, log);
+  if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
+  if (job.config.seq_len > job.gpt2.positions)
+    throw UsageError("--seq-len " + std::to_string(job.config.seq_len) + " is longer than the model's context of " +
+                     std::to_string(job.gpt2.positions) + " tokens");
+  job.shape = step_shape(job.config);
+  const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step())};
+  job.model = make_gpt2(job.gpt2, batch);
+  return job;
+}
+
+std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
+  if (std::filesystem::is_directory(job.config.model) && has_weights(job.config.model)) {
+    log.info("parameters: from ", job.config.model);
+    return std::make_unique<HuggingFaceWeights>(job.config.model, job.model.parameters);
+  }
+  log.info("parameters: initialised from seed ", job.config.seed);
+  return std::make_unique<InitialValues>(
+      job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) { return gpt2_initial_rule(name, layers); });
+}
+
+JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
+  for (size_t i = 0; i < job.axes.size(); ++i) {
+    if (!job.plugins.strategies[i]) continue;
+    const LoadedPlugin& plugin = *job.plugins.strategies[i];
+    options_.emplace_back(plugin, job.axes[i].name, job.plugin_flags);
+    const auto values = options_.back().values();
+    const tsr_strategy_create args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
+    StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
+    call(strategy.interface->create, &args, &strategy.instance);
+    strategies_.push_back(strategy);
+  }
+}
+
+JobStrategies::~JobStrategies() {
+  for (const StrategyOnAxis& strategy : strategies_) strategy.interface->destroy(strategy.instance);
+}
+
+CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies) {
+  const tsr_device_interface* device = job.plugins.device.device();
+  DescribeOp describe_op = [device](const tsr_op& op) {
+    std::vector<tsr_slot_spec> slots(64);
+    uint64_t num_slots = slots.size();
+    call(device->describe, &op, slots.data(), &num_slots);
+    slots.resize(num_slots);
+    return slots;
+  };
+  DescribeCollective describe_collective;
+  if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
+  const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
+  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes};
+}
+
+}  // namespace tessera

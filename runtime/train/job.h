@@ -1,0 +1,64 @@
+// What a run is, equal on all ranks: its plugins, mesh, model and the shape of its step.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/axes.h"
+#include "config/parse_flags.h"
+#include "mesh/mesh.h"
+#include "model/gpt2.h"
+#include "model/parameter_source.h"
+#include "observe/log.h"
+#include "plugins/loader.h"
+#include "plugins/plugin_options.h"
+#include "program/compile.h"
+
+namespace tessera {
+
+/// The loaded plugins; `communicator` only when there is more than one rank.
+struct JobPlugins {
+  LoadedPlugin device;
+  std::optional<LoadedPlugin> communicator;
+  std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
+};
+
+struct Job {
+  TrainConfig config;
+  std::vector<PluginFlag> plugin_flags;
+  JobPlugins plugins;
+  std::vector<MeshAxis> axes;
+  Mesh mesh;
+  Gpt2Config gpt2;
+  Model model;
+  StepShape shape;
+
+  int64_t tokens_per_step() const;
+};
+
+/// Loads plugins and builds the model for a world of `num_ranks`. Throws UsageError for what does not go together, with what
+/// does. Logs what was loaded on `log`.
+Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
+
+/// The values the run starts from: the weights of a Hugging Face folder, or the initialisation of --seed.
+std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log);
+
+/// One rank's strategies, created on its host.
+class JobStrategies {
+ public:
+  JobStrategies(const Job& job, const tsr_host* host);
+  ~JobStrategies();
+  JobStrategies(const JobStrategies&) = delete;
+  std::span<const StrategyOnAxis> all() const { return strategies_; }
+
+ private:
+  std::vector<StrategyOnAxis> strategies_;
+  std::vector<PluginOptions> options_;
+};
+
+/// What compiling this job's programs depends on. Borrows both.
+CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies);
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// What a run says to a person.
+#pragma once
+
+#include "data/token_source.h"
+#include "exec/rank_runtime.h"
+#include "observe/log.h"
+#include "observe/metrics.h"
+#include "train/job.h"
+
+namespace tessera {
+
+/// Model, mesh, data and memory, before the first step.
+void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime);
+/// One line a step; a warning when the step was skipped.
+void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated);
+/// Planned and measured memory.
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime);
+
+/// The memory plan of each program as a table: bytes by kind at the peak, arena, waste.
+std::string memory_table(const RankPrograms& programs);
+/// 1536 -> "1.5 KiB".
+std::string human_bytes(uint64_t num_bytes);
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+#include "train/train_rank.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "data/batch_order.h"
+#include "observe/peak_memory.h"
+#include "optim/learning_rate.h"
+#include "plugins/host_services.h"
+#include "train/agree.h"
+#include "train/report.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int num_threads(const Job& job, const RankPlace& place) {
+  if (job.config.threads > 0) return job.config.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.num_local_ranks);
+}
+
+RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* host,
+                     std::span<const StrategyOnAxis> strategies, std::span<const tsr_option_value> device_options,
+                     std::span<const tsr_option_value> comm_options) {
+  RankSetup setup;
+  setup.device = job.plugins.device.device();
+  setup.device_options = device_options;
+  setup.device_index = static_cast<uint32_t>(place.local_rank);
+  setup.num_threads = static_cast<uint32_t>(num_threads(job, place));
+  setup.host = host;
+  setup.strategies = strategies;
+  setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
+  setup.cancelled = place.cancelled;
+  if (job.plugins.communicator)
+    setup.communicators = {job.plugins.communicator->communicator(), host, comm_options, place.is_local,
+                           job.config.start_timeout_ms, job.config.timeout_ms};
+  return setup;
+}
+
+/// The micro-batches of one step, and on to the next.
+std::vector<MicroBatch> next_batches(const Job& job, BatchOrder& order, int data_rank) {
+  const auto tokens = static_cast<size_t>(job.config.batch_size * job.config.seq_len);
+  std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
+  for (MicroBatch& batch : batches) {
+    batch.inputs.resize(tokens);
+    batch.targets.resize(tokens);
+    order.read(data_rank, batch.inputs, batch.targets);
+    order.advance();
+  }
+  return batches;
+}
+
+void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, const RankPlace& place,
+                 const RankObserver& observer, const Log& log) {
+  const Coordinates coordinates = job.mesh.coordinates(place.rank);
+  const int data_rank = job.mesh.data_rank(coordinates);
+  BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+  for (int64_t step = 0; step < job.config.steps; ++step) {
+    const auto start = Clock::now();
+    const auto batches = next_batches(job, order, data_rank);
+    const double lr = learning_rate(job.config, step);
+    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), lr, batches);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const auto tokens = static_cast<double>(job.tokens_per_step());
+    const StepMetrics line{step + 1,         result.loss_sum / tokens, result.grad_norm, lr, seconds * 1e3,
+                           tokens / seconds, job.tokens_per_step() * (step + 1), peak_resident_bytes()};
+    observer.on_step(line);
+    if (place.rank == 0) report_step(log, line, job.config.steps, result.updated);
+  }
+}
+
+}  // namespace
+
+void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
+                const Log& log) {
+  const HostServices host(log, place.store);
+  const JobStrategies strategies(job, host.table());
+  const PluginOptions device_options(job.plugins.device, "", job.plugin_flags);
+  std::optional<PluginOptions> comm_options;
+  if (job.plugins.communicator) comm_options.emplace(*job.plugins.communicator, "", job.plugin_flags);
+
+  agree_on_job(job, data, place, num_threads(job, place));
+  const CompileInput input = compile_input(job, strategies.all());
+  RankPrograms programs = compile_rank(input, job.mesh.coordinates(place.rank));
+  agree_on_programs(input, programs, place, job.config.start_timeout_ms);
+
+  const auto comm_values = comm_options ? comm_options->values() : std::span<const tsr_option_value>();
+  RankRuntime runtime(
+      rank_setup(job, place, host.table(), strategies.all(), device_options.values(), comm_values), std::move(programs));
+  if (place.rank == 0) report_start(log, job, data, runtime);
+  runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
+  train_steps(job, data, runtime, place, observer, log);
+  observer.on_end(runtime);
+  wait_for_all(place, job.mesh.num_ranks(), job.config.timeout_ms);
+  if (place.rank == 0) report_end(log, job, runtime);
+}
+
+}  // namespace tessera

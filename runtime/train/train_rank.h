@@ -1,0 +1,38 @@
+// The training loop of one rank.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "data/token_source.h"
+#include "exec/rank_runtime.h"
+#include "launch/key_value_store.h"
+#include "observe/log.h"
+#include "observe/metrics.h"
+#include "train/job.h"
+
+namespace tessera {
+
+/// A rank's place in the run.
+struct RankPlace {
+  int rank = 0;
+  int local_rank = 0;
+  int num_local_ranks = 1;
+  bool is_local = true;  ///< all ranks are on this machine
+  std::shared_ptr<KeyValueStore> store;
+  std::function<bool()> cancelled = [] { return false; };
+};
+
+/// Who looks on. Called on the rank's own thread.
+struct RankObserver {
+  std::function<void(const StepMetrics&)> on_step = [](const StepMetrics&) {};
+  /// After the last step, before anything is closed.
+  std::function<void(RankRuntime&)> on_end = [](RankRuntime&) {};
+};
+
+/// Joins the other ranks, compiles and checks this rank's programs, and runs all steps; rank 0 reports to the log.
+/// Throws what went wrong; the other ranks then fail within their deadlines.
+void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
+                const Log& log);
+
+}  // namespace tessera
