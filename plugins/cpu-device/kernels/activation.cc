@@ -16,9 +16,10 @@ struct Gate {
 
 inline __attribute__((always_inline)) Gate gate(float x) {
   const float twice_u = kTwiceSqrt2OverPi * x * __builtin_fmaf(kCubic * x, x, 1.0f);
-  // e^60 stands for all that is larger: its inverse is small enough to be 0, and no subnormal number slows the rest.
-  const float e = exp(twice_u < -60.0f ? 60.0f : -twice_u);
-  return {e, 1.0f / (1.0f + e)};
+  // Beyond, the gate is 0 at float's precision of any activation, and its inverse would soon be subnormal and slow.
+  const bool is_shut = twice_u < -60.0f;
+  const float e = exp(is_shut ? 0.0f : -twice_u);
+  return {e, is_shut ? 0.0f : 1.0f / (1.0f + e)};
 }
 
 }  // namespace
