@@ -1,0 +1,63 @@
+#include "gloo-comm/gloo_comm.h"
+#include "gloo-comm/reduce.h"
+#include "tessera/plugin.hpp"
+
+namespace {
+
+using tessera::Collective;
+using tessera::Error;
+
+constexpr tsr_option kOptions[] = {tessera::string_option(
+    "interface", "", "",
+    "network interface to listen on, for instance eth0; empty: loopback if all ranks are local, else the host name's")};
+constexpr tsr_descriptor kDescriptor =
+    tessera::descriptor("gloo-comm", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.9.0",
+                        "ranks as processes over TCP, with canonical sums", kOptions);
+
+constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};
+
+struct Plugin {
+  static constexpr const char* kName = "gloo-comm";
+
+  static void caps(std::string_view stream_kind, tsr_comm_caps& caps) {
+    if (stream_kind != tessera::view(kStreamKinds[0]))
+      throw Error(TSR_E_UNSUPPORTED,
+                  "[gloo-comm] takes streams of the kind cpu.queue, not " + std::string(stream_kind));
+    caps.flags = TSR_COMM_CANONICAL_SUM;
+    caps.collectives = (uint64_t{2} << TSR_COLL_BARRIER) - 2;
+    caps.reduces = (uint64_t{2} << TSR_REDUCE_MAX) - 2;
+    caps.dtypes = tessera::kAllDtypes;
+    caps.num_dtypes = std::size(tessera::kAllDtypes);
+    caps.stream_kinds = kStreamKinds;
+    caps.num_stream_kinds = std::size(kStreamKinds);
+  }
+
+  static uint64_t describe(const tsr_collective& c, int num_ranks) {
+    if (num_ranks < 1) throw Error(TSR_E_INVALID_ARGUMENT, "[gloo-comm] describe: a group has at least one rank");
+    if (!tessera::collective_check::is_reducing(c.kind)) return 0;
+    const uint64_t n = static_cast<uint64_t>(num_ranks);
+    uint64_t total = c.num_elements, largest = c.num_elements;
+    if (c.kind == TSR_COLL_ALL_REDUCE) {
+      std::vector<uint64_t> offsets;
+      tessera::cut_evenly(c.num_elements, num_ranks, offsets);
+      largest = offsets[1];
+    } else if (c.kind == TSR_COLL_REDUCE_SCATTER && c.counts) {
+      largest = *std::max_element(c.counts, c.counts + n);
+    }
+    const uint64_t element_bytes = TSR_DTYPE_BYTES(c.dtype);
+    return tessera::gloo_comm::reduce_workspace(c.kind, total * element_bytes, largest * element_bytes, num_ranks);
+  }
+
+  static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create& args) {
+    std::string interface;
+    for (uint64_t i = 0; i < args.num_options; ++i)
+      if (tessera::view(args.options[i].name) == "interface") interface = tessera::to_string(args.options[i].s);
+    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface);
+  }
+};
+
+constexpr auto kTable = tessera::communicator_table<Plugin>();
+
+}  // namespace
+
+TESSERA_PLUGIN(kDescriptor, TSR_COMMUNICATOR_INTERFACE, kTable)

@@ -1,0 +1,99 @@
+#include "gloo-comm/gloo_comm.h"
+
+#include "gloo-comm/address.h"
+#include "gloo-comm/reduce.h"
+#include "gloo-comm/sigpipe_guard.h"
+#include "gloo-comm/swap.h"
+
+namespace tessera::gloo_comm {
+namespace {
+
+constexpr std::chrono::milliseconds kTick(50);
+
+void execute(Operation& operation) {
+  const uint32_t kind = operation.collective().kind;
+  if (operation.collective().is_messages())
+    swap_messages(operation);
+  else if (collective_check::is_reducing(kind))
+    reduce_slices(operation);
+  else
+    swap_slices(operation);
+}
+
+}  // namespace
+
+GlooCommunicator::GlooCommunicator(const tsr_comm_create& args, std::string interface)
+    : QueuedCommunicator("gloo-comm", args), interface_(std::move(interface)) {
+  const SigpipeGuard guard;  // the threads made here inherit it
+  const bool is_alone = args.size == 1;
+  const auto address = is_alone ? ::gloo::transport::tcp::attr() : listen_address(args.is_local != 0, interface_);
+  endpoint_ = std::make_unique<Endpoint>(member(), KeyValue(args.host), rendezvous(), address);
+  if (is_alone) return;
+  ticker_ = std::make_unique<Ticker>(kTick, [this] { tick(); });
+  greet_all();
+}
+
+GlooCommunicator::~GlooCommunicator() {
+  const SigpipeGuard guard;
+  ticker_.reset();
+  if (!error_) endpoint_->watch.leave();
+  endpoint_.reset();
+}
+
+std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create& args) {
+  return std::make_unique<GlooCommunicator>(args, interface_);
+}
+
+// gloo's connections begin without a word: whoever connects first to a port of ours is taken for the peer. So create
+// ends with a barrier, which tells members from strangers and in which all know that all are there.
+void GlooCommunicator::greet_all() {
+  Collective barrier;
+  barrier.kind = TSR_COLL_BARRIER;
+  barrier.timeout_ms = member().timeout_ms;
+  barrier.ticket = kCreateTicket;
+  barrier.label = "create";
+  run(barrier);
+}
+
+void GlooCommunicator::interrupt() noexcept {
+  endpoint_->waiter.wake(Outcome::kAborted);
+}
+
+void GlooCommunicator::tick() {
+  Waiter& waiter = endpoint_->waiter;
+  waiter.wake_if_late();
+  if (waiter.is_aborted())
+    endpoint_->watch.tell({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"});
+  else if (endpoint_->watch.look())
+    waiter.wake(Outcome::kBroken);
+}
+
+void GlooCommunicator::run(const Collective& collective) {
+  const std::lock_guard lock(mutex_);
+  if (error_) throw *error_;
+  const SigpipeGuard guard;
+  endpoint_->waiter.begin(Deadline(collective.timeout_ms));
+  run_locked(collective);
+  endpoint_->waiter.end();
+}
+
+void GlooCommunicator::run_locked(const Collective& collective) {
+  Operation operation(*endpoint_, collective);
+  try {
+    execute(operation);
+  } catch (const Error& error) {
+    stop(error);
+    throw;
+  } catch (const std::exception& error) {
+    stop(collective_error(TSR_E_INTERNAL, member(), collective, error.what()));
+    throw *error_;
+  }
+}
+
+void GlooCommunicator::stop(const Error& error) {
+  error_ = error;
+  endpoint_->watch.tell({error.code(), error.rank(), error.what()});
+  endpoint_->mesh.close();
+}
+
+}  // namespace tessera::gloo_comm

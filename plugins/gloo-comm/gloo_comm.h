@@ -1,0 +1,35 @@
+#pragma once
+
+#include "gloo-comm/operation.h"
+#include "gloo-comm/ticker.h"
+#include "tessera/queued_communicator.hpp"
+
+namespace tessera::gloo_comm {
+
+/// Processes over TCP, on gloo's transport; every collective and the order of every sum are ours. Two threads a
+/// communicator: gloo's, which moves the bytes, and one that minds deadlines, aborts and lost peers. Collectives of one
+/// communicator run one at a time.
+class GlooCommunicator final : public QueuedCommunicator {
+ public:
+  /// `interface`: see listen_address(). Throws as Mesh; DEADLINE too when a connection is not a member's.
+  GlooCommunicator(const tsr_comm_create& args, std::string interface);
+  ~GlooCommunicator() override;
+
+ private:
+  void run(const Collective& collective) override;
+  void interrupt() noexcept override;
+  std::unique_ptr<Communicator> join(const tsr_comm_create& args) override;
+
+  void greet_all();
+  void run_locked(const Collective& collective);
+  void stop(const Error& error);
+  void tick();
+
+  const std::string interface_;
+  std::mutex mutex_;            // one operation at a time
+  std::optional<Error> error_;  // guarded by mutex_: the first, which ended the communicator
+  std::unique_ptr<Endpoint> endpoint_;
+  std::unique_ptr<Ticker> ticker_;
+};
+
+}  // namespace tessera::gloo_comm

@@ -1,0 +1,26 @@
+#include "gloo-comm/mailbox.h"
+
+namespace tessera::gloo_comm {
+
+static_assert(kMaxMessageBytes % 16 == 0, "the data in a message is aligned for every dtype");
+
+Mailbox::Mailbox(const Mesh& mesh, const Member& member)
+    : memory_(new std::byte[kDepth * static_cast<size_t>(member.num_ranks) * kMaxMessageBytes]),
+      slots_(kDepth * static_cast<size_t>(member.num_ranks)),
+      turns_(static_cast<size_t>(member.num_ranks)) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const int peer = static_cast<int>(i / kDepth);
+    if (peer == member.rank) continue;
+    slots_[i].data = memory_.get() + i * kMaxMessageBytes;
+    slots_[i].buffer = mesh.buffer(slots_[i].data, kMaxMessageBytes);
+    slots_[i].buffer->recv(peer, kHeaderSlot);
+  }
+}
+
+void Mailbox::pop(int peer) {
+  slot(peer).buffer->recv(peer, kHeaderSlot);
+  size_t& turn = turns_[static_cast<size_t>(peer)];
+  turn = (turn + 1) % kDepth;
+}
+
+}  // namespace tessera::gloo_comm

@@ -1,0 +1,115 @@
+#include "gloo-comm/operation.h"
+
+namespace tessera::gloo_comm {
+
+std::vector<int> Operation::peers() const {
+  std::vector<int> peers;
+  for (int i = 1; i < num_ranks(); ++i)
+    peers.push_back((rank() + i) % num_ranks());
+  return peers;
+}
+
+Buffer& Operation::buffer(const void* data, uint64_t num_bytes) {
+  // gloo has one type for both directions.
+  buffers_.push_back(endpoint_.mesh.buffer(const_cast<void*>(data), num_bytes));
+  return *buffers_.back();
+}
+
+void Operation::fail(int peer) const {
+  const Fault fault = endpoint_.watch.explain(peer);
+  throw collective_error(fault.code, endpoint_.member, collective_, fault.text, fault.world_rank);
+}
+
+void Operation::check(Outcome outcome, int peer) const {
+  switch (outcome) {
+    case Outcome::kDone:
+      return;
+    case Outcome::kTimedOut:
+      throw timeout_error(endpoint_.member, collective_, {peer});
+    case Outcome::kAborted:
+      throw collective_error(TSR_E_ABORTED, endpoint_.member, collective_, "was aborted",
+                             endpoint_.member.world_rank());
+    case Outcome::kBroken:
+      fail(peer);
+  }
+}
+
+void Operation::send(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) const {
+  try {
+    buffer.send(peer, slot, offset, num_bytes);
+  } catch (const std::exception&) {
+    fail(peer);
+  }
+}
+
+void Operation::receive(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) const {
+  try {
+    buffer.recv(peer, slot, offset, num_bytes);
+  } catch (const std::exception&) {
+    fail(peer);
+  }
+}
+
+void Operation::wait_sent(Buffer& buffer, int peer, uint64_t num_messages) const {
+  for (uint64_t i = 0; i < num_messages; ++i)
+    check(endpoint_.waiter.wait_sent(buffer), peer);
+}
+
+void Operation::wait_received(Buffer& buffer, int peer, uint64_t num_messages) const {
+  for (uint64_t i = 0; i < num_messages; ++i)
+    check(endpoint_.waiter.wait_received(buffer), peer);
+}
+
+void Operation::greet(int peer, Header header, const void* data, uint64_t num_bytes, uint64_t slot) {
+  header.communicator = endpoint_.communicator;
+  header.num_inline_bytes = num_bytes;
+  Greeting& greeting = greetings_.emplace_back();
+  greeting.peer = peer;
+  greeting.data.resize(sizeof header + num_bytes);
+  std::memcpy(greeting.data.data(), &header, sizeof header);
+  if (num_bytes > 0) std::memcpy(greeting.data.data() + sizeof header, data, num_bytes);
+  greeting.buffer = &buffer(greeting.data.data(), greeting.data.size());
+  send(*greeting.buffer, peer, slot, 0, greeting.data.size());
+}
+
+void Operation::compare(int peer, Header expected, const Header& received) const {
+  expected.communicator = endpoint_.communicator;
+  const char* what = difference(expected, received);
+  if (!what) return;
+  const Member& member = endpoint_.member;
+  const std::string peer_name = "rank " + std::to_string(member.world_rank(peer));
+  throw collective_error(TSR_E_INVALID_ARGUMENT, member, collective_,
+                         std::string("does not match between ranks in ") + what + ": rank " +
+                             std::to_string(member.world_rank()) + " has " + header_text(expected) + ", " + peer_name +
+                             " has " + header_text(received),
+                         member.world_rank(peer));
+}
+
+const std::byte* Operation::meet(int peer, Header expected, uint64_t num_bytes) {
+  check(endpoint_.waiter.wait_received(endpoint_.mailbox.front(peer)), peer);
+  const std::byte* message = endpoint_.mailbox.message(peer);
+  Header received;
+  std::memcpy(&received, message, sizeof received);
+  expected.num_inline_bytes = num_bytes;
+  compare(peer, expected, received);
+  met_.push_back(peer);
+  return message + sizeof received;
+}
+
+void Operation::refuse(std::string_view problem) const {
+  throw collective_error(TSR_E_INVALID_ARGUMENT, endpoint_.member, collective_, problem, endpoint_.member.world_rank());
+}
+
+void Operation::finish() {
+  for (const Greeting& greeting : greetings_)
+    wait_sent(*greeting.buffer, greeting.peer);
+  for (const int peer : met_) {
+    try {
+      endpoint_.mailbox.pop(peer);
+    } catch (const std::exception&) {
+      // The connection is lost. This operation is complete; the next one that needs the peer will say so.
+    }
+  }
+}
+
+}  // namespace tessera::gloo_comm

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <mutex>
+#include <optional>
+
+#include "gloo-comm/mesh.h"
+
+namespace tessera::gloo_comm {
+
+/// Why a communicator stopped working.
+struct Fault {
+  tsr_status code;
+  int world_rank;  // whom it is about, -1 if nobody
+  std::string text;
+};
+
+/// Knows which peers are gone and why, and tells them why this rank goes. [any-thread]
+class Watch {
+ public:
+  Watch(const Mesh& mesh, const Member& member);
+
+  /// What ended the communicator at some peer: the peer's own words, or that its connection was lost without any. A
+  /// peer that left in good order, after its last operation, is no fault. Does not block.
+  std::optional<Fault> look();
+
+  /// The fault behind a connection that was just lost: look(), after a short wait if it is not visible yet.
+  Fault explain(int peer);
+
+  /// Tells every peer why this rank stops, and waits up to 500 ms until all have read it. Only the first call counts.
+  void tell(const Fault& fault) noexcept;
+
+  /// Waits up to a second until every peer has read all that this rank sent: before connections are closed in good
+  /// order.
+  void leave() noexcept;
+
+ private:
+  struct Peer {
+    int rank = 0;
+    bool is_gone = false;
+    char nothing = 0, farewell_sent = 0, farewell_received = 0;
+    Notice notice{};
+    BufferPtr tripwire, notice_in, farewell_out, farewell_in;
+  };
+
+  bool is_cut(Peer& peer) const;
+  std::optional<Fault> last_words(Peer& peer);
+  std::optional<Fault> look_locked();
+  void send_notice(Peer& peer) noexcept;
+  void wait_until_read(int64_t timeout_ms) noexcept;
+
+  const Mesh& mesh_;
+  const Member& member_;
+  std::mutex mutex_;
+  std::vector<Peer> peers_;  // its addresses are posted: never resized
+  std::optional<Fault> fault_;
+  std::optional<Notice> heard_;  // what the fault is from, if a peer told it: passed on as it is
+  bool has_told_ = false;
+  Notice notice_{};
+  std::vector<BufferPtr> notices_out_;
+};
+
+}  // namespace tessera::gloo_comm
