@@ -6,6 +6,14 @@
 
 #include "support/device_fixture.h"
 
+// The sanitizers' allocators end the process when memory runs out, unless told to report it as all others do.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+extern "C" const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
 namespace tessera {
 namespace {
 

@@ -197,7 +197,7 @@ void expect_position_independence(size_t dst_bytes, LoopAt loop_at, Call call) {
   call(loop_at(SimdLevel::kBaseline), whole.data(), 0, kNumElements);
   for (const SimdLevel level : levels())
     for (size_t offset = 0; offset <= 17; ++offset)
-      for (const size_t num_elements : {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 65, 100, 250}) {
+      for (const size_t num_elements : {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 65, 100, 250}) {
         std::vector<uint8_t> piece(num_elements * dst_bytes);
         call(loop_at(level), piece.data(), offset, num_elements);
         ASSERT_EQ(std::memcmp(piece.data(), whole.data() + offset * dst_bytes, piece.size()), 0)
