@@ -1,0 +1,32 @@
+#include "program/collective_form.h"
+
+namespace tessera {
+
+CollectiveForm::CollectiveForm(const Program& program, const Action& action) {
+  const Group& group = program.groups[action.group];
+  source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+  destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  in_place = !source && destination && destination->mode == TSR_MODE_ADD;
+  position = program.mesh->position(group, program.coordinates);
+  num_ranks = static_cast<int>(program.mesh->members(group, program.coordinates).size());
+}
+
+std::vector<uint64_t> slice_offsets(const Action& action, uint64_t num_elements, int num_ranks) {
+  std::vector<uint64_t> offsets{0};
+  for (int i = 0; i < num_ranks; ++i)
+    offsets.push_back(offsets.back() + (action.counts.empty() ? num_elements / num_ranks : action.counts[i]));
+  return offsets;
+}
+
+std::vector<Message> messages_of(const Action& action) {
+  std::vector<Message> messages;
+  for (const uint32_t role : {TSR_ROLE_SOURCE, TSR_ROLE_DESTINATION})
+    for (uint32_t i = 0; const Binding* binding = action.find(TSR_SLOT(role, i)); ++i) {
+      const size_t place = messages.size();
+      const int peer = action.kind == TSR_ACTION_EXCHANGE ? action.peers[place] : action.peer;
+      messages.push_back({binding, peer, role == TSR_ROLE_DESTINATION});
+    }
+  return messages;
+}
+
+}  // namespace tessera

@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "program/meaning_rules.h"
+
+namespace tessera {
+
+void MeaningRules::collective() {
+  if (action_->kind == TSR_ACTION_BARRIER) return;
+  for (const Binding& binding : action_->bindings)
+    if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_WORKSPACE) meanings_.write(binding, Meaning{});
+  if (is_message(action_->kind)) return messages();
+  const CollectiveForm form(program_, *action_);
+  const int group_axis = program_.groups[action_->group].axis;
+  if (group_axis != axis_ && group_axis != TSR_WORLD_AXIS) return carry(form);
+  switch (action_->kind) {
+    case TSR_ACTION_ALL_GATHER:
+      return gather_on_axis(form);
+    case TSR_ACTION_BROADCAST:
+      return broadcast_on_axis(form);
+    case TSR_ACTION_ALL_TO_ALL:
+      return transpose_on_axis(form);
+    default:
+      return reduce_on_axis(form);
+  }
+}
+
+/// What a reduction over this axis makes of what is given: partial sums become `result`. Anything else is a finding,
+/// but for the average, minimum and maximum of what is no sum.
+MeaningParts MeaningRules::reduced(const CollectiveForm& form, State result) {
+  const Binding& given = *form.given();
+  const bool over_world = program_.groups[action_->group].axis == TSR_WORLD_AXIS;
+  const double n = over_world ? program_.mesh->axes()[axis_].num_ranks : form.num_ranks;
+  const bool sums = action_->reduce == TSR_REDUCE_SUM, averages = action_->reduce == TSR_REDUCE_AVG;
+  uint32_t allowed = bit(State::partial);
+  std::string why = "a sum over it means nothing";
+  if (!sums) {
+    allowed = bit(State::replicated) | bit(State::different) | (averages ? bit(State::partial) : 0);
+    why = averages ? "an average over it means nothing" : "a minimum or maximum over it means nothing";
+  }
+  expect(given, allowed, why);
+  MeaningParts parts = meanings_.read(given);
+  for (MeaningPart& part : parts) {
+    if (part.meaning.is_neutral()) continue;
+    const double factor = averages && part.meaning.state == State::partial ? 1 / n : 1;
+    part.meaning = {result, part.meaning.factor * factor};
+  }
+  return parts;
+}
+
+void MeaningRules::reduce_on_axis(const CollectiveForm& form) {
+  const State result = action_->kind == TSR_ACTION_ALL_REDUCE ? State::replicated : State::split;
+  const MeaningParts parts = reduced(form, result);
+  if (!form.destination) return;
+  if (action_->kind != TSR_ACTION_REDUCE_SCATTER || form.in_place) return meanings_.write(*form.destination, parts);
+  const auto offsets = slice_offsets(*action_, form.source->num_elements, form.num_ranks);
+  meanings_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
+}
+
+void MeaningRules::gather_on_axis(const CollectiveForm& form) {
+  Binding own = *form.given();
+  if (form.in_place) {
+    const auto offsets = slice_offsets(*action_, own.num_elements, form.num_ranks);
+    own.offset += offsets[form.position];
+    own.num_elements = offsets[form.position + 1] - offsets[form.position];
+  }
+  expect(own, bit(State::split) | bit(State::different), "the slices of all ranks do not make a whole");
+  const Meaning common = common_meaning(meanings_.read(own));
+  meanings_.write(*form.destination, {State::replicated, common.factor});
+}
+
+void MeaningRules::broadcast_on_axis(const CollectiveForm& form) {
+  const bool is_root = form.position == action_->peer;
+  const Binding* given = form.given();
+  if (given) {
+    const uint32_t any_but_partial = bit(State::replicated) | bit(State::split) | bit(State::different);
+    expect(*given, any_but_partial,
+           is_root ? "one rank's addend is no value for all" : "it would be overwritten by another's");
+  }
+  MeaningParts parts = given ? meanings_.read(*given) : MeaningParts{{0, form.destination->num_elements, {}}};
+  for (MeaningPart& part : parts)
+    if (!given || !part.meaning.is_neutral()) part.meaning.state = State::replicated;
+  meanings_.write(*form.destination, parts);
+}
+
+void MeaningRules::transpose_on_axis(const CollectiveForm& form) {
+  expect(*form.source, bit(State::split) | bit(State::different) | bit(State::replicated),
+         "parts of addends are no parts of a sum");
+  Meaning meaning = common_meaning(meanings_.read(*form.source));
+  if (meaning.state == State::replicated) meaning.state = State::split;
+  meanings_.write(*form.destination, meaning);
+}
+
+// On another axis elements move or are summed without regard to this one: sums are linear, so every meaning is carried
+// along.
+void MeaningRules::carry(const CollectiveForm& form) {
+  if (action_->reduce == TSR_REDUCE_MIN || action_->reduce == TSR_REDUCE_MAX)
+    expect(*form.given(), ~bit(State::partial), "the minimum or maximum of addends is none of their sum");
+  if (action_->kind == TSR_ACTION_ALL_GATHER) return carry_gather(form);
+  if (form.in_place || !form.destination) return;
+  if (!form.source) return meanings_.write(*form.destination, Meaning{});
+  const MeaningParts parts = meanings_.read(*form.source);
+  if (action_->kind == TSR_ACTION_ALL_TO_ALL) return meanings_.write(*form.destination, common_meaning(parts));
+  if (action_->kind != TSR_ACTION_REDUCE_SCATTER) return meanings_.write(*form.destination, parts);
+  const auto offsets = slice_offsets(*action_, form.source->num_elements, form.num_ranks);
+  meanings_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
+}
+
+// What other ranks' slices mean is known where it cannot change with the slice: on an axis that splits the batch.
+// Elsewhere a slice may hold other parameters, split otherwise; whoever reads them knows from the layout.
+void MeaningRules::carry_gather(const CollectiveForm& form) {
+  const auto offsets = slice_offsets(*action_, form.destination->num_elements, form.num_ranks);
+  Binding own = *form.destination;
+  own.offset += offsets[form.position];
+  own.num_elements = offsets[form.position + 1] - offsets[form.position];
+  const MeaningParts parts = meanings_.read(form.in_place ? own : *form.source);
+  meanings_.write(*form.destination, splits_ == TSR_SPLITS_BATCH ? common_meaning(parts) : Meaning{});
+  meanings_.write(own, parts);
+}
+
+// What a message brings is known from what programs send: values and their gradients, which are as compute leaves them.
+// Everything else is taken on trust.
+void MeaningRules::messages() {
+  const bool is_batch = splits_ == TSR_SPLITS_BATCH;
+  for (const Message& message : messages_of(*action_)) {
+    const uint32_t kind = program_.buffer(message.binding->buffer).kind;
+    const bool is_value = kind == TSR_BUFFER_ACTIVATION || kind == TSR_BUFFER_SAVED;
+    if (!message.is_receive) {
+      expect(*message.binding, ~bit(State::partial), "the receiver would take an addend for the sum");
+      continue;
+    }
+    const State value = is_batch ? State::different : State::replicated;
+    meanings_.write(*message.binding, {is_value && splits_ != TSR_SPLITS_TENSORS ? value : State::unknown});
+  }
+}
+
+}  // namespace tessera

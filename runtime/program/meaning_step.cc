@@ -1,0 +1,106 @@
+#include <algorithm>
+
+#include "program/meaning_rules.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+constexpr uint32_t kAccumulator = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR);
+constexpr uint32_t kClip = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP);
+constexpr uint32_t kStep = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP);
+
+bool any_of(const MeaningParts& parts, State state) {
+  return std::ranges::any_of(parts, [&](const MeaningPart& part) { return part.meaning.state == state; });
+}
+
+/// Whether a gradient may change a parameter: both the same, both parts, or the parameter every rank's own.
+bool fits(State value, State gradient) {
+  return value == gradient || value == State::different;
+}
+
+}  // namespace
+
+void MeaningRules::elementwise() {
+  if (action_->kind == TSR_ACTION_ZERO) {
+    for (const Binding& binding : action_->bindings)
+      if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_DESTINATION) meanings_.write(binding, {State::zero});
+    return;
+  }
+  const Binding& destination = *action_->find(kDestination);
+  if (action_->kind == TSR_ACTION_SCALE) {
+    MeaningParts parts = meanings_.read(destination);
+    for (MeaningPart& part : parts)
+      if (!part.meaning.is_neutral()) part.meaning.factor *= action_->scale;
+    return meanings_.write(destination, parts);
+  }
+  put(destination, meanings_.read(*action_->find(kSource)));
+}
+
+// A range that stands on several ranks is counted by one of them, so squares are addends, but for divergent parameters.
+void MeaningRules::sum_squares() {
+  const Binding& source = *action_->find(kSource);
+  expect(source, ~bit(State::partial), "squares of addends are not the square of their sum; is a collective missing?");
+  expect_unscaled(source);
+  const bool diverges = any_of(meanings_.read(source), State::different);
+  put(*action_->find(kAccumulator), {diverges ? State::different : State::partial});
+}
+
+void MeaningRules::clip() {
+  const Binding& accumulator = *action_->find(kAccumulator);
+  expect(accumulator, ~bit(State::partial), "the norm would be that of a part; is the sum over the world missing?");
+  const bool diverges = any_of(meanings_.read(accumulator), State::different);
+  const Meaning result{diverges ? State::different : State::replicated};
+  meanings_.write(*action_->find(kClip), result);
+  meanings_.write(*action_->find(kStep), result);
+}
+
+void MeaningRules::optimizer() {
+  const Binding& value = *action_->find(kDestination);
+  const Binding& gradient = *action_->find(kSource);
+  expect(gradient, ~bit(State::partial), "the optimizer needs the sum; is a collective missing?");
+  expect_unscaled(gradient);
+  const bool clips_alike = !any_of(meanings_.read(*action_->find(kClip)), State::different);
+  const Binding* moments = action_->find(TSR_SLOT(TSR_ROLE_STATE, 0));
+  const bool moments_split = moments && any_of(meanings_.read(*moments), State::split);
+  MeaningParts values = meanings_.read(value);
+  MeaningParts updated;
+  for (const MeaningPair& pair : zip(values, meanings_.read(gradient))) {
+    Meaning result = pair.first;
+    const bool known = !pair.first.is_neutral() && !pair.second.is_neutral();
+    if (known && pair.second.state == State::split && moments_split && pair.first.state == State::replicated) {
+      result.state = State::split;  // a slice of a replicated parameter, updated where its moments stand
+    } else if (known && !fits(pair.first.state, pair.second.state)) {
+      report("updates " + text(value, pair.first) + ", with a gradient that is " +
+             meaning_text(pair.second, axis_name_));
+      result = {};
+    }
+    if (!clips_alike && (result.state == State::replicated)) {
+      report("updates " + text(value, pair.first) + ", but clips by a norm that is different on each rank");
+      result = {};
+    }
+    updated.push_back({pair.offset, pair.num_elements, result});
+  }
+  meanings_.write(value, updated);
+}
+
+// The strategy's own arithmetic is not known. On its own axis it may take addends (compression before the sum) and then
+// leaves addends; on others its results are as its operands.
+void MeaningRules::call() {
+  const bool is_own = action_->strategy_axis == axis_;
+  MeaningParts operands;
+  for (const Binding& binding : action_->bindings) {
+    if (binding.mode == TSR_MODE_WRITE) continue;
+    if (!is_own) expect(binding, ~bit(State::partial), "a call on another axis needs the sum");
+    const MeaningParts parts = meanings_.read(binding);
+    operands.insert(operands.end(), parts.begin(), parts.end());
+  }
+  Meaning result;
+  for (const State state : {State::replicated, State::split, State::different, State::partial})
+    if (any_of(operands, state)) result.state = state;
+  for (const Binding& binding : action_->bindings)
+    if (binding.mode != TSR_MODE_READ) meanings_.write(binding, result);
+}
+
+}  // namespace tessera

@@ -1,0 +1,204 @@
+#include "program/meetings.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "program/collective_form.h"
+
+namespace tessera {
+namespace {
+
+/// What all members of a collective must agree on.
+struct Signature {
+  uint32_t kind = 0, reduce = 0;
+  tsr_dtype dtype = 0;
+  int root = -1;
+  uint64_t num_elements = 0;  // of the whole: what is scattered, what is gathered
+  std::vector<uint64_t> counts;
+  bool operator==(const Signature&) const = default;
+};
+
+Signature signature_of(const Program& program, const Action& action) {
+  Signature signature{action.kind, action.reduce, 0, action.peer, 0, {}};
+  const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+  const Binding* destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  const Binding* whole =
+      action.kind == TSR_ACTION_ALL_GATHER || action.kind == TSR_ACTION_BROADCAST || !source ? destination : source;
+  if (whole) {
+    signature.dtype = program.buffer(whole->buffer).dtype;
+    signature.num_elements = whole->num_elements;
+  }
+  // What one rank sends to the others in an all_to_all is its own affair.
+  if (action.kind == TSR_ACTION_ALL_TO_ALL && !action.counts.empty())
+    signature.num_elements = 0;
+  else
+    signature.counts = action.counts;
+  return signature;
+}
+
+std::string text_of(const Signature& signature) {
+  static constexpr const char* kReduces[] = {"", " sum", " avg", " min", " max"};
+  if (signature.kind == TSR_ACTION_BARRIER) return "barrier";
+  std::string text = std::to_string(signature.num_elements) + " " + std::string(dtype_name(signature.dtype)) +
+                     kReduces[std::min(signature.reduce, uint32_t{TSR_REDUCE_MAX})];
+  if (signature.root >= 0) text += " root=" + std::to_string(signature.root);
+  for (size_t i = 0; i < signature.counts.size(); ++i)
+    text += (i ? "," : " counts=") + std::to_string(signature.counts[i]);
+  return text;
+}
+
+/// One end of a message.
+struct End {
+  Place place;
+  const Binding* binding;
+};
+
+/// A communicator: the ranks of a group on streams of one name.
+struct Channel {
+  std::string stream;
+  std::vector<int> members;
+  std::vector<std::vector<uint32_t>> collectives;                                         // of each member
+  std::map<std::pair<int, int>, std::pair<std::vector<End>, std::vector<End>>> messages;  // [from, to]: sends, receives
+};
+
+class Matcher {
+ public:
+  Matcher(const Mesh& mesh, const ProgramOf& program, FindingList& findings)
+      : mesh_(mesh), program_(program), findings_(findings) {}
+
+  Meetings run() {
+    for (int rank = 0; rank < mesh_.num_ranks(); ++rank)
+      collect(rank);
+    for (const Channel& channel : channels_) {
+      match_collectives(channel);
+      for (const auto& [pair, ends] : channel.messages)
+        match_messages(channel, pair.first, pair.second, ends.first, ends.second);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void collect(int rank) {
+    const Program& program = program_(rank);
+    std::map<std::pair<int, uint32_t>, std::pair<size_t, int>> known;  // (group, stream) -> channel, position in it
+    for (uint32_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      if (!is_collective(action.kind)) continue;
+      auto [entry, is_new] = known.try_emplace({action.group, action.stream});
+      if (is_new) entry->second = join_channel(rank, program, action);
+      const auto [index, position] = entry->second;
+      Channel& channel = channels_[index];
+      if (!is_message(action.kind)) {
+        channel.collectives[position].push_back(i);
+        continue;
+      }
+      for (const Message& message : messages_of(action)) {
+        auto& ends = message.is_receive ? channel.messages[{message.peer, position}].second
+                                        : channel.messages[{position, message.peer}].first;
+        ends.push_back({{rank, i}, message.binding});
+      }
+    }
+  }
+
+  std::pair<size_t, int> join_channel(int rank, const Program& program, const Action& action) {
+    const Group& group = program.groups[action.group];
+    const std::string& stream = program.streams[action.stream].name;
+    const Coordinates coordinates = mesh_.coordinates(rank);
+    std::vector<int> members = mesh_.members(group, coordinates);
+    const auto [entry, is_new] = by_members_.try_emplace({members, stream}, channels_.size());
+    if (is_new) {
+      channels_.push_back({stream, members, {}, {}});
+      channels_.back().collectives.resize(members.size());
+    }
+    return {entry->second, mesh_.position(group, coordinates)};
+  }
+
+  std::string text(int rank, uint32_t action) const { return action_text(program_(rank), rank, action); }
+
+  void match_collectives(const Channel& channel) {
+    const auto fewest = std::ranges::min_element(channel.collectives, {}, [](const auto& list) { return list.size(); });
+    const auto most = std::ranges::max_element(channel.collectives, {}, [](const auto& list) { return list.size(); });
+    const size_t first_meeting = result_.collectives.size();
+    for (size_t k = 0; k < fewest->size(); ++k)
+      if (!match_collective(channel, k)) {
+        result_.collectives.resize(first_meeting);
+        return;
+      }
+    if (fewest->size() == most->size()) return;
+    const int few = channel.members[fewest - channel.collectives.begin()];
+    const int many = channel.members[most - channel.collectives.begin()];
+    findings_.add("rank " + std::to_string(few) + " issues " + std::to_string(fewest->size()) + " collectives on " +
+                  channel.stream + ", rank " + std::to_string(many) + " issues " + std::to_string(most->size()) +
+                  "; the first extra is " + text(many, (*most)[fewest->size()]));
+  }
+
+  bool match_collective(const Channel& channel, size_t k) {
+    std::vector<Place> places;
+    Signature first;
+    for (size_t m = 0; m < channel.members.size(); ++m) {
+      const Place place{channel.members[m], channel.collectives[m][k]};
+      const Program& program = program_(place.rank);
+      Signature signature = signature_of(program, program.actions[place.action]);
+      if (m == 0) {
+        first = std::move(signature);
+      } else if (signature != first) {
+        findings_.add("collective " + std::to_string(k) + " on " + channel.stream +
+                      " does not match: " + text(places[0].rank, places[0].action) + " (" + text_of(first) +
+                      ") meets " + text(place.rank, place.action) + " (" + text_of(signature) + ")");
+        return false;
+      }
+      places.push_back(place);
+    }
+    result_.collectives.push_back(std::move(places));
+    return true;
+  }
+
+  void match_messages(const Channel& channel, int from, int to, const std::vector<End>& sends,
+                      const std::vector<End>& receives) {
+    const size_t num_pairs = std::min(sends.size(), receives.size());
+    for (size_t k = 0; k < num_pairs; ++k) {
+      if (message(sends[k]) != message(receives[k])) {
+        findings_.add("message " + std::to_string(k) + " on " + channel.stream +
+                      " does not match: " + message_text(sends[k]) + " meets " + message_text(receives[k]));
+        return;
+      }
+      result_.transfers.push_back({sends[k].place, receives[k].place});
+    }
+    if (sends.size() == receives.size()) return;
+    const End& extra = sends.size() > num_pairs ? sends[num_pairs] : receives[num_pairs];
+    findings_.add("rank " + std::to_string(channel.members[from]) + " sends " + std::to_string(sends.size()) +
+                  " messages to rank " + std::to_string(channel.members[to]) + " on " + channel.stream +
+                  ", which receives " + std::to_string(receives.size()) + "; the first extra is " +
+                  text(extra.place.rank, extra.place.action));
+  }
+
+  /// What both ends of a message must agree on: elements, dtype, tag.
+  std::tuple<uint64_t, tsr_dtype, uint64_t> message(const End& end) const {
+    const Program& program = program_(end.place.rank);
+    return {end.binding->num_elements, program.buffer(end.binding->buffer).dtype,
+            program.actions[end.place.action].tag};
+  }
+
+  std::string message_text(const End& end) const {
+    const auto [num_elements, dtype, tag] = message(end);
+    return text(end.place.rank, end.place.action) + " (" + std::to_string(num_elements) + " " +
+           std::string(dtype_name(dtype)) + " tag=" + std::to_string(tag) + ")";
+  }
+
+  const Mesh& mesh_;
+  const ProgramOf& program_;
+  FindingList& findings_;
+  std::vector<Channel> channels_;
+  std::map<std::pair<std::vector<int>, std::string>, size_t> by_members_;
+  Meetings result_;
+};
+
+}  // namespace
+
+Meetings match_ranks(const Mesh& mesh, const ProgramOf& program, FindingList& findings) {
+  return Matcher(mesh, program, findings).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,109 @@
+#include "program/rank_graph.h"
+
+#include <algorithm>
+
+#include "program/collective_form.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+/// Which nodes never become ready (Kahn): those on a cycle, and what waits for them.
+template <class Edges>
+std::vector<bool> stuck_nodes(const Edges& edges, uint32_t num_nodes) {
+  std::vector<uint32_t> num_waits(num_nodes), first(num_nodes + 1), waiting(edges.size()), ready;
+  for (const auto& edge : edges) {
+    ++num_waits[edge.node];
+    ++first[edge.awaited_node + 1];
+  }
+  for (uint32_t n = 0; n < num_nodes; ++n)
+    first[n + 1] += first[n];
+  std::vector<uint32_t> next(first.begin(), first.end() - 1);
+  for (const auto& edge : edges)
+    waiting[next[edge.awaited_node]++] = edge.node;
+  for (uint32_t n = 0; n < num_nodes; ++n)
+    if (num_waits[n] == 0) ready.push_back(n);
+  for (size_t done = 0; done < ready.size(); ++done)
+    for (uint32_t i = first[ready[done]]; i < first[ready[done] + 1]; ++i)
+      if (--num_waits[waiting[i]] == 0) ready.push_back(waiting[i]);
+  std::vector<bool> stuck(num_nodes, true);
+  for (const uint32_t n : ready)
+    stuck[n] = false;
+  return stuck;
+}
+
+}  // namespace
+
+RankGraph::RankGraph(const Mesh& mesh, const ProgramOf& program, const Meetings& meetings)
+    : mesh_(mesh), program_(program), meetings_(meetings) {
+  first_.push_back(0);
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+    const auto& actions = program(rank).actions;
+    for (const Action& action : actions) {
+      start_.push_back(num_nodes_++);
+      end_.push_back(is_message(action.kind) ? num_nodes_++ : start_.back());
+    }
+    first_.push_back(first_.back() + static_cast<uint32_t>(actions.size()));
+  }
+  for (const auto& members : meetings.collectives)
+    for (const Place& member : members)
+      start_[index(member)] = end_[index(member)] = start_[index(members[0])];
+}
+
+void RankGraph::wait_for_end(std::vector<Edge>& edges, Place action, Place awaited) const {
+  edges.push_back({start_[index(action)], end_[index(awaited)], {action, awaited}});
+}
+
+void RankGraph::wait_for_start(std::vector<Edge>& edges, Place action, Place awaited) const {
+  edges.push_back({end_[index(action)], start_[index(awaited)], {action, awaited}});
+}
+
+std::vector<RankGraph::Edge> RankGraph::edges(Order order) const {
+  std::vector<Edge> result;
+  for (int rank = 0; rank < mesh_.num_ranks(); ++rank) {
+    const Program& program = program_(rank);
+    std::vector<uint32_t> last(program.streams.size(), kNone);
+    for (uint32_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      const Place self{rank, i};
+      if (is_message(action.kind)) wait_for_start(result, self, self);
+      if (order == Order::list) {
+        if (i > 0) wait_for_end(result, self, {rank, i - 1});
+        continue;
+      }
+      if (last[action.stream] != kNone) wait_for_end(result, self, {rank, last[action.stream]});
+      for (const uint32_t earlier : action.dependencies)
+        wait_for_end(result, self, {rank, earlier});
+      last[action.stream] = i;
+    }
+  }
+  for (const Meetings::Transfer& transfer : meetings_.transfers) {
+    wait_for_start(result, transfer.receiver, transfer.sender);
+    if (order == Order::streams) wait_for_start(result, transfer.sender, transfer.receiver);
+  }
+  return result;
+}
+
+std::vector<RankGraph::Wait> RankGraph::find_cycle(Order order) const {
+  const std::vector<Edge> all = edges(order);
+  const std::vector<bool> stuck = stuck_nodes(all, num_nodes_);
+  const auto first = std::ranges::find(stuck, true);
+  if (first == stuck.end()) return {};
+  // Every stuck node waits for a stuck node, so walking on must come back.
+  std::vector<uint32_t> wait_of(num_nodes_, kNone);
+  for (uint32_t e = 0; e < all.size(); ++e)
+    if (stuck[all[e].node] && stuck[all[e].awaited_node]) wait_of[all[e].node] = e;
+  std::vector<uint32_t> step_at(num_nodes_, kNone);
+  std::vector<Wait> walk;
+  auto node = static_cast<uint32_t>(first - stuck.begin());
+  while (step_at[node] == kNone) {
+    step_at[node] = static_cast<uint32_t>(walk.size());
+    walk.push_back(all[wait_of[node]].wait);
+    node = all[wait_of[node]].awaited_node;
+  }
+  walk.erase(walk.begin(), walk.begin() + step_at[node]);
+  return walk;
+}
+
+}  // namespace tessera
