@@ -37,6 +37,13 @@ int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min,
   return value;
 }
 
+int64_t parse_environment_integer(std::string_view variable, std::string_view text) {
+  int64_t value = 0;
+  if (!parse_all(text, value) || value < 0 || value > std::numeric_limits<int32_t>::max())
+    throw UsageError(concat("the environment variable ", variable, " holds '", text, "'; it must be a whole number"));
+  return value;
+}
+
 double parse_number(std::string_view flag, std::string_view text, double min, double max) {
   double value = 0;
   if (!parse_all(text, value) || !std::isfinite(value) || value < min || value > max)

@@ -10,6 +10,8 @@ namespace tessera {
 
 /// A whole decimal number in [min, max]. `flag` is the flag's name without dashes.
 int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min, int64_t max);
+/// The same for an environment variable: a whole number of at least 0.
+int64_t parse_environment_integer(std::string_view variable, std::string_view text);
 /// A finite decimal number in [min, max].
 double parse_number(std::string_view flag, std::string_view text, double min, double max);
 /// true or false.

@@ -29,10 +29,19 @@ std::optional<std::string> MemoryStore::try_get(std::string_view key, int64_t ti
   auto found = values_.end();
   const bool exists = changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] {
     found = values_.find(key);
-    return found != values_.end();
+    return found != values_.end() || closed_;
   });
+  if (closed_) throw Error(TSR_E_ABORTED, *closed_);
   if (!exists) return std::nullopt;
   return found->second;
+}
+
+void MemoryStore::close(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = reason;
+  }
+  changed_.notify_all();
 }
 
 int64_t MemoryStore::add(std::string_view key, int64_t delta) {

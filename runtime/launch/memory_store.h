@@ -17,12 +17,15 @@ class MemoryStore final : public KeyValueStore {
   int64_t add(std::string_view key, int64_t delta) override;
   /// As get, but empty when the key does not exist in time.
   std::optional<std::string> try_get(std::string_view key, int64_t timeout_ms);
+  /// Waiters and later callers get ABORTED with this reason.
+  void close(const std::string& reason);
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string, std::less<>> values_;  // guarded by mutex_, as is the next
   std::map<std::string, int64_t, std::less<>> counters_;
+  std::optional<std::string> closed_;
 };
 
 }  // namespace tessera

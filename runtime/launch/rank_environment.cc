@@ -1,0 +1,184 @@
+#include "launch/rank_environment.h"
+
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+#include "config/sha256.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+#include "observe/text.h"
+
+namespace tessera {
+namespace {
+
+struct Source {
+  const char* name;
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+  const char* local_size;
+};
+
+// In order of precedence. Slurm's local_size has a syntax of its own.
+constexpr Source kTessera = {"tessera", "TESSERA_RANK", "TESSERA_WORLD_SIZE", "TESSERA_LOCAL_RANK",
+                             "TESSERA_LOCAL_SIZE"};
+constexpr Source kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Source kSlurm = {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+                           "SLURM_STEP_TASKS_PER_NODE"};
+constexpr Source kOpenMpi = {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Source kMpich = {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+constexpr const Source* kSources[] = {&kTessera, &kTorchrun, &kSlurm, &kOpenMpi, &kMpich};
+
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  std::optional<std::string> text(const std::string& name) const { return environment_(name); }
+
+  std::optional<int> number(const char* name) const {
+    const auto value = environment_(name);
+    return value ? std::optional<int>(static_cast<int>(parse_environment_integer(name, *value))) : std::nullopt;
+  }
+
+  // Slurm sets SLURM_PROCID in batch scripts too, which are no step and run once.
+  bool speaks(const Source& source) const {
+    const bool has_rank = text(source.rank).has_value();
+    const bool has_world = text(source.world_size).has_value();
+    if (has_rank == has_world) return has_rank;
+    if (&source == &kSlurm) return false;
+    throw UsageError(concat("the environment has ", has_rank ? source.rank : source.world_size, " and not ",
+                            has_rank ? source.world_size : source.rank, "; set both or neither"));
+  }
+
+ private:
+  const Environment& environment_;
+};
+
+void check_same(const Reader& reader, const Source& winner, const char* ours, const char* theirs) {
+  const int our_value = *reader.number(ours);
+  const int their_value = *reader.number(theirs);
+  if (our_value != their_value)
+    throw UsageError(concat("the environment says ", ours, "=", our_value, " and ", theirs, "=", their_value,
+                            "; unset the one that is not meant (", winner.name, " would win)"));
+}
+
+const Source* choose(const Reader& reader) {
+  const Source* winner = nullptr;
+  for (const Source* source : kSources) {
+    if (!reader.speaks(*source)) continue;
+    if (!winner) {
+      winner = source;
+      const bool may_be_inside_another =
+          source == &kTessera || (source == &kTorchrun && reader.text("TORCHELASTIC_RUN_ID"));
+      if (may_be_inside_another) break;
+      continue;
+    }
+    check_same(reader, *winner, winner->rank, source->rank);
+    check_same(reader, *winner, winner->world_size, source->world_size);
+  }
+  return winner;
+}
+
+int local_size_of(const Reader& reader, const Source& source) {
+  if (&source != &kSlurm) return reader.number(source.local_size).value_or(1);
+  const auto tasks = reader.text(source.local_size);
+  return tasks ? slurm_tasks_on_node(*tasks, reader.number("SLURM_NODEID").value_or(0)) : 1;
+}
+
+// What is the same on all ranks of the job and differs between jobs, as far as the launcher tells.
+std::string job_name(const Reader& reader, int parent_pid) {
+  std::string name;
+  for (const char* variable : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT",
+                               "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE"})
+    if (const auto value = reader.text(variable)) name += concat(variable, "=", *value, " ");
+  return name.empty() ? concat("parent ", parent_pid) : name;
+}
+
+uint16_t checked_port(const char* variable, int64_t port) {
+  if (port < 1 || port > 65535) throw UsageError(concat(variable, " gives the port ", port, "; ports are 1 to 65535"));
+  return static_cast<uint16_t>(port);
+}
+
+void read_store_address(const std::string& text, RankEnvironment& result) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0)
+    throw UsageError(concat("TESSERA_STORE_ADDR is '", text, "'; give host:port"));
+  result.store_host = text.substr(0, colon);
+  result.store_port =
+      checked_port("TESSERA_STORE_ADDR", parse_environment_integer("TESSERA_STORE_ADDR", text.substr(colon + 1)));
+}
+
+void choose_store_address(const Reader& reader, const std::string& job, RankEnvironment& result) {
+  if (const auto address = reader.text("TESSERA_STORE_ADDR")) return read_store_address(*address, result);
+  const auto master = reader.text("MASTER_ADDR");
+  const auto master_port = reader.number("MASTER_PORT");
+  const auto nodes = reader.text("SLURM_STEP_NODELIST");
+  if (master && master_port) {
+    result.store_host = *master;
+    result.store_port = checked_port("MASTER_PORT + 1", int64_t{*master_port} + 1);
+  } else if (nodes) {
+    result.store_host = first_slurm_host(*nodes);
+    result.store_port = checked_port("SLURM_JOB_ID", 29500 + reader.number("SLURM_JOB_ID").value_or(0) % 1000);
+  } else if (result.is_local()) {
+    result.store_port = checked_port("the job", 20000 + std::stoi(sha256_hex(job).substr(0, 6), nullptr, 16) % 10000);
+  } else {
+    throw UsageError(
+        concat(result.source, " does not say where rank 0 is; set TESSERA_STORE_ADDR=host:port on all ranks"));
+  }
+  if (result.is_local()) result.store_host = "127.0.0.1";
+}
+
+void check_ranks(const Source& source, const RankEnvironment& result) {
+  if (result.world_size < 1 || result.rank >= result.world_size)
+    throw UsageError(concat("the environment says ", source.rank, "=", result.rank, " and ", source.world_size, "=",
+                            result.world_size, "; a rank is below its world's number of ranks"));
+  if (result.local_size < 1 || result.local_rank >= result.local_size || result.local_size > result.world_size)
+    throw UsageError(concat("the environment says ", source.local_rank, "=", result.local_rank, " and ",
+                            source.local_size, " gives ", result.local_size, " of ", result.world_size,
+                            " ranks on this machine; they do not fit"));
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+RankEnvironment read_rank_environment(const Environment& environment, int parent_pid) {
+  const Reader reader(environment);
+  RankEnvironment result;
+  const Source* source = choose(reader);
+  if (!source) {
+    result.source = "no launcher";
+    return result;
+  }
+  result.rank = *reader.number(source->rank);
+  result.world_size = *reader.number(source->world_size);
+  result.local_rank = reader.number(source->local_rank).value_or(0);
+  result.local_size = local_size_of(reader, *source);
+  result.source = concat(source->name, " (", source->rank, ", ", source->world_size, ")");
+  check_ranks(*source, result);
+  if (result.world_size == 1) return result;
+  const std::string job = job_name(reader, parent_pid);
+  choose_store_address(reader, job, result);
+  const auto secret = reader.text("TESSERA_JOB_SECRET");
+  result.has_secret = secret.has_value();
+  result.secret = secret.value_or(concat(job, result.store_host, ":", result.store_port));
+  result.serves_store = result.rank == 0 && reader.text("TESSERA_STORE_SERVED").value_or("0") != "1";
+  return result;
+}
+
+int ranks_to_start(int requested_world, const RankEnvironment& environment) {
+  if (environment.world_size == 1) return requested_world == 0 ? 1 : requested_world;
+  if (requested_world != 0 && requested_world != environment.world_size)
+    throw UsageError(concat("the flags ask for ", requested_world, " ranks and ", environment.source, " started ",
+                            environment.world_size, "; make them equal, or leave out --nproc"));
+  return 1;
+}
+
+}  // namespace tessera

@@ -1,0 +1,96 @@
+#include "launch/agreement.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "launch/memory_store.h"
+#include "observe/text.h"
+#include "support/expect_error.h"
+
+namespace tessera {
+namespace {
+
+using Lists = std::vector<std::vector<Fingerprint>>;
+
+// What each rank threw; empty where it agreed.
+std::vector<std::string> agree(const Lists& lists, int64_t timeout_ms = 5'000, int absent = -1) {
+  MemoryStore store;
+  std::vector<std::string> errors(lists.size());
+  std::vector<std::thread> ranks;
+  const int world_size = static_cast<int>(lists.size());
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (rank == absent) continue;
+    ranks.emplace_back([&, rank] {
+      try {
+        require_agreement(store, rank, world_size, "start", lists[static_cast<size_t>(rank)], timeout_ms);
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (auto& rank : ranks)
+    rank.join();
+  return errors;
+}
+
+void expect_all(const std::vector<std::string>& errors, const std::vector<std::string>& parts) {
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error, errors[0]);
+    for (const std::string& part : parts)
+      EXPECT_NE(error.find(part), std::string::npos) << "'" << part << "' is missing in: " << error;
+  }
+}
+
+const std::vector<Fingerprint> kSame = {{"plugin ddp", "org.tessera.ddp 0.9.0"}, {"lr", "0.1:2"}, {"empty", ""}};
+
+TEST(Agreement, EqualListsPass) {
+  for (const std::string& error : agree({kSame, kSame, kSame, kSame}))
+    EXPECT_EQ(error, "");
+}
+
+TEST(Agreement, OneRankAgreesWithItself) {
+  MemoryStore store;
+  EXPECT_NO_THROW(require_agreement(store, 0, 1, "start", kSame, 0));
+}
+
+TEST(Agreement, ADifferenceIsNamedOnAllRanksAlike) {
+  auto other = kSame;
+  other[1].value = "0.2";
+  expect_all(agree({kSame, kSame, other}), {"differ in lr", "rank 0 has '0.1:2'", "rank 2 has '0.2'"});
+}
+
+TEST(Agreement, ListsOfOtherLengthsOrNamesDiffer) {
+  auto longer = kSame;
+  longer.push_back({"plugin tensor", "x"});
+  expect_all(agree({kSame, longer}), {"rank 0 has nothing more where rank 1 has plugin tensor"});
+  expect_all(agree({longer, kSame}), {"rank 0 has plugin tensor where rank 1 has nothing more"});
+  auto renamed = kSame;
+  renamed[0].name = "plugin fsdp";
+  expect_all(agree({kSame, renamed}), {"plugin ddp", "plugin fsdp"});
+}
+
+TEST(Agreement, LongValuesAreCut) {
+  const auto errors = agree({{{"x", std::string(5'000, 'a')}}, {{"x", std::string(5'000, 'b')}}});
+  EXPECT_LT(errors[0].size(), 500u);
+}
+
+TEST(Agreement, MissingRanksAreNamed) {
+  auto errors = agree({kSame, kSame, kSame}, 200, 1);
+  errors.erase(errors.begin() + 1);
+  expect_all(errors, {"did not come", "200 ms: 1"});
+}
+
+TEST(Agreement, LibraryEnvironmentHoldsWhatChangesBits) {
+  ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  ::setenv("UNRELATED_VARIABLE", "x", 1);
+  const std::string value = library_environment().value;
+  ::unsetenv("OPENBLAS_CORETYPE");
+  EXPECT_NE(value.find("OPENBLAS_CORETYPE=Haswell"), std::string::npos);
+  EXPECT_EQ(value.find("UNRELATED"), std::string::npos);
+  EXPECT_EQ(library_environment().value.find("CORETYPE"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera

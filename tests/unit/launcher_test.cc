@@ -1,0 +1,201 @@
+#include "launch/launcher.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "launch/job_store.h"
+#include "observe/text.h"
+#include "support/expect_error.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+class Launcher : public ::testing::Test {
+ protected:
+  Launcher() {
+    std::string pattern = ::testing::TempDir() + "launcher_test.XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~Launcher() override { fs::remove_all(folder_); }
+
+  // Runs a shell script as every rank; $1 is a folder for what it leaves.
+  int launch(const std::string& script, int num_ranks, int64_t grace_ms = 300, int64_t kill_ms = 300) {
+    const LaunchRequest request{"/bin/sh", {"sh", "-c", script, "sh", folder_.string()}, num_ranks, grace_ms, kill_ms};
+    return launch_ranks(request, Log(log_, LogLevel::info));
+  }
+
+  std::string read(const std::string& name) {
+    std::ifstream in(folder_ / name);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void wait_for_file(const std::string& name) {
+    for (int i = 0; i < 500 && !fs::exists(folder_ / name); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  void expect_log(const std::string& part) {
+    EXPECT_NE(log_.str().find(part), std::string::npos) << "'" << part << "' is missing in: " << log_.str();
+  }
+  // Each rank left its process id in pid.<rank>.
+  void expect_no_process_left(int num_ranks) {
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      const std::string pid = read(concat("pid.", rank));
+      if (pid.empty()) continue;
+      bool is_gone = false;
+      for (int i = 0; i < 300 && !is_gone; ++i) {
+        is_gone = ::kill(std::stoi(pid), 0) != 0;
+        if (!is_gone) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      EXPECT_TRUE(is_gone) << "rank " << rank << " is process " << pid;
+    }
+  }
+
+  fs::path folder_;
+  std::ostringstream log_;
+};
+
+constexpr const char* kNote = "echo $$ > $1/part.$TESSERA_RANK; mv $1/part.$TESSERA_RANK $1/pid.$TESSERA_RANK; ";
+
+TEST_F(Launcher, TellsEachRankWhoItIs) {
+  EXPECT_EQ(
+      launch("echo $TESSERA_RANK $TESSERA_WORLD_SIZE $TESSERA_LOCAL_RANK $TESSERA_LOCAL_SIZE > $1/$TESSERA_RANK", 3),
+      0);
+  EXPECT_EQ(read("0"), "0 3 0 3\n");
+  EXPECT_EQ(read("2"), "2 3 2 3\n");
+  EXPECT_EQ(log_.str(), "");
+}
+
+TEST_F(Launcher, ReplacesAnOuterJobsVariables) {
+  ::setenv("TESSERA_JOB_SECRET", "outer", 1);
+  EXPECT_EQ(launch("env | grep -c TESSERA_JOB_SECRET > $1/n; echo $TESSERA_JOB_SECRET > $1/secret", 1), 0);
+  ::unsetenv("TESSERA_JOB_SECRET");
+  EXPECT_EQ(read("n"), "1\n");
+  EXPECT_EQ(read("secret").size(), 33u);
+}
+
+TEST_F(Launcher, ReturnsTheFirstFailureAndNamesIt) {
+  EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 1 ] && exit 3; sleep 60", 3), 3);
+  expect_log("rank 1 (process ");
+  expect_log("ended with exit code 3; it was the first to fail");
+  expect_no_process_left(3);
+}
+
+TEST_F(Launcher, ARankKilledBySignalIsAFailure) {
+  EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 0 ] && kill -9 $$; exec sleep 60", 2), 1);
+  expect_log("rank 0 (process ");
+  expect_log("was killed by signal 9");
+  expect_no_process_left(2);
+}
+
+TEST_F(Launcher, OthersMayEndByThemselvesWithinTheirGrace) {
+  const auto start = Clock::now();
+  EXPECT_EQ(launch("[ $TESSERA_RANK = 0 ] && exit 1; sleep 0.3; echo done > $1/$TESSERA_RANK; exit 1", 2, 20'000), 1);
+  EXPECT_EQ(read("1"), "done\n");
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST_F(Launcher, RanksThatIgnoreSigtermAreKilled) {
+  EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 0 ] && exit 1; trap '' TERM; while :; do sleep 0.05; done",
+                   2, 100, 100),
+            1);
+  expect_log("SIGKILL");
+  expect_no_process_left(2);
+}
+
+TEST_F(Launcher, PassesSignalsOn) {
+  // Blocked before the sender starts, so that it does not take the signal itself.
+  sigset_t term, before;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &term, &before);
+  std::thread sender([&] {
+    wait_for_file("pid.0");
+    wait_for_file("pid.1");
+    ::kill(::getpid(), SIGTERM);
+  });
+  const std::string trap = "trap 'echo got > $1/got.$TESSERA_RANK; exit 0' TERM; ";
+  const std::string script = trap + kNote + "while :; do sleep 0.05; done";
+  const int code = launch(script, 2, 5'000);
+  sender.join();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(code, 128 + SIGTERM);
+  EXPECT_EQ(read("got.0"), "got\n");
+  EXPECT_EQ(read("got.1"), "got\n");
+  expect_no_process_left(2);
+}
+
+// The launcher itself is killed outright.
+TEST_F(Launcher, RanksDieWithTheirLauncher) {
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    launch(std::string(kNote) + "exec sleep 60", 2);
+    ::_exit(0);
+  }
+  wait_for_file("pid.0");
+  wait_for_file("pid.1");
+  ::kill(launcher, SIGKILL);
+  ::waitpid(launcher, nullptr, 0);
+  expect_no_process_left(2);
+}
+
+TEST_F(Launcher, WhatCannotBeStartedIsAnError) {
+  testing::expect_error(
+      [&] {
+        launch_ranks({"/no/such/program", {"x"}, 1}, Log(log_, LogLevel::info));
+      },
+      {"/no/such/program", "No such file"});
+}
+
+TEST(OwnExecutable, IsThisProgram) {
+  EXPECT_EQ(fs::path(own_executable()).filename(), "launcher_test");
+}
+
+// Ranks of a foreign launcher: rank 0 serves.
+TEST(JobStore, RanksOfAForeignLauncherMeetAtRankZero) {
+  constexpr int kRanks = 3;
+  const uint16_t port = TcpStoreServer("127.0.0.1", 0, "x").port();
+  std::vector<std::thread> threads;
+  std::atomic<int> met{0};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      RankEnvironment environment;
+      environment.rank = rank;
+      environment.world_size = environment.local_size = kRanks;
+      environment.store_host = "127.0.0.1";
+      environment.store_port = port;
+      environment.secret = "shared";
+      environment.serves_store = rank == 0;
+      const JobStore job = join_job(environment, 5'000, Log(LogLevel::off));
+      job.store->set(concat("rank", rank), "here");
+      for (int peer = 0; peer < kRanks; ++peer)
+        if (job.store->get(concat("rank", peer), 5'000) == "here") ++met;
+      job.store->add("done", 1);
+      while (rank == 0 && job.store->add("done", 0) < kRanks)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    });
+  }
+  for (auto& thread : threads)
+    thread.join();
+  EXPECT_EQ(met, kRanks * kRanks);
+}
+
+TEST(JobStore, OneRankNeedsNoServer) {
+  const JobStore job = join_job({}, 0, Log(LogLevel::off));
+  EXPECT_EQ(job.server, nullptr);
+  job.store->set("key", "value");
+  EXPECT_EQ(job.store->get("key", 0), "value");
+}
+
+}  // namespace
+}  // namespace tessera
