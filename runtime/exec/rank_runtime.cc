@@ -28,7 +28,7 @@ RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
       programs_(std::move(programs)),
       device_(setup.device, setup.host, setup.device_index, setup.num_threads, setup.device_options),
       arenas_(make_arenas(device_, programs_)),
-      communicators_(setup.communicators, device_, programs_.all()),
+      communicators_((setup.before_joining(), setup.communicators), device_, programs_.all()),
       context_(device_, communicators_, setup_.strategies, arenas_, setup.debug) {
   const auto all = programs_.all();
   for (size_t i = 0; i < all.size(); ++i)

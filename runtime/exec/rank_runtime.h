@@ -27,6 +27,8 @@ struct RankSetup {
   DebugOptions debug;
   /// Asked about once a second while a program runs; true stops the rank with an error.
   std::function<bool()> cancelled = [] { return false; };
+  /// Called when device and memory are there, before communicators are made: a rank that failed until then is missed here.
+  std::function<void()> before_joining = [] {};
 };
 
 /// Tokens of one micro-batch of this rank: inputs and targets [batch * seq].

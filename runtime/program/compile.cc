@@ -1,6 +1,7 @@
 #include "program/compile.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "program/dependencies.h"
@@ -11,6 +12,9 @@ namespace {
 
 /// Long programs with one mistake have many findings: the first ones say it.
 constexpr size_t kFindingsShown = 8;
+
+/// The arena may grow by this over the live peak where that saves waits.
+constexpr double kMemoryBudget = 1.02;
 
 std::string_view purpose_name(uint32_t purpose) {
   return purpose == TSR_PURPOSE_INIT ? "init" : purpose == TSR_PURPOSE_STEP ? "step" : "eval";
@@ -45,6 +49,24 @@ Program compile_program(const CompileInput& input, const Coordinates& coordinate
   refuse(program, verify_rank(program));
   derive_dependencies(program);
   return program;
+}
+
+/// Debug mode fills a buffer before its first action and looks behind it after its last, in list order; here every other
+/// action on it is made to wait for the first and to be waited for by the last. No wait starts at a send.
+void order_lifetimes(Program& program) {
+  std::map<uint64_t, std::vector<uint32_t>> uses;
+  for (uint32_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& b : program.actions[i].bindings)
+      if (!program.buffer(b.buffer).persistent) uses[b.buffer].push_back(i);
+  std::vector<std::pair<uint32_t, uint32_t>> waits;
+  for (const auto& [buffer, actions] : uses)
+    for (uint32_t action : actions) {
+      if (action != actions.front() && program.actions[actions.front()].kind != TSR_ACTION_SEND)
+        waits.emplace_back(actions.front(), action);
+      if (action != actions.back() && program.actions[action].kind != TSR_ACTION_SEND)
+        waits.emplace_back(action, actions.back());
+    }
+  add_dependencies(program, waits);
 }
 
 uint32_t num_variants(std::span<const StrategyOnAxis> order) {
@@ -99,7 +121,9 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
   std::vector<Program*> programs{&result.init};
   for (Program& step : result.steps) programs.push_back(&step);
   programs.push_back(&result.eval);
-  result.memory = plan_memory(programs, 1.02, input.guard_bytes);
+  if (input.guard_bytes)
+    for (Program* program : programs) order_lifetimes(*program);
+  result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
   for (size_t i = 0; i < programs.size(); ++i) {
     refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));
     refuse(*programs[i], verify_meaning(*programs[i]));
@@ -107,10 +131,14 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
   return result;
 }
 
-Findings verify_all_ranks(const CompileInput& input) {
+std::vector<RankPrograms> compile_all_ranks(const CompileInput& input) {
   std::vector<RankPrograms> ranks;
   for (int rank = 0; rank < input.mesh.num_ranks(); ++rank)
     ranks.push_back(compile_rank(input, input.mesh.coordinates(rank)));
+  return ranks;
+}
+
+Findings verify_all_ranks(const CompileInput& input, std::span<const RankPrograms> ranks) {
   Findings findings;
   for (size_t i = 0; i < ranks[0].all().size(); ++i) {
     const Findings found = verify_ranks(input.mesh, [&](int r) -> const Program& { return *ranks[r].all()[i]; });

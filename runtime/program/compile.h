@@ -44,7 +44,8 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
 /// innermost axis first.
 std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies);
 
-/// Compiles every rank and checks them against one another (verify_ranks, for each program).
-Findings verify_all_ranks(const CompileInput& input);
+/// Every rank's programs, by rank; and what is wrong between them (verify_ranks, for each program).
+std::vector<RankPrograms> compile_all_ranks(const CompileInput& input);
+Findings verify_all_ranks(const CompileInput& input, std::span<const RankPrograms> ranks);
 
 }  // namespace tessera

@@ -1,20 +1,94 @@
 #include "train/agree.h"
 
-#include <chrono>
-#include <thread>
-
+#include "launch/agreement.h"
 #include "program/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {
+namespace {
 
-void agree_on_job(const Job&, const TokenSource&, const RankPlace&, int) {}
+std::string text_of(const RankPrograms& programs) {
+  std::string text;
+  for (const Program* program : programs.all()) text += print_program(*program);
+  return text;
+}
 
-void agree_on_programs(const CompileInput&, const RankPrograms&, const RankPlace&, int64_t) {}
+std::string strategy_names(const CompileInput& input) {
+  std::string names;
+  for (const StrategyOnAxis& strategy : input.strategies) names += (names.empty() ? "" : ", ") + strategy.name;
+  return names.empty() ? "none" : names;
+}
 
-void wait_for_all(const RankPlace& place, int num_ranks, int64_t timeout_ms) {
-  if (place.store->add("end/arrived", 1) == num_ranks) place.store->set("end/all", "1");
-  place.store->get("end/all", timeout_ms);
+/// The first line in which the texts differ: its number, and both.
+std::string first_difference(std::string_view here, std::string_view there) {
+  for (size_t line = 1;; ++line) {
+    const auto a = here.substr(0, here.find('\n')), b = there.substr(0, there.find('\n'));
+    if (a != b || (here.empty() && there.empty()))
+      return "line " + std::to_string(line) + " is \"" + std::string(a) + "\" here and \"" + std::string(b) + "\" there";
+    here.remove_prefix(std::min(here.size(), a.size() + 1));
+    there.remove_prefix(std::min(there.size(), b.size() + 1));
+  }
+}
+
+constexpr std::string_view kVerdict = "programs/verdict";
+std::string text_key(int rank) { return "programs/text/" + std::to_string(rank); }
+
+/// Rank 0: plans every rank, checks all against all, and publishes what each must have. A text that is too long for the
+/// store is published cut.
+void publish_programs(const CompileInput& input, KeyValueStore& store) {
+  const std::vector<RankPrograms> ranks = compile_all_ranks(input);
+  const Findings findings = verify_all_ranks(input, ranks);
+  if (!findings.empty()) {
+    std::string text = "the ranks' programs do not fit one another:";
+    for (const std::string& finding : findings) text += "\n  " + finding;
+    store.set(kVerdict, text.substr(0, kMaxValueBytes));
+    throw Error(TSR_E_INVALID_ARGUMENT, text);
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    store.set(text_key(static_cast<int>(rank)), text_of(ranks[rank]).substr(0, kMaxValueBytes));
+  store.set(kVerdict, "");
+}
+
+}  // namespace
+
+void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads) {
+  std::vector<Fingerprint> all;
+  const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
+  plugin(job.plugins.device);
+  if (job.plugins.communicator) plugin(*job.plugins.communicator);
+  for (const auto& strategy : job.plugins.strategies)
+    if (strategy) plugin(*strategy);
+  for (const ConfigField& field : shared_fields(job.config)) all.push_back({"--" + field.name, field.value});
+  for (const PluginFlag& flag : job.plugin_flags) all.push_back({"--" + flag.name, flag.value});
+  const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
+  number("layers of the model", job.gpt2.num_layers);
+  number("heads of the model", job.gpt2.num_heads);
+  number("width of the model", job.gpt2.embed);
+  number("width of the model's MLP", job.gpt2.ffn);
+  number("vocabulary of the model", job.gpt2.vocab);
+  number("positions of the model", job.gpt2.positions);
+  number("epsilon of the model", job.gpt2.epsilon);
+  number("activation of the model", job.gpt2.activation);
+  number("tokens in the data", data.num_tokens());
+  number("threads per rank", num_threads);
+  all.push_back(library_environment());
+  require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "job", all, job.config.start_timeout_ms);
+}
+
+void agree_on_programs(const CompileInput& input, const RankPrograms& own, const RankPlace& place, int64_t timeout_ms) {
+  if (place.rank == 0) publish_programs(input, *place.store);
+  const std::string verdict = place.store->get(kVerdict, timeout_ms);
+  if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
+  const std::string expected = place.store->get(text_key(place.rank), timeout_ms);
+  const std::string planned = text_of(own).substr(0, kMaxValueBytes);
+  if (planned != expected)
+    throw Error(TSR_E_FAILED_PRECONDITION,
+                "rank " + std::to_string(place.rank) + " plans another program than rank 0 planned for it, so a strategy (" +
+                    strategy_names(input) + ") is not pure or the builds differ: " + first_difference(planned, expected));
+}
+
+void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms) {
+  require_agreement(*place.store, place.rank, num_ranks, where, {}, timeout_ms);
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "launch/memory_store.h"
@@ -16,27 +17,25 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
   const auto store = std::make_shared<MemoryStore>();
   std::atomic<bool> stopped{false};
   std::mutex mutex;
-  std::exception_ptr first_error;
+  std::optional<Error> first_error;
   const auto run = [&](int rank) {
     try {
       const RankPlace place{rank, rank, num_ranks, true, store, [&stopped] { return stopped.load(); }};
       train_rank(job, data, place, observer(rank), rank == 0 ? log : Log(LogLevel::warning, rank, num_ranks));
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {
       const std::lock_guard lock(mutex);
+      const auto* error = dynamic_cast<const Error*>(&e);
       const std::string text = num_ranks > 1 ? "rank " + std::to_string(rank) + ": " + e.what() : e.what();
-      if (!first_error) first_error = std::make_exception_ptr(Error(e.code(), text, e.rank()));
+      if (!first_error) first_error = Error(error ? error->code() : TSR_E_INTERNAL, text, error ? error->rank() : -1);
       stopped = true;
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!first_error) first_error = std::current_exception();
-      stopped = true;
+      store->close("another rank failed: " + text);
     }
   };
   std::vector<std::thread> threads;
   for (int rank = 1; rank < num_ranks; ++rank) threads.emplace_back(run, rank);
   run(0);
   for (std::thread& thread : threads) thread.join();
-  if (first_error) std::rethrow_exception(first_error);
+  if (first_error) throw *first_error;
 }
 
 }  // namespace tessera

@@ -34,6 +34,9 @@ RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* hos
   setup.strategies = strategies;
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
   setup.cancelled = place.cancelled;
+  setup.before_joining = [&job, place] {
+    wait_for_all(place, job.mesh.num_ranks(), "ready", job.config.start_timeout_ms);
+  };
   if (job.plugins.communicator)
     setup.communicators = {job.plugins.communicator->communicator(), host, comm_options, place.is_local,
                            job.config.start_timeout_ms, job.config.timeout_ms};
@@ -94,7 +97,7 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
   train_steps(job, data, runtime, place, observer, log);
   observer.on_end(runtime);
-  wait_for_all(place, job.mesh.num_ranks(), job.config.timeout_ms);
+  wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms);
   if (place.rank == 0) report_end(log, job, runtime);
 }
 

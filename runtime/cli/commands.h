@@ -1,0 +1,15 @@
+// The commands of `tessera`. Each takes the arguments after its name and returns the exit code: 0 done, 1 the run failed.
+// Wrong usage is thrown as UsageError, which ends in exit code 2.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv);
+int plan_command(std::span<const std::string> arguments);
+int plugins_command(std::span<const std::string> arguments);
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+// tessera: finds the command and turns errors into exit codes.
+#include <array>
+#include <cstdlib>
+#include <iostream>
+
+#include "cli/commands.h"
+#include "config/did_you_mean.h"
+#include "config/usage_error.h"
+#include "tessera/core.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kHelp =
+    "usage: tessera COMMAND [flags]\n\n"
+    "  train            train a model (tessera train --help lists the flags)\n"
+    "  plan             plan a run without running it: memory and programs of every rank\n"
+    "  plugins list     the plugins there are\n"
+    "  plugins info P   what plugin P is, and its options\n\n"
+    "  --help, --version\n\n"
+    "exit codes: 0 done, 1 the run failed, 2 wrong usage\n";
+
+constexpr std::array kLater = {"check", "simulate", "bench", "convert", "generate", "doctor", "coordinator", "worker"};
+
+int run_command(const std::vector<std::string>& argv) {
+  if (argv.size() < 2) {
+    std::cerr << kHelp;
+    return 2;
+  }
+  const std::string& command = argv[1];
+  const std::span<const std::string> arguments(argv.data() + 2, argv.size() - 2);
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::cout << kHelp;
+    return 0;
+  }
+  if (command == "--version") {
+    std::cout << "tessera " << TESSERA_VERSION << ", plugin ABI " << TSR_ABI_MAJOR << '.' << TSR_ABI_MINOR << '\n';
+    return 0;
+  }
+  if (command == "train") return train_command(arguments, argv);
+  if (command == "plan") return plan_command(arguments);
+  if (command == "plugins") return plugins_command(arguments);
+  for (std::string_view later : kLater)
+    if (command == later)
+      throw UsageError("command " + command + " is not supported yet; supported: train, plan, plugins");
+  const std::array<std::string, 3> known = {"train", "plan", "plugins"};
+  const std::string guess = nearest(command, known);
+  throw UsageError("there is no command " + command + (guess.empty() ? "; see tessera --help" : "; did you mean " + guess + "?"));
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  // Inherited, they hold OpenBLAS back to an older processor's kernels and other bits.
+  unsetenv("OPENBLAS_CORETYPE");
+  unsetenv("OPENBLAS_L2_SIZE");
+  try {
+    return tessera::run_command({argv, argv + argc});
+  } catch (const tessera::UsageError& e) {
+    std::cerr << "tessera: " << e.what() << '\n';
+    return 2;
+  } catch (const std::exception& e) {
+    std::cerr << "tessera: " << e.what() << '\n';
+    return 1;
+  }
+}
