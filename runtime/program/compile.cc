@@ -46,8 +46,8 @@ Program compile_program(const CompileInput& input, const Coordinates& coordinate
   for (const StrategyOnAxis& strategy : order) run_pass(program, strategy, input.describe_op);
   finish_program(program);
   bind_workspaces(program, input.describe_collective);
-  refuse(program, verify_rank(program));
   derive_dependencies(program);
+  refuse(program, verify_rank(program));
   return program;
 }
 

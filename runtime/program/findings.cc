@@ -63,11 +63,12 @@ std::string action_text(const Program& program, size_t index) {
 
 std::string action_text(const Program& program, int rank, size_t index) {
   const Action& action = program.actions[index];
-  std::string text = rank < 0 ? "#" : "rank " + std::to_string(rank) + " #";
-  text += std::to_string(index) + " ";
+  std::string text;
+  if (rank >= 0) text.append("rank ").append(std::to_string(rank)).append(" ");
+  text.append("#").append(std::to_string(index)).append(" ");
   text += is_index(action.stream, program.streams) ? program.streams[action.stream].name
                                                    : "stream " + std::to_string(action.stream);
-  text += " " + kind_text(action.kind) + subject(program, action);
+  text.append(" ").append(kind_text(action.kind)).append(subject(program, action));
   if (is_compute(action.kind)) text += " mb=" + std::to_string(action.micro_batch);
   return text;
 }
@@ -106,7 +107,7 @@ std::string group_text(const Program& program, const Group& group) {
   std::string text = is_index(group.axis, program.mesh->axes()) ? program.mesh->axes()[group.axis].name
                                                                 : "axis " + std::to_string(group.axis);
   for (size_t i = 0; i < group.coordinates.size(); ++i)
-    text += (i ? "," : " {") + std::to_string(group.coordinates[i]);
+    text.append(i ? "," : " {").append(std::to_string(group.coordinates[i]));
   return group.coordinates.empty() ? text : text + "}";
 }
 
