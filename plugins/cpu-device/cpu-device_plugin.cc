@@ -4,7 +4,7 @@
 namespace {
 
 constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor(tessera::cpu::kName, TSR_KIND_DEVICE, "org.tessera.cpu-device", "0.9.0",
+    tessera::descriptor("cpu", TSR_KIND_DEVICE, "org.tessera.cpu-device", "0.9.0",
                         "computes on the processor: streams are threads, matrix products are oneDNN's");
 
 }  // namespace

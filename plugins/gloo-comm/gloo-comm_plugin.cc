@@ -11,7 +11,7 @@ constexpr tsr_option kOptions[] = {tessera::string_option(
     "interface", "", "",
     "network interface to listen on, for instance eth0; empty: loopback if all ranks are local, else the host name's")};
 constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("gloo-comm", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.9.0",
+    tessera::descriptor("gloo", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.9.0",
                         "ranks as processes over TCP, with canonical sums", kOptions);
 
 constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};
