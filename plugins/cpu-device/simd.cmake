@@ -5,8 +5,9 @@ function(tessera_simd_sources target)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     list(APPEND levels v3 v4)
   endif()
-  # sqrt and comparisons vectorise only when nobody reads errno or the exception flags; no result changes.
-  set(flags -O3 -fno-math-errno -fno-trapping-math)
+  # sqrt and comparisons vectorise only when nobody reads errno or the exception flags; no result changes. OpenMP only as
+  # the loops' own word that they may be vectorised.
+  set(flags -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math)
   set(flags_baseline)
   set(flags_v3 -march=x86-64-v3)
   set(flags_v4 -march=x86-64-v4 -mprefer-vector-width=512)

@@ -11,7 +11,8 @@
 // Rules of such a source:
 //  - Plain loops that the compiler vectorises, or the compiler's vector types. All levels give the same bits: no FMA
 //  but
-//    __builtin_fma where it is meant, and sums over a fixed number of lanes that does not depend on the level.
+//    __builtin_fma where it is meant, and sums over a fixed number of lanes that does not depend on the level (`omp
+//    simd reduction` only where every partial sum is exact).
 //  - No inline function or template of other headers that may stay a call (std::vector, std::min): the linker keeps one
 //    copy of it for the whole program, perhaps one with instructions that the machine lacks. __builtin_* are fine, and
 //    so is all that stands inside the namespace TESSERA_SIMD.

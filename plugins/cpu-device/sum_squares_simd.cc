@@ -3,22 +3,27 @@
 namespace tessera::cpu::TESSERA_SIMD {
 namespace {
 
-constexpr size_t kLanes = 16;
-
 uint32_t magnitude_of(const float* value) {
   uint32_t bits;
   __builtin_memcpy(&bits, value, sizeof bits);
   return bits & kMagnitude;
 }
 
+float float_of(uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 }  // namespace
 
 uint32_t largest_magnitude(const float* values, size_t num_elements, uint32_t bound) {
   uint32_t largest = 0;
+#pragma omp simd reduction(max : largest)
   for (size_t i = 0; i < num_elements; ++i) {
     const uint32_t magnitude = magnitude_of(values + i);
     const uint32_t candidate = magnitude < bound ? magnitude : 0;
-    largest = candidate > largest ? candidate : largest;
+    largest = largest > candidate ? largest : candidate;
   }
   return largest;
 }
@@ -31,26 +36,18 @@ void sum_squares_window(const float* values, size_t num_elements, uint32_t first
                         double* high, double* low) {
   const int q = 2 * (static_cast<int>(exponent) - 127) + 2;
   const double splitter = __builtin_ldexp(1.5, q - 42 + 52);
-  double highs[kLanes] = {}, lows[kLanes] = {};
-  const auto add = [&](size_t lane, const float* value) {
-    const uint32_t magnitude = magnitude_of(value);
-    const double x = magnitude >= first && magnitude < bound ? *value : 0.0f;
+  double sum_of_highs = 0, sum_of_lows = 0;
+#pragma omp simd reduction(+ : sum_of_highs, sum_of_lows)
+  for (size_t i = 0; i < num_elements; ++i) {
+    const uint32_t magnitude = magnitude_of(values + i);
+    const double x = float_of(magnitude >= first && magnitude < bound ? magnitude : 0);
     const double square = x * x;
     const double part = (square + splitter) - splitter;
-    highs[lane] += part;
-    lows[lane] += square - part;
-  };
-  const size_t num_whole = num_elements / kLanes * kLanes;
-  for (size_t i = 0; i < num_whole; i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane)
-      add(lane, values + i + lane);
-  for (size_t i = num_whole; i < num_elements; ++i)
-    add(i - num_whole, values + i);
-  *high = *low = 0;
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    *high += highs[lane];
-    *low += lows[lane];
+    sum_of_highs += part;
+    sum_of_lows += square - part;
   }
+  *high = sum_of_highs;
+  *low = sum_of_lows;
 }
 
 }  // namespace tessera::cpu::TESSERA_SIMD

@@ -21,8 +21,8 @@ using ConstAccumulatorView = std::span<const int64_t, TSR_ACCUMULATOR_LIMBS>;
 
 inline constexpr int kAccumulatorUnitExponent = -298;
 
-/// Adds `value` exactly: any float32, or any sum of float32 and their squares that a double holds without rounding.
-/// Infinities and NaNs are counted. Carry after at most 2^30 additions.
+/// Adds `value` exactly: any float32, or any sum of float32 and their squares that a double holds without rounding,
+/// below 2^290. Infinities and NaNs are counted. Carry after at most 2^30 additions.
 inline void accumulate(AccumulatorView limbs, double value) noexcept {
   const auto bits = std::bit_cast<uint64_t>(value);
   const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
