@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Rules that a compiler does not know. Prints each breach; exit 1 if there is one.
+#  1. In runtime/ a folder includes only folders to its left in the list below, itself and the plugin API.
+#  2. A plugin's folder includes only itself and the plugin API.
+#  3. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+readonly folders=(observe config launch plugins mesh model data optim program exec checkpoint train cli)
+breaches=0
+breach() {
+  echo "rules: $*" >&2
+  breaches=$((breaches + 1))
+}
+
+# includes FOLDER: "file:first part of the path" of every #include "part/..." below it.
+includes() { grep -rnoE '^#include "[^"/]+/' "$1" --include='*.h' --include='*.cc' --include='*.hpp' --include='*.c' || true; }
+
+allowed=" tessera "
+for folder in "${folders[@]}"; do
+  allowed+="$folder "
+  while IFS=: read -r file line include; do
+    [ -n "$file" ] || continue
+    part=${include#'#include "'}
+    [[ $allowed == *" ${part%/} "* ]] || breach "$file:$line includes ${part}, which is to the right of $folder/"
+  done < <(includes "runtime/$folder")
+done
+
+for folder in plugins/*/; do
+  while IFS=: read -r file line include; do
+    [ -n "$file" ] || continue
+    part=${include#'#include "'}
+    [[ $part == tessera/ || $part == "$(basename "$folder")/" || -d $folder$part ]] || breach "$file:$line includes $part; a plugin includes the plugin API only"
+  done < <(includes "$folder")
+done
+
+while read -r test; do
+  git grep -qF "$(basename "$test")" -- '*CMakeLists.txt' || breach "$test is named in no CMakeLists.txt"
+done < <(git ls-files 'tests/*_test.cc' 'tests/*_test.sh')
+
+while read -r lines file; do
+  [ "$file" = total ] || [ "$lines" -le 500 ] || breach "$file has $lines lines; 500 is the limit"
+done < <(git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cu' | xargs wc -l)
+
+[ "$breaches" -eq 0 ] && echo "rules: all hold"
+exit $((breaches > 0))
