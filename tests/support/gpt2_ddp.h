@@ -16,14 +16,14 @@
 
 namespace tessera::testing {
 
-/// Two blocks, two micro-batches, and buckets so small that several are in flight at once.
+/// Two blocks, and buckets so small that several are in flight at once.
 class Gpt2Ddp {
  public:
-  explicit Gpt2Ddp(int num_ranks, uint32_t reduce_every = TSR_REDUCE_EVERY_STEP)
+  explicit Gpt2Ddp(int num_ranks, uint32_t reduce_every = TSR_REDUCE_EVERY_STEP, uint32_t num_micro_batches = 2)
       : model_(make_gpt2({.num_layers = 2, .num_heads = 2, .embed = 16, .vocab = 48, .positions = 8, .ffn = 32},
                          {.batch = 2, .seq = 8, .loss_scale = 1.0 / 32})),
         mesh_({{"dp", num_ranks, TSR_SPLITS_BATCH}}) {
-    shape_.num_micro_batches = 2;
+    shape_.num_micro_batches = num_micro_batches;
     shape_.reduce_every = reduce_every;
   }
 

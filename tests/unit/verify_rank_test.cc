@@ -1,0 +1,350 @@
+// The form of a program: one broken program for each rule. What is broken is a GPT-2 under ddp that is clean.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+
+#include "support/expect_finding.h"
+#include "support/gpt2_ddp.h"
+#include "support/program_builder.h"
+
+namespace tessera::testing {
+namespace {
+
+struct Fault {
+  const char* name;
+  std::function<void(Program&)> make;
+  const char* finding;
+};
+void PrintTo(const Fault& fault, std::ostream* out) {
+  *out << fault.name;
+}
+
+const Gpt2Ddp& job() {
+  static const Gpt2Ddp two_ranks(2);
+  return two_ranks;
+}
+
+Action& first(Program& program, uint32_t kind, std::string_view stream = "") {
+  return program.actions.at(nth_action(program, kind, stream));
+}
+Action& forward(Program& program) {
+  return first(program, TSR_ACTION_FORWARD);
+}
+Action& sum(Program& program) {
+  return first(program, TSR_ACTION_ALL_REDUCE, "comm.dp.gradient");
+}
+
+Split& add_split(Program& program, int parameter) {
+  Split& split = program.layout.emplace_back();
+  split.parameter = parameter;
+  split.axis = 0;
+  return split;
+}
+
+constexpr uint32_t kSrc = TSR_SLOT(TSR_ROLE_SOURCE, 0), kDst = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+class RankForm : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(RankForm, IsReported) {
+  Program program = job().finished(0);
+  GetParam().make(program);
+  EXPECT_TRUE(has_finding(verify_rank(program), GetParam().finding));
+}
+
+std::string name_of(const ::testing::TestParamInfo<Fault>& info) {
+  return info.param.name;
+}
+
+const Fault kTableFaults[] = {
+    {"buffer_ids_descend", [](Program& p) { std::swap(p.buffers[0], p.buffers[1]); }, "ids start at 1 and ascend"},
+    {"buffer_kind", [](Program& p) { p.buffers[0].kind = 99; }, "buffer wte has the unknown kind 99"},
+    {"buffer_dtype", [](Program& p) { p.buffers[0].dtype = 0; }, "home wte has the unknown dtype 0"},
+    {"buffer_memory", [](Program& p) { p.buffers[0].memory = 7; }, "home wte stands in the unknown memory 7"},
+    {"buffer_length", [](Program& p) { p.buffers[0].num_elements = UINT64_MAX; }, "too many to address"},
+    {"streams_missing", [](Program& p) { p.streams.resize(2); }, "the program has 2 streams"},
+    {"stream_axis", [](Program& p) { p.streams.back().axis = 5; }, "is for axis 5, which the mesh does not have"},
+    {"world_with_coordinates",
+     [](Program& p) {
+       p.groups.push_back({TSR_WORLD_AXIS, {0}});
+     },
+     "it must be all ranks"},
+    {"group_axis",
+     [](Program& p) {
+       p.groups.push_back({3, {}});
+     },
+     "a group is for axis 3"},
+    {"group_coordinates",
+     [](Program& p) {
+       p.groups.push_back({0, {1, 0}});
+     },
+     "group dp {1,0} must list ascending coordinates below 2"},
+    {"layout_parameter", [](Program& p) { add_split(p, 999); }, "for parameter 999"},
+    {"layout_kind", [](Program& p) { add_split(p, 0).kind = 9; }, "unknown kind 9"},
+    {"layout_dim", [](Program& p) { add_split(p, 0).dim = 2; }, "splits dim 2"},
+    {"home_buffer", [](Program& p) { p.homes[0].roles[TSR_HOME_M].buffer = 12345; },
+     "the m of home wte.weight stands in buffer %12345, which does not exist"},
+    {"home_range", [](Program& p) { p.homes[0].roles[TSR_HOME_M].offset = 1; },
+     "the m of home wte.weight reaches beyond"},
+    {"home_size", [](Program& p) { p.homes[0].roles[TSR_HOME_M].num_elements = 5; }, "has 5 elements, the home 768"},
+    {"home_transient", [](Program& p) { p.buffers[0].persistent = false; },
+     "the value of home wte.weight stands in home wte, which does not outlive the step"},
+    {"piece_parameter", [](Program& p) { p.homes[0].pieces[0].parameter = -1; }, "has a piece of parameter -1"},
+    {"piece_beyond_parameter", [](Program& p) { p.homes[0].pieces[0].parameter_offset = 1; },
+     "the piece of wte.weight in home wte.weight reaches beyond the parameter's 768 elements"},
+    {"piece_beyond_home", [](Program& p) { p.homes[0].pieces[0].home_offset = 1; }, "reaches beyond the home's 768"},
+    {"piece_overlap", [](Program& p) { p.homes[0].pieces.push_back(p.homes[0].pieces[0]); }, "pieces ascend"},
+    {"piece_unit", [](Program& p) { p.homes[0].unit = 2; }, "is of another unit than the home"},
+};
+INSTANTIATE_TEST_SUITE_P(Tables, RankForm, ::testing::ValuesIn(kTableFaults), name_of);
+
+const Fault kActionFaults[] = {
+    {"id_twice", [](Program& p) { p.actions[1].id = p.actions[0].id; }, "which another action has too"},
+    {"unknown_kind", [](Program& p) { p.actions[1].kind = 11; }, "#1 compute kind 11"},
+    {"buffer", [](Program& p) { forward(p).bindings[0].buffer = 99999; }, "to buffer %99999, which does not exist"},
+    {"outside", [](Program& p) { forward(p).bindings[0].offset = 1; },
+     "rank 0 #1 compute forward wte mb=0 binds p0 (wte.weight) to 768 elements from 1 of home wte, which has 768"},
+    {"outside_overflow", [](Program& p) { forward(p).bindings[0].offset = UINT64_MAX - 3; },
+     "of home wte, which has 768"},
+    {"mode", [](Program& p) { forward(p).bindings[0].mode = 0; }, "with the unknown mode 0"},
+    {"slot", [](Program& p) { forward(p).bindings[0].slot = 7; }, "binds the unknown slot 7"},
+    {"stream", [](Program& p) { forward(p).stream = 77; }, "is on stream 77, which does not exist"},
+    {"collective_on_compute", [](Program& p) { sum(p).stream = TSR_STREAM_COMPUTE; }, "must be on a comm stream"},
+    {"elementwise_on_comm", [](Program& p) { first(p, TSR_ACTION_ZERO).stream = 3; },
+     "is on a comm stream; only collectives and messages are"},
+    {"compute_on_copy", [](Program& p) { forward(p).stream = TSR_STREAM_COPY_IN; }, "must be on the compute stream"},
+    {"call_on_comm", [](Program& p) { add_action(p, TSR_ACTION_CALL, 3, {}).strategy_axis = 0; },
+     "a call never communicates"},
+    {"call_with_group",
+     [](Program& p) {
+       Action& call = add_action(p, TSR_ACTION_CALL, 0, {});
+       call.strategy_axis = call.group = 0;
+     },
+     "a call never communicates"},
+    {"call_axis", [](Program& p) { add_action(p, TSR_ACTION_CALL, 0, {}); }, "calls the strategy of axis -1"},
+    {"micro_batch", [](Program& p) { forward(p).micro_batch = 2; }, "is for micro-batch 2 of 2"},
+    {"no_micro_batch", [](Program& p) { forward(p).micro_batch = -1; }, "names no micro-batch"},
+    {"segment", [](Program& p) { forward(p).segment = 1000; }, "is for segment 1000"},
+    {"home", [](Program& p) { first(p, TSR_ACTION_OPTIMIZER).home = 5555; }, "is for home %5555, which does not exist"},
+    {"no_home", [](Program& p) { first(p, TSR_ACTION_SUM_SQUARES).home = 0; }, "names no home"},
+    {"group", [](Program& p) { sum(p).group = 9; }, "is for group 9, which does not exist"},
+    {"stream_of_other_axis",
+     [](Program& p) {
+       sum(p).group = p.group({TSR_WORLD_AXIS, {}});
+     },
+     "is for group world, but its stream is for another axis"},
+    {"foreign_group",
+     [](Program& p) {
+       sum(p).group = p.group({0, {1}});
+     },
+     "is for group dp {1}, which this rank is not in"},
+    {"group_on_compute", [](Program& p) { forward(p).group = 0; },
+     "has a group, a peer or a reduction, and is no collective"},
+    {"flags", [](Program& p) { forward(p).flags = 8; }, "has the unknown flags 8"},
+    {"predicate_on_compute", [](Program& p) { forward(p).flags = TSR_ACTION_PREDICATED; },
+     "only elementwise actions and the optimizer may be skipped"},
+    {"predicate_without_clip", [](Program& p) { first(p, TSR_ACTION_ZERO).flags = TSR_ACTION_PREDICATED; },
+     "does not read the result of clip"},
+    {"dependency_forwards", [](Program& p) { p.actions[3].dependencies = {3}; },
+     "waits for #3, which is not before it"},
+};
+INSTANTIATE_TEST_SUITE_P(Actions, RankForm, ::testing::ValuesIn(kActionFaults), name_of);
+
+Binding* binding(Action& action, uint32_t slot) {
+  for (Binding& b : action.bindings)
+    if (b.slot == slot) return &b;
+  return nullptr;
+}
+
+const Fault kSlotFaults[] = {
+    {"twice", [](Program& p) { forward(p).bindings.push_back(forward(p).bindings[0]); }, "binds p0 (wte.weight) twice"},
+    {"not_there", [](Program& p) { forward(p).bindings[0].slot = TSR_SLOT(TSR_ROLE_GRADIENT, 0); },
+     "binds g0 (wte.weight), which forward does not have"},
+    {"mode", [](Program& p) { forward(p).bindings[0].mode = TSR_MODE_ADD; },
+     "binds p0 (wte.weight) with mode add; it must be read"},
+    {"position", [](Program& p) { forward(p).bindings[0].slot = TSR_SLOT(TSR_ROLE_PARAMETER, 1); },
+     "binds p1; its segment has 1 of those"},
+    {"parameter_size", [](Program& p) { --forward(p).bindings[0].num_elements; },
+     "binds p0 (wte.weight) to 767 elements; it has 768"},
+    {"value_size", [](Program& p) { --binding(forward(p), TSR_SLOT(TSR_ROLE_OUTPUT, 0))->num_elements; },
+     "binds o0 (wte.out) to 255 elements; it has 256"},
+    {"missing", [](Program& p) { first(p, TSR_ACTION_CLIP).bindings.pop_back(); }, "compute clip squares binds no x3"},
+    {"home_size", [](Program& p) { --binding(first(p, TSR_ACTION_OPTIMIZER), kSrc)->num_elements; },
+     "binds src0 to 767 elements; home wte.weight has 768"},
+    {"accumulator",
+     [](Program& p) { --binding(first(p, TSR_ACTION_CLIP), TSR_SLOT(TSR_ROLE_SCALAR, 0))->num_elements; },
+     "accumulator squares[0:19]; an accumulator is i64[20]"},
+    {"copy_sizes",
+     [](Program& p) {
+       const uint64_t a = transient(p, "a", 4), b = transient(p, "b", 5);
+       add_action(p, TSR_ACTION_COPY, 0, {read(a), write(b)});
+     },
+     "copy a reads 4 elements and writes 5"},
+    {"copy_dtypes",
+     [](Program& p) {
+       const uint64_t a = transient(p, "a", 4), b = transient(p, "b", 4, TSR_BUFFER_STAGING, TSR_F16);
+       add_action(p, TSR_ACTION_COPY, 0, {read(a), write(b)});
+     },
+     "copies f32 to f16; that is a cast"},
+};
+INSTANTIATE_TEST_SUITE_P(Slots, RankForm, ::testing::ValuesIn(kSlotFaults), name_of);
+
+/// A collective of the dp axis over made buffers.
+Action& collective(Program& p, uint32_t kind, const std::vector<Use>& uses, uint32_t reduce = 0, int peer = -1) {
+  Action& action = add_action(p, kind, p.comm_stream(0, "test"), uses);
+  action.group = p.group({0, {}});
+  action.reduce = reduce;
+  action.peer = peer;
+  return action;
+}
+uint64_t made(Program& p, uint64_t num_elements, tsr_dtype dtype = TSR_F32) {
+  return transient(p, "made", num_elements, TSR_BUFFER_STAGING, dtype);
+}
+
+const Fault kCollectiveFaults[] = {
+    {"slot",
+     [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {add(made(p, 4), TSR_SLOT(TSR_ROLE_STATE, 0))}, 1); },
+     "binds st0; a collective has src, dst and w"},
+    {"second_destination",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_REDUCE, {add(made(p, 4)), add(made(p, 4), kDst + 1)}, 1);
+     },
+     "binds dst1; only exchange has more than one"},
+    {"written_source", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {add(made(p, 4), kSrc)}, 1); },
+     "binds src0 with a mode that does not fit"},
+    {"root", [](Program& p) { collective(p, TSR_ACTION_BROADCAST, {add(made(p, 4))}, 0, 2); },
+     "names root 2; its group has 2 ranks"},
+    {"to_itself", [](Program& p) { collective(p, TSR_ACTION_SEND, {read(made(p, 4))}, 0, 0); },
+     "is a message to itself"},
+    {"peer_of_all", [](Program& p) { sum(p).peer = 1; }, "names a peer, and has none"},
+    {"no_reduction", [](Program& p) { sum(p).reduce = 0; }, "has the reduction 0; 1 to 4 are sum, avg, min, max"},
+    {"reduction_of_gather",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_GATHER, {read(made(p, 4)), write(made(p, 8))}, 1);
+     },
+     "has the reduction 1; it reduces nothing"},
+    {"counts",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_GATHER, {read(made(p, 4)), write(made(p, 8))}).counts = {8};
+     },
+     "has 1 counts; one per member are 2"},
+    {"counts_of_sum",
+     [](Program& p) {
+       sum(p).counts = {1, 1};
+     },
+     "has 2 counts; it takes none"},
+    {"peers_of_sum", [](Program& p) { sum(p).peers = {1}; }, "lists peers; only exchange does"},
+    {"barrier_with_buffer", [](Program& p) { collective(p, TSR_ACTION_BARRIER, {add(made(p, 4))}); },
+     "binds buffers; a barrier has none"},
+    {"sum_without_destination", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {read(made(p, 4))}, 1); },
+     "needs src and a dst to write, or in place dst with mode add"},
+    {"sum_in_place_with_write", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {write(made(p, 4))}, 1); },
+     "needs src and a dst to write, or in place dst with mode add"},
+    {"send_with_destination",
+     [](Program& p) {
+       collective(p, TSR_ACTION_SEND, {read(made(p, 4)), write(made(p, 4))}, 0, 1);
+     },
+     "needs a src and nothing else"},
+    {"receive_that_adds", [](Program& p) { collective(p, TSR_ACTION_RECV, {add(made(p, 4))}, 0, 1); },
+     "needs a dst to write and nothing else"},
+    {"broadcast_source_off_root",
+     [](Program& p) {
+       collective(p, TSR_ACTION_BROADCAST, {read(made(p, 4)), write(made(p, 4))}, 0, 1);
+     },
+     "needs off the root a dst and nothing else"},
+    {"broadcast_root_without_source",
+     [](Program& p) { collective(p, TSR_ACTION_BROADCAST, {write(made(p, 4))}, 0, 0); },
+     "needs on the root src and dst"},
+    {"reduce_destination_off_root",
+     [](Program& p) {
+       collective(p, TSR_ACTION_REDUCE, {read(made(p, 4)), write(made(p, 4))}, 1, 1);
+     },
+     "needs off the root a src and nothing else"},
+    {"all_to_all_in_place", [](Program& p) { collective(p, TSR_ACTION_ALL_TO_ALL, {add(made(p, 4))}); },
+     "it is never in place"},
+    {"dtypes",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_REDUCE, {read(made(p, 4)), write(made(p, 4, TSR_F64))}, 1);
+     },
+     "reads f32 and writes f64"},
+    {"average_of_integers", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {add(made(p, 4, TSR_I64))}, 2); },
+     "averages i64; only floating types can be"},
+    {"sizes",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_REDUCE, {read(made(p, 4)), write(made(p, 5))}, 1);
+     },
+     "reads 4 elements and writes 5"},
+    {"uneven",
+     [](Program& p) {
+       collective(p, TSR_ACTION_REDUCE_SCATTER, {read(made(p, 5)), write(made(p, 2))}, 1);
+     },
+     "cuts 5 elements into 2 equal slices"},
+    {"counts_sum",
+     [](Program& p) {
+       collective(p, TSR_ACTION_REDUCE_SCATTER, {read(made(p, 5)), write(made(p, 2))}, 1).counts = {2, 2};
+     },
+     "has counts that add up to 4; it has 5 elements"},
+    {"slice",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_GATHER, {read(made(p, 3)), write(made(p, 8))});
+     },
+     "binds 3 elements as its slice; it is 4 of 8"},
+    {"overlap",
+     [](Program& p) {
+       const uint64_t x = made(p, 8);
+       collective(p, TSR_ACTION_ALL_GATHER, {read(x).at(4, 4), write(x)});
+     },
+     "has src and dst that overlap in staging made without being in place"},
+    {"exchange_peers",
+     [](Program& p) {
+       collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4)), write(made(p, 4))}).peers = {1};
+     },
+     "lists 1 peers for 2 messages"},
+    {"exchange_with_itself", [](Program& p) { collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4))}).peers = {0}; },
+     "names peer 0; its group has 2 ranks, and it is 0"},
+    {"exchange_gap", [](Program& p) { collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4), kSrc + 1)}).peers = {1}; },
+     "binds src and dst with gaps in their numbers"},
+};
+INSTANTIATE_TEST_SUITE_P(Collectives, RankForm, ::testing::ValuesIn(kCollectiveFaults), name_of);
+
+TEST(RankFormClean, EveryCollectiveInEveryForm) {
+  const Model model = toy_model();
+  const Mesh mesh({{"dp", 2}});
+  Program p = empty_program(model, mesh, {1});
+  const uint64_t x = persistent(p, "x", 8, TSR_BUFFER_PLUGIN), half = persistent(p, "half", 4, TSR_BUFFER_PLUGIN);
+  const uint64_t y = persistent(p, "y", 8, TSR_BUFFER_PLUGIN);
+  collective(p, TSR_ACTION_ALL_REDUCE, {add(x)}, TSR_REDUCE_SUM);
+  collective(p, TSR_ACTION_ALL_REDUCE, {read(x), write(y)}, TSR_REDUCE_AVG);
+  collective(p, TSR_ACTION_REDUCE_SCATTER, {read(x), write(half)}, TSR_REDUCE_SUM);
+  collective(p, TSR_ACTION_REDUCE_SCATTER, {read(x), write(x).at(4, 4)}, TSR_REDUCE_SUM);
+  collective(p, TSR_ACTION_REDUCE_SCATTER, {read(x), write(half).at(0, 3)}, TSR_REDUCE_SUM).counts = {5, 3};
+  collective(p, TSR_ACTION_ALL_GATHER, {read(half), write(x)});
+  collective(p, TSR_ACTION_ALL_GATHER, {read(x).at(4, 4), write(x)});
+  collective(p, TSR_ACTION_ALL_GATHER, {add(x)});
+  collective(p, TSR_ACTION_ALL_GATHER, {read(half).at(0, 0), write(x)}).counts = {8, 0};
+  collective(p, TSR_ACTION_BROADCAST, {add(x)}, 0, 0);
+  collective(p, TSR_ACTION_BROADCAST, {write(x)}, 0, 0);
+  collective(p, TSR_ACTION_BROADCAST, {read(x), write(y)}, 0, 1);
+  collective(p, TSR_ACTION_REDUCE, {read(x)}, TSR_REDUCE_SUM, 0);
+  collective(p, TSR_ACTION_REDUCE, {add(x)}, TSR_REDUCE_SUM, 1);
+  collective(p, TSR_ACTION_REDUCE, {read(x), write(y)}, TSR_REDUCE_SUM, 1);
+  collective(p, TSR_ACTION_ALL_TO_ALL, {read(x), write(y)});
+  collective(p, TSR_ACTION_SEND, {read(x)}, 0, 0).tag = 4;
+  collective(p, TSR_ACTION_RECV, {write(x)}, 0, 0);
+  collective(p, TSR_ACTION_EXCHANGE, {read(x), write(y)}).peers = {0, 0};
+  collective(p, TSR_ACTION_BARRIER, {});
+  derive_dependencies(p);
+  EXPECT_TRUE(is_clean(verify_rank(p)));
+}
+
+TEST(RankFormClean, LongListsOfFindingsAreCut) {
+  Program program = job().finished(0);
+  for (Action& action : program.actions)
+    action.flags = 8;
+  const Findings findings = verify_rank(program);
+  ASSERT_EQ(findings.size(), 51u);
+  EXPECT_NE(findings.back().find("more findings of this kind"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::testing
