@@ -55,6 +55,8 @@ int main(int argc, char** argv) {
   // Inherited, they hold OpenBLAS back to an older processor's kernels and other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");
+  // A team that waits longer than this sleeps: with more threads than cores, spinning takes the cores from who has work.
+  setenv("GOMP_SPINCOUNT", "20000", 0);
   try {
     return tessera::run_command({argv, argv + argc});
   } catch (const tessera::UsageError& e) {

@@ -70,7 +70,7 @@ void Executable::finish(const std::function<bool()>& cancelled) {
       tsr_error err{};
       const tsr_status status = context_.device().api().stream_synchronize(stream, kPollMs, &err);
       if (status == TSR_OK) break;
-      if (status != TSR_E_DEADLINE || err.rank >= 0) check(status, err);
+      if (status != TSR_IN_PROGRESS) check(status, err);
       if (cancelled()) throw Error(TSR_E_CANCELLED, "the run was stopped while a program was running");
     }
   }

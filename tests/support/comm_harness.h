@@ -55,7 +55,8 @@ class Comm {
 
 class CommRank {
  public:
-  CommRank(const CommSpec& spec, int rank, MemoryKv& store);
+  CommRank(const CommSpec& spec, int rank, MemoryKv& store) : CommRank(spec, rank, store.host()) {}
+  CommRank(const CommSpec& spec, int rank, const tsr_host& host);
   ~CommRank();
   CommRank(const CommRank&) = delete;
   CommRank& operator=(const CommRank&) = delete;
@@ -71,7 +72,7 @@ class CommRank {
 
   /// Streams are made on first use.
   tsr_stream* stream(size_t index = 0);
-  /// Throws the stream's first error, and DEADLINE when it is not done after `timeout_ms`.
+  /// Throws the stream's first error, and IN_PROGRESS when it is not done after `timeout_ms`.
   void synchronize(size_t stream_index = 0, int64_t timeout_ms = 60000);
   /// Queues `function` on a stream.
   void run_on_stream(std::function<void()> function, size_t stream_index = 0);

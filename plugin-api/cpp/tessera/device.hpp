@@ -107,7 +107,7 @@ struct DeviceTable {
   static tsr_status synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) noexcept {
     std::optional<tsr_error> error;
     const tsr_status status = guarded(err, [&] { error = object(stream).synchronize(timeout_ms); });
-    if (!error) return status;
+    if (!error) return status == TSR_E_DEADLINE ? TSR_IN_PROGRESS : status;
     if (err) *err = *error;
     return error->code;
   }

@@ -42,8 +42,9 @@ extern "C" {
 
 /* ---- status and error ---------------------------------------------------------------------------------------- */
 
-typedef int32_t tsr_status; /* 0 or a negative canonical code (gRPC's numbers, negated) */
+typedef int32_t tsr_status; /* 0, a negative canonical code (gRPC's numbers, negated), or TSR_IN_PROGRESS */
 #define TSR_OK 0
+#define TSR_IN_PROGRESS 1 /* only where a function says so: its own time-out passed, nothing failed */
 #define TSR_E_CANCELLED (-1)
 #define TSR_E_UNKNOWN (-2)
 #define TSR_E_INVALID_ARGUMENT (-3)

@@ -61,7 +61,7 @@ typedef struct tsr_slot_spec {
 #define TSR_SLOT_OPTIONAL 1u
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
-/* Shapes: N = rows = batch * seq tokens; matrices are row-major. doc/plugin-abi.md gives every op's formula.        */
+/* Shapes: N = rows = batch * seq tokens; matrices are row-major. docs/plugin-abi.md gives every op's formula.        */
 
 #define TSR_OP_TOKEN_EMBEDDING 1u    /* o0[N,C] = p0[V,C][i0[N]] (i0: int32 tokens) */
 #define TSR_OP_POSITION_EMBEDDING 2u /* o0[N,C] = i0[N,C] + p0[P,C][n % seq]; the gradient of i0 is that of o0 */
@@ -184,7 +184,8 @@ typedef struct tsr_device_interface {
 
   TSR_FN(tsr_status, stream_create)(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, stream_destroy)(tsr_stream* stream) TSR_NOEXCEPT; /* waits for work in flight. [control-thread] */
-  /* Waits until all work on the stream is done: OK, the stream's first error, or DEADLINE. [control-thread] */
+  /* Waits until all work on the stream is done: OK, the stream's first error, or TSR_IN_PROGRESS after timeout_ms.
+   * [control-thread] */
   TSR_FN(tsr_status, stream_synchronize)(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
 
   /* An event stands for the work before its last record; re-recording is allowed once nobody waits. [control-thread] */
