@@ -11,7 +11,12 @@
 
 namespace tessera::testing {
 
-inline const char* const kCommunicators[] = {"local-comm"};
+inline const char* const kCommunicators[] = {
+    "local-comm",
+#ifdef TESSERA_HAS_GLOO
+    "gloo-comm",
+#endif
+};
 inline constexpr int kGroupSizes[] = {1, 2, 3, 4, 7};
 
 /// Parameters: plugin, number of ranks.

@@ -52,12 +52,12 @@ std::unique_ptr<Comm> Comm::split(int color, int key, int new_rank, int new_num_
   return comm ? std::make_unique<Comm>(owner_, comm, new_rank, new_num_ranks) : nullptr;
 }
 
-CommRank::CommRank(const CommSpec& spec, int rank, MemoryKv& store)
+CommRank::CommRank(const CommSpec& spec, int rank, const tsr_host& host)
     : spec_(spec),
       rank_(rank),
       interface_(load_plugin<tsr_communicator_interface>(spec.plugin, TSR_COMMUNICATOR_INTERFACE)),
       device_interface_(load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE)),
-      host_(store.host()),
+      host_(host),
       world_ranks_(static_cast<size_t>(spec.num_ranks)) {
   std::iota(world_ranks_.begin(), world_ranks_.end(), 0);
   tsr_device_open args{};
