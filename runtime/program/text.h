@@ -1,14 +1,23 @@
 // A program as text: one action a line, stable and diffable, and back.
 //
 //     program step  variant 0  coordinates dp=0
-//     stream comm.dp.gradient
+//     shape micro_batches=1 reduce_every=step dtype=f32 ...
+//     stream comm.dp.gather
 //     group dp
-//     %12 = gathered h.0 f32[7087872]
-//     41  comm.dp.gather  all_gather group=dp  r %3:0+1024 src  w %12 dst
-//     42  compute  forward h.0.qkv mb=0  r %12+1536:1769472 p:c_attn.weight ...  # 41
 //
-// A binding is mode, buffer, "+offset:num_elements" unless it is the whole buffer, and the slot with the name of what the
-// segment calls it. After '#' stand the lines waited for. Home tables and layouts are not part of the text.
+//     %1 = home h.0 persistent f32[3543936]
+//
+//     %12 = gathered h.0 f32[7087872]
+//     41    comm.dp.gather  all_gather group=dp  r %1 src  w %12 dst
+//     42    compute         forward h.0.qkv mb=0  r %12+1536:1769472 p:attn.c_attn.weight  r %7 i:ln_1  w %13 o:qkv  #
+//     41
+//
+// A buffer is declared where it appears first, persistent ones at the top: number, kind, name, marks,
+// dtype[num_elements]. An action is its place in the list, stream, kind, segment and attributes; then bindings: mode,
+// buffer,
+// "+offset:num_elements" unless it is the whole buffer, and the slot with what the segment calls it. After '#' stand
+// the lines waited for. Homes are named only: their tables and the layout are not part of the text. Names with
+// characters that the text needs stand in quotes.
 #pragma once
 
 #include <string>
@@ -18,14 +27,17 @@
 
 namespace tessera {
 
-/// Equal programs have equal texts, and only those (up to ids: buffers and actions are numbered in order of appearance).
+/// Equal programs have equal texts, and only those (up to ids: buffers and actions are numbered in order of appearance;
+/// a program's homes must have different names). Throws INVALID_ARGUMENT or INTERNAL for ids, kinds, roles and modes
+/// that do not exist.
 std::string print_program(const Program& program);
 
-/// Reads what print_program wrote, against the same model and mesh; homes and layout stay empty (home ids are kept).
-/// Throws INVALID_ARGUMENT with the line number, the text there, and what was expected.
+/// Reads what print_program wrote, against the same model and mesh. Layout stays empty; homes have id and name only.
+/// Ids are given in order of appearance. Throws INVALID_ARGUMENT with the line number, the text there, and what was
+/// expected. Actions are read, not judged: that is verify's part.
 Program parse_program(std::string_view text, const Model& model, const Mesh& mesh);
 
-/// sha256 (hex) of the text, for comparison between ranks.
+/// sha256 (hex) of the text without this rank's coordinates: ranks that do the same have equal hashes.
 std::string program_hash(const Program& program);
 
 }  // namespace tessera

@@ -1,0 +1,163 @@
+#include "program/text.h"
+
+#include <algorithm>
+
+#include "config/sha256.h"
+#include "program/text_tables.h"
+#include "program/text_words.h"
+
+namespace tessera {
+namespace {
+
+std::string group_word(const Program& program, const Group& group) {
+  if (group.axis == TSR_WORLD_AXIS) return "world";
+  std::string text = program.mesh->axes()[group.axis].name;
+  for (size_t i = 0; i < group.coordinates.size(); ++i)
+    text += (i ? "," : "{") + std::to_string(group.coordinates[i]);
+  return group.coordinates.empty() ? text : text + "}";
+}
+
+template <class Number>
+std::string list_word(const std::vector<Number>& numbers) {
+  std::string text;
+  for (const Number number : numbers)
+    text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
+std::string padded(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+class Printer {
+ public:
+  explicit Printer(const Program& program) : program_(program), slots_(*program.model) {
+    for (const Stream& stream : program.streams)
+      stream_width_ = std::max(stream_width_, stream.name.size());
+    numbers_.resize(program.buffers.size(), 0);
+  }
+
+  std::string print(bool with_coordinates) {
+    header(with_coordinates);
+    text_ += '\n';
+    for (const Buffer& buffer : program_.buffers)
+      if (buffer.persistent) declare(buffer);
+    text_ += '\n';
+    for (size_t i = 0; i < program_.actions.size(); ++i)
+      action(i);
+    for (const Buffer& buffer : program_.buffers)
+      declare(buffer);
+    return std::move(text_);
+  }
+
+ private:
+  void header(bool with_coordinates) {
+    text_ += "program " + std::string(text_of(kPurposeNames, program_.purpose, "purpose")) + "  variant " +
+             std::to_string(program_.variant);
+    for (size_t axis = 0; with_coordinates && axis < program_.mesh->axes().size(); ++axis)
+      text_ += (axis ? " " : "  coordinates ") + program_.mesh->axes()[axis].name + "=" +
+               std::to_string(program_.coordinates.at(axis));
+    text_ += '\n';
+    shape();
+    for (size_t i = TSR_STREAM_COPY_OUT + 1; i < program_.streams.size(); ++i)
+      text_ += "stream " + quoted_unless_plain(program_.streams[i].name) + '\n';
+    for (const Group& group : program_.groups)
+      text_ += "group " + group_word(program_, group) + '\n';
+  }
+
+  void shape() {
+    const StepShape& s = program_.shape;
+    text_ += "shape micro_batches=" + std::to_string(s.num_micro_batches);
+    attribute("reduce_every", text_of(kReduceEveryNames, s.reduce_every, "reduction point"));
+    attribute("dtype", dtype_name(s.dtype));
+    attribute("reduce_dtype", dtype_name(s.reduce_dtype));
+    attribute("optimizer", text_of(kOptimizerNames, s.optimizer, "optimizer"));
+    attribute("beta1", number_text(s.beta1));
+    attribute("beta2", number_text(s.beta2));
+    attribute("epsilon", number_text(s.epsilon));
+    attribute("weight_decay", number_text(s.weight_decay));
+    attribute("max_norm", number_text(s.max_norm));
+    text_ += '\n';
+  }
+
+  // Numbers a buffer on its first appearance.
+  void declare(const Buffer& buffer) {
+    uint64_t& number = numbers_[&buffer - program_.buffers.data()];
+    if (number) return;
+    number = ++num_declared_;
+    if (buffer.memory != TSR_MEMORY_DEVICE && buffer.memory != TSR_MEMORY_HOST)
+      throw Error(TSR_E_INVALID_ARGUMENT, "buffer " + buffer.name + " stands in memory " +
+                                              std::to_string(buffer.memory) + ", which does not exist");
+    text_ += "%" + std::to_string(number) + " = " + std::string(buffer_kind_name(buffer.kind)) + " " +
+             (is_plain_buffer_name(buffer.name) ? buffer.name : quoted(buffer.name));
+    if (buffer.persistent) text_ += " " + std::string(kPersistentWord);
+    if (buffer.memory == TSR_MEMORY_HOST) text_ += " " + std::string(kHostWord);
+    text_ += " " + std::string(dtype_name(buffer.dtype)) + "[" + std::to_string(buffer.num_elements) + "]\n";
+  }
+
+  void action(size_t index) {
+    const Action& action = program_.actions[index];
+    for (const Binding& binding : action.bindings)
+      declare(program_.buffer(binding.buffer));
+    text_ += padded(std::to_string(index), 4) + "  " +
+             padded(quoted_unless_plain(program_.streams.at(action.stream).name), stream_width_) + "  " +
+             std::string(action_name(action.kind));
+    attributes(action);
+    for (const Binding& one : action.bindings)
+      binding(action, one);
+    if (!action.dependencies.empty()) text_ += "  #";
+    for (const uint32_t earlier : action.dependencies)
+      text_ += " " + std::to_string(earlier);
+    text_ += '\n';
+  }
+
+  void attribute(std::string_view key, std::string_view value) {
+    text_ += " " + std::string(key) + "=" + std::string(value);
+  }
+
+  void attributes(const Action& action) {
+    if (action.segment >= 0) text_ += " " + segment_word(program_.model->segments.at(action.segment).name);
+    if (action.micro_batch >= 0) attribute("mb", std::to_string(action.micro_batch));
+    if (action.group >= 0) attribute("group", group_word(program_, program_.groups.at(action.group)));
+    if (action.peer >= 0) attribute(peer_key(action.kind), std::to_string(action.peer));
+    if (action.reduce) attribute("reduce", text_of(kReduceNames, action.reduce, "reduction"));
+    if (action.tag) attribute("tag", std::to_string(action.tag));
+    if (action.home) attribute("home", quoted_unless_plain(program_.home(action.home).name));
+    if (action.scale != 0) attribute("scale", number_text(action.scale));
+    if (action.strategy_axis >= 0) attribute("axis", program_.mesh->axes()[action.strategy_axis].name);
+    if (!action.counts.empty()) attribute("counts", list_word(action.counts));
+    if (!action.peers.empty()) attribute("peers", list_word(action.peers));
+    if (action.flags & TSR_ACTION_PREDICATED) text_ += " " + std::string(kPredicatedWord);
+    if (action.flags & ~TSR_ACTION_PREDICATED)
+      throw Error(TSR_E_INVALID_ARGUMENT, "an action has flags that do not exist: " + std::to_string(action.flags));
+  }
+
+  void binding(const Action& action, const Binding& binding) {
+    const Buffer& buffer = program_.buffer(binding.buffer);
+    text_ += "  " + std::string(text_of(kModeNames, binding.mode, "mode")) + " %" +
+             std::to_string(numbers_[&buffer - program_.buffers.data()]);
+    if (binding.offset != 0 || binding.num_elements != buffer.num_elements)
+      text_ += "+" + std::to_string(binding.offset) + ":" + std::to_string(binding.num_elements);
+    text_ += " " + slots_.name(action.segment, binding.slot);
+  }
+
+  const Program& program_;
+  const SlotNames slots_;
+  size_t stream_width_ = 0;
+  std::vector<uint64_t> numbers_;  // of each buffer; 0: not declared yet
+  uint64_t num_declared_ = 0;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string print_program(const Program& program) {
+  return Printer(program).print(true);
+}
+
+std::string program_hash(const Program& program) {
+  return sha256_hex(Printer(program).print(false));
+}
+
+}  // namespace tessera

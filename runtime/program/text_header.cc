@@ -1,0 +1,84 @@
+#include "program/text_header.h"
+
+#include <algorithm>
+
+#include "program/text_tables.h"
+
+namespace tessera {
+namespace {
+
+void check_coordinate(int coordinate, const Axis& axis) {
+  if (coordinate < 0 || coordinate >= axis.num_ranks)
+    fail_text("coordinate " + std::to_string(coordinate) + " is outside axis " + axis.name + " of " +
+              std::to_string(axis.num_ranks));
+}
+
+// The axis stands in the name: "comm.<axis or world>.<lane>".
+int axis_of_stream(const std::string& name, const Mesh& mesh) {
+  if (name.starts_with("comm.world.")) return TSR_WORLD_AXIS;
+  for (size_t i = 0; i < mesh.axes().size(); ++i)
+    if (name.starts_with("comm." + mesh.axes()[i].name + ".")) return static_cast<int>(i);
+  fail_text(in_quotes(name) + " is no stream: expected comm.<axis or world>.<lane>");
+}
+
+}  // namespace
+
+void parse_program_line(Line& line, Program& program) {
+  line.take_exactly("program");
+  program.purpose = number_of(kPurposeNames, line.take("a purpose"), "purpose");
+  line.take_exactly("variant");
+  program.variant = number_from<uint32_t>(line.take("the variant"), "variant");
+  const auto axes = program.mesh->axes();
+  if (!axes.empty()) line.take_exactly("coordinates");
+  program.coordinates.clear();
+  for (const Axis& axis : axes) {
+    program.coordinates.push_back(index_from(line.take_value(axis.name), "coordinate"));
+    check_coordinate(program.coordinates.back(), axis);
+  }
+}
+
+void parse_shape_line(Line& line, Program& program) {
+  StepShape& shape = program.shape;
+  line.take_exactly("shape");
+  shape.num_micro_batches = number_from<uint32_t>(line.take_value("micro_batches"), "number");
+  shape.reduce_every = number_of(kReduceEveryNames, line.take_value("reduce_every"), "reduction point");
+  shape.dtype = dtype_from(line.take_value("dtype"));
+  shape.reduce_dtype = dtype_from(line.take_value("reduce_dtype"));
+  shape.optimizer = number_of(kOptimizerNames, line.take_value("optimizer"), "optimizer");
+  shape.beta1 = number_from<double>(line.take_value("beta1"), "number");
+  shape.beta2 = number_from<double>(line.take_value("beta2"), "number");
+  shape.epsilon = number_from<double>(line.take_value("epsilon"), "number");
+  shape.weight_decay = number_from<double>(line.take_value("weight_decay"), "number");
+  shape.max_norm = number_from<double>(line.take_value("max_norm"), "number");
+}
+
+void parse_stream_line(Line& line, Program& program) {
+  line.take_exactly("stream");
+  const std::string name = unquoted(line.take("a stream's name"));
+  if (std::ranges::count(program.streams, name, &Stream::name)) fail_text("stream " + name + " stands there twice");
+  program.streams.push_back({name, axis_of_stream(name, *program.mesh)});
+}
+
+void parse_group_line(Line& line, Program& program) {
+  line.take_exactly("group");
+  const Group group = group_from(line.take("a group"), *program.mesh);
+  if (std::ranges::count(program.groups, group)) fail_text("the group stands there twice");
+  program.groups.push_back(group);
+}
+
+Group group_from(std::string_view text, const Mesh& mesh) {
+  if (text == "world") return {};
+  Group result;
+  const size_t brace = text.find('{');
+  result.axis = mesh.axis(text.substr(0, brace));
+  if (brace == std::string_view::npos) return result;
+  if (!text.ends_with('}')) fail_text(in_quotes(text) + " is no group: '}' is missing");
+  result.coordinates = numbers_from<int>(text.substr(brace + 1, text.size() - brace - 2), "coordinate");
+  for (const int coordinate : result.coordinates)
+    check_coordinate(coordinate, mesh.axes()[result.axis]);
+  if (std::ranges::adjacent_find(result.coordinates, std::greater_equal{}) != result.coordinates.end())
+    fail_text("the coordinates of group " + in_quotes(text) + " do not ascend");
+  return result;
+}
+
+}  // namespace tessera
