@@ -105,6 +105,7 @@ struct StrategyTable {
 
   static tsr_status create(const tsr_strategy_create* args, tsr_strategy** result, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
+      require(TSR_HAS(args, tsr_strategy_create, num_options), "create: the arguments are");
       std::unique_ptr<Strategy> made = std::make_unique<S>(
           view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
       *result = reinterpret_cast<tsr_strategy*>(made.release());
@@ -113,16 +114,27 @@ struct StrategyTable {
   static void destroy(tsr_strategy* s) noexcept { delete self(s); }
   static tsr_status layout(tsr_strategy* s, const tsr_program_view* v, const tsr_layout_sink* sink,
                            tsr_error* err) noexcept {
-    return guard(err, S::kName, [&] { self(s)->layout(ProgramView(*v), *sink); });
+    return guard(err, S::kName, [&] {
+      require(TSR_HAS(v, tsr_program_view, num_actions), "layout: the view is");
+      require(TSR_HAS(sink, tsr_layout_sink, add_split), "layout: the sink is");
+      self(s)->layout(ProgramView(*v), *sink);
+    });
   }
   static tsr_status lower(tsr_strategy* s, const tsr_program_view* v, const tsr_edit* edit, tsr_error* err) noexcept {
-    return guard(err, S::kName, [&] { self(s)->lower(ProgramView(*v), Edit(*edit)); });
+    return guard(err, S::kName, [&] {
+      require(TSR_HAS(v, tsr_program_view, num_actions), "lower: the view is");
+      require(TSR_HAS(edit, tsr_edit, collect_garbage), "lower: the edit table is");
+      self(s)->lower(ProgramView(*v), Edit(*edit));
+    });
   }
   static tsr_status call_action(tsr_strategy* s, uint64_t tag, const tsr_tensor_view* operands, uint64_t n,
                                 tsr_error* err) noexcept {
     return guard(err, S::kName, [&] { self(s)->call_action(tag, {operands, n}); });
   }
   static const void* get_extension(tsr_str) noexcept { return nullptr; }
+  static void require(bool is_long_enough, const char* what) {
+    if (!is_long_enough) throw Error(TSR_E_ABI, std::string(what) + " shorter than ABI 0.9 has it: struct_size is wrong");
+  }
 
   static constexpr tsr_strategy_interface kInterface = {
       sizeof(tsr_strategy_interface), kRole, kSplits, kFlags, create, destroy, nullptr, layout, lower, call_action,

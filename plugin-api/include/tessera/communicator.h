@@ -139,6 +139,7 @@ typedef struct tsr_communicator_interface {
   TSR_FN(void, abort)(tsr_comm* const* comms, uint64_t num_comms) TSR_NOEXCEPT;
   /* Local, never a collective; all submitted work must be done or aborted. [control-thread] */
   TSR_FN(void, destroy)(tsr_comm* comm) TSR_NOEXCEPT;
+  /* Optional tables by id, or NULL. [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
 } tsr_communicator_interface;
 

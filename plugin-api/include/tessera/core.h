@@ -202,7 +202,7 @@ typedef struct tsr_handshake {
   uint32_t pointer_bits;                       /* in */
   uint32_t plugin_abi_major;                   /* out */
 } tsr_handshake;
-#define TSR_MAGIC UINT64_C(0x3165727365737354) /* "Tsserse1" */
+#define TSR_MAGIC UINT64_C(0x3161726573736554) /* "Tessera1", first letter in the lowest byte */
 
 /* The one exported symbol. Fast; starts no thread, opens no device, keeps none of its arguments. May be called again.
  * [control-thread] */

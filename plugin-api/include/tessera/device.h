@@ -175,11 +175,12 @@ typedef struct tsr_device_interface {
 
   /* Opens a device for one rank; everything below belongs to it and is destroyed before close. [control-thread] */
   TSR_FN(tsr_status, open)(const tsr_device_open* args, tsr_device** device, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, close)(tsr_device* device) TSR_NOEXCEPT; /* NULL is allowed, here and in every destroy */
+  TSR_FN(void, close)(tsr_device* device) TSR_NOEXCEPT; /* NULL is allowed, here and in every destroy. [control-thread] */
 
   /* `num_bytes` of memory (TSR_MEMORY_*), 4096-aligned, contents undefined. [control-thread] */
   TSR_FN(tsr_status, allocate)
   (tsr_device* device, uint32_t memory, uint64_t num_bytes, void** pointer, tsr_error* err) TSR_NOEXCEPT;
+  /* `memory` as it was allocated. [control-thread] */
   TSR_FN(void, release)(tsr_device* device, uint32_t memory, void* pointer) TSR_NOEXCEPT;
 
   TSR_FN(tsr_status, stream_create)(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) TSR_NOEXCEPT;
@@ -190,7 +191,7 @@ typedef struct tsr_device_interface {
 
   /* An event stands for the work before its last record; re-recording is allowed once nobody waits. [control-thread] */
   TSR_FN(tsr_status, event_create)(tsr_device* device, tsr_event** event, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, event_destroy)(tsr_event* event) TSR_NOEXCEPT;
+  TSR_FN(void, event_destroy)(tsr_event* event) TSR_NOEXCEPT; /* [control-thread] */
   TSR_FN(tsr_status, event_record)(tsr_event* event, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT; /* [issue-thread] */
   /* Later work on `stream` starts after the event's last record. Does not block. [issue-thread] */
   TSR_FN(tsr_status, stream_wait)(tsr_stream* stream, tsr_event* event, tsr_error* err) TSR_NOEXCEPT;
@@ -209,7 +210,7 @@ typedef struct tsr_device_interface {
   TSR_FN(tsr_status, prepare)
   (tsr_device* device, const tsr_op* op, const tsr_slot_spec* slots, uint64_t num_slots, tsr_kernel** kernel,
    tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, kernel_destroy)(tsr_kernel* kernel) TSR_NOEXCEPT;
+  TSR_FN(void, kernel_destroy)(tsr_kernel* kernel) TSR_NOEXCEPT; /* none of its launches is in flight. [control-thread] */
   /* Enqueues the kernel; pointers[i] is the operand of slots[i] given to prepare, 4-byte aligned or better; the array is
    * copied. [issue-thread] */
   TSR_FN(tsr_status, launch)

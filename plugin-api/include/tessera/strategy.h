@@ -34,7 +34,8 @@ typedef struct tsr_strategy tsr_strategy;
 
 /* APPENDABLE. Edits on the host's private copy of the program, committed when the pass returns OK. A pass reads the view
  * as it was at its start; new ids are usable at once; inserts at one anchor keep the order of the calls. Every function
- * returns INVALID_ARGUMENT for an unknown id or a range outside its buffer. [issue-thread of the planner] */
+ * returns INVALID_ARGUMENT for an unknown id or a range outside its buffer, and copies what it is given; a pass returns
+ * the first error it meets. [the thread of the lower call] */
 typedef struct tsr_edit {
   uint32_t struct_size;
   uint32_t reserved;
@@ -71,7 +72,8 @@ typedef struct tsr_edit {
   TSR_FN(tsr_status, collect_garbage)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
 } tsr_edit;
 
-/* APPENDABLE. Receives the layout entries of one strategy, which may only speak of its own axis. */
+/* APPENDABLE. Receives the layout entries of one strategy, which may only speak of its own axis; copies them. Every
+ * function returns INVALID_ARGUMENT for an entry that is not allowed. [the thread of the layout call] */
 typedef struct tsr_layout_sink {
   uint32_t struct_size;
   uint32_t reserved;
@@ -89,14 +91,15 @@ typedef struct tsr_strategy_create {
   uint64_t num_options;
 } tsr_strategy_create;
 
-/* APPENDABLE. */
+/* APPENDABLE. create, destroy and lower must be there; the other functions may be NULL. */
 typedef struct tsr_strategy_interface {
   uint32_t struct_size;
   uint32_t role;   /* TSR_STRATEGY_SCHEDULE, ... */
   uint32_t splits; /* TSR_SPLITS_*: what its axis splits */
   uint32_t flags;
+  /* An instance for one axis. `args` is borrowed for the call, but args->host outlives the instance. [control-thread] */
   TSR_FN(tsr_status, create)(const tsr_strategy_create* args, tsr_strategy** strategy, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, destroy)(tsr_strategy* strategy) TSR_NOEXCEPT; /* NULL is allowed */
+  TSR_FN(void, destroy)(tsr_strategy* strategy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
   /* How many step programs the run alternates between (step % variants); NULL: one. Pure. [any-thread] */
   TSR_FN(uint32_t, num_variants)(tsr_strategy* strategy) TSR_NOEXCEPT;
   /* States how this axis cuts each parameter. The view has model and mesh, and no program yet. NULL: all replicated. Pure.
@@ -106,8 +109,8 @@ typedef struct tsr_strategy_interface {
   /* The pass. Pure. [any-thread] */
   TSR_FN(tsr_status, lower)
   (tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) TSR_NOEXCEPT;
-  /* Runs a CALL action of this strategy: operands in binding order, on the stream's thread; CPU devices only. NULL: the
-   * strategy inserts none. */
+  /* Runs a CALL action of this strategy: operands in binding order; CPU devices only. NULL: the strategy inserts none.
+   * [the stream's thread] */
   TSR_FN(tsr_status, call)
   (tsr_strategy* strategy, uint64_t tag, const tsr_tensor_view* operands, uint64_t num_operands,
    tsr_error* err) TSR_NOEXCEPT;
