@@ -96,7 +96,7 @@ TEST_P(Faults, AMessageThatNobodyTakesTimesOutOnEitherSide) {
   for (uint32_t kind : {TSR_COLL_SEND, TSR_COLL_RECV}) {
     Crowd crowd;
     run_ranks(spec(), [&](CommRank& rank) {
-      Sum data(1 << 20);
+      Sum data(1 << 18);
       rank.comm();
       if (rank.rank() > 0) return crowd.wait_for(1);
       auto lonely = make_collective(kind, TSR_F32, data.buffer.num_elements(), data.buffer.data(), data.buffer.data());

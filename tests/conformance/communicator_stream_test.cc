@@ -8,7 +8,7 @@
 namespace tessera::testing {
 namespace {
 
-constexpr int kSeveral[] = {2, 3, 4, 7};
+constexpr int kSeveral[] = {2, 3, 5};
 constexpr uint64_t kLarge = 1 << 20;  // elements; far beyond any buffer of a socket
 
 std::function<double(uint64_t)> pattern(int from, int to, uint64_t index = 0) {

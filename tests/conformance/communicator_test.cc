@@ -195,7 +195,8 @@ TEST_P(Conformance, Broadcast) {
         for (bool in_place : {false, true})
           check_broadcast(rank, TSR_F32, num_elements, root, in_place);
     for (tsr_dtype dtype : kAllDtypes)
-      check_broadcast(rank, dtype, kLargeCount, rank.num_ranks() - 1, true);
+      check_broadcast(rank, dtype, 515, rank.num_ranks() - 1, true);
+    check_broadcast(rank, TSR_BF16, kLargeCount, 0, true);
   });
 }
 
