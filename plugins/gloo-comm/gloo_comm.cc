@@ -9,6 +9,9 @@ namespace tessera::gloo_comm {
 namespace {
 
 constexpr std::chrono::milliseconds kTick(50);
+// How long this rank waits until its peers have read its last words.
+constexpr int64_t kStopTimeoutMs = 500;
+constexpr int64_t kLeaveTimeoutMs = 1000;
 
 void execute(Operation& operation) {
   const uint32_t kind = operation.collective().kind;
@@ -36,7 +39,7 @@ GlooCommunicator::GlooCommunicator(const tsr_comm_create& args, std::string inte
 GlooCommunicator::~GlooCommunicator() {
   const SigpipeGuard guard;
   ticker_.reset();
-  if (!error_) endpoint_->watch.leave();
+  if (!error_) endpoint_->watch.settle(kLeaveTimeoutMs);
   endpoint_.reset();
 }
 
@@ -63,7 +66,7 @@ void GlooCommunicator::tick() {
   Waiter& waiter = endpoint_->waiter;
   waiter.wake_if_late();
   if (waiter.is_aborted())
-    endpoint_->watch.tell({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"});
+    hang_up({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"}, -1);
   else if (endpoint_->watch.look())
     waiter.wake(Outcome::kBroken);
 }
@@ -82,17 +85,22 @@ void GlooCommunicator::run_locked(const Collective& collective) {
   try {
     execute(operation);
   } catch (const Error& error) {
-    stop(error);
+    stop(error, operation.silent_peer());
     throw;
   } catch (const std::exception& error) {
-    stop(collective_error(TSR_E_INTERNAL, member(), collective, error.what()));
+    stop(collective_error(TSR_E_INTERNAL, member(), collective, error.what()), -1);
     throw *error_;
   }
 }
 
-void GlooCommunicator::stop(const Error& error) {
+void GlooCommunicator::stop(const Error& error, int silent_peer) {
   error_ = error;
-  endpoint_->watch.tell({error.code(), error.rank(), error.what()});
+  hang_up({error.code(), error.rank(), error.what()}, silent_peer);
+}
+
+void GlooCommunicator::hang_up(const Fault& fault, int silent_peer) {
+  endpoint_->watch.announce(fault);
+  endpoint_->watch.settle(kStopTimeoutMs, silent_peer);
   endpoint_->mesh.close();
 }
 

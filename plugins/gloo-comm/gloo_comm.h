@@ -22,7 +22,8 @@ class GlooCommunicator final : public QueuedCommunicator {
 
   void greet_all();
   void run_locked(const Collective& collective);
-  void stop(const Error& error);
+  void stop(const Error& error, int silent_peer);
+  void hang_up(const Fault& fault, int silent_peer);
   void tick();
 
   const std::string interface_;

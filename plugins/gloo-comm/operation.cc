@@ -20,12 +20,27 @@ void Operation::fail(int peer) const {
   throw collective_error(fault.code, endpoint_.member, collective_, fault.text, fault.world_rank);
 }
 
-void Operation::check(Outcome outcome, int peer) const {
+// The peer may itself be late because it waits for another: its own deadline passed a little earlier then, and it says
+// so.
+void Operation::time_out(int peer) {
+  constexpr int64_t kGraceMs = 200;
+  const Error error = timeout_error(endpoint_.member, collective_, {peer});
+  silent_peer_ = peer;
+  endpoint_.watch.announce({error.code(), error.rank(), error.what()});
+  endpoint_.waiter.begin(Deadline(kGraceMs));
+  const Outcome outcome = endpoint_.waiter.wait_received(endpoint_.watch.notice(peer));
+  if (outcome != Outcome::kDone && outcome != Outcome::kBroken) throw error;
+  const Fault fault = outcome == Outcome::kDone ? endpoint_.watch.read_notice(peer) : endpoint_.watch.explain(peer);
+  if (fault.world_rank == endpoint_.member.world_rank()) throw error;
+  throw collective_error(fault.code, endpoint_.member, collective_, fault.text, fault.world_rank);
+}
+
+void Operation::check(Outcome outcome, int peer) {
   switch (outcome) {
     case Outcome::kDone:
       return;
     case Outcome::kTimedOut:
-      throw timeout_error(endpoint_.member, collective_, {peer});
+      time_out(peer);
     case Outcome::kAborted:
       throw collective_error(TSR_E_ABORTED, endpoint_.member, collective_, "was aborted",
                              endpoint_.member.world_rank());
@@ -34,7 +49,7 @@ void Operation::check(Outcome outcome, int peer) const {
   }
 }
 
-void Operation::send(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) const {
+void Operation::send(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) {
   try {
     buffer.send(peer, slot, offset, num_bytes);
   } catch (const std::exception&) {
@@ -42,7 +57,7 @@ void Operation::send(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, u
   }
 }
 
-void Operation::receive(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) const {
+void Operation::receive(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) {
   try {
     buffer.recv(peer, slot, offset, num_bytes);
   } catch (const std::exception&) {
@@ -50,12 +65,12 @@ void Operation::receive(Buffer& buffer, int peer, uint64_t slot, uint64_t offset
   }
 }
 
-void Operation::wait_sent(Buffer& buffer, int peer, uint64_t num_messages) const {
+void Operation::wait_sent(Buffer& buffer, int peer, uint64_t num_messages) {
   for (uint64_t i = 0; i < num_messages; ++i)
     check(endpoint_.waiter.wait_sent(buffer), peer);
 }
 
-void Operation::wait_received(Buffer& buffer, int peer, uint64_t num_messages) const {
+void Operation::wait_received(Buffer& buffer, int peer, uint64_t num_messages) {
   for (uint64_t i = 0; i < num_messages; ++i)
     check(endpoint_.waiter.wait_received(buffer), peer);
 }

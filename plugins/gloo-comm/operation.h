@@ -41,11 +41,11 @@ class Operation {
 
   /// Memory to send from or receive into, for one peer.
   Buffer& buffer(const void* data, uint64_t num_bytes);
-  void send(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) const;
-  void receive(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) const;
+  void send(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes);
+  void receive(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes);
   /// Waits for `num_messages` of those posted on the buffer.
-  void wait_sent(Buffer& buffer, int peer, uint64_t num_messages = 1) const;
-  void wait_received(Buffer& buffer, int peer, uint64_t num_messages = 1) const;
+  void wait_sent(Buffer& buffer, int peer, uint64_t num_messages = 1);
+  void wait_received(Buffer& buffer, int peer, uint64_t num_messages = 1);
 
   /// Sends a header, with `num_bytes` <= kInlineBytes of data in it, which are copied.
   void greet(int peer, Header header, const void* data, uint64_t num_bytes, uint64_t slot = kHeaderSlot);
@@ -58,6 +58,9 @@ class Operation {
   /// Throws INVALID_ARGUMENT about this collective.
   [[noreturn]] void refuse(std::string_view problem) const;
 
+  /// The peer for which this operation waited in vain; -1 if none.
+  int silent_peer() const { return silent_peer_; }
+
   /// Waits until all headers are sent and gives the received ones' memory back.
   void finish();
 
@@ -68,14 +71,16 @@ class Operation {
     int peer;
   };
 
-  void check(Outcome outcome, int peer) const;
+  void check(Outcome outcome, int peer);
   [[noreturn]] void fail(int peer) const;
+  [[noreturn]] void time_out(int peer);
 
   Endpoint& endpoint_;
   const Collective& collective_;
   std::vector<BufferPtr> buffers_;
   std::deque<Greeting> greetings_;
   std::vector<int> met_;
+  int silent_peer_ = -1;
 };
 
 }  // namespace tessera::gloo_comm

@@ -13,12 +13,12 @@ constexpr int64_t kBackstopMs = 10000;
 void Waiter::begin(const Deadline& deadline) {
   const std::lock_guard lock(mutex_);
   deadline_ = deadline;
+  if (reason_ == Outcome::kTimedOut) reason_ = Outcome::kDone;
 }
 
 void Waiter::end() {
   const std::lock_guard lock(mutex_);
   deadline_.reset();
-  if (reason_ == Outcome::kTimedOut) reason_ = Outcome::kDone;  // it was done in time after all
 }
 
 Outcome Waiter::enter(Buffer& buffer, bool receives) {

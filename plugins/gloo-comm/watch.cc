@@ -8,8 +8,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int64_t kTellTimeoutMs = 500;
-constexpr int64_t kLeaveTimeoutMs = 1000;
 // For a wait whose operation is known to be over.
 constexpr milliseconds kOver{1};
 
@@ -41,16 +39,23 @@ bool Watch::is_cut(Peer& peer) const {
   }
 }
 
+Fault Watch::fault_of(Peer& peer) {
+  peer.notice.text[sizeof peer.notice.text - 1] = '\0';
+  if (!heard_) heard_ = peer.notice;
+  return {peer.notice.code, peer.notice.world_rank,
+          "stopped: rank " + std::to_string(member_.world_rank(peer.rank)) + " reports: " + peer.notice.text};
+}
+
+Fault Watch::read_notice(int peer) {
+  const std::lock_guard lock(mutex_);
+  return fault_of(peer_of(peer));
+}
+
 // Of a peer whose connection is lost: its operations have completed or failed.
 std::optional<Fault> Watch::last_words(Peer& peer) {
   const int world_rank = member_.world_rank(peer.rank);
   try {
-    if (peer.notice_in->waitRecv(nullptr, kOver)) {
-      peer.notice.text[sizeof peer.notice.text - 1] = '\0';
-      if (!heard_) heard_ = peer.notice;
-      return Fault{peer.notice.code, peer.notice.world_rank,
-                   "stopped: rank " + std::to_string(world_rank) + " reports: " + peer.notice.text};
-    }
+    if (peer.notice_in->waitRecv(nullptr, kOver)) return fault_of(peer);
   } catch (const std::exception&) {
   }
   try {
@@ -96,27 +101,9 @@ void Watch::send_notice(Peer& peer) noexcept {
   }
 }
 
-void Watch::wait_until_read(int64_t timeout_ms) noexcept {
-  const Deadline deadline(timeout_ms);
-  for (Peer& peer : peers_) {
-    try {
-      if (!peer.is_gone) peer.farewell_in->recv(peer.rank, kFarewellSlot);
-    } catch (const std::exception&) {
-      peer.is_gone = true;
-    }
-  }
-  for (Peer& peer : peers_) {
-    try {
-      if (!peer.is_gone) peer.farewell_in->waitRecv(nullptr, milliseconds(deadline.left_ms()));
-    } catch (const std::exception&) {
-      // Gone, or it does not answer in time; then gloo has dropped all connections, and the other waits end at once.
-    }
-  }
-}
-
-void Watch::tell(const Fault& fault) noexcept {
+void Watch::announce(const Fault& fault) noexcept {
   const std::lock_guard lock(mutex_);
-  if (std::exchange(has_told_, true)) return;
+  if (std::exchange(has_announced_, true)) return;
   look_locked();
   if (heard_) {
     notice_ = *heard_;
@@ -127,14 +114,29 @@ void Watch::tell(const Fault& fault) noexcept {
   }
   for (Peer& peer : peers_)
     if (!peer.is_gone) send_notice(peer);
-  wait_until_read(kTellTimeoutMs);
 }
 
-void Watch::leave() noexcept {
+void Watch::settle(int64_t timeout_ms, int silent) noexcept {
   const std::lock_guard lock(mutex_);
-  if (has_told_) return;
+  if (std::exchange(has_settled_, true)) return;
   look_locked();
-  wait_until_read(kLeaveTimeoutMs);
+  const Deadline deadline(timeout_ms);
+  for (Peer& peer : peers_) {
+    try {
+      if (peer.is_gone || peer.rank == silent) continue;
+      peer.farewell_in->recv(peer.rank, kFarewellSlot);
+    } catch (const std::exception&) {
+      peer.is_gone = true;
+    }
+  }
+  for (Peer& peer : peers_) {
+    try {
+      if (peer.is_gone || peer.rank == silent) continue;
+      peer.farewell_in->waitRecv(nullptr, milliseconds(deadline.left_ms()));
+    } catch (const std::exception&) {
+      // Gone, or it does not answer in time; then gloo has dropped all connections, and the other waits end at once.
+    }
+  }
 }
 
 }  // namespace tessera::gloo_comm

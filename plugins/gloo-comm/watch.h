@@ -26,12 +26,16 @@ class Watch {
   /// The fault behind a connection that was just lost: look(), after a short wait if it is not visible yet.
   Fault explain(int peer);
 
-  /// Tells every peer why this rank stops, and waits up to 500 ms until all have read it. Only the first call counts.
-  void tell(const Fault& fault) noexcept;
+  /// Tells every peer why this rank stops; only the first call counts. Does not block.
+  void announce(const Fault& fault) noexcept;
 
-  /// Waits up to a second until every peer has read all that this rank sent: before connections are closed in good
-  /// order.
-  void leave() noexcept;
+  /// Receives the announcement of a peer; to wait on, and then to read. [the operation's thread]
+  Buffer& notice(int peer) { return *peer_of(peer).notice_in; }
+  Fault read_notice(int peer);
+
+  /// Waits until every peer but `silent` (-1: none) has read all that this rank sent; after this, connections may be
+  /// closed. Only the first call counts, and after its time-out no connection is left.
+  void settle(int64_t timeout_ms, int silent = -1) noexcept;
 
  private:
   struct Peer {
@@ -45,8 +49,9 @@ class Watch {
   bool is_cut(Peer& peer) const;
   std::optional<Fault> last_words(Peer& peer);
   std::optional<Fault> look_locked();
+  Peer& peer_of(int rank) { return peers_[static_cast<size_t>(rank > member_.rank ? rank - 1 : rank)]; }
+  Fault fault_of(Peer& peer);
   void send_notice(Peer& peer) noexcept;
-  void wait_until_read(int64_t timeout_ms) noexcept;
 
   const Mesh& mesh_;
   const Member& member_;
@@ -54,7 +59,7 @@ class Watch {
   std::vector<Peer> peers_;  // its addresses are posted: never resized
   std::optional<Fault> fault_;
   std::optional<Notice> heard_;  // what the fault is from, if a peer told it: passed on as it is
-  bool has_told_ = false;
+  bool has_announced_ = false, has_settled_ = false;
   Notice notice_{};
   std::vector<BufferPtr> notices_out_;
 };
