@@ -1,4 +1,5 @@
 #include "cpu-device/device.h"
+#include "tessera/device_table.hpp"
 #include "tessera/plugin.hpp"
 
 namespace {

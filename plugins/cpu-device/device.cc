@@ -7,6 +7,7 @@
 #include "cpu-device/kernel.h"
 #include "cpu-device/slots.h"
 #include "cpu-device/stream.h"
+#include "tessera/error.hpp"
 
 namespace tessera::cpu {
 namespace {

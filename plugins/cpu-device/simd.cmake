@@ -18,7 +18,7 @@ function(tessera_simd_sources target)
       set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                                   VISIBILITY_INLINES_HIDDEN ON)
       target_include_directories(${objects} PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
-      target_link_libraries(${objects} PRIVATE tessera_flags tessera::plugin_api)
+      target_link_libraries(${objects} PRIVATE tessera_flags tessera::plugin_api_cpp)
       target_compile_definitions(${objects} PRIVATE TESSERA_SIMD=simd_${level})
       target_compile_options(${objects} PRIVATE ${flags} ${flags_${level}})
       target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)

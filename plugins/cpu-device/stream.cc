@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "cpu-device/device.h"
+#include "tessera/error.hpp"
 
 namespace tessera::cpu {
 namespace {

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "tessera/error.hpp"
+
 namespace tessera::cpu {
 namespace {
 

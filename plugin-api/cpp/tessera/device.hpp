@@ -1,25 +1,14 @@
-// Devices in C++: virtual classes, and the function table of tessera/device.h made from them.
-//
-//     struct Plugin {
-//       static constexpr std::string_view kName = "my-device";
-//       static constexpr std::string_view kStreamKind = "my.stream";
-//       static std::vector<tsr_slot_spec> describe(const tsr_op& op);
-//       static std::unique_ptr<tessera::Device> open(const tsr_device_open& args);
-//     };
-//     TESSERA_PLUGIN(kDescriptor, TSR_DEVICE_INTERFACE, tessera::kDeviceInterface<Plugin>)
-//
+// Devices in C++: what a device plugin derives from; tessera/device_table.hpp makes the ABI's function table of it.
 // What each function does, and from which thread, stands in tessera/device.h. All may throw tessera::Error.
 #pragma once
 
-#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "tessera/device.h"
-#include "tessera/error.hpp"
 
 namespace tessera {
 
@@ -55,127 +44,6 @@ class Device {
   virtual std::unique_ptr<DeviceStream> create_stream(std::string_view name) = 0;
   virtual std::unique_ptr<DeviceEvent> create_event() = 0;
   virtual std::unique_ptr<DeviceKernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) = 0;
-};
-
-/// The functions of the table; Plugin as shown at the top of this file.
-template <class Plugin>
-struct DeviceTable {
-  template <class F>
-  static tsr_status guarded(tsr_error* err, F&& f) noexcept {
-    return guard(err, Plugin::kName, std::forward<F>(f));
-  }
-  static Device& object(tsr_device* p) noexcept { return *reinterpret_cast<Device*>(p); }
-  static DeviceStream& object(tsr_stream* p) noexcept { return *reinterpret_cast<DeviceStream*>(p); }
-  static DeviceEvent& object(tsr_event* p) noexcept { return *reinterpret_cast<DeviceEvent*>(p); }
-  static DeviceKernel& object(tsr_kernel* p) noexcept { return *reinterpret_cast<DeviceKernel*>(p); }
-  template <class Handle, class T>
-  static Handle* handle(std::unique_ptr<T> owned) noexcept {
-    return reinterpret_cast<Handle*>(owned.release());
-  }
-  template <class Handle>
-  static void destroy(Handle* p) noexcept {
-    if (p) delete &object(p);
-  }
-
-  static tsr_status describe(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) noexcept {
-    return guarded(err, [&] {
-      const std::vector<tsr_slot_spec> result = Plugin::describe(checked(op));
-      const uint64_t capacity = std::exchange(*num_slots, result.size());
-      if (capacity < result.size())
-        throw Error(TSR_E_RESOURCE_EXHAUSTED, "describe: the op has " + std::to_string(result.size()) +
-                                                  " slots, but there is room for " + std::to_string(capacity));
-      std::copy(result.begin(), result.end(), slots);
-    });
-  }
-  static tsr_status open(const tsr_device_open* args, tsr_device** device, tsr_error* err) noexcept {
-    return guarded(err, [&] {
-      if (!args || !TSR_HAS(args, tsr_device_open, num_options))
-        throw Error(TSR_E_INVALID_ARGUMENT, "open: the arguments are shorter than ABI 0.9 has them");
-      *device = handle<tsr_device>(Plugin::open(*args));
-    });
-  }
-  static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_bytes, void** pointer,
-                             tsr_error* err) noexcept {
-    return guarded(err, [&] { *pointer = object(device).allocate(memory, num_bytes); });
-  }
-  static void release(tsr_device* device, uint32_t memory, void* pointer) noexcept {
-    if (pointer) object(device).release(memory, pointer);
-  }
-  static tsr_status stream_create(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) noexcept {
-    return guarded(err, [&] { *stream = handle<tsr_stream>(object(device).create_stream(view(name))); });
-  }
-  static tsr_status synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) noexcept {
-    std::optional<tsr_error> error;
-    const tsr_status status = guarded(err, [&] { error = object(stream).synchronize(timeout_ms); });
-    if (!error) return status == TSR_E_DEADLINE ? TSR_IN_PROGRESS : status;
-    if (err) *err = *error;
-    return error->code;
-  }
-  static tsr_status event_create(tsr_device* device, tsr_event** event, tsr_error* err) noexcept {
-    return guarded(err, [&] { *event = handle<tsr_event>(object(device).create_event()); });
-  }
-  static tsr_status record(tsr_event* event, tsr_stream* stream, tsr_error* err) noexcept {
-    return guarded(err, [&] { object(stream).record(object(event)); });
-  }
-  static tsr_status wait(tsr_stream* stream, tsr_event* event, tsr_error* err) noexcept {
-    return guarded(err, [&] { object(stream).wait(object(event)); });
-  }
-  static tsr_status copy(tsr_stream* stream, void* dst, const void* src, uint64_t num_bytes, tsr_error* err) noexcept {
-    return guarded(err, [&] { object(stream).copy(dst, src, num_bytes); });
-  }
-  static tsr_status fill(tsr_stream* stream, void* dst, uint32_t byte, uint64_t num_bytes, tsr_error* err) noexcept {
-    return guarded(err, [&] { object(stream).fill(dst, static_cast<uint8_t>(byte), num_bytes); });
-  }
-  static tsr_status host_function(tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) noexcept {
-    return guarded(err, [&] { object(stream).host_function(function, user); });
-  }
-  static void* native_handle(tsr_stream* stream, tsr_str kind) noexcept {
-    return object(stream).native_handle(view(kind));
-  }
-  static tsr_status prepare(tsr_device* device, const tsr_op* op, const tsr_slot_spec* slots, uint64_t num_slots,
-                            tsr_kernel** kernel, tsr_error* err) noexcept {
-    return guarded(
-        err, [&] { *kernel = handle<tsr_kernel>(object(device).prepare(checked(op), std::span(slots, num_slots))); });
-  }
-  static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
-                           tsr_error* err) noexcept {
-    return guarded(err, [&] { object(kernel).launch(object(stream), std::span(pointers, num_pointers)); });
-  }
-  static const void* get_extension(tsr_str) noexcept { return nullptr; }
-
- private:
-  static const tsr_op& checked(const tsr_op* op) {
-    if (!op || !TSR_HAS(op, tsr_op, num_ranges))
-      throw Error(TSR_E_INVALID_ARGUMENT, "the op is shorter than ABI 0.9 has it: struct_size is not set");
-    return *op;
-  }
-};
-
-template <class Plugin, class Table = DeviceTable<Plugin>>
-inline constexpr tsr_device_interface kDeviceInterface = {
-    .struct_size = sizeof(tsr_device_interface),
-    .reserved = 0,
-    .stream_kind = {Plugin::kStreamKind.data(), Plugin::kStreamKind.size()},
-    .describe = Table::describe,
-    .open = Table::open,
-    .close = Table::template destroy<tsr_device>,
-    .allocate = Table::allocate,
-    .release = Table::release,
-    .stream_create = Table::stream_create,
-    .stream_destroy = Table::template destroy<tsr_stream>,
-    .stream_synchronize = Table::synchronize,
-    .event_create = Table::event_create,
-    .event_destroy = Table::template destroy<tsr_event>,
-    .event_record = Table::record,
-    .stream_wait = Table::wait,
-    .copy = Table::copy,
-    .fill = Table::fill,
-    .host_function = Table::host_function,
-    .native_handle = Table::native_handle,
-    .prepare = Table::prepare,
-    .kernel_destroy = Table::template destroy<tsr_kernel>,
-    .launch = Table::launch,
-    .get_extension = Table::get_extension,
 };
 
 }  // namespace tessera

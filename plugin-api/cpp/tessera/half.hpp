@@ -1,5 +1,6 @@
 // IEEE half (f16) and bfloat16 (bf16) as bit patterns: widening is exact, narrowing rounds to nearest even, NaN stays
-// NaN (made quiet), overflow becomes infinity. Straight-line integer code, so that loops over it vectorise.
+// NaN (made quiet), overflow becomes infinity. Straight-line integer code, so that loops over it vectorise;
+// always inlined, so that a loop compiled for one instruction set keeps to it.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +8,35 @@
 
 namespace tessera {
 
-inline uint32_t float_bits(float value) {
+[[gnu::always_inline]] inline uint32_t float_bits(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
 }
-inline float float_from_bits(uint32_t bits) {
+[[gnu::always_inline]] inline float float_from_bits(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
 
-inline float bf16_to_float(uint16_t bits) {
+/// `condition` ? a : b by masks: a branch around the float operation that makes `a` would keep loops from vectorising.
+[[gnu::always_inline]] inline uint32_t select_bits(bool condition, uint32_t a, uint32_t b) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return (a & mask) | (b & ~mask);
+}
+
+[[gnu::always_inline]] inline float bf16_to_float(uint16_t bits) {
   return float_from_bits(static_cast<uint32_t>(bits) << 16);
 }
 
-inline uint16_t float_to_bf16(float value) {
+[[gnu::always_inline]] inline uint16_t float_to_bf16(float value) {
   const uint32_t bits = float_bits(value);
   const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   const uint32_t quiet_nan = bits >> 16 | 0x40u;
   return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
 }
 
-inline float f16_to_float(uint16_t half) {
+[[gnu::always_inline]] inline float f16_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fffu) << 13;  // exponent and mantissa at float's place
   const uint32_t normal = magnitude + (112u << 23);                        // exponent bias 15 -> 127
@@ -37,22 +44,22 @@ inline float f16_to_float(uint16_t half) {
   // A subnormal half is mantissa * 2^-24: exact as the difference of two floats with one exponent.
   const float subnormal = float_from_bits((113u << 23) + magnitude) - float_from_bits(113u << 23);
   const uint32_t exponent = half & 0x7c00u;
-  uint32_t bits = exponent == 0 ? float_bits(subnormal) : normal;
-  if (exponent == 0x7c00u) bits = special | ((half & 0x3ffu) != 0 ? 0x400000u : 0u);
-  return float_from_bits(bits | sign);
+  const uint32_t quiet = (half & 0x3ffu) != 0 ? 0x400000u : 0u;
+  const uint32_t finite = select_bits(exponent == 0, float_bits(subnormal), normal);
+  return float_from_bits(select_bits(exponent == 0x7c00u, special | quiet, finite) | sign);
 }
 
-inline uint16_t float_to_f16(float value) {
+[[gnu::always_inline]] inline uint16_t float_to_f16(float value) {
   const uint32_t bits = float_bits(value);
   const uint32_t sign = bits >> 16 & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
   const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
   // Adding 0.5 leaves multiples of 2^-24, the step of subnormal halves, in the mantissa's low bits, rounded to even.
-  const uint32_t subnormal =
-      float_bits(float_from_bits(magnitude < (113u << 23) ? magnitude : 0u) + 0.5f) - (126u << 23);
-  uint32_t half = magnitude < (113u << 23) ? subnormal : normal;
-  if (magnitude >= 0x477ff000u) half = 0x7c00u;                              // rounds to infinity
-  if (magnitude > 0x7f800000u) half = 0x7e00u | (magnitude >> 13 & 0x3ffu);  // NaN
+  const uint32_t small = select_bits(magnitude < (113u << 23), magnitude, 0);
+  const uint32_t subnormal = float_bits(float_from_bits(small) + 0.5f) - (126u << 23);
+  uint32_t half = select_bits(magnitude < (113u << 23), subnormal, normal);
+  half = select_bits(magnitude >= 0x477ff000u, 0x7c00u, half);                              // rounds to infinity
+  half = select_bits(magnitude > 0x7f800000u, 0x7e00u | (magnitude >> 13 & 0x3ffu), half);  // NaN
   return static_cast<uint16_t>(half | sign);
 }
 
