@@ -69,7 +69,7 @@ Header checked_header(const Bytes& bytes) {
       std::memcmp(bytes.at<std::array<char, SELFMAG>>(0, "header").data(), ELFMAG, SELFMAG) != 0)
     throw UsageError("is not an ELF file; give a shared object that was built as a plugin");
   const auto header = bytes.at<Header>(0, "header");
-  const Header own = own_header();
+  static const Header own = own_header();
   if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
       header.e_machine != own.e_machine)
     throw UsageError(concat("was built for another machine (class ", int{header.e_ident[EI_CLASS]}, ", byte order ",
