@@ -7,7 +7,7 @@
 
 #include "train/local_ranks.h"
 
-namespace tessera::test {
+namespace tessera::testing {
 
 RunResult run_local(std::vector<std::string> flags, int num_ranks) {
   flags.insert(flags.end(), {"--comm=local", "--threads=1", "--plugin-dir=" TESSERA_PLUGIN_DIR});
@@ -66,4 +66,4 @@ bool same_bits(const RunResult& a, const RunResult& b) {
   return true;
 }
 
-}  // namespace tessera::test
+}  // namespace tessera::testing

@@ -7,7 +7,7 @@
 
 #include "observe/metrics.h"
 
-namespace tessera::test {
+namespace tessera::testing {
 
 struct RunResult {
   std::vector<StepMetrics> steps;                         ///< as rank 0 saw them
@@ -31,4 +31,4 @@ std::vector<std::string> golden_flags(int num_ranks);
 /// True when both runs have the same bits: losses, norms and parameters.
 bool same_bits(const RunResult& a, const RunResult& b);
 
-}  // namespace tessera::test
+}  // namespace tessera::testing
