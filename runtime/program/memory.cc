@@ -1,6 +1,7 @@
 #include "program/memory.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "program/dependencies.h"
@@ -64,39 +65,35 @@ class PersistentPart {
   std::map<uint32_t, MemoryUse> use_;
 };
 
-// Adds to `use` what lives when most is alive, not counting guards. `guarded_peak`: the same with them.
-uint64_t find_peak(const Program& program, std::span<const Lifetime> lifetimes, uint64_t guard_bytes, MemoryUse& use) {
-  std::vector<int64_t> change(program.actions.size() + 1, 0), guarded(program.actions.size() + 1, 0);
+// Of each action: bytes of the transient buffers alive at it.
+std::vector<uint64_t> live_bytes(const Program& program, std::span<const Lifetime> lifetimes, uint64_t guard_bytes) {
+  std::vector<uint64_t> live(program.actions.size() + 1, 0);  // first the changes, modulo 2^64
   for (const Lifetime& lifetime : lifetimes) {
-    const auto bare = static_cast<int64_t>(footprint_bytes(*lifetime.buffer, 0));
-    const auto with_guard = static_cast<int64_t>(footprint_bytes(*lifetime.buffer, guard_bytes));
-    change[lifetime.first] += bare;
-    change[lifetime.last + 1] -= bare;
-    guarded[lifetime.first] += with_guard;
-    guarded[lifetime.last + 1] -= with_guard;
+    live[lifetime.first] += footprint_bytes(*lifetime.buffer, guard_bytes);
+    live[lifetime.last + 1] -= footprint_bytes(*lifetime.buffer, guard_bytes);
   }
-  uint64_t live = 0, guarded_live = 0, guarded_peak = 0;
-  for (size_t i = 0; i < program.actions.size(); ++i) {
-    live += static_cast<uint64_t>(change[i]);
-    guarded_live += static_cast<uint64_t>(guarded[i]);
-    guarded_peak = std::max(guarded_peak, guarded_live);
-    if (live <= use.live_peak_bytes) continue;
-    use.live_peak_bytes = live;
-    use.peak_action = i;
-  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  return live;
+}
+
+void describe_peak(const Program& program, std::span<const Lifetime> lifetimes, MemoryUse& use) {
+  const std::vector<uint64_t> live = live_bytes(program, lifetimes, 0);
+  const auto peak = std::ranges::max_element(live);
+  use.live_peak_bytes = *peak;
+  use.peak_action = static_cast<uint64_t>(peak - live.begin());
   for (const Lifetime& lifetime : lifetimes)
     if (lifetime.first <= use.peak_action && use.peak_action <= lifetime.last)
       use.peak_bytes_by_kind[lifetime.buffer->kind] += footprint_bytes(*lifetime.buffer, 0);
-  return guarded_peak;
 }
 
 // With waits wherever they save memory, unless fewer do within the budget. Where the places without a wait leave gaps
 // that are too small for the rest, fewer of them may do.
-Placement place(const Program& program, const Clocks& clocks, std::span<const Lifetime> lifetimes, uint64_t base,
-                double budget_bytes, uint64_t guard_bytes) {
-  const FirstFit first_fit{program, clocks, lifetimes, base, guard_bytes};
+Placement place(const FirstFit& first_fit, double budget) {
+  const uint64_t base = first_fit.base;
+  const auto live = live_bytes(first_fit.program, first_fit.lifetimes, first_fit.guard_bytes);
+  const auto wanted = static_cast<uint64_t>(budget * static_cast<double>(std::ranges::max(live)));
   const Placement smallest = first_fit(base, UINT64_MAX);
-  const uint64_t top = std::max(base + static_cast<uint64_t>(budget_bytes), smallest.top);
+  const uint64_t top = std::max(base + wanted, smallest.top);
   for (const double share : {1.0, 0.98, 0.95, 0.85}) {
     const auto limit = base + static_cast<uint64_t>(share * static_cast<double>(top - base));
     Placement placement = first_fit(limit, top);
@@ -128,9 +125,8 @@ void plan_transient(const Program& program, const Clocks& clocks, uint32_t memor
   const std::vector<Lifetime> lifetimes = lifetimes_in(program, memory);
   if (lifetimes.empty()) return;
   MemoryUse& use = plan.use[memory];
-  const uint64_t base = use.persistent_bytes;
-  const uint64_t peak = find_peak(program, lifetimes, guard_bytes, use);
-  const Placement placement = place(program, clocks, lifetimes, base, budget * static_cast<double>(peak), guard_bytes);
+  describe_peak(program, lifetimes, use);
+  const Placement placement = place({program, clocks, lifetimes, use.persistent_bytes, guard_bytes}, budget);
   use.arena_bytes = placement.top;
   for (size_t i = 0; i < lifetimes.size(); ++i)
     plan.address[lifetimes[i].buffer->id] = placement.address[i];

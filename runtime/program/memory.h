@@ -16,12 +16,17 @@ inline constexpr uint64_t kBufferAlignment = 256;
 
 /// Bytes of one program in one memory.
 struct MemoryUse {
-  uint64_t arena_bytes = 0;       ///< highest address used by this program, persistent part included
-  uint64_t persistent_bytes = 0;  ///< of the persistent buffers of the whole run
-  uint64_t live_peak_bytes = 0;  ///< most bytes of transient buffers alive at once in list order: no plan can need less
-  uint64_t peak_action = 0;      ///< index of the action where that is
-  std::map<uint32_t, uint64_t>
-      peak_bytes_by_kind;  ///< TSR_BUFFER_* -> bytes alive at that action, persistent ones included
+  /// Highest address used by this program, persistent part included.
+  uint64_t arena_bytes = 0;
+  /// Of the persistent buffers of the whole run.
+  uint64_t persistent_bytes = 0;
+  /// Most bytes of transient buffers alive at once in list order, each rounded up to kBufferAlignment: no plan needs
+  /// less.
+  uint64_t live_peak_bytes = 0;
+  /// Index of the first action where that is.
+  uint64_t peak_action = 0;
+  /// TSR_BUFFER_* -> bytes alive at that action, persistent ones included, all rounded up.
+  std::map<uint32_t, uint64_t> peak_bytes_by_kind;
 
   uint64_t transient_bytes() const { return arena_bytes - persistent_bytes; }
   /// Arena over what is alive at the peak.
