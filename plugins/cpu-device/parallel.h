@@ -4,6 +4,19 @@
 #include <algorithm>
 #include <cstdint>
 
+// The thread sanitizer cannot see how OpenMP's threads wait for each other: under it, a team is made of plain threads.
+#if defined(__SANITIZE_THREAD__)
+#define TESSERA_PLAIN_THREADS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TESSERA_PLAIN_THREADS 1
+#endif
+#endif
+#ifdef TESSERA_PLAIN_THREADS
+#include <thread>
+#include <vector>
+#endif
+
 namespace tessera::cpu {
 
 /// Calls body(begin, end, thread) on `num_threads` threads, which cut [0, num_items) at multiples of `grain` in parts
@@ -21,9 +34,21 @@ void parallel_for(int num_threads, uint64_t num_items, uint64_t grain, const Bod
     const auto t = static_cast<uint64_t>(thread);
     return std::min(num_items, (num_grains / parts * t + std::min(num_grains % parts, t)) * grain);
   };
+  const auto run_part = [&](int thread) {
+    if (cut(thread) < cut(thread + 1)) body(cut(thread), cut(thread + 1), thread);
+  };
+#ifdef TESSERA_PLAIN_THREADS
+  std::vector<std::thread> team;
+  for (int thread = 1; thread < num_threads; ++thread)
+    team.emplace_back(run_part, thread);
+  run_part(0);
+  for (std::thread& member : team)
+    member.join();
+#else
 #pragma omp parallel for num_threads(num_threads) schedule(static, 1)
   for (int thread = 0; thread < num_threads; ++thread)
-    if (cut(thread) < cut(thread + 1)) body(cut(thread), cut(thread + 1), thread);
+    run_part(thread);
+#endif
 }
 
 }  // namespace tessera::cpu

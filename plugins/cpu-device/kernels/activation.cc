@@ -25,13 +25,13 @@ inline __attribute__((always_inline)) Gate gate(float x) {
 }  // namespace
 
 void gelu(const float* x, size_t num_elements, float* y) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)
     y[i] = x[i] * gate(x[i]).value;
 }
 
 void gelu_backward(const float* x, const float* dy, size_t num_elements, float* dx) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i) {
     const Gate g = gate(x[i]);
     const float slope = kTwiceSqrt2OverPi * __builtin_fmaf(3.0f * kCubic * x[i], x[i], 1.0f);  // of 2u
@@ -41,13 +41,13 @@ void gelu_backward(const float* x, const float* dy, size_t num_elements, float* 
 }
 
 void relu(const float* x, size_t num_elements, float* y) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)
     y[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
 void relu_backward(const float* x, const float* dy, size_t num_elements, float* dx) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)
     dx[i] = x[i] > 0.0f ? dy[i] : 0.0f;
 }

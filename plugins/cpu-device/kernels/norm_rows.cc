@@ -1,7 +1,6 @@
 #include "cpu-device/kernels/norm_rows.h"
 
 #include "cpu-device/kernels/lanes.h"
-#include "cpu-device/kernels/vector_math.h"
 
 namespace tessera::cpu::TESSERA_SIMD {
 
@@ -19,7 +18,7 @@ NormStatistics norm_statistics(const float* x, size_t num_columns, float epsilon
 
 void norm_row(const float* x, NormStatistics statistics, const float* weight, const float* bias, size_t num_columns,
               float* y) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t c = 0; c < num_columns; ++c)
     y[c] = __builtin_fmaf((x[c] - statistics.mean) * statistics.inverse_deviation, weight[c], bias[c]);
 }
@@ -45,11 +44,11 @@ void norm_row_backward(const float* x, NormStatistics statistics, const float* w
     return statistics.inverse_deviation * (dy[c] * weight[c] - gradient_mean - normed * projection);
   };
   if (base) {
-    TESSERA_INDEPENDENT
+#pragma omp simd
     for (size_t c = 0; c < num_columns; ++c)
       dx[c] = base[c] + gradient(c);
   } else {
-    TESSERA_INDEPENDENT
+#pragma omp simd
     for (size_t c = 0; c < num_columns; ++c)
       dx[c] = gradient(c);
   }
@@ -62,7 +61,7 @@ void norm_weight_gradient(const float* x, const float* mean, const float* invers
     const float row_mean = mean[r], row_scale = inverse_deviation[r];
     const float* row = x + r * stride;
     const float* row_gradient = dy + r * stride;
-    TESSERA_INDEPENDENT
+#pragma omp simd
     for (size_t c = 0; c < num_columns; ++c)
       dweight[c] += row_gradient[c] * ((row[c] - row_mean) * row_scale);
   }

@@ -1,11 +1,9 @@
 #include "cpu-device/kernels/rows.h"
 
-#include "cpu-device/kernels/vector_math.h"
-
 namespace tessera::cpu::TESSERA_SIMD {
 
 void add(const float* a, const float* b, size_t num_elements, float* out) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)
     out[i] = a[i] + b[i];
 }
@@ -13,7 +11,7 @@ void add(const float* a, const float* b, size_t num_elements, float* out) {
 void add_bias(const float* a, const float* b, const float* bias, size_t num_rows, size_t num_columns, float* out) {
   for (size_t r = 0; r < num_rows; ++r) {
     const size_t row = r * num_columns;
-    TESSERA_INDEPENDENT
+#pragma omp simd
     for (size_t c = 0; c < num_columns; ++c)
       out[row + c] = (a[row + c] + b[row + c]) + bias[c];
   }
@@ -29,13 +27,13 @@ void column_sums(const float* x, size_t num_rows, size_t num_columns, size_t str
   size_t r = 0;
   for (; r + 4 <= num_rows; r += 4) {
     const float* row = x + r * stride;
-    TESSERA_INDEPENDENT
+#pragma omp simd
     for (size_t c = 0; c < num_columns; ++c)
       sums[c] += (row[c] + row[stride + c]) + (row[2 * stride + c] + row[3 * stride + c]);
   }
   for (; r < num_rows; ++r) {
     const float* row = x + r * stride;
-    TESSERA_INDEPENDENT
+#pragma omp simd
     for (size_t c = 0; c < num_columns; ++c)
       sums[c] += row[c];
   }

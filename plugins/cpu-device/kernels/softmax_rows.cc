@@ -14,7 +14,7 @@ inline size_t smaller(size_t a, size_t b) {
 }
 
 inline void exp_block(const float* x, size_t num_elements, float max, float scale, float* y) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)
     y[i] = exp(scale * (x[i] - max));
 }
@@ -62,19 +62,19 @@ double exp_in_place(float* x, size_t num_elements, float max, float scale) {
 }
 
 void scale_row(float* x, size_t num_elements, float factor) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)
     x[i] *= factor;
 }
 
 void softmax_in_place(float* x, size_t num_elements, float scale, float log_sum) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)
     x[i] = exp(__builtin_fmaf(scale, x[i], -log_sum));
 }
 
 void softmax_backward(const float* p, size_t num_elements, float scale, float delta, float* dp) {
-  TESSERA_INDEPENDENT
+#pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)
     dp[i] = scale * (p[i] * (dp[i] - delta));
 }

@@ -3,13 +3,6 @@
 
 #include <cstdint>
 
-// Before a loop whose iterations do not depend on each other, though its arrays may be the same.
-#if defined(__clang__)
-#define TESSERA_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define TESSERA_INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
 namespace tessera::cpu::TESSERA_SIMD {
 
 /// e^x within 2 units in the last place for x in [-87.3, 88]: 0 below, e^88 above, NaN for NaN.
