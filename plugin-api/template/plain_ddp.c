@@ -12,7 +12,8 @@
 #include <string.h>
 #include <tessera/strategy.h>
 
-#define STR(literal) {literal, sizeof(literal) - 1}
+#define STR(literal) \
+  { literal, sizeof(literal) - 1 }
 #define DESTINATION TSR_SLOT(TSR_ROLE_DESTINATION, 0)
 #define SOURCE TSR_SLOT(TSR_ROLE_SOURCE, 0)
 
@@ -122,8 +123,8 @@ static int is_home_gradient(const tsr_program_view* view, const tsr_binding* ran
   return 0;
 }
 
-/* --reduce-every=micro-batch: each micro-batch has gradients of its own, which an `add` puts into the home. What that add
- * reads is summed, not what it writes. */
+/* --reduce-every=micro-batch: each micro-batch has gradients of its own, which an `add` puts into the home. What that
+ * add reads is summed, not what it writes. */
 static tsr_status collect_micro_batches(pass* p) {
   for (uint64_t i = 0; i < p->view->num_actions; ++i) {
     const tsr_action* action = &p->view->actions[i];

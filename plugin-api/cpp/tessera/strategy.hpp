@@ -27,7 +27,9 @@ class ProgramView {
   std::span<const tsr_home> homes() const { return {raw.homes, raw.num_homes}; }
   std::span<const tsr_action> actions() const { return {raw.actions, raw.num_actions}; }
   std::span<const tsr_split> splits() const { return {raw.splits, raw.num_splits}; }
-  static std::span<const tsr_binding> bindings(const tsr_action& action) { return {action.bindings, action.num_bindings}; }
+  static std::span<const tsr_binding> bindings(const tsr_action& action) {
+    return {action.bindings, action.num_bindings};
+  }
 };
 
 /// An action with every unused field as the ABI wants it.
@@ -106,8 +108,8 @@ struct StrategyTable {
   static tsr_status create(const tsr_strategy_create* args, tsr_strategy** result, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
       require(TSR_HAS(args, tsr_strategy_create, num_options), "create: the arguments are");
-      std::unique_ptr<Strategy> made = std::make_unique<S>(
-          view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
+      std::unique_ptr<Strategy> made =
+          std::make_unique<S>(view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
       *result = reinterpret_cast<tsr_strategy*>(made.release());
     });
   }
@@ -133,12 +135,21 @@ struct StrategyTable {
   }
   static const void* get_extension(tsr_str) noexcept { return nullptr; }
   static void require(bool is_long_enough, const char* what) {
-    if (!is_long_enough) throw Error(TSR_E_ABI, std::string(what) + " shorter than ABI 0.9 has it: struct_size is wrong");
+    if (!is_long_enough)
+      throw Error(TSR_E_ABI, std::string(what) + " shorter than ABI 0.9 has it: struct_size is wrong");
   }
 
-  static constexpr tsr_strategy_interface kInterface = {
-      sizeof(tsr_strategy_interface), kRole, kSplits, kFlags, create, destroy, nullptr, layout, lower, call_action,
-      get_extension};
+  static constexpr tsr_strategy_interface kInterface = {sizeof(tsr_strategy_interface),
+                                                        kRole,
+                                                        kSplits,
+                                                        kFlags,
+                                                        create,
+                                                        destroy,
+                                                        nullptr,
+                                                        layout,
+                                                        lower,
+                                                        call_action,
+                                                        get_extension};
 };
 
 }  // namespace tessera

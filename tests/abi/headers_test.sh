@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# headers_test.sh SOURCE_DIR c|cpp
+# c:   every header of the ABI compiles alone, as C and as C++, without a warning, in every standard it promises; so do the
+#      sentinels of its layout, signatures and values.
+# cpp: every header of the C++ layer compiles alone as C++20, and so does an ABI table made with it.
+# With gcc and with clang, each if it is here; at least one must be.
+set -uo pipefail
+
+readonly source=$1 part=$2
+readonly flags=(-fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Werror -I"$source/plugin-api/include")
+failures=0 compiled=0
+
+# compile COMPILER ARGS...: the rest of the failure is what the compiler says.
+compile() {
+  "$@" "${flags[@]}" || { echo "FAILED: $*" >&2; failures=$((failures + 1)); }
+  compiled=$((compiled + 1))
+}
+
+# All headers at once, each in a file of its own.
+alone=$(mktemp -d)
+trap 'rm -rf "$alone"' EXIT
+write_includes() { # FOLDER EXTENSION
+  local header
+  for header in "$source/$1"/tessera/*; do
+    echo "#include <tessera/$(basename "$header")>" >"$alone/$(basename "$header").$2"
+  done
+}
+
+check_c() {
+  local standard enums
+  for enums in -fno-short-enums -fshort-enums; do
+    for standard in c11 c17; do
+      compile "$1" -std=$standard $enums "$alone"/*.c "$source"/tests/abi/*_0_9.c
+    done
+    for standard in c++11 c++14 c++17 c++20; do
+      compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,values}_0_9.c
+    done
+  done
+}
+
+check_cpp() {
+  compile "$2" -std=c++20 -I"$source/plugin-api/cpp" "$alone"/*.cc
+}
+
+case $part in
+  c) write_includes plugin-api/include c ;;
+  cpp) write_includes plugin-api/cpp cc ;;
+  *) echo "headers_test.sh: the part is c or cpp, not $part" >&2; exit 2 ;;
+esac
+for pair in "gcc g++" "clang clang++"; do
+  read -r cc cxx <<<"$pair"
+  if command -v "$cc" >/dev/null && command -v "$cxx" >/dev/null; then "check_$part" "$cc" "$cxx"; fi
+done
+echo "$compiled compilations, $failures failures"
+[ "$compiled" -gt 0 ] && [ "$failures" -eq 0 ]
