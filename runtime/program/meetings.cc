@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "program/collective_form.h"
+#include "program/subject.h"
 
 namespace tessera {
 namespace {
@@ -20,13 +21,17 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
-Signature signature_of(const Program& program, const Action& action) {
-  Signature signature{action.kind, action.reduce, 0, action.peer, 0, {}};
+/// The operand that all members have alike: what is gathered or broadcast into, what is reduced or scattered from.
+const Binding* whole_of(const Action& action) {
   const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
   const Binding* destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
-  const Binding* whole =
-      action.kind == TSR_ACTION_ALL_GATHER || action.kind == TSR_ACTION_BROADCAST || !source ? destination : source;
-  if (whole) {
+  const bool spreads = action.kind == TSR_ACTION_ALL_GATHER || action.kind == TSR_ACTION_BROADCAST;
+  return spreads || !source ? destination : source;
+}
+
+Signature signature_of(const Program& program, const Action& action) {
+  Signature signature{action.kind, action.reduce, 0, action.peer, 0, {}};
+  if (const Binding* whole = whole_of(action)) {
     signature.dtype = program.buffer(whole->buffer).dtype;
     signature.num_elements = whole->num_elements;
   }
@@ -69,8 +74,10 @@ class Matcher {
       : mesh_(mesh), program_(program), findings_(findings) {}
 
   Meetings run() {
-    for (int rank = 0; rank < mesh_.num_ranks(); ++rank)
+    for (int rank = 0; rank < mesh_.num_ranks(); ++rank) {
       collect(rank);
+      subjects_.try_emplace(&program_(rank), program_(rank));
+    }
     for (const Channel& channel : channels_) {
       match_collectives(channel);
       for (const auto& [pair, ends] : channel.messages)
@@ -136,24 +143,36 @@ class Matcher {
 
   bool match_collective(const Channel& channel, size_t k) {
     std::vector<Place> places;
-    Signature first;
-    for (size_t m = 0; m < channel.members.size(); ++m) {
-      const Place place{channel.members[m], channel.collectives[m][k]};
-      const Program& program = program_(place.rank);
-      Signature signature = signature_of(program, program.actions[place.action]);
-      if (m == 0) {
-        first = std::move(signature);
-      } else if (signature != first) {
-        findings_.add("collective " + std::to_string(k) + " on " + channel.stream +
-                      " does not match: " + text(places[0].rank, places[0].action) + " (" + text_of(first) +
-                      ") meets " + text(place.rank, place.action) + " (" + text_of(signature) + ")");
-        return false;
-      }
-      places.push_back(place);
+    for (size_t m = 0; m < channel.members.size(); ++m)
+      places.push_back({channel.members[m], channel.collectives[m][k]});
+    const Signature first = signature_at(places[0]);
+    Place known = places[0];  // the first member that knows what the collective is about
+    for (const Place& place : places) {
+      const Signature signature = signature_at(place);
+      if (signature != first) return mismatch(channel, k, places[0], text_of(first), place, text_of(signature));
+      if (!subject_at(known).is_known()) known = place;
+      if (subject_at(place).is_known() && subject_at(place) != subject_at(known))
+        return mismatch(channel, k, known, subject_text_at(known), place, subject_text_at(place));
     }
     result_.collectives.push_back(std::move(places));
     return true;
   }
+
+  bool mismatch(const Channel& channel, size_t k, Place a, const std::string& what_a, Place b,
+                const std::string& what_b) {
+    findings_.add("collective " + std::to_string(k) + " on " + channel.stream + " does not match: " +
+                  text(a.rank, a.action) + " (" + what_a + ") meets " + text(b.rank, b.action) + " (" + what_b + ")");
+    return false;
+  }
+
+  const Action& action_at(Place place) const { return program_(place.rank).actions[place.action]; }
+  Signature signature_at(Place place) const { return signature_of(program_(place.rank), action_at(place)); }
+  Subject subject_at(Place place) const {
+    const Binding* whole = whole_of(action_at(place));
+    if (!whole || action_at(place).kind == TSR_ACTION_ALL_TO_ALL) return {};
+    return subjects_.at(&program_(place.rank)).of(*whole);
+  }
+  std::string subject_text_at(Place place) const { return subject_text(program_(place.rank), subject_at(place)); }
 
   void match_messages(const Channel& channel, int from, int to, const std::vector<End>& sends,
                       const std::vector<End>& receives) {
@@ -192,6 +211,7 @@ class Matcher {
   FindingList& findings_;
   std::vector<Channel> channels_;
   std::map<std::pair<std::vector<int>, std::string>, size_t> by_members_;
+  std::map<const Program*, Subjects> subjects_;  // ranks of one class may share a program
   Meetings result_;
 };
 
