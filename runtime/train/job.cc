@@ -52,7 +52,13 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
 Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
   if (config.model.starts_with("mlp"))
     throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
-  if (!std::filesystem::is_directory(config.model)) return gpt2_config_by_name(config.model);
+  if (!std::filesystem::is_directory(config.model)) {
+    try {
+      return gpt2_config_by_name(config.model);
+    } catch (const Error& e) {
+      throw UsageError("--model " + config.model + ": " + e.what());
+    }
+  }
   Gpt2ConfigFile file = read_gpt2_config(config.model + "/config.json");
   std::string dropouts;
   for (const std::string& dropout : file.dropouts) dropouts += (dropouts.empty() ? "" : ", ") + dropout;

@@ -1,0 +1,125 @@
+// Training with processes over gloo: the golden trajectory, equal bits with threads, and ranks that die.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <thread>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::vector<nlohmann::json> metrics_of(std::vector<std::string> flags) {
+  const TempFolder folder;
+  const std::string file = folder.path("metrics.jsonl");
+  flags.insert(flags.end(), {"--metrics", file});
+  const CommandResult result = run_command(train(flags));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return read_metrics(file);
+}
+
+TEST(TrainOverGloo, FollowsTheGoldenTrajectory) {
+  const auto golden_run = nlohmann::json::parse(std::ifstream(golden("/trajectory.json")));
+  const auto steps = [&] {
+    std::vector<std::string> flags = {"train", "--model", golden(), "--data", golden("/tokens.bin"), "--nproc=2", "--comm=gloo"};
+    for (const char* name : {"batch_size", "seq_len", "grad_accum", "steps", "lr", "weight_decay", "beta1", "beta2", "eps", "clip"})
+      flags.insert(flags.end(), {"--" + std::string(name), golden_run[name].dump()});
+    const TempFolder folder;
+    flags.insert(flags.end(), {"--metrics", folder.path("m")});
+    const CommandResult result = run_command(tessera(flags));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return read_metrics(folder.path("m"));
+  }();
+  ASSERT_EQ(steps.size(), 20u);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const double loss = golden_run["loss"][i], norm = golden_run["grad_norm"][i];
+    EXPECT_NEAR(steps[i]["loss"].get<double>(), loss, 1e-4 * loss) << "step " << i + 1;
+    EXPECT_NEAR(steps[i]["grad_norm"].get<double>(), norm, 1e-4 * norm) << "step " << i + 1;
+    EXPECT_EQ(steps[i]["step"], i + 1);
+    EXPECT_EQ(steps[i]["tokens"], 256 * (i + 1));
+    EXPECT_GT(steps[i]["peak_memory_bytes"], 0);
+  }
+}
+
+class GlooAndLocal : public ::testing::TestWithParam<int> {};
+
+TEST_P(GlooAndLocal, GiveTheSameBits) {
+  const std::string nproc = "--nproc=" + std::to_string(GetParam());
+  const auto gloo = metrics_of({nproc, "--comm=gloo", "--grad-accum=2", "--steps=6"});
+  const auto local = metrics_of({nproc, "--comm=local", "--grad-accum=2", "--steps=6"});
+  const auto small_buckets = metrics_of({nproc, "--comm=gloo", "--grad-accum=2", "--steps=6", "--ddp.bucket-mb=0.01"});
+  ASSERT_EQ(gloo.size(), 6u);
+  ASSERT_EQ(local.size(), 6u);
+  ASSERT_EQ(small_buckets.size(), 6u);
+  for (size_t i = 0; i < gloo.size(); ++i)
+    for (const char* name : {"loss", "grad_norm"}) {
+      EXPECT_EQ(gloo[i][name], local[i][name]) << name << " of step " << i + 1;
+      EXPECT_EQ(gloo[i][name], small_buckets[i][name]) << name << " of step " << i + 1;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, GlooAndLocal, ::testing::Values(3, 4));
+
+/// Process ids of the ranks, which are the launcher's children.
+std::vector<int> children_of(int pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
+  std::vector<int> children;
+  for (int child = 0; in >> child;) children.push_back(child);
+  return children;
+}
+
+TEST(TrainOverGloo, AKilledRankEndsTheRunAndIsNamed) {
+  Command run(train({"--nproc=3", "--comm=gloo", "--steps=100000"}));
+  while (run.err().find("step   20/") == std::string::npos) std::this_thread::sleep_for(milliseconds(20));
+  const std::vector<int> ranks = children_of(run.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  const CommandResult result = run.wait(std::chrono::seconds(30));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
+  for (int rank : ranks) EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
+}
+
+TEST(TrainOverGloo, ASignalToTheLauncherEndsAllRanks) {
+  Command run(train({"--nproc=2", "--comm=gloo", "--steps=100000"}));
+  while (run.err().find("step    5/") == std::string::npos) std::this_thread::sleep_for(milliseconds(20));
+  const std::vector<int> ranks = children_of(run.pid());
+  kill(run.pid(), SIGTERM);
+  EXPECT_EQ(run.wait(std::chrono::seconds(30)).exit_code, 128 + SIGTERM);
+  for (int rank : ranks) EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
+}
+
+TEST(TrainUnderALauncher, ReadsRankAndWorldFromTorchrunsVariables) {
+  const auto rank = [](const char* number) {
+    return std::map<std::string, std::string>{{"RANK", number}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", number},
+                                              {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"},
+                                              {"MASTER_PORT", std::to_string(20000 + getpid() % 20000)}};
+  };
+  Command first(train({"--steps=3"}), rank("0"));
+  Command second(train({"--steps=3"}), rank("1"));
+  const CommandResult result = first.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(second.wait().exit_code, 0);
+  EXPECT_NE(result.err.find("torchrun"), std::string::npos) << result.err;
+}
+
+TEST(TrainUnderALauncher, RanksWithDifferentFlagsRefuseAndNameTheFlag) {
+  const auto rank = [](const char* number) {
+    return std::map<std::string, std::string>{{"TESSERA_RANK", number}, {"TESSERA_WORLD_SIZE", "2"},
+                                              {"TESSERA_LOCAL_RANK", number}, {"TESSERA_LOCAL_SIZE", "2"},
+                                              {"TESSERA_STORE_ADDR", "127.0.0.1:" + std::to_string(20001 + getpid() % 20000)}};
+  };
+  Command first(train({"--steps=3", "--weight-decay=0.1"}), rank("0"));
+  Command second(train({"--steps=3", "--weight-decay=0.2"}), rank("1"));
+  for (Command* command : {&first, &second}) {
+    const CommandResult result = command->wait();
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_NE(result.err.find("weight-decay"), std::string::npos) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
