@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "program/meaning_rules.h"
 
 namespace tessera {

@@ -1,7 +1,5 @@
 #include "program/meaning_rules.h"
 
-#include <algorithm>
-
 namespace tessera {
 
 MeaningRules::MeaningRules(const Program& program, int axis, MeaningMap& meanings, FindingList& findings)

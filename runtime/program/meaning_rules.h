@@ -9,6 +9,15 @@
 
 namespace tessera {
 
+class SegmentCut;
+
+inline bool is_output(const Binding& binding) {
+  return binding.mode != TSR_MODE_READ;
+}
+inline bool has_role(const Binding& binding, uint32_t role) {
+  return TSR_SLOT_ROLE(binding.slot) == role;
+}
+
 /// Walks a program's list for one axis. `meanings` holds what is known before the first action.
 class MeaningRules {
  public:
@@ -34,6 +43,8 @@ class MeaningRules {
   void compute_on_batch_axis();
   void compute_on_layer_axis();
   void compute_on_tensor_axis();
+  bool take_on_tensor_axis(const SegmentCut& cut, const Binding& binding);
+  State state_on_tensor_axis(const SegmentCut& cut, const Binding& binding, bool on_parts) const;
   int parameter_at(const Binding& binding) const;
 
   // Collectives: on this axis, and on others (where meanings are carried along).
