@@ -15,7 +15,7 @@ namespace tessera {
 }
 
 inline std::string in_quotes(std::string_view text) {
-  return "'" + std::string(text) + "'";
+  return std::string("'").append(text).append("'");
 }
 
 /// "mb=3" -> "mb", "3".

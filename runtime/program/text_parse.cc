@@ -92,7 +92,7 @@ class Parser {
       return word.empty() || word == kPersistentWord || word == kHostWord || word.find('[') != std::string_view::npos;
     };
     while (!ends_name(words.peek()))
-      name += " " + std::string(words.take("a name"));
+      name.append(" ").append(words.take("a name"));
     if (!is_plain_buffer_name(name)) fail_text(in_quotes(name) + " is no buffer's name; put it in quotes");
     return name;
   }
