@@ -1,5 +1,6 @@
 // o0[N,H*D] = causal softmax attention of i0[N,3*H*D] = q|k|v, head h at columns h*D; s0[B,H,T] log-sum-exp of the
 // scores. The threads share out the heads of all sequences.
+#include <algorithm>
 #include <exception>
 #include <mutex>
 
@@ -24,6 +25,10 @@ struct Shape {
   uint64_t output_elements() const { return batch * sequence * width; }
   uint64_t statistics_elements() const { return batch * heads * sequence; }
 
+  // Scratch is listed before the number of threads is known: there is enough for a large team.
+  uint64_t max_threads() const { return std::min(batch * heads, uint64_t{32}); }
+  uint64_t scratch_elements(uint64_t blocks) const { return max_threads() * blocks * num_block_elements(sequence); }
+
   uint64_t batch, sequence, heads, head_dim, width;
 };
 
@@ -38,92 +43,80 @@ HeadOffsets offsets_of(const Shape& shape, uint64_t index) {
   return {q, q + shape.width, q + 2 * shape.width, row * shape.width + column, index * shape.sequence};
 }
 
-class HeadTeam {
- public:
-  HeadTeam(const Shape& shape, int num_threads)
-      : shape_(shape),
-        num_threads_(num_threads),
-        scratch_(static_cast<size_t>(num_threads), AttentionScratch(shape.sequence)) {}
-
-  /// Calls body(offsets, scratch) for every head; rethrows the first exception.
-  template <class Body>
-  void for_each_head(const Body& body) {
-    std::exception_ptr failure;
-    std::mutex mutex;
-    parallel_for(num_threads_, shape_.batch * shape_.heads, 1, [&](uint64_t begin, uint64_t end, int thread) {
-      try {
-        for (uint64_t index = begin; index < end; ++index)
-          body(offsets_of(shape_, index), scratch_[static_cast<size_t>(thread)]);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failure = std::current_exception();
-      }
-    });
-    if (failure) std::rethrow_exception(failure);
-  }
-
- private:
-  const Shape shape_;
-  const int num_threads_;
-  std::vector<AttentionScratch> scratch_;
-};
+// Calls body(offsets, thread) for every head; rethrows an exception of one.
+template <class Body>
+void for_each_head(const Shape& shape, int num_threads, const Body& body) {
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const int team = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(num_threads), shape.max_threads()));
+  parallel_for(team, shape.batch * shape.heads, 1, [&](uint64_t begin, uint64_t end, int thread) {
+    try {
+      for (uint64_t index = begin; index < end; ++index)
+        body(offsets_of(shape, index), static_cast<uint64_t>(thread));
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+}
 
 class Forward : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
-      : head_(Shape(op).head()),
+      : shape_(op),
         num_threads_(num_threads),
-        team_(Shape(op), num_threads),
         qkv_(find_operand(slots, TSR_ROLE_INPUT, 0)),
         output_(find_operand(slots, TSR_ROLE_OUTPUT, 0)),
-        log_sum_(find_operand(slots, TSR_ROLE_SAVED, 0)) {}
+        log_sum_(find_operand(slots, TSR_ROLE_SAVED, 0)),
+        scratch_(find_operand(slots, TSR_ROLE_WORKSPACE, 0)) {}
 
   void run(void* const* pointers) override {
     const float* qkv = qkv_.in(pointers);
     float* output = output_.in(pointers);
     float* log_sum = log_sum_.in(pointers);
-    team_.for_each_head([&](const HeadOffsets& at, AttentionScratch& scratch) {
-      attend(head_, qkv + at.q, qkv + at.k, qkv + at.v, scratch, num_threads_, output ? output + at.output : nullptr,
-             log_sum ? log_sum + at.log_sum : nullptr);
+    for_each_head(shape_, num_threads_, [&](const HeadOffsets& at, uint64_t thread) {
+      float* scratch = scratch_.in(pointers) + thread * num_block_elements(shape_.sequence);
+      attend(shape_.head(), qkv + at.q, qkv + at.k, qkv + at.v, scratch, num_threads_,
+             output ? output + at.output : nullptr, log_sum ? log_sum + at.log_sum : nullptr);
     });
   }
 
  private:
-  const HeadShape head_;
+  const Shape shape_;
   const int num_threads_;
-  HeadTeam team_;
-  const Operand qkv_, output_, log_sum_;
+  const Operand qkv_, output_, log_sum_, scratch_;
 };
 
 class Backward : public Kernel {
  public:
   Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
-      : head_(Shape(op).head()),
+      : shape_(op),
         num_threads_(num_threads),
-        team_(Shape(op), num_threads),
         qkv_(find_operand(slots, TSR_ROLE_INPUT, 0)),
         output_(find_operand(slots, TSR_ROLE_OUTPUT, 0)),
         log_sum_(find_operand(slots, TSR_ROLE_SAVED, 0)),
         output_gradient_(find_operand(slots, TSR_ROLE_OUTPUT_GRADIENT, 0)),
-        qkv_gradient_(find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)) {}
+        qkv_gradient_(find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)),
+        scratch_(find_operand(slots, TSR_ROLE_WORKSPACE, 0)) {}
 
   void run(void* const* pointers) override {
     float* dqkv = qkv_gradient_.in(pointers);
     if (!dqkv) return;
     const float *qkv = qkv_.in(pointers), *output = output_.in(pointers), *dy = output_gradient_.in(pointers);
     const float* log_sum = log_sum_.in(pointers);
-    team_.for_each_head([&](const HeadOffsets& at, AttentionScratch& scratch) {
-      attend_backward(head_,
+    for_each_head(shape_, num_threads_, [&](const HeadOffsets& at, uint64_t thread) {
+      float* scratch = scratch_.in(pointers) + thread * 2 * num_block_elements(shape_.sequence);
+      attend_backward(shape_.head(),
                       {qkv + at.q, qkv + at.k, qkv + at.v, output + at.output, log_sum + at.log_sum, dy + at.output},
                       scratch, num_threads_, {dqkv + at.q, dqkv + at.k, dqkv + at.v, qkv_gradient_.accumulates});
     });
   }
 
  private:
-  const HeadShape head_;
+  const Shape shape_;
   const int num_threads_;
-  HeadTeam team_;
-  const Operand qkv_, output_, log_sum_, output_gradient_, qkv_gradient_;
+  const Operand qkv_, output_, log_sum_, output_gradient_, qkv_gradient_, scratch_;
 };
 
 SlotList describe(const tsr_op& op) {
@@ -132,12 +125,15 @@ SlotList describe(const tsr_op& op) {
   switch (op.phase) {
     case TSR_PHASE_FORWARD:
       return {input(0, shape.qkv_elements()), output(0, shape.output_elements(), TSR_SLOT_OPTIONAL),
-              saved(0, shape.statistics_elements())};
+              saved(0, shape.statistics_elements()), workspace(0, shape.scratch_elements(1))};
     case TSR_PHASE_BACKWARD:
     case TSR_PHASE_BACKWARD_INPUT:
-      return {input(0, shape.qkv_elements()), kept_output(0, shape.output_elements()),
-              kept_saved(0, shape.statistics_elements()), output_gradient(0, shape.output_elements()),
-              input_gradient(0, shape.qkv_elements())};
+      return {input(0, shape.qkv_elements()),
+              kept_output(0, shape.output_elements()),
+              kept_saved(0, shape.statistics_elements()),
+              output_gradient(0, shape.output_elements()),
+              input_gradient(0, shape.qkv_elements()),
+              workspace(0, shape.scratch_elements(2))};
     case TSR_PHASE_BACKWARD_WEIGHT:
       return {};  // no parameters
     default:

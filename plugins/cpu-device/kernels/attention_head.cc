@@ -39,17 +39,19 @@ void multiply_rows(const HeadShape& shape, const Block& block, const float* a, u
 
 }  // namespace
 
-AttentionScratch::AttentionScratch(uint64_t sequence) : memory_(2 * std::min(sequence, kQueriesPerBlock) * sequence) {}
+uint64_t num_block_elements(uint64_t sequence) {
+  return std::min(sequence, kQueriesPerBlock) * sequence;
+}
 
-void attend(const HeadShape& shape, const float* q, const float* k, const float* v, AttentionScratch& scratch,
-            int num_threads, float* output, float* log_sum) {
+void attend(const HeadShape& shape, const float* q, const float* k, const float* v, float* scratch, int num_threads,
+            float* output, float* log_sum) {
   const auto row_max = TESSERA_SIMD_CHOOSE(row_max);
   const auto exp_in_place = TESSERA_SIMD_CHOOSE(exp_in_place);
   const auto scale_row = TESSERA_SIMD_CHOOSE(scale_row);
   const float scale = score_scale(shape);
   for (uint64_t index = 0; index < num_blocks(shape.sequence); ++index) {
     const Block block = block_at(index, shape.sequence);
-    float* scores = scratch.scores();
+    float* scores = scratch;
     multiply_rows(shape, block, q + block.first * shape.qkv_stride, shape.qkv_stride, k, num_threads, scores);
     double sums[kQueriesPerBlock];
     for (uint64_t r = 0; r < block.num_queries; ++r) {
@@ -97,7 +99,7 @@ void block_gradients(const HeadShape& shape, const HeadForBackward& kept, const 
 
 }  // namespace
 
-void attend_backward(const HeadShape& shape, const HeadForBackward& kept, AttentionScratch& scratch, int num_threads,
+void attend_backward(const HeadShape& shape, const HeadForBackward& kept, float* scratch, int num_threads,
                      const HeadGradients& gradients) {
   // The last block sees all keys: when the gradients are overwritten, its products define every row of k's and v's.
   for (uint64_t left = num_blocks(shape.sequence); left > 0; --left) {
@@ -105,7 +107,7 @@ void attend_backward(const HeadShape& shape, const HeadForBackward& kept, Attent
     const bool add_to_keys = gradients.accumulate || left < num_blocks(shape.sequence);
     const float* queries = kept.q + block.first * shape.qkv_stride;
     const float* dy = kept.output_gradient + block.first * shape.output_stride;
-    float *p = scratch.scores(), *ds = scratch.gradients();
+    float *p = scratch, *ds = scratch + num_block_elements(shape.sequence);
     block_gradients(shape, kept, block, num_threads, p, ds);
     matmul({block.num_keys, shape.head_dim, block.num_queries}, {p, block.num_keys, true}, {dy, shape.output_stride},
            {gradients.v, shape.qkv_stride}, add_to_keys, num_threads);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 namespace tessera::cpu {
 
@@ -15,22 +14,13 @@ struct HeadShape {
   uint64_t output_stride;
 };
 
-/// Scratch of one thread.
-class AttentionScratch {
- public:
-  explicit AttentionScratch(uint64_t sequence);
-
-  float* scores() { return memory_.data(); }
-  float* gradients() { return memory_.data() + memory_.size() / 2; }
-
- private:
-  std::vector<float> memory_;
-};
+/// Elements of a block's scores; attend needs room for one block, attend_backward for two.
+uint64_t num_block_elements(uint64_t sequence);
 
 /// output[T,D] = softmax(q k^T / sqrt(D), causal) v and log_sum[T] = log of the sum of e^score. Either may be nullptr.
 /// Uses one thread when called inside a parallel region, else num_threads.
-void attend(const HeadShape& shape, const float* q, const float* k, const float* v, AttentionScratch& scratch,
-            int num_threads, float* output, float* log_sum);
+void attend(const HeadShape& shape, const float* q, const float* k, const float* v, float* scratch, int num_threads,
+            float* output, float* log_sum);
 
 /// What forward had and gave, and the gradient of its output.
 struct HeadForBackward {
@@ -43,7 +33,7 @@ struct HeadGradients {
   bool accumulate;
 };
 
-void attend_backward(const HeadShape& shape, const HeadForBackward& kept, AttentionScratch& scratch, int num_threads,
+void attend_backward(const HeadShape& shape, const HeadForBackward& kept, float* scratch, int num_threads,
                      const HeadGradients& gradients);
 
 }  // namespace tessera::cpu
