@@ -81,7 +81,7 @@ static int overlap(const tsr_binding* a, const tsr_binding* b) {
   return a->buffer == b->buffer && a->offset < b->offset + b->num_elements && b->offset < a->offset + a->num_elements;
 }
 
-/* The last action that writes or adds to the range; 0 if there is none. */
+/* The last action that writes or adds to the range; 0, which insert takes as the end of the list, if there is none. */
 static uint64_t last_writer(const tsr_program_view* view, const tsr_binding* range) {
   for (uint64_t i = view->num_actions; i-- > 0;) {
     const tsr_action* action = &view->actions[i];

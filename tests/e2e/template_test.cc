@@ -2,11 +2,11 @@
 // named on the command line. It must train, and give the bits that ddp gives.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/command.h"
 #include "support/temp_folder.h"
 
 namespace tessera::testing {
@@ -22,39 +22,38 @@ using Steps = std::vector<Json>;
 
 class Template : public ::testing::TestWithParam<std::string> {
  protected:
-  /// Runs a command; what it printed is the message when it fails.
-  void run(const std::string& command) const {
-    const int status = std::system((command + " >'" + folder_.path("log") + "' 2>&1").c_str());
-    ASSERT_EQ(status, 0) << command << "\n" << file_bytes(folder_.path("log"));
+  void run(const std::vector<std::string>& argv) const {
+    const CommandResult result = Command(argv).wait(std::chrono::minutes(5));
+    ASSERT_EQ(result.exit_code, 0) << ::testing::PrintToString(argv) << "\n" << result.out << result.err;
   }
 
   void build() const {
     const std::string copy = folder_.path("copy"), prefix = folder_.path("prefix"), binary = folder_.path("build");
     fs::copy(TESSERA_SOURCE_DIR "/plugin-api/template", copy, fs::copy_options::recursive);
-    const std::string cmake = "'" TESSERA_CMAKE "'";
     ASSERT_NO_FATAL_FAILURE(
-        run(cmake + " --install '" TESSERA_BINARY_DIR "' --component plugin-api --prefix '" + prefix + "'"));
-    ASSERT_NO_FATAL_FAILURE(run(cmake + " -G '" TESSERA_GENERATOR "' -S '" + copy + "' -B '" + binary +
-                                "' -DCMAKE_C_COMPILER='" + GetParam() +
-                                "' -DCMAKE_C_FLAGS=-Werror -DCMAKE_PREFIX_PATH='" + prefix + "'"));
+        run({TESSERA_CMAKE, "--install", TESSERA_BINARY_DIR, "--component", "plugin-api", "--prefix", prefix}));
+    ASSERT_NO_FATAL_FAILURE(
+        run({TESSERA_CMAKE, "-G", TESSERA_GENERATOR, "-S", copy, "-B", binary, "-DCMAKE_C_COMPILER=" + GetParam(),
+             "-DCMAKE_C_FLAGS=-Werror", "-DCMAKE_PREFIX_PATH=" + prefix}));
     ASSERT_NE(file_bytes(binary + "/CMakeCache.txt").find("tessera_DIR:PATH=" + prefix), std::string::npos)
         << "another plugin-api was found than the one installed for this test";
-    ASSERT_NO_FATAL_FAILURE(run(cmake + " --build '" + binary + "'"));
+    ASSERT_NO_FATAL_FAILURE(run({TESSERA_CMAKE, "--build", binary}));
     fs::create_directory(folder_.path("plugins"));
     fs::copy(binary + "/plain-ddp.so", folder_.path("plugins"));
   }
 
-  Steps train(const std::string& flags) const {
+  Steps train(const std::vector<std::string>& flags) const {
     const std::string metrics = folder_.path("metrics");
     fs::remove(metrics);
-    const Json golden = Json::parse(std::ifstream(kGolden + "/trajectory.json"));
-    std::string command = "'" TESSERA_PROGRAM "' train --model='" + kGolden + "' --data='" + kGolden +
-                          "/tokens.bin' --comm=local --threads=1 --steps=5 --plugin-dir='" + folder_.path("plugins") +
-                          "' --metrics='" + metrics + "' " + flags;
+    std::vector<std::string> argv = {
+        TESSERA_PROGRAM,       "train",       "--model=" + kGolden, "--data=" + kGolden + "/tokens.bin",
+        "--comm=local",        "--threads=1", "--steps=5",          "--plugin-dir=" + folder_.path("plugins"),
+        "--metrics=" + metrics};
     for (const char* name :
          {"batch_size", "seq_len", "grad_accum", "lr", "weight_decay", "beta1", "beta2", "eps", "clip"})
-      command += " --" + std::string(name) + "=" + golden.at(name).dump();
-    run(command);
+      argv.push_back("--" + std::string(name) + "=" + golden_.at(name).dump());
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    run(argv);
     Steps steps;
     std::ifstream lines(metrics);
     for (std::string line; std::getline(lines, line);) {
@@ -65,25 +64,25 @@ class Template : public ::testing::TestWithParam<std::string> {
     return steps;
   }
 
+  const Json golden_ = Json::parse(std::ifstream(kGolden + "/trajectory.json"));
   const TempFolder folder_;
 };
 
 TEST_P(Template, TrainsAsDdpDoes) {
   ASSERT_NO_FATAL_FAILURE(build());
-  const Steps steps = train("--nproc=2 --strategy=plain-ddp");
-  ASSERT_EQ(steps, train("--nproc=2 --strategy=ddp"));
-  const Json golden = Json::parse(std::ifstream(kGolden + "/trajectory.json"));
+  const Steps steps = train({"--nproc=2", "--strategy=plain-ddp"});
+  ASSERT_EQ(steps, train({"--nproc=2", "--strategy=ddp"}));
   for (size_t i = 0; i < steps.size(); ++i)
     for (const char* what : {"loss", "grad_norm"}) {
-      const double expected = golden[what][i];
+      const double expected = golden_[what][i];
       EXPECT_NEAR(steps[i][what].get<double>(), expected, 1e-4 * expected) << what << " of step " << i;
     }
   // Two ranks hide the order of a sum; three do not.
-  const Steps three = train("--nproc=3 --strategy=ddp");
-  EXPECT_EQ(train("--nproc=3 --strategy=plain-ddp"), three);
-  EXPECT_EQ(train("--nproc=3 --strategy=plain-ddp --plain-ddp.fuse=parameter"), three);
-  const Steps micro_batch = train("--nproc=3 --strategy=ddp --reduce-every=micro-batch");
-  EXPECT_EQ(train("--nproc=3 --strategy=plain-ddp --reduce-every=micro-batch"), micro_batch);
+  const Steps three = train({"--nproc=3", "--strategy=ddp"});
+  EXPECT_EQ(train({"--nproc=3", "--strategy=plain-ddp"}), three);
+  EXPECT_EQ(train({"--nproc=3", "--strategy=plain-ddp", "--plain-ddp.fuse=parameter"}), three);
+  const Steps micro_batch = train({"--nproc=3", "--strategy=ddp", "--reduce-every=micro-batch"});
+  EXPECT_EQ(train({"--nproc=3", "--strategy=plain-ddp", "--reduce-every=micro-batch"}), micro_batch);
   EXPECT_NE(micro_batch, three) << "--reduce-every changes nothing";
 }
 
