@@ -61,8 +61,11 @@ tsr_op op_of(const Program& program, const Action& action) {
   const bool reads = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0)) != nullptr;
   op.dtype = dtype_at(program, action, reads ? TSR_ROLE_SOURCE : TSR_ROLE_DESTINATION);
   op.gradient_dtype = dtype_at(program, action, TSR_ROLE_DESTINATION);
-  for (const Binding& binding : action.bindings)
-    op.dims[TSR_DIM_ELEMENTS] = std::max(op.dims[TSR_DIM_ELEMENTS], static_cast<int64_t>(binding.num_elements));
+  for (const Binding& binding : action.bindings) {
+    const uint32_t role = TSR_SLOT_ROLE(binding.slot);  // scalars may be larger than a small parameter
+    if (role == TSR_ROLE_SOURCE || role == TSR_ROLE_DESTINATION)
+      op.dims[TSR_DIM_ELEMENTS] = std::max(op.dims[TSR_DIM_ELEMENTS], static_cast<int64_t>(binding.num_elements));
+  }
   op.attributes[TSR_ATTR_SCALE] = action.scale;
   op.attributes[TSR_ATTR_MAX_NORM] = program.shape.max_norm;
   op.attributes[TSR_ATTR_BETA1] = program.shape.beta1;

@@ -1,0 +1,137 @@
+// The interpreter with a strategy of our own in the program: calls run where they stand, failures end the step, and the
+// debug mode sees what should not happen.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "exec/rank_runtime.h"
+#include "model/gpt2.h"
+#include "model/initial_values.h"
+#include "support/expect_error.h"
+#include "support/memory_kv.h"
+#include "support/plugin_loader.h"
+#include "tessera/strategy.hpp"
+
+namespace tessera::testing {
+namespace {
+
+constexpr uint64_t kElements = 64;  // of the buffer that the call is given; 256 bytes, so its guard follows at once
+
+/// Inserts one call, behind the loss, that writes a buffer of its own.
+class Caller final : public Strategy {
+ public:
+  static constexpr std::string_view kName = "caller";
+  Caller(std::string_view, std::span<const tsr_option_value>) {}
+  explicit Caller(std::function<void(std::span<const tsr_tensor_view>)> body) : body_(std::move(body)) {}
+
+  void lower(const ProgramView& view, const Edit& edit) const override {
+    if (view.raw.purpose != TSR_PURPOSE_STEP) return;
+    const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, kElements);
+    tsr_action action = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
+    action.strategy_axis = view.raw.axis;
+    action.tag = 7;
+    const tsr_binding whole{buffer, 0, kElements, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE};
+    for (const tsr_action& a : view.actions())
+      if (a.kind == TSR_ACTION_LOSS) edit.insert(a.id, TSR_AFTER, action, {&whole, 1});
+  }
+  void call_action(uint64_t tag, std::span<const tsr_tensor_view> operands) const override {
+    EXPECT_EQ(tag, 7u);
+    ASSERT_EQ(operands.size(), 1u);
+    EXPECT_EQ(operands[0].shape[0], static_cast<int64_t>(kElements));
+    body_(operands);
+  }
+
+ private:
+  std::function<void(std::span<const tsr_tensor_view>)> body_;
+};
+using Table = StrategyTable<Caller, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
+
+class ExecutableTest : public ::testing::Test {
+ protected:
+  /// One step of a tiny model in which the call runs `body`.
+  StepResult step(std::function<void(std::span<const tsr_tensor_view>)> body, bool check_memory = false) {
+    Caller caller(std::move(body));
+    Strategy& strategy = caller;
+    const StrategyOnAxis on_axis{"caller", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
+    const uint64_t guard_bytes = check_memory ? kBufferAlignment : 0;
+    const CompileInput input{model_, mesh_, {}, {&on_axis, 1}, [this](const tsr_op& op) { return describe(op); }, {}, guard_bytes};
+    RankSetup setup;
+    setup.device = &device_;
+    setup.host = &host_;
+    setup.strategies = {&on_axis, 1};
+    setup.debug = {check_memory, guard_bytes, {}};
+    setup.cancelled = [this] { return cancelled_; };
+    RankRuntime runtime(setup, compile_rank(input, {0}));
+    runtime.initialise(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
+    const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
+    return runtime.run_step(0, 1e-3, {&batch, 1});
+  }
+
+  std::vector<tsr_slot_spec> describe(const tsr_op& op) const {
+    std::vector<tsr_slot_spec> slots(64);
+    uint64_t num_slots = slots.size();
+    call(device_.describe, &op, slots.data(), &num_slots);
+    slots.resize(num_slots);
+    return slots;
+  }
+
+  MemoryKv store_;
+  tsr_host host_ = store_.host();
+  const tsr_device_interface& device_ = load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE);
+  Mesh mesh_{{{"dp", 1, TSR_SPLITS_BATCH}}};
+  Model model_ = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
+                           {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
+  bool cancelled_ = false;
+};
+
+TEST_F(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
+  int calls = 0;
+  const StepResult result = step([&](auto operands) {
+    ++calls;
+    std::fill_n(static_cast<float*>(operands[0].data), kElements, 1.0f);
+  });
+  EXPECT_EQ(calls, 1);
+  EXPECT_GT(result.loss_sum / 8, 3.0);  // about ln 32
+  EXPECT_LT(result.loss_sum / 8, 4.0);
+  EXPECT_TRUE(result.updated);
+}
+
+TEST_F(ExecutableTest, AFailedCallEndsTheStepWithItsError) {
+  expect_error([&] { step([](auto) { throw Error(TSR_E_DATA_LOSS, "the call failed"); }); }, {"caller", "the call failed"});
+}
+
+TEST_F(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
+  bool all_nan = true;
+  step([&](auto operands) {
+    for (uint64_t i = 0; i < kElements; ++i) all_nan &= std::isnan(static_cast<float*>(operands[0].data)[i]);
+  }, true);
+  EXPECT_TRUE(all_nan);
+}
+
+TEST_F(ExecutableTest, AWriteBehindABufferIsReportedInDebugMode) {
+  const auto write_behind = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
+  expect_error([&] { step(write_behind, true); }, {"behind the end of buffer mine"});
+}
+
+TEST_F(ExecutableTest, DebugModeChangesNoResult) {
+  const auto nothing = [](auto operands) { std::fill_n(static_cast<float*>(operands[0].data), kElements, 0.0f); };
+  EXPECT_EQ(step(nothing).grad_norm, step(nothing, true).grad_norm);
+}
+
+TEST_F(ExecutableTest, ACancelledRunStops) {
+  cancelled_ = true;
+  expect_error([&] { step([](auto) { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); }); }, {"stopped"});
+}
+
+TEST_F(ExecutableTest, AStepThatIsNotFiniteIsSkipped) {
+  // Gradients of this scale overflow float32.
+  model_.segments.back().op.attributes[TSR_ATTR_SCALE] = 1e38;
+  const StepResult result = step([](auto) {});
+  EXPECT_FALSE(result.updated);
+  EXPECT_FALSE(std::isfinite(result.grad_norm));
+}
+
+}  // namespace
+}  // namespace tessera::testing
