@@ -11,8 +11,10 @@ namespace tessera::testing {
 namespace {
 
 std::string plan(std::vector<std::string> more) {
-  std::vector<std::string> arguments = {"plan",           "--model",      TESSERA_SOURCE_DIR "/tests/golden/programs/two-blocks",
-                                        "--batch-size=2", "--seq-len=16", "--nproc=2", "--print-program"};
+  std::vector<std::string> arguments = {
+      "plan",           "--model",      TESSERA_SOURCE_DIR "/tests/golden/programs/two-blocks",
+      "--batch-size=2", "--seq-len=16", "--nproc=2",
+      "--print-program"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const CommandResult result = run_command(tessera(arguments));
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -43,7 +45,8 @@ TEST(ProgramText, GradientsAreReducedWhileTheBackwardRuns) {
 TEST(ProgramText, SmallerBucketsAreMoreReductions) {
   const auto reductions = [](const std::string& text) {
     size_t n = 0;
-    for (size_t at = text.find("all_reduce group=dp"); at != text.npos; at = text.find("all_reduce group=dp", at + 1)) ++n;
+    for (size_t at = text.find("all_reduce group=dp"); at != text.npos; at = text.find("all_reduce group=dp", at + 1))
+      ++n;
     return n;
   };
   EXPECT_EQ(reductions(plan({})), 1u);

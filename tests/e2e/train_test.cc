@@ -23,8 +23,10 @@ std::vector<nlohmann::json> metrics_of(std::vector<std::string> flags) {
 TEST(TrainOverGloo, FollowsTheGoldenTrajectory) {
   const auto golden_run = nlohmann::json::parse(std::ifstream(golden("/trajectory.json")));
   const auto steps = [&] {
-    std::vector<std::string> flags = {"train", "--model", golden(), "--data", golden("/tokens.bin"), "--nproc=2", "--comm=gloo"};
-    for (const char* name : {"batch_size", "seq_len", "grad_accum", "steps", "lr", "weight_decay", "beta1", "beta2", "eps", "clip"})
+    std::vector<std::string> flags = {"train",     "--model",    golden(), "--data", golden("/tokens.bin"),
+                                      "--nproc=2", "--comm=gloo"};
+    for (const char* name :
+         {"batch_size", "seq_len", "grad_accum", "steps", "lr", "weight_decay", "beta1", "beta2", "eps", "clip"})
       flags.insert(flags.end(), {"--" + std::string(name), golden_run[name].dump()});
     const TempFolder folder;
     flags.insert(flags.end(), {"--metrics", folder.path("m")});
@@ -65,13 +67,15 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GlooAndLocal, ::testing::Values(3, 4));
 std::vector<int> children_of(int pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");
   std::vector<int> children;
-  for (int child = 0; in >> child;) children.push_back(child);
+  for (int child = 0; in >> child;)
+    children.push_back(child);
   return children;
 }
 
 TEST(TrainOverGloo, AKilledRankEndsTheRunAndIsNamed) {
   Command run(train({"--nproc=3", "--comm=gloo", "--steps=100000"}));
-  while (run.err().find("step   20/") == std::string::npos) std::this_thread::sleep_for(milliseconds(20));
+  while (run.err().find("step   20/") == std::string::npos)
+    std::this_thread::sleep_for(milliseconds(20));
   const std::vector<int> ranks = children_of(run.pid());
   ASSERT_EQ(ranks.size(), 3u);
   const auto start = std::chrono::steady_clock::now();
@@ -80,22 +84,28 @@ TEST(TrainOverGloo, AKilledRankEndsTheRunAndIsNamed) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
-  for (int rank : ranks) EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
+  for (int rank : ranks)
+    EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
 }
 
 TEST(TrainOverGloo, ASignalToTheLauncherEndsAllRanks) {
   Command run(train({"--nproc=2", "--comm=gloo", "--steps=100000"}));
-  while (run.err().find("step    5/") == std::string::npos) std::this_thread::sleep_for(milliseconds(20));
+  while (run.err().find("step    5/") == std::string::npos)
+    std::this_thread::sleep_for(milliseconds(20));
   const std::vector<int> ranks = children_of(run.pid());
   kill(run.pid(), SIGTERM);
   EXPECT_EQ(run.wait(std::chrono::seconds(30)).exit_code, 128 + SIGTERM);
-  for (int rank : ranks) EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
+  for (int rank : ranks)
+    EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
 }
 
 TEST(TrainUnderALauncher, ReadsRankAndWorldFromTorchrunsVariables) {
   const auto rank = [](const char* number) {
-    return std::map<std::string, std::string>{{"RANK", number}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", number},
-                                              {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"},
+    return std::map<std::string, std::string>{{"RANK", number},
+                                              {"WORLD_SIZE", "2"},
+                                              {"LOCAL_RANK", number},
+                                              {"LOCAL_WORLD_SIZE", "2"},
+                                              {"MASTER_ADDR", "127.0.0.1"},
                                               {"MASTER_PORT", std::to_string(20000 + getpid() % 20000)}};
   };
   Command first(train({"--steps=3"}), rank("0"));
@@ -108,9 +118,12 @@ TEST(TrainUnderALauncher, ReadsRankAndWorldFromTorchrunsVariables) {
 
 TEST(TrainUnderALauncher, RanksWithDifferentFlagsRefuseAndNameTheFlag) {
   const auto rank = [](const char* number) {
-    return std::map<std::string, std::string>{{"TESSERA_RANK", number}, {"TESSERA_WORLD_SIZE", "2"},
-                                              {"TESSERA_LOCAL_RANK", number}, {"TESSERA_LOCAL_SIZE", "2"},
-                                              {"TESSERA_STORE_ADDR", "127.0.0.1:" + std::to_string(20001 + getpid() % 20000)}};
+    return std::map<std::string, std::string>{
+        {"TESSERA_RANK", number},
+        {"TESSERA_WORLD_SIZE", "2"},
+        {"TESSERA_LOCAL_RANK", number},
+        {"TESSERA_LOCAL_SIZE", "2"},
+        {"TESSERA_STORE_ADDR", "127.0.0.1:" + std::to_string(20001 + getpid() % 20000)}};
   };
   Command first(train({"--steps=3", "--weight-decay=0.1"}), rank("0"));
   Command second(train({"--steps=3", "--weight-decay=0.2"}), rank("1"));

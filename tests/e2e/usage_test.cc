@@ -18,7 +18,8 @@ TEST_P(Refused, WithASentence) {
   const CommandResult result = run_command(tessera(GetParam().arguments));
   EXPECT_EQ(result.exit_code, 2) << result.err;
   EXPECT_EQ(result.out, "");
-  for (const std::string& text : GetParam().said) EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
+  for (const std::string& text : GetParam().said)
+    EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
 }
 
 std::vector<std::string> bad_flag(const std::string& flag) {
@@ -27,24 +28,25 @@ std::vector<std::string> bad_flag(const std::string& flag) {
 
 INSTANTIATE_TEST_SUITE_P(
     Usage, Refused,
-    ::testing::Values(Case{"NoCommand", {}, {"usage: tessera"}}, Case{"UnknownCommand", {"trian"}, {"did you mean train"}},
-                      Case{"LaterCommand", {"simulate"}, {"not supported yet", "train, plan, plugins"}},
-                      Case{"UnknownFlag", bad_flag("--bacth-size=3"), {"bacth-size", "did you mean --batch-size"}},
-                      Case{"ForeignFlag", bad_flag("--micro-batch-size=3"), {"--batch-size"}},
-                      Case{"NoModel", {"train", "--data=x"}, {"--model"}},
-                      Case{"UnknownModel", {"train", "--model=gpt7", "--data=x"}, {"gpt7", "gpt2_medium"}},
-                      Case{"Mlp", {"train", "--model=mlp:784,256,10", "--data=x"}, {"not supported yet"}},
-                      Case{"LongSequence", bad_flag("--seq-len=65"), {"65", "64"}},
-                      Case{"ZeroBatch", bad_flag("--batch-size=0"), {"batch-size"}},
-                      Case{"UnknownStrategy", bad_flag("--strategy=fsdq"), {"fsdq", "ddp"}},
-                      Case{"Offload", bad_flag("--offload=cpu"), {"not supported yet"}},
-                      Case{"Bf16", bad_flag("--dtype=bf16"), {"not supported yet", "float32"}},
-                      Case{"Recompute", bad_flag("--recompute=full"), {"not supported yet", "none"}},
-                      Case{"Resume", bad_flag("--resume=x"), {"not supported yet"}},
-                      Case{"PluginOption", bad_flag("--ddp.bucket=3"), {"bucket"}},
-                      Case{"AxisWithoutStrategy", {"plan", "--model=gpt2", "--mesh=pp=2,dp=2", "--strategy=dp=ddp"}, {"pp"}},
-                      Case{"Contradiction", {"plan", "--model=gpt2", "--mesh=dp=2", "--nproc=3"}, {"--mesh", "--nproc"}},
-                      Case{"PluginNotThere", {"plugins", "info", "nothing"}, {"nothing"}}),
+    ::testing::Values(
+        Case{"NoCommand", {}, {"usage: tessera"}}, Case{"UnknownCommand", {"trian"}, {"did you mean train"}},
+        Case{"LaterCommand", {"simulate"}, {"not supported yet", "train, plan, plugins"}},
+        Case{"UnknownFlag", bad_flag("--bacth-size=3"), {"bacth-size", "did you mean --batch-size"}},
+        Case{"ForeignFlag", bad_flag("--micro-batch-size=3"), {"--batch-size"}},
+        Case{"NoModel", {"train", "--data=x"}, {"--model"}},
+        Case{"UnknownModel", {"train", "--model=gpt7", "--data=x"}, {"gpt7", "gpt2_medium"}},
+        Case{"Mlp", {"train", "--model=mlp:784,256,10", "--data=x"}, {"not supported yet"}},
+        Case{"LongSequence", bad_flag("--seq-len=65"), {"65", "64"}},
+        Case{"ZeroBatch", bad_flag("--batch-size=0"), {"batch-size"}},
+        Case{"UnknownStrategy", bad_flag("--strategy=fsdq"), {"fsdq", "ddp"}},
+        Case{"Offload", bad_flag("--offload=cpu"), {"not supported yet"}},
+        Case{"Bf16", bad_flag("--dtype=bf16"), {"not supported yet", "float32"}},
+        Case{"Recompute", bad_flag("--recompute=full"), {"not supported yet", "none"}},
+        Case{"Resume", bad_flag("--resume=x"), {"not supported yet"}},
+        Case{"PluginOption", bad_flag("--ddp.bucket=3"), {"bucket"}},
+        Case{"AxisWithoutStrategy", {"plan", "--model=gpt2", "--mesh=pp=2,dp=2", "--strategy=dp=ddp"}, {"pp"}},
+        Case{"Contradiction", {"plan", "--model=gpt2", "--mesh=dp=2", "--nproc=3"}, {"--mesh", "--nproc"}},
+        Case{"PluginNotThere", {"plugins", "info", "nothing"}, {"nothing"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Usage, HelpGoesToStdout) {
@@ -61,8 +63,8 @@ TEST(Usage, ATruncatedModelNamesTheFile) {
   const TempFolder folder;
   std::filesystem::copy(golden(), folder.path(), std::filesystem::copy_options::recursive);
   std::filesystem::resize_file(folder.path("model.safetensors"), 100'000);
-  const CommandResult result = run_command(
-      tessera({"train", "--model", folder.path(), "--data", golden("/tokens.bin"), "--seq-len=32", "--batch-size=1", "--steps=1"}));
+  const CommandResult result = run_command(tessera({"train", "--model", folder.path(), "--data", golden("/tokens.bin"),
+                                                    "--seq-len=32", "--batch-size=1", "--steps=1"}));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("model.safetensors"), std::string::npos) << result.err;
 }
@@ -70,7 +72,8 @@ TEST(Usage, ATruncatedModelNamesTheFile) {
 TEST(Plugins, AreListedAndDescribedAlsoAsJson) {
   const CommandResult list = run_command(tessera({"plugins", "list"}));
   EXPECT_EQ(list.exit_code, 0);
-  for (const char* name : {"ddp", "gloo", "local", "cpu"}) EXPECT_NE(list.out.find(name), std::string::npos) << list.out;
+  for (const char* name : {"ddp", "gloo", "local", "cpu"})
+    EXPECT_NE(list.out.find(name), std::string::npos) << list.out;
   const auto json = nlohmann::json::parse(run_command(tessera({"plugins", "list", "--json"})).out);
   EXPECT_GE(json.size(), 4u);
   const CommandResult info = run_command(tessera({"plugins", "info", "ddp"}));

@@ -1,0 +1,89 @@
+// What README and docs show is true: commands run, program lines are those of a program, linked files are there.
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+const std::string kSource = TESSERA_SOURCE_DIR;
+
+std::string contents(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::istringstream in(contents(path));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> documents() {
+  std::vector<std::string> files = {kSource + "/README.md"};
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource + "/docs"))
+    if (entry.path().extension() == ".md") files.push_back(entry.path());
+  return files;
+}
+
+TEST(Docs, EveryCommandShownRuns) {
+  const TempFolder folder;
+  std::filesystem::create_directory_symlink(kSource + "/examples", folder.path("examples"));
+  std::filesystem::create_directory_symlink(kSource + "/runtime", folder.path("runtime"));
+  size_t commands = 0;
+  for (const std::string& file : documents())
+    for (const std::string& line : lines_of(file)) {
+      constexpr std::string_view kPrefix = "    ./dev run ";
+      if (!line.starts_with(kPrefix)) continue;
+      std::string command = "cd " + folder.path() + " && exec " + TESSERA_PROGRAM + " " + line.substr(kPrefix.size());
+      if (command.find(" train ") != command.npos && command.find("--help") == command.npos) command += " --steps 2";
+      const CommandResult result = run_command({"/bin/sh", "-c", command});
+      EXPECT_EQ(result.exit_code, 0) << file << ": " << line << "\n" << result.err;
+      ++commands;
+    }
+  EXPECT_GE(commands, 7u);
+}
+
+TEST(Docs, ProgramLinesAreOfTheGoldenProgram) {
+  const std::string golden_program = contents(kSource + "/tests/golden/programs/two-blocks-ddp.txt");
+  const std::regex program_line(R"(\s*(\d+ +(compute|comm\.\S+) .*))");
+  size_t shown = 0;
+  for (const std::string& file : {kSource + "/README.md", kSource + "/docs/architecture.md"})
+    for (const std::string& line : lines_of(file)) {
+      std::smatch match;
+      if (!std::regex_match(line, match, program_line)) continue;
+      EXPECT_NE(golden_program.find("\n" + match[1].str() + "\n"), std::string::npos) << file << ": " << line;
+      ++shown;
+    }
+  EXPECT_GE(shown, 3u);
+}
+
+TEST(Docs, LinksLeadSomewhere) {
+  const std::regex link(R"(\]\(([^)#:]+)\))");
+  for (const std::string& file : documents()) {
+    const std::string text = contents(file);
+    for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it)
+      EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(file).parent_path() / (*it)[1].str()))
+          << file << " links to " << (*it)[1];
+  }
+}
+
+// The command above README's output is the one that ./dev train runs.
+TEST(Docs, TheTrainingShownIsTheOneThatDevRuns) {
+  const std::string readme = contents(kSource + "/README.md"), dev = contents(kSource + "/dev");
+  const std::string start = "tessera train ", end = "\n";
+  const size_t at = readme.find(start) + start.size();
+  std::string shown = readme.substr(at, readme.find(end, at) - at);
+  const size_t defaults = dev.find("defaults=(") + 10;
+  std::string run = dev.substr(defaults, dev.find(')', defaults) - defaults);
+  run = std::regex_replace(run, std::regex(R"(\s+)"), " ");
+  EXPECT_EQ(shown, run);
+}
+
+}  // namespace
+}  // namespace tessera::testing
