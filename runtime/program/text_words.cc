@@ -25,14 +25,6 @@ std::string without_prefix(const std::string& name, std::string_view prefix) {
   return has ? name.substr(prefix.size() + 1) : name;
 }
 
-// "h.0.mid" of the segment "h.0.add" is "mid".
-std::string without_common_prefix(const std::string& name, std::string_view segment) {
-  size_t begin = 0;
-  for (size_t i = 0; i < std::min(name.size(), segment.size()) && name[i] == segment[i]; ++i)
-    if (name[i] == '.') begin = i + 1;
-  return begin < name.size() ? name.substr(begin) : name;
-}
-
 // Leaves only names that mean one index.
 Names unambiguous(const Names& names) {
   Names result = names;
@@ -106,14 +98,16 @@ std::string number_text(double number) {
 SlotNames::SlotNames(const Model& model) {
   for (const Segment& segment : model.segments) {
     SegmentNames names;
+    const size_t dot = segment.name.rfind('.');
+    const std::string block = dot == std::string::npos ? "" : segment.name.substr(0, dot);
     for (const int index : segment.parameters) {
       const Parameter& parameter = model.parameters[index];
       names.parameters.push_back(without_prefix(parameter.name, model.units[parameter.unit].name));
     }
     for (const int index : segment.inputs)
-      names.inputs.push_back(without_common_prefix(model.values[index].name, segment.name));
+      names.inputs.push_back(without_prefix(model.values[index].name, block));
     for (const int index : segment.outputs)
-      names.outputs.push_back(without_common_prefix(model.values[index].name, segment.name));
+      names.outputs.push_back(without_prefix(model.values[index].name, block));
     segments_.push_back({unambiguous(names.parameters), unambiguous(names.inputs), unambiguous(names.outputs)});
   }
 }

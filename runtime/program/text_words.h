@@ -38,8 +38,8 @@ Number number_from(std::string_view text, const char* what) {
 }
 
 /// Slots as the segments of a model call them: "p:c_attn.weight", "do:x.1", "s:0", "src", "src:1", "x:clip", "st:m".
-/// A parameter goes without its unit's name in front, a value without what it shares with the segment's. A name that is
-/// not plain, or not the only one of its kind in the segment, is replaced by the index.
+/// A parameter goes without its unit's name in front, a value without that of the segment's block ("h.0" of
+/// "h.0.qkv"). A name that is not plain, or not the only one of its kind in the segment, is replaced by the index.
 class SlotNames {
  public:
   explicit SlotNames(const Model& model);
