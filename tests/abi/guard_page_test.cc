@@ -8,6 +8,7 @@
 #include "program/text.h"
 #include "support/gpt2_ddp.h"
 #include "support/guard_page.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -144,7 +145,7 @@ TEST_P(GuardPage, AShorterHostIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, GuardPage,
-                         ::testing::Values(TESSERA_PLUGIN_DIR "/ddp.so", TESSERA_TEMPLATE_DIR "/plain-ddp.so"),
+                         ::testing::Values(plugin_dir() + "/ddp.so", TESSERA_TEMPLATE_DIR "/plain-ddp.so"),
                          [](const auto& test) { return std::string(test.index == 0 ? "ddp" : "plain_ddp"); });
 
 }  // namespace

@@ -2,12 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "support/command.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
 
 CommandResult train(const std::string& strategy) {
-  const std::string golden = TESSERA_SOURCE_DIR "/tests/golden/gpt2-nano";
+  const std::string golden = source_dir("tests/golden/gpt2-nano");
   return run_command({TESSERA_PROGRAM, "train", "--model=" + golden, "--data=" + golden + "/tokens.bin",
                       "--batch-size=1", "--seq-len=8", "--steps=1", "--nproc=2", "--comm=local", "--threads=1",
                       "--plugin-dir=" TESSERA_BAD_STRATEGIES, "--strategy=" + strategy});

@@ -9,10 +9,11 @@
 
 #include "support/command.h"
 #include "support/temp_folder.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 
-inline std::string golden(const std::string& name = "") { return TESSERA_SOURCE_DIR "/tests/golden/gpt2-nano" + name; }
+inline std::string golden(const std::string& name = "") { return source_dir("tests/golden/gpt2-nano") + name; }
 
 inline std::vector<std::string> tessera(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), TESSERA_PROGRAM);

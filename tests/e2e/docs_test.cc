@@ -6,10 +6,12 @@
 
 #include "e2e/cli.h"
 
+#include "support/paths.h"
+
 namespace tessera::testing {
 namespace {
 
-const std::string kSource = TESSERA_SOURCE_DIR;
+const std::string kSource = source_dir();
 
 std::string contents(const std::string& path) {
   std::ostringstream text;

@@ -7,12 +7,14 @@
 
 #include "e2e/cli.h"
 
+#include "support/paths.h"
+
 namespace tessera::testing {
 namespace {
 
 std::string plan(std::vector<std::string> more) {
   std::vector<std::string> arguments = {
-      "plan",           "--model",      TESSERA_SOURCE_DIR "/tests/golden/programs/two-blocks",
+      "plan",           "--model",      source_dir("tests/golden/programs/two-blocks"),
       "--batch-size=2", "--seq-len=16", "--nproc=2",
       "--print-program"};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -23,7 +25,7 @@ std::string plan(std::vector<std::string> more) {
 
 TEST(ProgramText, OfDdpIsTheGoldenFile) {
   std::ostringstream golden_text;
-  golden_text << std::ifstream(TESSERA_SOURCE_DIR "/tests/golden/programs/two-blocks-ddp.txt").rdbuf();
+  golden_text << std::ifstream(source_dir("tests/golden/programs/two-blocks-ddp.txt")).rdbuf();
   std::istringstream now(plan({})), then(golden_text.str());
   std::string a, b;
   for (int line = 1; std::getline(then, b); ++line) {

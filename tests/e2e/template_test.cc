@@ -8,6 +8,7 @@
 
 #include "support/command.h"
 #include "support/temp_folder.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const std::string kGolden = TESSERA_SOURCE_DIR "/tests/golden/gpt2-nano";
+const std::string kGolden = source_dir("tests/golden/gpt2-nano");
 
 /// Metrics of the steps, as JSON texts: loss, gradient norm and tokens are all that two equal runs share.
 using Steps = std::vector<Json>;
@@ -29,7 +30,7 @@ class Template : public ::testing::TestWithParam<std::string> {
 
   void build() const {
     const std::string copy = folder_.path("copy"), prefix = folder_.path("prefix"), binary = folder_.path("build");
-    fs::copy(TESSERA_SOURCE_DIR "/plugin-api/template", copy, fs::copy_options::recursive);
+    fs::copy(source_dir("plugin-api/template"), copy, fs::copy_options::recursive);
     ASSERT_NO_FATAL_FAILURE(
         run({TESSERA_CMAKE, "--install", TESSERA_BINARY_DIR, "--component", "plugin-api", "--prefix", prefix}));
     ASSERT_NO_FATAL_FAILURE(

@@ -1,4 +1,5 @@
 #include "support/local_job.h"
+#include "support/paths.h"
 
 #include <bit>
 #include <fstream>
@@ -10,7 +11,7 @@
 namespace tessera::testing {
 
 RunResult run_local(std::vector<std::string> flags, int num_ranks) {
-  flags.insert(flags.end(), {"--comm=local", "--threads=1", "--plugin-dir=" TESSERA_PLUGIN_DIR});
+  flags.insert(flags.end(), {"--comm=local", "--threads=1", "--plugin-dir=" + plugin_dir()});
   const Log log(LogLevel::off);
   const Job job = make_job(parse_flags(FlagSet::train, flags), num_ranks, log);
   const auto data = open_tokens(job.config.data, job.gpt2.vocab);
@@ -36,7 +37,7 @@ RunResult run_local(std::vector<std::string> flags, int num_ranks) {
   return result;
 }
 
-std::string golden_folder() { return TESSERA_SOURCE_DIR "/tests/golden/gpt2-nano"; }
+std::string golden_folder() { return source_dir("tests/golden/gpt2-nano"); }
 
 namespace {
 nlohmann::json golden_json() { return nlohmann::json::parse(std::ifstream(golden_folder() + "/trajectory.json")); }

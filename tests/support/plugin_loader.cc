@@ -1,4 +1,5 @@
 #include "support/plugin_loader.h"
+#include "support/paths.h"
 
 #include <dlfcn.h>
 
@@ -7,7 +8,7 @@
 namespace tessera::testing {
 
 const void* load_interface(const std::string& name, const char* interface_id) {
-  const std::string path = std::string(TESSERA_PLUGIN_DIR) + "/" + name + ".so";
+  const std::string path = plugin_dir() + "/" + name + ".so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Error(TSR_E_NOT_FOUND, std::string("dlopen: ") + dlerror());
   const auto query = reinterpret_cast<tsr_plugin_query_fn>(dlsym(library, TSR_ENTRY_SYMBOL));

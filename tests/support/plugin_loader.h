@@ -7,7 +7,7 @@
 
 namespace tessera::testing {
 
-/// The table `interface_id` of plugin `name` in TESSERA_PLUGIN_DIR, for the life of the process. Throws Error.
+/// The table `interface_id` of plugin `name` in plugin_dir(), for the life of the process. Throws Error.
 const void* load_interface(const std::string& name, const char* interface_id);
 
 template <class Interface>

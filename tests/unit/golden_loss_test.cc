@@ -12,10 +12,12 @@
 #include "model/gpt2.h"
 #include "model/hf_folder.h"
 
+#include "support/paths.h"
+
 namespace tessera {
 namespace {
 
-const std::string kFolder = TESSERA_SOURCE_DIR "/tests/golden/gpt2-nano";
+const std::string kFolder = source_dir("tests/golden/gpt2-nano");
 
 using Vector = std::vector<double>;
 using Rows = std::vector<Vector>;  // [tokens][columns]

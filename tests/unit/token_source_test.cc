@@ -9,6 +9,7 @@
 
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
+#include "support/paths.h"
 
 namespace tessera {
 namespace {
@@ -176,10 +177,10 @@ TEST(TokenSource, WhatIsNoFileOrFolderIsAnError) {
 }
 
 TEST(TokenSource, GoldenTokens) {
-  const auto source = open_tokens(TESSERA_SOURCE_DIR "/tests/golden/gpt2-nano/tokens.bin", 96);
+  const auto source = open_tokens(source_dir("tests/golden/gpt2-nano/tokens.bin"), 96);
   EXPECT_EQ(source->num_tokens(), 5000u);
   expect_part(source->description(), "llm.c");
-  expect_error([] { open_tokens(TESSERA_SOURCE_DIR "/tests/golden/gpt2-nano/tokens.bin", 95); }, {"token 95"});
+  expect_error([] { open_tokens(source_dir("tests/golden/gpt2-nano/tokens.bin"), 95); }, {"token 95"});
 }
 
 }  // namespace
