@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-const std::string kFolder = source_dir("tests/golden/gpt2-nano");
+const std::string kFolder = testing::source_dir("tests/golden/gpt2-nano");
 
 using Vector = std::vector<double>;
 using Rows = std::vector<Vector>;  // [tokens][columns]

@@ -48,7 +48,7 @@ TEST(Gpt2Config, UnknownNameListsTheNames) {
 }
 
 TEST(Gpt2Config, ReadsTheGoldenModel) {
-  const Gpt2ConfigFile file = read_gpt2_config(source_dir("tests/golden/gpt2-nano/config.json"));
+  const Gpt2ConfigFile file = read_gpt2_config(testing::source_dir("tests/golden/gpt2-nano/config.json"));
   EXPECT_EQ(file.config, (Gpt2Config{4, 4, 48, 96, 64, 192}));
   EXPECT_TRUE(file.dropouts.empty());
 }

@@ -222,7 +222,7 @@ TEST(HasWeights, IsFalseForAFolderWithoutAndRefusesOtherFormats) {
 }
 
 TEST(GoldenFolder, HoldsTheWholeModel) {
-  const std::string folder = source_dir("tests/golden/gpt2-nano");
+  const std::string folder = testing::source_dir("tests/golden/gpt2-nano");
   const Gpt2Config config = read_gpt2_config(folder + "/config.json").config;
   const Model model = make_gpt2(config, {});
   const HuggingFaceWeights weights(folder, model.parameters);

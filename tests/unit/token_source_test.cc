@@ -177,10 +177,10 @@ TEST(TokenSource, WhatIsNoFileOrFolderIsAnError) {
 }
 
 TEST(TokenSource, GoldenTokens) {
-  const auto source = open_tokens(source_dir("tests/golden/gpt2-nano/tokens.bin"), 96);
+  const auto source = open_tokens(testing::source_dir("tests/golden/gpt2-nano/tokens.bin"), 96);
   EXPECT_EQ(source->num_tokens(), 5000u);
   expect_part(source->description(), "llm.c");
-  expect_error([] { open_tokens(source_dir("tests/golden/gpt2-nano/tokens.bin"), 95); }, {"token 95"});
+  expect_error([] { open_tokens(testing::source_dir("tests/golden/gpt2-nano/tokens.bin"), 95); }, {"token 95"});
 }
 
 }  // namespace
