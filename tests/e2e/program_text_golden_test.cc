@@ -1,5 +1,5 @@
 // The programs of a two-block model under ddp, as a person reads them, are golden files. After a change that is meant:
-//     ./dev run plan --model tests/golden/programs/two-blocks --batch-size 2 --seq-len 16 --nproc 2 --print-program \
+//     ./dev run plan --model tests/golden/programs/two-blocks --batch-size 2 --seq-len 16 --nproc 2 --print-program
 //         > tests/golden/programs/two-blocks-ddp.txt
 #include <gtest/gtest.h>
 

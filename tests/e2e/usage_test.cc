@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"AxisWithoutStrategy", {"plan", "--model=gpt2", "--mesh=pp=2,dp=2", "--strategy=dp=ddp"}, {"pp"}},
         Case{"Contradiction", {"plan", "--model=gpt2", "--mesh=dp=2", "--nproc=3"}, {"--mesh", "--nproc"}},
         Case{"PluginNotThere", {"plugins", "info", "nothing"}, {"nothing"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Usage, HelpGoesToStdout) {
   for (const std::vector<std::string>& arguments :

@@ -88,8 +88,7 @@ TEST(BaseProgram, ReducingEveryMicroBatchGivesEachItsOwnGradients) {
   std::set<uint64_t> homes;
   for (const Home& home : step.homes) homes.insert(home.roles[TSR_HOME_GRADIENT].buffer);
   for (const Action& action : step.actions)
-    if (is_compute(action.kind))
-      for (const Binding& b : action.bindings) EXPECT_FALSE(homes.contains(b.buffer));
+    for (const Binding& b : action.bindings) EXPECT_FALSE(is_compute(action.kind) && homes.contains(b.buffer));
 }
 
 TEST(BaseProgram, ADeviceThatLiesAboutSizesIsRefused) {
