@@ -62,17 +62,22 @@ class ActionChecker {
     const int num_micro_batches = static_cast<int>(program_.shape.num_micro_batches);
     if (action_.micro_batch < -1 || action_.micro_batch >= num_micro_batches)
       report("is for micro-batch " + std::to_string(action_.micro_batch) + " of " + std::to_string(num_micro_batches));
-    if (is_compute(action_.kind)) {
-      if (!is_index(action_.segment, program_.model->segments))
-        report("is for segment " + std::to_string(action_.segment) + ", which the model does not have");
-      if (action_.micro_batch < 0) report("names no micro-batch");
-    }
+    if (is_compute(action_.kind)) check_segment();
     if (action_.home != 0 && !home_or_null(program_, action_.home))
       report("is for home %" + std::to_string(action_.home) + ", which does not exist");
     if ((action_.kind == TSR_ACTION_SUM_SQUARES || action_.kind == TSR_ACTION_OPTIMIZER) && action_.home == 0)
       report("names no home");
     if (action_.kind == TSR_ACTION_CALL && !is_index(action_.strategy_axis, program_.mesh->axes()))
       report("calls the strategy of axis " + std::to_string(action_.strategy_axis) + ", which the mesh does not have");
+  }
+
+  void check_segment() {
+    if (action_.micro_batch < 0) report("names no micro-batch");
+    if (!is_index(action_.segment, program_.model->segments))
+      return report("is for segment " + std::to_string(action_.segment) + ", which the model does not have");
+    const bool is_loss = program_.model->segments[action_.segment].op.kind == TSR_OP_LOSS;
+    if (is_loss != (action_.kind == TSR_ACTION_LOSS))
+      report(is_loss ? "is for the segment of the loss; its action is loss" : "is for a segment that is not the loss");
   }
 
   void check_group() {

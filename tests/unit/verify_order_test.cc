@@ -18,7 +18,7 @@ class Written : public ::testing::Test {
   Action& copy(const Use& from, const Use& to) { return add_action(program_, TSR_ACTION_COPY, 0, {from, to}); }
 
   const Model model_ = toy_model();
-  const Mesh mesh_;
+  const Mesh mesh_{};
   Program program_ = empty_program(model_, mesh_);
   const uint64_t x_ = transient(program_, "x", 8), y_ = transient(program_, "y", 8);
 };
