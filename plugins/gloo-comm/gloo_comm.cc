@@ -39,8 +39,9 @@ GlooCommunicator::GlooCommunicator(const tsr_comm_create& args, std::string inte
 GlooCommunicator::~GlooCommunicator() {
   const SigpipeGuard guard;
   ticker_.reset();
-  if (!error_) endpoint_->watch.settle(kLeaveTimeoutMs);
-  endpoint_.reset();
+  if (is_aborted()) hang_up_aborted();
+  endpoint_->watch.settle(kLeaveTimeoutMs);  // nothing left to do after an abort or an error
+  endpoint_->mesh.close();
 }
 
 std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create& args) {
@@ -66,7 +67,7 @@ void GlooCommunicator::tick() {
   Waiter& waiter = endpoint_->waiter;
   waiter.wake_if_late();
   if (waiter.is_aborted())
-    hang_up({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"}, -1);
+    hang_up_aborted();
   else if (endpoint_->watch.look())
     waiter.wake(Outcome::kBroken);
 }
@@ -96,6 +97,10 @@ void GlooCommunicator::run_locked(const Collective& collective) {
 void GlooCommunicator::stop(const Error& error, int silent_peer) {
   error_ = error;
   hang_up({error.code(), error.rank(), error.what()}, silent_peer);
+}
+
+void GlooCommunicator::hang_up_aborted() {
+  hang_up({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"}, -1);
 }
 
 void GlooCommunicator::hang_up(const Fault& fault, int silent_peer) {

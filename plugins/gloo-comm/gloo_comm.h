@@ -24,6 +24,7 @@ class GlooCommunicator final : public QueuedCommunicator {
   void run_locked(const Collective& collective);
   void stop(const Error& error, int silent_peer);
   void hang_up(const Fault& fault, int silent_peer);
+  void hang_up_aborted();
   void tick();
 
   const std::string interface_;
