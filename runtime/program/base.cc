@@ -286,7 +286,6 @@ Program base_program(const Model& model, const Mesh& mesh, const Coordinates& co
   program.shape = shape;
   program.purpose = purpose;
   program.layout = layout;
-  program.streams = {{"compute", TSR_WORLD_AXIS}, {"copy_in", TSR_WORLD_AXIS}, {"copy_out", TSR_WORLD_AXIS}};
   BaseBuilder(program, describe).build();
   return program;
 }

@@ -105,7 +105,7 @@ struct Program {
   Layout layout;
   std::vector<Buffer> buffers;  ///< ascending ids
   std::vector<Home> homes;
-  std::vector<Stream> streams;
+  std::vector<Stream> streams = {{"compute"}, {"copy_in"}, {"copy_out"}};  ///< then comm streams
   std::vector<Group> groups;
   std::vector<Action> actions;
   uint64_t next_id = 1;

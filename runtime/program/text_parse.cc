@@ -13,8 +13,6 @@ class Parser {
   Parser(const Model& model, const Mesh& mesh) : slots_(model) {
     program_.model = &model;
     program_.mesh = &mesh;
-    for (const char* name : {"compute", "copy_in", "copy_out"})
-      program_.streams.push_back({name});
     for (size_t i = 0; i < model.segments.size(); ++i)
       segments_.emplace(model.segments[i].name, static_cast<int>(i));
   }

@@ -49,7 +49,6 @@ inline Program empty_program(const Model& model, const Mesh& mesh, Coordinates c
   program.mesh = &mesh;
   program.coordinates = std::move(coordinates);
   program.coordinates.resize(mesh.axes().size());
-  program.streams = {{"compute"}, {"copy_in"}, {"copy_out"}};
   return program;
 }
 
