@@ -85,7 +85,7 @@ TEST_F(Launcher, ReplacesAnOuterJobsVariables) {
 }
 
 TEST_F(Launcher, ReturnsTheFirstFailureAndNamesIt) {
-  EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 1 ] && exit 3; sleep 60", 3), 3);
+  EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 1 ] && exit 3; exec sleep 60", 3), 3);
   expect_log("rank 1 (process ");
   expect_log("ended with exit code 3; it was the first to fail");
   expect_no_process_left(3);
