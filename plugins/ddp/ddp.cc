@@ -21,7 +21,8 @@ struct Range {
 class Buffers {
  public:
   explicit Buffers(const ProgramView& view) {
-    for (const tsr_buffer& buffer : view.buffers()) by_id_[buffer.id] = &buffer;
+    for (const tsr_buffer& buffer : view.buffers())
+      by_id_[buffer.id] = &buffer;
   }
   const tsr_buffer& operator[](uint64_t id) const { return *by_id_.at(id); }
 
@@ -55,7 +56,8 @@ std::vector<Range> ranges_by_completion(const ProgramView& view) {
       if (b.mode != TSR_MODE_READ && sources.contains(b.buffer))
         ranges[{b.buffer, b.offset}] = {b.buffer, b.offset, b.offset + b.num_elements, i};
   std::vector<Range> result;
-  for (const auto& [key, range] : ranges) result.push_back(range);
+  for (const auto& [key, range] : ranges)
+    result.push_back(range);
   std::ranges::stable_sort(result, {}, &Range::last_writer);
   return result;
 }
@@ -78,7 +80,8 @@ std::vector<UnitGradient> units_by_completion(const ProgramView& view, const Buf
     unit.last_writer = std::max(unit.last_writer, range.last_writer);
   }
   std::vector<UnitGradient> result;
-  for (auto& [id, unit] : units) result.push_back(std::move(unit));
+  for (auto& [id, unit] : units)
+    result.push_back(std::move(unit));
   std::ranges::stable_sort(result, {}, &UnitGradient::last_writer);
   return result;
 }
@@ -87,8 +90,12 @@ std::vector<UnitGradient> units_by_completion(const ProgramView& view, const Buf
 class Reducer {
  public:
   Reducer(const ProgramView& view, const Edit& edit, uint64_t bucket_bytes)
-      : view_(view), edit_(edit), buffers_(view), bucket_bytes_(bucket_bytes),
-        stream_(edit.stream(view.raw.axis, "gradient")), group_(edit.group(view.raw.axis)) {}
+      : view_(view),
+        edit_(edit),
+        buffers_(view),
+        bucket_bytes_(bucket_bytes),
+        stream_(edit.stream(view.raw.axis, "gradient")),
+        group_(edit.group(view.raw.axis)) {}
 
   void run() {
     std::vector<const UnitGradient*> small;

@@ -1,5 +1,5 @@
-// The commands of `tessera`. Each takes the arguments after its name and returns the exit code: 0 done, 1 the run failed.
-// Wrong usage is thrown as UsageError, which ends in exit code 2.
+// The commands of `tessera`. Each takes the arguments after its name and returns the exit code: 0 done, 1 the run
+// failed. Wrong usage is thrown as UsageError, which ends in exit code 2.
 #pragma once
 
 #include <span>

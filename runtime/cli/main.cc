@@ -45,7 +45,8 @@ int run_command(const std::vector<std::string>& argv) {
       throw UsageError("command " + command + " is not supported yet; supported: train, plan, plugins");
   const std::array<std::string, 3> known = {"train", "plan", "plugins"};
   const std::string guess = nearest(command, known);
-  throw UsageError("there is no command " + command + (guess.empty() ? "; see tessera --help" : "; did you mean " + guess + "?"));
+  throw UsageError("there is no command " + command +
+                   (guess.empty() ? "; see tessera --help" : "; did you mean " + guess + "?"));
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ int main(int argc, char** argv) {
   // Inherited, they hold OpenBLAS back to an older processor's kernels and other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");
-  // A team that waits longer than this sleeps: with more threads than cores, spinning takes the cores from who has work.
+  // A team that waits longer than this sleeps: with more threads than cores, spinning takes the cores from who has
+  // work.
   setenv("GOMP_SPINCOUNT", "20000", 0);
   try {
     return tessera::run_command({argv, argv + argc});

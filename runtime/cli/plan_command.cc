@@ -18,22 +18,25 @@ int plan_command(std::span<const std::string> arguments) {
   const Log log(parse_log_level(flags.config.log_level));
   const int num_ranks = std::max(1, requested_world(flags.config));
   if (flags.plan.rank >= num_ranks)
-    throw UsageError("--rank " + std::to_string(flags.plan.rank) + " is outside a world of " + std::to_string(num_ranks) +
-                     " ranks");
+    throw UsageError("--rank " + std::to_string(flags.plan.rank) + " is outside a world of " +
+                     std::to_string(num_ranks) + " ranks");
   const Job job = make_job(flags, num_ranks, log);
   const HostServices host(log);
   const JobStrategies strategies(job, host.table());
   const CompileInput input = compile_input(job, strategies.all());
   const std::vector<RankPrograms> ranks = compile_all_ranks(input);
   const Findings findings = verify_all_ranks(input, ranks);
-  for (const std::string& finding : findings) std::cerr << "tessera: " << finding << '\n';
+  for (const std::string& finding : findings)
+    std::cerr << "tessera: " << finding << '\n';
   if (!findings.empty()) return 1;
 
   const RankPrograms& shown = ranks[static_cast<size_t>(flags.plan.rank)];
   if (flags.plan.print_program)
-    for (const Program* program : shown.all()) std::cout << print_program(*program) << '\n';
+    for (const Program* program : shown.all())
+      std::cout << print_program(*program) << '\n';
   else
-    std::cout << "rank " << flags.plan.rank << " of " << num_ranks << ", " << job.tokens_per_step() << " tokens a step\n\n"
+    std::cout << "rank " << flags.plan.rank << " of " << num_ranks << ", " << job.tokens_per_step()
+              << " tokens a step\n\n"
               << memory_table(shown);
   return 0;
 }

@@ -40,7 +40,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment) 
   const auto data = open_tokens(job.config.data, job.gpt2.vocab);
   const JobStore store = join_job(environment, job.config.start_timeout_ms, log);
   const RankPlace place{environment.rank, environment.local_rank, environment.local_size, environment.is_local(),
-                        store.store, [] { return false; }};
+                        store.store,      [] { return false; }};
   train_rank(job, *data, place, write_metrics(job.config, environment.rank), log);
   return 0;
 }
@@ -49,7 +49,8 @@ int train_as_threads(const ParsedFlags& flags, int num_ranks) {
   const Log log(parse_log_level(flags.config.log_level), 0, num_ranks);
   const Job job = make_job(flags, num_ranks, log);
   const auto data = open_tokens(job.config.data, job.gpt2.vocab);
-  train_local_ranks(job, *data, [&](int rank) { return write_metrics(job.config, rank); }, log);
+  train_local_ranks(
+      job, *data, [&](int rank) { return write_metrics(job.config, rank); }, log);
   return 0;
 }
 

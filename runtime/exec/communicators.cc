@@ -17,16 +17,19 @@ Communicators::Communicators(const CommunicatorSetup& setup, const Device& devic
     for (const Action& action : program->actions)
       if (is_collective(action.kind)) needed.emplace(key_of(*program, action), program);
   try {
-    for (const auto& [key, program] : needed) create(key, *program, device);
+    for (const auto& [key, program] : needed)
+      create(key, *program, device);
   } catch (...) {
     abort();
-    for (auto& [key, made] : by_key_) setup_.api->destroy(made.comm);
+    for (auto& [key, made] : by_key_)
+      setup_.api->destroy(made.comm);
     throw;
   }
 }
 
 Communicators::~Communicators() {
-  for (auto& [key, made] : by_key_) setup_.api->destroy(made.comm);
+  for (auto& [key, made] : by_key_)
+    setup_.api->destroy(made.comm);
 }
 
 void Communicators::create(const Key& key, const Program& program, const Device& device) {
@@ -36,7 +39,8 @@ void Communicators::create(const Key& key, const Program& program, const Device&
   const std::vector<int32_t> world_ranks(members.begin(), members.end());
   const std::string name = key.stream.substr(key.stream.find('.') + 1);  // without "comm."
   std::string rendezvous = "comm/" + key.stream + "/" + std::to_string(key.axis) + "/" + std::to_string(members[0]);
-  for (int c : key.coordinates) rendezvous += "," + std::to_string(c);
+  for (int c : key.coordinates)
+    rendezvous += "," + std::to_string(c);
   tsr_comm_create args{};
   args.struct_size = sizeof args;
   args.rank = program.mesh->position(group, program.coordinates);
@@ -63,7 +67,8 @@ Communicator* Communicators::find(const Program& program, const Action& action) 
 
 void Communicators::abort() {
   std::vector<tsr_comm*> comms;
-  for (auto& [key, made] : by_key_) comms.push_back(made.comm);
+  for (auto& [key, made] : by_key_)
+    comms.push_back(made.comm);
   if (!comms.empty()) setup_.api->abort(comms.data(), comms.size());
 }
 

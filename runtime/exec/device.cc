@@ -12,7 +12,9 @@ Device::Device(const tsr_device_interface* api, const tsr_host* host, uint32_t i
   const tsr_device_open args{sizeof args, index, num_threads, 0, host, options.data(), options.size()};
   call(api_->open, &args, &device_);
 }
-Device::~Device() { api_->close(device_); }
+Device::~Device() {
+  api_->close(device_);
+}
 
 StreamHandle make_stream(const Device& device, std::string_view name) {
   tsr_stream* stream = nullptr;
@@ -37,7 +39,10 @@ Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
   if (num_bytes) call(device.api().allocate, device.handle(), memory, num_bytes, &base_);
 }
 Arena::Arena(Arena&& other) noexcept
-    : device_(other.device_), memory_(other.memory_), num_bytes_(other.num_bytes_), base_(std::exchange(other.base_, nullptr)) {}
+    : device_(other.device_),
+      memory_(other.memory_),
+      num_bytes_(other.num_bytes_),
+      base_(std::exchange(other.base_, nullptr)) {}
 Arena::~Arena() {
   if (base_) device_.api().release(device_.handle(), memory_, base_);
 }

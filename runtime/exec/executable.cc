@@ -13,8 +13,8 @@ constexpr int64_t kAbortMs = 10'000;
 }  // namespace
 
 ExecutionContext::ExecutionContext(const Device& device, Communicators& comms,
-                                   std::span<const StrategyOnAxis> strategies,
-                                   const std::map<uint32_t, Arena>& arenas, DebugOptions debug)
+                                   std::span<const StrategyOnAxis> strategies, const std::map<uint32_t, Arena>& arenas,
+                                   DebugOptions debug)
     : device_(device), comms_(comms), strategies_(strategies), arenas_(arenas), debug_(debug) {}
 
 tsr_stream* ExecutionContext::stream(const std::string& name) {
@@ -37,26 +37,37 @@ Executable::~Executable() = default;
 
 void Executable::issue(Step& step) {
   const tsr_device_interface& api = context_.device().api();
-  for (tsr_event* event : step.waits) call(api.stream_wait, step.stream, event);
+  for (tsr_event* event : step.waits)
+    call(api.stream_wait, step.stream, event);
   if (step.delayed) call(api.host_function, step.stream, &Delay::run, &step.delay);
-  for (const Fill& fill : step.fills) call(api.fill, step.stream, fill.pointer, fill.byte, fill.num_bytes);
+  for (const Fill& fill : step.fills)
+    call(api.fill, step.stream, fill.pointer, fill.byte, fill.num_bytes);
   switch (step.kind) {
-    case Step::Kind::kernel: call(api.launch, step.kernel, step.stream, step.pointers.data(), step.pointers.size()); break;
-    case Step::Kind::copy: call(api.copy, step.stream, step.pointers[0], step.pointers[1], step.num_bytes); break;
-    case Step::Kind::call: call(api.host_function, step.stream, &StrategyCall::run, &step.call); break;
+    case Step::Kind::kernel:
+      call(api.launch, step.kernel, step.stream, step.pointers.data(), step.pointers.size());
+      break;
+    case Step::Kind::copy:
+      call(api.copy, step.stream, step.pointers[0], step.pointers[1], step.num_bytes);
+      break;
+    case Step::Kind::call:
+      call(api.host_function, step.stream, &StrategyCall::run, &step.call);
+      break;
     case Step::Kind::collective:
       step.collective.sequence = step.comm->num_submitted++;
       call(context_.comms().api().submit, step.comm->comm, &step.collective);
       break;
-    case Step::Kind::nothing: break;
+    case Step::Kind::nothing:
+      break;
   }
-  for (Guard* guard : step.checks) call(api.host_function, step.stream, &Guard::check, guard);
+  for (Guard* guard : step.checks)
+    call(api.host_function, step.stream, &Guard::check, guard);
   if (step.record) call(api.event_record, step.record, step.stream);
 }
 
 void Executable::run(const std::function<bool()>& cancelled) {
   try {
-    for (auto& step : steps_) issue(*step);
+    for (auto& step : steps_)
+      issue(*step);
     finish(cancelled);
   } catch (...) {
     stop_after_error();

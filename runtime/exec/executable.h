@@ -21,9 +21,9 @@ namespace tessera {
 
 /// What is done beside the program, to find faults. Results must not change by a bit.
 struct DebugOptions {
-  bool check_memory = false;              ///< NaN fill at the start of each transient buffer's life, guards behind its end
-  uint64_t guard_bytes = 0;               ///< as given to the memory planner
-  std::optional<uint64_t> stream_delay;   ///< seed of a random delay (up to 200 us) before every action
+  bool check_memory = false;  ///< NaN fill at the start of each transient buffer's life, guards behind its end
+  uint64_t guard_bytes = 0;   ///< as given to the memory planner
+  std::optional<uint64_t> stream_delay;  ///< seed of a random delay (up to 200 us) before every action
 };
 
 /// What the executables of one rank share. Streams are made on first use and kept.
@@ -55,9 +55,9 @@ class Executable {
   ~Executable();
   Executable(const Executable&) = delete;
 
-  /// Issues the whole program in list order and waits for its end. When an action fails, or `cancelled` (asked about once
-  /// a second) says so, all communicators are aborted, everything outstanding is waited for, and the first error is
-  /// thrown; nothing may run on this rank afterwards. [control-thread]
+  /// Issues the whole program in list order and waits for its end. When an action fails, or `cancelled` (asked about
+  /// once a second) says so, all communicators are aborted, everything outstanding is waited for, and the first error
+  /// is thrown; nothing may run on this rank afterwards. [control-thread]
   void run(const std::function<bool()>& cancelled);
 
  private:

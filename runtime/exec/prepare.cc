@@ -78,7 +78,8 @@ struct Executable::Preparation {
     if (is_collective(action.kind)) return prepare_collective(step, action);
     if (action.kind == TSR_ACTION_CALL) return prepare_call(step, action);
     if (is_elementwise(action.kind) && (action.flags & TSR_ACTION_PREDICATED))
-      throw Error(TSR_E_UNSUPPORTED, std::string(action_name(action.kind)) + " with a predicate: only optimizer takes one");
+      throw Error(TSR_E_UNSUPPORTED,
+                  std::string(action_name(action.kind)) + " with a predicate: only optimizer takes one");
     prepare_kernel(step, action);
   }
 
@@ -110,10 +111,11 @@ struct Executable::Preparation {
     step.kind = Step::Kind::call;
     step.call.strategy = &strategy;
     step.call.tag = action.tag;
-    for (const Binding& b : action.bindings) step.call.shapes.push_back(static_cast<int64_t>(b.num_elements));
+    for (const Binding& b : action.bindings)
+      step.call.shapes.push_back(static_cast<int64_t>(b.num_elements));
     for (size_t i = 0; i < action.bindings.size(); ++i)
-      step.call.operands.push_back({pointer(action.bindings[i]), &step.call.shapes[i], 1,
-                                    program.buffer(action.bindings[i].buffer).dtype});
+      step.call.operands.push_back(
+          {pointer(action.bindings[i]), &step.call.shapes[i], 1, program.buffer(action.bindings[i].buffer).dtype});
   }
 
   void prepare_collective(Step& step, const Action& action) {

@@ -92,8 +92,8 @@ void RankRuntime::write_batches(std::span<const MicroBatch> micro_batches) {
     const auto put = [&](const std::string& name, const std::vector<int32_t>& tokens) {
       const Buffer& buffer = scalar(TSR_BUFFER_INPUT, name + suffix);
       if (tokens.size() != buffer.num_elements)
-        throw Error(TSR_E_INVALID_ARGUMENT, "a micro-batch has " + std::to_string(buffer.num_elements) + " tokens, not " +
-                                                std::to_string(tokens.size()));
+        throw Error(TSR_E_INVALID_ARGUMENT, "a micro-batch has " + std::to_string(buffer.num_elements) +
+                                                " tokens, not " + std::to_string(tokens.size()));
       write(buffer, 0, tokens.data(), buffer.num_bytes());
     };
     put("tokens", micro_batches[mb].inputs);

@@ -27,7 +27,8 @@ struct RankSetup {
   DebugOptions debug;
   /// Asked about once a second while a program runs; true stops the rank with an error.
   std::function<bool()> cancelled = [] { return false; };
-  /// Called when device and memory are there, before communicators are made: a rank that failed until then is missed here.
+  /// Called when device and memory are there, before communicators are made: a rank that failed until then is missed
+  /// here.
   std::function<void()> before_joining = [] {};
 };
 
@@ -50,8 +51,8 @@ class RankRuntime {
   RankRuntime(const RankSetup& setup, RankPrograms programs);
   ~RankRuntime();
 
-  /// Fills every persistent buffer: parameters from `values`, pads and optimizer state with zero, steps taken with 0; then
-  /// runs `init`.
+  /// Fills every persistent buffer: parameters from `values`, pads and optimizer state with zero, steps taken with 0;
+  /// then runs `init`.
   void initialise(const ParameterSource& values);
   /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant.
   StepResult run_step(uint64_t step, double learning_rate, std::span<const MicroBatch> micro_batches);

@@ -15,7 +15,8 @@ Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
       throw Error(TSR_E_INVALID_ARGUMENT,
                   "axis " + axis.name + " has " + std::to_string(axis.num_ranks) + " ranks; at least 1 is needed");
     for (size_t j = 0; j < i; ++j)
-      if (axes_[j].name == axis.name) throw Error(TSR_E_INVALID_ARGUMENT, "axis " + axis.name + " stands in the mesh twice");
+      if (axes_[j].name == axis.name)
+        throw Error(TSR_E_INVALID_ARGUMENT, "axis " + axis.name + " stands in the mesh twice");
     num_ranks_ *= axis.num_ranks;
   }
 }
@@ -26,7 +27,8 @@ int Mesh::axis(std::string_view name) const {
     if (axes_[i].name == name) return static_cast<int>(i);
     names += (i ? ", " : "") + axes_[i].name;
   }
-  throw Error(TSR_E_NOT_FOUND, "the mesh has no axis " + std::string(name) + "; it has: " + (names.empty() ? "none" : names));
+  throw Error(TSR_E_NOT_FOUND,
+              "the mesh has no axis " + std::string(name) + "; it has: " + (names.empty() ? "none" : names));
 }
 
 Coordinates Mesh::coordinates(int rank) const {
@@ -40,14 +42,16 @@ Coordinates Mesh::coordinates(int rank) const {
 
 int Mesh::rank(const Coordinates& coordinates) const {
   int rank = 0;
-  for (size_t i = 0; i < axes_.size(); ++i) rank = rank * axes_[i].num_ranks + coordinates[i];
+  for (size_t i = 0; i < axes_.size(); ++i)
+    rank = rank * axes_[i].num_ranks + coordinates[i];
   return rank;
 }
 
 std::vector<int> Mesh::members(const Group& group, const Coordinates& coordinates) const {
   std::vector<int> ranks;
   if (group.axis == TSR_WORLD_AXIS) {
-    for (int r = 0; r < num_ranks_; ++r) ranks.push_back(r);
+    for (int r = 0; r < num_ranks_; ++r)
+      ranks.push_back(r);
     return ranks;
   }
   Coordinates at = coordinates;

@@ -45,8 +45,8 @@ class Mesh {
   Coordinates coordinates(int rank) const;
   int rank(const Coordinates& coordinates) const;
 
-  /// World ranks of the group that `coordinates` belongs to, in order of the group's coordinates. A rank outside a listed
-  /// subset may ask too.
+  /// World ranks of the group that `coordinates` belongs to, in order of the group's coordinates. A rank outside a
+  /// listed subset may ask too.
   std::vector<int> members(const Group& group, const Coordinates& coordinates) const;
   /// This rank's position in members(), or -1 when it is outside the subset.
   int position(const Group& group, const Coordinates& coordinates) const;

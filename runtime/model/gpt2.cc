@@ -11,7 +11,8 @@ tsr_dim dim(uint32_t name, int64_t extent, uint32_t blocks = 1, int64_t granule 
 
 uint64_t product(const std::vector<tsr_dim>& dims) {
   uint64_t n = 1;
-  for (const tsr_dim& d : dims) n *= static_cast<uint64_t>(d.extent);
+  for (const tsr_dim& d : dims)
+    n *= static_cast<uint64_t>(d.extent);
   return n;
 }
 
@@ -35,7 +36,8 @@ class Gpt2Builder {
     model_.values[embedded].gradient_of = x;
     segment("wte", TSR_OP_TOKEN_EMBEDDING, {wte}, {tokens}, {embedded}, {{TSR_NAME_VOCAB, TSR_REDUCE_SUM}});
     segment("wpe", TSR_OP_POSITION_EMBEDDING, {wpe}, {embedded}, {x});
-    for (int layer = 0; layer < config_.num_layers; ++layer) x = block(layer, x);
+    for (int layer = 0; layer < config_.num_layers; ++layer)
+      x = block(layer, x);
 
     const int final_unit = unit("ln_f");
     const int weight = parameter(final_unit, "ln_f.weight", {embed});
@@ -93,7 +95,8 @@ class Gpt2Builder {
   void linear(const std::string& name, std::vector<int> parameters, int input, int output, int64_t in, int64_t out,
               uint32_t contracted, int activation = TSR_ACTIVATION_NONE) {
     const bool has_bias = parameters.size() > 1;
-    tsr_op& op = segment(name, TSR_OP_LINEAR, std::move(parameters), {input}, {output}, {{contracted, TSR_REDUCE_SUM}}).op;
+    tsr_op& op =
+        segment(name, TSR_OP_LINEAR, std::move(parameters), {input}, {output}, {{contracted, TSR_REDUCE_SUM}}).op;
     op.dims[TSR_DIM_EMBED] = 0;
     op.dims[TSR_DIM_IN] = in;
     op.dims[TSR_DIM_OUT] = out;
@@ -110,12 +113,14 @@ class Gpt2Builder {
     const tsr_dim qkv3 = dim(TSR_NAME_HEADS, 3 * config_.embed, 3, head_dim);
     const tsr_dim heads = dim(TSR_NAME_HEADS, config_.embed, 1, head_dim);
 
-    const int ln_1_weight = parameter(u, named("ln_1.weight"), {embed}), ln_1_bias = parameter(u, named("ln_1.bias"), {embed});
+    const int ln_1_weight = parameter(u, named("ln_1.weight"), {embed}),
+              ln_1_bias = parameter(u, named("ln_1.bias"), {embed});
     const int qkv_weight = parameter(u, named("attn.c_attn.weight"), {embed, qkv3});
     const int qkv_bias = parameter(u, named("attn.c_attn.bias"), {qkv3});
     const int proj_weight = parameter(u, named("attn.c_proj.weight"), {heads, embed});
     const int proj_bias = parameter(u, named("attn.c_proj.bias"), {embed});
-    const int ln_2_weight = parameter(u, named("ln_2.weight"), {embed}), ln_2_bias = parameter(u, named("ln_2.bias"), {embed});
+    const int ln_2_weight = parameter(u, named("ln_2.weight"), {embed}),
+              ln_2_bias = parameter(u, named("ln_2.bias"), {embed});
     const int fc_weight = parameter(u, named("mlp.c_fc.weight"), {embed, ffn});
     const int fc_bias = parameter(u, named("mlp.c_fc.bias"), {ffn});
     const int fc_proj_weight = parameter(u, named("mlp.c_proj.weight"), {ffn, embed});
@@ -135,7 +140,8 @@ class Gpt2Builder {
     attention.dims[TSR_DIM_HEADS] = config_.num_heads;
     attention.dims[TSR_DIM_HEAD_DIM] = head_dim;
     linear(named("proj"), {proj_weight}, attended, projected, config_.embed, config_.embed, TSR_NAME_HEADS);
-    segment(named("add_ln_2"), TSR_OP_ADD_LAYER_NORM, {proj_bias, ln_2_weight, ln_2_bias}, {x, projected}, {mid, norm_2});
+    segment(named("add_ln_2"), TSR_OP_ADD_LAYER_NORM, {proj_bias, ln_2_weight, ln_2_bias}, {x, projected},
+            {mid, norm_2});
     linear(named("fc_gelu"), {fc_weight, fc_bias}, norm_2, hidden, config_.embed, config_.ffn, TSR_NAME_EMBED,
            config_.activation);
     linear(named("fc_proj"), {fc_proj_weight}, hidden, ffn_out, config_.ffn, config_.embed, TSR_NAME_FFN);
@@ -153,7 +159,8 @@ class Gpt2Builder {
 Model make_gpt2(const Gpt2Config& config, const BatchShape& shape) {
   if (shape.batch < 1 || shape.seq < 1 || shape.seq > config.positions)
     throw Error(TSR_E_INVALID_ARGUMENT, "batch size " + std::to_string(shape.batch) + " and sequence length " +
-                                            std::to_string(shape.seq) + " do not fit: both must be at least 1, and the model has " +
+                                            std::to_string(shape.seq) +
+                                            " do not fit: both must be at least 1, and the model has " +
                                             std::to_string(config.positions) + " positions");
   return Gpt2Builder(config, shape).build();
 }

@@ -8,7 +8,8 @@ namespace tessera {
 
 std::vector<int64_t> Parameter::shape() const {
   std::vector<int64_t> result;
-  for (const tsr_dim& dim : dims) result.push_back(dim.extent);
+  for (const tsr_dim& dim : dims)
+    result.push_back(dim.extent);
   return result;
 }
 
@@ -26,12 +27,15 @@ int Model::segment(std::string_view name) const {
 
 uint64_t Model::num_parameter_elements() const {
   uint64_t sum = 0;
-  for (const Parameter& parameter : parameters) sum += parameter.num_elements;
+  for (const Parameter& parameter : parameters)
+    sum += parameter.num_elements;
   return sum;
 }
 
 void lay_out_units(Model& model) {
-  const auto align = [](uint64_t n) { return (n + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment; };
+  const auto align = [](uint64_t n) {
+    return (n + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+  };
   for (Unit& unit : model.units) {
     std::stable_partition(unit.parameters.begin(), unit.parameters.end(),
                           [&](int p) { return model.parameters[p].trainable; });

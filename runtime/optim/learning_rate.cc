@@ -12,7 +12,8 @@ double learning_rate(const TrainConfig& config, int64_t step) {
   if (config.lr_schedule == LrSchedule::constant) return config.lr;
   const int64_t last = std::max<int64_t>(config.steps - 1 - config.warmup_steps, 1);
   const double progress = std::min(1.0, static_cast<double>(step - config.warmup_steps) / static_cast<double>(last));
-  const double left = config.lr_schedule == LrSchedule::linear ? 1 - progress : (1 + std::cos(std::numbers::pi * progress)) / 2;
+  const double left =
+      config.lr_schedule == LrSchedule::linear ? 1 - progress : (1 + std::cos(std::numbers::pi * progress)) / 2;
   return config.min_lr + (config.lr - config.min_lr) * left;
 }
 

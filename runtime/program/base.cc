@@ -19,7 +19,8 @@ class BaseBuilder {
     const bool trains = program_.purpose == TSR_PURPOSE_STEP;
     if (trains) add_gradient_buffers();
     zero_accumulators(trains);
-    for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb) micro_batch(static_cast<int>(mb), trains);
+    for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb)
+      micro_batch(static_cast<int>(mb), trains);
     if (trains) step_actions();
   }
 
@@ -34,7 +35,8 @@ class BaseBuilder {
       const uint64_t trainable = trainable_elements(unit);
       const bool has_v = program_.shape.optimizer == TSR_OP_ADAMW;
       m_.push_back(trainable ? add_buffer(unit.name + " m", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true) : 0);
-      v_.push_back(trainable && has_v ? add_buffer(unit.name + " v", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true) : 0);
+      v_.push_back(trainable && has_v ? add_buffer(unit.name + " v", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true)
+                                      : 0);
     }
     const auto scalar = [&](std::string_view name, uint32_t kind, tsr_dtype dtype, uint64_t n) {
       return add_buffer(std::string(name), kind, dtype, n, true);
@@ -128,10 +130,12 @@ class BaseBuilder {
     activations_.assign(model_.values.size(), 0);
     activation_gradients_.assign(model_.values.size(), 0);
     saved_.assign(model_.segments.size(), {});
-    for (int s = 0; s < loss; ++s) compute(TSR_ACTION_FORWARD, s, mb, trains);
+    for (int s = 0; s < loss; ++s)
+      compute(TSR_ACTION_FORWARD, s, mb, trains);
     compute(TSR_ACTION_LOSS, loss, mb, trains);
     if (!trains) return;
-    for (int s = loss - 1; s >= 0; --s) compute(TSR_ACTION_BACKWARD, s, mb, trains);
+    for (int s = loss - 1; s >= 0; --s)
+      compute(TSR_ACTION_BACKWARD, s, mb, trains);
     if (!micro_batch_gradients_.empty()) accumulate_gradients(mb);
   }
 
@@ -156,14 +160,19 @@ class BaseBuilder {
     const uint32_t index = TSR_SLOT_INDEX(spec.slot);
     const std::string about = seg.name + " mb=" + std::to_string(mb);
     switch (TSR_SLOT_ROLE(spec.slot)) {
-      case TSR_ROLE_PARAMETER: return bind_parameter(action, spec, parameter_at(segment, spec), values_);
+      case TSR_ROLE_PARAMETER:
+        return bind_parameter(action, spec, parameter_at(segment, spec), values_);
       case TSR_ROLE_GRADIENT:
         return bind_parameter(action, spec, parameter_at(segment, spec),
                               micro_batch_gradients_.empty() ? gradients_ : micro_batch_gradients_[mb]);
-      case TSR_ROLE_INPUT: return bind_value(action, spec, value_buffer(seg.inputs.at(index), mb));
-      case TSR_ROLE_OUTPUT: return bind_value(action, spec, value_buffer(seg.outputs.at(index), mb));
-      case TSR_ROLE_INPUT_GRADIENT: return bind_value(action, spec, gradient_buffer(seg.inputs.at(index), mb));
-      case TSR_ROLE_OUTPUT_GRADIENT: return bind_value(action, spec, gradient_buffer(seg.outputs.at(index), mb));
+      case TSR_ROLE_INPUT:
+        return bind_value(action, spec, value_buffer(seg.inputs.at(index), mb));
+      case TSR_ROLE_OUTPUT:
+        return bind_value(action, spec, value_buffer(seg.outputs.at(index), mb));
+      case TSR_ROLE_INPUT_GRADIENT:
+        return bind_value(action, spec, gradient_buffer(seg.inputs.at(index), mb));
+      case TSR_ROLE_OUTPUT_GRADIENT:
+        return bind_value(action, spec, gradient_buffer(seg.outputs.at(index), mb));
       case TSR_ROLE_SAVED: {
         auto& saved = saved_[segment];
         if (saved.size() <= index) saved.resize(index + 1);
@@ -178,8 +187,8 @@ class BaseBuilder {
         if (index == TSR_SCALAR_LOSS) return bind_value(action, spec, loss_);
         [[fallthrough]];
       default:
-        throw Error(TSR_E_INTERNAL, "the device asks for slot " + std::to_string(spec.slot) + " in segment " + seg.name +
-                                        ", which the base program does not have");
+        throw Error(TSR_E_INTERNAL, "the device asks for slot " + std::to_string(spec.slot) + " in segment " +
+                                        seg.name + ", which the base program does not have");
     }
   }
 
@@ -197,8 +206,9 @@ class BaseBuilder {
   void expect(const Action& action, const tsr_slot_spec& spec, uint64_t num_elements) const {
     if (spec.num_elements != num_elements)
       throw Error(TSR_E_INTERNAL, "the device describes slot " + std::to_string(spec.slot) + " of " +
-                                      model_.segments[action.segment].name + " with " + std::to_string(spec.num_elements) +
-                                      " elements, the model with " + std::to_string(num_elements));
+                                      model_.segments[action.segment].name + " with " +
+                                      std::to_string(spec.num_elements) + " elements, the model with " +
+                                      std::to_string(num_elements));
   }
 
   uint64_t value_buffer(int value, int mb) {
@@ -206,7 +216,8 @@ class BaseBuilder {
     return activation(activations_, value, mb, "");
   }
   uint64_t gradient_buffer(int value, int mb) {
-    while (model_.values[value].gradient_of >= 0) value = model_.values[value].gradient_of;
+    while (model_.values[value].gradient_of >= 0)
+      value = model_.values[value].gradient_of;
     return activation(activation_gradients_, value, mb, "d ");
   }
   uint64_t activation(std::vector<uint64_t>& buffers, int v, int mb, const char* prefix) {

@@ -23,7 +23,8 @@ std::string_view purpose_name(uint32_t purpose) {
 void refuse(const Program& program, const Findings& findings) {
   if (findings.empty()) return;
   std::string text = "the " + std::string(purpose_name(program.purpose)) + " program is wrong:";
-  for (size_t i = 0; i < std::min(findings.size(), kFindingsShown); ++i) text += "\n  " + findings[i];
+  for (size_t i = 0; i < std::min(findings.size(), kFindingsShown); ++i)
+    text += "\n  " + findings[i];
   if (findings.size() > kFindingsShown) text += "\n  and " + std::to_string(findings.size() - kFindingsShown) + " more";
   throw Error(TSR_E_INVALID_ARGUMENT, text);
 }
@@ -34,16 +35,17 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
   bare.mesh = &input.mesh;
   bare.coordinates = coordinates;
   bare.shape = input.shape;
-  for (const StrategyOnAxis& strategy : order) add_layout(bare, strategy);
+  for (const StrategyOnAxis& strategy : order)
+    add_layout(bare, strategy);
   return bare.layout;
 }
 
 Program compile_program(const CompileInput& input, const Coordinates& coordinates, const Layout& layout,
                         std::span<const StrategyOnAxis> order, uint32_t purpose, uint32_t variant) {
-  Program program =
-      base_program(input.model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
+  Program program = base_program(input.model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
   program.variant = variant;
-  for (const StrategyOnAxis& strategy : order) run_pass(program, strategy, input.describe_op);
+  for (const StrategyOnAxis& strategy : order)
+    run_pass(program, strategy, input.describe_op);
   finish_program(program);
   bind_workspaces(program, input.describe_collective);
   derive_dependencies(program);
@@ -51,8 +53,8 @@ Program compile_program(const CompileInput& input, const Coordinates& coordinate
   return program;
 }
 
-/// Debug mode fills a buffer before its first action and looks behind it after its last, in list order; here every other
-/// action on it is made to wait for the first and to be waited for by the last. No wait starts at a send.
+/// Debug mode fills a buffer before its first action and looks behind it after its last, in list order; here every
+/// other action on it is made to wait for the first and to be waited for by the last. No wait starts at a send.
 void order_lifetimes(Program& program) {
   std::map<uint64_t, std::vector<uint32_t>> uses;
   for (uint32_t i = 0; i < program.actions.size(); ++i)
@@ -85,7 +87,8 @@ uint32_t num_variants(std::span<const StrategyOnAxis> order) {
 
 std::vector<const Program*> RankPrograms::all() const {
   std::vector<const Program*> result{&init};
-  for (const Program& step : steps) result.push_back(&step);
+  for (const Program& step : steps)
+    result.push_back(&step);
   result.push_back(&eval);
   return result;
 }
@@ -93,7 +96,8 @@ std::vector<const Program*> RankPrograms::all() const {
 uint64_t RankPrograms::arena_bytes(uint32_t memory_kind) const {
   uint64_t bytes = 0;
   for (const MemoryPlan& plan : memory)
-    if (const auto use = plan.use.find(memory_kind); use != plan.use.end()) bytes = std::max(bytes, use->second.arena_bytes);
+    if (const auto use = plan.use.find(memory_kind); use != plan.use.end())
+      bytes = std::max(bytes, use->second.arena_bytes);
   return bytes;
 }
 
@@ -119,10 +123,12 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
   result.eval = compile(TSR_PURPOSE_EVAL, 0);
 
   std::vector<Program*> programs{&result.init};
-  for (Program& step : result.steps) programs.push_back(&step);
+  for (Program& step : result.steps)
+    programs.push_back(&step);
   programs.push_back(&result.eval);
   if (input.guard_bytes)
-    for (Program* program : programs) order_lifetimes(*program);
+    for (Program* program : programs)
+      order_lifetimes(*program);
   result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
   for (size_t i = 0; i < programs.size(); ++i) {
     refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));

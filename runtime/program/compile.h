@@ -1,5 +1,5 @@
-// From model, mesh and strategies to one rank's programs: layouts, base, passes, finish, dependencies, memory, checks. Pure:
-// any process can compile any rank's programs.
+// From model, mesh and strategies to one rank's programs: layouts, base, passes, finish, dependencies, memory, checks.
+// Pure: any process can compile any rank's programs.
 #pragma once
 
 #include <span>
@@ -40,8 +40,8 @@ struct RankPrograms {
 /// with the findings when a program is wrong.
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates);
 
-/// The order in which passes run: by role, then within split of storage those that shard before those that replicate, then
-/// innermost axis first.
+/// The order in which passes run: by role, then within split of storage those that shard before those that replicate,
+/// then innermost axis first.
 std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies);
 
 /// Every rank's programs, by rank; and what is wrong between them (verify_ranks, for each program).

@@ -8,7 +8,9 @@ namespace {
 
 constexpr std::string_view kDomain = "host";
 
-EditSession& session(void* ctx) { return *static_cast<EditSession*>(ctx); }
+EditSession& session(void* ctx) {
+  return *static_cast<EditSession*>(ctx);
+}
 
 tsr_edit edit_table(EditSession& s) {
   tsr_edit t{};
@@ -59,7 +61,8 @@ tsr_edit edit_table(EditSession& s) {
 }
 
 [[noreturn]] void refuse(const Program& program, const StrategyOnAxis& strategy, const Error& e) {
-  throw Error(e.code(), "strategy " + strategy.name + " on axis " + program.mesh->axes()[strategy.axis].name + ": " + e.what());
+  throw Error(e.code(),
+              "strategy " + strategy.name + " on axis " + program.mesh->axes()[strategy.axis].name + ": " + e.what());
 }
 
 }  // namespace
@@ -92,8 +95,15 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
       if (s->axis != to.strategy.axis) throw Error(TSR_E_INVALID_ARGUMENT, "a layout may only speak of its own axis");
       if (s->parameter < 0 || static_cast<size_t>(s->parameter) >= to.num_parameters)
         throw Error(TSR_E_INVALID_ARGUMENT, "there is no parameter " + std::to_string(s->parameter));
-      to.splits.push_back({s->parameter, s->axis, s->roles, s->kind, s->dim, s->parts, s->blocks,
-                           {s->coordinates, s->coordinates + s->num_coordinates}, s->padded_size});
+      to.splits.push_back({s->parameter,
+                           s->axis,
+                           s->roles,
+                           s->kind,
+                           s->dim,
+                           s->parts,
+                           s->blocks,
+                           {s->coordinates, s->coordinates + s->num_coordinates},
+                           s->padded_size});
     });
   };
   const Snapshot snapshot(program, strategy.axis);

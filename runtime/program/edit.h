@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-/// A program (or, before there is one, model, mesh and layout) as the arrays of a tsr_program_view. Borrows `program`, which
-/// must not change while the view is used.
+/// A program (or, before there is one, model, mesh and layout) as the arrays of a tsr_program_view. Borrows `program`,
+/// which must not change while the view is used.
 class Snapshot {
  public:
   Snapshot(const Program& program, int axis);

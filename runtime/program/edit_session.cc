@@ -9,7 +9,9 @@
 namespace tessera {
 namespace {
 
-Error invalid(const std::string& text) { return Error(TSR_E_INVALID_ARGUMENT, text); }
+Error invalid(const std::string& text) {
+  return Error(TSR_E_INVALID_ARGUMENT, text);
+}
 
 template <class T>
 T& by_id(std::vector<T>& all, uint64_t id, const char* what) {
@@ -32,7 +34,8 @@ int role_of(const Home& home, const Binding& binding) {
 EditSession::EditSession(const Program& program, const DescribeOp& describe) : program_(program), describe_(describe) {
   actions_.assign(program_.actions.begin(), program_.actions.end());
   program_.actions.clear();
-  for (auto position = actions_.begin(); position != actions_.end(); ++position) index(position);
+  for (auto position = actions_.begin(); position != actions_.end(); ++position)
+    index(position);
   first_ = actions_.begin();
 }
 
@@ -55,7 +58,9 @@ Buffer& EditSession::buffer(uint64_t id) {
   if (found == program_.buffers.end() || found->id != id) throw invalid("there is no buffer " + std::to_string(id));
   return *found;
 }
-Home& EditSession::home(uint64_t id) { return by_id(program_.homes, id, "home"); }
+Home& EditSession::home(uint64_t id) {
+  return by_id(program_.homes, id, "home");
+}
 
 void EditSession::check_binding(const tsr_binding& b) {
   const Buffer& target = buffer(b.buffer);
@@ -97,15 +102,32 @@ uint64_t EditSession::add_buffer(const tsr_buffer& b) {
 Action EditSession::copy_of(const tsr_action& a) {
   action_name(a.kind);
   if (a.stream >= program_.streams.size()) throw invalid("there is no stream " + std::to_string(a.stream));
-  if (a.group >= static_cast<int32_t>(program_.groups.size())) throw invalid("there is no group " + std::to_string(a.group));
+  if (a.group >= static_cast<int32_t>(program_.groups.size()))
+    throw invalid("there is no group " + std::to_string(a.group));
   if (a.segment >= static_cast<int32_t>(program_.model->segments.size()))
     throw invalid("there is no segment " + std::to_string(a.segment));
   if (a.home) home(a.home);
-  Action action{program_.next_id++, a.kind, a.stream, a.segment, a.micro_batch, a.group, a.peer, a.reduce, a.flags, a.home,
-                a.tag, a.scale, a.strategy_axis, {a.bindings, a.bindings + a.num_bindings}, {}, {}, {}};
+  Action action{program_.next_id++,
+                a.kind,
+                a.stream,
+                a.segment,
+                a.micro_batch,
+                a.group,
+                a.peer,
+                a.reduce,
+                a.flags,
+                a.home,
+                a.tag,
+                a.scale,
+                a.strategy_axis,
+                {a.bindings, a.bindings + a.num_bindings},
+                {},
+                {},
+                {}};
   if (a.counts) action.counts.assign(a.counts, a.counts + a.num_counts);
   if (a.peers) action.peers.assign(a.peers, a.peers + a.num_peers);
-  for (const Binding& b : action.bindings) check_binding(b);
+  for (const Binding& b : action.bindings)
+    check_binding(b);
   return action;
 }
 
@@ -180,10 +202,12 @@ void EditSession::bind_home_action(Action& a, const Home& from, const Home& to) 
 uint64_t EditSession::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
   Home made;
   if (replacement) {
-    made = {program_.next_id++, to_string(replacement->name), replacement->unit,
-            {replacement->pieces, replacement->pieces + replacement->num_pieces}, replacement->num_elements, {}};
+    made = {program_.next_id++,        to_string(replacement->name),
+            replacement->unit,         {replacement->pieces, replacement->pieces + replacement->num_pieces},
+            replacement->num_elements, {}};
     std::copy_n(replacement->roles, TSR_NUM_HOME_ROLES, made.roles.begin());
-    for (const tsr_home_role& place : made.roles) check_role(place);
+    for (const tsr_home_role& place : made.roles)
+      check_role(place);
   }
   std::set<std::tuple<uint32_t, int, int>> seen;  // kind, group, micro-batch
   std::vector<uint64_t> gone;
@@ -194,7 +218,8 @@ uint64_t EditSession::replace_homes(const std::vector<uint64_t>& ids, const tsr_
     else
       bind_home_action(a, home(a.home), made);
   }
-  for (uint64_t id : gone) remove(id);
+  for (uint64_t id : gone)
+    remove(id);
   for (uint64_t id : ids) {
     home(id);
     std::erase_if(program_.homes, [&](const Home& h) { return h.id == id; });
@@ -237,7 +262,8 @@ uint64_t EditSession::half_of(const Action& whole, uint32_t kind, std::vector<ui
 
 std::pair<uint64_t, uint64_t> EditSession::split_backward(uint64_t id) {
   const Action whole = action(id);
-  if (whole.kind != TSR_ACTION_BACKWARD) throw invalid("only a backward can be split, not " + std::string(action_name(whole.kind)));
+  if (whole.kind != TSR_ACTION_BACKWARD)
+    throw invalid("only a backward can be split, not " + std::string(action_name(whole.kind)));
   std::vector<uint64_t> contexts;
   const uint64_t input = half_of(whole, TSR_ACTION_BACKWARD_INPUT, contexts);
   const uint64_t weight = half_of(whole, TSR_ACTION_BACKWARD_WEIGHT, contexts);
@@ -248,18 +274,23 @@ std::pair<uint64_t, uint64_t> EditSession::split_backward(uint64_t id) {
 void EditSession::order(const std::vector<uint64_t>& ids) {
   if (ids.size() != actions_.size() || std::set<uint64_t>(ids.begin(), ids.end()).size() != ids.size())
     throw invalid("an order names each of the " + std::to_string(actions_.size()) + " actions exactly once");
-  for (uint64_t id : ids) action(id);
-  for (uint64_t id : ids) actions_.splice(actions_.end(), actions_, by_id_[id].position);
-  for (auto& [id, anchored] : by_id_) anchored.last_after = anchored.position;
+  for (uint64_t id : ids)
+    action(id);
+  for (uint64_t id : ids)
+    actions_.splice(actions_.end(), actions_, by_id_[id].position);
+  for (auto& [id, anchored] : by_id_)
+    anchored.last_after = anchored.position;
   first_ = actions_.begin();
 }
 
 void EditSession::collect_garbage() {
   std::set<uint64_t> used;
   for (const Action& a : actions_)
-    for (const Binding& b : a.bindings) used.insert(b.buffer);
+    for (const Binding& b : a.bindings)
+      used.insert(b.buffer);
   for (const Home& h : program_.homes)
-    for (const tsr_home_role& role : h.roles) used.insert(role.buffer);
+    for (const tsr_home_role& role : h.roles)
+      used.insert(role.buffer);
   std::erase_if(program_.buffers, [&](const Buffer& b) { return !b.persistent && !used.contains(b.id); });
 }
 

@@ -73,8 +73,9 @@ void turn_first_adds_into_writes(Program& program) {
       RangeSet& set = written[b.buffer];
       if (b.mode == TSR_MODE_ADD && accumulates && !set.contains(b.offset, b.offset + b.num_elements)) {
         if (!set.disjoint(b.offset, b.offset + b.num_elements))
-          throw Error(TSR_E_INVALID_ARGUMENT, std::string(action_name(action.kind)) + " adds into " + buffer.name + "[" +
-                                                  std::to_string(b.offset) + ":" + std::to_string(b.offset + b.num_elements) +
+          throw Error(TSR_E_INVALID_ARGUMENT, std::string(action_name(action.kind)) + " adds into " + buffer.name +
+                                                  "[" + std::to_string(b.offset) + ":" +
+                                                  std::to_string(b.offset + b.num_elements) +
                                                   "], which is only partly written");
         b.mode = TSR_MODE_WRITE;
       }
@@ -90,10 +91,12 @@ Written parameter_ranges(const Program& program) {
     for (const tsr_home_role& role : home.roles)
       if (role.buffer)
         for (const tsr_piece& piece : home.pieces)
-          ranges[role.buffer].add(role.offset + piece.home_offset, role.offset + piece.home_offset + piece.num_elements);
+          ranges[role.buffer].add(role.offset + piece.home_offset,
+                                  role.offset + piece.home_offset + piece.num_elements);
   for (const Action& action : program.actions)
     if (is_compute(action.kind))
-      for (const Binding& b : action.bindings) ranges[b.buffer].add(b.offset, b.offset + b.num_elements);
+      for (const Binding& b : action.bindings)
+        ranges[b.buffer].add(b.offset, b.offset + b.num_elements);
   return ranges;
 }
 
@@ -113,7 +116,8 @@ void zero_pads(Program& program) {
           const auto slot = TSR_SLOT(TSR_ROLE_DESTINATION, zero.bindings.size());
           zero.bindings.push_back({b.buffer, begin, end - begin, slot, TSR_MODE_WRITE});
         }
-      for (const Binding& pad : zero.bindings) written[pad.buffer].add(pad.offset, pad.offset + pad.num_elements);
+      for (const Binding& pad : zero.bindings)
+        written[pad.buffer].add(pad.offset, pad.offset + pad.num_elements);
       if (b.mode != TSR_MODE_READ) written[b.buffer].add(b.offset, b.offset + b.num_elements);
     }
     if (!zero.bindings.empty()) {
@@ -144,7 +148,8 @@ void bind_workspaces(Program& program, const DescribeCollective& describe) {
     const auto members = program.mesh->members(program.groups[action.group], program.coordinates);
     const uint64_t num_bytes = members.size() < 2 ? 0 : describe(program, action, static_cast<int>(members.size()));
     if (num_bytes == 0) continue;
-    const std::string about = std::string(action_name(action.kind)) + " " + program.buffer(action.bindings[0].buffer).name;
+    const std::string about =
+        std::string(action_name(action.kind)) + " " + program.buffer(action.bindings[0].buffer).name;
     const uint64_t id =
         program.add_buffer({0, about, TSR_BUFFER_WORKSPACE, TSR_MEMORY_DEVICE, TSR_U8, false, num_bytes});
     action.bindings.push_back({id, 0, num_bytes, TSR_SLOT(TSR_ROLE_WORKSPACE, 0), TSR_MODE_WRITE});

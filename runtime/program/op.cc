@@ -9,11 +9,16 @@ namespace {
 uint32_t phase_of(const Program& program, const Action& action) {
   switch (action.kind) {
     case TSR_ACTION_FORWARD:
-    case TSR_ACTION_RECOMPUTE: return TSR_PHASE_FORWARD;
-    case TSR_ACTION_BACKWARD: return TSR_PHASE_BACKWARD;
-    case TSR_ACTION_BACKWARD_INPUT: return TSR_PHASE_BACKWARD_INPUT;
-    case TSR_ACTION_BACKWARD_WEIGHT: return TSR_PHASE_BACKWARD_WEIGHT;
-    default: return program.purpose == TSR_PURPOSE_EVAL ? TSR_PHASE_FORWARD : TSR_PHASE_BACKWARD;
+    case TSR_ACTION_RECOMPUTE:
+      return TSR_PHASE_FORWARD;
+    case TSR_ACTION_BACKWARD:
+      return TSR_PHASE_BACKWARD;
+    case TSR_ACTION_BACKWARD_INPUT:
+      return TSR_PHASE_BACKWARD_INPUT;
+    case TSR_ACTION_BACKWARD_WEIGHT:
+      return TSR_PHASE_BACKWARD_WEIGHT;
+    default:
+      return program.purpose == TSR_PURPOSE_EVAL ? TSR_PHASE_FORWARD : TSR_PHASE_BACKWARD;
   }
 }
 

@@ -38,18 +38,11 @@ constexpr Name kActions[] = {{TSR_ACTION_FORWARD, "forward"},
                              {TSR_ACTION_OPTIMIZER, "optimizer"},
                              {TSR_ACTION_CALL, "call"}};
 
-constexpr Name kBufferKinds[] = {{TSR_BUFFER_HOME, "home"},
-                                 {TSR_BUFFER_GRADIENT, "gradient"},
-                                 {TSR_BUFFER_OPTIMIZER, "optimizer"},
-                                 {TSR_BUFFER_GATHERED, "gathered"},
-                                 {TSR_BUFFER_ACTIVATION, "activation"},
-                                 {TSR_BUFFER_SAVED, "saved"},
-                                 {TSR_BUFFER_STAGING, "staging"},
-                                 {TSR_BUFFER_WORKSPACE, "workspace"},
-                                 {TSR_BUFFER_INPUT, "input"},
-                                 {TSR_BUFFER_SCALAR, "scalar"},
-                                 {TSR_BUFFER_ACCUMULATOR, "accumulator"},
-                                 {TSR_BUFFER_PLUGIN, "plugin"}};
+constexpr Name kBufferKinds[] = {
+    {TSR_BUFFER_HOME, "home"},         {TSR_BUFFER_GRADIENT, "gradient"},       {TSR_BUFFER_OPTIMIZER, "optimizer"},
+    {TSR_BUFFER_GATHERED, "gathered"}, {TSR_BUFFER_ACTIVATION, "activation"},   {TSR_BUFFER_SAVED, "saved"},
+    {TSR_BUFFER_STAGING, "staging"},   {TSR_BUFFER_WORKSPACE, "workspace"},     {TSR_BUFFER_INPUT, "input"},
+    {TSR_BUFFER_SCALAR, "scalar"},     {TSR_BUFFER_ACCUMULATOR, "accumulator"}, {TSR_BUFFER_PLUGIN, "plugin"}};
 
 constexpr Name kDtypes[] = {{TSR_I8, "i8"},   {TSR_I32, "i32"}, {TSR_I64, "i64"}, {TSR_U8, "u8"},   {TSR_U16, "u16"},
                             {TSR_U32, "u32"}, {TSR_F16, "f16"}, {TSR_F32, "f32"}, {TSR_F64, "f64"}, {TSR_BF16, "bf16"}};
@@ -83,8 +76,12 @@ const Binding* Action::find(uint32_t slot) const {
   return found == bindings.end() ? nullptr : &*found;
 }
 
-const Buffer& Program::buffer(uint64_t id) const { return by_id(buffers, id, "buffer"); }
-const Home& Program::home(uint64_t id) const { return by_id(homes, id, "home"); }
+const Buffer& Program::buffer(uint64_t id) const {
+  return by_id(buffers, id, "buffer");
+}
+const Home& Program::home(uint64_t id) const {
+  return by_id(homes, id, "home");
+}
 
 uint64_t Program::add_buffer(Buffer buffer) {
   buffer.id = next_id++;
@@ -108,12 +105,24 @@ int Program::group(const Group& wanted) {
   return static_cast<int>(groups.size()) - 1;
 }
 
-std::string_view action_name(uint32_t kind) { return text_of(kActions, kind, "action kind"); }
-uint32_t action_kind(std::string_view name) { return number_of(kActions, name); }
-std::string_view buffer_kind_name(uint32_t kind) { return text_of(kBufferKinds, kind, "buffer kind"); }
-uint32_t buffer_kind(std::string_view name) { return number_of(kBufferKinds, name); }
-std::string_view dtype_name(tsr_dtype dtype) { return text_of(kDtypes, dtype, "dtype"); }
-tsr_dtype dtype_from_name(std::string_view name) { return number_of(kDtypes, name); }
+std::string_view action_name(uint32_t kind) {
+  return text_of(kActions, kind, "action kind");
+}
+uint32_t action_kind(std::string_view name) {
+  return number_of(kActions, name);
+}
+std::string_view buffer_kind_name(uint32_t kind) {
+  return text_of(kBufferKinds, kind, "buffer kind");
+}
+uint32_t buffer_kind(std::string_view name) {
+  return number_of(kBufferKinds, name);
+}
+std::string_view dtype_name(tsr_dtype dtype) {
+  return text_of(kDtypes, dtype, "dtype");
+}
+tsr_dtype dtype_from_name(std::string_view name) {
+  return number_of(kDtypes, name);
+}
 
 uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name) {
   for (const Buffer& buffer : program.buffers)

@@ -1,4 +1,5 @@
-// The step as data: buffers, actions, homes, streams, groups. The list of actions, run from top to bottom, is the meaning.
+// The step as data: buffers, actions, homes, streams, groups. The list of actions, run from top to bottom, is the
+// meaning.
 #pragma once
 
 #include <array>
@@ -44,8 +45,8 @@ struct Action {
   std::vector<Binding> bindings;
   std::vector<uint64_t> counts;
   std::vector<int32_t> peers;
-  /// Indices (< own) of the actions this one must wait for beyond its stream's order; written by derive_dependencies and
-  /// the memory planner, never by a pass.
+  /// Indices (< own) of the actions this one must wait for beyond its stream's order; written by derive_dependencies
+  /// and the memory planner, never by a pass.
   std::vector<uint32_t> dependencies;
 
   const Binding* find(uint32_t slot) const;
@@ -119,9 +120,15 @@ struct Program {
   int group(const Group& group);  ///< index, made on first use
 };
 
-inline bool is_compute(uint32_t kind) { return kind >= TSR_ACTION_FORWARD && kind <= TSR_ACTION_LOSS; }
-inline bool is_collective(uint32_t kind) { return kind >= TSR_ACTION_ALL_REDUCE && kind <= TSR_ACTION_BARRIER; }
-inline bool is_elementwise(uint32_t kind) { return kind >= TSR_ACTION_COPY && kind <= TSR_ACTION_ZERO; }
+inline bool is_compute(uint32_t kind) {
+  return kind >= TSR_ACTION_FORWARD && kind <= TSR_ACTION_LOSS;
+}
+inline bool is_collective(uint32_t kind) {
+  return kind >= TSR_ACTION_ALL_REDUCE && kind <= TSR_ACTION_BARRIER;
+}
+inline bool is_elementwise(uint32_t kind) {
+  return kind >= TSR_ACTION_COPY && kind <= TSR_ACTION_ZERO;
+}
 
 /// "all_reduce", "forward", ...; throws INVALID_ARGUMENT for an unknown kind. And back (0 when unknown).
 std::string_view action_name(uint32_t kind);

@@ -23,7 +23,8 @@ struct Snapshot::Arrays {
 };
 
 void Snapshot::Arrays::add_model(const Model& model) {
-  for (const Unit& unit : model.units) units.push_back({str(unit.name), unit.num_elements});
+  for (const Unit& unit : model.units)
+    units.push_back({str(unit.name), unit.num_elements});
   for (const Parameter& p : model.parameters)
     parameters.push_back({str(p.name), p.dims.data(), static_cast<uint32_t>(p.dims.size()), p.unit, p.num_elements,
                           p.unit_offset, p.trainable ? 0u : TSR_PARAMETER_FROZEN, 0});
@@ -48,20 +49,39 @@ void Snapshot::Arrays::add_mesh(const Program& program) {
 
 void Snapshot::Arrays::add_program(const Program& program) {
   for (const Buffer& b : program.buffers)
-    buffers.push_back({b.id, b.num_elements, str(b.name), b.kind, b.memory, b.dtype,
-                       b.persistent ? TSR_BUFFER_PERSISTENT : 0u});
+    buffers.push_back(
+        {b.id, b.num_elements, str(b.name), b.kind, b.memory, b.dtype, b.persistent ? TSR_BUFFER_PERSISTENT : 0u});
   for (const Home& h : program.homes) {
-    tsr_home home{h.id, str(h.name), h.unit, static_cast<uint32_t>(h.pieces.size()), h.pieces.data(), h.num_elements, {}};
+    tsr_home home{h.id,           str(h.name), h.unit, static_cast<uint32_t>(h.pieces.size()), h.pieces.data(),
+                  h.num_elements, {}};
     std::copy(h.roles.begin(), h.roles.end(), home.roles);
     homes.push_back(home);
   }
-  for (const Stream& s : program.streams) streams.push_back({str(s.name), s.axis, 0});
+  for (const Stream& s : program.streams)
+    streams.push_back({str(s.name), s.axis, 0});
   for (const Group& g : program.groups)
     groups.push_back({g.axis, static_cast<uint32_t>(g.coordinates.size()), g.coordinates.data()});
   for (const Action& a : program.actions)
-    actions.push_back({a.id, a.kind, a.stream, a.segment, a.micro_batch, a.group, a.peer, a.reduce, a.flags, a.home, a.tag,
-                       a.scale, a.bindings.data(), a.bindings.size(), a.counts.empty() ? nullptr : a.counts.data(),
-                       a.peers.empty() ? nullptr : a.peers.data(), a.counts.size(), a.peers.size(), a.strategy_axis, 0});
+    actions.push_back({a.id,
+                       a.kind,
+                       a.stream,
+                       a.segment,
+                       a.micro_batch,
+                       a.group,
+                       a.peer,
+                       a.reduce,
+                       a.flags,
+                       a.home,
+                       a.tag,
+                       a.scale,
+                       a.bindings.data(),
+                       a.bindings.size(),
+                       a.counts.empty() ? nullptr : a.counts.data(),
+                       a.peers.empty() ? nullptr : a.peers.data(),
+                       a.counts.size(),
+                       a.peers.size(),
+                       a.strategy_axis,
+                       0});
 }
 
 Snapshot::Snapshot(const Program& program, int axis) : arrays_(std::make_unique<Arrays>()) {
@@ -70,15 +90,41 @@ Snapshot::Snapshot(const Program& program, int axis) : arrays_(std::make_unique<
   a.add_mesh(program);
   a.add_program(program);
   tsr_program_view& v = a.view;
-  v = {sizeof v, program.purpose, program.variant, program.shape.reduce_every, program.shape.num_micro_batches,
-       program.shape.dtype, program.shape.reduce_dtype, axis, a.axes.data(), a.units.data(), a.parameters.data(),
-       a.values.data(), a.segments.data(), a.splits.data(), a.buffers.data(), a.homes.data(), a.streams.data(),
-       a.groups.data(), a.actions.data(), a.axes.size(), a.units.size(), a.parameters.size(), a.values.size(),
-       a.segments.size(), a.splits.size(), a.buffers.size(), a.homes.size(), a.streams.size(), a.groups.size(),
+  v = {sizeof v,
+       program.purpose,
+       program.variant,
+       program.shape.reduce_every,
+       program.shape.num_micro_batches,
+       program.shape.dtype,
+       program.shape.reduce_dtype,
+       axis,
+       a.axes.data(),
+       a.units.data(),
+       a.parameters.data(),
+       a.values.data(),
+       a.segments.data(),
+       a.splits.data(),
+       a.buffers.data(),
+       a.homes.data(),
+       a.streams.data(),
+       a.groups.data(),
+       a.actions.data(),
+       a.axes.size(),
+       a.units.size(),
+       a.parameters.size(),
+       a.values.size(),
+       a.segments.size(),
+       a.splits.size(),
+       a.buffers.size(),
+       a.homes.size(),
+       a.streams.size(),
+       a.groups.size(),
        a.actions.size()};
 }
 
 Snapshot::~Snapshot() = default;
-const tsr_program_view& Snapshot::view() const { return arrays_->view; }
+const tsr_program_view& Snapshot::view() const {
+  return arrays_->view;
+}
 
 }  // namespace tessera

@@ -14,15 +14,15 @@ namespace tessera {
 
 using Findings = std::vector<std::string>;
 
-/// On a rank: bindings lie inside their buffers; no read of an unwritten transient range, every transient range is written
-/// once before it is added to or read; kinds, streams, groups and slots fit one another; every two conflicting accesses to
-/// one *address* are ordered (races, use after reuse, planner errors). Independent of derive_dependencies and
-/// plan_memory. Without `memory`, buffers are taken as disjoint.
+/// On a rank: bindings lie inside their buffers; no read of an unwritten transient range, every transient range is
+/// written once before it is added to or read; kinds, streams, groups and slots fit one another; every two conflicting
+/// accesses to one *address* are ordered (races, use after reuse, planner errors). Independent of derive_dependencies
+/// and plan_memory. Without `memory`, buffers are taken as disjoint.
 Findings verify_rank(const Program& program, const MemoryPlan* memory = nullptr);
 
-/// Across ranks: per (group, stream) the k-th collective matches in kind, root, dtype, counts, reduction; the k-th send and
-/// receive of a pair match in size and tag; groups that share ranks issue in one relative order; one graph of all ranks
-/// with one node per meeting has no cycle (printed as a chain of rank, action, stream). `program(r)` is rank r's.
+/// Across ranks: per (group, stream) the k-th collective matches in kind, root, dtype, counts, reduction; the k-th send
+/// and receive of a pair match in size and tag; groups that share ranks issue in one relative order; one graph of all
+/// ranks with one node per meeting has no cycle (printed as a chain of rank, action, stream). `program(r)` is rank r's.
 Findings verify_ranks(const Mesh& mesh, const std::function<const Program&(int rank)>& program);
 
 /// Meaning: per axis every range is replicated, partial (the sum is meant), split, different or zero; every action kind

@@ -9,13 +9,15 @@ namespace {
 
 std::string text_of(const RankPrograms& programs) {
   std::string text;
-  for (const Program* program : programs.all()) text += print_program(*program);
+  for (const Program* program : programs.all())
+    text += print_program(*program);
   return text;
 }
 
 std::string strategy_names(const CompileInput& input) {
   std::string names;
-  for (const StrategyOnAxis& strategy : input.strategies) names += (names.empty() ? "" : ", ") + strategy.name;
+  for (const StrategyOnAxis& strategy : input.strategies)
+    names += (names.empty() ? "" : ", ") + strategy.name;
   return names.empty() ? "none" : names;
 }
 
@@ -24,14 +26,17 @@ std::string first_difference(std::string_view here, std::string_view there) {
   for (size_t line = 1;; ++line) {
     const auto a = here.substr(0, here.find('\n')), b = there.substr(0, there.find('\n'));
     if (a != b || (here.empty() && there.empty()))
-      return "line " + std::to_string(line) + " is \"" + std::string(a) + "\" here and \"" + std::string(b) + "\" there";
+      return "line " + std::to_string(line) + " is \"" + std::string(a) + "\" here and \"" + std::string(b) +
+             "\" there";
     here.remove_prefix(std::min(here.size(), a.size() + 1));
     there.remove_prefix(std::min(there.size(), b.size() + 1));
   }
 }
 
 constexpr std::string_view kVerdict = "programs/verdict";
-std::string text_key(int rank) { return "programs/text/" + std::to_string(rank); }
+std::string text_key(int rank) {
+  return "programs/text/" + std::to_string(rank);
+}
 
 /// Rank 0: plans every rank, checks all against all, and publishes what each must have. A text that is too long for the
 /// store is published cut.
@@ -40,7 +45,8 @@ void publish_programs(const CompileInput& input, KeyValueStore& store) {
   const Findings findings = verify_all_ranks(input, ranks);
   if (!findings.empty()) {
     std::string text = "the ranks' programs do not fit one another:";
-    for (const std::string& finding : findings) text += "\n  " + finding;
+    for (const std::string& finding : findings)
+      text += "\n  " + finding;
     store.set(kVerdict, text.substr(0, kMaxValueBytes));
     throw Error(TSR_E_INVALID_ARGUMENT, text);
   }
@@ -58,8 +64,10 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   if (job.plugins.communicator) plugin(*job.plugins.communicator);
   for (const auto& strategy : job.plugins.strategies)
     if (strategy) plugin(*strategy);
-  for (const ConfigField& field : shared_fields(job.config)) all.push_back({"--" + field.name, field.value});
-  for (const PluginFlag& flag : job.plugin_flags) all.push_back({"--" + flag.name, flag.value});
+  for (const ConfigField& field : shared_fields(job.config))
+    all.push_back({"--" + field.name, field.value});
+  for (const PluginFlag& flag : job.plugin_flags)
+    all.push_back({"--" + flag.name, flag.value});
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
   number("layers of the model", job.gpt2.num_layers);
   number("heads of the model", job.gpt2.num_heads);
@@ -83,8 +91,9 @@ void agree_on_programs(const CompileInput& input, const RankPrograms& own, const
   const std::string planned = text_of(own).substr(0, kMaxValueBytes);
   if (planned != expected)
     throw Error(TSR_E_FAILED_PRECONDITION,
-                "rank " + std::to_string(place.rank) + " plans another program than rank 0 planned for it, so a strategy (" +
-                    strategy_names(input) + ") is not pure or the builds differ: " + first_difference(planned, expected));
+                "rank " + std::to_string(place.rank) +
+                    " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
+                    ") is not pure or the builds differ: " + first_difference(planned, expected));
 }
 
 void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms) {

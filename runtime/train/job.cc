@@ -15,9 +15,9 @@ JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& 
   JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}};
   if (num_ranks > 1) plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
   for (const MeshAxis& axis : axes)
-    plugins.strategies.push_back(
-        axis.strategy.empty() ? std::nullopt
-                              : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
+    plugins.strategies.push_back(axis.strategy.empty()
+                                     ? std::nullopt
+                                     : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
   return plugins;
 }
 
@@ -61,7 +61,8 @@ Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
   }
   Gpt2ConfigFile file = read_gpt2_config(config.model + "/config.json");
   std::string dropouts;
-  for (const std::string& dropout : file.dropouts) dropouts += (dropouts.empty() ? "" : ", ") + dropout;
+  for (const std::string& dropout : file.dropouts)
+    dropouts += (dropouts.empty() ? "" : ", ") + dropout;
   if (!dropouts.empty()) log.warning("dropout is not applied: ", dropouts, " in ", config.model, "/config.json");
   return file.config;
 }
@@ -111,8 +112,9 @@ std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& l
     return std::make_unique<HuggingFaceWeights>(job.config.model, job.model.parameters);
   }
   log.info("parameters: initialised from seed ", job.config.seed);
-  return std::make_unique<InitialValues>(
-      job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) { return gpt2_initial_rule(name, layers); });
+  return std::make_unique<InitialValues>(job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) {
+    return gpt2_initial_rule(name, layers);
+  });
 }
 
 JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
@@ -129,7 +131,8 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
 }
 
 JobStrategies::~JobStrategies() {
-  for (const StrategyOnAxis& strategy : strategies_) strategy.interface->destroy(strategy.instance);
+  for (const StrategyOnAxis& strategy : strategies_)
+    strategy.interface->destroy(strategy.instance);
 }
 
 CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies) {

@@ -38,8 +38,8 @@ struct Job {
   int64_t tokens_per_step() const;
 };
 
-/// Loads plugins and builds the model for a world of `num_ranks`. Throws UsageError for what does not go together, with what
-/// does. Logs what was loaded on `log`.
+/// Loads plugins and builds the model for a world of `num_ranks`. Throws UsageError for what does not go together, with
+/// what does. Logs what was loaded on `log`.
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
 
 /// The values the run starts from: the weights of a Hugging Face folder, or the initialisation of --seed.

@@ -32,9 +32,11 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
     }
   };
   std::vector<std::thread> threads;
-  for (int rank = 1; rank < num_ranks; ++rank) threads.emplace_back(run, rank);
+  for (int rank = 1; rank < num_ranks; ++rank)
+    threads.emplace_back(run, rank);
   run(0);
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : threads)
+    thread.join();
   if (first_error) throw *first_error;
 }
 

@@ -17,9 +17,12 @@ std::string format(const char* pattern, Args... args) {
 
 std::string program_name(const Program& program) {
   switch (program.purpose) {
-    case TSR_PURPOSE_INIT: return "init";
-    case TSR_PURPOSE_EVAL: return "eval";
-    default: return program.variant ? "step " + std::to_string(program.variant) : "step";
+    case TSR_PURPOSE_INIT:
+      return "init";
+    case TSR_PURPOSE_EVAL:
+      return "eval";
+    default:
+      return program.variant ? "step " + std::to_string(program.variant) : "step";
   }
 }
 
@@ -37,12 +40,14 @@ std::string human_bytes(uint64_t num_bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(num_bytes);
   size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit)
+    value /= 1024;
   return format(unit ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
 }
 
 std::string memory_table(const RankPrograms& programs) {
-  std::string table = format("%-10s %8s %12s %12s %12s %12s\n", "program", "actions", "arena", "persistent", "live peak", "waste");
+  std::string table =
+      format("%-10s %8s %12s %12s %12s %12s\n", "program", "actions", "arena", "persistent", "live peak", "waste");
   const auto all = programs.all();
   for (size_t i = 0; i < all.size(); ++i) {
     const auto use = programs.memory[i].use.find(TSR_MEMORY_DEVICE);
@@ -66,9 +71,9 @@ void report_start(const Log& log, const Job& job, const TokenSource& data, const
 }
 
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated) {
-  log.info(format("step %4lld/%lld | loss %8.5f | norm %7.4f | lr %.2e | %8.1f ms | %.0f tok/s", static_cast<long long>(step.step),
-                  static_cast<long long>(num_steps), step.loss, step.grad_norm, step.lr, step.step_ms,
-                  step.tokens_per_second));
+  log.info(format("step %4lld/%lld | loss %8.5f | norm %7.4f | lr %.2e | %8.1f ms | %.0f tok/s",
+                  static_cast<long long>(step.step), static_cast<long long>(num_steps), step.loss, step.grad_norm,
+                  step.lr, step.step_ms, step.tokens_per_second));
   if (!updated) log.warning("step ", step.step, " was skipped: a gradient is not finite");
 }
 

@@ -38,8 +38,12 @@ RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* hos
     wait_for_all(place, job.mesh.num_ranks(), "ready", job.config.start_timeout_ms);
   };
   if (job.plugins.communicator)
-    setup.communicators = {job.plugins.communicator->communicator(), host, comm_options, place.is_local,
-                           job.config.start_timeout_ms, job.config.timeout_ms};
+    setup.communicators = {job.plugins.communicator->communicator(),
+                           host,
+                           comm_options,
+                           place.is_local,
+                           job.config.start_timeout_ms,
+                           job.config.timeout_ms};
   return setup;
 }
 
@@ -68,8 +72,9 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
     const StepResult result = runtime.run_step(static_cast<uint64_t>(step), lr, batches);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const auto tokens = static_cast<double>(job.tokens_per_step());
-    const StepMetrics line{step + 1,         result.loss_sum / tokens, result.grad_norm, lr, seconds * 1e3,
-                           tokens / seconds, job.tokens_per_step() * (step + 1), peak_resident_bytes()};
+    const StepMetrics line{
+        step + 1,         result.loss_sum / tokens,           result.grad_norm,     lr, seconds * 1e3,
+        tokens / seconds, job.tokens_per_step() * (step + 1), peak_resident_bytes()};
     observer.on_step(line);
     if (place.rank == 0) report_step(log, line, job.config.steps, result.updated);
   }
@@ -91,8 +96,8 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   agree_on_programs(input, programs, place, job.config.start_timeout_ms);
 
   const auto comm_values = comm_options ? comm_options->values() : std::span<const tsr_option_value>();
-  RankRuntime runtime(
-      rank_setup(job, place, host.table(), strategies.all(), device_options.values(), comm_values), std::move(programs));
+  RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), device_options.values(), comm_values),
+                      std::move(programs));
   if (place.rank == 0) report_start(log, job, data, runtime);
   runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
   train_steps(job, data, runtime, place, observer, log);

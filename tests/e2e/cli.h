@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "support/command.h"
-#include "support/temp_folder.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tessera::testing {
 
-inline std::string golden(const std::string& name = "") { return source_dir("tests/golden/gpt2-nano") + name; }
+inline std::string golden(const std::string& name = "") {
+  return source_dir("tests/golden/gpt2-nano") + name;
+}
 
 inline std::vector<std::string> tessera(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), TESSERA_PROGRAM);
@@ -22,8 +24,8 @@ inline std::vector<std::string> tessera(std::vector<std::string> arguments) {
 
 /// `tessera train` on the golden model with small batches.
 inline std::vector<std::string> train(std::vector<std::string> more) {
-  std::vector<std::string> all = {"train", "--model", golden(), "--data", golden("/tokens.bin"), "--batch-size=1",
-                                  "--seq-len=32", "--lr=0.003", "--threads=1"};
+  std::vector<std::string> all = {"train",          "--model",      golden(),     "--data",     golden("/tokens.bin"),
+                                  "--batch-size=1", "--seq-len=32", "--lr=0.003", "--threads=1"};
   all.insert(all.end(), more.begin(), more.end());
   return tessera(all);
 }
@@ -31,7 +33,8 @@ inline std::vector<std::string> train(std::vector<std::string> more) {
 inline std::vector<nlohmann::json> read_metrics(const std::string& path) {
   std::vector<nlohmann::json> lines;
   std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(nlohmann::json::parse(line));
   return lines;
 }
 

@@ -22,7 +22,8 @@ std::string contents(const std::string& path) {
 std::vector<std::string> lines_of(const std::string& path) {
   std::istringstream in(contents(path));
   std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(line);
   return lines;
 }
 

@@ -14,9 +14,8 @@ namespace {
 
 std::string plan(std::vector<std::string> more) {
   std::vector<std::string> arguments = {
-      "plan",           "--model",      source_dir("tests/golden/programs/two-blocks"),
-      "--batch-size=2", "--seq-len=16", "--nproc=2",
-      "--print-program"};
+      "plan",      "--model",        source_dir("tests/golden/programs/two-blocks"), "--batch-size=2", "--seq-len=16",
+      "--nproc=2", "--print-program"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const CommandResult result = run_command(tessera(arguments));
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "support/command.h"
-#include "support/temp_folder.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tessera::testing {
 namespace {

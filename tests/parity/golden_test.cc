@@ -14,8 +14,8 @@ TEST_P(Golden, FollowsTheTrajectory) {
   const Trajectory golden = golden_trajectory();
   const RunResult run = run_local(golden_flags(GetParam()), GetParam());
   ASSERT_EQ(run.steps.size(), golden.loss.size());
-  // The data wraps in the last step; from there on the windows depend on the number of data ranks, and the trajectory was
-  // made with two.
+  // The data wraps in the last step; from there on the windows depend on the number of data ranks, and the trajectory
+  // was made with two.
   const bool same_windows = GetParam() <= 2;
   for (size_t i = 0; i < golden.loss.size() - (same_windows ? 0 : 1); ++i) {
     EXPECT_NEAR(run.steps[i].loss, golden.loss[i], 1e-4 * golden.loss[i]) << "step " << i;
@@ -24,7 +24,8 @@ TEST_P(Golden, FollowsTheTrajectory) {
   if (!same_windows) return;
   for (const auto& [name, norm] : golden.final_weight_norm) {
     double squares = 0;
-    for (float value : run.parameters.at(name)) squares += static_cast<double>(value) * value;
+    for (float value : run.parameters.at(name))
+      squares += static_cast<double>(value) * value;
     EXPECT_NEAR(std::sqrt(squares), norm, 1e-4 * norm) << name;
   }
 }

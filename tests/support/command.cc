@@ -68,7 +68,8 @@ CommandResult Command::wait(std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   int status = 0;
   while (::waitpid(pid_, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("the command did not end; it said: " + err());
+    if (std::chrono::steady_clock::now() > deadline)
+      throw std::runtime_error("the command did not end; it said: " + err());
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   ended_ = true;

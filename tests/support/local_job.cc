@@ -37,10 +37,14 @@ RunResult run_local(std::vector<std::string> flags, int num_ranks) {
   return result;
 }
 
-std::string golden_folder() { return source_dir("tests/golden/gpt2-nano"); }
+std::string golden_folder() {
+  return source_dir("tests/golden/gpt2-nano");
+}
 
 namespace {
-nlohmann::json golden_json() { return nlohmann::json::parse(std::ifstream(golden_folder() + "/trajectory.json")); }
+nlohmann::json golden_json() {
+  return nlohmann::json::parse(std::ifstream(golden_folder() + "/trajectory.json"));
+}
 }  // namespace
 
 Trajectory golden_trajectory() {

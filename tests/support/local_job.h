@@ -10,9 +10,9 @@
 namespace tessera::testing {
 
 struct RunResult {
-  std::vector<StepMetrics> steps;                         ///< as rank 0 saw them
-  std::map<std::string, std::vector<float>> parameters;   ///< final values, of rank 0
-  std::vector<double> final_losses;                       ///< last loss of every rank
+  std::vector<StepMetrics> steps;                        ///< as rank 0 saw them
+  std::map<std::string, std::vector<float>> parameters;  ///< final values, of rank 0
+  std::vector<double> final_losses;                      ///< last loss of every rank
 };
 
 /// Runs `tessera train` with these flags (plus the build's plugin folder) over local-comm with `num_ranks` threads.

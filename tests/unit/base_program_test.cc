@@ -86,9 +86,11 @@ TEST(BaseProgram, ReducingEveryMicroBatchGivesEachItsOwnGradients) {
   const Program step = gpt2.base(0);
   EXPECT_EQ(count(step, TSR_ACTION_ADD), 3 * step.model->parameters.size());
   std::set<uint64_t> homes;
-  for (const Home& home : step.homes) homes.insert(home.roles[TSR_HOME_GRADIENT].buffer);
+  for (const Home& home : step.homes)
+    homes.insert(home.roles[TSR_HOME_GRADIENT].buffer);
   for (const Action& action : step.actions)
-    for (const Binding& b : action.bindings) EXPECT_FALSE(is_compute(action.kind) && homes.contains(b.buffer));
+    for (const Binding& b : action.bindings)
+      EXPECT_FALSE(is_compute(action.kind) && homes.contains(b.buffer));
 }
 
 TEST(BaseProgram, ADeviceThatLiesAboutSizesIsRefused) {
@@ -115,7 +117,8 @@ TEST(Finish, TheFirstAddOfAMicroBatchBecomesAWrite) {
           modes.push_back(b.mode);
     ASSERT_GE(modes.size(), 2u) << home.name;
     EXPECT_EQ(modes[0], TSR_MODE_WRITE) << home.name;
-    for (size_t i = 1; i < modes.size(); ++i) EXPECT_EQ(modes[i], TSR_MODE_ADD) << home.name;
+    for (size_t i = 1; i < modes.size(); ++i)
+      EXPECT_EQ(modes[i], TSR_MODE_ADD) << home.name;
   }
 }
 
@@ -123,7 +126,8 @@ TEST(Finish, SumsLossAndSquaresOverTheWorld) {
   const Gpt2Ddp alone(1), gpt2(2);
   EXPECT_EQ(count(alone.finished(0), TSR_ACTION_ALL_REDUCE), count(alone.lowered(0), TSR_ACTION_ALL_REDUCE));
   const Program two = gpt2.finished(0);
-  const size_t clip = nth_action(two, TSR_ACTION_CLIP), last_squares = nth_action(two, TSR_ACTION_ALL_REDUCE, "comm.world.scalars", 1);
+  const size_t clip = nth_action(two, TSR_ACTION_CLIP),
+               last_squares = nth_action(two, TSR_ACTION_ALL_REDUCE, "comm.world.scalars", 1);
   EXPECT_LT(last_squares, clip);
   EXPECT_GT(last_squares, nth_action(two, TSR_ACTION_SUM_SQUARES, "", two.homes.size() - 1));
   EXPECT_EQ(nth_action(two, TSR_ACTION_ALL_REDUCE, "comm.world.scalars", 2), two.actions.size());
@@ -133,7 +137,8 @@ TEST(Finish, PadsAreZeroedBeforeAReductionReadsThem) {
   const Gpt2Ddp gpt2(2);
   const Program step = gpt2.finished(0);
   RangeSet written;
-  const uint64_t gradient = step.homes.back().roles[TSR_HOME_GRADIENT].buffer;  // ln_f: 16 of every 128 elements are real
+  const uint64_t gradient =
+      step.homes.back().roles[TSR_HOME_GRADIENT].buffer;  // ln_f: 16 of every 128 elements are real
   bool reduced = false;
   for (const Action& action : step.actions)
     for (const Binding& b : action.bindings) {

@@ -14,7 +14,9 @@
 namespace tessera::testing {
 namespace {
 
-std::vector<tsr_slot_spec> describe_on_cpu(const tsr_op& op) { return cpu::describe(op); }
+std::vector<tsr_slot_spec> describe_on_cpu(const tsr_op& op) {
+  return cpu::describe(op);
+}
 
 /// A strategy whose pass is a function.
 class Lambda final : public Strategy {
@@ -24,7 +26,8 @@ class Lambda final : public Strategy {
   explicit Lambda(std::function<void(const ProgramView&, const Edit&)> pass) : pass_(std::move(pass)) {}
   void lower(const ProgramView& view, const Edit& edit) const override { pass_(view, edit); }
   void layout(const ProgramView& view, const tsr_layout_sink& sink) const override {
-    const tsr_split split{0, split_axis, TSR_ALL_HOME_ROLES, TSR_LAYOUT_SPLIT, -1, 2, 1, 0, nullptr, view.parameters()[0].num_elements};
+    const tsr_split split{
+        0, split_axis, TSR_ALL_HOME_ROLES, TSR_LAYOUT_SPLIT, -1, 2, 1, 0, nullptr, view.parameters()[0].num_elements};
     call(sink.add_split, sink.ctx, &split);
   }
   int split_axis = 0;
@@ -45,11 +48,13 @@ class EditTest : public ::testing::Test {
   EditTest() {
     x = transient(program, "x", 64);
     y = transient(program, "y", 64);
-    for (int i = 0; i < 3; ++i) ids.push_back(add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(x)}).id);
+    for (int i = 0; i < 3; ++i)
+      ids.push_back(add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(x)}).id);
   }
   std::vector<uint64_t> order() const {
     std::vector<uint64_t> result;
-    for (const Action& action : program.actions) result.push_back(action.id);
+    for (const Action& action : program.actions)
+      result.push_back(action.id);
     return result;
   }
   static uint64_t insert(const Edit& edit, uint64_t anchor, uint32_t where, uint64_t buffer) {
@@ -72,7 +77,8 @@ TEST_F(EditTest, InsertsAtOneAnchorKeepTheOrderOfTheCalls) {
       before.push_back(insert(edit, ids[1], TSR_BEFORE, y));
     }
   });
-  EXPECT_EQ(order(), (std::vector<uint64_t>{ids[0], before[0], before[1], before[2], ids[1], after[0], after[1], after[2], ids[2]}));
+  EXPECT_EQ(order(), (std::vector<uint64_t>{ids[0], before[0], before[1], before[2], ids[1], after[0], after[1],
+                                            after[2], ids[2]}));
 }
 
 TEST_F(EditTest, AnchorZeroIsTheStartOrTheEnd) {
@@ -109,7 +115,8 @@ TEST_F(EditTest, RebindMovesActionsAndHomes) {
   });
   EXPECT_EQ(program.actions[0].bindings[0].offset, 100u);
   EXPECT_EQ(program.homes[0].roles[TSR_HOME_GRADIENT].offset, 116u);
-  for (const Buffer& b : program.buffers) EXPECT_EQ(b.name, "big");
+  for (const Buffer& b : program.buffers)
+    EXPECT_EQ(b.name, "big");
 }
 
 TEST_F(EditTest, ReplacingHomesRebindsTheirActionsOnce) {
@@ -118,7 +125,8 @@ TEST_F(EditTest, ReplacingHomesRebindsTheirActionsOnce) {
   for (int i = 0; i < 2; ++i) {
     Home home{program.next_id++, "h" + std::to_string(i), 0, {}, 32, {}};
     home.roles[TSR_HOME_GRADIENT] = {x, 32u * static_cast<unsigned>(i), 32};
-    add_action(program, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE, {read(x).at(32u * static_cast<unsigned>(i), 32)}).home = home.id;
+    add_action(program, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE, {read(x).at(32u * static_cast<unsigned>(i), 32)})
+        .home = home.id;
     homes.push_back(home.id);
     program.homes.push_back(home);
   }
@@ -146,7 +154,8 @@ TEST_F(EditTest, OrderNamesEveryActionOnce) {
 
 TEST_F(EditTest, RefusesWhatIsNotThere) {
   run(program, [&](const ProgramView&, const Edit& edit) {
-    const tsr_binding outside{x, 60, 8, 0, TSR_MODE_READ}, nowhere{9999, 0, 1, 0, TSR_MODE_READ}, modeless{x, 0, 1, 0, 9};
+    const tsr_binding outside{x, 60, 8, 0, TSR_MODE_READ}, nowhere{9999, 0, 1, 0, TSR_MODE_READ},
+        modeless{x, 0, 1, 0, 9};
     expect_error([&] { edit.bind(ids[0], outside); }, {"outside", "x", "64"});
     expect_error([&] { edit.bind(ids[0], nowhere); }, {"no buffer 9999"});
     expect_error([&] { edit.bind(ids[0], modeless); }, {"mode"});

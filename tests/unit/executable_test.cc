@@ -56,7 +56,8 @@ class ExecutableTest : public ::testing::Test {
     Strategy& strategy = caller;
     const StrategyOnAxis on_axis{"caller", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
     const uint64_t guard_bytes = check_memory ? kBufferAlignment : 0;
-    const CompileInput input{model_, mesh_, {}, {&on_axis, 1}, [this](const tsr_op& op) { return describe(op); }, {}, guard_bytes};
+    const CompileInput input{model_, mesh_,      {}, {&on_axis, 1}, [this](const tsr_op& op) { return describe(op); },
+                             {},     guard_bytes};
     RankSetup setup;
     setup.device = &device_;
     setup.host = &host_;
@@ -99,14 +100,18 @@ TEST_F(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
 }
 
 TEST_F(ExecutableTest, AFailedCallEndsTheStepWithItsError) {
-  expect_error([&] { step([](auto) { throw Error(TSR_E_DATA_LOSS, "the call failed"); }); }, {"caller", "the call failed"});
+  expect_error([&] { step([](auto) { throw Error(TSR_E_DATA_LOSS, "the call failed"); }); },
+               {"caller", "the call failed"});
 }
 
 TEST_F(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
   bool all_nan = true;
-  step([&](auto operands) {
-    for (uint64_t i = 0; i < kElements; ++i) all_nan &= std::isnan(static_cast<float*>(operands[0].data)[i]);
-  }, true);
+  step(
+      [&](auto operands) {
+        for (uint64_t i = 0; i < kElements; ++i)
+          all_nan &= std::isnan(static_cast<float*>(operands[0].data)[i]);
+      },
+      true);
   EXPECT_TRUE(all_nan);
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "support/expect_error.h"
-#include "support/temp_folder.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tessera {
 namespace {

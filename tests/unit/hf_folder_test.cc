@@ -9,8 +9,8 @@
 #include "model/gpt2.h"
 #include "model/safetensors_writer.h"
 #include "support/expect_error.h"
-#include "support/temp_folder.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tessera {
 namespace {

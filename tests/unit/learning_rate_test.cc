@@ -17,7 +17,8 @@ TrainConfig config(LrSchedule schedule) {
 
 TEST(LearningRate, WarmsUpLinearly) {
   for (LrSchedule schedule : {LrSchedule::constant, LrSchedule::linear, LrSchedule::cosine})
-    for (int step = 0; step < 4; ++step) EXPECT_DOUBLE_EQ(learning_rate(config(schedule), step), (step + 1) / 4.0);
+    for (int step = 0; step < 4; ++step)
+      EXPECT_DOUBLE_EQ(learning_rate(config(schedule), step), (step + 1) / 4.0);
 }
 
 TEST(LearningRate, EndsAtTheMinimum) {

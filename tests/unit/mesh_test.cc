@@ -12,7 +12,8 @@ const Mesh kMesh({{"pp", 2, TSR_SPLITS_LAYERS}, {"dp", 3, TSR_SPLITS_BATCH}, {"t
 
 TEST(Mesh, RanksAndCoordinatesAreInverse) {
   EXPECT_EQ(kMesh.num_ranks(), 12);
-  for (int rank = 0; rank < kMesh.num_ranks(); ++rank) EXPECT_EQ(kMesh.rank(kMesh.coordinates(rank)), rank);
+  for (int rank = 0; rank < kMesh.num_ranks(); ++rank)
+    EXPECT_EQ(kMesh.rank(kMesh.coordinates(rank)), rank);
   EXPECT_EQ(kMesh.coordinates(7), (Coordinates{1, 0, 1}));  // 7 = (1 * 3 + 0) * 2 + 1
 }
 

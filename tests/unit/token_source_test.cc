@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "support/expect_error.h"
-#include "support/temp_folder.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
-// Errors of the C++ layer: thrown inside a module, turned into a status at the ABI's edge, and back into an exception by
-// the caller on the other side.
+// Errors of the C++ layer: thrown inside a module, turned into a status at the ABI's edge, and back into an exception
+// by the caller on the other side.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +30,16 @@ class Error : public std::runtime_error {
   int rank_;
 };
 
-inline std::string_view view(tsr_str s) noexcept { return s.ptr ? std::string_view(s.ptr, s.len) : std::string_view(); }
-inline std::string to_string(tsr_str s) { return std::string(view(s)); }
+inline std::string_view view(tsr_str s) noexcept {
+  return s.ptr ? std::string_view(s.ptr, s.len) : std::string_view();
+}
+inline std::string to_string(tsr_str s) {
+  return std::string(view(s));
+}
 /// Borrows: `s` must outlive the result.
-inline tsr_str str(std::string_view s) noexcept { return {s.data(), s.size()}; }
+inline tsr_str str(std::string_view s) noexcept {
+  return {s.data(), s.size()};
+}
 
 /// Fills `err` (may be NULL); long texts are cut.
 inline void fill_error(tsr_error* err, tsr_status code, std::string_view domain, std::string_view message,

@@ -15,7 +15,9 @@
 
 namespace tessera {
 
-constexpr tsr_str literal(std::string_view s) { return {s.data(), s.size()}; }
+constexpr tsr_str literal(std::string_view s) {
+  return {s.data(), s.size()};
+}
 
 constexpr tsr_option int_option(std::string_view name, std::string_view value, double min, double max,
                                 std::string_view help) {
@@ -37,8 +39,16 @@ constexpr tsr_option string_option(std::string_view name, std::string_view value
 constexpr tsr_descriptor descriptor(std::string_view name, std::string_view kind, std::string_view id,
                                     std::string_view version, std::string_view summary,
                                     std::span<const tsr_option> options = {}) {
-  return {sizeof(tsr_descriptor), 0, literal(name), literal(kind), literal(id), literal(version),
-          literal("Tessera"), literal(summary), options.data(), options.size()};
+  return {sizeof(tsr_descriptor),
+          0,
+          literal(name),
+          literal(kind),
+          literal(id),
+          literal(version),
+          literal("Tessera"),
+          literal(summary),
+          options.data(),
+          options.size()};
 }
 
 /// The value of a declared option; throws NOT_FOUND for one that was not declared.
@@ -53,8 +63,8 @@ inline void shake_hands(tsr_handshake* io) {
   if (!io || io->magic != TSR_MAGIC) throw Error(TSR_E_ABI, "the handshake has a wrong magic number");
   io->plugin_abi_major = TSR_ABI_MAJOR;
   io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
-  if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) ||
-      io->host_minor_max < TSR_ABI_MINOR || io->host_minor_min > TSR_ABI_MINOR)
+  if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_max < TSR_ABI_MINOR ||
+      io->host_minor_min > TSR_ABI_MINOR)
     throw Error(TSR_E_ABI, "this plugin speaks ABI 0.9 on 64-bit machines; the host offers " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_min) + " to " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_max));
@@ -63,15 +73,15 @@ inline void shake_hands(tsr_handshake* io) {
 }  // namespace tessera
 
 /// Defines the plugin's one exported function. `table` is the kind's function table, with static storage.
-#define TESSERA_PLUGIN(descriptor_, interface_id_, table_)                                                        \
-  extern "C" tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host*, const tsr_factory** factory,      \
-                                            tsr_error* err) noexcept {                                            \
-    static constexpr tsr_factory kFactory = {                                                                     \
-        sizeof(tsr_factory), 0, &(descriptor_), +[](tsr_str id) noexcept -> const void* {                         \
-          return ::tessera::view(id) == (interface_id_) ? &(table_) : nullptr;                                    \
-        }};                                                                                                       \
-    return ::tessera::guard(err, ::tessera::view((descriptor_).name), [&] {                                       \
-      ::tessera::shake_hands(io);                                                                                 \
-      *factory = &kFactory;                                                                                       \
-    });                                                                                                           \
+#define TESSERA_PLUGIN(descriptor_, interface_id_, table_)                                                          \
+  extern "C" tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host*, const tsr_factory** factory,        \
+                                            tsr_error* err) noexcept {                                              \
+    static constexpr tsr_factory kFactory = {sizeof(tsr_factory), 0, &(descriptor_),                                \
+                                             +[](tsr_str id) noexcept -> const void* {                              \
+                                               return ::tessera::view(id) == (interface_id_) ? &(table_) : nullptr; \
+                                             }};                                                                    \
+    return ::tessera::guard(err, ::tessera::view((descriptor_).name), [&] {                                         \
+      ::tessera::shake_hands(io);                                                                                   \
+      *factory = &kFactory;                                                                                         \
+    });                                                                                                             \
   }

@@ -1,7 +1,7 @@
 /* Tessera plugin ABI, kind "communicator": collectives and messages over a group of ranks, on the host's streams.
  *
- * submit() enqueues on `stream`: the operation starts after what is already on that stream and later work on it sees the
- * result. All ranks of a group submit the same collectives in the same order. A communicator without native streams
+ * submit() enqueues on `stream`: the operation starts after what is already on that stream and later work on it sees
+ * the result. All ranks of a group submit the same collectives in the same order. A communicator without native streams
  * enqueues host functions through the device table it was given.
  *
  * Counts are elements of `dtype`. n = ranks in the group, r = this rank's coordinate in it. Zero counts are legal.
@@ -16,9 +16,9 @@
  *   BARRIER         no rank leaves before all entered
  * Slices stand one after another: slice i starts at c_0 + ... + c_{i-1}, with c = counts[] or num_elements for each.
  *
- * A communicator that sets TSR_COMM_CANONICAL_SUM gives, for each element, the balanced tree over the ranks (split at the
- * largest power of two below n) in float32 or wider, rounded once to the output type, whatever the counts and offsets.
- * Since 0.9. */
+ * A communicator that sets TSR_COMM_CANONICAL_SUM gives, for each element, the balanced tree over the ranks (split at
+ * the largest power of two below n) in float32 or wider, rounded once to the output type, whatever the counts and
+ * offsets. Since 0.9. */
 #ifndef TESSERA_COMMUNICATOR_H
 #define TESSERA_COMMUNICATOR_H
 
@@ -95,11 +95,11 @@ typedef struct tsr_comm_caps {
 /* APPENDABLE. */
 typedef struct tsr_comm_create {
   uint32_t struct_size;
-  int32_t rank; /* r */
-  int32_t size; /* n */
-  uint32_t is_local; /* 1: all ranks of the job are on this machine; listen on loopback only */
-  tsr_str name;       /* "dp.gather": for errors and logs */
-  tsr_str rendezvous; /* key prefix in the host's key-value service that is this communicator's alone */
+  int32_t rank;               /* r */
+  int32_t size;               /* n */
+  uint32_t is_local;          /* 1: all ranks of the job are on this machine; listen on loopback only */
+  tsr_str name;               /* "dp.gather": for errors and logs */
+  tsr_str rendezvous;         /* key prefix in the host's key-value service that is this communicator's alone */
   const int32_t* world_ranks; /* [n] the members' world ranks, for errors; borrowed for the call */
   const tsr_host* host;
   const tsr_device_interface* device_interface;
@@ -113,8 +113,8 @@ typedef struct tsr_comm_create {
 typedef struct tsr_communicator_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* What this communicator can do with a device's streams of that kind; opens nothing. UNSUPPORTED when it takes no such
-   * streams. [any-thread] */
+  /* What this communicator can do with a device's streams of that kind; opens nothing. UNSUPPORTED when it takes no
+   * such streams. [any-thread] */
   TSR_FN(tsr_status, caps)(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) TSR_NOEXCEPT;
   /* Bytes of workspace that submit needs for this collective (pointers in it are ignored) in a group of `size`. Pure.
    * [any-thread] */

@@ -113,7 +113,7 @@ typedef struct tsr_option {
   tsr_str name; /* lower case, dashes */
   tsr_str default_value;
   tsr_str choices;
-  tsr_str help; /* one line */
+  tsr_str help;    /* one line */
   double min, max; /* inclusive; ignored when min > max */
   uint32_t type;
   uint32_t reserved;

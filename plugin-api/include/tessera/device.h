@@ -5,10 +5,10 @@
  * recorded on it complete as failed, streams that wait for such an event fail too, and stream_synchronize returns the
  * first error. So one error ends a step everywhere, without a hang.
  *
- * A kernel computes one op: {kind, phase, dtypes, dims, attributes} on operands in *slots*. describe(op) lists the slots
- * (pure: no device is opened, so a plan for CUDA needs no GPU); prepare(op, slots) makes a kernel for the slots as the
- * program binds them; launch(kernel, stream, pointers) runs it. Kernels never allocate: scratch is a slot.
- * Since 0.9. */
+ * A kernel computes one op: {kind, phase, dtypes, dims, attributes} on operands in *slots*. describe(op) lists the
+ * slots (pure: no device is opened, so a plan for CUDA needs no GPU); prepare(op, slots) makes a kernel for the slots
+ * as the program binds them; launch(kernel, stream, pointers) runs it. Kernels never allocate: scratch is a slot. Since
+ * 0.9. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 
@@ -66,20 +66,20 @@ typedef struct tsr_slot_spec {
 #define TSR_OP_TOKEN_EMBEDDING 1u    /* o0[N,C] = p0[V,C][i0[N]] (i0: int32 tokens) */
 #define TSR_OP_POSITION_EMBEDDING 2u /* o0[N,C] = i0[N,C] + p0[P,C][n % seq]; the gradient of i0 is that of o0 */
 #define TSR_OP_LAYER_NORM 3u         /* o0 = norm(i0) * p0[C] + p1[C]; s0[N] mean, s1[N] 1/std */
-#define TSR_OP_LINEAR 4u             /* o0[N,out] = act(i0[N,in] p0[in,out] (+ p1[out])); s0[N,out] before act, if any */
-#define TSR_OP_ATTENTION 5u          /* o0[N,H*D] = causal softmax attention of i0[N, 3*H*D] = q|k|v; s0[B,H,T] log-sum-exp */
-#define TSR_OP_ADD_LAYER_NORM 6u     /* o0 = i0 + i1 + p0[C]; o1 = norm(o0) * p1 + p2; s0, s1 as layer norm */
-#define TSR_OP_ADD 7u                /* o0 = i0 + i1 + p0[C]; the gradient of i1 is that of o0 */
-#define TSR_OP_LOSS 8u               /* i0[N,C] p0[V,C]^T -> softmax cross-entropy with i1[N] int32 targets */
-#define TSR_OP_COPY 32u              /* dst = src, same dtype */
-#define TSR_OP_CAST 33u              /* dst = (dtype of dst) src, rounded to nearest even */
-#define TSR_OP_ADD_INTO 34u          /* dst (ADD) += src; dst (WRITE) = src */
-#define TSR_OP_SCALE 35u             /* dst (ADD, in place) *= attribute TSR_ATTR_SCALE */
-#define TSR_OP_ZERO 36u              /* every dst slot = 0 */
-#define TSR_OP_SUM_SQUARES 48u       /* accumulator x:ACCUMULATOR (ADD) += exact sum of squares of src over op.ranges */
-#define TSR_OP_CLIP 49u              /* reads ACCUMULATOR; writes CLIP; adds 1 to STEP when ok */
-#define TSR_OP_ADAMW 50u             /* dst value (ADD), src gradient, st0 m, st1 v (ADD); reads CLIP, STEP, LR */
-#define TSR_OP_SGD 51u               /* dst value (ADD), src gradient, st0 momentum (ADD); reads CLIP, STEP, LR */
+#define TSR_OP_LINEAR 4u    /* o0[N,out] = act(i0[N,in] p0[in,out] (+ p1[out])); s0[N,out] before act, if any */
+#define TSR_OP_ATTENTION 5u /* o0[N,H*D] = causal softmax attention of i0[N, 3*H*D] = q|k|v; s0[B,H,T] log-sum-exp */
+#define TSR_OP_ADD_LAYER_NORM 6u /* o0 = i0 + i1 + p0[C]; o1 = norm(o0) * p1 + p2; s0, s1 as layer norm */
+#define TSR_OP_ADD 7u            /* o0 = i0 + i1 + p0[C]; the gradient of i1 is that of o0 */
+#define TSR_OP_LOSS 8u           /* i0[N,C] p0[V,C]^T -> softmax cross-entropy with i1[N] int32 targets */
+#define TSR_OP_COPY 32u          /* dst = src, same dtype */
+#define TSR_OP_CAST 33u          /* dst = (dtype of dst) src, rounded to nearest even */
+#define TSR_OP_ADD_INTO 34u      /* dst (ADD) += src; dst (WRITE) = src */
+#define TSR_OP_SCALE 35u         /* dst (ADD, in place) *= attribute TSR_ATTR_SCALE */
+#define TSR_OP_ZERO 36u          /* every dst slot = 0 */
+#define TSR_OP_SUM_SQUARES 48u   /* accumulator x:ACCUMULATOR (ADD) += exact sum of squares of src over op.ranges */
+#define TSR_OP_CLIP 49u          /* reads ACCUMULATOR; writes CLIP; adds 1 to STEP when ok */
+#define TSR_OP_ADAMW 50u         /* dst value (ADD), src gradient, st0 m, st1 v (ADD); reads CLIP, STEP, LR */
+#define TSR_OP_SGD 51u           /* dst value (ADD), src gradient, st0 momentum (ADD); reads CLIP, STEP, LR */
 
 #define TSR_PHASE_NONE 0u /* elementwise and step ops */
 #define TSR_PHASE_FORWARD 1u
@@ -93,21 +93,21 @@ typedef struct tsr_slot_spec {
 #define TSR_DIM_SEQ 1
 #define TSR_DIM_HEADS 2
 #define TSR_DIM_HEAD_DIM 3
-#define TSR_DIM_EMBED 4     /* C: width of norms, adds and embeddings */
-#define TSR_DIM_IN 5        /* linear */
-#define TSR_DIM_OUT 6       /* linear */
+#define TSR_DIM_EMBED 4 /* C: width of norms, adds and embeddings */
+#define TSR_DIM_IN 5    /* linear */
+#define TSR_DIM_OUT 6   /* linear */
 #define TSR_DIM_VOCAB 7
 #define TSR_DIM_POSITIONS 8 /* rows of the position table; >= seq */
 #define TSR_DIM_ELEMENTS 9  /* elementwise and step ops: elements of the largest operand */
 #define TSR_NUM_DIMS 12
 
 /* op.attributes[TSR_ATTR_*]; 0 where not used. */
-#define TSR_ATTR_EPSILON 0      /* layer norm, AdamW */
-#define TSR_ATTR_ACTIVATION 1   /* linear: TSR_ACTIVATION_* */
-#define TSR_ATTR_HAS_BIAS 2     /* linear: 1 or 0 */
-#define TSR_ATTR_SCALE 3        /* loss: factor of every token's gradient; scale: factor */
-#define TSR_ATTR_MAX_NORM 4     /* clip: 0 = off */
-#define TSR_ATTR_BETA1 5        /* AdamW; SGD: momentum */
+#define TSR_ATTR_EPSILON 0    /* layer norm, AdamW */
+#define TSR_ATTR_ACTIVATION 1 /* linear: TSR_ACTIVATION_* */
+#define TSR_ATTR_HAS_BIAS 2   /* linear: 1 or 0 */
+#define TSR_ATTR_SCALE 3      /* loss: factor of every token's gradient; scale: factor */
+#define TSR_ATTR_MAX_NORM 4   /* clip: 0 = off */
+#define TSR_ATTR_BETA1 5      /* AdamW; SGD: momentum */
 #define TSR_ATTR_BETA2 6
 #define TSR_NUM_ATTRIBUTES 8
 #define TSR_ACTIVATION_NONE 0
@@ -116,11 +116,11 @@ typedef struct tsr_slot_spec {
 
 /* Scalars (slot role SCALAR). Accumulators are int64[20]: [0] counts non-finite addends, limb k >= 1 counts units of
  * 2^(32(k-1)-298), every limb but the last in [0, 2^32) after each action; so sums do not depend on order. */
-#define TSR_SCALAR_ACCUMULATOR 0    /* int64[20], squares of gradients */
-#define TSR_SCALAR_LOSS 1           /* int64[20], float32 losses of tokens (LOSS adds them, unscaled) */
-#define TSR_SCALAR_CLIP 2           /* float64[3]: coefficient min(1, max_norm / (norm + 1e-6)); ok 1 or 0; norm */
-#define TSR_SCALAR_STEP 3           /* int64[1]: optimizer steps taken */
-#define TSR_SCALAR_LR 4             /* float64[1] */
+#define TSR_SCALAR_ACCUMULATOR 0 /* int64[20], squares of gradients */
+#define TSR_SCALAR_LOSS 1        /* int64[20], float32 losses of tokens (LOSS adds them, unscaled) */
+#define TSR_SCALAR_CLIP 2        /* float64[3]: coefficient min(1, max_norm / (norm + 1e-6)); ok 1 or 0; norm */
+#define TSR_SCALAR_STEP 3        /* int64[1]: optimizer steps taken */
+#define TSR_SCALAR_LR 4          /* float64[1] */
 #define TSR_ACCUMULATOR_LIMBS 20
 
 /* FROZEN. A part of a flat home with its own hyper-parameters. */
@@ -169,13 +169,15 @@ typedef struct tsr_device_interface {
   uint32_t reserved;
   tsr_str stream_kind; /* "cpu.queue", "cuda.stream" */
 
-  /* Lists the op's slots in launch order. *num_slots: capacity in, count out (RESOURCE_EXHAUSTED if larger). UNSUPPORTED
-   * names what is not. Pure. [any-thread] */
-  TSR_FN(tsr_status, describe)(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) TSR_NOEXCEPT;
+  /* Lists the op's slots in launch order. *num_slots: capacity in, count out (RESOURCE_EXHAUSTED if larger).
+   * UNSUPPORTED names what is not. Pure. [any-thread] */
+  TSR_FN(tsr_status, describe)
+  (const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) TSR_NOEXCEPT;
 
   /* Opens a device for one rank; everything below belongs to it and is destroyed before close. [control-thread] */
   TSR_FN(tsr_status, open)(const tsr_device_open* args, tsr_device** device, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, close)(tsr_device* device) TSR_NOEXCEPT; /* NULL is allowed, here and in every destroy. [control-thread] */
+  TSR_FN(void, close)
+  (tsr_device* device) TSR_NOEXCEPT; /* NULL is allowed, here and in every destroy. [control-thread] */
 
   /* `num_bytes` of memory (TSR_MEMORY_*), 4096-aligned, contents undefined. [control-thread] */
   TSR_FN(tsr_status, allocate)
@@ -192,7 +194,8 @@ typedef struct tsr_device_interface {
   /* An event stands for the work before its last record; re-recording is allowed once nobody waits. [control-thread] */
   TSR_FN(tsr_status, event_create)(tsr_device* device, tsr_event** event, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, event_destroy)(tsr_event* event) TSR_NOEXCEPT; /* [control-thread] */
-  TSR_FN(tsr_status, event_record)(tsr_event* event, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT; /* [issue-thread] */
+  TSR_FN(tsr_status, event_record)
+  (tsr_event* event, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT; /* [issue-thread] */
   /* Later work on `stream` starts after the event's last record. Does not block. [issue-thread] */
   TSR_FN(tsr_status, stream_wait)(tsr_stream* stream, tsr_event* event, tsr_error* err) TSR_NOEXCEPT;
 
@@ -200,9 +203,11 @@ typedef struct tsr_device_interface {
   TSR_FN(tsr_status, copy)
   (tsr_stream* stream, void* dst, const void* src, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Sets every byte to `byte`. [issue-thread] */
-  TSR_FN(tsr_status, fill)(tsr_stream* stream, void* dst, uint32_t byte, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, fill)
+  (tsr_stream* stream, void* dst, uint32_t byte, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Runs `function(user)` in stream order, exactly once, or not at all if the stream has failed. [any-thread] */
-  TSR_FN(tsr_status, host_function)(tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, host_function)
+  (tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) TSR_NOEXCEPT;
   /* The native handle ("cuda.stream": cudaStream_t), or NULL. [any-thread] */
   TSR_FN(void*, native_handle)(tsr_stream* stream, tsr_str kind) TSR_NOEXCEPT;
 
@@ -210,9 +215,10 @@ typedef struct tsr_device_interface {
   TSR_FN(tsr_status, prepare)
   (tsr_device* device, const tsr_op* op, const tsr_slot_spec* slots, uint64_t num_slots, tsr_kernel** kernel,
    tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, kernel_destroy)(tsr_kernel* kernel) TSR_NOEXCEPT; /* none of its launches is in flight. [control-thread] */
-  /* Enqueues the kernel; pointers[i] is the operand of slots[i] given to prepare, 4-byte aligned or better; the array is
-   * copied. [issue-thread] */
+  TSR_FN(void, kernel_destroy)
+  (tsr_kernel* kernel) TSR_NOEXCEPT; /* none of its launches is in flight. [control-thread] */
+  /* Enqueues the kernel; pointers[i] is the operand of slots[i] given to prepare, 4-byte aligned or better; the array
+   * is copied. [issue-thread] */
   TSR_FN(tsr_status, launch)
   (tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers, tsr_error* err) TSR_NOEXCEPT;
 

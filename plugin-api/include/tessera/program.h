@@ -1,4 +1,5 @@
-/* Tessera plugin ABI: a step as a program. Model, mesh, buffers, actions, homes and layouts as arrays of FROZEN structs.
+/* Tessera plugin ABI: a step as a program. Model, mesh, buffers, actions, homes and layouts as arrays of FROZEN
+ * structs.
  *
  * A program means: run the list of actions from top to bottom. Every action states all it touches as bindings {buffer,
  * offset, num_elements, mode, slot}. The host derives what must wait for what from the bindings; streams and positions
@@ -86,8 +87,8 @@ typedef struct tsr_value {
   tsr_str name;
   const tsr_dim* dims;
   uint32_t num_dims;
-  uint32_t kind;         /* TSR_VALUE_* */
-  int32_t gradient_of;   /* its gradient is the buffer of that value's gradient; -1: it has its own */
+  uint32_t kind;       /* TSR_VALUE_* */
+  int32_t gradient_of; /* its gradient is the buffer of that value's gradient; -1: it has its own */
   tsr_dtype dtype;
   uint64_t num_elements; /* of this rank and micro-batch */
 } tsr_value;
@@ -127,8 +128,8 @@ typedef struct tsr_segment {
 #define TSR_LAYOUT_SPLIT 2u
 #define TSR_LAYOUT_DIVERGENT 3u /* each coordinate has its own whole (local SGD) */
 
-/* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. No entry for an axis means
- * replicated over all its coordinates. */
+/* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. No entry for an axis
+ * means replicated over all its coordinates. */
 typedef struct tsr_split {
   int32_t parameter;
   int32_t axis;
@@ -171,18 +172,18 @@ typedef struct tsr_home {
 
 /* ---- program ------------------------------------------------------------------------------------------------- */
 
-#define TSR_BUFFER_HOME 1u        /* values of parameters, float32 masters */
-#define TSR_BUFFER_GRADIENT 2u    /* gradients of parameters; transient */
-#define TSR_BUFFER_OPTIMIZER 3u   /* m, v */
-#define TSR_BUFFER_GATHERED 4u    /* parameters gathered from shards, compute copies */
-#define TSR_BUFFER_ACTIVATION 5u  /* values and their gradients */
-#define TSR_BUFFER_SAVED 6u       /* written by forward for backward, context of split backwards */
+#define TSR_BUFFER_HOME 1u       /* values of parameters, float32 masters */
+#define TSR_BUFFER_GRADIENT 2u   /* gradients of parameters; transient */
+#define TSR_BUFFER_OPTIMIZER 3u  /* m, v */
+#define TSR_BUFFER_GATHERED 4u   /* parameters gathered from shards, compute copies */
+#define TSR_BUFFER_ACTIVATION 5u /* values and their gradients */
+#define TSR_BUFFER_SAVED 6u      /* written by forward for backward, context of split backwards */
 #define TSR_BUFFER_STAGING 7u
 #define TSR_BUFFER_WORKSPACE 8u
-#define TSR_BUFFER_INPUT 9u       /* tokens, targets: written by the host before the program */
-#define TSR_BUFFER_SCALAR 10u     /* learning rate, clip result, step: fixed, read and written by the host */
+#define TSR_BUFFER_INPUT 9u   /* tokens, targets: written by the host before the program */
+#define TSR_BUFFER_SCALAR 10u /* learning rate, clip result, step: fixed, read and written by the host */
 #define TSR_BUFFER_ACCUMULATOR 11u
-#define TSR_BUFFER_PLUGIN 12u     /* a strategy's own */
+#define TSR_BUFFER_PLUGIN 12u /* a strategy's own */
 
 #define TSR_BUFFER_PERSISTENT 1u /* lives across programs, at one address in all of them */
 
@@ -210,7 +211,8 @@ typedef struct tsr_binding {
 #define TSR_STREAM_COPY_IN 1u
 #define TSR_STREAM_COPY_OUT 2u
 
-/* FROZEN. Streams from index 3 on are comm streams by (axis or world, lane); each has a communicator of its own per group. */
+/* FROZEN. Streams from index 3 on are comm streams by (axis or world, lane); each has a communicator of its own per
+ * group. */
 typedef struct tsr_stream_info {
   tsr_str name; /* "compute", "comm.dp.gradient" */
   int32_t axis;

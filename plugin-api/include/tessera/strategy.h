@@ -32,10 +32,10 @@ typedef struct tsr_strategy tsr_strategy;
 #define TSR_BEFORE 1u
 #define TSR_AFTER 2u
 
-/* APPENDABLE. Edits on the host's private copy of the program, committed when the pass returns OK. A pass reads the view
- * as it was at its start; new ids are usable at once; inserts at one anchor keep the order of the calls. Every function
- * returns INVALID_ARGUMENT for an unknown id or a range outside its buffer, and copies what it is given; a pass returns
- * the first error it meets. [the thread of the lower call] */
+/* APPENDABLE. Edits on the host's private copy of the program, committed when the pass returns OK. A pass reads the
+ * view as it was at its start; new ids are usable at once; inserts at one anchor keep the order of the calls. Every
+ * function returns INVALID_ARGUMENT for an unknown id or a range outside its buffer, and copies what it is given; a
+ * pass returns the first error it meets. [the thread of the lower call] */
 typedef struct tsr_edit {
   uint32_t struct_size;
   uint32_t reserved;
@@ -58,8 +58,9 @@ typedef struct tsr_edit {
   /* Where a home keeps a role (TSR_HOME_*). */
   TSR_FN(tsr_status, set_role)
   (void* ctx, uint64_t home, uint32_t role, const tsr_home_role* place, tsr_error* err) TSR_NOEXCEPT;
-  /* Replaces `homes` (of one unit) by one new home (NULL: by none). Actions that name one of them by `home` are bound to
-   * the new home's roles, once per kind and group; the others of them are removed. `id` (may be NULL) gets the new id. */
+  /* Replaces `homes` (of one unit) by one new home (NULL: by none). Actions that name one of them by `home` are bound
+   * to the new home's roles, once per kind and group; the others of them are removed. `id` (may be NULL) gets the new
+   * id. */
   TSR_FN(tsr_status, replace_homes)
   (void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
    tsr_error* err) TSR_NOEXCEPT;
@@ -97,13 +98,14 @@ typedef struct tsr_strategy_interface {
   uint32_t role;   /* TSR_STRATEGY_SCHEDULE, ... */
   uint32_t splits; /* TSR_SPLITS_*: what its axis splits */
   uint32_t flags;
-  /* An instance for one axis. `args` is borrowed for the call, but args->host outlives the instance. [control-thread] */
+  /* An instance for one axis. `args` is borrowed for the call, but args->host outlives the instance. [control-thread]
+   */
   TSR_FN(tsr_status, create)(const tsr_strategy_create* args, tsr_strategy** strategy, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, destroy)(tsr_strategy* strategy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
   /* How many step programs the run alternates between (step % variants); NULL: one. Pure. [any-thread] */
   TSR_FN(uint32_t, num_variants)(tsr_strategy* strategy) TSR_NOEXCEPT;
-  /* States how this axis cuts each parameter. The view has model and mesh, and no program yet. NULL: all replicated. Pure.
-   * [any-thread] */
+  /* States how this axis cuts each parameter. The view has model and mesh, and no program yet. NULL: all replicated.
+   * Pure. [any-thread] */
   TSR_FN(tsr_status, layout)
   (tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink, tsr_error* err) TSR_NOEXCEPT;
   /* The pass. Pure. [any-thread] */
