@@ -16,10 +16,6 @@ void remove(Program& program, uint32_t kind, std::string_view stream = "", size_
   ASSERT_LT(index, program.actions.size());
   program.actions.erase(program.actions.begin() + static_cast<ptrdiff_t>(index));
 }
-void remove_stream(Program& program, std::string_view stream) {
-  ASSERT_GT(std::erase_if(program.actions, [&](const Action& a) { return program.streams[a.stream].name == stream; }),
-            0u);
-}
 Action& nth(Program& program, uint32_t kind, std::string_view stream = "", size_t n = 0) {
   return program.actions.at(nth_action(program, kind, stream, n));
 }
