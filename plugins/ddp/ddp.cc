@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace tessera::ddp {
@@ -32,17 +34,17 @@ class Buffers {
 
 /// The buffers whose contents are gradients of one rank that wait to be summed: where homes keep them, or, where `add`
 /// actions put them there, what those read.
-std::map<uint64_t, bool> gradient_sources(const ProgramView& view) {
-  std::map<uint64_t, bool> homes, sources;
+std::set<uint64_t> gradient_sources(const ProgramView& view) {
+  std::set<uint64_t> homes, sources;
   for (const tsr_home& home : view.homes())
-    if (home.roles[TSR_HOME_GRADIENT].buffer) homes[home.roles[TSR_HOME_GRADIENT].buffer] = true;
+    if (home.roles[TSR_HOME_GRADIENT].buffer) homes.insert(home.roles[TSR_HOME_GRADIENT].buffer);
   for (const tsr_action& action : view.actions()) {
     if (action.kind != TSR_ACTION_ADD) continue;
     const auto bindings = ProgramView::bindings(action);
     const auto target = std::ranges::find(bindings, kDestination, &tsr_binding::slot);
     const auto source = std::ranges::find(bindings, kSource, &tsr_binding::slot);
     if (target != bindings.end() && source != bindings.end() && homes.contains(target->buffer))
-      sources[source->buffer] = true;
+      sources.insert(source->buffer);
   }
   return sources.empty() ? homes : sources;
 }
@@ -50,11 +52,11 @@ std::map<uint64_t, bool> gradient_sources(const ProgramView& view) {
 /// Every stretch of a gradient buffer with its last writer, in the order in which they are complete.
 std::vector<Range> ranges_by_completion(const ProgramView& view) {
   const auto sources = gradient_sources(view);
-  std::map<std::pair<uint64_t, uint64_t>, Range> ranges;
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, Range> ranges;  // by buffer, begin, end
   for (size_t i = 0; i < view.actions().size(); ++i)
     for (const tsr_binding& b : ProgramView::bindings(view.actions()[i]))
       if (b.mode != TSR_MODE_READ && sources.contains(b.buffer))
-        ranges[{b.buffer, b.offset}] = {b.buffer, b.offset, b.offset + b.num_elements, i};
+        ranges[{b.buffer, b.offset, b.offset + b.num_elements}] = {b.buffer, b.offset, b.offset + b.num_elements, i};
   std::vector<Range> result;
   for (const auto& [key, range] : ranges)
     result.push_back(range);
@@ -174,14 +176,13 @@ class Reducer {
 /// Every rank starts from coordinate 0's values, one broadcast a buffer.
 void broadcast_values(const ProgramView& view, const Edit& edit) {
   const Buffers buffers(view);
-  std::map<uint64_t, bool> done;
+  std::set<uint64_t> done;
   tsr_action action = make_action(TSR_ACTION_BROADCAST, edit.stream(view.raw.axis, "gradient"));
   action.group = edit.group(view.raw.axis);
   action.peer = 0;
   for (const tsr_home& home : view.homes()) {
     const uint64_t buffer = home.roles[TSR_HOME_VALUE].buffer;
-    if (!buffer || done[buffer]) continue;
-    done[buffer] = true;
+    if (!buffer || !done.insert(buffer).second) continue;
     const tsr_binding whole{buffer, 0, buffers[buffer].num_elements, kDestination, TSR_MODE_ADD};
     edit.insert(0, TSR_AFTER, action, {&whole, 1});
   }

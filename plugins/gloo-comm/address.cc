@@ -65,7 +65,7 @@ Attr host_name_address() {
   addrinfo* list = nullptr;
   const int status = getaddrinfo(name.data(), nullptr, &hints, &list);
   const std::string what = "[gloo-comm] the host name " + std::string(name.data());
-  const std::string advice = "; name the network interface with --gloo-comm.interface";
+  const std::string advice = "; name the network interface with --gloo.interface";
   if (status != 0) throw Error(TSR_E_FAILED_PRECONDITION, what + " has no address: " + gai_strerror(status) + advice);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
   for (const addrinfo* entry = list; entry; entry = entry->ai_next)

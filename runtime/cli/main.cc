@@ -18,7 +18,7 @@ constexpr std::string_view kHelp =
     "  plugins list     the plugins there are\n"
     "  plugins info P   what plugin P is, and its options\n\n"
     "  --help, --version\n\n"
-    "exit codes: 0 done, 1 the run failed, 2 wrong usage\n";
+    "exit codes: 0 done, 1 the run failed, 2 wrong usage, 128 + n ended by signal n\n";
 
 constexpr std::array kLater = {"check", "simulate", "bench", "convert", "generate", "doctor", "coordinator", "worker"};
 

@@ -1,7 +1,9 @@
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <iostream>
-#include <optional>
 
 #include "cli/commands.h"
 #include "config/usage_error.h"
@@ -13,23 +15,21 @@
 namespace tessera {
 namespace {
 
-/// Whether the communicator keeps all ranks in one process, so that ranks are threads.
-bool ranks_are_threads(const TrainConfig& config, const Log& log) {
-  const auto folders = plugin_folders(config.plugin_dirs);
-  const LoadedPlugin plugin = load_plugin(PluginKind::communicator, config.comm, folders, log);
-  const LoadedPlugin device = load_plugin(PluginKind::device, config.device, folders, log);
-  tsr_comm_caps caps{};
-  caps.struct_size = sizeof caps;
-  call(plugin.communicator()->caps, device.device()->stream_kind, &caps);
-  return (caps.flags & TSR_COMM_ONE_PROCESS) != 0;
-}
-
+/// Rank 0 writes the metrics. The file is made at the first step: a run that is refused leaves an older one alone.
 RankObserver write_metrics(const TrainConfig& config, int rank) {
   RankObserver observer;
   if (rank != 0 || config.metrics.empty()) return observer;
-  const auto writer = std::make_shared<MetricsWriter>(config.metrics);
-  observer.on_step = [writer](const StepMetrics& step) { writer->write(step); };
+  observer.on_step = [path = config.metrics,
+                      writer = std::shared_ptr<MetricsWriter>()](const StepMetrics& step) mutable {
+    if (!writer) writer = std::make_shared<MetricsWriter>(path);
+    writer->write(step);
+  };
   return observer;
+}
+
+void check_metrics_path(const TrainConfig& config) {
+  if (!config.metrics.empty() && !std::ofstream(config.metrics, std::ios::app))
+    throw UsageError("--metrics " + config.metrics + " cannot be written: " + std::strerror(errno));
 }
 
 int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment) {
@@ -37,7 +37,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment) 
   if (environment.rank == 0 && environment.world_size > 1)
     log.info("rank ", environment.rank, " of ", environment.world_size, ", from ", environment.source);
   const Job job = make_job(flags, environment.world_size, log);
-  const auto data = open_tokens(job.config.data, job.gpt2.vocab);
+  const auto data = open_data(job);
   const JobStore store = join_job(environment, job.config.start_timeout_ms, log);
   const RankPlace place{environment.rank, environment.local_rank, environment.local_size, environment.is_local(),
                         store.store,      [] { return false; }};
@@ -45,19 +45,11 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment) 
   return 0;
 }
 
-int train_as_threads(const ParsedFlags& flags, int num_ranks) {
-  const Log log(parse_log_level(flags.config.log_level), 0, num_ranks);
-  const Job job = make_job(flags, num_ranks, log);
-  const auto data = open_tokens(job.config.data, job.gpt2.vocab);
+int train_as_threads(const Job& job, const Log& log) {
+  const auto data = open_data(job);
   train_local_ranks(
       job, *data, [&](int rank) { return write_metrics(job.config, rank); }, log);
   return 0;
-}
-
-/// Before any process is started: what is wrong with the flags is said once.
-void check_before_launch(const ParsedFlags& flags, int num_ranks) {
-  const Job job = make_job(flags, num_ranks, Log(LogLevel::off));
-  open_tokens(job.config.data, job.gpt2.vocab);
 }
 
 }  // namespace
@@ -68,12 +60,14 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
     std::cout << flags_help(FlagSet::train);
     return 0;
   }
+  check_metrics_path(flags.config);
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
   const int to_start = ranks_to_start(requested_world(flags.config), environment);
   if (to_start <= 1) return train_as_rank(flags, environment);
-  const Log log(parse_log_level(flags.config.log_level));
-  if (ranks_are_threads(flags.config, log)) return train_as_threads(flags, to_start);
-  check_before_launch(flags, to_start);
+  const Log log(parse_log_level(flags.config.log_level), 0, to_start);
+  const Job job = make_job(flags, to_start, log);
+  if (job.ranks_are_threads) return train_as_threads(job, log);
+  open_data(job);  // what is wrong with the flags is said once, before any process is started
   return launch_ranks({own_executable(), argv, to_start}, log);
 }
 

@@ -168,8 +168,8 @@ void add_report_flags(std::vector<Flag>& flags) {
   const auto print_debug = [](const C& config) { return std::string(config.debug_memory ? "true" : "false"); };
   flags.insert(
       flags.end(),
-      {integer(kDeadlines, "start-timeout-ms", "of the rendezvous and the first step", &C::start_timeout_ms, 1,
-               1LL << 40),
+      {integer(kDeadlines, "start-timeout-ms", "of the rendezvous and everything before the first step",
+               &C::start_timeout_ms, 1, 1LL << 40),
        integer(kDeadlines, "timeout-ms", "of every later collective", &C::timeout_ms, 1, 1LL << 40),
        local(text(kReports, "metrics", "FILE", "write JSON lines, one object a step", &C::metrics)),
        {kReports, "log-level", kLogLevelNames, "least level of the log", read_level,

@@ -173,7 +173,12 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
 
 std::string flags_help(FlagSet set) {
   ParsedFlags unused;
-  return concat(describe_all(set, unused).all);
+  const char* note =
+      set == FlagSet::plan
+          ? "plan takes the flags of train, so that a command line can be planned as it is; those of data, "
+            "learning and metrics change nothing in a plan.\n\n"
+          : "";
+  return concat(note, describe_all(set, unused).all);
 }
 
 }  // namespace tessera

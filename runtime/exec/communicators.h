@@ -44,7 +44,10 @@ class Communicators {
   /// All at once, from any thread; outstanding work fails as aborted. May be repeated.
   void abort();
   const tsr_communicator_interface& api() const { return *setup_.api; }
-  int64_t timeout_ms() const { return setup_.timeout_ms; }
+  /// Of a collective of that program: what ranks do before they start takes unequal time, so `init` has longer.
+  int64_t timeout_ms(const Program& program) const {
+    return program.purpose == TSR_PURPOSE_INIT ? setup_.start_timeout_ms : setup_.timeout_ms;
+  }
 
  private:
   struct Key {

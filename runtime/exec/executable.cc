@@ -7,8 +7,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kPollMs = 1000;
-/// After an abort every outstanding operation ends within 2 s; what has not ended by then is not waited for.
-constexpr int64_t kAbortMs = 10'000;
 
 }  // namespace
 
@@ -16,6 +14,10 @@ ExecutionContext::ExecutionContext(const Device& device, Communicators& comms,
                                    std::span<const StrategyOnAxis> strategies, const std::map<uint32_t, Arena>& arenas,
                                    DebugOptions debug)
     : device_(device), comms_(comms), strategies_(strategies), arenas_(arenas), debug_(debug) {}
+
+ExecutionContext::~ExecutionContext() {
+  if (std::uncaught_exceptions() > num_exceptions_) comms_.abort();
+}
 
 tsr_stream* ExecutionContext::stream(const std::string& name) {
   StreamHandle& handle = streams_[name];
@@ -90,8 +92,9 @@ void Executable::finish(const std::function<bool()>& cancelled) {
 void Executable::stop_after_error() {
   context_.comms().abort();
   for (tsr_stream* stream : streams_) {
-    tsr_error ignored{};
-    context_.device().api().stream_synchronize(stream, kAbortMs, &ignored);
+    tsr_error ignored{};  // kernels end by themselves, aborted communication within two seconds
+    while (context_.device().api().stream_synchronize(stream, kPollMs, &ignored) == TSR_IN_PROGRESS) {
+    }
   }
 }
 

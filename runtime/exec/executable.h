@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +32,10 @@ class ExecutionContext {
   ExecutionContext(const Device& device, Communicators& comms, std::span<const StrategyOnAxis> strategies,
                    const std::map<uint32_t, Arena>& arenas, DebugOptions debug);
 
+  /// When an exception is on its way, aborts the communicators first: streams end only when their work has.
+  ~ExecutionContext();
+  ExecutionContext(const ExecutionContext&) = delete;
+
   const Device& device() const { return device_; }
   Communicators& comms() const { return comms_; }
   const DebugOptions& debug() const { return debug_; }
@@ -45,6 +49,7 @@ class ExecutionContext {
   std::span<const StrategyOnAxis> strategies_;
   const std::map<uint32_t, Arena>& arenas_;
   DebugOptions debug_;
+  int num_exceptions_ = std::uncaught_exceptions();
   std::map<std::string, StreamHandle> streams_;
 };
 

@@ -131,7 +131,7 @@ struct Executable::Preparation {
     c.send = source ? pointer(*source) : c.recv;
     if (const Binding* workspace = action.find(TSR_SLOT(TSR_ROLE_WORKSPACE, 0))) c.workspace = pointer(*workspace);
     c.stream = step.stream;
-    c.timeout_ms = context.comms().timeout_ms();
+    c.timeout_ms = context.comms().timeout_ms(program);
     c.label = str(step.label);
     if (action.kind == TSR_ACTION_EXCHANGE) prepare_transfers(step, action);
   }
@@ -169,13 +169,15 @@ struct Executable::Preparation {
       if (life == lives.end() || !seen.insert(b.buffer).second) continue;
       const Buffer& buffer = program.buffer(b.buffer);
       auto* begin = static_cast<std::byte*>(context.pointer(buffer, memory));
-      const uint64_t end = (buffer.num_bytes() + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+      const uint64_t end = buffer.num_bytes();  // what stands up to the next buffer is nobody's
+      const uint64_t guard =
+          (end + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment - end + debug.guard_bytes;
       if (life->second.first == position) {
         step.fills.push_back({begin, 0xFF, buffer.num_bytes()});
-        if (debug.guard_bytes) step.fills.push_back({begin + end, Guard::kByte, debug.guard_bytes});
+        if (debug.guard_bytes) step.fills.push_back({begin + end, Guard::kByte, guard});
       }
       if (life->second.second == position && debug.guard_bytes) {
-        step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, debug.guard_bytes, buffer.name}));
+        step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, guard, buffer.name}));
         step.checks.push_back(step.guards.back().get());
       }
     }

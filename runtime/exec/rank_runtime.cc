@@ -21,6 +21,12 @@ std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& 
   return arenas;
 }
 
+/// The meeting of all ranks before they make communicators.
+const CommunicatorSetup& meet(const RankSetup& setup) {
+  setup.before_joining();
+  return setup.communicators;
+}
+
 }  // namespace
 
 RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
@@ -28,7 +34,7 @@ RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
       programs_(std::move(programs)),
       device_(setup.device, setup.host, setup.device_index, setup.num_threads, setup.device_options),
       arenas_(make_arenas(device_, programs_)),
-      communicators_((setup.before_joining(), setup.communicators), device_, programs_.all()),
+      communicators_(meet(setup), device_, programs_.all()),
       context_(device_, communicators_, setup_.strategies, arenas_, setup.debug) {
   const auto all = programs_.all();
   for (size_t i = 0; i < all.size(); ++i)
@@ -43,7 +49,7 @@ void* RankRuntime::pointer(const Buffer& buffer, uint64_t offset) const {
 }
 
 void RankRuntime::wait() {
-  call(device_.api().stream_synchronize, context_.stream("compute"), kCopyMs);
+  call(device_.api().stream_synchronize, context_.stream("compute"), kCopyMs);  // IN_PROGRESS throws its message too
 }
 
 void RankRuntime::write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes) {

@@ -88,6 +88,9 @@ int32_t EditSession::add_group(const tsr_group& group) {
   Group wanted{group.axis, {group.coordinates, group.coordinates + group.num_coordinates}};
   if (!std::ranges::is_sorted(wanted.coordinates, std::less_equal<>()))
     throw invalid("the coordinates of a group ascend, each once");
+  const int32_t num_ranks = group.axis == TSR_WORLD_AXIS ? 0 : program_.mesh->axes()[group.axis].num_ranks;
+  for (int c : wanted.coordinates)
+    if (c < 0 || c >= num_ranks) throw invalid("the axis of a group has no coordinate " + std::to_string(c));
   return program_.group(wanted);
 }
 
@@ -102,8 +105,10 @@ uint64_t EditSession::add_buffer(const tsr_buffer& b) {
 Action EditSession::copy_of(const tsr_action& a) {
   action_name(a.kind);
   if (a.stream >= program_.streams.size()) throw invalid("there is no stream " + std::to_string(a.stream));
-  if (a.group >= static_cast<int32_t>(program_.groups.size()))
-    throw invalid("there is no group " + std::to_string(a.group));
+  const int32_t num_groups = static_cast<int32_t>(program_.groups.size());
+  if (a.group < (is_collective(a.kind) ? 0 : -1) || a.group >= num_groups)
+    throw invalid(std::string(action_name(a.kind)) + " names group " + std::to_string(a.group) + " of " +
+                  std::to_string(num_groups));
   if (a.segment >= static_cast<int32_t>(program_.model->segments.size()))
     throw invalid("there is no segment " + std::to_string(a.segment));
   if (a.home) home(a.home);

@@ -144,7 +144,7 @@ void finish_program(Program& program) {
 
 void bind_workspaces(Program& program, const DescribeCollective& describe) {
   for (Action& action : program.actions) {
-    if (!is_collective(action.kind)) continue;
+    if (!is_collective(action.kind) || action.bindings.empty()) continue;
     const auto members = program.mesh->members(program.groups[action.group], program.coordinates);
     const uint64_t num_bytes = members.size() < 2 ? 0 : describe(program, action, static_cast<int>(members.size()));
     if (num_bytes == 0) continue;

@@ -95,15 +95,8 @@ void MeaningMap::write(const Binding& range, const MeaningParts& parts) {
   }
 }
 
-const Split* split_on_axis(const Program& program, int parameter, int axis, uint32_t role) {
-  const Split* last = nullptr;
-  for (const Split& split : program.layout)
-    if (split.parameter == parameter && split.axis == axis && (split.roles >> role & 1u)) last = &split;
-  return last;
-}
-
 State layout_state(const Program& program, int parameter, int axis, uint32_t role) {
-  const Split* split = split_on_axis(program, parameter, axis, role);
+  const Split* split = split_on(program, parameter, axis, role);
   if (!split || split->kind == TSR_LAYOUT_REPLICATED) return State::replicated;
   return split->kind == TSR_LAYOUT_SPLIT ? State::split : State::different;
 }

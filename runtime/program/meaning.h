@@ -71,8 +71,6 @@ class MeaningMap {
   std::vector<RangeMap<Meaning>> buffers_;
 };
 
-/// How the layout has a role of a parameter on an axis: its last entry there, or replicated over all of the axis.
-const Split* split_on_axis(const Program& program, int parameter, int axis, uint32_t role);
 State layout_state(const Program& program, int parameter, int axis, uint32_t role);
 
 }  // namespace tessera

@@ -9,7 +9,7 @@ class SegmentCut {
  public:
   SegmentCut(const Program& program, const Segment& segment, int axis) : program_(program), segment_(segment) {
     for (const int p : segment.parameters) {
-      const Split* split = split_on_axis(program, p, axis, TSR_HOME_VALUE);
+      const Split* split = split_on(program, p, axis, TSR_HOME_VALUE);
       const bool cut = split && split->kind == TSR_LAYOUT_SPLIT && split->dim >= 0;
       is_split_.push_back(cut);
       if (cut) names_.push_back(program.model->parameters[p].dims[split->dim].name);

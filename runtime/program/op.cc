@@ -34,14 +34,6 @@ tsr_dtype dtype_at(const Program& program, const Action& action, uint32_t role) 
   return binding ? program.buffer(binding->buffer).dtype : TSR_F32;
 }
 
-/// The state of a parameter's role on an axis: its last layout entry, or null when it is replicated over all of it.
-const Split* split_on(const Program& program, int parameter, int axis, uint32_t role) {
-  const Split* result = nullptr;
-  for (const Split& split : program.layout)
-    if (split.parameter == parameter && split.axis == axis && (split.roles >> role & 1u)) result = &split;
-  return result;
-}
-
 bool counts_here(const Program& program, int parameter) {
   for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
     const Split* split = split_on(program, parameter, static_cast<int>(axis), TSR_HOME_GRADIENT);

@@ -124,6 +124,13 @@ tsr_dtype dtype_from_name(std::string_view name) {
   return number_of(kDtypes, name);
 }
 
+const Split* split_on(const Program& program, int parameter, int axis, uint32_t role) {
+  const Split* last = nullptr;
+  for (const Split& split : program.layout)
+    if (split.parameter == parameter && split.axis == axis && (split.roles >> role & 1u)) last = &split;
+  return last;
+}
+
 uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name) {
   for (const Buffer& buffer : program.buffers)
     if (buffer.kind == kind && buffer.name == name) return buffer.id;

@@ -138,6 +138,10 @@ uint32_t buffer_kind(std::string_view name);
 std::string_view dtype_name(tsr_dtype dtype);
 tsr_dtype dtype_from_name(std::string_view name);
 
+/// The state of a parameter's role (TSR_HOME_*) on an axis: its last layout entry, or null when it is replicated over
+/// all of the axis.
+const Split* split_on(const Program& program, int parameter, int axis, uint32_t role);
+
 /// The names of the scalar buffers that every step has; found by name.
 inline constexpr std::string_view kLossAccumulator = "loss";
 inline constexpr std::string_view kSquaresAccumulator = "squares";

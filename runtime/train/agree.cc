@@ -1,5 +1,7 @@
 #include "train/agree.h"
 
+#include "config/sha256.h"
+#include "config/text_values.h"
 #include "launch/agreement.h"
 #include "program/text.h"
 #include "tessera/error.hpp"
@@ -34,6 +36,9 @@ std::string first_difference(std::string_view here, std::string_view there) {
 }
 
 constexpr std::string_view kVerdict = "programs/verdict";
+std::string hash_key(int rank) {
+  return "programs/sha256/" + std::to_string(rank);
+}
 std::string text_key(int rank) {
   return "programs/text/" + std::to_string(rank);
 }
@@ -50,8 +55,11 @@ void publish_programs(const CompileInput& input, KeyValueStore& store) {
     store.set(kVerdict, text.substr(0, kMaxValueBytes));
     throw Error(TSR_E_INVALID_ARGUMENT, text);
   }
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    store.set(text_key(static_cast<int>(rank)), text_of(ranks[rank]).substr(0, kMaxValueBytes));
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string text = text_of(ranks[rank]);
+    store.set(hash_key(static_cast<int>(rank)), sha256_hex(text));
+    store.set(text_key(static_cast<int>(rank)), text.substr(0, kMaxValueBytes));
+  }
   store.set(kVerdict, "");
 }
 
@@ -75,7 +83,7 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   number("width of the model's MLP", job.gpt2.ffn);
   number("vocabulary of the model", job.gpt2.vocab);
   number("positions of the model", job.gpt2.positions);
-  number("epsilon of the model", job.gpt2.epsilon);
+  all.push_back({"epsilon of the model", shortest(job.gpt2.epsilon)});
   number("activation of the model", job.gpt2.activation);
   number("tokens in the data", data.num_tokens());
   number("threads per rank", num_threads);
@@ -87,13 +95,13 @@ void agree_on_programs(const CompileInput& input, const RankPrograms& own, const
   if (place.rank == 0) publish_programs(input, *place.store);
   const std::string verdict = place.store->get(kVerdict, timeout_ms);
   if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
+  const std::string planned = text_of(own);
+  if (sha256_hex(planned) == place.store->get(hash_key(place.rank), timeout_ms)) return;
   const std::string expected = place.store->get(text_key(place.rank), timeout_ms);
-  const std::string planned = text_of(own).substr(0, kMaxValueBytes);
-  if (planned != expected)
-    throw Error(TSR_E_FAILED_PRECONDITION,
-                "rank " + std::to_string(place.rank) +
-                    " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
-                    ") is not pure or the builds differ: " + first_difference(planned, expected));
+  throw Error(TSR_E_FAILED_PRECONDITION,
+              "rank " + std::to_string(place.rank) +
+                  " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
+                  ") is not pure or the builds differ: " + first_difference(planned, expected));
 }
 
 void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "config/usage_error.h"
+#include "data/batch_order.h"
 #include "model/hf_folder.h"
 #include "model/initial_values.h"
 #include "program/collective.h"
@@ -13,7 +14,8 @@ namespace {
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
   JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}};
-  if (num_ranks > 1) plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
+  if (num_ranks > 1 || config.comm != TrainConfig{}.comm)
+    plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
   for (const MeshAxis& axis : axes)
     plugins.strategies.push_back(axis.strategy.empty()
                                      ? std::nullopt
@@ -27,10 +29,13 @@ void check_flags(const JobPlugins& plugins, const std::vector<MeshAxis>& axes, c
   for (size_t i = 0; i < axes.size(); ++i)
     if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
   check_plugin_flags(flags, uses);
+  for (const PluginUse& use : uses)
+    PluginOptions(*use.plugin, use.axis, flags);  // wrong values are said before any work
 }
 
-void check_communicator(const JobPlugins& plugins) {
-  if (!plugins.communicator) return;
+/// Whether the communicator keeps all ranks in one process.
+bool check_communicator(const JobPlugins& plugins) {
+  if (!plugins.communicator) return false;
   tsr_comm_caps caps{};
   caps.struct_size = sizeof caps;
   tsr_error err{};
@@ -38,6 +43,7 @@ void check_communicator(const JobPlugins& plugins) {
   if (plugins.communicator->communicator()->caps(kind, &caps, &err) != TSR_OK)
     throw UsageError("--comm " + plugins.communicator->name + " does not work on the streams of --device " +
                      plugins.device.name + " (" + to_string(kind) + ")");
+  return (caps.flags & TSR_COMM_ONE_PROCESS) != 0;
 }
 
 Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
@@ -80,6 +86,23 @@ StepShape step_shape(const TrainConfig& config) {
   return shape;
 }
 
+/// The device's slots of an op, however many.
+std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
+  std::vector<tsr_slot_spec> slots(32);
+  uint64_t num_slots = slots.size();
+  tsr_error err{};
+  tsr_status status = device.describe(&op, slots.data(), &num_slots, &err);
+  if (status == TSR_E_RESOURCE_EXHAUSTED && num_slots > slots.size()) {
+    slots.resize(num_slots);
+    status = device.describe(&op, slots.data(), &num_slots, &err);
+  }
+  check(status, err);
+  if (num_slots > slots.size())
+    throw Error(TSR_E_INTERNAL, "the device describes more slots than it was given room for");
+  slots.resize(num_slots);
+  return slots;
+}
+
 }  // namespace
 
 int64_t Job::tokens_per_step() const {
@@ -93,7 +116,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.axes = resolve_axes(job.config, num_ranks);
   job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
   check_flags(job.plugins, job.axes, job.plugin_flags);
-  check_communicator(job.plugins);
+  job.ranks_are_threads = check_communicator(job.plugins);
   job.mesh = make_mesh(job.axes, job.plugins);
   job.gpt2 = resolve_model(job.config, log);
   if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
@@ -104,6 +127,16 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step())};
   job.model = make_gpt2(job.gpt2, batch);
   return job;
+}
+
+std::unique_ptr<TokenSource> open_data(const Job& job) {
+  auto source = open_tokens(job.config.data, job.gpt2.vocab);
+  try {
+    BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+  } catch (const Error& e) {
+    throw UsageError("--data " + job.config.data + ": " + e.what());
+  }
+  return source;
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
@@ -121,29 +154,19 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
   for (size_t i = 0; i < job.axes.size(); ++i) {
     if (!job.plugins.strategies[i]) continue;
     const LoadedPlugin& plugin = *job.plugins.strategies[i];
-    options_.emplace_back(plugin, job.axes[i].name, job.plugin_flags);
-    const auto values = options_.back().values();
+    const PluginOptions options(plugin, job.axes[i].name, job.plugin_flags);
+    const auto values = options.values();
     const tsr_strategy_create args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
     call(strategy.interface->create, &args, &strategy.instance);
+    instances_.emplace_back(strategy.instance, Destroy{strategy.interface});
     strategies_.push_back(strategy);
   }
 }
 
-JobStrategies::~JobStrategies() {
-  for (const StrategyOnAxis& strategy : strategies_)
-    strategy.interface->destroy(strategy.instance);
-}
-
 CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies) {
   const tsr_device_interface* device = job.plugins.device.device();
-  DescribeOp describe_op = [device](const tsr_op& op) {
-    std::vector<tsr_slot_spec> slots(64);
-    uint64_t num_slots = slots.size();
-    call(device->describe, &op, slots.data(), &num_slots);
-    slots.resize(num_slots);
-    return slots;
-  };
+  DescribeOp describe_op = [device](const tsr_op& op) { return describe(*device, op); };
   DescribeCollective describe_collective;
   if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;

@@ -8,6 +8,7 @@
 
 #include "config/axes.h"
 #include "config/parse_flags.h"
+#include "data/token_source.h"
 #include "mesh/mesh.h"
 #include "model/gpt2.h"
 #include "model/parameter_source.h"
@@ -18,7 +19,8 @@
 
 namespace tessera {
 
-/// The loaded plugins; `communicator` only when there is more than one rank.
+/// The loaded plugins; `communicator` only when there is more than one rank or --comm asks for another than the
+/// default.
 struct JobPlugins {
   LoadedPlugin device;
   std::optional<LoadedPlugin> communicator;
@@ -35,12 +37,17 @@ struct Job {
   Model model;
   StepShape shape;
 
+  bool ranks_are_threads = false;  ///< the communicator keeps all ranks in one process
+
   int64_t tokens_per_step() const;
 };
 
 /// Loads plugins and builds the model for a world of `num_ranks`. Throws UsageError for what does not go together, with
 /// what does. Logs what was loaded on `log`.
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
+
+/// The tokens of --data, which are enough for one micro-step.
+std::unique_ptr<TokenSource> open_data(const Job& job);
 
 /// The values the run starts from: the weights of a Hugging Face folder, or the initialisation of --seed.
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log);
@@ -49,13 +56,15 @@ std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& l
 class JobStrategies {
  public:
   JobStrategies(const Job& job, const tsr_host* host);
-  ~JobStrategies();
-  JobStrategies(const JobStrategies&) = delete;
   std::span<const StrategyOnAxis> all() const { return strategies_; }
 
  private:
+  struct Destroy {
+    const tsr_strategy_interface* interface = nullptr;
+    void operator()(tsr_strategy* strategy) const noexcept { interface->destroy(strategy); }
+  };
+  std::vector<std::unique_ptr<tsr_strategy, Destroy>> instances_;
   std::vector<StrategyOnAxis> strategies_;
-  std::vector<PluginOptions> options_;
 };
 
 /// What compiling this job's programs depends on. Borrows both.

@@ -11,6 +11,15 @@
 
 namespace tessera {
 
+namespace {
+
+/// What a rank says when another one failed; it must not hide why that one did.
+bool is_echo(tsr_status code) {
+  return code == TSR_E_ABORTED || code == TSR_E_CANCELLED || code == TSR_E_UNAVAILABLE;
+}
+
+}  // namespace
+
 void train_local_ranks(const Job& job, const TokenSource& data, const std::function<RankObserver(int)>& observer,
                        const Log& log) {
   const int num_ranks = job.mesh.num_ranks();
@@ -26,7 +35,8 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
       const std::lock_guard lock(mutex);
       const auto* error = dynamic_cast<const Error*>(&e);
       const std::string text = num_ranks > 1 ? "rank " + std::to_string(rank) + ": " + e.what() : e.what();
-      if (!first_error) first_error = Error(error ? error->code() : TSR_E_INTERNAL, text, error ? error->rank() : -1);
+      if (!first_error || (is_echo(first_error->code()) && error && !is_echo(error->code())))
+        first_error = Error(error ? error->code() : TSR_E_INTERNAL, text, error ? error->rank() : -1);
       stopped = true;
       store->close("another rank failed: " + text);
     }

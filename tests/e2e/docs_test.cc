@@ -84,7 +84,7 @@ TEST(Docs, TheTrainingShownIsTheOneThatDevRuns) {
   std::string shown = readme.substr(at, readme.find(end, at) - at);
   const size_t defaults = dev.find("defaults=(") + 10;
   std::string run = dev.substr(defaults, dev.find(')', defaults) - defaults);
-  run = std::regex_replace(run, std::regex(R"(\s+)"), " ");
+  run = std::regex_replace(std::regex_replace(run, std::regex(R"(\s+)"), " "), std::regex(R"(\$\{here\})"), "");
   EXPECT_EQ(shown, run);
 }
 

@@ -46,6 +46,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PluginOption", bad_flag("--ddp.bucket=3"), {"bucket"}},
         Case{"AxisWithoutStrategy", {"plan", "--model=gpt2", "--mesh=pp=2,dp=2", "--strategy=dp=ddp"}, {"pp"}},
         Case{"Contradiction", {"plan", "--model=gpt2", "--mesh=dp=2", "--nproc=3"}, {"--mesh", "--nproc"}},
+        Case{"UnknownCommAlone", bad_flag("--comm=nosuch"), {"nosuch"}},
+        Case{"PluginOptionValue",
+             {"train", "--model=" + golden(), "--data=" + golden("/tokens.bin"), "--nproc=2", "--ddp.bucket-mb=1e300"},
+             {"bucket-mb", "1e300"}},
+        Case{"ShortData", bad_flag("--batch-size=4000"), {"tokens.bin", "5000"}},
+        Case{"MetricsPath", bad_flag("--metrics=/nonexistent/m"), {"/nonexistent/m"}},
         Case{"PluginNotThere", {"plugins", "info", "nothing"}, {"nothing"}}),
     [](const auto& test) { return std::string(test.param.name); });
 

@@ -14,7 +14,7 @@ RunResult run_local(std::vector<std::string> flags, int num_ranks) {
   flags.insert(flags.end(), {"--comm=local", "--threads=1", "--plugin-dir=" + plugin_dir()});
   const Log log(LogLevel::off);
   const Job job = make_job(parse_flags(FlagSet::train, flags), num_ranks, log);
-  const auto data = open_tokens(job.config.data, job.gpt2.vocab);
+  const auto data = open_data(job);
   RunResult result;
   result.final_losses.resize(static_cast<size_t>(num_ranks));
   const auto observer = [&](int rank) {

@@ -165,6 +165,12 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     expect_error([&] { edit.set_role(12345, 0, {}); }, {"no home"});
     tsr_action action = make_action(TSR_ACTION_ZERO, 77);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"no stream 77"});
+    action = make_action(TSR_ACTION_ALL_REDUCE, edit.stream(0, "lane"));
+    expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"all_reduce names group -1"});
+    const int32_t two = 2;
+    const tsr_group outside_axis{0, 1, &two};
+    int32_t group = 0;
+    expect_error([&] { call(edit.raw().add_group, edit.raw().ctx, &outside_axis, &group); }, {"no coordinate 2"});
     action = make_action(999, 0);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"999"});
   });

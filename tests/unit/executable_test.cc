@@ -17,7 +17,7 @@
 namespace tessera::testing {
 namespace {
 
-constexpr uint64_t kElements = 64;  // of the buffer that the call is given; 256 bytes, so its guard follows at once
+constexpr uint64_t kElements = 61;  // of the buffer that the call is given; its guard follows at once
 
 /// Inserts one call, behind the loss, that writes a buffer of its own.
 class Caller final : public Strategy {
