@@ -99,11 +99,11 @@ Verdict compare_all(KeyValueStore& store, const std::string& prefix, int world_s
   return verdict;
 }
 
-// Rank 0 may serve the store, so it stays until the others have read why the job ends.
+// Rank 0 may serve the store and end next, so it stays until the others have read the verdict.
 void wait_for_readers(KeyValueStore& store, const std::string& key, int num_readers) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(kReadersMs);
   while (store.add(key, 0) < num_readers && Clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace
@@ -117,11 +117,15 @@ void require_agreement(KeyValueStore& store, int rank, int world_size, const std
     const Verdict verdict = compare_all(store, prefix, world_size, fingerprints, timeout_ms);
     difference = verdict.sentence;
     store.set(prefix + "verdict", difference);
-    if (!difference.empty()) wait_for_readers(store, prefix + "readers", verdict.num_present);
+    wait_for_readers(store, prefix + "readers", verdict.num_present);
   } else {
     store.set(concat(prefix, rank), pack(fingerprints));
     difference = store.get(prefix + "verdict", 2 * timeout_ms);  // rank 0's wait may have begun later
-    store.add(prefix + "readers", 1);
+    try {
+      store.add(prefix + "readers", 1);
+    } catch (const Error& error) {
+      if (error.code() != TSR_E_UNAVAILABLE) throw;  // rank 0 counted it and ended before it could answer
+    }
   }
   if (!difference.empty()) throw Error(TSR_E_FAILED_PRECONDITION, difference);
 }
