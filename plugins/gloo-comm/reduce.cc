@@ -5,12 +5,11 @@
 namespace tessera::gloo_comm {
 namespace {
 
-constexpr uint64_t kPieceBytes = 256 * 1024;
-constexpr uint64_t kStages = 2;  // pieces received ahead from each peer
+constexpr uint64_t kMaxPieceBytes = 512 * 1024;
+constexpr uint64_t kMinPieceBytes = 64 * 1024;
+constexpr uint64_t kMaxWorkspaceBytes = 16 * 1024 * 1024;  // as long as pieces are not too small
+constexpr uint64_t kStages = 2;                            // pieces received ahead from each peer
 constexpr uint64_t kAlignment = 64;
-
-constexpr uint64_t kScatterPhase = 0;
-constexpr uint64_t kGatherPhase = 1;
 
 /// Of each member's slice: where it stands in the send buffer, in bytes.
 struct Slices {
@@ -39,15 +38,29 @@ Slices slices_of(const Collective& c, int num_ranks) {
   return slices;
 }
 
-uint64_t num_pieces(uint64_t num_bytes) {
-  return (num_bytes + kPieceBytes - 1) / kPieceBytes;
-}
-uint64_t piece_bytes(uint64_t num_bytes, uint64_t piece) {
-  return std::min(kPieceBytes, num_bytes - piece * kPieceBytes);
-}
+/// How `num_bytes` are cut: into pieces as long as the workspace allows, and a shorter last one.
+class Pieces {
+ public:
+  Pieces(uint64_t num_bytes, int num_ranks) : num_bytes_(num_bytes), limit_(limit(num_ranks)) {}
+
+  /// Length of a piece among so many ranks.
+  static uint64_t limit(int num_ranks) {
+    const uint64_t num_stages = kStages * static_cast<uint64_t>(num_ranks - 1);
+    const uint64_t fair = kMaxWorkspaceBytes / std::max<uint64_t>(num_stages, 1) / kAlignment * kAlignment;
+    return std::clamp(fair, kMinPieceBytes, kMaxPieceBytes);
+  }
+
+  uint64_t end() const { return (num_bytes_ + limit_ - 1) / limit_; }
+  uint64_t offset(uint64_t piece) const { return piece * limit_; }
+  uint64_t num_bytes(uint64_t piece) const { return std::min(limit_, num_bytes_ - offset(piece)); }
+
+ private:
+  uint64_t num_bytes_, limit_;
+};
+
 /// Bytes between two pieces in the workspace.
-uint64_t stage_bytes(uint64_t largest_slice) {
-  return std::min(kPieceBytes, (largest_slice + kAlignment - 1) / kAlignment * kAlignment);
+uint64_t stage_bytes(uint64_t largest_slice, int num_ranks) {
+  return std::min(Pieces::limit(num_ranks), (largest_slice + kAlignment - 1) / kAlignment * kAlignment);
 }
 
 /// Everything in one message from each to each.
@@ -99,15 +112,18 @@ class PieceReducer {
       operation_.meet(peer, make_header(c_, peer, false), 0);
   }
 
+  uint64_t scatter_slot() const { return data_slot(c_.ticket, 0); }
+  uint64_t gather_slot() const { return data_slot(c_.ticket, 1); }
+  Pieces pieces_of(int rank) const { return {slices_.num_bytes(rank), operation_.num_ranks()}; }
+
   void send_operands() {
     for (const int peer : peers_) {
-      const uint64_t num_bytes = slices_.num_bytes(peer);
-      if (num_bytes == 0) continue;
-      Buffer& buffer = operation_.buffer(c_.send + slices_.begin(peer), num_bytes);
-      for (uint64_t piece = 0; piece < num_pieces(num_bytes); ++piece)
-        operation_.send(buffer, peer, data_slot(c_.ticket, kScatterPhase), piece * kPieceBytes,
-                        piece_bytes(num_bytes, piece));
-      sent_.push_back({&buffer, peer, num_pieces(num_bytes)});
+      const Pieces pieces = pieces_of(peer);
+      if (pieces.end() == 0) continue;
+      Buffer& buffer = operation_.buffer(c_.send + slices_.begin(peer), slices_.num_bytes(peer));
+      for (uint64_t piece = 0; piece < pieces.end(); ++piece)
+        operation_.send(buffer, peer, scatter_slot(), pieces.offset(piece), pieces.num_bytes(piece));
+      sent_.push_back({&buffer, peer, pieces.end()});
     }
   }
 
@@ -115,59 +131,56 @@ class PieceReducer {
   // it.
   void receive_results() {
     for (const int peer : peers_) {
-      const uint64_t num_bytes = slices_.num_bytes(peer);
-      if (num_bytes == 0) continue;
-      Buffer& buffer = operation_.buffer(c_.recv + slices_.begin(peer), num_bytes);
-      for (uint64_t piece = 0; piece < num_pieces(num_bytes); ++piece)
-        operation_.receive(buffer, peer, data_slot(c_.ticket, kGatherPhase), piece * kPieceBytes,
-                           piece_bytes(num_bytes, piece));
-      received_.push_back({&buffer, peer, num_pieces(num_bytes)});
+      const Pieces pieces = pieces_of(peer);
+      if (pieces.end() == 0) continue;
+      Buffer& buffer = operation_.buffer(c_.recv + slices_.begin(peer), slices_.num_bytes(peer));
+      for (uint64_t piece = 0; piece < pieces.end(); ++piece)
+        operation_.receive(buffer, peer, gather_slot(), pieces.offset(piece), pieces.num_bytes(piece));
+      received_.push_back({&buffer, peer, pieces.end()});
     }
   }
 
   Buffer& stage(uint64_t piece, size_t peer) { return *stages_[piece % kStages * peers_.size() + peer]; }
 
-  void post_stage(uint64_t piece) {
-    for (size_t i = 0; i < peers_.size(); ++i)
-      operation_.receive(stage(piece, i), peers_[i], data_slot(c_.ticket, kScatterPhase), 0,
-                         piece_bytes(own_bytes(), piece));
-  }
-
   void make_stages() {
-    const uint64_t num_bytes = stage_bytes(slices_.largest());
+    const uint64_t num_bytes = stage_bytes(slices_.largest(), operation_.num_ranks());
     auto* memory = static_cast<std::byte*>(c_.workspace);
     for (size_t i = 0; i < kStages * peers_.size(); ++i)
       stages_.push_back(&operation_.buffer(memory + i * num_bytes, num_bytes));
-    if (!gathers()) return;
-    for (const int peer : peers_)
-      sent_.push_back({&operation_.buffer(own_result(), own_bytes()), peer, num_pieces(own_bytes())});
+  }
+
+  void post_stage(const Pieces& own, uint64_t piece) {
+    for (size_t i = 0; i < peers_.size(); ++i)
+      operation_.receive(stage(piece, i), peers_[i], scatter_slot(), 0, own.num_bytes(piece));
   }
 
   void reduce_own_slice() {
-    if (own_bytes() == 0) return;
-    const size_t first_result = sent_.size();
+    const Pieces own = pieces_of(operation_.rank());
+    if (own.end() == 0) return;
     make_stages();
-    const uint64_t end = num_pieces(own_bytes());
-    for (uint64_t piece = 0; piece < std::min(end, kStages); ++piece)
-      post_stage(piece);
-    for (uint64_t piece = 0; piece < end; ++piece) {
-      reduce_one(piece);
-      if (piece + kStages < end) post_stage(piece + kStages);
-      for (size_t i = first_result; i < sent_.size(); ++i)
-        operation_.send(*sent_[i].buffer, sent_[i].peer, data_slot(c_.ticket, kGatherPhase), piece * kPieceBytes,
-                        piece_bytes(own_bytes(), piece));
+    std::vector<Posted> results;
+    for (const int peer : peers_)
+      if (gathers()) results.push_back({&operation_.buffer(own_result(), own_bytes()), peer, own.end()});
+    for (uint64_t piece = 0; piece < std::min(own.end(), kStages); ++piece)
+      post_stage(own, piece);
+    for (uint64_t piece = 0; piece < own.end(); ++piece) {
+      reduce_one(own, piece);
+      if (piece + kStages < own.end()) post_stage(own, piece + kStages);
+      for (const Posted& result : results)
+        operation_.send(*result.buffer, result.peer, gather_slot(), own.offset(piece), own.num_bytes(piece));
     }
+    sent_.insert(sent_.end(), results.begin(), results.end());
   }
 
-  void reduce_one(uint64_t piece) {
-    std::vector<const void*> operands(static_cast<size_t>(operation_.num_ranks()),
-                                      c_.send + slices_.begin(operation_.rank()) + piece * kPieceBytes);
+  void reduce_one(const Pieces& own, uint64_t piece) {
+    const std::byte* operand = c_.send + slices_.begin(operation_.rank()) + own.offset(piece);
+    std::vector<const void*> operands(static_cast<size_t>(operation_.num_ranks()), operand);
     for (size_t i = 0; i < peers_.size(); ++i) {
       operation_.wait_received(stage(piece, i), peers_[i]);
       operands[static_cast<size_t>(peers_[i])] = stage(piece, i).ptr;
     }
-    reduce_piece(c_.dtype, c_.reduce, operands, own_result() + piece * kPieceBytes,
-                 piece_bytes(own_bytes(), piece) / c_.element_bytes());
+    reduce_piece(c_.dtype, c_.reduce, operands, own_result() + own.offset(piece),
+                 own.num_bytes(piece) / c_.element_bytes());
   }
 
   void wait() {
@@ -204,7 +217,7 @@ void reduce_slices(Operation& operation) {
 
 uint64_t reduce_workspace(uint32_t kind, uint64_t total_bytes, uint64_t largest_slice, int num_ranks) {
   if (is_inline(kind, total_bytes, largest_slice)) return 0;
-  return kStages * static_cast<uint64_t>(num_ranks - 1) * stage_bytes(largest_slice);
+  return kStages * static_cast<uint64_t>(num_ranks - 1) * stage_bytes(largest_slice, num_ranks);
 }
 
 }  // namespace tessera::gloo_comm
