@@ -13,7 +13,7 @@ struct Endpoint {
   Endpoint(const Member& group_member, const KeyValue& store, const std::string& prefix,
            const ::gloo::transport::tcp::attr& address)
       : member(group_member),
-        communicator(std::hash<std::string>()(prefix)),
+        communicator(hash_of(prefix)),
         mesh(group_member, store, prefix, address),
         watch(mesh, group_member),
         mailbox(mesh, group_member) {}

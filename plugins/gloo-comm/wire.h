@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include <gloo/transport/unbound_buffer.h>
 
@@ -55,6 +56,13 @@ constexpr uint64_t mix(uint64_t hash, uint64_t value) {
   hash *= 0xff51afd7ed558ccdu;
   return hash ^ (hash >> 33);
 }
+constexpr uint64_t hash_of(std::string_view text) {
+  uint64_t hash = text.size();
+  for (const char c : text)
+    hash = mix(hash, static_cast<unsigned char>(c));
+  return hash;
+}
+
 /// Data of a collective; `phase` < kDataPhases.
 constexpr uint64_t data_slot(uint64_t ticket, uint64_t phase) {
   return uint64_t{1} << 62 | (ticket * kDataPhases + phase);
