@@ -67,7 +67,7 @@ TEST(Metrics, EachLineIsInTheFileAtOnceAndAnOldFileIsEmptied) {
 
 TEST(Metrics, ErrorsNameTheFile) {
   testing::expect_error([] { MetricsWriter("/no/such/folder/m.jsonl"); }, {"/no/such/folder/m.jsonl", "No such file"});
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  ASSERT_TRUE(std::filesystem::exists("/dev/full"));
   MetricsWriter writer("/dev/full");
   testing::expect_error([&] { writer.write({}); }, {"/dev/full", "No space left"});
 }
