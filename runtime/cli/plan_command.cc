@@ -24,13 +24,13 @@ int plan_command(std::span<const std::string> arguments) {
   const HostServices host(log);
   const JobStrategies strategies(job, host.table());
   const CompileInput input = compile_input(job, strategies.all());
-  const std::vector<RankPrograms> ranks = compile_all_ranks(input);
-  const Findings findings = verify_all_ranks(input, ranks);
+  const JobPrograms programs = compile_job(input);
+  const Findings findings = verify_job(input, programs);
   for (const std::string& finding : findings)
     std::cerr << "tessera: " << finding << '\n';
   if (!findings.empty()) return 1;
 
-  const RankPrograms& shown = ranks[static_cast<size_t>(flags.plan.rank)];
+  const RankPrograms& shown = programs.of(flags.plan.rank);
   if (flags.plan.print_program)
     for (const Program* program : shown.all())
       std::cout << print_program(*program) << '\n';

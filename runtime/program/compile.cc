@@ -137,17 +137,17 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
   return result;
 }
 
-std::vector<RankPrograms> compile_all_ranks(const CompileInput& input) {
-  std::vector<RankPrograms> ranks;
-  for (int rank = 0; rank < input.mesh.num_ranks(); ++rank)
-    ranks.push_back(compile_rank(input, input.mesh.coordinates(rank)));
-  return ranks;
+JobPrograms compile_job(const CompileInput& input) {
+  JobPrograms job{RankClasses(input.mesh, input.strategies), {}};
+  for (const auto& [representative, members] : job.classes.members())
+    job.by_representative.emplace(representative, compile_rank(input, input.mesh.coordinates(representative)));
+  return job;
 }
 
-Findings verify_all_ranks(const CompileInput& input, std::span<const RankPrograms> ranks) {
+Findings verify_job(const CompileInput& input, const JobPrograms& job) {
   Findings findings;
-  for (size_t i = 0; i < ranks[0].all().size(); ++i) {
-    const Findings found = verify_ranks(input.mesh, [&](int r) -> const Program& { return *ranks[r].all()[i]; });
+  for (size_t i = 0; i < job.of(0).all().size(); ++i) {
+    const Findings found = verify_ranks(input.mesh, [&](int r) -> const Program& { return *job.of(r).all()[i]; });
     findings.insert(findings.end(), found.begin(), found.end());
   }
   return findings;

@@ -2,6 +2,7 @@
 // Pure: any process can compile any rank's programs.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "program/edit.h"
 #include "program/finish.h"
 #include "program/memory.h"
+#include "program/rank_classes.h"
 #include "program/verify.h"
 
 namespace tessera {
@@ -44,8 +46,16 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
 /// then innermost axis first.
 std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies);
 
-/// Every rank's programs, by rank; and what is wrong between them (verify_ranks, for each program).
-std::vector<RankPrograms> compile_all_ranks(const CompileInput& input);
-Findings verify_all_ranks(const CompileInput& input, std::span<const RankPrograms> ranks);
+/// The programs of a whole job: those of one rank of each class.
+struct JobPrograms {
+  RankClasses classes;
+  std::map<int, RankPrograms> by_representative;
+
+  const RankPrograms& of(int rank) const { return by_representative.at(classes.representative(rank)); }
+};
+
+JobPrograms compile_job(const CompileInput& input);
+/// What is wrong between the ranks: verify_ranks, for each program.
+Findings verify_job(const CompileInput& input, const JobPrograms& job);
 
 }  // namespace tessera

@@ -162,12 +162,12 @@ class Printer {
 
 }  // namespace
 
-std::string print_program(const Program& program) {
-  return Printer(program).print(true);
+std::string print_program(const Program& program, bool with_coordinates) {
+  return Printer(program).print(with_coordinates);
 }
 
 std::string program_hash(const Program& program) {
-  return sha256_hex(Printer(program).print(false));
+  return sha256_hex(print_program(program, false));
 }
 
 }  // namespace tessera

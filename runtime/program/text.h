@@ -29,8 +29,8 @@ namespace tessera {
 
 /// Equal programs have equal texts, and only those (up to ids: buffers and actions are numbered in order of appearance;
 /// a program's homes must have different names). Throws INVALID_ARGUMENT or INTERNAL for ids, kinds, roles and modes
-/// that do not exist.
-std::string print_program(const Program& program);
+/// that do not exist. Without its coordinates the text is that of all ranks that do the same.
+std::string print_program(const Program& program, bool with_coordinates = true);
 
 /// Reads what print_program wrote, against the same model and mesh. Layout stays empty; homes have id and name only.
 /// Ids are given in order of appearance. Throws INVALID_ARGUMENT with the line number, the text there, and what was

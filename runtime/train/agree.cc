@@ -9,10 +9,11 @@
 namespace tessera {
 namespace {
 
+/// Equal for all ranks of a class.
 std::string text_of(const RankPrograms& programs) {
   std::string text;
   for (const Program* program : programs.all())
-    text += print_program(*program);
+    text += print_program(*program, false);
   return text;
 }
 
@@ -39,15 +40,15 @@ constexpr std::string_view kVerdict = "programs/verdict";
 std::string hash_key(int rank) {
   return "programs/sha256/" + std::to_string(rank);
 }
-std::string text_key(int rank) {
-  return "programs/text/" + std::to_string(rank);
+std::string text_key(const std::string& hash) {
+  return "programs/text/" + hash;
 }
 
-/// Rank 0: plans every rank, checks all against all, and publishes what each must have. A text that is too long for the
-/// store is published cut.
+/// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
+/// text that is too long for the store is published cut.
 void publish_programs(const CompileInput& input, KeyValueStore& store) {
-  const std::vector<RankPrograms> ranks = compile_all_ranks(input);
-  const Findings findings = verify_all_ranks(input, ranks);
+  const JobPrograms job = compile_job(input);
+  const Findings findings = verify_job(input, job);
   if (!findings.empty()) {
     std::string text = "the ranks' programs do not fit one another:";
     for (const std::string& finding : findings)
@@ -55,10 +56,11 @@ void publish_programs(const CompileInput& input, KeyValueStore& store) {
     store.set(kVerdict, text.substr(0, kMaxValueBytes));
     throw Error(TSR_E_INVALID_ARGUMENT, text);
   }
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::string text = text_of(ranks[rank]);
-    store.set(hash_key(static_cast<int>(rank)), sha256_hex(text));
-    store.set(text_key(static_cast<int>(rank)), text.substr(0, kMaxValueBytes));
+  for (const auto& [representative, members] : job.classes.members()) {
+    const std::string text = text_of(job.of(representative)), hash = sha256_hex(text);
+    store.set(text_key(hash), text.substr(0, kMaxValueBytes));
+    for (const int rank : members)
+      store.set(hash_key(rank), hash);
   }
   store.set(kVerdict, "");
 }
@@ -96,12 +98,14 @@ void agree_on_programs(const CompileInput& input, const RankPrograms& own, const
   const std::string verdict = place.store->get(kVerdict, timeout_ms);
   if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
   const std::string planned = text_of(own);
-  if (sha256_hex(planned) == place.store->get(hash_key(place.rank), timeout_ms)) return;
-  const std::string expected = place.store->get(text_key(place.rank), timeout_ms);
+  const std::string hash = place.store->get(hash_key(place.rank), timeout_ms);
+  if (sha256_hex(planned) == hash) return;
+  const std::string expected = place.store->get(text_key(hash), timeout_ms);
   throw Error(TSR_E_FAILED_PRECONDITION,
               "rank " + std::to_string(place.rank) +
                   " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
-                  ") is not pure or the builds differ: " + first_difference(planned, expected));
+                  ") is not pure, hides that it depends on its coordinate, or the builds differ: " +
+                  first_difference(planned, expected));
 }
 
 void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms) {

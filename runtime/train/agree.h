@@ -10,8 +10,8 @@ namespace tessera {
 /// Compares configuration, plugins, data and environment over all ranks; throws naming what differs on whom.
 void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads);
 
-/// Rank 0 plans all ranks, checks their programs against one another, and publishes the hash and text of each; every
-/// rank compares its own programs and throws, with the first line that differs, when a strategy did not plan the same
+/// Rank 0 plans one rank of each class, checks all ranks against one another, and publishes hash and text; every rank
+/// compares its own programs and throws, with the first line that differs, when a strategy did not plan the same
 /// here as there.
 void agree_on_programs(const CompileInput& input, const RankPrograms& own, const RankPlace& place, int64_t timeout_ms);
 

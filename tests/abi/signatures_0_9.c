@@ -73,6 +73,7 @@ SLOT(tsr_layout_sink, add_split, tsr_status (*)(void*, const tsr_split*, tsr_err
 SLOT(tsr_strategy_interface, create, tsr_status (*)(const tsr_strategy_create*, tsr_strategy**, tsr_error*));
 SLOT(tsr_strategy_interface, destroy, void (*)(tsr_strategy*));
 SLOT(tsr_strategy_interface, num_variants, uint32_t (*)(tsr_strategy*));
+SLOT(tsr_strategy_interface, depends_on_coordinate, uint32_t (*)(tsr_strategy*));
 SLOT(tsr_strategy_interface, layout,
      tsr_status (*)(tsr_strategy*, const tsr_program_view*, const tsr_layout_sink*, tsr_error*));
 SLOT(tsr_strategy_interface, lower,

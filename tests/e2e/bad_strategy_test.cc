@@ -26,6 +26,13 @@ TEST(BadStrategy, OneThatIsNotPureIsNamed) {
   EXPECT_NE(run.err.find("barrier"), std::string::npos) << "the line that differs is missing:\n" << run.err;
 }
 
+TEST(BadStrategy, OneThatHidesThatItDependsOnItsCoordinateIsNamed) {
+  const CommandResult run = train("secretive");
+  expect_refusal(run, "rank 1 plans another program than rank 0 planned for it");
+  EXPECT_NE(run.err.find("(secretive)"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("barrier"), std::string::npos) << "the line that differs is missing:\n" << run.err;
+}
+
 TEST(BadStrategy, OneThatForgetsItsSumIsFound) {
   expect_refusal(train("forgetful"), "which is a sum over dp that nothing has taken yet");
 }

@@ -91,6 +91,8 @@ class Edit {
 class Strategy {
  public:
   virtual ~Strategy() = default;
+  /// Whether the program differs with this axis's coordinate; if not, one coordinate is planned for all.
+  virtual bool depends_on_coordinate() const { return false; }
   /// States how the axis cuts each parameter; the default is replicated.
   virtual void layout(const ProgramView&, const tsr_layout_sink&) const {}
   virtual void lower(const ProgramView& view, const Edit& edit) const = 0;
@@ -114,6 +116,7 @@ struct StrategyTable {
     });
   }
   static void destroy(tsr_strategy* s) noexcept { delete self(s); }
+  static uint32_t depends_on_coordinate(tsr_strategy* s) noexcept { return self(s)->depends_on_coordinate(); }
   static tsr_status layout(tsr_strategy* s, const tsr_program_view* v, const tsr_layout_sink* sink,
                            tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
@@ -139,17 +142,9 @@ struct StrategyTable {
       throw Error(TSR_E_ABI, std::string(what) + " shorter than ABI 0.9 has it: struct_size is wrong");
   }
 
-  static constexpr tsr_strategy_interface kInterface = {sizeof(tsr_strategy_interface),
-                                                        kRole,
-                                                        kSplits,
-                                                        kFlags,
-                                                        create,
-                                                        destroy,
-                                                        nullptr,
-                                                        layout,
-                                                        lower,
-                                                        call_action,
-                                                        get_extension};
+  static constexpr tsr_strategy_interface kInterface = {
+      sizeof(tsr_strategy_interface), kRole,  kSplits, kFlags,      create,       destroy, nullptr,
+      depends_on_coordinate,          layout, lower,   call_action, get_extension};
 };
 
 }  // namespace tessera

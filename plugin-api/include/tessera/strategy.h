@@ -24,10 +24,8 @@ typedef struct tsr_strategy tsr_strategy;
 #define TSR_STRATEGY_SPLIT_COMPUTE 2u
 #define TSR_STRATEGY_SPLIT_STORAGE 3u
 
-/* The program differs with this axis's coordinate; without the flag the host plans one coordinate for all. */
-#define TSR_STRATEGY_DEPENDS_ON_COORDINATE 1u
 /* Splits storage of homes (fsdp) rather than replicating them (ddp); goes first within its role. */
-#define TSR_STRATEGY_SHARDS_HOMES 2u
+#define TSR_STRATEGY_SHARDS_HOMES 1u
 
 #define TSR_BEFORE 1u
 #define TSR_AFTER 2u
@@ -104,6 +102,9 @@ typedef struct tsr_strategy_interface {
   TSR_FN(void, destroy)(tsr_strategy* strategy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
   /* How many step programs the run alternates between (step % variants); NULL: one. Pure. [any-thread] */
   TSR_FN(uint32_t, num_variants)(tsr_strategy* strategy) TSR_NOEXCEPT;
+  /* 1: the program differs with this axis's coordinate; NULL or 0: the host plans one coordinate for all, and a rank
+   * that plans another program is refused. Pure. [any-thread] */
+  TSR_FN(uint32_t, depends_on_coordinate)(tsr_strategy* strategy) TSR_NOEXCEPT;
   /* States how this axis cuts each parameter. The view has model and mesh, and no program yet. NULL: all replicated.
    * Pure. [any-thread] */
   TSR_FN(tsr_status, layout)

@@ -1,0 +1,28 @@
+// Ranks that do the same: one of them is planned for all.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "mesh/mesh.h"
+#include "program/edit.h"
+
+namespace tessera {
+
+/// Ranks are of one class when they differ only on axes whose strategy does not depend on its coordinate. Pure.
+class RankClasses {
+ public:
+  RankClasses(const Mesh& mesh, std::span<const StrategyOnAxis> strategies);
+
+  /// The rank that is planned for this one: coordinate 0 on all such axes, so the first of its class.
+  int representative(int rank) const { return representative_[static_cast<size_t>(rank)]; }
+  /// The ranks of each class, ascending, by representative.
+  const std::map<int, std::vector<int>>& members() const { return members_; }
+
+ private:
+  std::vector<int> representative_;
+  std::map<int, std::vector<int>> members_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,49 @@
+// Which ranks are planned for which.
+#include "program/rank_classes.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::testing {
+namespace {
+
+tsr_strategy_interface table(uint32_t (*depends_on_coordinate)(tsr_strategy*) noexcept) {
+  tsr_strategy_interface table{};
+  table.struct_size = sizeof table;
+  table.depends_on_coordinate = depends_on_coordinate;
+  return table;
+}
+const tsr_strategy_interface kSilent = table(nullptr);
+const tsr_strategy_interface kSame = table([](tsr_strategy*) noexcept { return 0u; });
+const tsr_strategy_interface kDifferent = table([](tsr_strategy*) noexcept { return 1u; });
+
+using Members = std::map<int, std::vector<int>>;
+
+TEST(RankClasses, OneWithoutAStrategyThatDependsOnItsCoordinate) {
+  const Mesh mesh({{"replicate", 2}, {"shard", 2}});
+  const StrategyOnAxis strategies[] = {{"a", 0, &kSilent, nullptr}, {"b", 1, &kSame, nullptr}};
+  const RankClasses classes(mesh, strategies);
+  EXPECT_EQ(classes.members(), (Members{{0, {0, 1, 2, 3}}}));
+  EXPECT_EQ(classes.representative(3), 0);
+}
+
+TEST(RankClasses, OnePerCoordinateOfTheAxesThatMatter) {
+  const Mesh mesh({{"pp", 2}, {"dp", 3}});
+  const StrategyOnAxis strategies[] = {{"pipeline", 0, &kDifferent, nullptr}, {"ddp", 1, &kSame, nullptr}};
+  const RankClasses classes(mesh, strategies);
+  EXPECT_EQ(classes.members(), (Members{{0, {0, 1, 2}}, {3, {3, 4, 5}}}));
+  EXPECT_EQ(classes.representative(5), 3);
+}
+
+TEST(RankClasses, ATableThatEndsBeforeTheFunctionIsTakenAsTheSame) {
+  tsr_strategy_interface old = kDifferent;
+  old.struct_size = offsetof(tsr_strategy_interface, depends_on_coordinate);
+  const StrategyOnAxis strategies[] = {{"old", 0, &old, nullptr}};
+  EXPECT_EQ(RankClasses(Mesh({{"dp", 4}}), strategies).members().size(), 1u);
+}
+
+TEST(RankClasses, ARankAloneIsItsOwn) {
+  EXPECT_EQ(RankClasses(Mesh(), {}).members(), (Members{{0, {0}}}));
+}
+
+}  // namespace
+}  // namespace tessera::testing
