@@ -130,6 +130,17 @@ Flag plugin_dir_flag() {
           read,   print,        false,    true};
 }
 
+Flag recompute_flag() {
+  const auto read = [](TrainConfig& config, string_view given) { config.recompute = parse_recompute(given); };
+  const auto print = [](const TrainConfig& config) { return to_string(config.recompute); };
+  return {kRanks,
+          "recompute",
+          "none|full|every=K|attention",
+          "what the backward computes again to save memory: nothing, all blocks, every K-th block, attention only",
+          read,
+          print};
+}
+
 void add_rank_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   const auto read_mesh = [](C& config, string_view given) { config.mesh = parse_mesh(given); };
@@ -148,7 +159,7 @@ void add_rank_flags(std::vector<Flag>& flags) {
        only(kRanks, "dtype", "float32", "of values and parameters", &C::dtype),
        only(kRanks, "reduce-dtype", "float32", "in which gradients are sent", &C::reduce_dtype),
        choice(kRanks, "reduce-every", kReduceEvery, "when gradients are summed over the ranks", &C::reduce_every),
-       only(kRanks, "recompute", "none", "what the backward computes again", &C::recompute),
+       recompute_flag(),
        integer(kRanks, "threads", "of each rank; 0: cores / local ranks", &C::threads, 0, 4096)});
 }
 

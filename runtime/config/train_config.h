@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "config/recompute.h"
+
 namespace tessera {
 
 enum class LrSchedule { constant, linear, cosine };
@@ -62,7 +64,7 @@ struct TrainConfig {
   std::string dtype = "float32";
   std::string reduce_dtype = "float32";
   ReduceEvery reduce_every = ReduceEvery::step;
-  std::string recompute = "none";
+  Recompute recompute;
   int threads = 0;  ///< per rank; 0: max(1, cores / local ranks)
 
   // Deadlines.

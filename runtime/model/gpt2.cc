@@ -36,8 +36,9 @@ class Gpt2Builder {
     model_.values[embedded].gradient_of = x;
     segment("wte", TSR_OP_TOKEN_EMBEDDING, {wte}, {tokens}, {embedded}, {{TSR_NAME_VOCAB, TSR_REDUCE_SUM}});
     segment("wpe", TSR_OP_POSITION_EMBEDDING, {wpe}, {embedded}, {x});
-    for (int layer = 0; layer < config_.num_layers; ++layer)
-      x = block(layer, x);
+    for (block_ = 0; block_ < config_.num_layers; ++block_)
+      x = block(x);
+    block_ = -1;
 
     const int final_unit = unit("ln_f");
     const int weight = parameter(final_unit, "ln_f.weight", {embed});
@@ -88,7 +89,7 @@ class Gpt2Builder {
     if (kind == TSR_OP_LAYER_NORM || kind == TSR_OP_ADD_LAYER_NORM) op.attributes[TSR_ATTR_EPSILON] = config_.epsilon;
     if (kind == TSR_OP_LOSS) op.attributes[TSR_ATTR_SCALE] = shape_.loss_scale;
     model_.segments.push_back(
-        {name, op, std::move(parameters), std::move(inputs), std::move(outputs), std::move(contractions)});
+        {name, op, std::move(parameters), std::move(inputs), std::move(outputs), std::move(contractions), block_});
     return model_.segments.back();
   }
 
@@ -104,8 +105,8 @@ class Gpt2Builder {
     op.attributes[TSR_ATTR_ACTIVATION] = activation;
   }
 
-  int block(int layer, int x) {
-    const std::string name = "h." + std::to_string(layer);
+  int block(int x) {
+    const std::string name = "h." + std::to_string(block_);
     const int u = unit(name);
     const int64_t head_dim = config_.embed / config_.num_heads;
     const auto named = [&](const char* text) { return name + "." + text; };
@@ -130,7 +131,7 @@ class Gpt2Builder {
     const int attended = activation(named("attended"), heads), projected = activation(named("projected"), embed);
     const int mid = activation(named("mid"), embed), norm_2 = activation(named("norm_2"), embed);
     const int hidden = activation(named("hidden"), ffn), ffn_out = activation(named("ffn_out"), embed);
-    const int next = activation("h." + std::to_string(layer + 1) + ".x", embed);
+    const int next = activation("h." + std::to_string(block_ + 1) + ".x", embed);
     model_.values[ffn_out].gradient_of = next;
 
     segment(named("ln_1"), TSR_OP_LAYER_NORM, {ln_1_weight, ln_1_bias}, {x}, {norm_1});
@@ -149,6 +150,7 @@ class Gpt2Builder {
     return next;
   }
 
+  int block_ = -1;  // of the segments that are appended
   const Gpt2Config& config_;
   const BatchShape& shape_;
   Model model_;

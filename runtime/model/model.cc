@@ -25,6 +25,13 @@ int Model::segment(std::string_view name) const {
   return static_cast<int>(found - segments.begin());
 }
 
+int Model::num_blocks() const {
+  int last = -1;
+  for (const Segment& segment : segments)
+    last = std::max(last, segment.block);
+  return last + 1;
+}
+
 uint64_t Model::num_parameter_elements() const {
   uint64_t sum = 0;
   for (const Parameter& parameter : parameters)

@@ -51,6 +51,7 @@ struct Segment {
   std::vector<int> inputs;
   std::vector<int> outputs;
   std::vector<tsr_contraction> contractions;
+  int block = -1;  ///< which transformer block it belongs to; -1: none
 };
 
 struct Model {
@@ -64,6 +65,8 @@ struct Model {
   /// Index; throws NOT_FOUND.
   int parameter(std::string_view name) const;
   int segment(std::string_view name) const;
+  /// Transformer blocks, counted over the segments.
+  int num_blocks() const;
   /// Elements of all parameters, without pads.
   uint64_t num_parameter_elements() const;
 };

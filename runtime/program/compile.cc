@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "program/dependencies.h"
+#include "program/recompute.h"
 #include "tessera/error.hpp"
 
 namespace tessera {
@@ -44,7 +45,12 @@ Program compile_program(const CompileInput& input, const Coordinates& coordinate
                         std::span<const StrategyOnAxis> order, uint32_t purpose, uint32_t variant) {
   Program program = base_program(input.model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
   program.variant = variant;
-  for (const StrategyOnAxis& strategy : order)
+  const auto num_schedules = static_cast<size_t>(
+      std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
+  for (const StrategyOnAxis& strategy : order.first(num_schedules))
+    run_pass(program, strategy, input.describe_op);
+  recompute_forward(program, input.describe_op);
+  for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
     run_pass(program, strategy, input.describe_op);
   finish_program(program);
   bind_workspaces(program, input.describe_collective);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/recompute.h"
 #include "mesh/mesh.h"
 #include "model/model.h"
 #include "tessera/program.h"
@@ -93,6 +94,7 @@ struct StepShape {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0;  ///< on tensors with two or more dims
   double max_norm = 0;      ///< gradient clipping; 0 = off
+  Recompute recompute;      ///< what the backward computes again
 };
 
 /// One program of one rank. Copyable; model and mesh are borrowed and outlive it.

@@ -83,7 +83,15 @@ StepShape step_shape(const TrainConfig& config) {
   shape.epsilon = config.eps;
   shape.weight_decay = config.weight_decay;
   shape.max_norm = config.clip;
+  shape.recompute = config.recompute;
   return shape;
+}
+
+void check_recompute(const Recompute& recompute, const Model& model) {
+  const int num_blocks = model.num_blocks();
+  if (recompute.what == Recompute::What::blocks && recompute.every > num_blocks)
+    throw UsageError("--recompute " + to_string(recompute) + " recomputes nothing: the model has " +
+                     std::to_string(num_blocks) + " blocks; give at most that, or none");
 }
 
 /// The device's slots of an op, however many.
@@ -126,6 +134,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.shape = step_shape(job.config);
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step())};
   job.model = make_gpt2(job.gpt2, batch);
+  check_recompute(job.config.recompute, job.model);
   return job;
 }
 

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"UnknownStrategy", bad_flag("--strategy=fsdq"), {"fsdq", "ddp"}},
         Case{"Offload", bad_flag("--offload=cpu"), {"not supported yet"}},
         Case{"Bf16", bad_flag("--dtype=bf16"), {"not supported yet", "float32"}},
-        Case{"Recompute", bad_flag("--recompute=full"), {"not supported yet", "none"}},
+        Case{"Recompute", bad_flag("--recompute=every=5"), {"--recompute every=5", "4 blocks"}},
         Case{"Resume", bad_flag("--resume=x"), {"not supported yet"}},
         Case{"PluginOption", bad_flag("--ddp.bucket=3"), {"bucket"}},
         Case{"AxisWithoutStrategy", {"plan", "--model=gpt2", "--mesh=pp=2,dp=2", "--strategy=dp=ddp"}, {"pp"}},
@@ -99,6 +99,14 @@ TEST(Plan, ShowsMemoryAndPrograms) {
   const CommandResult program = run_command(tessera(printed));
   EXPECT_EQ(program.exit_code, 0) << program.err;
   EXPECT_NE(program.out.find("all_reduce group=dp"), std::string::npos);
+}
+
+TEST(Plan, ShowsWhatIsComputedAgain) {
+  const std::vector<std::string> plan = {"plan", "--model=" + golden(), "--seq-len=32", "--print-program"};
+  auto attention = plan;
+  attention.push_back("--recompute=attention");
+  EXPECT_EQ(run_command(tessera(plan)).out.find("recompute h."), std::string::npos);
+  EXPECT_NE(run_command(tessera(attention)).out.find("recompute h.3.attention mb=0"), std::string::npos);
 }
 
 }  // namespace

@@ -93,8 +93,28 @@ TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
     refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; supported: "});
   refuse({"--dtype", "bfloat16"}, {"--dtype bfloat16 is not supported yet; supported: float32"});
   refuse({"--reduce-dtype=bfloat16"}, {"not supported yet; supported: float32"});
-  refuse({"--recompute", "block"}, {"not supported yet; supported: none"});
-  EXPECT_EQ(parse({"--dtype", "float32", "--recompute=none"}).config.dtype, "float32");
+  EXPECT_EQ(parse({"--dtype", "float32"}).config.dtype, "float32");
+}
+
+TEST(Recompute, ReadsAndPrints) {
+  const auto read = [](const char* text) { return parse({"--recompute", text}).config.recompute; };
+  EXPECT_EQ(parse({}).config.recompute, Recompute{});
+  EXPECT_EQ(read("none"), Recompute{});
+  EXPECT_EQ(read("full"), (Recompute{Recompute::What::blocks, 1}));
+  EXPECT_EQ(read("every=1"), read("full"));
+  EXPECT_EQ(read("every=12").every, 12);
+  EXPECT_EQ(read("attention").what, Recompute::What::attention);
+  for (const char* text : {"none", "full", "every=2", "attention"})
+    EXPECT_EQ(to_string(read(text)), text);
+}
+
+TEST(Recompute, RefusesBadValues) {
+  refuse({"--recompute=block"}, {"--recompute is 'block'", "none, full, every=K", "attention"});
+  refuse({"--recompute="}, {"--recompute"});
+  refuse({"--recompute", "every=0"}, {"--recompute every", "'0'", "from 1"});
+  refuse({"--recompute", "every="}, {"--recompute every", "''"});
+  refuse({"--recompute", "every=2x"}, {"'2x'"});
+  refuse({"--recompute", "every"}, {"'every'"});
 }
 
 TEST(Flags, RefuseBadValues) {

@@ -127,7 +127,7 @@ Program random_program(const Model& model, const Mesh& mesh, uint32_t seed) {
   p.purpose = 1 + below(3);
   p.variant = below(3);
   p.shape = {
-      1 + below(4), 1 + below(2), below(2) ? TSR_F32 : TSR_BF16, TSR_F16, TSR_OP_SGD, 0.1, 1.0 / 3, 1e-300, 0.1, 1};
+      1 + below(4), 1 + below(2), below(2) ? TSR_F32 : TSR_BF16, TSR_F16, TSR_OP_SGD, 0.1, 1.0 / 3, 1e-300, 0.1, 1, {}};
   for (const char* lane : {"gather", "a lane", "x.y"})
     if (below(2)) p.comm_stream(static_cast<int>(below(3)) - 1, lane);
   for (const Group& group : {Group{}, Group{0, {}}, Group{0, {0, 3}}, Group{1, {1}}})
