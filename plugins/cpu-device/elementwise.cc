@@ -15,7 +15,7 @@ constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
 constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 constexpr uint64_t kGrain = 16384;  // elements that are worth another thread
 
-ElementLoop cast_loop(tsr_dtype from, tsr_dtype to) {
+ElementLoop cast_function(tsr_dtype from, tsr_dtype to) {
   if (from == TSR_F32 && to == TSR_BF16) return TESSERA_SIMD_CHOOSE(cast_f32_bf16);
   if (from == TSR_BF16 && to == TSR_F32) return TESSERA_SIMD_CHOOSE(cast_bf16_f32);
   if (from == TSR_F32 && to == TSR_F16) return TESSERA_SIMD_CHOOSE(cast_f32_f16);
@@ -27,18 +27,23 @@ ElementLoop cast_loop(tsr_dtype from, tsr_dtype to) {
                                      "float64");
 }
 
-ElementLoop add_loop(tsr_dtype dtype) {
+ElementLoop add_function(tsr_dtype dtype) {
   if (dtype == TSR_F32) return TESSERA_SIMD_CHOOSE(add_f32);
   if (dtype == TSR_F64) return TESSERA_SIMD_CHOOSE(add_f64);
   if (dtype == TSR_I64) return TESSERA_SIMD_CHOOSE(add_i64);
-  throw Error(TSR_E_UNSUPPORTED,
-              "add of " + dtype_name(dtype) + " is not computed here; float32, float64 and int64 are");
+  if (dtype == TSR_BF16) return TESSERA_SIMD_CHOOSE(add_bf16);
+  if (dtype == TSR_F16) return TESSERA_SIMD_CHOOSE(add_f16);
+  throw Error(TSR_E_UNSUPPORTED, "add of " + dtype_name(dtype) +
+                                     " is not computed here; float32, bfloat16, float16, float64 and int64 are");
 }
 
 ScaleLoop scale_loop(tsr_dtype dtype) {
   if (dtype == TSR_F32) return TESSERA_SIMD_CHOOSE(scale_f32);
   if (dtype == TSR_F64) return TESSERA_SIMD_CHOOSE(scale_f64);
-  throw Error(TSR_E_UNSUPPORTED, "scale of " + dtype_name(dtype) + " is not computed here; float32 and float64 are");
+  if (dtype == TSR_BF16) return TESSERA_SIMD_CHOOSE(scale_bf16);
+  if (dtype == TSR_F16) return TESSERA_SIMD_CHOOSE(scale_f16);
+  throw Error(TSR_E_UNSUPPORTED,
+              "scale of " + dtype_name(dtype) + " is not computed here; float32, bfloat16, float16 and float64 are");
 }
 
 uint64_t element_bytes(tsr_dtype dtype) {
@@ -49,21 +54,12 @@ uint64_t element_bytes(tsr_dtype dtype) {
 
 /// COPY, CAST and ADD_INTO: a loop over two operands.
 struct TwoOperands final : Kernel {
-  ElementLoop loop;  // nullptr: copies bytes
-  size_t dst, src;   // positions in the slots
-  uint64_t num_elements, dst_bytes, src_bytes;
+  SizedLoop loop;
+  size_t dst, src;  // positions in the slots
+  uint64_t num_elements;
   int num_threads;
 
-  void run(void* const* pointers) override {
-    auto* to = static_cast<char*>(pointers[dst]);
-    const auto* from = static_cast<const char*>(pointers[src]);
-    parallel_for(num_threads, num_elements, kGrain, [&](uint64_t begin, uint64_t end, int) {
-      if (loop)
-        loop(to + begin * dst_bytes, from + begin * src_bytes, end - begin);
-      else
-        std::memcpy(to + begin * dst_bytes, from + begin * src_bytes, (end - begin) * dst_bytes);
-    });
-  }
+  void run(void* const* pointers) override { run_loop(loop, pointers[dst], pointers[src], num_elements, num_threads); }
 };
 
 struct Scale final : Kernel {
@@ -94,8 +90,8 @@ tsr_dtype destination_dtype(const tsr_op& op) {
 
 void check_dtypes(const tsr_op& op) {
   element_bytes(op.dtype);
-  if (op.kind == TSR_OP_CAST) cast_loop(op.dtype, op.gradient_dtype);
-  if (op.kind == TSR_OP_ADD_INTO) add_loop(op.dtype);
+  if (op.kind == TSR_OP_CAST) cast_function(op.dtype, op.gradient_dtype);
+  if (op.kind == TSR_OP_ADD_INTO) add_function(op.dtype);
   if (op.kind == TSR_OP_SCALE) scale_loop(op.dtype);
 }
 
@@ -138,10 +134,10 @@ std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec>
   kernel->dst = static_cast<size_t>(slot_index(slots, kDestination));
   kernel->src = static_cast<size_t>(slot_index(slots, kSource));
   const bool adds = op.kind == TSR_OP_ADD_INTO && slots[kernel->dst].mode == TSR_MODE_ADD;
-  kernel->loop = adds ? add_loop(op.dtype) : op.kind == TSR_OP_CAST ? cast_loop(op.dtype, op.gradient_dtype) : nullptr;
+  kernel->loop = op.kind == TSR_OP_CAST ? cast_loop(op.dtype, op.gradient_dtype)
+                                        : SizedLoop{adds ? add_function(op.dtype) : nullptr, element_bytes(op.dtype),
+                                                    element_bytes(op.dtype)};
   kernel->num_elements = slots[kernel->dst].num_elements;
-  kernel->dst_bytes = element_bytes(destination_dtype(op));
-  kernel->src_bytes = element_bytes(op.dtype);
   kernel->num_threads = num_threads;
   return kernel;
 }
@@ -149,6 +145,21 @@ std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec>
 constexpr OpFamily kFamily = {describe, prepare};
 
 }  // namespace
+
+SizedLoop cast_loop(tsr_dtype from, tsr_dtype to) {
+  return {cast_function(from, to), element_bytes(to), element_bytes(from)};
+}
+
+void run_loop(const SizedLoop& loop, void* dst, const void* src, uint64_t num_elements, int num_threads) {
+  auto* to = static_cast<char*>(dst);
+  const auto* from = static_cast<const char*>(src);
+  parallel_for(num_threads, num_elements, kGrain, [&](uint64_t begin, uint64_t end, int) {
+    if (loop.loop)
+      loop.loop(to + begin * loop.dst_bytes, from + begin * loop.src_bytes, end - begin);
+    else
+      std::memcpy(to + begin * loop.dst_bytes, from + begin * loop.src_bytes, (end - begin) * loop.dst_bytes);
+  });
+}
 
 const OpFamily* elementwise_ops(uint32_t kind) {
   return kind >= TSR_OP_COPY && kind <= TSR_OP_ZERO ? &kFamily : nullptr;

@@ -46,6 +46,22 @@ void add(void* dst, const void* src, size_t num_elements) {
     to[i] += from[i];
 }
 
+template <class Half>
+void add_halves(void* dst, const void* src, size_t num_elements) {
+  auto* __restrict to = static_cast<uint16_t*>(dst);
+  const auto* __restrict from = static_cast<const uint16_t*>(src);
+  for (size_t i = 0; i < num_elements; ++i)
+    to[i] = Half::from_float(Half::to_float(to[i]) + Half::to_float(from[i]));
+}
+
+template <class Half>
+void scale_halves(void* dst, double factor, size_t num_elements) {
+  auto* values = static_cast<uint16_t*>(dst);
+  const auto f = static_cast<float>(factor);
+  for (size_t i = 0; i < num_elements; ++i)
+    values[i] = Half::from_float(Half::to_float(values[i]) * f);
+}
+
 template <class T>
 void scale(void* dst, double factor, size_t num_elements) {
   auto* values = static_cast<T*>(dst);
@@ -83,11 +99,23 @@ void add_f64(void* dst, const void* src, size_t num_elements) {
 void add_i64(void* dst, const void* src, size_t num_elements) {
   add<uint64_t>(dst, src, num_elements);
 }
+void add_bf16(void* dst, const void* src, size_t num_elements) {
+  add_halves<Bf16>(dst, src, num_elements);
+}
+void add_f16(void* dst, const void* src, size_t num_elements) {
+  add_halves<F16>(dst, src, num_elements);
+}
 void scale_f32(void* dst, double factor, size_t num_elements) {
   scale<float>(dst, factor, num_elements);
 }
 void scale_f64(void* dst, double factor, size_t num_elements) {
   scale<double>(dst, factor, num_elements);
+}
+void scale_bf16(void* dst, double factor, size_t num_elements) {
+  scale_halves<Bf16>(dst, factor, num_elements);
+}
+void scale_f16(void* dst, double factor, size_t num_elements) {
+  scale_halves<F16>(dst, factor, num_elements);
 }
 
 }  // namespace tessera::cpu::TESSERA_SIMD

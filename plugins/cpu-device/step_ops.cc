@@ -18,12 +18,14 @@ constexpr uint32_t kM = TSR_SLOT(TSR_ROLE_STATE, 0), kV = TSR_SLOT(TSR_ROLE_STAT
 constexpr uint32_t kAccumulator = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR);
 constexpr uint32_t kClip = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP);
 constexpr uint32_t kStep = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP);
+constexpr uint32_t kLossScale = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE);
 constexpr uint32_t kLr = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LR);
 
 /// Where the operands of a kernel stand among its pointers.
 class Positions {
  public:
   explicit Positions(std::span<const tsr_slot_spec> slots) : slots_(slots.begin(), slots.end()) {}
+  bool has(uint32_t slot) const { return slot_index(slots_, slot) >= 0; }
   template <class T>
   T* get(void* const* pointers, uint32_t slot) const {
     return static_cast<T*>(pointers[slot_index(slots_, slot)]);
@@ -70,9 +72,10 @@ class Clip final : public Kernel {
   void run(void* const* pointers) override {
     const ConstAccumulatorView squares(positions_.get<const int64_t>(pointers, kAccumulator), TSR_ACCUMULATOR_LIMBS);
     double* clip = positions_.get<double>(pointers, kClip);
-    const double norm = std::sqrt(decode(squares));
+    const double scale = positions_.has(kLossScale) ? *positions_.get<const double>(pointers, kLossScale) : 1.0;
+    const double norm = std::sqrt(decode(squares)) / scale;
     const bool ok = std::isfinite(norm);
-    clip[0] = !ok ? 0.0 : max_norm_ == 0 ? 1.0 : std::min(1.0, max_norm_ / (norm + 1e-6));
+    clip[0] = !ok ? 0.0 : (max_norm_ == 0 ? 1.0 : std::min(1.0, max_norm_ / (norm + 1e-6))) / scale;
     clip[1] = ok ? 1.0 : 0.0;
     clip[2] = norm;
     if (ok) ++*positions_.get<int64_t>(pointers, kStep);
@@ -164,7 +167,9 @@ std::vector<tsr_slot_spec> describe(const tsr_op& op) {
     slot.mode = mode;
     return slot;
   };
-  if (op.kind == TSR_OP_CLIP) return {accumulator, with_mode(clip, TSR_MODE_WRITE), with_mode(step, TSR_MODE_ADD)};
+  const tsr_slot_spec loss_scale = {kLossScale, TSR_MODE_READ, TSR_F64, TSR_SLOT_OPTIONAL, 1};
+  if (op.kind == TSR_OP_CLIP)
+    return {accumulator, with_mode(clip, TSR_MODE_WRITE), with_mode(step, TSR_MODE_ADD), loss_scale};
 
   if (op.dtype != TSR_F32 || (op.gradient_dtype != TSR_F32 && op.gradient_dtype != 0))
     throw Error(TSR_E_UNSUPPORTED, "sums of squares and optimizers compute float32 only, not " + dtype_name(op.dtype) +

@@ -185,6 +185,7 @@ class BaseBuilder {
         return;
       case TSR_ROLE_SCALAR:
         if (index == TSR_SCALAR_LOSS) return bind_value(action, spec, loss_);
+        if (index == TSR_SCALAR_LOSS_SCALE) return;  // optional
         [[fallthrough]];
       default:
         throw Error(TSR_E_INTERNAL, "the device asks for slot " + std::to_string(spec.slot) + " in segment " +

@@ -1,13 +1,49 @@
 // The device contract of tessera/device.h: describe, prepare and launch, for every device plugin.
 #include "support/device_fixture.h"
 #include "support/device_ops.h"
+#include "support/typed_buffer.h"
 
 namespace tessera {
 namespace {
 
 using tessera::testing::make_op;
+using tessera::testing::TypedBuffer;
 
 constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+// The ops of segments, on one sequence of four tokens.
+tsr_op segment_op(uint32_t kind, uint32_t phase, tsr_dtype dtype) {
+  tsr_op op = make_op(kind, 0, dtype);
+  op.phase = phase;
+  for (int dim = 0; dim < TSR_NUM_DIMS; ++dim)
+    op.dims[dim] = dim == TSR_DIM_BATCH || dim == TSR_DIM_ELEMENTS ? 1 : 4;
+  op.attributes[TSR_ATTR_EPSILON] = 1e-5;
+  op.attributes[TSR_ATTR_HAS_BIAS] = 1;
+  op.attributes[TSR_ATTR_ACTIVATION] = TSR_ACTIVATION_GELU_TANH;
+  return op;
+}
+
+tsr_dtype expected_dtype(const tsr_op& op, uint32_t slot) {
+  switch (TSR_SLOT_ROLE(slot)) {
+    case TSR_ROLE_PARAMETER:
+    case TSR_ROLE_OUTPUT:
+    case TSR_ROLE_INPUT_GRADIENT:
+    case TSR_ROLE_OUTPUT_GRADIENT:
+      return op.dtype;
+    case TSR_ROLE_INPUT: {
+      const bool is_tokens = op.kind == TSR_OP_TOKEN_EMBEDDING || slot == TSR_SLOT(TSR_ROLE_INPUT, 1);
+      return is_tokens && (op.kind == TSR_OP_TOKEN_EMBEDDING || op.kind == TSR_OP_LOSS) ? TSR_I32 : op.dtype;
+    }
+    case TSR_ROLE_SAVED:
+      return op.kind == TSR_OP_LINEAR ? op.dtype : TSR_F32;
+    case TSR_ROLE_SCALAR:
+      return slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS) ? TSR_I64 : TSR_F64;
+    default:
+      return TSR_F32;
+  }
+}
+
+constexpr tsr_dtype kDtypes[] = {TSR_F32, TSR_BF16, TSR_F16};
 
 class DeviceKernelTest : public tessera::testing::DeviceFixture {};
 
@@ -34,6 +70,78 @@ TEST_P(DeviceKernelTest, DescribeRefusesWhatTheDeviceDoesNotCompute) {
     tsr_error err{};
     EXPECT_EQ(table_.describe(&op, slots.data(), &num_slots, &err), TSR_E_UNSUPPORTED);
     EXPECT_NE(err.message[0], '\0');
+  }
+}
+
+TEST_P(DeviceKernelTest, SegmentsHaveTheSameSlotsInEveryDtype) {
+  for (uint32_t kind = TSR_OP_TOKEN_EMBEDDING; kind <= TSR_OP_LOSS; ++kind)
+    for (uint32_t phase = TSR_PHASE_FORWARD; phase <= TSR_PHASE_BACKWARD_WEIGHT; ++phase) {
+      if (kind == TSR_OP_LOSS && phase > TSR_PHASE_BACKWARD) continue;
+      const auto in_float32 = describe(segment_op(kind, phase, TSR_F32));
+      for (const tsr_dtype dtype : kDtypes) {
+        const tsr_op op = segment_op(kind, phase, dtype);
+        const auto slots = describe(op);
+        ASSERT_GE(slots.size(), in_float32.size());
+        for (size_t i = 0; i < slots.size(); ++i) {
+          if (TSR_SLOT_ROLE(slots[i].slot) == TSR_ROLE_WORKSPACE) continue;
+          ASSERT_LT(i, in_float32.size());
+          EXPECT_EQ(slots[i].slot, in_float32[i].slot);
+          EXPECT_EQ(slots[i].mode, in_float32[i].mode);
+          EXPECT_EQ(slots[i].flags, in_float32[i].flags);
+          EXPECT_EQ(slots[i].num_elements, in_float32[i].num_elements);
+          EXPECT_EQ(slots[i].dtype, expected_dtype(op, slots[i].slot)) << "kind " << kind << " slot " << slots[i].slot;
+        }
+        prepare(op, slots);
+      }
+    }
+}
+
+TEST_P(DeviceKernelTest, GradientsOfParametersAreFloat32) {
+  for (const tsr_dtype dtype : kDtypes)
+    for (const tsr_dtype gradient_dtype : {TSR_BF16, TSR_F16}) {
+      tsr_op op = segment_op(TSR_OP_ADD, TSR_PHASE_BACKWARD, dtype);
+      op.gradient_dtype = gradient_dtype;
+      std::vector<tsr_slot_spec> slots(16);
+      uint64_t num_slots = slots.size();
+      tsr_error err{};
+      EXPECT_EQ(table_.describe(&op, slots.data(), &num_slots, &err), TSR_E_UNSUPPORTED);
+      EXPECT_NE(err.message[0], '\0');
+    }
+}
+
+// Values whose sums every dtype holds exactly.
+TEST_P(DeviceKernelTest, SegmentsComputeInEveryDtype) {
+  constexpr uint64_t kNumElements = 16, kNumColumns = 4;
+  for (const tsr_dtype dtype : kDtypes) {
+    const auto value = [](uint64_t i) { return static_cast<double>(i) - 7; };
+    TypedBuffer bias(dtype, kNumColumns, value), residual(dtype, kNumElements, value);
+    TypedBuffer branch(dtype, kNumElements, [](uint64_t i) { return 2 * static_cast<double>(i); });
+    const TypedBuffer sum(dtype, kNumElements,
+                          [&](uint64_t i) { return value(i % kNumColumns) + value(i) + 2 * static_cast<double>(i); });
+    const tsr_op op = segment_op(TSR_OP_ADD, TSR_PHASE_FORWARD, dtype);
+    const auto slots = describe(op);
+    const Stream stream = make_stream("test");
+    std::vector<void*> pointers;
+    for (const tsr_slot_spec& slot : slots)
+      pointers.push_back(allocate(TSR_MEMORY_DEVICE, slot.num_elements * TSR_DTYPE_BYTES(slot.dtype)));
+    TypedBuffer* const operands[] = {&bias, &residual, &branch};
+    for (size_t i = 0; i < 3; ++i)
+      copy(stream, pointers[i], operands[i]->data(), operands[i]->num_elements() * TSR_DTYPE_BYTES(dtype));
+    const Kernel kernel = prepare(op, slots);
+    launch(kernel, stream, pointers);
+    TypedBuffer result(dtype, kNumElements);
+    copy(stream, result.data(), pointers[3], kNumElements * TSR_DTYPE_BYTES(dtype));
+    synchronize(stream);
+    EXPECT_EQ(result.difference(sum), "");
+  }
+}
+
+TEST_P(DeviceKernelTest, ElementwiseOpsTake16BitValues) {
+  for (const tsr_dtype dtype : {TSR_BF16, TSR_F16}) {
+    for (const uint32_t kind : {TSR_OP_COPY, TSR_OP_ADD_INTO, TSR_OP_SCALE, TSR_OP_ZERO})
+      prepare(make_op(kind, 5, dtype), describe(make_op(kind, 5, dtype)));
+    for (const tsr_op& op : {make_op(TSR_OP_CAST, 5, dtype, TSR_F32), make_op(TSR_OP_CAST, 5, TSR_F32, dtype)})
+      prepare(op, describe(op));
   }
 }
 
@@ -114,7 +222,11 @@ TEST_P(DeviceKernelTest, AStepClipsAndUpdates) {  // sum of squares, clip, SGD: 
   auto squares_slots = describe(squares);
   squares_slots[1].mode = TSR_MODE_WRITE;  // the accumulator holds nothing yet
   std::fill(std::begin(in.accumulator), std::end(in.accumulator), 12345);
-  const Kernel squares_kernel = prepare(squares, squares_slots), clip_kernel = prepare(clip, describe(clip));
+  auto clip_slots = describe(clip);
+  ASSERT_EQ(clip_slots.back().slot, TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE));
+  EXPECT_EQ(clip_slots.back().flags, TSR_SLOT_OPTIONAL);
+  clip_slots.pop_back();
+  const Kernel squares_kernel = prepare(squares, squares_slots), clip_kernel = prepare(clip, clip_slots);
   const Kernel sgd_kernel = prepare(sgd, describe(sgd));
   const Stream stream = make_stream("test");
   copy(stream, memory, &in, sizeof in);

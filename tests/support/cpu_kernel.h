@@ -10,13 +10,21 @@
 
 namespace tessera::testing {
 
-/// Prepares `op` for its own slots, as describe lists them, and runs it once; `pointers` in that order.
+/// Prepares `op` for its own slots, as describe lists them, and runs it once; `pointers` in that order, with nullptr
+/// for an optional slot that is not bound.
 inline void run_op(const tsr_op& op, const std::vector<void*>& pointers, int num_threads = 1) {
   for (const auto find : {cpu::compute_ops, cpu::elementwise_ops, cpu::step_ops})
     if (const cpu::OpFamily* family = find(op.kind)) {
-      const auto slots = family->describe(op);
-      if (slots.size() != pointers.size()) throw Error(TSR_E_INVALID_ARGUMENT, "run_op: one pointer a slot");
-      family->prepare(op, slots, num_threads)->run(pointers.data());
+      const auto described = family->describe(op);
+      if (described.size() != pointers.size()) throw Error(TSR_E_INVALID_ARGUMENT, "run_op: one pointer a slot");
+      std::vector<tsr_slot_spec> slots;
+      std::vector<void*> bound;
+      for (size_t i = 0; i < described.size(); ++i) {
+        if ((described[i].flags & TSR_SLOT_OPTIONAL) && !pointers[i]) continue;
+        slots.push_back(described[i]);
+        bound.push_back(pointers[i]);
+      }
+      family->prepare(op, slots, num_threads)->run(bound.data());
       return;
     }
   throw Error(TSR_E_UNSUPPORTED, "run_op: no family has this kind");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -30,29 +31,55 @@ std::vector<tsr_slot_spec> describe(const tsr_op& op) {
 void expect_same_bits(const tsr_op& op, const Operands& actual, const Operands& expected, const std::string& what) {
   for (const tsr_slot_spec& slot : describe(op)) {
     const uint32_t role = TSR_SLOT_ROLE(slot.slot);
-    if (role == TSR_ROLE_WORKSPACE || slot.dtype != TSR_F32) continue;
+    if (role == TSR_ROLE_WORKSPACE) continue;
     const auto a = actual.floats.find(slot.slot), b = expected.floats.find(slot.slot);
     if (a == actual.floats.end() || b == expected.floats.end()) continue;
     EXPECT_EQ(std::memcmp(a->second.data(), b->second.data(), b->second.size() * sizeof(float)), 0)
-        << cpu::slot_name(slot.slot) << " differs: " << what;
+        << cpu::slot_name(slot.slot) << " differs: " << what << ", dtype " << cpu::dtype_name(op.dtype);
   }
+}
+
+// The operands as the slots of `op` hold them.
+Operands as_bound(const tsr_op& op, Operands operands) {
+  for (const tsr_slot_spec& slot : describe(op))
+    if (const auto found = operands.floats.find(slot.slot); found != operands.floats.end())
+      for (float& value : found->second)
+        value = rounded(slot.dtype, value);
+  return operands;
 }
 
 // Parameters, inputs, outputs and saved tensors of a forward, and random gradients of outputs.
 Operands after_forward(tsr_op op, const Operands& operands) {
-  op.phase = TSR_PHASE_FORWARD;
-  if (op.kind == TSR_OP_LOSS) return operands;
-  Operands kept = run(op, operands);
+  op.phase = op.kind == TSR_OP_LOSS ? TSR_PHASE_BACKWARD : TSR_PHASE_FORWARD;
+  Operands kept = as_bound(op, operands);
+  if (op.kind == TSR_OP_LOSS) return kept;
+  kept = run(op, kept);
   for (const tsr_slot_spec& slot : describe(op))
-    if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_OUTPUT)
+    if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_OUTPUT) {
       kept.floats[dout(TSR_SLOT_INDEX(slot.slot))] = random_floats(slot.num_elements, 77 + slot.slot);
+      for (float& value : kept.floats[dout(TSR_SLOT_INDEX(slot.slot))])
+        value = rounded(slot.dtype, value);
+    }
   return kept;
 }
 
 Operands with_started_gradients(const tsr_op& op, Operands operands) {
   for (const tsr_slot_spec& slot : describe(op))
     if (is_gradient(slot.slot)) operands.floats[slot.slot] = random_floats(slot.num_elements, 99 + slot.slot);
-  return operands;
+  return as_bound(op, std::move(operands));
+}
+
+// `tolerance` of float32, for a result in `slot`: see the header.
+Tolerance tolerance_of(const tsr_op& op, const tsr_slot_spec& slot, Tolerance tolerance) {
+  if (is_16_bit(slot.dtype)) tolerance.relative += roundoff(slot.dtype);
+  if (op.phase == TSR_PHASE_FORWARD) return tolerance;
+  const auto slots = describe(op);
+  const bool reads_rounded = std::any_of(slots.begin(), slots.end(), [](const tsr_slot_spec& s) {
+    const uint32_t role = TSR_SLOT_ROLE(s.slot);
+    return (role == TSR_ROLE_OUTPUT || role == TSR_ROLE_SAVED) && is_16_bit(s.dtype);
+  });
+  if (reads_rounded) tolerance.relative += kKeptRoundoffs * roundoff(op.dtype);
+  return tolerance;
 }
 
 void expect_gradients(const tsr_op& op, const Operands& actual, const Operands& started, const Tensors& reference,
@@ -63,7 +90,8 @@ void expect_gradients(const tsr_op& op, const Operands& actual, const Operands& 
     if (const auto start = started.floats.find(slot.slot); start != started.floats.end())
       for (size_t i = 0; i < expected.size(); ++i)
         expected[i] += double{start->second[i]};
-    expect_close(actual.floats.at(slot.slot), expected, tolerance, cpu::slot_name(slot.slot) + ", " + what);
+    expect_close(actual.floats.at(slot.slot), expected, tolerance_of(op, slot, tolerance),
+                 cpu::slot_name(slot.slot) + ", " + what);
   }
 }
 
@@ -85,7 +113,55 @@ void check_left_out_gradients(const tsr_op& op, const Operands& kept, const Oper
   }
 }
 
+void check_forward_in_dtype(const tsr_op& op, const Operands& unrounded, Tolerance tolerance) {
+  const Operands operands = as_bound(op, unrounded);
+  const Tensors reference = reference_forward(op, widen(operands), operands.tokens);
+  const Operands plain = run(op, operands);
+  for (const int num_threads : {1, 2, 3}) {
+    const Operands results = run(op, operands, {.num_threads = num_threads});
+    for (const tsr_slot_spec& slot : describe(op))
+      if (slot.mode == TSR_MODE_WRITE && TSR_SLOT_ROLE(slot.slot) != TSR_ROLE_WORKSPACE)
+        expect_close(results.floats.at(slot.slot), reference.at(slot.slot), tolerance_of(op, slot, tolerance),
+                     cpu::slot_name(slot.slot) + ", " + std::to_string(num_threads) + " threads, dtype " +
+                         cpu::dtype_name(op.dtype));
+  }
+  for (const int offset : {1, 2, 3, -1})
+    expect_same_bits(op, run(op, operands, {.offset = offset}), plain, "offset " + std::to_string(offset));
+  for (const tsr_slot_spec& slot : describe(op))
+    if (slot.flags & TSR_SLOT_OPTIONAL)
+      expect_same_bits(op, run(op, operands, {.left_out = {slot.slot}}), plain, "without " + cpu::slot_name(slot.slot));
+}
+
+void check_backward_in_dtype(tsr_op op, const Operands& operands, Tolerance tolerance) {
+  const Operands forward = after_forward(op, operands);
+  op.phase = TSR_PHASE_BACKWARD;
+  const Tensors reference = reference_backward(op, widen(forward), operands.tokens);
+  for (const uint32_t mode : {TSR_MODE_ADD, TSR_MODE_WRITE}) {
+    const Operands started = mode == TSR_MODE_ADD ? with_started_gradients(op, forward) : forward;
+    const Operands whole = run(op, started, {.gradient_mode = mode});
+    for (const int num_threads : {1, 2, 3}) {
+      const std::string what = std::to_string(num_threads) + " threads, mode " + std::to_string(mode) + ", dtype " +
+                               cpu::dtype_name(op.dtype);
+      const RunOptions options{.num_threads = num_threads, .gradient_mode = mode};
+      const Operands results = run(op, started, options);
+      expect_gradients(op, results, started, reference, tolerance, what);
+      if (op.kind != TSR_OP_LOSS) expect_same_bits(op, run_halves(op, started, options), results, "halves, " + what);
+    }
+    for (const int offset : {1, 2, 3, -1})
+      expect_same_bits(op, run(op, started, {.gradient_mode = mode, .offset = offset}), whole,
+                       "offset " + std::to_string(offset));
+    check_left_out_gradients(op, started, whole, mode);
+  }
+}
+
+constexpr tsr_dtype kDtypes[] = {TSR_F32, TSR_BF16, TSR_F16};
+
 }  // namespace
+
+double roundoff(tsr_dtype dtype) {
+  if (dtype == TSR_BF16) return 0x1p-8;
+  return dtype == TSR_F16 ? 0x1p-11 : 0;
+}
 
 void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, Tolerance tolerance,
                   const std::string& name) {
@@ -110,40 +186,16 @@ void expect_close(const std::vector<float>& actual, const std::vector<double>& e
 
 void check_forward(tsr_op op, const Operands& operands, Tolerance tolerance) {
   op.phase = TSR_PHASE_FORWARD;
-  const Tensors reference = reference_forward(op, widen(operands), operands.tokens);
-  const Operands plain = run(op, operands);
-  for (const int num_threads : {1, 2, 3}) {
-    const Operands results = run(op, operands, {.num_threads = num_threads});
-    for (const tsr_slot_spec& slot : describe(op))
-      if (slot.mode == TSR_MODE_WRITE && TSR_SLOT_ROLE(slot.slot) != TSR_ROLE_WORKSPACE)
-        expect_close(results.floats.at(slot.slot), reference.at(slot.slot), tolerance,
-                     cpu::slot_name(slot.slot) + ", " + std::to_string(num_threads) + " threads");
+  for (const tsr_dtype dtype : kDtypes) {
+    op.dtype = dtype;
+    check_forward_in_dtype(op, operands, tolerance);
   }
-  for (const int offset : {1, 2, 3, -1})
-    expect_same_bits(op, run(op, operands, {.offset = offset}), plain, "offset " + std::to_string(offset));
-  for (const tsr_slot_spec& slot : describe(op))
-    if (slot.flags & TSR_SLOT_OPTIONAL)
-      expect_same_bits(op, run(op, operands, {.left_out = {slot.slot}}), plain, "without " + cpu::slot_name(slot.slot));
 }
 
 void check_backward(tsr_op op, const Operands& operands, Tolerance tolerance) {
-  const Operands kept = after_forward(op, operands);
-  op.phase = TSR_PHASE_BACKWARD;
-  const Tensors reference = reference_backward(op, widen(kept), operands.tokens);
-  for (const uint32_t mode : {TSR_MODE_ADD, TSR_MODE_WRITE}) {
-    const Operands started = mode == TSR_MODE_ADD ? with_started_gradients(op, kept) : kept;
-    const Operands whole = run(op, started, {.gradient_mode = mode});
-    for (const int num_threads : {1, 2, 3}) {
-      const std::string what = std::to_string(num_threads) + " threads, mode " + std::to_string(mode);
-      const RunOptions options{.num_threads = num_threads, .gradient_mode = mode};
-      const Operands results = run(op, started, options);
-      expect_gradients(op, results, started, reference, tolerance, what);
-      if (op.kind != TSR_OP_LOSS) expect_same_bits(op, run_halves(op, started, options), results, "halves, " + what);
-    }
-    for (const int offset : {1, 2, 3, -1})
-      expect_same_bits(op, run(op, started, {.gradient_mode = mode, .offset = offset}), whole,
-                       "offset " + std::to_string(offset));
-    check_left_out_gradients(op, started, whole, mode);
+  for (const tsr_dtype dtype : kDtypes) {
+    op.dtype = dtype;
+    check_backward_in_dtype(op, operands, tolerance);
   }
 }
 

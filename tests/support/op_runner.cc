@@ -8,6 +8,7 @@
 
 #include "cpu-device/slots.h"
 #include "tessera/error.hpp"
+#include "tessera/half.hpp"
 
 namespace tessera::testing {
 namespace {
@@ -45,16 +46,44 @@ bool is_gradient(uint32_t slot) {
   return TSR_SLOT_ROLE(slot) == TSR_ROLE_GRADIENT || TSR_SLOT_ROLE(slot) == TSR_ROLE_INPUT_GRADIENT;
 }
 
-std::vector<tsr_slot_spec> bound_slots(const tsr_op& op, const cpu::OpFamily& family, const RunOptions& options) {
+constexpr uint32_t kLossScale = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE);
+
+std::vector<tsr_slot_spec> bound_slots(const tsr_op& op, const cpu::OpFamily& family, const Operands& operands,
+                                       const RunOptions& options) {
   const auto described = family.describe(op);
   std::vector<tsr_slot_spec> slots;
   for (tsr_slot_spec slot : described) {
     if (std::count(options.left_out.begin(), options.left_out.end(), slot.slot)) continue;
+    if (slot.slot == kLossScale && !operands.loss_scale) continue;
     if (is_gradient(slot.slot)) slot.mode = options.gradient_mode;
     slots.push_back(slot);
   }
   cpu::check_slots(described, slots);
   return slots;
+}
+
+uint16_t narrow(tsr_dtype dtype, float value) {
+  return dtype == TSR_BF16 ? float_to_bf16(value) : float_to_f16(value);
+}
+float widen(tsr_dtype dtype, uint16_t bits) {
+  return dtype == TSR_BF16 ? bf16_to_float(bits) : f16_to_float(bits);
+}
+
+void put(const tsr_slot_spec& slot, const std::vector<float>& values, Memory& memory) {
+  if (values.size() != slot.num_elements)
+    throw Error(TSR_E_INVALID_ARGUMENT, "wrong number of values for " + cpu::slot_name(slot.slot));
+  for (size_t i = 0; i < values.size(); ++i)
+    if (is_16_bit(slot.dtype))
+      memory.as<uint16_t>()[i] = narrow(slot.dtype, values[i]);
+    else
+      memory.as<float>()[i] = values[i];
+}
+
+std::vector<float> get(const tsr_slot_spec& slot, Memory& memory) {
+  std::vector<float> values(slot.num_elements);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = is_16_bit(slot.dtype) ? widen(slot.dtype, memory.as<uint16_t>()[i]) : memory.as<float>()[i];
+  return values;
 }
 
 void fill(const tsr_slot_spec& slot, const Operands& operands, Memory& memory) {
@@ -64,7 +93,9 @@ void fill(const tsr_slot_spec& slot, const Operands& operands, Memory& memory) {
       throw Error(TSR_E_INVALID_ARGUMENT, "wrong number of values for " + cpu::slot_name(slot.slot));
     std::copy(values.begin(), values.end(), to);
   };
-  if (slot.dtype == TSR_I64) {
+  if (slot.slot == kLossScale) {
+    *memory.as<double>() = *operands.loss_scale;
+  } else if (slot.dtype == TSR_I64) {
     if (operands.loss.empty())
       std::fill_n(memory.as<int64_t>(), n, 0);
     else
@@ -73,9 +104,9 @@ void fill(const tsr_slot_spec& slot, const Operands& operands, Memory& memory) {
     copy(operands.tokens.at(slot.slot), memory.as<int32_t>());
   } else if (const auto found = operands.floats.find(slot.slot);
              found != operands.floats.end() && slot.mode != TSR_MODE_WRITE) {
-    copy(found->second, memory.as<float>());
+    put(slot, found->second, memory);
   } else {
-    std::fill_n(memory.as<float>(), n, std::numeric_limits<float>::quiet_NaN());
+    put(slot, std::vector<float>(n, std::numeric_limits<float>::quiet_NaN()), memory);
   }
 }
 
@@ -98,12 +129,13 @@ tsr_op segment_op(uint32_t kind, uint32_t phase, const std::map<int, int64_t>& d
 Operands run(const tsr_op& op, const Operands& operands, const RunOptions& options) {
   const cpu::OpFamily* family = cpu::compute_ops(op.kind);
   if (!family) throw Error(TSR_E_UNSUPPORTED, "no family computes this kind");
-  const auto slots = bound_slots(op, *family, options);
+  const auto slots = bound_slots(op, *family, operands, options);
   std::vector<std::unique_ptr<Memory>> memories;
   std::vector<void*> pointers;
   for (size_t i = 0; i < slots.size(); ++i) {
     const size_t offset = options.offset >= 0 ? static_cast<size_t>(options.offset) : i % 4;
-    memories.push_back(std::make_unique<Memory>(slots[i], slots[i].dtype == TSR_I64 ? 0 : offset * sizeof(float)));
+    const size_t offset_bytes = TSR_DTYPE_BYTES(slots[i].dtype) == 8 ? 0 : offset * TSR_DTYPE_BYTES(slots[i].dtype);
+    memories.push_back(std::make_unique<Memory>(slots[i], offset_bytes));
     fill(slots[i], operands, *memories.back());
     pointers.push_back(memories.back()->as<void>());
   }
@@ -113,13 +145,20 @@ Operands run(const tsr_op& op, const Operands& operands, const RunOptions& optio
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!memories[i]->is_whole())
       throw Error(TSR_E_INTERNAL, "the kernel wrote beyond the ends of " + cpu::slot_name(slots[i].slot));
-    const auto n = static_cast<size_t>(slots[i].num_elements);
     if (slots[i].dtype == TSR_I64)
-      results.loss.assign(memories[i]->as<int64_t>(), memories[i]->as<int64_t>() + n);
-    else if (slots[i].dtype == TSR_F32)
-      results.floats[slots[i].slot].assign(memories[i]->as<float>(), memories[i]->as<float>() + n);
+      results.loss.assign(memories[i]->as<int64_t>(), memories[i]->as<int64_t>() + slots[i].num_elements);
+    else if (slots[i].dtype == TSR_F32 || is_16_bit(slots[i].dtype))
+      results.floats[slots[i].slot] = get(slots[i], *memories[i]);
   }
   return results;
+}
+
+bool is_16_bit(tsr_dtype dtype) {
+  return dtype == TSR_BF16 || dtype == TSR_F16;
+}
+
+float rounded(tsr_dtype dtype, float value) {
+  return is_16_bit(dtype) ? widen(dtype, narrow(dtype, value)) : value;
 }
 
 std::vector<float> random_floats(uint64_t num_elements, uint32_t seed, float scale) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "cpu-device/kernel.h"
@@ -43,22 +44,29 @@ struct RunOptions {
   int num_threads = 1;
   /// Mode of the gradients: TSR_MODE_ADD, or TSR_MODE_WRITE, and then they start as NaN.
   uint32_t gradient_mode = TSR_MODE_ADD;
-  /// Each operand starts this many float32 after a multiple of 64 bytes; -1: operand i, i % 4.
+  /// Each operand starts this many elements after a multiple of 64 bytes; -1: operand i, i % 4.
   int offset = 0;
   /// Slots not bound.
   std::vector<uint32_t> left_out = {};
 };
 
-/// Operands by slot. Float32 operands the caller does not set hold NaN, integers 0.
+/// Operands by slot; the values of 16-bit ones as float32, rounded when they are bound. Those the caller does not set
+/// hold NaN, integers 0.
 struct Operands {
   std::map<uint32_t, std::vector<float>> floats;
   std::map<uint32_t, std::vector<int32_t>> tokens;
-  std::vector<int64_t> loss;  // x:LOSS, when the op has it
+  std::vector<int64_t> loss;         // x:LOSS, when the op has it
+  std::optional<double> loss_scale;  // x:LOSS_SCALE; not bound without
 };
 
 /// Describes and prepares `op`, runs it once on copies of `operands`, and gives them as they are afterwards, those that
 /// the caller did not name included. Throws when a write goes beyond an operand's ends.
 Operands run(const tsr_op& op, const Operands& operands, const RunOptions& options = {});
+
+/// bfloat16 or float16.
+bool is_16_bit(tsr_dtype dtype);
+/// `value`, rounded to nearest even if the dtype is of 16 bits.
+float rounded(tsr_dtype dtype, float value);
 
 /// num_elements values in [-scale, scale], by `seed`.
 std::vector<float> random_floats(uint64_t num_elements, uint32_t seed, float scale = 1.0f);

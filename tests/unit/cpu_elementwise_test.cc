@@ -167,6 +167,34 @@ TEST(CpuElementwise, AddsAndScales) {
   EXPECT_EQ(f32, (std::vector<float>{5.5f, 11, 16.5f}));
 }
 
+void expect_half_arithmetic(const Format& format, tsr_dtype dtype) {
+  constexpr size_t kNumElements = 5000;
+  std::mt19937 random(1);
+  std::vector<uint16_t> a(kNumElements), b(kNumElements);
+  for (size_t i = 0; i < kNumElements; ++i) {
+    do
+      a[i] = static_cast<uint16_t>(random());
+    while (format.is_special(a[i]));
+    b[i] = static_cast<uint16_t>(a[i] ^ (random() & 0x81ff));  // often of a near exponent
+    if (format.is_special(b[i])) b[i] = a[i];
+  }
+  auto sum = a, scaled = a;
+  run_op(make_op(TSR_OP_ADD_INTO, kNumElements, dtype), {b.data(), sum.data()});
+  tsr_op scale = make_op(TSR_OP_SCALE, kNumElements, dtype);
+  scale.attributes[TSR_ATTR_SCALE] = 1.0 / 3;
+  run_op(scale, {scaled.data()});
+  for (size_t i = 0; i < kNumElements; ++i) {
+    const auto x = static_cast<float>(format.value(a[i])), y = static_cast<float>(format.value(b[i]));
+    ASSERT_EQ(format.value(sum[i]), format.round(x + y)) << x << " " << y;
+    ASSERT_EQ(format.value(scaled[i]), format.round(x * static_cast<float>(1.0 / 3))) << x;
+  }
+}
+
+TEST(CpuElementwise, AddsAndScalesHalvesInFloat32AndRoundsOnce) {
+  expect_half_arithmetic(kBf16, TSR_BF16);
+  expect_half_arithmetic(kF16, TSR_F16);
+}
+
 TEST(CpuElementwise, AddIntoAnUnwrittenRangeIsACopy) {
   const tsr_op op = make_op(TSR_OP_ADD_INTO, 2, TSR_F32);
   auto slots = cpu::describe(op);
@@ -232,6 +260,8 @@ TEST(CpuElementwise, ResultsDoNotDependOnOffsetLengthOrInstructions) {
   EXPECT_POSITION_INDEPENDENCE(add_f32, 4, 4);
   EXPECT_POSITION_INDEPENDENCE(add_f64, 8, 8);
   EXPECT_POSITION_INDEPENDENCE(add_i64, 8, 8);
+  EXPECT_POSITION_INDEPENDENCE(add_bf16, 2, 2);
+  EXPECT_POSITION_INDEPENDENCE(add_f16, 2, 2);
 }
 
 TEST(CpuElementwise, NamesWhatItDoesNotCompute) {

@@ -69,8 +69,12 @@ TEST(Linear, RefusesWhatItCannotCompute) {
   op = op_of({1, 4, 0, 5, 0, false});
   expect_error([&] { family.describe(op); }, {"extent 0", "dim 5"});
   op = op_of({1, 4, 3, 5, 0, false});
+  op.dtype = TSR_F64;
+  expect_error([&] { family.describe(op); }, {"float64", "float32, bfloat16 and float16"});
   op.dtype = TSR_BF16;
-  expect_error([&] { family.describe(op); }, {"float32"});
+  op.phase = TSR_PHASE_BACKWARD;
+  op.gradient_dtype = TSR_BF16;
+  expect_error([&] { family.describe(op); }, {"gradients of parameters in bfloat16", "float32"});
 }
 
 }  // namespace

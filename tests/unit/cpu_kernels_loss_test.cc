@@ -62,6 +62,58 @@ TEST_P(LossTest, BothPhasesAddTheSameLoss) {
   EXPECT_NEAR(loss_of(run(op_of(c), operands, write)), 2 * expected, 2e-6 * expected);
 }
 
+TEST_P(LossTest, IsTheFloat32LossOfRoundedOperands) {
+  const Case c = GetParam();
+  for (const tsr_dtype dtype : {TSR_BF16, TSR_F16}) {
+    Operands operands = operands_of(c);
+    for (auto& [slot, values] : operands.floats)
+      for (float& value : values)
+        value = rounded(dtype, value);
+    const RunOptions write{.gradient_mode = TSR_MODE_WRITE};
+    tsr_op op = op_of(c);
+    const Operands in_float32 = run(op, operands, write);
+    op.dtype = dtype;
+    const Operands in_16_bit = run(op, operands, write);
+    EXPECT_EQ(in_16_bit.loss, in_float32.loss);
+    EXPECT_EQ(in_16_bit.floats.at(g(0)), in_float32.floats.at(g(0)));
+    for (size_t i = 0; i < operands.floats.at(in(0)).size(); ++i)
+      EXPECT_EQ(in_16_bit.floats.at(din(0))[i], rounded(dtype, in_float32.floats.at(din(0))[i]));
+  }
+}
+
+// Gradients in which nothing over- or underflows.
+TEST_P(LossTest, APowerOfTwoAsItsScaleOnlyScalesTheGradients) {
+  for (const tsr_dtype dtype : {TSR_F32, TSR_BF16}) {
+    tsr_op op = op_of(GetParam());
+    op.dtype = dtype;
+    Operands operands = operands_of(GetParam());
+    const RunOptions write{.gradient_mode = TSR_MODE_WRITE};
+    const Operands plain = run(op, operands, write);
+    operands.loss_scale = 1;
+    const Operands unscaled = run(op, operands, write);
+    operands.loss_scale = 65536;
+    const Operands scaled = run(op, operands, write);
+    EXPECT_EQ(scaled.loss, plain.loss);
+    for (const uint32_t slot : {g(0), din(0)}) {
+      EXPECT_EQ(unscaled.floats.at(slot), plain.floats.at(slot));
+      for (size_t i = 0; i < plain.floats.at(slot).size(); ++i)
+        EXPECT_EQ(scaled.floats.at(slot)[i], 65536 * plain.floats.at(slot)[i]);
+    }
+  }
+}
+
+TEST(Loss, AScaleKeepsGradientsThatFloat16WouldFlushToZero) {
+  tsr_op op = op_of({1, 4, 3, 5});
+  op.dtype = TSR_F16;
+  op.attributes[TSR_ATTR_SCALE] = 1e-9;
+  Operands operands = operands_of({1, 4, 3, 5});
+  const RunOptions write{.gradient_mode = TSR_MODE_WRITE};
+  EXPECT_EQ(run(op, operands, write).floats.at(din(0)), std::vector<float>(12, 0.0f));
+  operands.loss_scale = 65536;
+  for (const float value : run(op, operands, write).floats.at(din(0)))
+    EXPECT_NE(value, 0.0f);
+}
+
 TEST_P(LossTest, GradientsAreTheReference) {
   check_backward(op_of(GetParam()), operands_of(GetParam()));
 }

@@ -81,11 +81,12 @@ struct Clipped {
   int64_t step = 7;
 };
 
-Clipped clip(Accumulator squares, double max_norm) {
+/// With the loss scale unbound when it is 0.
+Clipped clip(Accumulator squares, double max_norm, double loss_scale = 0) {
   Clipped result;
   tsr_op op = make_op(TSR_OP_CLIP, 0);
   op.attributes[TSR_ATTR_MAX_NORM] = max_norm;
-  run_op(op, {squares.data(), result.clip, &result.step});
+  run_op(op, {squares.data(), result.clip, &result.step, loss_scale > 0 ? &loss_scale : nullptr});
   return result;
 }
 
@@ -104,6 +105,28 @@ TEST(ClipOp, ScalesOnlyNormsAboveTheMaximum) {
   const Clipped nothing = clip(Accumulator{}, 1);
   EXPECT_EQ(nothing.clip[0], 1);
   EXPECT_EQ(nothing.clip[2], 0);
+}
+
+TEST(ClipOp, ThePowerOfTwoThatScaledTheLossChangesNoBit) {
+  const auto gradient = random_floats(1000, 1, 1e-3f);
+  const auto clip_scaled = [&](float scale, double max_norm, double loss_scale) {
+    Accumulator squares{};
+    for (const float g : gradient)
+      accumulate_square(squares, g * scale);
+    carry(squares);
+    return clip(squares, max_norm, loss_scale);
+  };
+  for (const double max_norm : {0.0, 1e-3, 1.0}) {
+    const Clipped plain = clip_scaled(1, max_norm, 0);
+    const Clipped scaled = clip_scaled(65536, max_norm, 65536);
+    EXPECT_EQ(scaled.clip[0] * 65536, plain.clip[0]) << max_norm;
+    EXPECT_EQ(scaled.clip[1], 1);
+    EXPECT_EQ(scaled.clip[2], plain.clip[2]) << max_norm;
+    EXPECT_EQ(scaled.step, plain.step);
+  }
+  Accumulator infinite{};
+  accumulate_square(infinite, HUGE_VALF);
+  EXPECT_EQ(clip(infinite, 1, 65536).clip[1], 0);
 }
 
 TEST(ClipOp, ANonFiniteGradientStopsTheStep) {

@@ -121,6 +121,9 @@ typedef struct tsr_slot_spec {
 #define TSR_SCALAR_CLIP 2        /* float64[3]: coefficient min(1, max_norm / (norm + 1e-6)); ok 1 or 0; norm */
 #define TSR_SCALAR_STEP 3        /* int64[1]: optimizer steps taken */
 #define TSR_SCALAR_LR 4          /* float64[1] */
+/* float64[1], > 0; optional, absent is 1. LOSS multiplies the gradient of every token by it, not the loss; CLIP divides
+ * the norm and then the coefficient by it, so that the optimizer's gradients are unscaled. */
+#define TSR_SCALAR_LOSS_SCALE 5
 #define TSR_ACCUMULATOR_LIMBS 20
 
 /* FROZEN. A part of a flat home with its own hyper-parameters. */
@@ -136,7 +139,7 @@ typedef struct tsr_op {
   uint32_t kind;
   uint32_t phase;
   tsr_dtype dtype;          /* values and parameters; elementwise: source */
-  tsr_dtype gradient_dtype; /* gradients of parameters; cast: destination */
+  tsr_dtype gradient_dtype; /* gradients of parameters: float32; cast: destination */
   uint32_t reserved;
   int64_t dims[TSR_NUM_DIMS];
   double attributes[TSR_NUM_ATTRIBUTES];

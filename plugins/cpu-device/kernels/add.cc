@@ -57,7 +57,6 @@ class Backward : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
-  check_float32(op);
   const uint64_t columns = extent(op, TSR_DIM_EMBED), elements = num_rows(op) * columns;
   if (op.phase == TSR_PHASE_FORWARD)
     return {parameter(0, columns), input(0, elements), input(1, elements), output(0, elements)};
@@ -68,13 +67,8 @@ SlotList describe(const tsr_op& op) {
   return slots;
 }
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
-  return std::make_unique<Backward>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpFamily kAdd{describe, prepare};
+const OpFamily kAdd{describe, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

@@ -100,7 +100,6 @@ class Backward : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
-  check_float32(op);
   const auto [rows, columns] = shape_of(op);
   const uint64_t elements = rows * columns;
   if (op.phase == TSR_PHASE_FORWARD)
@@ -126,13 +125,8 @@ SlotList describe(const tsr_op& op) {
   return slots;
 }
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
-  return std::make_unique<Backward>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpFamily kAddLayerNorm{describe, prepare};
+const OpFamily kAddLayerNorm{describe, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

@@ -1,4 +1,5 @@
-// The ops of segments, one family each; tessera/device.h has their formulas and slots.
+// The ops of segments in float32, one family each; tessera/device.h has their formulas and slots. mixed_precision.h
+// makes 16-bit ops of them.
 #pragma once
 
 #include "cpu-device/kernel.h"

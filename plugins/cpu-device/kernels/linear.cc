@@ -167,20 +167,14 @@ SlotList describe_backward(const Shape& shape, uint32_t phase) {
 }
 
 SlotList describe(const tsr_op& op) {
-  check_float32(op);
   const Shape shape(op);
   if (op.phase == TSR_PHASE_FORWARD) return describe_forward(shape);
   if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
   return describe_backward(shape, op.phase);
 }
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
-  return std::make_unique<Backward>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpFamily kLinear{describe, prepare};
+const OpFamily kLinear{describe, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

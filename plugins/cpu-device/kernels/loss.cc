@@ -1,6 +1,6 @@
 // Softmax cross-entropy of i0[N,C] p0[V,C]^T with targets i1[N], over chunks of tokens: one chunk's logits are all that
 // is ever stored, and become their own gradient in place. FORWARD adds the losses to x:LOSS; BACKWARD also makes di0
-// and g0.
+// and g0, of the loss times x:LOSS_SCALE.
 #include <algorithm>
 #include <cmath>
 
@@ -44,6 +44,7 @@ class Loss : public Kernel {
         input_(find_operand(slots, TSR_ROLE_INPUT, 0)),
         targets_(find_operand(slots, TSR_ROLE_INPUT, 1)),
         loss_(find_operand(slots, TSR_ROLE_SCALAR, TSR_SCALAR_LOSS)),
+        loss_scale_(find_operand(slots, TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE)),
         logits_(find_operand(slots, TSR_ROLE_WORKSPACE, 0)),
         losses_(find_operand(slots, TSR_ROLE_WORKSPACE, 1)),
         input_gradient_(find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)),
@@ -55,13 +56,14 @@ class Loss : public Kernel {
     auto* limbs = loss_.in<int64_t>(pointers);
     const AccumulatorView loss(limbs, TSR_ACCUMULATOR_LIMBS);
     if (!loss_.accumulates) std::fill(loss.begin(), loss.end(), 0);
+    const double scale = loss_scale_.is_bound() ? scale_ * *loss_scale_.in<const double>(pointers) : scale_;
     for (uint64_t first = 0; first < shape_.rows; first += shape_.chunk) {
       const uint64_t num_tokens = std::min(shape_.chunk, shape_.rows - first);
       matmul({num_tokens, shape_.vocabulary, shape_.columns},
              {input_.in(pointers) + first * shape_.columns, shape_.columns},
              {table_.in(pointers), shape_.columns, true}, {logits_.in(pointers), shape_.vocabulary}, false,
              num_threads_);
-      run_softmax(targets + first, num_tokens, logits_.in(pointers), losses_.in(pointers));
+      run_softmax(targets + first, num_tokens, scale, logits_.in(pointers), losses_.in(pointers));
       for (uint64_t n = 0; n < num_tokens; ++n)
         accumulate(loss, double{losses_.in(pointers)[n]});
       carry(loss);
@@ -71,7 +73,7 @@ class Loss : public Kernel {
 
  private:
   // The loss of each token; with backward, logits become their gradient: scale * (softmax - one at the target).
-  void run_softmax(const int32_t* targets, uint64_t num_tokens, float* logits, float* losses) const {
+  void run_softmax(const int32_t* targets, uint64_t num_tokens, double scale, float* logits, float* losses) const {
     const auto row_max = TESSERA_SIMD_CHOOSE(row_max);
     const auto exp_sum = TESSERA_SIMD_CHOOSE(exp_sum);
     const auto exp_in_place = TESSERA_SIMD_CHOOSE(exp_in_place);
@@ -85,8 +87,8 @@ class Loss : public Kernel {
             is_backward_ ? exp_in_place(row, shape_.vocabulary, max, 1.0f) : exp_sum(row, shape_.vocabulary, max, 1.0f);
         losses[n] = static_cast<float>(std::log(sum) + double{max} - target);
         if (!is_backward_) continue;
-        scale_row(row, shape_.vocabulary, static_cast<float>(scale_ / sum));
-        row[targets[n]] -= static_cast<float>(scale_);
+        scale_row(row, shape_.vocabulary, static_cast<float>(scale / sum));
+        row[targets[n]] -= static_cast<float>(scale);
       }
     });
   }
@@ -107,11 +109,10 @@ class Loss : public Kernel {
   const bool is_backward_;
   const double scale_;
   const int num_threads_;
-  const Operand table_, input_, targets_, loss_, logits_, losses_, input_gradient_, table_gradient_;
+  const Operand table_, input_, targets_, loss_, loss_scale_, logits_, losses_, input_gradient_, table_gradient_;
 };
 
 SlotList describe(const tsr_op& op) {
-  check_float32(op);
   if (op.phase != TSR_PHASE_FORWARD && op.phase != TSR_PHASE_BACKWARD) refuse_phase(op);
   const Shape shape(op);
   SlotList slots{parameter(0, shape.vocabulary * shape.columns), input(0, shape.rows * shape.columns),
@@ -119,7 +120,8 @@ SlotList describe(const tsr_op& op) {
                  slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS, TSR_MODE_ADD, TSR_ACCUMULATOR_LIMBS, 0, TSR_I64)};
   if (op.phase == TSR_PHASE_BACKWARD)
     slots.insert(slots.end(),
-                 {input_gradient(0, shape.rows * shape.columns), gradient(0, shape.vocabulary * shape.columns)});
+                 {slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE, TSR_MODE_READ, 1, TSR_SLOT_OPTIONAL, TSR_F64),
+                  input_gradient(0, shape.rows * shape.columns), gradient(0, shape.vocabulary * shape.columns)});
   slots.insert(slots.end(), {workspace(0, shape.chunk * shape.vocabulary), workspace(1, shape.chunk)});
   return slots;
 }

@@ -23,13 +23,6 @@ uint64_t num_rows(const tsr_op& op) {
   return extent(op, TSR_DIM_BATCH) * extent(op, TSR_DIM_SEQ);
 }
 
-void check_float32(const tsr_op& op) {
-  if (op.dtype != TSR_F32 || (op.phase != TSR_PHASE_FORWARD && op.gradient_dtype != TSR_F32))
-    throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " has dtype " + std::to_string(op.dtype) +
-                                       " and gradient dtype " + std::to_string(op.gradient_dtype) +
-                                       "; this device computes in float32 (" + std::to_string(TSR_F32) + ") only");
-}
-
 void refuse_phase(const tsr_op& op) {
   throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " has no phase " + std::to_string(op.phase));
 }

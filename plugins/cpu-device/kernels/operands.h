@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -32,8 +33,6 @@ Operand find_operand(std::span<const tsr_slot_spec> slots, uint32_t role, uint32
 uint64_t extent(const tsr_op& op, int dim);
 /// Rows N = batch * seq.
 uint64_t num_rows(const tsr_op& op);
-/// Throws UNSUPPORTED unless values and gradients are float32.
-void check_float32(const tsr_op& op);
 /// Throws UNSUPPORTED: this op has no such phase.
 [[noreturn]] void refuse_phase(const tsr_op& op);
 
@@ -49,8 +48,8 @@ constexpr tsr_slot_spec slot_of(uint32_t role, uint32_t index, uint32_t mode, ui
                                 tsr_dtype dtype = TSR_F32) {
   return {TSR_SLOT(role, index), mode, dtype, flags, num_elements};
 }
-constexpr tsr_slot_spec parameter(uint32_t index, uint64_t num_elements) {
-  return slot_of(TSR_ROLE_PARAMETER, index, TSR_MODE_READ, num_elements);
+constexpr tsr_slot_spec parameter(uint32_t index, uint64_t num_elements, tsr_dtype dtype = TSR_F32) {
+  return slot_of(TSR_ROLE_PARAMETER, index, TSR_MODE_READ, num_elements, 0, dtype);
 }
 constexpr tsr_slot_spec gradient(uint32_t index, uint64_t num_elements) {
   return slot_of(TSR_ROLE_GRADIENT, index, TSR_MODE_ADD, num_elements, TSR_SLOT_OPTIONAL);
@@ -58,8 +57,8 @@ constexpr tsr_slot_spec gradient(uint32_t index, uint64_t num_elements) {
 constexpr tsr_slot_spec input(uint32_t index, uint64_t num_elements, tsr_dtype dtype = TSR_F32) {
   return slot_of(TSR_ROLE_INPUT, index, TSR_MODE_READ, num_elements, 0, dtype);
 }
-constexpr tsr_slot_spec output(uint32_t index, uint64_t num_elements, uint32_t flags = 0) {
-  return slot_of(TSR_ROLE_OUTPUT, index, TSR_MODE_WRITE, num_elements, flags);
+constexpr tsr_slot_spec output(uint32_t index, uint64_t num_elements, uint32_t flags = 0, tsr_dtype dtype = TSR_F32) {
+  return slot_of(TSR_ROLE_OUTPUT, index, TSR_MODE_WRITE, num_elements, flags, dtype);
 }
 constexpr tsr_slot_spec kept_output(uint32_t index, uint64_t num_elements) {
   return slot_of(TSR_ROLE_OUTPUT, index, TSR_MODE_READ, num_elements);
@@ -88,6 +87,14 @@ constexpr tsr_slot_spec context(uint32_t phase, uint32_t index, uint64_t num_ele
 /// The operand of the slot that context() listed.
 inline Operand find_context(const tsr_op& op, std::span<const tsr_slot_spec> slots, uint32_t index) {
   return find_operand(slots, op.phase == TSR_PHASE_BACKWARD ? TSR_ROLE_WORKSPACE : TSR_ROLE_CONTEXT, index);
+}
+
+/// OpFamily::prepare of a family with one kernel for the forward and one for all phases of the backward.
+template <class Forward, class Backward>
+std::unique_ptr<Kernel> prepare_forward_or_backward(const tsr_op& op, std::span<const tsr_slot_spec> slots,
+                                                    int num_threads) {
+  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
+  return std::make_unique<Backward>(op, slots, num_threads);
 }
 
 }  // namespace tessera::cpu

@@ -76,7 +76,6 @@ class Backward : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
-  check_float32(op);
   const Shape shape(op);
   const uint64_t elements = shape.batch * shape.sequence;
   switch (op.phase) {
@@ -92,13 +91,8 @@ SlotList describe(const tsr_op& op) {
   }
 }
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
-  return std::make_unique<Backward>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpFamily kPositionEmbedding{describe, prepare};
+const OpFamily kPositionEmbedding{describe, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

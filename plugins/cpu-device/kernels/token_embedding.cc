@@ -1,4 +1,6 @@
-// o0[N,C] = p0[V,C][i0[N]]. Backward adds rows in the order of the tokens: a thread takes a range of columns.
+// o0[N,C] = p0[V,C][i0[N]], for values of any dtype: rows are copied. Backward adds rows, in float32, in the order of
+// the tokens: a thread takes a range of columns.
+#include <cstddef>
 #include <cstring>
 
 #include "cpu-device/kernels/families.h"
@@ -19,6 +21,7 @@ class Forward : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
       : shape_(op),
+        row_bytes_(shape_.columns * TSR_DTYPE_BYTES(op.dtype)),
         num_threads_(num_threads),
         table_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         tokens_(find_operand(slots, TSR_ROLE_INPUT, 0)),
@@ -27,17 +30,17 @@ class Forward : public Kernel {
   void run(void* const* pointers) override {
     const auto* tokens = tokens_.in<const int32_t>(pointers);
     check_tokens(tokens, shape_.rows, shape_.vocabulary, "token");
-    const float* table = table_.in(pointers);
-    float* output = output_.in(pointers);
+    const auto* table = table_.in<const std::byte>(pointers);
+    auto* output = output_.in<std::byte>(pointers);
     parallel_for(num_threads_, shape_.rows, row_grain(shape_.columns), [&](uint64_t begin, uint64_t end, int) {
       for (uint64_t n = begin; n < end; ++n)
-        std::memcpy(output + n * shape_.columns, table + static_cast<uint64_t>(tokens[n]) * shape_.columns,
-                    shape_.columns * sizeof(float));
+        std::memcpy(output + n * row_bytes_, table + static_cast<uint64_t>(tokens[n]) * row_bytes_, row_bytes_);
     });
   }
 
  private:
   const Shape shape_;
+  const uint64_t row_bytes_;
   const int num_threads_;
   const Operand table_, tokens_, output_;
 };
@@ -80,12 +83,11 @@ class Backward : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
-  check_float32(op);
   const Shape shape(op);
   const uint64_t elements = shape.rows * shape.columns, table = shape.vocabulary * shape.columns;
   switch (op.phase) {
     case TSR_PHASE_FORWARD:
-      return {parameter(0, table), input(0, shape.rows, TSR_I32), output(0, elements)};
+      return {parameter(0, table, op.dtype), input(0, shape.rows, TSR_I32), output(0, elements, 0, op.dtype)};
     case TSR_PHASE_BACKWARD:
     case TSR_PHASE_BACKWARD_WEIGHT:
       return {input(0, shape.rows, TSR_I32), output_gradient(0, elements), gradient(0, table)};
@@ -96,13 +98,8 @@ SlotList describe(const tsr_op& op) {
   }
 }
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  if (op.phase == TSR_PHASE_FORWARD) return std::make_unique<Forward>(op, slots, num_threads);
-  return std::make_unique<Backward>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpFamily kTokenEmbedding{describe, prepare};
+const OpFamily kTokenEmbedding{describe, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

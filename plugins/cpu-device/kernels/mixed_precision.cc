@@ -1,0 +1,130 @@
+#include "cpu-device/kernels/mixed_precision.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "cpu-device/elementwise.h"
+#include "cpu-device/parallel.h"
+#include "tessera/error.hpp"
+
+namespace tessera::cpu {
+namespace {
+
+constexpr uint64_t kPartElements = 256 / sizeof(float);  // copies start at multiples of this
+constexpr size_t kMaxOperands = 24;
+
+tsr_op as_float32(tsr_op op) {
+  op.dtype = TSR_F32;
+  return op;
+}
+
+/// Is this slot of the float32 op of op.dtype when that is 16 bits?
+bool holds_values(const tsr_op& op, const tsr_slot_spec& slot) {
+  if (slot.dtype != TSR_F32) return false;
+  switch (TSR_SLOT_ROLE(slot.slot)) {
+    case TSR_ROLE_PARAMETER:
+    case TSR_ROLE_INPUT:
+    case TSR_ROLE_OUTPUT:
+    case TSR_ROLE_INPUT_GRADIENT:
+    case TSR_ROLE_OUTPUT_GRADIENT:
+      return true;
+    case TSR_ROLE_SAVED:
+      return op.kind == TSR_OP_LINEAR;  // the argument of the activation; other ops save statistics
+    default:
+      return false;
+  }
+}
+
+uint64_t copy_elements(const tsr_slot_spec& slot) {
+  return (slot.num_elements + kPartElements - 1) / kPartElements * kPartElements;
+}
+
+/// The slot that describe_16_bit adds to those of the float32 op.
+tsr_slot_spec copies_slot(const tsr_op& op, const SlotList& slots) {
+  uint32_t num_workspaces = 0;
+  uint64_t num_elements = 0;
+  for (const tsr_slot_spec& slot : slots) {
+    num_workspaces += TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_WORKSPACE ? 1 : 0;
+    if (holds_values(op, slot)) num_elements += copy_elements(slot);
+  }
+  return workspace(num_workspaces, num_elements);
+}
+
+class MixedPrecision : public Kernel {
+ public:
+  MixedPrecision(const OpFamily& family, const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : num_threads_(num_threads),
+        widen_(cast_loop(op.dtype, TSR_F32)),
+        narrow_(cast_loop(TSR_F32, op.dtype)),
+        copies_(slot_index(slots, copies_slot(op, family.describe(as_float32(op))).slot)) {
+    SlotList float32_slots;
+    uint64_t offset = 0;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (static_cast<int>(i) == copies_) continue;
+      tsr_slot_spec slot = slots[i];
+      Float32Operand operand{i, slot.num_elements};
+      if (slot.dtype == op.dtype) {
+        slot.dtype = TSR_F32;
+        operand.is_copied = true;
+        operand.offset = std::exchange(offset, offset + copy_elements(slot));
+        operand.is_read = slot.mode != TSR_MODE_WRITE;
+        operand.is_written = slot.mode != TSR_MODE_READ;
+      }
+      float32_slots.push_back(slot);
+      operands_.push_back(operand);
+    }
+    if (operands_.size() > kMaxOperands)
+      throw Error(TSR_E_INTERNAL, "op " + std::to_string(op.kind) + " has " + std::to_string(operands_.size()) +
+                                      " operands; 16-bit kernels take " + std::to_string(kMaxOperands));
+    kernel_ = family.prepare(as_float32(op), float32_slots, num_threads);
+  }
+
+  void run(void* const* pointers) override {
+    std::array<void*, kMaxOperands> float32;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const Float32Operand& operand = operands_[i];
+      void* const bound = pointers[operand.position];
+      float32[i] = operand.is_copied ? static_cast<float*>(pointers[copies_]) + operand.offset : bound;
+      if (operand.is_read) run_loop(widen_, float32[i], bound, operand.num_elements, num_threads_);
+    }
+    kernel_->run(float32.data());
+    for (size_t i = 0; i < operands_.size(); ++i)
+      if (operands_[i].is_written)
+        run_loop(narrow_, pointers[operands_[i].position], float32[i], operands_[i].num_elements, num_threads_);
+  }
+
+ private:
+  // An operand of the float32 kernel: the one bound at `position`, or its copy.
+  struct Float32Operand {
+    size_t position;
+    uint64_t num_elements;
+    bool is_copied = false, is_read = false, is_written = false;
+    uint64_t offset = 0;  // of the copy
+  };
+
+  const int num_threads_;
+  const SizedLoop widen_, narrow_;
+  const int copies_;
+  std::vector<Float32Operand> operands_;
+  std::unique_ptr<Kernel> kernel_;
+};
+
+}  // namespace
+
+SlotList describe_16_bit(const OpFamily& family, const tsr_op& op) {
+  SlotList slots = family.describe(as_float32(op));
+  const tsr_slot_spec copies = copies_slot(op, slots);
+  for (tsr_slot_spec& slot : slots)
+    if (holds_values(op, slot)) slot.dtype = op.dtype;
+  if (copies.num_elements > 0) slots.push_back(copies);
+  return slots;
+}
+
+std::unique_ptr<Kernel> prepare_16_bit(const OpFamily& family, const tsr_op& op, std::span<const tsr_slot_spec> slots,
+                                       int num_threads) {
+  return std::make_unique<MixedPrecision>(family, op, slots, num_threads);
+}
+
+}  // namespace tessera::cpu
