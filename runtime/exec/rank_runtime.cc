@@ -113,9 +113,15 @@ double RankRuntime::loss_sum() {
   return decode(accumulator);
 }
 
-StepResult RankRuntime::run_step(uint64_t step, double learning_rate, std::span<const MicroBatch> micro_batches) {
+bool RankRuntime::scales_loss() const {
+  return find_buffer(programs_.steps[0], TSR_BUFFER_SCALAR, kLossScale) != 0;
+}
+
+StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double loss_scale,
+                                 std::span<const MicroBatch> micro_batches) {
   write_batches(micro_batches);
   write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
+  if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
   wait();
   executables_[1 + step % programs_.steps.size()]->run(setup_.cancelled);
   double clip[3];

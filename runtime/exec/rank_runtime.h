@@ -40,7 +40,7 @@ struct MicroBatch {
 
 struct StepResult {
   double loss_sum = 0;   ///< over all tokens of the step, all ranks
-  double grad_norm = 0;  ///< before clipping; not finite when a gradient was not
+  double grad_norm = 0;  ///< before clipping, without the loss scale; not finite when a gradient was not
   bool updated = true;   ///< false: the step was skipped because of a gradient that was not finite
 };
 
@@ -54,8 +54,12 @@ class RankRuntime {
   /// Fills every persistent buffer: parameters from `values`, pads and optimizer state with zero, steps taken with 0;
   /// then runs `init`.
   void initialise(const ParameterSource& values);
-  /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant.
-  StepResult run_step(uint64_t step, double learning_rate, std::span<const MicroBatch> micro_batches);
+  /// Do its steps take a loss scale?
+  bool scales_loss() const;
+  /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant. `loss_scale` is not
+  /// used unless scales_loss().
+  StepResult run_step(uint64_t step, double learning_rate, double loss_scale,
+                      std::span<const MicroBatch> micro_batches);
   /// Sum of the losses of all tokens, all ranks; nothing changes.
   double run_eval(std::span<const MicroBatch> micro_batches);
   /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]

@@ -29,6 +29,7 @@ std::string to_json_line(const StepMetrics& m) {
                                        {"loss", number(m.loss)},
                                        {"grad_norm", number(m.grad_norm)},
                                        {"lr", number(m.lr)},
+                                       {"loss_scale", number(m.loss_scale)},
                                        {"step_ms", number(m.step_ms)},
                                        {"tokens_per_second", number(m.tokens_per_second)},
                                        {"tokens", m.tokens},

@@ -12,6 +12,7 @@ struct StepMetrics {
   double loss = 0;                ///< mean over all tokens of the step
   double grad_norm = 0;           ///< global norm, before clipping
   double lr = 0;                  ///< learning rate used by the step
+  double loss_scale = 1;          ///< factor of the step's gradients before they were divided by it again; 1: none
   double step_ms = 0;             ///< wall time
   double tokens_per_second = 0;   ///< over all ranks
   int64_t tokens = 0;             ///< of all ranks, from the start of the run to the end of this step

@@ -70,11 +70,13 @@ void report_start(const Log& log, const Job& job, const TokenSource& data, const
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
 }
 
-void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated) {
+void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated, const LossScaler& scaler) {
   log.info(format("step %4lld/%lld | loss %8.5f | norm %7.4f | lr %.2e | %8.1f ms | %.0f tok/s",
                   static_cast<long long>(step.step), static_cast<long long>(num_steps), step.loss, step.grad_norm,
                   step.lr, step.step_ms, step.tokens_per_second));
-  if (!updated) log.warning("step ", step.step, " was skipped: a gradient is not finite");
+  if (!updated)
+    log.warning("step ", step.step, " was skipped: a gradient is not finite",
+                scaler.is_dynamic() ? format("; the loss scale is now %g", scaler.scale()) : "");
 }
 
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime) {

@@ -5,14 +5,15 @@
 #include "exec/rank_runtime.h"
 #include "observe/log.h"
 #include "observe/metrics.h"
+#include "optim/loss_scaler.h"
 #include "train/job.h"
 
 namespace tessera {
 
 /// Model, mesh, data and memory, before the first step.
 void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime);
-/// One line a step; a warning when the step was skipped.
-void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated);
+/// One line a step; a warning when the step was skipped, with the scale that follows.
+void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated, const LossScaler& scaler);
 /// Planned and measured memory.
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime);
 

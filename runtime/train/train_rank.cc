@@ -8,6 +8,7 @@
 #include "data/batch_order.h"
 #include "observe/peak_memory.h"
 #include "optim/learning_rate.h"
+#include "optim/loss_scaler.h"
 #include "plugins/host_services.h"
 #include "train/agree.h"
 #include "train/report.h"
@@ -65,18 +66,21 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   const Coordinates coordinates = job.mesh.coordinates(place.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+  LossScaler scaler(runtime.scales_loss());
   for (int64_t step = 0; step < job.config.steps; ++step) {
     const auto start = Clock::now();
     const auto batches = next_batches(job, order, data_rank);
     const double lr = learning_rate(job.config, step);
-    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), lr, batches);
+    const double loss_scale = scaler.scale();
+    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), lr, loss_scale, batches);
+    scaler.update(result.updated);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const auto tokens = static_cast<double>(job.tokens_per_step());
     const StepMetrics line{
-        step + 1,         result.loss_sum / tokens,           result.grad_norm,     lr, seconds * 1e3,
+        step + 1,         result.loss_sum / tokens,           result.grad_norm,     lr, loss_scale, seconds * 1e3,
         tokens / seconds, job.tokens_per_step() * (step + 1), peak_resident_bytes()};
     observer.on_step(line);
-    if (place.rank == 0) report_step(log, line, job.config.steps, result.updated);
+    if (place.rank == 0) report_step(log, line, job.config.steps, result.updated, scaler);
   }
 }
 

@@ -67,7 +67,7 @@ class ExecutableTest : public ::testing::Test {
     RankRuntime runtime(setup, compile_rank(input, {0}));
     runtime.initialise(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
     const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
-    return runtime.run_step(0, 1e-3, {&batch, 1});
+    return runtime.run_step(0, 1e-3, 1, {&batch, 1});
   }
 
   std::vector<tsr_slot_spec> describe(const tsr_op& op) const {

@@ -33,12 +33,13 @@ TEST(Metrics, HasTheFieldsInOrder) {
                             .loss = 1.5,
                             .grad_norm = 2.5,
                             .lr = 0.5,
+                            .loss_scale = 1024,
                             .step_ms = 8,
                             .tokens_per_second = 4,
                             .tokens = 96,
                             .peak_memory_bytes = 1024};
-  EXPECT_EQ(to_json_line(metrics), R"({"step":3,"loss":1.5,"grad_norm":2.5,"lr":0.5,"step_ms":8.0,)"
-                                   R"("tokens_per_second":4.0,"tokens":96,"peak_memory_bytes":1024})");
+  EXPECT_EQ(to_json_line(metrics), R"({"step":3,"loss":1.5,"grad_norm":2.5,"lr":0.5,"loss_scale":1024.0,)"
+                                   R"("step_ms":8.0,"tokens_per_second":4.0,"tokens":96,"peak_memory_bytes":1024})");
 }
 
 TEST(Metrics, NumbersThatAreNotFiniteAreStrings) {
