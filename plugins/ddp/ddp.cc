@@ -7,14 +7,16 @@
 #include <tuple>
 #include <vector>
 
+#include "tessera/storage.hpp"
+
 namespace tessera::ddp {
 namespace {
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+using storage::kDestination;
+using storage::kSource;
 
 /// A stretch of a gradient buffer, complete once `last_writer` (a position in the list) is done.
-struct Range {
+struct Stretch {
   uint64_t buffer;
   uint64_t begin, end;  // elements
   size_t last_writer;
@@ -50,17 +52,17 @@ std::set<uint64_t> gradient_sources(const ProgramView& view) {
 }
 
 /// Every stretch of a gradient buffer with its last writer, in the order in which they are complete.
-std::vector<Range> ranges_by_completion(const ProgramView& view) {
+std::vector<Stretch> ranges_by_completion(const ProgramView& view) {
   const auto sources = gradient_sources(view);
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, Range> ranges;  // by buffer, begin, end
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, Stretch> ranges;  // by buffer, begin, end
   for (size_t i = 0; i < view.actions().size(); ++i)
     for (const tsr_binding& b : ProgramView::bindings(view.actions()[i]))
       if (b.mode != TSR_MODE_READ && sources.contains(b.buffer))
         ranges[{b.buffer, b.offset, b.offset + b.num_elements}] = {b.buffer, b.offset, b.offset + b.num_elements, i};
-  std::vector<Range> result;
+  std::vector<Stretch> result;
   for (const auto& [key, range] : ranges)
     result.push_back(range);
-  std::ranges::stable_sort(result, {}, &Range::last_writer);
+  std::ranges::stable_sort(result, {}, &Stretch::last_writer);
   return result;
 }
 
@@ -68,13 +70,13 @@ std::vector<Range> ranges_by_completion(const ProgramView& view) {
 struct UnitGradient {
   uint64_t buffer;
   uint64_t num_elements;
-  std::vector<Range> ranges;  // by completion
+  std::vector<Stretch> ranges;  // by completion
   size_t last_writer = 0;
 };
 
 std::vector<UnitGradient> units_by_completion(const ProgramView& view, const Buffers& buffers) {
   std::map<uint64_t, UnitGradient> units;
-  for (const Range& range : ranges_by_completion(view)) {
+  for (const Stretch& range : ranges_by_completion(view)) {
     UnitGradient& unit = units[range.buffer];
     unit.buffer = range.buffer;
     unit.num_elements = buffers[range.buffer].num_elements;
@@ -96,8 +98,7 @@ class Reducer {
         edit_(edit),
         buffers_(view),
         bucket_bytes_(bucket_bytes),
-        stream_(edit.stream(view.raw.axis, "gradient")),
-        group_(edit.group(view.raw.axis)) {}
+        stream_(edit.stream(view.raw.axis, "gradient")) {}
 
   void run() {
     std::vector<const UnitGradient*> small;
@@ -124,23 +125,40 @@ class Reducer {
   uint64_t width(uint64_t buffer) const { return TSR_DTYPE_BYTES(buffers_[buffer].dtype); }
   int micro_batch(const UnitGradient& unit) const { return view_.actions()[unit.last_writer].micro_batch; }
 
-  void sum(uint64_t buffer, uint64_t begin, uint64_t end, size_t last_writer) {
-    tsr_action action = make_action(TSR_ACTION_ALL_REDUCE, stream_);
-    action.group = group_;
-    action.reduce = TSR_REDUCE_SUM;
-    const tsr_binding whole{buffer, begin, end - begin, kDestination, TSR_MODE_ADD};
-    edit_.insert(view_.actions()[last_writer].id, TSR_AFTER, action, {&whole, 1});
+  bool sends_float32() const { return view_.raw.reduce_dtype == TSR_F32; }
+
+  uint64_t add_gradient(std::string_view name, uint64_t buffer, uint64_t num_elements) const {
+    return edit_.add_buffer(name, TSR_BUFFER_GRADIENT, buffers_[buffer].dtype, num_elements);
+  }
+
+  /// Where this rank's own gradient stands until it is summed into `buffer`: there, or, when it is sent in another
+  /// dtype, in a buffer of its own.
+  uint64_t local(uint64_t buffer) {
+    if (sends_float32()) return buffer;
+    const tsr_buffer& sum = buffers_[buffer];
+    const uint64_t local = add_gradient(tessera::view(sum.name), buffer, sum.num_elements);
+    storage::move_writers(view_, edit_, buffer, local, 0);
+    return local;
+  }
+
+  void sum(uint64_t local, uint64_t buffer, std::string_view name, uint64_t begin, uint64_t end, size_t last_writer) {
+    const tsr_action& writer = view_.actions()[last_writer];
+    const bool is_of_micro_batch = view_.raw.reduce_every == TSR_REDUCE_EVERY_MICRO_BATCH;
+    const storage::Inserter after(edit_, writer.id, TSR_AFTER, is_of_micro_batch ? writer.micro_batch : -1);
+    storage::sum_on_every_rank(edit_, after, view_.raw.reduce_dtype, stream_, edit_.group(view_.raw.axis), name,
+                               {local, begin, end - begin}, {buffer, begin, end - begin});
   }
 
   /// A large unit: equal cuts of at most a bucket, each summed once its last writer is done.
   void cut(const UnitGradient& unit) {
     const uint64_t bucket = std::max<uint64_t>(bucket_bytes_ / width(unit.buffer), 1);
+    const uint64_t from = local(unit.buffer);
     for (uint64_t end = unit.num_elements; end > 0;) {
       const uint64_t begin = end - std::min(bucket, end);
       size_t last = 0;
-      for (const Range& range : unit.ranges)
+      for (const Stretch& range : unit.ranges)
         if (range.begin < end && begin < range.end) last = std::max(last, range.last_writer);
-      sum(unit.buffer, begin, end, last);
+      sum(from, unit.buffer, tessera::view(buffers_[unit.buffer].name), begin, end, last);
       end = begin;
     }
   }
@@ -153,15 +171,18 @@ class Reducer {
       num_elements += unit->num_elements;
       last = std::max(last, unit->last_writer);
     }
-    if (units.size() == 1) return sum(units[0]->buffer, 0, num_elements, last);
-    const std::string name = "bucket " + std::to_string(num_buckets_++) + " of " + std::string(view(view_.axis().name));
-    const uint64_t bucket = edit_.add_buffer(name, TSR_BUFFER_GRADIENT, buffers_[units[0]->buffer].dtype, num_elements);
+    const uint64_t first = units[0]->buffer;
+    if (units.size() == 1) return sum(local(first), first, tessera::view(buffers_[first].name), 0, num_elements, last);
+    const std::string name = "bucket " + std::to_string(num_buckets_++) + " of " + to_string(view_.axis().name);
+    const uint64_t bucket = add_gradient(name, first, num_elements);
+    const uint64_t own = sends_float32() ? bucket : add_gradient(name, first, num_elements);
     uint64_t offset = 0;
     for (const UnitGradient* unit : units) {
+      if (!sends_float32()) storage::move_writers(view_, edit_, unit->buffer, own, offset);
       edit_.rebind(unit->buffer, bucket, offset);
       offset += unit->num_elements;
     }
-    sum(bucket, 0, num_elements, last);
+    sum(own, bucket, name, 0, num_elements, last);
   }
 
   const ProgramView& view_;
@@ -169,24 +190,8 @@ class Reducer {
   Buffers buffers_;
   uint64_t bucket_bytes_;
   uint32_t stream_;
-  int32_t group_;
   int num_buckets_ = 0;
 };
-
-/// Every rank starts from coordinate 0's values, one broadcast a buffer.
-void broadcast_values(const ProgramView& view, const Edit& edit) {
-  const Buffers buffers(view);
-  std::set<uint64_t> done;
-  tsr_action action = make_action(TSR_ACTION_BROADCAST, edit.stream(view.raw.axis, "gradient"));
-  action.group = edit.group(view.raw.axis);
-  action.peer = 0;
-  for (const tsr_home& home : view.homes()) {
-    const uint64_t buffer = home.roles[TSR_HOME_VALUE].buffer;
-    if (!buffer || !done.insert(buffer).second) continue;
-    const tsr_binding whole{buffer, 0, buffers[buffer].num_elements, kDestination, TSR_MODE_ADD};
-    edit.insert(0, TSR_AFTER, action, {&whole, 1});
-  }
-}
 
 }  // namespace
 
@@ -194,7 +199,8 @@ Ddp::Ddp(std::string_view, std::span<const tsr_option_value> options)
     : bucket_bytes_(static_cast<uint64_t>(option(options, "bucket-mb").d * 1024 * 1024)) {}
 
 void Ddp::lower(const ProgramView& view, const Edit& edit) const {
-  if (view.raw.purpose == TSR_PURPOSE_INIT) broadcast_values(view, edit);
+  if (view.raw.purpose == TSR_PURPOSE_INIT)
+    storage::broadcast_values(view, edit, edit.stream(view.raw.axis, "gradient"));
   if (view.raw.purpose != TSR_PURPOSE_STEP) return;
   Reducer(view, edit, bucket_bytes_).run();
   edit.collect_garbage();

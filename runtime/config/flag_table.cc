@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kSchedules = "constant|linear|cosine";
 constexpr std::string_view kOptimizers = "adamw|sgd";
 constexpr std::string_view kReduceEvery = "step|micro-batch";
+constexpr std::string_view kPrecisions = "float32|bf16|fp16";
 constexpr double kInfinity = std::numeric_limits<double>::max();
 constexpr int64_t kMostSteps = std::numeric_limits<int64_t>::max();
 constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;
@@ -56,16 +57,6 @@ Flag choice(string_view group, string_view name, string_view choices, string_vie
   };
   const auto print = [=](const TrainConfig& config) { return std::string(to_string(config.*field)); };
   return {group, name, choices, help, read, print};
-}
-
-// A flag whose other values come with later versions.
-Flag only(string_view group, string_view name, string_view supported, string_view help,
-          std::string TrainConfig::*field) {
-  const auto read = [=](TrainConfig&, string_view given) {
-    if (given != supported)
-      throw UsageError(concat("--", name, " ", given, " is not supported yet; supported: ", supported));
-  };
-  return {group, name, supported, help, read, [field](const TrainConfig& config) { return config.*field; }};
 }
 
 Flag local(Flag flag) {
@@ -156,8 +147,9 @@ void add_rank_flags(std::vector<Flag>& flags) {
        text(kRanks, "comm", "PLUGIN", "communicator", &C::comm),
        text(kRanks, "device", "PLUGIN", "device that computes", &C::device),
        plugin_dir_flag(),
-       only(kRanks, "dtype", "float32", "of values and parameters", &C::dtype),
-       only(kRanks, "reduce-dtype", "float32", "in which gradients are sent", &C::reduce_dtype),
+       choice(kRanks, "dtype", kPrecisions, "what is computed in; homes of parameters and their gradients are float32",
+              &C::dtype),
+       choice(kRanks, "reduce-dtype", kPrecisions, "in which gradients are sent", &C::reduce_dtype),
        choice(kRanks, "reduce-every", kReduceEvery, "when gradients are summed over the ranks", &C::reduce_every),
        recompute_flag(),
        integer(kRanks, "threads", "of each rank; 0: cores / local ranks", &C::threads, 0, 4096)});
@@ -209,6 +201,9 @@ std::string_view to_string(OptimizerKind optimizer) {
 }
 std::string_view to_string(ReduceEvery every) {
   return split(kReduceEvery, '|')[static_cast<size_t>(every)];
+}
+std::string_view to_string(Precision precision) {
+  return split(kPrecisions, '|')[static_cast<size_t>(precision)];
 }
 
 std::span<const Flag> train_flags() {

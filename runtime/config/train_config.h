@@ -14,11 +14,13 @@ namespace tessera {
 enum class LrSchedule { constant, linear, cosine };
 enum class OptimizerKind { adamw, sgd };
 enum class ReduceEvery { step, micro_batch };
+enum class Precision { float32, bf16, fp16 };
 
 /// The names on the command line: "constant", "adamw", "micro-batch", ...
 std::string_view to_string(LrSchedule schedule);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(ReduceEvery reduce_every);
+std::string_view to_string(Precision precision);
 
 /// One axis of `--mesh`, as written; outermost first.
 struct AxisFlag {
@@ -61,8 +63,8 @@ struct TrainConfig {
   std::string comm = "gloo";             ///< name, or path of a plugin
   std::string device = "cpu";            ///< name, or path of a plugin
   std::vector<std::string> plugin_dirs;  ///< searched beside the default folder
-  std::string dtype = "float32";
-  std::string reduce_dtype = "float32";
+  Precision dtype = Precision::float32;  ///< of values and compute copies; homes are float32
+  Precision reduce_dtype = Precision::float32;  ///< of gradients on the wire
   ReduceEvery reduce_every = ReduceEvery::step;
   Recompute recompute;
   int threads = 0;  ///< per rank; 0: max(1, cores / local ranks)

@@ -5,6 +5,7 @@
 #include "exec/step.h"
 #include "program/base.h"
 #include "program/collective.h"
+#include "program/collective_form.h"
 #include "tessera/error.hpp"
 
 namespace tessera {
@@ -129,11 +130,23 @@ struct Executable::Preparation {
     const Binding *source = action.find(kSource), *destination = action.find(kDestination);
     if (destination) c.recv = pointer(*destination);
     c.send = source ? pointer(*source) : c.recv;
+    if (!source && destination) point_at_slice(c, action, *destination);
     if (const Binding* workspace = action.find(TSR_SLOT(TSR_ROLE_WORKSPACE, 0))) c.workspace = pointer(*workspace);
     c.stream = step.stream;
     c.timeout_ms = context.comms().timeout_ms(program);
     c.label = str(step.label);
     if (action.kind == TSR_ACTION_EXCHANGE) prepare_transfers(step, action);
+  }
+
+  /// In place, a gather sends this rank's slice of the whole, and a scatter receives it.
+  void point_at_slice(tsr_collective& c, const Action& action, Binding slice) const {
+    if (c.kind != TSR_COLL_ALL_GATHER && c.kind != TSR_COLL_REDUCE_SCATTER) return;
+    const CollectiveForm form(program, action);
+    slice.offset += slice_offsets(action, slice.num_elements, form.num_ranks)[form.position];
+    if (c.kind == TSR_COLL_ALL_GATHER)
+      c.send = pointer(slice);
+    else
+      c.recv = pointer(slice);
   }
 
   void prepare_transfers(Step& step, const Action& action) {

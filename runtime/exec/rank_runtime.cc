@@ -5,6 +5,7 @@
 
 #include "tessera/accumulator.hpp"
 #include "tessera/error.hpp"
+#include "tessera/half.hpp"
 
 namespace tessera {
 namespace {
@@ -19,6 +20,22 @@ std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& 
     if (const uint64_t num_bytes = programs.arena_bytes(memory))
       arenas.emplace(memory, Arena(device, memory, num_bytes));
   return arenas;
+}
+
+/// Elements as a home of a frozen parameter keeps them.
+std::vector<std::byte> narrow(std::span<const float> values, tsr_dtype dtype) {
+  std::vector<uint16_t> halves(values.size());
+  std::ranges::transform(values, halves.begin(),
+                         [&](float value) { return dtype == TSR_F16 ? float_to_f16(value) : float_to_bf16(value); });
+  const auto bytes = std::as_bytes(std::span(halves));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<float> widen(std::span<const uint16_t> halves, tsr_dtype dtype) {
+  std::vector<float> values(halves.size());
+  std::ranges::transform(halves, values.begin(),
+                         [&](uint16_t half) { return dtype == TSR_F16 ? f16_to_float(half) : bf16_to_float(half); });
+  return values;
 }
 
 /// The meeting of all ranks before they make communicators.
@@ -67,6 +84,23 @@ const Buffer& RankRuntime::scalar(uint32_t kind, std::string_view name) const {
   return program.buffer(find_buffer(program, kind, name));
 }
 
+void RankRuntime::write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values) {
+  if (buffer.dtype == TSR_F32) {
+    write(buffer, offset, values.data(), values.size_bytes());
+    return wait();
+  }
+  const std::vector<std::byte> bytes = narrow(values, buffer.dtype);
+  write(buffer, offset, bytes.data(), bytes.size());
+  wait();
+}
+
+void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<float> values) {
+  if (buffer.dtype == TSR_F32) return read(buffer, offset, values.data(), values.size_bytes());
+  std::vector<uint16_t> halves(values.size());
+  read(buffer, offset, halves.data(), halves.size() * sizeof(uint16_t));
+  std::ranges::copy(widen(halves, buffer.dtype), values.begin());
+}
+
 void RankRuntime::initialise(const ParameterSource& values) {
   const Program& program = programs_.steps[0];
   for (const Buffer& buffer : program.buffers)
@@ -79,9 +113,7 @@ void RankRuntime::initialise(const ParameterSource& values) {
       for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
         piece_values.resize(std::min(kReadElements, piece.num_elements - done));
         values.read(program.model->parameters[piece.parameter].name, piece.parameter_offset + done, piece_values);
-        write(program.buffer(role.buffer), role.offset + piece.home_offset + done, piece_values.data(),
-              piece_values.size() * sizeof(float));
-        wait();
+        write_values(program.buffer(role.buffer), role.offset + piece.home_offset + done, piece_values);
       }
   }
   wait();
@@ -142,8 +174,8 @@ void RankRuntime::read_parameter(int parameter, std::span<float> out) {
     const tsr_home_role& role = home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
     for (const tsr_piece& piece : home.pieces)
       if (piece.parameter == parameter)
-        read(program.buffer(role.buffer), role.offset + piece.home_offset, out.data() + piece.parameter_offset,
-             piece.num_elements * sizeof(float));
+        read_values(program.buffer(role.buffer), role.offset + piece.home_offset,
+                    out.subspan(piece.parameter_offset, piece.num_elements));
   }
 }
 

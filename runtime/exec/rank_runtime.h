@@ -73,6 +73,9 @@ class RankRuntime {
   void* pointer(const Buffer& buffer, uint64_t offset = 0) const;
   void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
   void read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
+  /// Float values to and from a buffer of float32, or of 16 bits (rounded to nearest even). Returns when done.
+  void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
   void wait();
   void write_batches(std::span<const MicroBatch> micro_batches);
   double loss_sum();

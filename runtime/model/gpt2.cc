@@ -72,7 +72,7 @@ class Gpt2Builder {
     return static_cast<int>(model_.values.size()) - 1;
   }
   int activation(const std::string& name, tsr_dim columns) {
-    return value(name, {columns}, TSR_VALUE_ACTIVATION, TSR_F32);
+    return value(name, {columns}, TSR_VALUE_ACTIVATION, shape_.dtype);
   }
 
   Segment& segment(const std::string& name, uint32_t kind, std::vector<int> parameters, std::vector<int> inputs,
@@ -80,7 +80,8 @@ class Gpt2Builder {
     tsr_op op{};
     op.struct_size = sizeof op;
     op.kind = kind;
-    op.dtype = op.gradient_dtype = TSR_F32;
+    op.dtype = shape_.dtype;
+    op.gradient_dtype = TSR_F32;
     op.dims[TSR_DIM_BATCH] = shape_.batch;
     op.dims[TSR_DIM_SEQ] = shape_.seq;
     op.dims[TSR_DIM_EMBED] = config_.embed;

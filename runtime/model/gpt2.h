@@ -11,6 +11,7 @@ struct BatchShape {
   int64_t batch = 1;
   int64_t seq = 1;
   double loss_scale = 1.0;
+  tsr_dtype dtype = TSR_F32;  ///< of values and of the parameters that are computed with; gradients are float32
 };
 
 /// Segments, in forward order:  wte | wpe | per block: ln_1 | qkv | attention | proj | add_ln_2 | fc_gelu | fc_proj |

@@ -18,6 +18,7 @@ class BaseBuilder {
     if (program_.purpose == TSR_PURPOSE_INIT) return;
     const bool trains = program_.purpose == TSR_PURPOSE_STEP;
     if (trains) add_gradient_buffers();
+    cast_values();
     zero_accumulators(trains);
     for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb)
       micro_batch(static_cast<int>(mb), trains);
@@ -31,9 +32,12 @@ class BaseBuilder {
 
   void add_persistent_buffers() {
     for (const Unit& unit : model_.units) {
-      values_.push_back(add_buffer(unit.name, TSR_BUFFER_HOME, TSR_F32, unit.num_elements, true));
       const uint64_t trainable = trainable_elements(unit);
+      const uint64_t frozen = unit.num_elements - trainable;
       const bool has_v = program_.shape.optimizer == TSR_OP_ADAMW;
+      values_.push_back(trainable ? add_buffer(unit.name, TSR_BUFFER_HOME, TSR_F32, trainable, true) : 0);
+      frozen_.push_back(frozen ? add_buffer(unit.name + " frozen", TSR_BUFFER_HOME, program_.shape.dtype, frozen, true)
+                               : 0);
       m_.push_back(trainable ? add_buffer(unit.name + " m", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true) : 0);
       v_.push_back(trainable && has_v ? add_buffer(unit.name + " v", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true)
                                       : 0);
@@ -67,6 +71,27 @@ class BaseBuilder {
     return end;
   }
 
+  /// Where a parameter's value stands: in `buffers` (by unit), or, if it is frozen, in its unit's frozen part.
+  tsr_home_role place_of_value(const Parameter& parameter, const std::vector<uint64_t>& buffers) const {
+    const int unit = parameter.unit;
+    if (parameter.trainable) return {buffers[unit], parameter.unit_offset, parameter.num_elements};
+    return {frozen_[unit], parameter.unit_offset - trainable_elements(model_.units[unit]), parameter.num_elements};
+  }
+
+  /// Homes are float32: what is computed with in another dtype is cast from them, at the start of every program.
+  void cast_values() {
+    copies_ = values_;
+    if (program_.shape.dtype == TSR_F32) return;
+    for (size_t u = 0; u < values_.size(); ++u) {
+      if (!values_[u]) continue;
+      const Buffer home = program_.buffer(values_[u]);
+      copies_[u] = add_buffer(home.name, TSR_BUFFER_GATHERED, program_.shape.dtype, home.num_elements, false);
+      Action& cast = append(TSR_ACTION_CAST);
+      bind_whole(cast, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ, values_[u]);
+      bind_whole(cast, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, copies_[u]);
+    }
+  }
+
   void add_homes() {
     for (size_t p = 0; p < model_.parameters.size(); ++p) {
       const Parameter& parameter = model_.parameters[p];
@@ -75,7 +100,7 @@ class BaseBuilder {
       const auto role = [&](uint64_t buffer) {
         return buffer ? tsr_home_role{buffer, parameter.unit_offset, parameter.num_elements} : tsr_home_role{};
       };
-      home.roles[TSR_HOME_VALUE] = role(values_[parameter.unit]);
+      home.roles[TSR_HOME_VALUE] = place_of_value(parameter, values_);
       if (parameter.trainable) {
         home.roles[TSR_HOME_M] = role(m_[parameter.unit]);
         home.roles[TSR_HOME_V] = role(v_[parameter.unit]);
@@ -161,7 +186,7 @@ class BaseBuilder {
     const std::string about = seg.name + " mb=" + std::to_string(mb);
     switch (TSR_SLOT_ROLE(spec.slot)) {
       case TSR_ROLE_PARAMETER:
-        return bind_parameter(action, spec, parameter_at(segment, spec), values_);
+        return bind_parameter(action, spec, parameter_at(segment, spec), copies_);
       case TSR_ROLE_GRADIENT:
         return bind_parameter(action, spec, parameter_at(segment, spec),
                               micro_batch_gradients_.empty() ? gradients_ : micro_batch_gradients_[mb]);
@@ -196,7 +221,8 @@ class BaseBuilder {
   void bind_parameter(Action& action, const tsr_slot_spec& spec, int p, const std::vector<uint64_t>& buffers) {
     const Parameter& parameter = model_.parameters[p];
     expect(action, spec, parameter.num_elements);
-    bind(action, spec.slot, spec.mode, buffers[parameter.unit], parameter.unit_offset, parameter.num_elements);
+    const tsr_home_role place = place_of_value(parameter, buffers);
+    bind(action, spec.slot, spec.mode, place.buffer, place.offset, place.num_elements);
   }
 
   void bind_value(Action& action, const tsr_slot_spec& spec, uint64_t buffer) {
@@ -279,9 +305,10 @@ class BaseBuilder {
   Program& program_;
   const Model& model_;
   const DescribeOp& describe_;
-  std::vector<uint64_t> values_, m_, v_, gradients_;          // buffer ids by unit
-  std::vector<std::vector<uint64_t>> micro_batch_gradients_;  // [mb][unit], with reduce-every=micro-batch
-  std::vector<std::vector<uint64_t>> inputs_;                 // [mb][value]
+  std::vector<uint64_t> values_, frozen_, m_, v_, gradients_;  // buffer ids by unit, 0 where there is none
+  std::vector<uint64_t> copies_;                               // what is computed with: values_, or cast from them
+  std::vector<std::vector<uint64_t>> micro_batch_gradients_;   // [mb][unit], with reduce-every=micro-batch
+  std::vector<std::vector<uint64_t>> inputs_;                  // [mb][value]
   uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0;
   std::vector<uint64_t> activations_, activation_gradients_;  // by value, of the current micro-batch
   std::vector<std::vector<uint64_t>> saved_;                  // [segment][index], of the current micro-batch

@@ -21,7 +21,8 @@ tsr_collective collective_of(const Program& program, const Action& action) {
   const uint64_t received = destination ? destination->num_elements : UINT64_MAX;
   c.num_elements = std::min(sent, received);
   if (!action.counts.empty()) c.counts = action.counts.data();
-  if (c.kind == TSR_COLL_ALL_TO_ALL) {
+  const bool slices_in_place = !source && (c.kind == TSR_COLL_ALL_GATHER || c.kind == TSR_COLL_REDUCE_SCATTER);
+  if (c.kind == TSR_COLL_ALL_TO_ALL || slices_in_place) {
     const auto members = program.mesh->members(program.groups[action.group], program.coordinates);
     c.num_elements /= members.size();
   }

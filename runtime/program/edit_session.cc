@@ -296,7 +296,10 @@ void EditSession::collect_garbage() {
   for (const Home& h : program_.homes)
     for (const tsr_home_role& role : h.roles)
       used.insert(role.buffer);
-  std::erase_if(program_.buffers, [&](const Buffer& b) { return !b.persistent && !used.contains(b.id); });
+  std::erase_if(program_.buffers, [&](const Buffer& b) {
+    const bool is_of_homes = b.kind == TSR_BUFFER_HOME || b.kind == TSR_BUFFER_OPTIMIZER;
+    return (!b.persistent || is_of_homes) && !used.contains(b.id);
+  });
 }
 
 }  // namespace tessera

@@ -61,7 +61,9 @@ void MeaningRules::gather_on_axis(const CollectiveForm& form) {
     own.offset += offsets[form.position];
     own.num_elements = offsets[form.position + 1] - offsets[form.position];
   }
-  expect(own, bit(State::split) | bit(State::different), "the slices of all ranks do not make a whole");
+  // In place, the slices of what is the same everywhere make it again.
+  const uint32_t whole = form.in_place ? bit(State::replicated) : 0;
+  expect(own, bit(State::split) | bit(State::different) | whole, "the slices of all ranks do not make a whole");
   const Meaning common = common_meaning(meanings_.read(own));
   meanings_.write(*form.destination, {State::replicated, common.factor});
 }

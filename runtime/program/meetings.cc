@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "program/collective_form.h"
 #include "program/subject.h"
@@ -151,7 +152,7 @@ class Matcher {
       const Signature signature = signature_at(place);
       if (signature != first) return mismatch(channel, k, places[0], text_of(first), place, text_of(signature));
       if (!subject_at(known).is_known()) known = place;
-      if (subject_at(place).is_known() && subject_at(place) != subject_at(known))
+      if (!agree(place, known))
         return mismatch(channel, k, known, subject_text_at(known), place, subject_text_at(place));
     }
     result_.collectives.push_back(std::move(places));
@@ -167,10 +168,23 @@ class Matcher {
 
   const Action& action_at(Place place) const { return program_(place.rank).actions[place.action]; }
   Signature signature_at(Place place) const { return signature_of(program_(place.rank), action_at(place)); }
-  Subject subject_at(Place place) const {
+  /// What is known first from element `begin` of what is moved.
+  Subject subject_at(Place place, uint64_t begin = 0) const {
     const Binding* whole = whole_of(action_at(place));
     if (!whole || action_at(place).kind == TSR_ACTION_ALL_TO_ALL) return {};
-    return subjects_.at(&program_(place.rank)).of(*whole);
+    Binding rest = *whole;
+    rest.offset += begin;
+    rest.num_elements -= begin;
+    return subjects_.at(&program_(place.rank)).of(rest);
+  }
+  /// Whether both know the same where both know something: of what is gathered, each may know its own slice only.
+  bool agree(Place a, Place b) const {
+    const auto knows = [&](Place place, Subject subject) {
+      if (!subject.is_known()) return true;
+      const Subject own = subject_at(place, std::exchange(subject.position, 0));
+      return !own.is_known() || own.position > 0 || own == subject;
+    };
+    return knows(a, subject_at(b)) && knows(b, subject_at(a));
   }
   std::string subject_text_at(Place place) const { return subject_text(program_(place.rank), subject_at(place)); }
 

@@ -58,7 +58,7 @@ struct Stream {
   int axis = TSR_WORLD_AXIS;
 };
 
-/// What this rank owns of some parameters of one unit.
+/// What this rank owns of some parameters; `unit` is the first one's.
 struct Home {
   uint64_t id = 0;
   std::string name;

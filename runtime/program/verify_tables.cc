@@ -115,7 +115,6 @@ void check_pieces(const Program& program, const Home& home, FindingList& finding
     if (piece.home_offset > home.num_elements || piece.num_elements > home.num_elements - piece.home_offset)
       findings.add(where + " reaches beyond the home's " + std::to_string(home.num_elements) + " elements");
     if (piece.home_offset < end) findings.add(where + " overlaps the piece before it; pieces ascend");
-    if (parameter.unit != home.unit) findings.add(where + " is of another unit than the home");
     end = piece.home_offset + piece.num_elements;
   }
 }

@@ -73,8 +73,21 @@ Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
   return file.config;
 }
 
+tsr_dtype dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::bf16:
+      return TSR_BF16;
+    case Precision::fp16:
+      return TSR_F16;
+    default:
+      return TSR_F32;
+  }
+}
+
 StepShape step_shape(const TrainConfig& config) {
   StepShape shape;
+  shape.dtype = dtype_of(config.dtype);
+  shape.reduce_dtype = dtype_of(config.reduce_dtype);
   shape.num_micro_batches = static_cast<uint32_t>(config.grad_accum);
   shape.reduce_every = config.reduce_every == ReduceEvery::step ? TSR_REDUCE_EVERY_STEP : TSR_REDUCE_EVERY_MICRO_BATCH;
   shape.optimizer = config.optimizer == OptimizerKind::adamw ? TSR_OP_ADAMW : TSR_OP_SGD;
@@ -132,7 +145,8 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
     throw UsageError("--seq-len " + std::to_string(job.config.seq_len) + " is longer than the model's context of " +
                      std::to_string(job.gpt2.positions) + " tokens");
   job.shape = step_shape(job.config);
-  const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step())};
+  const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
+                         job.shape.dtype};
   job.model = make_gpt2(job.gpt2, batch);
   check_recompute(job.config.recompute, job.model);
   return job;

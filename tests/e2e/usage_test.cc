@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ZeroBatch", bad_flag("--batch-size=0"), {"batch-size"}},
         Case{"UnknownStrategy", bad_flag("--strategy=fsdq"), {"fsdq", "ddp"}},
         Case{"Offload", bad_flag("--offload=cpu"), {"not supported yet"}},
-        Case{"Bf16", bad_flag("--dtype=bf16"), {"not supported yet", "float32"}},
+        Case{"Float8", bad_flag("--dtype=float8"), {"float32", "bf16", "fp16"}},
         Case{"Recompute", bad_flag("--recompute=every=5"), {"--recompute every=5", "4 blocks"}},
         Case{"Resume", bad_flag("--resume=x"), {"not supported yet"}},
         Case{"PluginOption", bad_flag("--ddp.bucket=3"), {"bucket"}},

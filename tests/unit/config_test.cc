@@ -27,8 +27,8 @@ TEST(Flags, HaveTheDefaultsOfTheDesign) {
   const TrainConfig config = parse({}).config;
   EXPECT_EQ(config.comm, "gloo");
   EXPECT_EQ(config.device, "cpu");
-  EXPECT_EQ(config.dtype, "float32");
-  EXPECT_EQ(config.reduce_dtype, "float32");
+  EXPECT_EQ(config.dtype, Precision::float32);
+  EXPECT_EQ(config.reduce_dtype, Precision::float32);
   EXPECT_EQ(config.lr_schedule, LrSchedule::constant);
   EXPECT_EQ(config.optimizer, OptimizerKind::adamw);
   EXPECT_EQ(config.reduce_every, ReduceEvery::step);
@@ -91,9 +91,9 @@ TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
 TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
   for (const char* flag : {"offload", "resume", "out", "checkpoint-every", "keep", "init-from", "device-memory"})
     refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; supported: "});
-  refuse({"--dtype", "bfloat16"}, {"--dtype bfloat16 is not supported yet; supported: float32"});
-  refuse({"--reduce-dtype=bfloat16"}, {"not supported yet; supported: float32"});
-  EXPECT_EQ(parse({"--dtype", "float32"}).config.dtype, "float32");
+  refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
+  refuse({"--reduce-dtype=float8"}, {"bf16"});
+  EXPECT_EQ(parse({"--dtype", "bf16"}).config.dtype, Precision::bf16);
 }
 
 TEST(Recompute, ReadsAndPrints) {

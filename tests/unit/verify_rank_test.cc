@@ -94,7 +94,6 @@ const Fault kTableFaults[] = {
      "the piece of wte.weight in home wte.weight reaches beyond the parameter's 768 elements"},
     {"piece_beyond_home", [](Program& p) { p.homes[0].pieces[0].home_offset = 1; }, "reaches beyond the home's 768"},
     {"piece_overlap", [](Program& p) { p.homes[0].pieces.push_back(p.homes[0].pieces[0]); }, "pieces ascend"},
-    {"piece_unit", [](Program& p) { p.homes[0].unit = 2; }, "is of another unit than the home"},
 };
 INSTANTIATE_TEST_SUITE_P(Tables, RankForm, ::testing::ValuesIn(kTableFaults), name_of);
 

@@ -79,6 +79,12 @@ class Edit {
   void set_role(uint64_t home, uint32_t role, const tsr_home_role& place) const {
     call(edit_.set_role, edit_.ctx, home, role, &place);
   }
+  /// `replacement` null: by none; returns the new home's id.
+  uint64_t replace_homes(std::span<const uint64_t> homes, const tsr_home* replacement) const {
+    uint64_t id = 0;
+    call(edit_.replace_homes, edit_.ctx, homes.data(), homes.size(), replacement, &id);
+    return id;
+  }
   void collect_garbage() const { call(edit_.collect_garbage, edit_.ctx); }
   const tsr_edit& raw() const { return edit_; }
 

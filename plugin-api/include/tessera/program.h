@@ -67,7 +67,8 @@ typedef struct tsr_parameter {
   uint32_t num_dims;
   int32_t unit;
   uint64_t num_elements; /* of the whole parameter */
-  uint64_t unit_offset;  /* where it starts in its unit's flat buffers: a multiple of 128 elements */
+  uint64_t unit_offset;  /* where it starts in its unit: a multiple of 128 elements; trainable ones come first, and have
+                            buffers of their own */
   uint32_t flags;
   uint32_t reserved;
 } tsr_parameter;
@@ -159,7 +160,7 @@ typedef struct tsr_piece {
   uint64_t home_offset;
 } tsr_piece;
 
-/* FROZEN. What this rank owns of some parameters of one unit. */
+/* FROZEN. What this rank owns of some parameters; `unit` is the first one's. */
 typedef struct tsr_home {
   uint64_t id;
   tsr_str name;

@@ -56,7 +56,7 @@ typedef struct tsr_edit {
   /* Where a home keeps a role (TSR_HOME_*). */
   TSR_FN(tsr_status, set_role)
   (void* ctx, uint64_t home, uint32_t role, const tsr_home_role* place, tsr_error* err) TSR_NOEXCEPT;
-  /* Replaces `homes` (of one unit) by one new home (NULL: by none). Actions that name one of them by `home` are bound
+  /* Replaces `homes` by one new home (NULL: by none). Actions that name one of them by `home` are bound
    * to the new home's roles, once per kind and group; the others of them are removed. `id` (may be NULL) gets the new
    * id. */
   TSR_FN(tsr_status, replace_homes)
@@ -67,7 +67,7 @@ typedef struct tsr_edit {
   (void* ctx, uint64_t action, uint64_t* input, uint64_t* weight, tsr_error* err) TSR_NOEXCEPT;
   /* Schedule passes: the new order of all actions; every id exactly once. */
   TSR_FN(tsr_status, order)(void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) TSR_NOEXCEPT;
-  /* Removes transient buffers that no action binds. */
+  /* Removes buffers that no action binds and no home names: transient ones, and what homes used to be. */
   TSR_FN(tsr_status, collect_garbage)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
 } tsr_edit;
 

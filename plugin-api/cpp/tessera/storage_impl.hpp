@@ -1,0 +1,293 @@
+// The bodies of storage.hpp.
+#pragma once
+
+#include "tessera/storage.hpp"
+
+namespace tessera::storage {
+namespace detail {
+
+inline const tsr_binding* find(const tsr_action& action, uint32_t slot) {
+  const auto bindings = ProgramView::bindings(action);
+  const auto found = std::ranges::find(bindings, slot, &tsr_binding::slot);
+  return found == bindings.end() ? nullptr : &*found;
+}
+
+inline bool is_compute(const tsr_action& action) {
+  return action.kind >= TSR_ACTION_FORWARD && action.kind <= TSR_ACTION_LOSS;
+}
+
+inline const tsr_buffer& buffer(const ProgramView& view, uint64_t id) {
+  return *std::ranges::lower_bound(view.buffers(), id, {}, &tsr_buffer::id);
+}
+
+/// Notes the cast that makes the copy which is computed with, and refuses any other reader.
+inline void find_copy(const ProgramView& view, Flat& flat) {
+  for (const tsr_action& action : view.actions()) {
+    if (is_compute(action) || action.kind == TSR_ACTION_OPTIMIZER) continue;
+    for (const tsr_binding& b : ProgramView::bindings(action)) {
+      if (b.buffer != flat.value->id) continue;
+      const tsr_binding* to = find(action, kDestination);
+      const bool is_whole_cast = action.kind == TSR_ACTION_CAST && b.slot == kSource && to &&
+                                 b.num_elements == flat.num_elements() && !flat.copy;
+      if (!is_whole_cast)
+        throw Error(TSR_E_UNSUPPORTED,
+                    "the parameters of " + to_string(flat.value->name) +
+                        " are split by another strategy already; give one axis a strategy that splits them and the "
+                        "others ddp: --strategy replicate=ddp,shard=fsdp");
+      flat.copy = &buffer(view, to->buffer);
+      flat.cast = action.id;
+    }
+  }
+}
+
+inline void add_home(Flat& flat, const tsr_home& home) {
+  const auto note = [&](uint32_t role, uint64_t& id) {
+    const tsr_home_role& place = home.roles[role];
+    if (!place.buffer) return;
+    if (place.offset != home.roles[TSR_HOME_VALUE].offset || (id && id != place.buffer))
+      throw Error(TSR_E_UNSUPPORTED,
+                  "home " + to_string(home.name) + " does not keep all its roles at the same offset");
+    id = place.buffer;
+  };
+  note(TSR_HOME_GRADIENT, flat.gradient);
+  note(TSR_HOME_M, flat.m);
+  note(TSR_HOME_V, flat.v);
+  flat.homes.push_back(&home);
+}
+
+/// Uses of groups by the compute actions, and how far each copy's life reaches.
+class GatherPlanner {
+ public:
+  GatherPlanner(const ProgramView& view, std::span<const Group> groups, const GatherOptions& options)
+      : view_(view), options_(options) {
+    for (size_t g = 0; g < groups.size(); ++g)
+      for (size_t i = 0; i < groups[g].flats.size(); ++i)
+        places_[groups[g].flats[i].computed_with().id] = {g, groups[g].base[i]};
+  }
+
+  std::vector<Gathering> run() {
+    collect_spans();
+    for (size_t i = 0; i < spans_.size(); ++i)
+      place(i);
+    std::erase_if(spans_, [](const Span& span) { return span.is_merged; });
+    std::ranges::stable_sort(spans_, {}, &Span::position);
+    std::vector<Gathering> result;
+    for (const Span& span : spans_)
+      result.push_back({span.group, users_[span.position]->id, span.uses});
+    return result;
+  }
+
+ private:
+  struct Place {
+    size_t group;
+    uint64_t base;
+  };
+  /// Uses of one group that no other group's stand between. Positions count the actions that use any group.
+  struct Span {
+    size_t group;
+    bool is_forward;
+    size_t first, last;
+    size_t position = 0;     // before which action the copy is made
+    bool is_merged = false;  // into an earlier one
+    std::vector<Use> uses;
+  };
+
+  void collect_spans() {
+    std::map<size_t, size_t> open;  // group -> its span
+    for (const tsr_action& action : view_.actions()) {
+      if (!is_compute(action)) continue;
+      std::map<size_t, std::vector<Use>> uses;
+      for (const tsr_binding& b : ProgramView::bindings(action))
+        if (const auto place = places_.find(b.buffer); place != places_.end())
+          uses[place->second.group].push_back({action.id, b, place->second.base + b.offset});
+      if (uses.empty()) continue;
+      if (!options_.keep) std::erase_if(open, [&](const auto& entry) { return !uses.contains(entry.first); });
+      const size_t position = users_.size();
+      users_.push_back(&action);
+      for (auto& [group, of_group] : uses) {
+        const auto [found, is_new] = open.try_emplace(group, spans_.size());
+        if (is_new) spans_.push_back({group, action.kind == TSR_ACTION_FORWARD, position, position, 0, false, {}});
+        Span& span = spans_[found->second];
+        span.last = position;
+        span.uses.insert(span.uses.end(), of_group.begin(), of_group.end());
+      }
+    }
+  }
+
+  /// The first position at which no more than limit - 1 of the earlier copies are left.
+  size_t earliest_within_limit(size_t index) const {
+    if (options_.limit == 0) return 0;
+    std::vector<size_t> lasts;
+    for (size_t i = 0; i < index; ++i)
+      if (!spans_[i].is_merged) lasts.push_back(spans_[i].last);
+    if (lasts.size() < options_.limit) return 0;
+    std::ranges::nth_element(lasts, lasts.begin() + static_cast<ptrdiff_t>(options_.limit) - 1, std::greater());
+    return lasts[options_.limit - 1] + 1;
+  }
+
+  void place(size_t index) {
+    Span& span = spans_[index];
+    using Backward = GatherOptions::Backward;
+    const bool is_just_in_time = !span.is_forward && options_.backward == Backward::none;
+    const uint64_t depth = is_just_in_time ? 0 : options_.prefetch;
+    const Span& ahead = spans_[index - std::min<uint64_t>(index, depth)];
+    span.position = ahead.first;
+    if (!span.is_forward && options_.backward == Backward::post && depth > 0)
+      span.position = std::min(ahead.last + 1, span.first);
+    span.position = std::max(span.position, earliest_within_limit(index));
+    if (span.position > span.first)
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  "a limit of " + std::to_string(options_.limit) +
+                      " gathered units alive is too small: one action uses more of them at once; raise the limit");
+    merge(index);
+  }
+
+  /// A copy that would be made while the last one of its group is still there is that one.
+  void merge(size_t index) {
+    Span& span = spans_[index];
+    for (size_t i = index; i-- > 0;) {
+      Span& earlier = spans_[i];
+      if (earlier.group != span.group || earlier.is_merged) continue;
+      if (span.position > earlier.last + 1) return;
+      earlier.last = span.last;
+      earlier.uses.insert(earlier.uses.end(), span.uses.begin(), span.uses.end());
+      span.is_merged = true;
+      return;
+    }
+  }
+
+  const ProgramView& view_;
+  const GatherOptions& options_;
+  std::map<uint64_t, Place> places_;  // by the buffer that is computed with
+  std::vector<const tsr_action*> users_;
+  std::vector<Span> spans_;
+};
+
+}  // namespace detail
+
+inline std::vector<Flat> flats_of(const ProgramView& view) {
+  std::map<uint64_t, Flat> by_value;
+  for (const tsr_home& home : view.homes()) {
+    const uint64_t value = home.roles[TSR_HOME_VALUE].buffer;
+    if (!value) continue;
+    Flat& flat = by_value[value];
+    flat.value = &detail::buffer(view, value);
+    detail::add_home(flat, home);
+  }
+  std::vector<Flat> flats;
+  for (auto& [id, flat] : by_value) {
+    std::ranges::stable_sort(flat.homes, {}, [](const tsr_home* h) { return h->roles[TSR_HOME_VALUE].offset; });
+    detail::find_copy(view, flat);
+    flats.push_back(std::move(flat));
+  }
+  return flats;
+}
+
+inline void Group::add(const Flat& flat) {
+  if (flats.empty()) name = to_string(flat.value->name);
+  flats.push_back(flat);
+  base.push_back(num_elements);
+  num_elements += flat.num_elements();
+  if (flats.size() > 1) name = to_string(flats.front().value->name) + ".." + to_string(flat.value->name);
+}
+
+inline std::vector<uint64_t> Group::home_ids() const {
+  std::vector<uint64_t> ids;
+  for (const Flat& flat : flats)
+    for (const tsr_home* home : flat.homes)
+      ids.push_back(home->id);
+  return ids;
+}
+
+inline std::vector<Gathering> plan_gatherings(const ProgramView& view, std::span<const Group> groups,
+                                              const GatherOptions& options) {
+  return detail::GatherPlanner(view, groups, options).run();
+}
+
+inline void move_writers(const ProgramView& view, const Edit& edit, uint64_t from, uint64_t to, uint64_t offset) {
+  for (const tsr_action& action : view.actions())
+    for (const tsr_binding& b : ProgramView::bindings(action))
+      if (b.buffer == from && b.mode != TSR_MODE_READ)
+        edit.bind(action.id, {to, b.offset + offset, b.num_elements, b.slot, b.mode});
+}
+
+inline std::string suffix_of(const GradientSum& sum) {
+  return sum.micro_batch < 0 ? "" : " mb=" + std::to_string(sum.micro_batch);
+}
+
+inline uint64_t sum_group_on_every_rank(const ProgramView& view, const Edit& edit, uint32_t stream, const Group& group,
+                                        const GradientSum& sum) {
+  const tsr_dtype dtype = view.raw.reduce_dtype;
+  const std::string name = group.name + suffix_of(sum);
+  const auto gradient = [&] { return edit.add_buffer(name, TSR_BUFFER_GRADIENT, TSR_F32, group.num_elements); };
+  const uint64_t whole = group.flats.size() == 1 ? sum.buffers[0] : gradient();
+  const uint64_t local = dtype == TSR_F32 ? whole : gradient();
+  for (size_t i = 0; i < group.flats.size(); ++i) {
+    if (local != whole) move_writers(view, edit, sum.buffers[i], local, group.base[i]);
+    if (whole != sum.buffers[i]) edit.rebind(sum.buffers[i], whole, group.base[i]);
+  }
+  const Inserter after(edit, sum.last_writer, TSR_AFTER, sum.micro_batch);
+  sum_on_every_rank(edit, after, dtype, stream, edit.group(view.raw.axis), name, {local, 0, group.num_elements},
+                    {whole, 0, group.num_elements});
+  return whole;
+}
+
+inline void broadcast_values(const ProgramView& view, const Edit& edit, uint32_t stream) {
+  const Inserter end(edit, 0, TSR_AFTER);
+  std::set<uint64_t> done;
+  for (const tsr_home& home : view.homes()) {
+    const uint64_t buffer = home.roles[TSR_HOME_VALUE].buffer;
+    if (!buffer || !done.insert(buffer).second) continue;
+    const tsr_binding whole = Range{buffer, 0, detail::buffer(view, buffer).num_elements}.in_place();
+    end.collective(TSR_ACTION_BROADCAST, stream, edit.group(view.raw.axis), {&whole, 1}, 0);
+  }
+}
+
+inline GradientSums::GradientSums(const ProgramView& view) : view_(view) {
+  for (size_t i = 0; i < view.actions().size(); ++i)
+    for (const tsr_binding& b : ProgramView::bindings(view.actions()[i]))
+      if (b.mode != TSR_MODE_READ) last_writer_[b.buffer] = i;
+  for (size_t i = 0; i < view.actions().size(); ++i) {
+    const tsr_action& action = view.actions()[i];
+    const tsr_binding *from = detail::find(action, kSource), *to = detail::find(action, kDestination);
+    if (action.kind == TSR_ACTION_ADD && from && to) adds_[to->buffer].push_back({i, from->buffer});
+  }
+}
+
+inline std::vector<GradientSum> GradientSums::of(const Group& group) const {
+  if (!group.first().gradient) return {};
+  struct Found {
+    std::vector<uint64_t> buffers;
+    std::optional<size_t> last_writer;  // positions in the list
+    std::vector<size_t> adds;
+  };
+  std::map<int, Found> by_micro_batch;
+  const auto note = [&](int micro_batch, size_t flat, uint64_t buffer) -> Found& {
+    Found& found = by_micro_batch[micro_batch];
+    found.buffers.resize(group.flats.size());
+    found.buffers[flat] = buffer;
+    const auto writer = last_writer_.find(buffer);
+    if (writer != last_writer_.end()) found.last_writer = std::max(found.last_writer.value_or(0), writer->second);
+    return found;
+  };
+  for (size_t i = 0; i < group.flats.size(); ++i) {
+    const auto adds = adds_.find(group.flats[i].gradient);
+    if (adds == adds_.end())
+      note(-1, i, group.flats[i].gradient);
+    else
+      for (const Add& add : adds->second)
+        note(view_.actions()[add.position].micro_batch, i, add.source).adds.push_back(add.position);
+  }
+  std::vector<GradientSum> result;
+  for (auto& [micro_batch, found] : by_micro_batch) {
+    if (!found.last_writer) continue;  // the host's verifier will say that nothing writes it
+    std::ranges::sort(found.adds);
+    GradientSum sum{micro_batch, found.buffers, view_.actions()[*found.last_writer].id, {}};
+    for (const size_t position : found.adds)
+      sum.adds.push_back(&view_.actions()[position]);
+    result.push_back(std::move(sum));
+  }
+  return result;
+}
+
+}  // namespace tessera::storage

@@ -1,0 +1,125 @@
+#include "fsdp.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "sharding.h"
+
+namespace tessera::fsdp {
+namespace {
+
+Sharding parse_sharding(std::string_view text) {
+  if (text == "full_shard") return Sharding::full_shard;
+  if (text == "shard_grad_op") return Sharding::shard_grad_op;
+  return text == "optimizer_only" ? Sharding::optimizer_only : Sharding::no_shard;
+}
+
+storage::GatherOptions::Backward parse_backward(std::string_view text) {
+  using Backward = storage::GatherOptions::Backward;
+  if (text == "post") return Backward::post;
+  return text == "none" ? Backward::none : Backward::pre;
+}
+
+uint64_t parse_count(std::string_view text, std::string_view what) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number == 0)
+    throw Error(TSR_E_INVALID_ARGUMENT, "fsdp.wrap=" + std::string(what) + ":" + std::string(text) +
+                                            ": what stands behind the colon is a number above 0");
+  return number;
+}
+
+}  // namespace
+
+Wrap parse_wrap(std::string_view text) {
+  if (text == "unit") return {};
+  if (text == "root") return {0, 0, true};
+  const size_t colon = text.find(':');
+  const std::string_view kind = text.substr(0, colon);
+  if (colon != text.npos && kind == "size") return {0, parse_count(text.substr(colon + 1), kind), false};
+  if (colon != text.npos && kind == "min-params") return {parse_count(text.substr(colon + 1), kind), 0, false};
+  throw Error(TSR_E_INVALID_ARGUMENT,
+              "fsdp.wrap is '" + std::string(text) + "'; it is unit, root, size:BYTES or min-params:N");
+}
+
+uint64_t slice_elements(uint64_t num_elements, int num_ranks) {
+  const auto n = static_cast<uint64_t>(num_ranks);
+  const uint64_t slice = (num_elements + n - 1) / n;
+  return (slice + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
+}
+
+Fsdp::Fsdp(std::string_view, std::span<const tsr_option_value> options)
+    : sharding_(parse_sharding(view(option(options, "sharding").s))),
+      wrap_(parse_wrap(view(option(options, "wrap").s))) {
+  const bool gathers = sharding_ == Sharding::full_shard || sharding_ == Sharding::shard_grad_op;
+  const std::string_view reshard = view(option(options, "reshard-after-forward").s);
+  gather_.keep = sharding_ == Sharding::shard_grad_op;
+  if (reshard != "auto") {
+    if (!gathers)
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  "fsdp.reshard-after-forward is for the shardings that gather parameters: full_shard, shard_grad_op");
+    gather_.keep = reshard == "false";
+  }
+  gather_.prefetch = static_cast<uint64_t>(option(options, "prefetch").i);
+  gather_.backward = parse_backward(view(option(options, "backward-prefetch").s));
+  gather_.limit = static_cast<uint64_t>(option(options, "limit-all-gathers").i);
+  if (gather_.limit && (!gathers || gather_.keep))
+    throw Error(
+        TSR_E_INVALID_ARGUMENT,
+        "fsdp.limit-all-gathers needs parameters that are given up after use: full_shard, or shard_grad_op with "
+        "reshard-after-forward=true");
+}
+
+std::vector<storage::Group> Fsdp::groups(const ProgramView& view) const {
+  std::vector<storage::Group> groups;
+  const auto is_full = [&](const storage::Group& group) {
+    if (wrap_.whole_model) return false;
+    const uint64_t bytes = group.num_elements * TSR_DTYPE_BYTES(group.first().value->dtype);
+    return group.num_elements >= wrap_.min_elements && bytes >= wrap_.min_bytes;
+  };
+  const auto belongs = [](const storage::Group& group, const storage::Flat& flat) {
+    return group.first().value->dtype == flat.value->dtype && (group.first().m != 0) == (flat.m != 0);
+  };
+  for (const storage::Flat& flat : storage::flats_of(view)) {
+    const auto open =
+        std::ranges::find_if(groups, [&](const auto& group) { return !is_full(group) && belongs(group, flat); });
+    if (open == groups.end())
+      groups.emplace_back().add(flat);
+    else
+      open->add(flat);
+  }
+  return groups;
+}
+
+void Fsdp::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
+  if (sharding_ == Sharding::no_shard) return;
+  tsr_split split{};
+  split.axis = view.raw.axis;
+  split.kind = TSR_LAYOUT_SPLIT;
+  split.dim = -1;
+  split.blocks = 1;
+  split.parts = static_cast<uint32_t>(view.axis().num_ranks);
+  split.roles = TSR_ALL_HOME_ROLES;
+  if (sharding_ == Sharding::optimizer_only) split.roles &= ~(1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER);
+  for (size_t p = 0; p < view.parameters().size(); ++p) {
+    split.parameter = static_cast<int32_t>(p);
+    split.padded_size = view.parameters()[p].num_elements;
+    call(sink.add_split, sink.ctx, &split);
+  }
+}
+
+void Fsdp::lower(const ProgramView& view, const Edit& edit) const {
+  const std::vector<storage::Group> all = groups(view);
+  if (sharding_ == Sharding::no_shard) {
+    replicate(view, edit, all);
+  } else {
+    Sharder sharder(view, edit, all);
+    if (sharding_ == Sharding::optimizer_only)
+      sharder.shard_optimizer();
+    else
+      sharder.shard_all(gather_);
+  }
+  edit.collect_garbage();
+}
+
+}  // namespace tessera::fsdp

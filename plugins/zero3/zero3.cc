@@ -1,0 +1,105 @@
+#include "zero3.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "owned.h"
+
+namespace tessera::zero3 {
+namespace {
+
+Partition parse_partition(std::string_view text) {
+  if (text == "balanced") return Partition::balanced;
+  return text == "contiguous" ? Partition::contiguous : Partition::round_robin;
+}
+
+storage::GatherOptions::Backward parse_backward(std::string_view text) {
+  using Backward = storage::GatherOptions::Backward;
+  if (text == "post") return Backward::post;
+  return text == "none" ? Backward::none : Backward::pre;
+}
+
+void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& load, std::vector<int>& owners) {
+  std::vector<size_t> order(parameters.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t p) { return parameters[p].num_elements; });
+  for (const size_t p : order) {
+    const auto least = std::ranges::min_element(load);
+    *least += parameters[p].num_elements;
+    owners[p] = static_cast<int>(least - load.begin());
+  }
+}
+
+/// A tensor goes to the rank in whose equal share of all elements its middle stands.
+void cut_runs(std::span<const tsr_parameter> parameters, uint64_t num_ranks, std::vector<int>& owners) {
+  uint64_t total = 0, done = 0;
+  for (const tsr_parameter& parameter : parameters)
+    total += parameter.num_elements;
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    const uint64_t middle = done + parameters[p].num_elements / 2;
+    owners[p] = static_cast<int>(std::min(middle * num_ranks / std::max<uint64_t>(total, 1), num_ranks - 1));
+    done += parameters[p].num_elements;
+  }
+}
+
+}  // namespace
+
+std::vector<int> assign_owners(std::span<const tsr_parameter> parameters, int num_ranks, Partition partition) {
+  std::vector<int> owners(parameters.size());
+  std::vector<uint64_t> load(static_cast<size_t>(num_ranks));
+  switch (partition) {
+    case Partition::balanced:
+      balance(parameters, load, owners);
+      break;
+    case Partition::contiguous:
+      cut_runs(parameters, load.size(), owners);
+      break;
+    case Partition::round_robin:
+      for (size_t p = 0; p < owners.size(); ++p)
+        owners[p] = static_cast<int>(p % load.size());
+  }
+  return owners;
+}
+
+Zero3::Zero3(std::string_view, std::span<const tsr_option_value> options)
+    : partition_(parse_partition(view(option(options, "partition").s))),
+      stage_(static_cast<int>(option(options, "stage").i)) {
+  const std::string_view reshard = view(option(options, "reshard-after-forward").s);
+  gather_.keep = reshard == "false";
+  gather_.prefetch = static_cast<uint64_t>(option(options, "prefetch").i);
+  gather_.backward = parse_backward(view(option(options, "backward-prefetch").s));
+  gather_.limit = static_cast<uint64_t>(option(options, "limit-all-gathers").i);
+  if (stage_ < 3 && (gather_.limit || gather_.keep))
+    throw Error(
+        TSR_E_INVALID_ARGUMENT,
+        "zero3.limit-all-gathers and zero3.reshard-after-forward are for stage 3; below it every rank keeps all "
+        "parameters");
+  if (gather_.limit && gather_.keep)
+    throw Error(TSR_E_INVALID_ARGUMENT, "zero3.limit-all-gathers needs zero3.reshard-after-forward=true");
+}
+
+void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
+  const std::vector<int> owners = assign_owners(view.parameters(), view.axis().num_ranks, partition_);
+  constexpr uint32_t kValues = 1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER;
+  for (size_t p = 0; p < owners.size(); ++p) {
+    tsr_split split{};
+    split.parameter = static_cast<int32_t>(p);
+    split.axis = view.raw.axis;
+    split.kind = TSR_LAYOUT_SPLIT;
+    split.roles = stage_ == 3 ? TSR_ALL_HOME_ROLES : TSR_ALL_HOME_ROLES & ~kValues;
+    split.dim = -1;
+    split.blocks = split.parts = 1;
+    split.coordinates = &owners[p];
+    split.num_coordinates = 1;
+    split.padded_size = view.parameters()[p].num_elements;
+    call(sink.add_split, sink.ctx, &split);
+  }
+}
+
+void Zero3::lower(const ProgramView& view, const Edit& edit) const {
+  const std::vector<int> owners = assign_owners(view.parameters(), view.axis().num_ranks, partition_);
+  OwnerPass(view, edit, owners, stage_, gather_).run();
+  edit.collect_garbage();
+}
+
+}  // namespace tessera::zero3
