@@ -38,6 +38,7 @@ void Sharder::shard_all(const storage::GatherOptions& options) {
     shards.push_back(make_shard(group, false));
   for (const Gathering& gathering : plan_gatherings(view_, groups_, options))
     gather(shards[gathering.group], gathering);
+  storage::remove_casts(edit_, groups_);
   for (const Shard& shard : shards) {
     for (const GradientSum& sum : sums_.of(*shard.group))
       reduce(shard, sum);

@@ -61,9 +61,11 @@ void OwnerPass::run() {
   std::vector<Owned> all;
   for (const Group& group : groups_)
     all.push_back(own(group));
-  if (stage_ == 3)
+  if (stage_ == 3) {
     for (const Gathering& gathering : plan_gatherings(view_, groups_, options_))
       gather(all[gathering.group], gathering);
+    storage::remove_casts(edit_, groups_);
+  }
   for (const Owned& owned : all) {
     for (const GradientSum& sum : sums_.of(*owned.group))
       if (stage_ == 1)

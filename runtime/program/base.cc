@@ -50,6 +50,8 @@ class BaseBuilder {
     clip_ = scalar(kClipResult, TSR_BUFFER_SCALAR, TSR_F64, 3);
     step_ = scalar(kOptimizerStep, TSR_BUFFER_SCALAR, TSR_I64, 1);
     lr_ = scalar(kLearningRate, TSR_BUFFER_SCALAR, TSR_F64, 1);
+    const bool scales_loss = program_.shape.dtype == TSR_F16;  // its gradients would vanish
+    loss_scale_ = scales_loss ? scalar(kLossScale, TSR_BUFFER_SCALAR, TSR_F64, 1) : 0;
     inputs_.resize(program_.shape.num_micro_batches);
     for (size_t mb = 0; mb < inputs_.size(); ++mb)
       for (const Value& value : model_.values)
@@ -210,7 +212,10 @@ class BaseBuilder {
         return;
       case TSR_ROLE_SCALAR:
         if (index == TSR_SCALAR_LOSS) return bind_value(action, spec, loss_);
-        if (index == TSR_SCALAR_LOSS_SCALE) return;  // optional
+        if (index == TSR_SCALAR_LOSS_SCALE) {
+          if (loss_scale_) bind_value(action, spec, loss_scale_);
+          return;
+        }
         [[fallthrough]];
       default:
         throw Error(TSR_E_INTERNAL, "the device asks for slot " + std::to_string(spec.slot) + " in segment " +
@@ -287,6 +292,7 @@ class BaseBuilder {
     bind_whole(clip, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_READ, squares_);
     bind_whole(clip, scalar(TSR_SCALAR_CLIP), TSR_MODE_WRITE, clip_);
     bind_whole(clip, scalar(TSR_SCALAR_STEP), TSR_MODE_ADD, step_);
+    if (loss_scale_) bind_whole(clip, scalar(TSR_SCALAR_LOSS_SCALE), TSR_MODE_READ, loss_scale_);
     for (const Home& home : program_.homes) {
       if (!home.roles[TSR_HOME_GRADIENT].buffer) continue;
       Action& update = append(TSR_ACTION_OPTIMIZER);
@@ -309,7 +315,7 @@ class BaseBuilder {
   std::vector<uint64_t> copies_;                               // what is computed with: values_, or cast from them
   std::vector<std::vector<uint64_t>> micro_batch_gradients_;   // [mb][unit], with reduce-every=micro-batch
   std::vector<std::vector<uint64_t>> inputs_;                  // [mb][value]
-  uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0;
+  uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0, loss_scale_ = 0;
   std::vector<uint64_t> activations_, activation_gradients_;  // by value, of the current micro-batch
   std::vector<std::vector<uint64_t>> saved_;                  // [segment][index], of the current micro-batch
 };

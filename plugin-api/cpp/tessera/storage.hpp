@@ -126,6 +126,13 @@ struct Gathering {
 std::vector<Gathering> plan_gatherings(const ProgramView& view, std::span<const Group> groups,
                                        const GatherOptions& options);
 
+/// Takes out the casts of whole flats: what is gathered has been cast before it was sent.
+inline void remove_casts(const Edit& edit, std::span<const Group> groups) {
+  for (const Group& group : groups)
+    for (const Flat& flat : group.flats)
+      if (flat.cast) edit.remove(flat.cast);
+}
+
 /// A group's gradient that waits to be summed over ranks: that of the step, or of one micro-batch.
 struct GradientSum {
   int micro_batch = -1;
