@@ -97,6 +97,26 @@ void add_data_flags(std::vector<Flag>& flags) {
         [](const C& config) { return std::to_string(config.seed); }}});
 }
 
+Flag freeze_flag() {
+  const auto read = [](TrainConfig& config, string_view given) {
+    for (const string_view pattern : split(given, ',')) {
+      if (pattern.empty())
+        throw UsageError(concat("--freeze '", given, "' has an empty pattern; give h.0.*, wte*, ..."));
+      config.freeze.emplace_back(pattern);
+    }
+  };
+  const auto print = [](const TrainConfig& config) {
+    std::string printed;
+    for (const std::string& pattern : config.freeze)
+      printed += (printed.empty() ? "" : ",") + pattern;
+    return printed;
+  };
+  return {kOptimisation, "freeze",
+          "PATTERN,...", "parameters that are not trained, by name: wte*, *.bias, h.[0-3].*; may be repeated",
+          read,          print,
+          true,          true};
+}
+
 void add_optimisation_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   flags.insert(
@@ -111,7 +131,8 @@ void add_optimisation_flags(std::vector<Flag>& flags) {
        number(kOptimisation, "beta2", "adamw: decay of the mean of squares", &C::beta2, 0, kBelowOne),
        number(kOptimisation, "eps", "adamw: added to the root", &C::eps, 0, kInfinity),
        number(kOptimisation, "weight-decay", "of tensors with two or more dims", &C::weight_decay, 0, kInfinity),
-       number(kOptimisation, "clip", "limit of the global gradient norm; 0: off", &C::clip, 0, kInfinity)});
+       number(kOptimisation, "clip", "limit of the global gradient norm; 0: off", &C::clip, 0, kInfinity),
+       freeze_flag()});
 }
 
 Flag plugin_dir_flag() {

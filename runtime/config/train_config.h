@@ -53,8 +53,9 @@ struct TrainConfig {
   double beta1 = 0.9;  ///< sgd: the momentum
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  ///< of tensors with two or more dims
-  double clip = 1.0;          ///< global gradient norm; 0: off
+  double weight_decay = 0.1;        ///< of tensors with two or more dims
+  double clip = 1.0;                ///< global gradient norm; 0: off
+  std::vector<std::string> freeze;  ///< patterns of names of parameters that are not trained
 
   // Ranks, plugins and precision.
   int nproc = 0;                         ///< local ranks to start; 0: the mesh's product, or the launcher's world

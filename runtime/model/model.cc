@@ -39,6 +39,13 @@ uint64_t Model::num_parameter_elements() const {
   return sum;
 }
 
+uint64_t Model::num_trainable_elements() const {
+  uint64_t sum = 0;
+  for (const Parameter& parameter : parameters)
+    if (parameter.trainable) sum += parameter.num_elements;
+  return sum;
+}
+
 void lay_out_units(Model& model) {
   const auto align = [](uint64_t n) {
     return (n + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;

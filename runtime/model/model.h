@@ -69,6 +69,7 @@ struct Model {
   int num_blocks() const;
   /// Elements of all parameters, without pads.
   uint64_t num_parameter_elements() const;
+  uint64_t num_trainable_elements() const;
 };
 
 /// Gives every unit its flat layout from its parameters' order, trainability and sizes.

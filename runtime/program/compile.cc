@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "program/dead_work.h"
 #include "program/dependencies.h"
 #include "program/recompute.h"
 #include "tessera/error.hpp"
@@ -45,6 +46,7 @@ Program compile_program(const CompileInput& input, const Coordinates& coordinate
                         std::span<const StrategyOnAxis> order, uint32_t purpose, uint32_t variant) {
   Program program = base_program(input.model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
   program.variant = variant;
+  remove_dead_work(program);
   const auto num_schedules = static_cast<size_t>(
       std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
   for (const StrategyOnAxis& strategy : order.first(num_schedules))

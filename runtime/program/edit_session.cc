@@ -289,17 +289,7 @@ void EditSession::order(const std::vector<uint64_t>& ids) {
 }
 
 void EditSession::collect_garbage() {
-  std::set<uint64_t> used;
-  for (const Action& a : actions_)
-    for (const Binding& b : a.bindings)
-      used.insert(b.buffer);
-  for (const Home& h : program_.homes)
-    for (const tsr_home_role& role : h.roles)
-      used.insert(role.buffer);
-  std::erase_if(program_.buffers, [&](const Buffer& b) {
-    const bool is_of_homes = b.kind == TSR_BUFFER_HOME || b.kind == TSR_BUFFER_OPTIMIZER;
-    return (!b.persistent || is_of_homes) && !used.contains(b.id);
-  });
+  program_.erase_unused_buffers(actions_);
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "config/recompute.h"
@@ -120,10 +121,31 @@ struct Program {
   /// Index of the comm stream "comm.<axis or world>.<lane>", made on first use.
   uint32_t comm_stream(int axis, std::string_view lane);
   int group(const Group& group);  ///< index, made on first use
+  /// Erases the buffers, transient or of homes, that neither one of `actions` nor a home uses.
+  template <class Actions>
+  void erase_unused_buffers(const Actions& actions);
 };
+
+template <class Actions>
+void Program::erase_unused_buffers(const Actions& all) {
+  std::unordered_set<uint64_t> used;
+  for (const Action& action : all)
+    for (const Binding& b : action.bindings)
+      used.insert(b.buffer);
+  for (const Home& home : homes)
+    for (const tsr_home_role& role : home.roles)
+      used.insert(role.buffer);
+  std::erase_if(buffers, [&](const Buffer& b) {
+    const bool is_of_homes = b.kind == TSR_BUFFER_HOME || b.kind == TSR_BUFFER_OPTIMIZER;
+    return (!b.persistent || is_of_homes) && !used.contains(b.id);
+  });
+}
 
 inline bool is_compute(uint32_t kind) {
   return kind >= TSR_ACTION_FORWARD && kind <= TSR_ACTION_LOSS;
+}
+inline bool is_backward(uint32_t kind) {
+  return kind >= TSR_ACTION_BACKWARD && kind <= TSR_ACTION_BACKWARD_WEIGHT;
 }
 inline bool is_collective(uint32_t kind) {
   return kind >= TSR_ACTION_ALL_REDUCE && kind <= TSR_ACTION_BARRIER;

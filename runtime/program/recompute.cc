@@ -8,10 +8,6 @@
 namespace tessera {
 namespace {
 
-bool is_backward(uint32_t kind) {
-  return kind == TSR_ACTION_BACKWARD || kind == TSR_ACTION_BACKWARD_INPUT || kind == TSR_ACTION_BACKWARD_WEIGHT;
-}
-
 /// What a forward makes: outputs and what it saves, not its scratch.
 bool is_result(const Binding& binding) {
   const uint32_t role = TSR_SLOT_ROLE(binding.slot);
@@ -153,18 +149,14 @@ class RecomputePass {
     for (const Action& action : program_.actions)
       for (const Binding& b : action.bindings)
         if (b.mode != TSR_MODE_WRITE) read.insert(b.buffer);
-    std::set<uint64_t> dropped;
     for (Action& action : program_.actions) {
       if (action.kind != TSR_ACTION_FORWARD) continue;
       const auto slots = describe_(op_of(program_, action));
       std::erase_if(action.bindings, [&](const Binding& b) {
-        const bool drops =
-            again_.contains(b.buffer) && is_result(b) && !read.contains(b.buffer) && is_optional(slots, b.slot);
-        if (drops) dropped.insert(b.buffer);
-        return drops;
+        return again_.contains(b.buffer) && is_result(b) && !read.contains(b.buffer) && is_optional(slots, b.slot);
       });
     }
-    std::erase_if(program_.buffers, [&](const Buffer& buffer) { return dropped.contains(buffer.id); });
+    program_.erase_unused_buffers(program_.actions);
   }
 
   static bool is_optional(const std::vector<tsr_slot_spec>& slots, uint32_t slot) {

@@ -4,6 +4,7 @@
 
 #include "config/usage_error.h"
 #include "data/batch_order.h"
+#include "model/freeze.h"
 #include "model/hf_folder.h"
 #include "model/initial_values.h"
 #include "program/collective.h"
@@ -100,6 +101,14 @@ StepShape step_shape(const TrainConfig& config) {
   return shape;
 }
 
+void freeze(Model& model, const std::vector<std::string>& patterns) {
+  try {
+    freeze_parameters(model, patterns);
+  } catch (const Error& e) {
+    throw UsageError(std::string("--freeze: ") + e.what());
+  }
+}
+
 void check_recompute(const Recompute& recompute, const Model& model) {
   const int num_blocks = model.num_blocks();
   if (recompute.what == Recompute::What::blocks && recompute.every > num_blocks)
@@ -148,6 +157,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
   job.model = make_gpt2(job.gpt2, batch);
+  freeze(job.model, job.config.freeze);
   check_recompute(job.config.recompute, job.model);
   return job;
 }

@@ -34,6 +34,12 @@ std::string mesh_text(const Job& job) {
   return text.empty() ? "one rank" : text;
 }
 
+std::string frozen_text(const Model& model) {
+  const uint64_t all = model.num_parameter_elements(), trained = model.num_trainable_elements();
+  if (trained == all) return "";
+  return " (" + std::to_string(trained) + " trained, " + std::to_string(all - trained) + " frozen)";
+}
+
 }  // namespace
 
 std::string human_bytes(uint64_t num_bytes) {
@@ -64,8 +70,8 @@ std::string memory_table(const RankPrograms& programs) {
 
 void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime) {
   log.info("data: ", data.description());
-  log.info("model: ", job.config.model, ", ", job.model.num_parameter_elements(), " parameters, ", job.gpt2.num_layers,
-           " layers, ", job.gpt2.num_heads, " heads, width ", job.gpt2.embed);
+  log.info("model: ", job.config.model, ", ", job.model.num_parameter_elements(), " parameters", frozen_text(job.model),
+           ", ", job.gpt2.num_layers, " layers, ", job.gpt2.num_heads, " heads, width ", job.gpt2.embed);
   log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " tokens a step");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
 }

@@ -42,6 +42,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Offload", bad_flag("--offload=cpu"), {"not supported yet"}},
         Case{"Float8", bad_flag("--dtype=float8"), {"float32", "bf16", "fp16"}},
         Case{"Recompute", bad_flag("--recompute=every=5"), {"--recompute every=5", "4 blocks"}},
+        Case{"FreezeNothing", bad_flag("--freeze=h.9.*"), {"--freeze", "'h.9.*' matches no parameter", "wte.weight"}},
+        Case{"FreezeAll", bad_flag("--freeze=w*,h.*,ln_f*"), {"--freeze", "no parameter is left"}},
         Case{"Resume", bad_flag("--resume=x"), {"not supported yet"}},
         Case{"PluginOption", bad_flag("--ddp.bucket=3"), {"bucket"}},
         Case{"AxisWithoutStrategy", {"plan", "--model=gpt2", "--mesh=pp=2,dp=2", "--strategy=dp=ddp"}, {"pp"}},

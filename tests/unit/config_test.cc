@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "config/axes.h"
@@ -94,6 +95,16 @@ TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});
   EXPECT_EQ(parse({"--dtype", "bf16"}).config.dtype, Precision::bf16);
+}
+
+TEST(Freeze, TakesListsAndRepetitions) {
+  const auto parsed = parse({"--freeze", "wte*,*.bias", "--freeze=h.[0-3].*"});
+  EXPECT_EQ(parsed.config.freeze, (Words{"wte*", "*.bias", "h.[0-3].*"}));
+  const auto fields = shared_fields(parsed.config);
+  const auto freeze = std::find_if(fields.begin(), fields.end(), [](const auto& f) { return f.name == "freeze"; });
+  ASSERT_NE(freeze, fields.end());
+  EXPECT_EQ(freeze->value, "wte*,*.bias,h.[0-3].*");
+  refuse({"--freeze", "wte*,,wpe*"}, {"--freeze 'wte*,,wpe*'", "empty pattern"});
 }
 
 TEST(Recompute, ReadsAndPrints) {

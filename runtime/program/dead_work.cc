@@ -1,0 +1,41 @@
+#include "program/dead_work.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tessera {
+namespace {
+
+/// Results that an action may leave out: gradients of values, and what a forward saves.
+bool may_be_left_out(const Action& action, const Binding& binding) {
+  const uint32_t role = TSR_SLOT_ROLE(binding.slot);
+  return (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) ||
+         (action.kind == TSR_ACTION_FORWARD && role == TSR_ROLE_SAVED);
+}
+
+bool has_result(const Action& action) {
+  return std::ranges::any_of(action.bindings, [](const Binding& b) {
+    return b.mode != TSR_MODE_READ && TSR_SLOT_ROLE(b.slot) != TSR_ROLE_WORKSPACE;
+  });
+}
+
+}  // namespace
+
+void remove_dead_work(Program& program) {
+  std::set<uint64_t> read;  // by what follows
+  for (size_t i = program.actions.size(); i-- > 0;) {
+    Action& action = program.actions[i];
+    std::erase_if(action.bindings,
+                  [&](const Binding& b) { return may_be_left_out(action, b) && !read.contains(b.buffer); });
+    if (is_backward(action.kind) && !has_result(action)) {
+      action.bindings.clear();
+      continue;
+    }
+    for (const Binding& b : action.bindings)
+      if (b.mode == TSR_MODE_READ) read.insert(b.buffer);
+  }
+  std::erase_if(program.actions, [](const Action& a) { return is_backward(a.kind) && a.bindings.empty(); });
+  program.erase_unused_buffers(program.actions);
+}
+
+}  // namespace tessera

@@ -1,0 +1,13 @@
+// What nobody needs of a base program.
+#pragma once
+
+#include "program/program.h"
+
+namespace tessera {
+
+/// Leaves out of a fresh base program what frozen parameters make useless: gradients of values that reach no trained
+/// parameter, backwards that are left without a result, what a forward saves for those, and the buffers of all that.
+/// Without frozen parameters nothing changes.
+void remove_dead_work(Program& program);
+
+}  // namespace tessera
