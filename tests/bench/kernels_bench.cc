@@ -1,4 +1,5 @@
-// The ops of a GPT-2 124M step at B = 1, T = 256, with the threads of --threads=N (default 1).
+// The ops of a GPT-2 124M step at B = 1, T = 256, with the threads of --threads=N (default 1), on values of
+// --dtype=float32 (default), bfloat16 or float16.
 // FLOP/s counts the matrix products' operations alone, each token's once a product: 2 m n k.
 #include <benchmark/benchmark.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cpu-device/kernel.h"
+#include "tessera/half.hpp"
 
 namespace {
 
@@ -19,12 +21,16 @@ using tessera::cpu::OpFamily;
 
 constexpr int64_t kTokens = 256, kEmbed = 768, kHeads = 12, kVocabulary = 50257, kPositions = 1024;
 
+const std::map<std::string, tsr_dtype> kDtypes{{"float32", TSR_F32}, {"bfloat16", TSR_BF16}, {"float16", TSR_F16}};
+tsr_dtype dtype = TSR_F32;  // of values
+
 tsr_op op_of(uint32_t kind, uint32_t phase, int64_t seq) {
   tsr_op op{};
   op.struct_size = sizeof op;
   op.kind = kind;
   op.phase = phase;
-  op.dtype = op.gradient_dtype = TSR_F32;
+  op.dtype = dtype;
+  op.gradient_dtype = TSR_F32;
   op.dims[TSR_DIM_BATCH] = 1;
   op.dims[TSR_DIM_SEQ] = seq;
   op.dims[TSR_DIM_HEADS] = kHeads;
@@ -51,9 +57,13 @@ Memory filled(const tsr_slot_spec& slot) {
   if (slot.dtype == TSR_I32)
     for (uint64_t i = 0; i < slot.num_elements; ++i)
       static_cast<int32_t*>(memory.get())[i] = static_cast<int32_t>(generator() % kVocabulary);
-  if (slot.dtype == TSR_F32)
-    for (uint64_t i = 0; i < slot.num_elements; ++i)
-      static_cast<float*>(memory.get())[i] = static_cast<float>(generator() % 2001) * 1e-3f - 1.0f;
+  const auto value = [&] { return static_cast<float>(generator() % 2001) * 1e-3f - 1.0f; };
+  for (uint64_t i = 0; i < slot.num_elements; ++i) {
+    if (slot.dtype == TSR_F32) static_cast<float*>(memory.get())[i] = value();
+    if (slot.dtype == TSR_BF16) static_cast<uint16_t*>(memory.get())[i] = tessera::float_to_bf16(value());
+    if (slot.dtype == TSR_F16) static_cast<uint16_t*>(memory.get())[i] = tessera::float_to_f16(value());
+    if (slot.dtype == TSR_F64) static_cast<double*>(memory.get())[i] = 1;  // the loss scale
+  }
   return memory;
 }
 
@@ -130,6 +140,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     if (std::strncmp(argv[i], "--threads=", 10) == 0)
       num_threads = std::atoi(argv[i] + 10);
+    else if (std::strncmp(argv[i], "--dtype=", 8) == 0 && kDtypes.count(argv[i] + 8))
+      dtype = kDtypes.at(argv[i] + 8);
     else
       argv[num_kept++] = argv[i];
   if (num_threads < 1) {

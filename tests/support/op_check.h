@@ -25,7 +25,8 @@ void check_forward(tsr_op op, const Operands& operands, Tolerance tolerance = {2
 
 /// Backward: as check_forward, into gradients that are overwritten (they start as NaN) and added to; the two halves
 /// give the bits of the whole; a gradient that is left out changes no other. Where the backward reads what the forward
-/// rounded to 16 bits (an output, the argument of an activation), the tolerance has kKeptRoundoffs more of it.
+/// rounded to 16 bits (an output, the argument of an activation), the tolerance has kKeptRoundoffs more of it; measured
+/// are 2.6 in attention, 2.0 in add_layer_norm, whose statistics are those of the sum before it was rounded.
 inline constexpr double kKeptRoundoffs = 4;
 void check_backward(tsr_op op, const Operands& operands, Tolerance tolerance = {4e-6});
 
