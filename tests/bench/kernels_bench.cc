@@ -1,5 +1,5 @@
 // The ops of a GPT-2 124M step at B = 1, T = 256, with the threads of --threads=N (default 1), on values of
-// --dtype=float32 (default), bfloat16 or float16.
+// --dtype=float32 (default), bf16 or fp16.
 // FLOP/s counts the matrix products' operations alone, each token's once a product: 2 m n k.
 #include <benchmark/benchmark.h>
 
@@ -21,7 +21,7 @@ using tessera::cpu::OpFamily;
 
 constexpr int64_t kTokens = 256, kEmbed = 768, kHeads = 12, kVocabulary = 50257, kPositions = 1024;
 
-const std::map<std::string, tsr_dtype> kDtypes{{"float32", TSR_F32}, {"bfloat16", TSR_BF16}, {"float16", TSR_F16}};
+const std::map<std::string, tsr_dtype> kDtypes{{"float32", TSR_F32}, {"bf16", TSR_BF16}, {"fp16", TSR_F16}};
 tsr_dtype dtype = TSR_F32;  // of values
 
 tsr_op op_of(uint32_t kind, uint32_t phase, int64_t seq) {
