@@ -2,10 +2,8 @@
 
 #include "cli/commands.h"
 #include "config/usage_error.h"
-#include "plugins/host_services.h"
 #include "program/text.h"
-#include "train/job.h"
-#include "train/report.h"
+#include "train/plan_report.h"
 
 namespace tessera {
 
@@ -20,25 +18,22 @@ int plan_command(std::span<const std::string> arguments) {
   if (flags.plan.rank >= num_ranks)
     throw UsageError("--rank " + std::to_string(flags.plan.rank) + " is outside a world of " +
                      std::to_string(num_ranks) + " ranks");
-  const Job job = make_job(flags, num_ranks, log);
-  const HostServices host(log);
-  const JobStrategies strategies(job, host.table());
-  const CompileInput input = compile_input(job, strategies.all());
-  const JobPrograms programs = compile_job(input);
-  const Findings findings = verify_job(input, programs);
+  const PlannedJob planned(make_job(flags, num_ranks, log), log);
+  const Findings findings = planned.verify();
   for (const std::string& finding : findings)
     std::cerr << "tessera: " << finding << '\n';
   if (!findings.empty()) return 1;
-
-  const RankPrograms& shown = programs.of(flags.plan.rank);
-  if (flags.plan.print_program)
+  if (flags.plan.print_program) {
+    const RankPrograms shown = planned.compile(std::max(0, flags.plan.rank));
     for (const Program* program : shown.all())
       std::cout << print_program(*program) << '\n';
-  else
-    std::cout << "rank " << flags.plan.rank << " of " << num_ranks << ", " << job.tokens_per_step()
-              << " tokens a step\n\n"
-              << memory_table(shown);
-  return 0;
+    return 0;
+  }
+  const PlanReport report = plan_report(planned, flags.plan.rank);
+  std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
+  if (!report.misfit) return 0;
+  std::cerr << "tessera: " << misfit_text(*report.misfit) << '\n';
+  return 1;
 }
 
 }  // namespace tessera

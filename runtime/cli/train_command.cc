@@ -11,6 +11,8 @@
 #include "launch/launcher.h"
 #include "launch/rank_environment.h"
 #include "train/local_ranks.h"
+#include "train/planned_job.h"
+#include "train/what_fits.h"
 
 namespace tessera {
 namespace {
@@ -65,9 +67,14 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
   const int to_start = ranks_to_start(requested_world(flags.config), environment);
   if (to_start <= 1) return train_as_rank(flags, environment);
   const Log log(parse_log_level(flags.config.log_level), 0, to_start);
-  const Job job = make_job(flags, to_start, log);
+  Job job = make_job(flags, to_start, log);
   if (job.ranks_are_threads) return train_as_threads(job, log);
-  open_data(job);  // what is wrong with the flags is said once, before any process is started
+  // What is wrong with the flags is said once, before any process is started.
+  open_data(job);
+  if (job.config.device_memory) {
+    const PlannedJob planned(std::move(job), log);
+    require_fit(planned.job(), planned.programs());
+  }
   return launch_ranks({own_executable(), argv, to_start}, log);
 }
 

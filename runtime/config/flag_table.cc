@@ -142,6 +142,19 @@ Flag plugin_dir_flag() {
           read,   print,        false,    true};
 }
 
+Flag device_memory_flag() {
+  const auto read = [](TrainConfig& config, string_view given) {
+    config.device_memory = parse_bytes("device-memory", given);
+  };
+  const auto print = [](const TrainConfig& config) {
+    return config.device_memory ? print_bytes(config.device_memory) : std::string();
+  };
+  return {
+      kRanks, "device-memory",
+      "SIZE", "what a rank may take of its device: 2GiB, 512MiB, 1.5GB; a run that needs more is refused before step 1",
+      read,   print};
+}
+
 Flag recompute_flag() {
   const auto read = [](TrainConfig& config, string_view given) { config.recompute = parse_recompute(given); };
   const auto print = [](const TrainConfig& config) { return to_string(config.recompute); };
@@ -173,6 +186,7 @@ void add_rank_flags(std::vector<Flag>& flags) {
        choice(kRanks, "reduce-dtype", kPrecisions, "in which gradients are sent", &C::reduce_dtype),
        choice(kRanks, "reduce-every", kReduceEvery, "when gradients are summed over the ranks", &C::reduce_every),
        recompute_flag(),
+       device_memory_flag(),
        integer(kRanks, "threads", "of each rank; 0: cores / local ranks", &C::threads, 0, 4096)});
 }
 

@@ -28,7 +28,6 @@ constexpr LaterFlag kLaterFlags[] = {
     {"checkpoint-every", "runs without checkpoints, by leaving --checkpoint-every out"},
     {"keep", "runs without checkpoints, by leaving --keep out"},
     {"init-from", "weights beside config.json in the folder that --model names"},
-    {"device-memory", "all the memory there is, by leaving --device-memory out"},
 };
 
 std::string with_default(const Flag& flag) {
@@ -74,12 +73,13 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   if (set == FlagSet::plan) {
     groups.emplace_back("Plan", 110, 50);
     groups.back().add_options()("print-program", po::bool_switch(&parsed.plan.print_program),
-                                "print every action of the programs")(
+                                "print every action of the programs")("json", po::bool_switch(&parsed.plan.as_json),
+                                                                      "print one JSON object; all memory in bytes")(
         "rank", po::value<std::string>()->value_name("R")->notifier([&parsed](const std::string& text) {
           parsed.plan.rank = static_cast<int>(parse_integer("rank", text, 0, (1 << 20) - 1));
         }),
-        "whose program is printed (default 0)");
-    description.names.insert(description.names.end(), {"print-program", "rank"});
+        "whose plan is shown (default: the rank that needs most memory; with --print-program 0)");
+    description.names.insert(description.names.end(), {"print-program", "json", "rank"});
   }
   groups.emplace_back("Help", 110, 50);
   groups.back().add_options()("help,h", po::bool_switch(&parsed.help), "print this text");

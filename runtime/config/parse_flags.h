@@ -15,7 +15,8 @@ enum class FlagSet { train, plan };
 /// What only `tessera plan` takes.
 struct PlanFlags {
   bool print_program = false;
-  int rank = 0;  ///< whose program is printed
+  bool as_json = false;
+  int rank = -1;  ///< who is shown; -1: the rank that needs most memory (for programs: rank 0)
 };
 
 struct ParsedFlags {

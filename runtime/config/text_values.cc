@@ -28,6 +28,21 @@ std::string range_text(T min, T max) {
   return concat(" from ", min, " to ", max);
 }
 
+struct ByteUnit {
+  std::string_view name;
+  uint64_t num_bytes;
+};
+constexpr uint64_t kThousand = 1000;
+constexpr ByteUnit kByteUnits[] = {{"TiB", uint64_t{1} << 40},
+                                   {"GiB", uint64_t{1} << 30},
+                                   {"MiB", uint64_t{1} << 20},
+                                   {"KiB", uint64_t{1} << 10},
+                                   {"TB", kThousand* kThousand* kThousand* kThousand},
+                                   {"GB", kThousand* kThousand* kThousand},
+                                   {"MB", kThousand* kThousand},
+                                   {"kB", kThousand},
+                                   {"B", 1}};
+
 }  // namespace
 
 int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min, int64_t max) {
@@ -49,6 +64,27 @@ double parse_number(std::string_view flag, std::string_view text, double min, do
   if (!parse_all(text, value) || !std::isfinite(value) || value < min || value > max)
     throw UsageError(concat("--", flag, " is '", text, "'; give a number", range_text(min, max)));
   return value;
+}
+
+uint64_t parse_bytes(std::string_view flag, std::string_view text) {
+  std::string_view number = text;
+  double scale = 1, value = 0;
+  for (const ByteUnit& unit : kByteUnits)
+    if (text.ends_with(unit.name)) {
+      number.remove_suffix(unit.name.size());
+      scale = static_cast<double>(unit.num_bytes);
+      break;
+    }
+  const double num_bytes = parse_all(number, value) ? value * scale : -1;
+  if (!(num_bytes >= 1 && num_bytes < 1e18))
+    throw UsageError(concat("--", flag, " is '", text, "'; give a number of bytes, such as 2GiB, 512MiB or 1.5GB"));
+  return static_cast<uint64_t>(num_bytes);
+}
+
+std::string print_bytes(uint64_t num_bytes) {
+  for (const ByteUnit& unit : kByteUnits)
+    if (num_bytes % unit.num_bytes == 0) return concat(num_bytes / unit.num_bytes, unit.name);
+  return std::to_string(num_bytes);
 }
 
 bool parse_bool(std::string_view flag, std::string_view text) {

@@ -14,6 +14,11 @@ int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min,
 int64_t parse_environment_integer(std::string_view variable, std::string_view text);
 /// A finite decimal number in [min, max].
 double parse_number(std::string_view flag, std::string_view text, double min, double max);
+/// A number of bytes above 0: "2GiB", "512MiB", "1.5GB", "4096". KiB, MiB, GiB and TiB are powers of 1024; kB, MB, GB
+/// and TB powers of 1000; B or nothing is bytes.
+uint64_t parse_bytes(std::string_view flag, std::string_view text);
+/// The text that reads back to the same number: in the largest of those units that it is a multiple of.
+std::string print_bytes(uint64_t num_bytes);
 /// true or false.
 bool parse_bool(std::string_view flag, std::string_view text);
 /// The index in `choices`, which are separated by '|', of `text`.

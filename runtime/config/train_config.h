@@ -68,7 +68,8 @@ struct TrainConfig {
   Precision reduce_dtype = Precision::float32;  ///< of gradients on the wire
   ReduceEvery reduce_every = ReduceEvery::step;
   Recompute recompute;
-  int threads = 0;  ///< per rank; 0: max(1, cores / local ranks)
+  uint64_t device_memory = 0;  ///< bytes a rank may take of its device; 0: not limited
+  int threads = 0;             ///< per rank; 0: max(1, cores / local ranks)
 
   // Deadlines.
   int64_t start_timeout_ms = 300'000;  ///< rendezvous, comparison of the ranks, and the first step

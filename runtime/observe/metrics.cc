@@ -25,6 +25,9 @@ nlohmann::ordered_json number(double value) {
 }  // namespace
 
 std::string to_json_line(const StepMetrics& m) {
+  nlohmann::ordered_json planned = nlohmann::ordered_json::object();
+  for (const auto& [name, num_bytes] : m.planned_bytes)
+    planned[name] = num_bytes;
   const nlohmann::ordered_json line = {{"step", m.step},
                                        {"loss", number(m.loss)},
                                        {"grad_norm", number(m.grad_norm)},
@@ -33,7 +36,10 @@ std::string to_json_line(const StepMetrics& m) {
                                        {"step_ms", number(m.step_ms)},
                                        {"tokens_per_second", number(m.tokens_per_second)},
                                        {"tokens", m.tokens},
-                                       {"peak_memory_bytes", m.peak_memory_bytes}};
+                                       {"memory_bytes", m.memory_bytes},
+                                       {"peak_memory_bytes", m.peak_memory_bytes},
+                                       {"planned_peak_bytes", m.planned_peak_bytes},
+                                       {"planned_bytes", planned}};
   return line.dump();
 }
 

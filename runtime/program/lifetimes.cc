@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
+
+#include "program/placement.h"
 
 namespace tessera {
 namespace {
@@ -48,6 +51,16 @@ std::vector<Lifetime> lifetimes_in(const Program& program, uint32_t memory) {
   }
   std::ranges::stable_sort(of_buffer, {}, &Lifetime::first);
   return of_buffer;
+}
+
+std::vector<uint64_t> live_bytes(const Program& program, std::span<const Lifetime> lifetimes, uint64_t guard_bytes) {
+  std::vector<uint64_t> live(program.actions.size() + 1, 0);  // first the changes, modulo 2^64
+  for (const Lifetime& lifetime : lifetimes) {
+    live[lifetime.first] += footprint_bytes(*lifetime.buffer, guard_bytes);
+    live[lifetime.last + 1] -= footprint_bytes(*lifetime.buffer, guard_bytes);
+  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  return live;
 }
 
 Conflicts::Conflicts(const Program& program, const Clocks& clocks, std::span<const Lifetime> lifetimes)

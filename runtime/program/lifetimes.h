@@ -23,6 +23,9 @@ struct Lifetime {
 /// Of the transient buffers in that memory that an action binds; ascending by `first`, then by id.
 std::vector<Lifetime> lifetimes_in(const Program& program, uint32_t memory);
 
+/// Of each action, and of the end behind the last: bytes of the buffers alive at it, as they take place in an arena.
+std::vector<uint64_t> live_bytes(const Program& program, std::span<const Lifetime> lifetimes, uint64_t guard_bytes = 0);
+
 /// Answers which of the lifetimes that were added so far conflict with another one. Cost: about as much as the answer.
 class Conflicts {
  public:

@@ -1,7 +1,6 @@
 #include "program/memory.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include "program/dependencies.h"
@@ -65,19 +64,8 @@ class PersistentPart {
   std::map<uint32_t, MemoryUse> use_;
 };
 
-// Of each action: bytes of the transient buffers alive at it.
-std::vector<uint64_t> live_bytes(const Program& program, std::span<const Lifetime> lifetimes, uint64_t guard_bytes) {
-  std::vector<uint64_t> live(program.actions.size() + 1, 0);  // first the changes, modulo 2^64
-  for (const Lifetime& lifetime : lifetimes) {
-    live[lifetime.first] += footprint_bytes(*lifetime.buffer, guard_bytes);
-    live[lifetime.last + 1] -= footprint_bytes(*lifetime.buffer, guard_bytes);
-  }
-  std::partial_sum(live.begin(), live.end(), live.begin());
-  return live;
-}
-
 void describe_peak(const Program& program, std::span<const Lifetime> lifetimes, MemoryUse& use) {
-  const std::vector<uint64_t> live = live_bytes(program, lifetimes, 0);
+  const std::vector<uint64_t> live = live_bytes(program, lifetimes);
   const auto peak = std::ranges::max_element(live);
   use.live_peak_bytes = *peak;
   use.peak_action = static_cast<uint64_t>(peak - live.begin());

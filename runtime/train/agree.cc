@@ -1,10 +1,13 @@
 #include "train/agree.h"
 
+#include <optional>
+
 #include "config/sha256.h"
 #include "config/text_values.h"
 #include "launch/agreement.h"
 #include "program/text.h"
 #include "tessera/error.hpp"
+#include "train/what_fits.h"
 
 namespace tessera {
 namespace {
@@ -44,20 +47,29 @@ std::string text_key(const std::string& hash) {
   return "programs/text/" + hash;
 }
 
-/// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
-/// text that is too long for the store is published cut.
-void publish_programs(const CompileInput& input, KeyValueStore& store) {
-  const JobPrograms job = compile_job(input);
-  const Findings findings = verify_job(input, job);
+/// Why this job must not start, if so.
+std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
+  const Findings findings = verify_job(input, programs);
   if (!findings.empty()) {
     std::string text = "the ranks' programs do not fit one another:";
     for (const std::string& finding : findings)
       text += "\n  " + finding;
-    store.set(kVerdict, text.substr(0, kMaxValueBytes));
-    throw Error(TSR_E_INVALID_ARGUMENT, text);
+    return Error(TSR_E_INVALID_ARGUMENT, text);
   }
-  for (const auto& [representative, members] : job.classes.members()) {
-    const std::string text = text_of(job.of(representative)), hash = sha256_hex(text);
+  if (const auto misfit = find_misfit(job, programs)) return Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
+  return std::nullopt;
+}
+
+/// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
+/// text that is too long for the store is published cut.
+void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
+  const JobPrograms programs = compile_job(input);
+  if (const auto refusal = refusal_of(job, input, programs)) {
+    store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
+    throw *refusal;
+  }
+  for (const auto& [representative, members] : programs.classes.members()) {
+    const std::string text = text_of(programs.of(representative)), hash = sha256_hex(text);
     store.set(text_key(hash), text.substr(0, kMaxValueBytes));
     for (const int rank : members)
       store.set(hash_key(rank), hash);
@@ -93,8 +105,9 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "job", all, job.config.start_timeout_ms);
 }
 
-void agree_on_programs(const CompileInput& input, const RankPrograms& own, const RankPlace& place, int64_t timeout_ms) {
-  if (place.rank == 0) publish_programs(input, *place.store);
+void agree_on_programs(const Job& job, const CompileInput& input, const RankPrograms& own, const RankPlace& place) {
+  const int64_t timeout_ms = job.config.start_timeout_ms;
+  if (place.rank == 0) publish_programs(job, input, *place.store);
   const std::string verdict = place.store->get(kVerdict, timeout_ms);
   if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
   const std::string planned = text_of(own);

@@ -10,10 +10,10 @@ namespace tessera {
 /// Compares configuration, plugins, data and environment over all ranks; throws naming what differs on whom.
 void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads);
 
-/// Rank 0 plans one rank of each class, checks all ranks against one another, and publishes hash and text; every rank
-/// compares its own programs and throws, with the first line that differs, when a strategy did not plan the same
-/// here as there.
-void agree_on_programs(const CompileInput& input, const RankPrograms& own, const RankPlace& place, int64_t timeout_ms);
+/// Rank 0 plans one rank of each class, checks all ranks against one another and against --device-memory, and publishes
+/// hash and text; every rank compares its own programs and throws, with the first line that differs, when a strategy
+/// did not plan the same here as there.
+void agree_on_programs(const Job& job, const CompileInput& input, const RankPrograms& own, const RankPlace& place);
 
 /// Returns when all ranks have come to the place called `where`; throws DEADLINE with the ranks that are missing.
 void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms);

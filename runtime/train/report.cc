@@ -1,30 +1,13 @@
 #include "train/report.h"
 
-#include <array>
-#include <cstdio>
+#include <algorithm>
 
 #include "observe/peak_memory.h"
+#include "train/planned_job.h"
+#include "train/text.h"
 
 namespace tessera {
 namespace {
-
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
-  std::array<char, 256> text;
-  std::snprintf(text.data(), text.size(), pattern, args...);
-  return text.data();
-}
-
-std::string program_name(const Program& program) {
-  switch (program.purpose) {
-    case TSR_PURPOSE_INIT:
-      return "init";
-    case TSR_PURPOSE_EVAL:
-      return "eval";
-    default:
-      return program.variant ? "step " + std::to_string(program.variant) : "step";
-  }
-}
 
 std::string mesh_text(const Job& job) {
   std::string text;
@@ -41,32 +24,6 @@ std::string frozen_text(const Model& model) {
 }
 
 }  // namespace
-
-std::string human_bytes(uint64_t num_bytes) {
-  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(num_bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit)
-    value /= 1024;
-  return format(unit ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
-}
-
-std::string memory_table(const RankPrograms& programs) {
-  std::string table =
-      format("%-10s %8s %12s %12s %12s %12s\n", "program", "actions", "arena", "persistent", "live peak", "waste");
-  const auto all = programs.all();
-  for (size_t i = 0; i < all.size(); ++i) {
-    const auto use = programs.memory[i].use.find(TSR_MEMORY_DEVICE);
-    if (use == programs.memory[i].use.end()) continue;
-    const MemoryUse& m = use->second;
-    table += format("%-10s %8zu %12s %12s %12s %12s\n", program_name(*all[i]).c_str(), all[i]->actions.size(),
-                    human_bytes(m.arena_bytes).c_str(), human_bytes(m.persistent_bytes).c_str(),
-                    human_bytes(m.live_peak_bytes).c_str(), human_bytes(m.waste_bytes()).c_str());
-    for (const auto& [kind, num_bytes] : m.peak_bytes_by_kind)
-      table += format("  %-17s %12s\n", std::string(buffer_kind_name(kind)).c_str(), human_bytes(num_bytes).c_str());
-  }
-  return table;
-}
 
 void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime) {
   log.info("data: ", data.description());
@@ -85,9 +42,20 @@ void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, boo
                 scaler.is_dynamic() ? format("; the loss scale is now %g", scaler.scale()) : "");
 }
 
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime) {
-  log.info("done: ", job.config.steps, " steps; planned arena ", human_bytes(runtime.arena_bytes()),
-           ", peak resident memory of rank 0's process ", human_bytes(static_cast<uint64_t>(peak_resident_bytes())));
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, int64_t resident_before) {
+  const MemoryReport planned = largest_program(runtime.programs()).memory;
+  const auto now = static_cast<uint64_t>(resident_bytes()), peak = static_cast<uint64_t>(peak_resident_bytes());
+  const auto before = static_cast<uint64_t>(resident_before);
+  const int num_arenas = job.ranks_are_threads ? job.mesh.num_ranks() : 1;
+  log.info("done: ", job.config.steps, " steps");
+  log.info("memory planned: arena ", human_bytes(runtime.arena_bytes()), "; between steps ",
+           human_bytes(planned.states.total()), " (", class_list(planned.states), "); at the peak ",
+           human_bytes(planned.peak.total()), " (", class_list(planned.peak), ")");
+  log.info("memory measured: rank 0's process has ", human_bytes(now), ", at the peak ", human_bytes(peak),
+           "; without the ", human_bytes(before),
+           " it had before the arena: ", human_bytes(now - std::min(now, before)), " and ",
+           human_bytes(peak - std::min(peak, before)),
+           num_arenas > 1 ? concat(", for the arenas of its ", num_arenas, " ranks") : "");
 }
 
 }  // namespace tessera

@@ -14,12 +14,7 @@ namespace tessera {
 void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime);
 /// One line a step; a warning when the step was skipped, with the scale that follows.
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated, const LossScaler& scaler);
-/// Planned and measured memory.
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime);
-
-/// The memory plan of each program as a table: bytes by kind at the peak, arena, waste.
-std::string memory_table(const RankPrograms& programs);
-/// 1536 -> "1.5 KiB".
-std::string human_bytes(uint64_t num_bytes);
+/// Planned and measured memory. `resident_before`: of the process, before the arena was allocated.
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, int64_t resident_before);
 
 }  // namespace tessera

@@ -11,7 +11,9 @@
 #include "optim/loss_scaler.h"
 #include "plugins/host_services.h"
 #include "train/agree.h"
+#include "train/planned_job.h"
 #include "train/report.h"
+#include "train/text.h"
 
 namespace tessera {
 namespace {
@@ -61,12 +63,24 @@ std::vector<MicroBatch> next_batches(const Job& job, BatchOrder& order, int data
   return batches;
 }
 
+/// What does not change from step to step.
+StepMetrics planned_metrics(const RankRuntime& runtime) {
+  const MemoryReport planned = largest_program(runtime.programs()).memory;
+  StepMetrics metrics;
+  metrics.planned_peak_bytes = static_cast<int64_t>(planned.arena_bytes);
+  for (const MemoryClass what : all_memory_classes())
+    metrics.planned_bytes.emplace_back(class_key(what), planned.peak[what]);
+  metrics.planned_bytes.emplace_back("waste", planned.waste_bytes());
+  return metrics;
+}
+
 void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, const RankPlace& place,
                  const RankObserver& observer, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(place.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
   LossScaler scaler(runtime.scales_loss());
+  StepMetrics line = planned_metrics(runtime);
   for (int64_t step = 0; step < job.config.steps; ++step) {
     const auto start = Clock::now();
     const auto batches = next_batches(job, order, data_rank);
@@ -76,9 +90,16 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
     scaler.update(result.updated);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const auto tokens = static_cast<double>(job.tokens_per_step());
-    const StepMetrics line{
-        step + 1,         result.loss_sum / tokens,           result.grad_norm,     lr, loss_scale, seconds * 1e3,
-        tokens / seconds, job.tokens_per_step() * (step + 1), peak_resident_bytes()};
+    line.step = step + 1;
+    line.loss = result.loss_sum / tokens;
+    line.grad_norm = result.grad_norm;
+    line.lr = lr;
+    line.loss_scale = loss_scale;
+    line.step_ms = seconds * 1e3;
+    line.tokens_per_second = tokens / seconds;
+    line.tokens = job.tokens_per_step() * (step + 1);
+    line.memory_bytes = resident_bytes();
+    line.peak_memory_bytes = peak_resident_bytes();
     observer.on_step(line);
     if (place.rank == 0) report_step(log, line, job.config.steps, result.updated, scaler);
   }
@@ -97,9 +118,10 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   agree_on_job(job, data, place, num_threads(job, place));
   const CompileInput input = compile_input(job, strategies.all());
   RankPrograms programs = compile_rank(input, job.mesh.coordinates(place.rank));
-  agree_on_programs(input, programs, place, job.config.start_timeout_ms);
+  agree_on_programs(job, input, programs, place);
 
   const auto comm_values = comm_options ? comm_options->values() : std::span<const tsr_option_value>();
+  const int64_t resident_before = resident_bytes();
   RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), device_options.values(), comm_values),
                       std::move(programs));
   if (place.rank == 0) report_start(log, job, data, runtime);
@@ -107,7 +129,7 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   train_steps(job, data, runtime, place, observer, log);
   observer.on_end(runtime);
   wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms);
-  if (place.rank == 0) report_end(log, job, runtime);
+  if (place.rank == 0) report_end(log, job, runtime, resident_before);
 }
 
 }  // namespace tessera

@@ -37,6 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"UnknownModel", {"train", "--model=gpt7", "--data=x"}, {"gpt7", "gpt2_medium"}},
         Case{"Mlp", {"train", "--model=mlp:784,256,10", "--data=x"}, {"not supported yet"}},
         Case{"LongSequence", bad_flag("--seq-len=65"), {"65", "64"}},
+        Case{"DeviceMemory", bad_flag("--device-memory=lots"), {"device-memory", "lots", "2GiB"}},
         Case{"ZeroBatch", bad_flag("--batch-size=0"), {"batch-size"}},
         Case{"UnknownStrategy", bad_flag("--strategy=fsdq"), {"fsdq", "ddp"}},
         Case{"Offload", bad_flag("--offload=cpu"), {"not supported yet"}},
@@ -88,27 +89,6 @@ TEST(Plugins, AreListedAndDescribedAlsoAsJson) {
   EXPECT_EQ(info.exit_code, 0);
   EXPECT_NE(info.out.find("bucket-mb"), std::string::npos) << info.out;
   EXPECT_TRUE(nlohmann::json::parse(run_command(tessera({"plugins", "info", "ddp", "--json"})).out).is_object());
-}
-
-TEST(Plan, ShowsMemoryAndPrograms) {
-  const std::vector<std::string> plan = {"plan", "--model=" + golden(), "--seq-len=32", "--nproc=3", "--rank=2"};
-  const CommandResult table = run_command(tessera(plan));
-  EXPECT_EQ(table.exit_code, 0) << table.err;
-  for (const char* text : {"arena", "gradient", "optimizer", "live peak"})
-    EXPECT_NE(table.out.find(text), std::string::npos) << table.out;
-  auto printed = plan;
-  printed.push_back("--print-program");
-  const CommandResult program = run_command(tessera(printed));
-  EXPECT_EQ(program.exit_code, 0) << program.err;
-  EXPECT_NE(program.out.find("all_reduce group=dp"), std::string::npos);
-}
-
-TEST(Plan, ShowsWhatIsComputedAgain) {
-  const std::vector<std::string> plan = {"plan", "--model=" + golden(), "--seq-len=32", "--print-program"};
-  auto attention = plan;
-  attention.push_back("--recompute=attention");
-  EXPECT_EQ(run_command(tessera(plan)).out.find("recompute h."), std::string::npos);
-  EXPECT_NE(run_command(tessera(attention)).out.find("recompute h.3.attention mb=0"), std::string::npos);
 }
 
 }  // namespace

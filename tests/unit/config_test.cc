@@ -90,7 +90,7 @@ TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
 }
 
 TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
-  for (const char* flag : {"offload", "resume", "out", "checkpoint-every", "keep", "init-from", "device-memory"})
+  for (const char* flag : {"offload", "resume", "out", "checkpoint-every", "keep", "init-from"})
     refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; supported: "});
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});
@@ -126,6 +126,21 @@ TEST(Recompute, RefusesBadValues) {
   refuse({"--recompute", "every="}, {"--recompute every", "''"});
   refuse({"--recompute", "every=2x"}, {"'2x'"});
   refuse({"--recompute", "every"}, {"'every'"});
+}
+
+TEST(Flags, ReadBytes) {
+  EXPECT_EQ(parse_bytes("device-memory", "2GiB"), 2ull << 30);
+  EXPECT_EQ(parse_bytes("device-memory", "512MiB"), 512ull << 20);
+  EXPECT_EQ(parse_bytes("device-memory", "1.5GB"), 1'500'000'000u);
+  EXPECT_EQ(parse_bytes("device-memory", "4096"), 4096u);
+  EXPECT_EQ(parse_bytes("device-memory", "7B"), 7u);
+  EXPECT_EQ(parse_bytes("device-memory", "0.5TiB"), 1ull << 39);
+  for (const char* text : {"", "GiB", "0", "-1GiB", "2gib", "2 GiB", "nan", "2GiBx", "0.1B", "1e30"})
+    expect_error<UsageError>([&] { parse_bytes("device-memory", text); }, {"--device-memory", text, "2GiB"});
+  for (const uint64_t num_bytes : {uint64_t{1}, uint64_t{1} << 31, uint64_t{1'500'000'000}, uint64_t{4097}})
+    EXPECT_EQ(parse_bytes("device-memory", print_bytes(num_bytes)), num_bytes);
+  EXPECT_EQ(parse({}).config.device_memory, 0u);
+  EXPECT_EQ(parse({"--device-memory=1GiB"}).config.device_memory, 1u << 30);
 }
 
 TEST(Flags, RefuseBadValues) {

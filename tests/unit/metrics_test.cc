@@ -37,9 +37,14 @@ TEST(Metrics, HasTheFieldsInOrder) {
                             .step_ms = 8,
                             .tokens_per_second = 4,
                             .tokens = 96,
-                            .peak_memory_bytes = 1024};
-  EXPECT_EQ(to_json_line(metrics), R"({"step":3,"loss":1.5,"grad_norm":2.5,"lr":0.5,"loss_scale":1024.0,)"
-                                   R"("step_ms":8.0,"tokens_per_second":4.0,"tokens":96,"peak_memory_bytes":1024})");
+                            .memory_bytes = 512,
+                            .peak_memory_bytes = 1024,
+                            .planned_peak_bytes = 768,
+                            .planned_bytes = {{"parameters", 700}, {"waste", 68}}};
+  EXPECT_EQ(to_json_line(metrics),
+            R"({"step":3,"loss":1.5,"grad_norm":2.5,"lr":0.5,"loss_scale":1024.0,)"
+            R"("step_ms":8.0,"tokens_per_second":4.0,"tokens":96,"memory_bytes":512,"peak_memory_bytes":1024,)"
+            R"("planned_peak_bytes":768,"planned_bytes":{"parameters":700,"waste":68}})");
 }
 
 TEST(Metrics, NumbersThatAreNotFiniteAreStrings) {
@@ -79,6 +84,8 @@ TEST(PeakMemory, GrowsWithMemoryInUse) {
   for (size_t i = 0; i < block.size(); i += 4096)
     block[i] = 1;
   EXPECT_GE(peak_resident_bytes(), before + (48 << 20));
+  EXPECT_GE(resident_bytes(), 48 << 20);
+  EXPECT_LE(resident_bytes(), peak_resident_bytes());
 }
 
 TEST(Log, KeepsItsLevelAndNamesItsRank) {

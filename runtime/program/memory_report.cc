@@ -1,0 +1,99 @@
+#include "program/memory_report.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "program/lifetimes.h"
+#include "program/placement.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
+    "parameters", "compute copies", "gathered",  "gradients", "optimizer", "activations",
+    "saved",      "communication",  "workspace", "inputs",    "plugin"};
+
+/// The buffers that collectives fill or work in.
+std::set<uint64_t> bound_by_collectives(const Program& program) {
+  std::set<uint64_t> buffers;
+  for (const Action& action : program.actions)
+    if (is_collective(action.kind))
+      for (const Binding& binding : action.bindings)
+        if (binding.mode != TSR_MODE_READ) buffers.insert(binding.buffer);
+  return buffers;
+}
+
+MemoryClass class_of(const Buffer& buffer, const std::set<uint64_t>& collective) {
+  switch (buffer.kind) {
+    case TSR_BUFFER_HOME:
+      return MemoryClass::parameters;
+    case TSR_BUFFER_GRADIENT:
+      return MemoryClass::gradients;
+    case TSR_BUFFER_OPTIMIZER:
+      return MemoryClass::optimizer;
+    case TSR_BUFFER_GATHERED:
+      return collective.contains(buffer.id) ? MemoryClass::gathered : MemoryClass::compute_copies;
+    case TSR_BUFFER_ACTIVATION:
+      return MemoryClass::activations;
+    case TSR_BUFFER_SAVED:
+      return MemoryClass::saved;
+    case TSR_BUFFER_STAGING:
+      return MemoryClass::communication;
+    case TSR_BUFFER_WORKSPACE:
+      return collective.contains(buffer.id) ? MemoryClass::communication : MemoryClass::workspace;
+    case TSR_BUFFER_PLUGIN:
+      return MemoryClass::plugin;
+    default:
+      return MemoryClass::inputs;
+  }
+}
+
+std::vector<Lifetime> lifetimes_of(std::span<const Lifetime> lifetimes, MemoryClass what,
+                                   const std::set<uint64_t>& collective) {
+  std::vector<Lifetime> result;
+  for (const Lifetime& lifetime : lifetimes)
+    if (class_of(*lifetime.buffer, collective) == what) result.push_back(lifetime);
+  return result;
+}
+
+}  // namespace
+
+std::string_view to_string(MemoryClass what) {
+  return kNames[static_cast<size_t>(what)];
+}
+
+uint64_t BytesByClass::total() const {
+  return std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0});
+}
+
+MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_t num_largest) {
+  MemoryReport report;
+  if (const auto use = plan.use.find(TSR_MEMORY_DEVICE); use != plan.use.end())
+    report.arena_bytes = use->second.arena_bytes;
+  const std::set<uint64_t> collective = bound_by_collectives(program);
+  const std::vector<Lifetime> lifetimes = lifetimes_in(program, TSR_MEMORY_DEVICE);
+  report.live = live_bytes(program, lifetimes);
+  report.peak_action = std::ranges::max_element(report.live) - report.live.begin();
+  const auto stands_at_peak = [&](const Buffer& buffer) {
+    const MemoryClass what = class_of(buffer, collective);
+    const uint64_t num_bytes = footprint_bytes(buffer, 0);
+    report.peak[what] += num_bytes;
+    report.largest.push_back({buffer.name, what, num_bytes});
+    if (buffer.persistent) report.states[what] += num_bytes;
+  };
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.persistent && buffer.memory == TSR_MEMORY_DEVICE) stands_at_peak(buffer);
+  for (const Lifetime& lifetime : lifetimes)
+    if (lifetime.first <= report.peak_action && report.peak_action <= lifetime.last) stands_at_peak(*lifetime.buffer);
+  report.live.resize(program.actions.size());
+  for (uint64_t& bytes : report.live)
+    bytes += report.states.total();
+  std::ranges::stable_sort(report.largest, std::greater(), &LiveBuffer::num_bytes);
+  report.largest.resize(std::min(num_largest, report.largest.size()));
+  const auto gradients = lifetimes_of(lifetimes, MemoryClass::gradients, collective);
+  report.most_gradient_bytes = std::ranges::max(live_bytes(program, gradients));
+  return report;
+}
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+#include "train/plan_report.h"
+
+#include "program/findings.h"
+#include "tessera/error.hpp"
+#include "train/text.h"
+
+namespace tessera {
+namespace {
+
+uint64_t sent_in(const Program& program) {
+  uint64_t num_bytes = 0;
+  for (const Traffic& traffic : traffic_of(program))
+    num_bytes += traffic.sent_bytes;
+  return num_bytes;
+}
+
+/// The same job with the other value of --reduce-every; none when a strategy refuses it.
+std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int rank) {
+  const TrainConfig& config = planned.job().config;
+  if (config.grad_accum == 1 || planned.job().mesh.num_data_ranks() == 1) return std::nullopt;
+  const bool every_step = config.reduce_every == ReduceEvery::step;
+  ParsedFlags flags{config, {}, planned.job().plugin_flags};
+  flags.config.reduce_every = every_step ? ReduceEvery::micro_batch : ReduceEvery::step;
+  const auto gradients = [rank](const JobPrograms& programs) {
+    const RankPrograms& own = programs.of(rank);
+    return memory_report(own.steps[0], own.memory[1]).most_gradient_bytes;
+  };
+  const auto sent = [rank](const JobPrograms& programs) { return sent_in(programs.of(rank).steps[0]); };
+  try {
+    const Log quiet(LogLevel::off);
+    const PlannedJob other(make_job(flags, planned.job().mesh.num_ranks(), quiet), quiet);
+    const JobPrograms& step = every_step ? planned.programs() : other.programs();
+    const JobPrograms& micro_batch = every_step ? other.programs() : planned.programs();
+    return ReduceEveryCost{gradients(step), sent(step), gradients(micro_batch), sent(micro_batch)};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+PlanReport plan_report(const PlannedJob& planned, int rank) {
+  const Job& job = planned.job();
+  const JobPrograms& all = planned.programs();
+  const int largest = largest_rank(all);
+  PlanReport report;
+  report.rank = rank < 0 ? largest : rank;
+  const RankPrograms& own = all.of(report.rank);
+  report.num_ranks = job.mesh.num_ranks();
+  report.arena_bytes = own.arena_bytes(TSR_MEMORY_DEVICE);
+  report.is_largest = report.arena_bytes == all.of(largest).arena_bytes(TSR_MEMORY_DEVICE);
+  report.same_ranks = all.classes.members().at(all.classes.representative(report.rank));
+  report.tokens_per_step = job.tokens_per_step();
+  const auto programs = own.all();
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const auto use = own.memory[i].use.find(TSR_MEMORY_DEVICE);
+    report.programs.push_back({program_name(*programs[i]), programs[i]->actions.size(),
+                               use == own.memory[i].use.end() ? 0 : use->second.arena_bytes});
+  }
+  ReportedProgram peak = largest_program(own);
+  report.peak_program = program_name(*peak.program);
+  if (!peak.program->actions.empty())
+    report.peak_action = action_text(*peak.program, report.rank, peak.memory.peak_action);
+  report.phases = phases_of(*peak.program);
+  report.memory = std::move(peak.memory);
+  report.traffic = traffic_of(own.steps[0]);
+  report.gathers = gathers_of(own.steps[0]);
+  report.reduce_every = job.shape.reduce_every;
+  report.reduce_every_cost = reduce_every_cost(planned, report.rank);
+  report.balance = balance_of(all);
+  report.misfit = find_misfit(job, all);
+  return report;
+}
+
+}  // namespace tessera

@@ -1,0 +1,167 @@
+// tessera plan: what it prints, and what does not fit.
+#include <gtest/gtest.h>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using nlohmann::json;
+
+CommandResult plan(std::vector<std::string> more) {
+  std::vector<std::string> all = {"plan", "--model", golden(), "--seq-len=32"};
+  all.insert(all.end(), more.begin(), more.end());
+  return run_command(tessera(all));
+}
+
+json plan_json(std::vector<std::string> more) {
+  more.push_back("--json");
+  const CommandResult result = plan(std::move(more));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return json::parse(result.out);
+}
+
+void expect_all(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in\n" << text;
+}
+
+TEST(Plan, ShowsMemoryPeakTimelineAndTraffic) {
+  const CommandResult result = plan({"--nproc=3", "--rank=2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_all(result.out, {"rank 2 of 3, for the 3 ranks that do the same (0, 1, 2)", "between steps", "parameters",
+                          "gradients", "optimizer", "arena", "waste", "the peak is in step at rank 2 #", "forward",
+                          "backward", "optimizer", "MiB |", "comm.dp.gradient", "2 (n-1)/n of each"});
+}
+
+TEST(Plan, PrintsTheProgramsOfThatRank) {
+  const CommandResult result = plan({"--nproc=3", "--rank=2", "--print-program"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_all(result.out, {"all_reduce group=dp", "coordinates dp=2"});
+}
+
+TEST(Plan, NeedsNoDataAndNoRanks) {
+  const json big = plan_json({"--nproc=1024", "--strategy=fsdp"});
+  EXPECT_EQ(big["ranks"], 1024);
+  EXPECT_EQ(big["same_ranks"].size(), 1024u);
+}
+
+TEST(Plan, NumbersAddUp) {
+  const json p = plan_json({"--nproc=2"});
+  for (const char* group : {"states", "peak_bytes"}) {
+    uint64_t sum = 0;
+    for (const auto& [name, num_bytes] : p[group].items())
+      if (name != "total") sum += num_bytes.get<uint64_t>();
+    EXPECT_EQ(sum, p[group]["total"]) << group;
+  }
+  EXPECT_EQ(p["arena_bytes"], p["peak_bytes"]["total"].get<uint64_t>() + p["waste_bytes"].get<uint64_t>());
+  const auto live = p["timeline"]["live_bytes"].get<std::vector<uint64_t>>();
+  EXPECT_EQ(*std::ranges::max_element(live), p["peak_bytes"]["total"]);
+  EXPECT_EQ(live[p["peak"]["index"].get<size_t>()], p["peak_bytes"]["total"]);
+  size_t actions = 0;
+  for (const json& run : p["timeline"]["phases"])
+    actions += run["actions"].get<size_t>();
+  EXPECT_EQ(actions, live.size());
+  EXPECT_EQ(p["states"]["optimizer"], 2 * p["states"]["parameters"].get<uint64_t>());
+}
+
+TEST(Plan, StatesOfFsdpAreDividedByTheRanks) {
+  const json one = plan_json({"--nproc=1"}), four = plan_json({"--nproc=4", "--strategy=fsdp"});
+  for (const char* what : {"parameters", "optimizer"})
+    EXPECT_NEAR(four["states"][what].get<double>(), one["states"][what].get<double>() / 4,
+                0.02 * one["states"][what].get<double>())
+        << what;
+  EXPECT_GT(four["peak_bytes"]["gathered"], 0);
+  for (const json& unit : four["gathers"])
+    EXPECT_LE(unit["times"], 2) << unit["unit"];
+}
+
+TEST(Plan, BytesOnTheWireAreThoseOfTheStrategy) {
+  const auto sent = [](const json& p, const std::string& collective) {
+    uint64_t num_bytes = 0;
+    for (const json& t : p["traffic"])
+      if (t["collective"] == collective && t["stream"] != "comm.world.scalars")
+        num_bytes += t["sent_bytes"].get<uint64_t>();
+    return static_cast<double>(num_bytes);
+  };
+  const json ddp = plan_json({"--nproc=4", "--strategy=ddp"});
+  const auto parameters = ddp["states"]["parameters"].get<double>();
+  EXPECT_NEAR(sent(ddp, "all_reduce"), 2 * 0.75 * parameters, 0.02 * parameters);
+  const json fsdp = plan_json({"--nproc=4", "--strategy=fsdp"});
+  EXPECT_NEAR(sent(fsdp, "reduce_scatter"), 0.75 * parameters, 0.02 * parameters);
+}
+
+TEST(Plan, OwnersOfWholeTensorsAreCompared) {
+  const json even = plan_json({"--nproc=4", "--strategy=fsdp"})["balance"];
+  EXPECT_EQ(even["min_bytes"], even["max_bytes"]);
+  const CommandResult owners = plan({"--nproc=16", "--strategy=zero3"});
+  expect_all(owners.out, {"balance: between steps rank", "% above it", "bottleneck: ", "more ranks will not help"});
+  const json balance = plan_json({"--nproc=16", "--strategy=zero3"})["balance"];
+  EXPECT_LT(balance["min_bytes"], balance["max_bytes"]);
+  EXPECT_GT(balance["imbalance"], 0);
+}
+
+TEST(Plan, SaysWhatReduceEveryCosts) {
+  const json p = plan_json({"--nproc=4", "--strategy=fsdp", "--grad-accum=3"})["reduce_every"];
+  EXPECT_EQ(p["value"], "step");
+  EXPECT_GT(p["step"]["gradient_bytes"], p["micro_batch"]["gradient_bytes"]);
+  EXPECT_LT(p["step"]["sent_bytes"], p["micro_batch"]["sent_bytes"]);
+  const CommandResult text = plan({"--nproc=4", "--strategy=fsdp", "--grad-accum=3"});
+  expect_all(text.out, {"gradients: with --reduce-every step they are kept until the last micro-batch", "(this plan)"});
+  EXPECT_FALSE(plan_json({"--nproc=4", "--strategy=fsdp"})["reduce_every"].contains("step"));
+}
+
+TEST(DeviceMemory, WhatFitsIsPlannedAsUsual) {
+  EXPECT_EQ(plan({"--nproc=2", "--device-memory=1GiB"}).exit_code, 0);
+}
+
+TEST(DeviceMemory, WhatDoesNotFitIsRefusedWithWhatWould) {
+  const json p = plan_json({"--nproc=2"});
+  const uint64_t arena = p["arena_bytes"];
+  const std::string limit = "--device-memory=" + std::to_string(arena - 1);
+  const CommandResult refused = plan({"--nproc=2", limit, "--json"});
+  EXPECT_EQ(refused.exit_code, 1);
+  expect_all(refused.err, {"does not fit --device-memory", "parameters", "gradients", "what would fit:"});
+  const json misfit = json::parse(refused.out)["misfit"];
+  EXPECT_EQ(misfit["limit_bytes"], arena - 1);
+  EXPECT_EQ(misfit["arena_bytes"], arena);
+  ASSERT_FALSE(misfit["would_fit"].empty());
+  // What is offered holds.
+  for (const json& offer : misfit["would_fit"]) {
+    std::istringstream words(offer["flags"].get<std::string>());
+    std::vector<std::string> flags = {"--json", limit};
+    bool names_ranks = false;
+    for (std::string word; words >> word;) {
+      flags.push_back(word);
+      names_ranks = names_ranks || word == "--nproc";
+    }
+    if (!names_ranks) flags.push_back("--nproc=2");
+    const CommandResult offered = plan(flags);
+    EXPECT_EQ(offered.exit_code, 0) << offer << offered.err;
+    EXPECT_EQ(json::parse(offered.out)["arena_bytes"], offer["arena_bytes"]) << offer;
+  }
+}
+
+TEST(DeviceMemory, TheSmallestIsNamedWhenNothingFits) {
+  const CommandResult refused = plan({"--nproc=2", "--device-memory=10kB"});
+  EXPECT_EQ(refused.exit_code, 1);
+  expect_all(refused.err, {"nothing that was tried fits, the smallest is ", " with --"});
+}
+
+TEST(DeviceMemory, TrainingIsRefusedOnceBeforeAnyStep) {
+  for (const std::vector<std::string>& ranks :
+       {std::vector<std::string>{"--nproc=1"}, {"--nproc=2", "--comm=local"}, {"--nproc=2", "--comm=gloo"}}) {
+    std::vector<std::string> flags = {"--steps=1", "--device-memory=10kB"};
+    flags.insert(flags.end(), ranks.begin(), ranks.end());
+    const CommandResult refused = run_command(train(flags));
+    EXPECT_EQ(refused.exit_code, 1);
+    const std::string said = "does not fit --device-memory";
+    const size_t first = refused.err.find(said);
+    ASSERT_NE(first, std::string::npos) << refused.err;
+    EXPECT_EQ(refused.err.find(said, first + 1), std::string::npos) << refused.err;
+    EXPECT_EQ(refused.err.find("tok/s"), std::string::npos) << refused.err;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
