@@ -1,39 +1,102 @@
 #include "support/local_job.h"
 #include "support/paths.h"
 
+#include <algorithm>
 #include <bit>
 #include <fstream>
+#include <iomanip>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "train/local_ranks.h"
 
 namespace tessera::testing {
 
-RunResult run_local(std::vector<std::string> flags, int num_ranks) {
-  flags.insert(flags.end(), {"--comm=local", "--threads=1", "--plugin-dir=" + plugin_dir()});
+namespace {
+
+constexpr uint32_t kNobody = 0x7fc0dead;  // a NaN that no computation makes
+
+/// Puts together what ranks hold of the parameters, from their own threads.
+class ParameterGatherer {
+ public:
+  ParameterGatherer(const Model& model, RunResult& result) : model_(model), result_(result) {
+    for (const Parameter& parameter : model.parameters)
+      result.parameters[parameter.name].resize(parameter.num_elements, std::bit_cast<float>(kNobody));
+  }
+
+  void add(RankRuntime& runtime) {
+    const std::lock_guard lock(mutex_);
+    for (size_t p = 0; p < model_.parameters.size(); ++p) {
+      std::vector<float> own(model_.parameters[p].num_elements, std::bit_cast<float>(kNobody));
+      runtime.read_parameter(static_cast<int>(p), own);
+      merge(result_.parameters[model_.parameters[p].name], own);
+    }
+  }
+
+ private:
+  void merge(std::vector<float>& all, const std::vector<float>& own) {
+    for (size_t i = 0; i < own.size(); ++i) {
+      const auto have = std::bit_cast<uint32_t>(all[i]), holds = std::bit_cast<uint32_t>(own[i]);
+      if (holds == kNobody) continue;
+      if (have != kNobody && have != holds) ++result_.num_contradictions;
+      all[i] = own[i];
+    }
+  }
+
+  const Model& model_;
+  RunResult& result_;
+  std::mutex mutex_;
+};
+
+uint64_t count_missing(const RunResult& result) {
+  uint64_t missing = 0;
+  for (const auto& [name, values] : result.parameters)
+    missing += static_cast<uint64_t>(
+        std::ranges::count_if(values, [](float value) { return std::bit_cast<uint32_t>(value) == kNobody; }));
+  return missing;
+}
+
+std::string not_whole(const RunResult& run) {
+  if (run.num_missing) return std::to_string(run.num_missing) + " elements of parameters are on no rank";
+  if (run.num_contradictions)
+    return std::to_string(run.num_contradictions) + " elements of parameters differ between ranks that hold them";
+  return "";
+}
+
+template <class To, class From>
+bool same(From a, From b) {
+  return std::bit_cast<To>(a) == std::bit_cast<To>(b);
+}
+
+std::string difference(const std::string& what, double a, double b) {
+  if (same<uint64_t>(a, b)) return "";
+  std::ostringstream text;
+  text << std::setprecision(17) << what << ": " << a << " and " << b;
+  return text.str();
+}
+
+}  // namespace
+
+RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::string& comm) {
+  flags.insert(flags.end(), {"--comm=" + comm, "--threads=1", "--plugin-dir=" + plugin_dir()});
   const Log log(LogLevel::off);
   const Job job = make_job(parse_flags(FlagSet::train, flags), num_ranks, log);
   const auto data = open_data(job);
   RunResult result;
   result.final_losses.resize(static_cast<size_t>(num_ranks));
+  ParameterGatherer gatherer(job.model, result);
   const auto observer = [&](int rank) {
     RankObserver o;
     o.on_step = [&result, rank](const StepMetrics& step) {
       if (rank == 0) result.steps.push_back(step);
       result.final_losses[static_cast<size_t>(rank)] = step.loss;
     };
-    if (rank == 0)
-      o.on_end = [&](RankRuntime& runtime) {
-        for (size_t p = 0; p < job.model.parameters.size(); ++p) {
-          auto& values = result.parameters[job.model.parameters[p].name];
-          values.resize(job.model.parameters[p].num_elements);
-          runtime.read_parameter(static_cast<int>(p), values);
-        }
-      };
+    o.on_end = [&](RankRuntime& runtime) { gatherer.add(runtime); };
     return o;
   };
   train_local_ranks(job, *data, observer, log);
+  result.num_missing = count_missing(result);
   return result;
 }
 
@@ -62,13 +125,28 @@ std::vector<std::string> golden_flags(int num_ranks) {
   return flags;
 }
 
+std::string first_difference(const RunResult& a, const RunResult& b) {
+  for (const RunResult* run : {&a, &b})
+    if (const std::string text = not_whole(*run); !text.empty()) return text;
+  if (a.steps.size() != b.steps.size()) return "numbers of steps differ";
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    const std::string step = " of step " + std::to_string(i + 1);
+    if (const auto text = difference("loss" + step, a.steps[i].loss, b.steps[i].loss); !text.empty()) return text;
+    if (const auto text = difference("norm" + step, a.steps[i].grad_norm, b.steps[i].grad_norm); !text.empty())
+      return text;
+  }
+  for (const auto& [name, values] : a.parameters) {
+    const auto other = b.parameters.find(name);
+    if (other == b.parameters.end() || other->second.size() != values.size()) return name + " is not in both";
+    for (size_t i = 0; i < values.size(); ++i)
+      if (!same<uint32_t>(values[i], other->second[i]))
+        return difference(name + "[" + std::to_string(i) + "]", values[i], other->second[i]);
+  }
+  return "";
+}
+
 bool same_bits(const RunResult& a, const RunResult& b) {
-  if (a.steps.size() != b.steps.size() || a.parameters != b.parameters) return false;
-  for (size_t i = 0; i < a.steps.size(); ++i)
-    if (std::bit_cast<uint64_t>(a.steps[i].loss) != std::bit_cast<uint64_t>(b.steps[i].loss) ||
-        std::bit_cast<uint64_t>(a.steps[i].grad_norm) != std::bit_cast<uint64_t>(b.steps[i].grad_norm))
-      return false;
-  return true;
+  return first_difference(a, b).empty();
 }
 
 }  // namespace tessera::testing

@@ -11,12 +11,16 @@ namespace tessera::testing {
 
 struct RunResult {
   std::vector<StepMetrics> steps;                        ///< as rank 0 saw them
-  std::map<std::string, std::vector<float>> parameters;  ///< final values, of rank 0
+  std::map<std::string, std::vector<float>> parameters;  ///< final values, put together from what all ranks hold
   std::vector<double> final_losses;                      ///< last loss of every rank
+  /// Elements that ranks hold with different bits, and elements that none holds: both 0 in a run that is right.
+  uint64_t num_contradictions = 0;
+  uint64_t num_missing = 0;
 };
 
-/// Runs `tessera train` with these flags (plus the build's plugin folder) over local-comm with `num_ranks` threads.
-RunResult run_local(std::vector<std::string> flags, int num_ranks);
+/// Runs `tessera train` with these flags (plus the build's plugin folder) with `num_ranks` threads, one thread each,
+/// over local-comm or another communicator. Throws what the first rank that failed threw.
+RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::string& comm = "local");
 
 /// The golden model of tests/golden/gpt2-nano and its trajectory.
 std::string golden_folder();
@@ -28,7 +32,10 @@ Trajectory golden_trajectory();
 /// The flags that trajectory.json states, for `num_ranks` data ranks and the accumulation that gives equal tokens.
 std::vector<std::string> golden_flags(int num_ranks);
 
-/// True when both runs have the same bits: losses, norms and parameters.
+/// Where two runs first have different bits in losses, norms or parameters, or one of them is not whole; empty when
+/// they are the same.
+std::string first_difference(const RunResult& a, const RunResult& b);
+/// True when there is none.
 bool same_bits(const RunResult& a, const RunResult& b);
 
 }  // namespace tessera::testing
