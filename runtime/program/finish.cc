@@ -33,11 +33,21 @@ ptrdiff_t after_last_writer(const Program& program, const Binding& range) {
   return -1;
 }
 
+/// Position of the first action that reads the buffer, or -1 if none does.
+ptrdiff_t before_first_reader(const Program& program, uint64_t buffer) {
+  for (size_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& b : program.actions[i].bindings)
+      if (b.buffer == buffer && b.mode == TSR_MODE_READ) return static_cast<ptrdiff_t>(i);
+  return -1;
+}
+
+/// Before what needs the sum, since a rank that owns nothing adds nothing and yet has to meet the others there.
 void sum_over_world(Program& program, std::string_view accumulator) {
   const uint64_t id = find_buffer(program, TSR_BUFFER_ACCUMULATOR, accumulator);
   if (!id) return;
   const Binding whole{id, 0, program.buffer(id).num_elements, 0, 0};
-  const ptrdiff_t at = after_last_writer(program, whole);
+  const ptrdiff_t reader = before_first_reader(program, id);
+  const ptrdiff_t at = reader >= 0 ? reader : after_last_writer(program, whole);
   if (at < 0) return;
   Action action = sum_in_place(program, Group{}, "scalars", whole);
   program.actions.insert(program.actions.begin() + at, std::move(action));

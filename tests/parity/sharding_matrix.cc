@@ -53,6 +53,8 @@ std::vector<Rule> rules() {
           {"mode", no_gathers, "backward", {"pre"}},
           {"mode", no_gathers, "limit", {"0"}},
           {"prefetch", {"0"}, "backward", {"pre"}},
+          // Their blocks are two groups, of what trains and what does not, and one action needs both.
+          {"freeze", {"*.bias"}, "limit", {"0", "2"}},
           // Inner sums are rounded before the outer ones: other bits than those of a flat axis.
           {"mesh", {"2x2"}, "reduce-dtype", {"float32"}}};
 }
@@ -72,6 +74,7 @@ Space sharding_space() {
                 {"prefetch", {"0", "1", "3"}},
                 {"backward", {"pre", "post", "none"}},
                 {"limit", {"0", "1", "2"}},
+                {"freeze", {"none", "*.bias", "wte*,h.1.*"}},
                 {"comm", {"local", "gloo"}},
                 {"debug", {"none", "memory", "delay", "both"}}},
                rules());
@@ -102,6 +105,7 @@ std::vector<std::string> flags_of(const Space& space, const Space::Row& row) {
     flags.push_back(prefix + "backward-prefetch=" + value("backward"));
     flags.push_back(prefix + "limit-all-gathers=" + value("limit"));
   }
+  if (value("freeze") != "none") flags.push_back("--freeze=" + value("freeze"));
   if (value("debug") == "memory" || value("debug") == "both") flags.push_back("--debug-memory");
   if (value("debug") == "delay" || value("debug") == "both") flags.push_back("--stream-delay=5");
   return flags;
@@ -124,7 +128,7 @@ Space::Row ShardingMatrix::reference_of(const Space::Row& row) const {
   for (size_t i = 0; i < row.size(); ++i) {
     const Factor& factor = space_.factors()[i];
     if (factor.name == "accumulation" || factor.name == "reduce-every" || factor.name == "dtype" ||
-        factor.name == "reduce-dtype")
+        factor.name == "reduce-dtype" || factor.name == "freeze")
       reference[i] = row[i];
     if (factor.name == "mesh") {
       const auto flat = std::ranges::find(factor.values, factor.values[row[i]] == "2x2" ? "4" : factor.values[row[i]]);

@@ -22,6 +22,7 @@ ShardingMatrix& long_runs() {
                                    .with("debug", {"none"})
                                    .with("dtype", {"float32", "bf16"})
                                    .with("reduce-dtype", {"float32"})
+                                   .with("freeze", {"none"})
                                    .with("recompute", {"none", "full"}),
                                100);
   return matrix;
