@@ -71,15 +71,22 @@ typedef struct tsr_slot_spec {
 #define TSR_OP_ADD_LAYER_NORM 6u /* o0 = i0 + i1 + p0[C]; o1 = norm(o0) * p1 + p2; s0, s1 as layer norm */
 #define TSR_OP_ADD 7u            /* o0 = i0 + i1 + p0[C]; the gradient of i1 is that of o0 */
 #define TSR_OP_LOSS 8u           /* i0[N,C] p0[V,C]^T -> softmax cross-entropy with i1[N] int32 targets */
-#define TSR_OP_COPY 32u          /* dst = src, same dtype */
-#define TSR_OP_CAST 33u          /* dst = (dtype of dst) src, rounded to nearest even */
-#define TSR_OP_ADD_INTO 34u      /* dst (ADD) += src; dst (WRITE) = src */
-#define TSR_OP_SCALE 35u         /* dst (ADD, in place) *= attribute TSR_ATTR_SCALE */
-#define TSR_OP_ZERO 36u          /* every dst slot = 0 */
-#define TSR_OP_SUM_SQUARES 48u   /* accumulator x:ACCUMULATOR (ADD) += exact sum of squares of src over op.ranges */
-#define TSR_OP_CLIP 49u          /* reads ACCUMULATOR; writes CLIP; adds 1 to STEP when ok */
-#define TSR_OP_ADAMW 50u         /* dst value (ADD), src gradient, st0 m, st1 v (ADD); reads CLIP, STEP, LR */
-#define TSR_OP_SGD 51u           /* dst value (ADD), src gradient, st0 momentum (ADD); reads CLIP, STEP, LR */
+/* The loss of a vocabulary that is split: three segments instead of one, with a collective behind each of the first
+ * two. VOCAB is the local, padded extent; columns from VOCAB_COUNT on are padding. Logits and statistics are float32.
+ */
+#define TSR_OP_HEAD_LOGITS 9u /* o0[N,V] = i0[N,C] p0[V,C]^T; o1[N] = largest of each row */
+#define TSR_OP_SOFTMAX_STATS \
+  10u /* i0 logits, i1 global max, i2 targets -> o0[N] = sum exp(i0 - i1); o1[N] target's logit */
+#define TSR_OP_LOSS_GRAD 11u   /* i0 logits, i1 max, i2 sum, i3 target's logit, i4 targets -> the loss, di0 */
+#define TSR_OP_COPY 32u        /* dst = src, same dtype */
+#define TSR_OP_CAST 33u        /* dst = (dtype of dst) src, rounded to nearest even */
+#define TSR_OP_ADD_INTO 34u    /* dst (ADD) += src; dst (WRITE) = src */
+#define TSR_OP_SCALE 35u       /* dst (ADD, in place) *= attribute TSR_ATTR_SCALE */
+#define TSR_OP_ZERO 36u        /* every dst slot = 0 */
+#define TSR_OP_SUM_SQUARES 48u /* accumulator x:ACCUMULATOR (ADD) += exact sum of squares of src over op.ranges */
+#define TSR_OP_CLIP 49u        /* reads ACCUMULATOR; writes CLIP; adds 1 to STEP when ok */
+#define TSR_OP_ADAMW 50u       /* dst value (ADD), src gradient, st0 m, st1 v (ADD); reads CLIP, STEP, LR */
+#define TSR_OP_SGD 51u         /* dst value (ADD), src gradient, st0 momentum (ADD); reads CLIP, STEP, LR */
 
 #define TSR_PHASE_NONE 0u /* elementwise and step ops */
 #define TSR_PHASE_FORWARD 1u
@@ -109,7 +116,9 @@ typedef struct tsr_slot_spec {
 #define TSR_ATTR_MAX_NORM 4   /* clip: 0 = off */
 #define TSR_ATTR_BETA1 5      /* AdamW; SGD: momentum */
 #define TSR_ATTR_BETA2 6
-#define TSR_NUM_ATTRIBUTES 8
+#define TSR_ATTR_VOCAB_BEGIN 7 /* token embedding and split loss: the table's first local row is this token's */
+#define TSR_ATTR_VOCAB_COUNT 8 /* so many local rows are tokens'; the rest is padding */
+#define TSR_NUM_ATTRIBUTES 12
 #define TSR_ACTIVATION_NONE 0
 #define TSR_ACTIVATION_GELU_TANH 1
 #define TSR_ACTIVATION_RELU 2
