@@ -49,12 +49,16 @@ MemoryClass class_of(const Buffer& buffer, const std::set<uint64_t>& collective)
   }
 }
 
-std::vector<Lifetime> lifetimes_of(std::span<const Lifetime> lifetimes, MemoryClass what,
-                                   const std::set<uint64_t>& collective) {
-  std::vector<Lifetime> result;
+/// What is alive of each class at its own peak, of transient buffers.
+BytesByClass most_of(const Program& program, std::span<const Lifetime> lifetimes,
+                     const std::set<uint64_t>& collective) {
+  std::array<std::vector<Lifetime>, kNumMemoryClasses> by_class;
   for (const Lifetime& lifetime : lifetimes)
-    if (class_of(*lifetime.buffer, collective) == what) result.push_back(lifetime);
-  return result;
+    by_class[static_cast<size_t>(class_of(*lifetime.buffer, collective))].push_back(lifetime);
+  BytesByClass most;
+  for (size_t i = 0; i < by_class.size(); ++i)
+    most[static_cast<MemoryClass>(i)] = std::ranges::max(live_bytes(program, by_class[i]));
+  return most;
 }
 
 }  // namespace
@@ -75,12 +79,15 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_
   const std::vector<Lifetime> lifetimes = lifetimes_in(program, TSR_MEMORY_DEVICE);
   report.live = live_bytes(program, lifetimes);
   report.peak_action = std::ranges::max_element(report.live) - report.live.begin();
+  report.most = most_of(program, lifetimes, collective);
   const auto stands_at_peak = [&](const Buffer& buffer) {
     const MemoryClass what = class_of(buffer, collective);
     const uint64_t num_bytes = footprint_bytes(buffer, 0);
     report.peak[what] += num_bytes;
     report.largest.push_back({buffer.name, what, num_bytes});
-    if (buffer.persistent) report.states[what] += num_bytes;
+    if (!buffer.persistent) return;
+    report.states[what] += num_bytes;
+    report.most[what] += num_bytes;
   };
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent && buffer.memory == TSR_MEMORY_DEVICE) stands_at_peak(buffer);
@@ -91,8 +98,6 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_
     bytes += report.states.total();
   std::ranges::stable_sort(report.largest, std::greater(), &LiveBuffer::num_bytes);
   report.largest.resize(std::min(num_largest, report.largest.size()));
-  const auto gradients = lifetimes_of(lifetimes, MemoryClass::gradients, collective);
-  report.most_gradient_bytes = std::ranges::max(live_bytes(program, gradients));
   return report;
 }
 

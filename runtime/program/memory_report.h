@@ -50,12 +50,12 @@ struct LiveBuffer {
 /// Bytes of buffers are as they take place: rounded up to kBufferAlignment.
 struct MemoryReport {
   uint64_t arena_bytes = 0;
-  BytesByClass states;               ///< of persistent buffers: what stays between steps
-  BytesByClass peak;                 ///< alive at the peak, states included
-  size_t peak_action = 0;            ///< index of the first action where the peak is
-  std::vector<LiveBuffer> largest;   ///< alive at the peak, largest first
-  std::vector<uint64_t> live;        ///< alive at each action, states included
-  uint64_t most_gradient_bytes = 0;  ///< gradients alive at once, at their own peak
+  BytesByClass states;              ///< of persistent buffers: what stays between steps
+  BytesByClass peak;                ///< alive at the peak, states included
+  size_t peak_action = 0;           ///< index of the first action where the peak is
+  std::vector<LiveBuffer> largest;  ///< alive at the peak, largest first
+  std::vector<uint64_t> live;       ///< alive at each action, states included
+  BytesByClass most;                ///< of each class: what is alive of it at its own peak
 
   /// Arena over what is alive at the peak.
   uint64_t waste_bytes() const { return arena_bytes - peak.total(); }

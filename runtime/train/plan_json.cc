@@ -12,6 +12,11 @@ Json by_class(const BytesByClass& bytes) {
   Json json = Json::object();
   for (const MemoryClass what : all_memory_classes())
     json[class_key(what)] = bytes[what];
+  return json;
+}
+
+Json with_total(const BytesByClass& bytes) {
+  Json json = by_class(bytes);
   json["total"] = bytes.total();
   return json;
 }
@@ -95,8 +100,9 @@ std::string plan_json(const PlanReport& r) {
                {"tokens_per_step", r.tokens_per_step},
                {"arena_bytes", r.arena_bytes},
                {"waste_bytes", r.memory.waste_bytes()},
-               {"states", by_class(r.memory.states)},
-               {"peak_bytes", by_class(r.memory.peak)},
+               {"states", with_total(r.memory.states)},
+               {"peak_bytes", with_total(r.memory.peak)},
+               {"most_bytes", by_class(r.memory.most)},
                {"peak", peak_json(r)},
                {"programs", programs},
                {"timeline", timeline_json(r)},

@@ -23,7 +23,7 @@ std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int 
   flags.config.reduce_every = every_step ? ReduceEvery::micro_batch : ReduceEvery::step;
   const auto gradients = [rank](const JobPrograms& programs) {
     const RankPrograms& own = programs.of(rank);
-    return memory_report(own.steps[0], own.memory[1]).most_gradient_bytes;
+    return memory_report(own.steps[0], own.memory[1]).most[MemoryClass::gradients];
   };
   const auto sent = [rank](const JobPrograms& programs) { return sent_in(programs.of(rank).steps[0]); };
   try {

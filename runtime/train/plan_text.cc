@@ -33,16 +33,19 @@ std::string bytes_or_dash(uint64_t num_bytes) {
 
 std::string memory_part(const PlanReport& r) {
   const MemoryReport& m = r.memory;
-  const auto line = [](std::string_view name, const std::string& states, const std::string& peak) {
-    return format("  %-16s %14s %14s\n", std::string(name).c_str(), states.c_str(), peak.c_str());
+  const auto line = [](std::string_view name, const std::string& states, const std::string& peak,
+                       const std::string& most) {
+    return format("  %-16s %14s %14s %14s\n", std::string(name).c_str(), states.c_str(), peak.c_str(), most.c_str());
   };
-  std::string text = line("memory", "between steps", "at the peak");
+  std::string text = line("memory", "between steps", "at the peak", "ever at once");
   for (const MemoryClass what : all_memory_classes())
-    if (m.peak[what] > 0) text += line(to_string(what), bytes_or_dash(m.states[what]), bytes_or_dash(m.peak[what]));
-  text += line("live", human_bytes(m.states.total()), human_bytes(m.peak.total()));
+    if (m.most[what] > 0)
+      text +=
+          line(to_string(what), bytes_or_dash(m.states[what]), bytes_or_dash(m.peak[what]), human_bytes(m.most[what]));
+  text += line("live", human_bytes(m.states.total()), human_bytes(m.peak.total()), "");
   const double waste = m.peak.total() ? static_cast<double>(m.waste_bytes()) / static_cast<double>(m.peak.total()) : 0;
-  text += line("waste", "", human_bytes(m.waste_bytes()) + " (" + percent(waste) + ")");
-  text += line("arena", "", human_bytes(r.arena_bytes));
+  text += line("waste", "", human_bytes(m.waste_bytes()), percent(waste));
+  text += line("arena", "", human_bytes(r.arena_bytes), "");
   text += "\n  program         actions          arena\n";
   for (const ProgramSummary& program : r.programs)
     text += format("  %-12s %10zu %14s\n", program.name.c_str(), program.num_actions,

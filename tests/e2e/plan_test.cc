@@ -65,16 +65,26 @@ TEST(Plan, NumbersAddUp) {
   EXPECT_EQ(p["states"]["optimizer"], 2 * p["states"]["parameters"].get<uint64_t>());
 }
 
-TEST(Plan, StatesOfFsdpAreDividedByTheRanks) {
-  const json one = plan_json({"--nproc=1"}), four = plan_json({"--nproc=4", "--strategy=fsdp"});
+class FullShard : public ::testing::TestWithParam<int> {};
+
+// Full-width gradients wait for their sum one unit at a time, so what stays is a share and what is whole is in flight.
+TEST_P(FullShard, KeepsItsShareAndGathersTheUnitsInFlight) {
+  const int num_ranks = GetParam();
+  const json one = plan_json({"--nproc=1"});
+  const json shard = plan_json({"--nproc=" + std::to_string(num_ranks), "--strategy=fsdp", "--fsdp.prefetch=1"});
+  const double pads = 6 * 128 * sizeof(float);  // of the 6 units
   for (const char* what : {"parameters", "optimizer"})
-    EXPECT_NEAR(four["states"][what].get<double>(), one["states"][what].get<double>() / 4,
-                0.02 * one["states"][what].get<double>())
-        << what;
-  EXPECT_GT(four["peak_bytes"]["gathered"], 0);
-  for (const json& unit : four["gathers"])
+    EXPECT_NEAR(shard["states"][what].get<double>(), one["states"][what].get<double>() / num_ranks, 2 * pads) << what;
+  for (const json& unit : shard["gathers"])
     EXPECT_LE(unit["times"], 2) << unit["unit"];
+  double largest_unit = 0;
+  for (const json& buffer : one["peak"]["largest"])
+    if (buffer["class"] == "parameters") largest_unit = std::max(largest_unit, buffer["bytes"].get<double>());
+  EXPECT_GT(shard["most_bytes"]["gathered"].get<double>(), largest_unit);
+  EXPECT_LE(shard["most_bytes"]["gathered"].get<double>(), 2 * (largest_unit + pads));
+  EXPECT_LT(shard["most_bytes"]["gradients"], one["most_bytes"]["gradients"]);
 }
+INSTANTIATE_TEST_SUITE_P(Ranks, FullShard, ::testing::Values(2, 4, 8));
 
 TEST(Plan, BytesOnTheWireAreThoseOfTheStrategy) {
   const auto sent = [](const json& p, const std::string& collective) {
@@ -109,6 +119,35 @@ TEST(Plan, SaysWhatReduceEveryCosts) {
   const CommandResult text = plan({"--nproc=4", "--strategy=fsdp", "--grad-accum=3"});
   expect_all(text.out, {"gradients: with --reduce-every step they are kept until the last micro-batch", "(this plan)"});
   EXPECT_FALSE(plan_json({"--nproc=4", "--strategy=fsdp"})["reduce_every"].contains("step"));
+}
+
+/// A deep and narrow model in a folder of its own.
+void write_deep_model(const std::string& path) {
+  std::ofstream(path) << R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 16, "n_embd": 64, "n_layer": 32,
+                             "n_head": 2, "n_inner": 256, "activation_function": "gelu_new",
+                             "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true})";
+}
+
+TEST(DeviceMemory, AModelWhoseStatesNeedFourTimesOfItTrainsOverEightRanks) {
+  const TempFolder folder;
+  write_deep_model(folder.path("config.json"));
+  const std::vector<std::string> model = {"--model", folder.path(), "--batch-size=1", "--seq-len=8", "--dtype=float32"};
+  auto alone = model;
+  alone.insert(alone.begin(), "plan");
+  alone.push_back("--json");
+  const json one = json::parse(run_command(tessera(alone)).out);
+  const uint64_t limit = one["states"]["total"].get<uint64_t>() / 4;
+  auto flags = model;
+  flags.insert(flags.begin(), "train");
+  flags.insert(flags.end(),
+               {"--data", source_dir("runtime"), "--steps=2", "--nproc=8", "--strategy=fsdp", "--comm=local",
+                "--threads=1", "--recompute=full", "--device-memory=" + std::to_string(limit)});
+  const CommandResult trained = run_command(tessera(flags));
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("done: 2 steps"), std::string::npos) << trained.err;
+  flags.push_back("--nproc=1");
+  flags.erase(std::ranges::find(flags, "--nproc=8"));
+  EXPECT_EQ(run_command(tessera(flags)).exit_code, 1);
 }
 
 TEST(DeviceMemory, WhatFitsIsPlannedAsUsual) {

@@ -50,7 +50,9 @@ TEST_F(Report, StatesStandBetweenStepsAndTheRestAtThePeak) {
   EXPECT_EQ(r.live, (std::vector<uint64_t>{3 * kBytes, 5 * kBytes, 5 * kBytes}));
   EXPECT_EQ(r.arena_bytes, 5 * kBytes);
   EXPECT_EQ(r.waste_bytes(), 0u);
-  EXPECT_EQ(r.most_gradient_bytes, 3 * kBytes);
+  EXPECT_EQ(r.most[MemoryClass::gradients], 3 * kBytes);
+  EXPECT_EQ(r.most[MemoryClass::activations], kBytes);
+  EXPECT_EQ(r.most[MemoryClass::parameters], kBytes);
   ASSERT_EQ(r.largest.size(), 3u);
   EXPECT_EQ(r.largest[0].name, "large");
 }
@@ -80,7 +82,7 @@ TEST_F(Report, CopiesInTheComputeDtypeAreNotGathered) {
   EXPECT_EQ(r.peak[MemoryClass::gathered], kBytes);
 }
 
-TEST_F(Report, GradientsHaveTheirOwnPeak) {
+TEST_F(Report, EachClassHasItsOwnPeak) {
   const uint64_t gradient = transient(program_, "gradient", 2 * kElements, TSR_BUFFER_GRADIENT);
   const uint64_t activation = transient(program_, "activation", 9 * kElements);
   zero(gradient);
@@ -88,7 +90,7 @@ TEST_F(Report, GradientsHaveTheirOwnPeak) {
   const MemoryReport r = report();
   EXPECT_EQ(r.peak_action, 1u);
   EXPECT_EQ(r.peak[MemoryClass::gradients], 0u);
-  EXPECT_EQ(r.most_gradient_bytes, 2 * kBytes);
+  EXPECT_EQ(r.most[MemoryClass::gradients], 2 * kBytes);
 }
 
 TEST_F(Report, AProgramWithoutActionsHasItsStates) {
