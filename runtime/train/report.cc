@@ -48,9 +48,10 @@ void report_end(const Log& log, const Job& job, const RankRuntime& runtime, int6
   const auto before = static_cast<uint64_t>(resident_before);
   const int num_arenas = job.ranks_are_threads ? job.mesh.num_ranks() : 1;
   log.info("done: ", job.config.steps, " steps");
-  log.info("memory planned: arena ", human_bytes(runtime.arena_bytes()), "; between steps ",
-           human_bytes(planned.states.total()), " (", class_list(planned.states), "); at the peak ",
-           human_bytes(planned.peak.total()), " (", class_list(planned.peak), ")");
+  log.info("memory planned between steps: ", human_bytes(planned.states.total()), " (", class_list(planned.states),
+           ")");
+  log.info("memory planned at the peak: ", human_bytes(planned.peak.total()), " (", class_list(planned.peak),
+           ") in an arena of ", human_bytes(runtime.arena_bytes()));
   log.info("memory measured: rank 0's process has ", human_bytes(now), ", at the peak ", human_bytes(peak),
            "; without the ", human_bytes(before),
            " it had before the arena: ", human_bytes(now - std::min(now, before)), " and ",

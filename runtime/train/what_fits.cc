@@ -12,6 +12,9 @@
 namespace tessera {
 namespace {
 
+/// A class takes some 20 ms to plan.
+constexpr size_t kMostClasses = 64;
+
 struct Setting {
   std::string flag, value;
   bool operator==(const Setting&) const = default;
@@ -37,16 +40,10 @@ int batch_axis(const Job& job) {
   return -1;
 }
 
-bool shards(const Job& job) {
-  return std::ranges::any_of(job.plugins.strategies, [](const auto& strategy) {
-    return strategy && (strategy->strategy()->flags & TSR_STRATEGY_SHARDS_HOMES);
-  });
-}
-
-/// fsdp on the batch axis, the others as they are; empty when the job shards already.
+/// fsdp on the batch axis, the others as they are; empty when an axis has it already.
 Change shard(const Job& job) {
   const int axis = batch_axis(job);
-  if (shards(job) || axis < 0) return {};
+  if (axis < 0 || std::ranges::count(job.axes, "fsdp", &MeshAxis::strategy)) return {};
   if (job.axes.size() == 1) return {{"strategy", "fsdp"}};
   std::string strategies;
   for (size_t i = 0; i < job.axes.size(); ++i) {
@@ -127,21 +124,26 @@ void drop_strategy_options(ParsedFlags& flags, const Job& job) {
   });
 }
 
-uint64_t planned_arena(const Job& job, const Change& change) {
-  ParsedFlags flags{job.config, {}, job.plugin_flags};
-  flags.config.nproc = job.config.mesh.empty() ? job.mesh.num_ranks() : 0;
-  for (const Setting& setting : change)
-    set(flags, setting);
-  if (std::ranges::count(change, "strategy", &Setting::flag)) drop_strategy_options(flags, job);
-  const Log quiet(LogLevel::off);
-  const PlannedJob planned(make_job(flags, requested_world(flags.config), quiet), quiet);
-  return planned.programs().of(largest_rank(planned.programs())).arena_bytes(TSR_MEMORY_DEVICE);
+bool is_quick_to_plan(const Job& job, const Log& log) {
+  const HostServices host(log);
+  const JobStrategies strategies(job, host.table());
+  return RankClasses(job.mesh, strategies.all()).members().size() <= kMostClasses;
 }
 
-/// Nothing when a flag, a plugin or a check refuses the change.
+/// The arena of the rank that needs most; nothing when a flag, a plugin or a check refuses the change, or when its
+/// ranks are of so many classes that planning them all takes long.
 std::optional<uint64_t> try_change(const Job& job, const Change& change) {
   try {
-    return planned_arena(job, change);
+    ParsedFlags flags{job.config, {}, job.plugin_flags};
+    flags.config.nproc = job.config.mesh.empty() ? job.mesh.num_ranks() : 0;
+    for (const Setting& setting : change)
+      set(flags, setting);
+    if (std::ranges::count(change, "strategy", &Setting::flag)) drop_strategy_options(flags, job);
+    const Log quiet(LogLevel::off);
+    Job changed = make_job(flags, requested_world(flags.config), quiet);
+    if (!is_quick_to_plan(changed, quiet)) return std::nullopt;
+    const PlannedJob planned(std::move(changed), quiet);
+    return planned.programs().of(largest_rank(planned.programs())).arena_bytes(TSR_MEMORY_DEVICE);
   } catch (const Error&) {
     return std::nullopt;
   }
