@@ -129,7 +129,7 @@ std::string balance_part(const PlanReport& r) {
   std::string text =
       concat("balance: between steps rank ", b.min_rank, " keeps ", human_bytes(b.min_bytes), ", rank ", b.max_rank,
              " ", human_bytes(b.max_bytes), ", the mean is ", human_bytes(static_cast<uint64_t>(b.mean_bytes)),
-             ": the largest is ", percent(b.imbalance()), " above it\n");
+             ": the largest is ", format("%.2f", 1 + b.imbalance()), " times the mean\n");
   if (!b.bottleneck.empty())
     text +=
         concat("bottleneck: ", b.bottleneck, " alone takes ", human_bytes(b.bottleneck_bytes),
