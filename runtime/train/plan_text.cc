@@ -9,6 +9,12 @@ std::string percent(double share) {
   return format("%.1f %%", 100 * share);
 }
 
+/// A line without the blanks of an empty last column.
+std::string ended(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
+}
+
 /// "0, 1, 2" up to five ranks, else "0, 1, ..., 7".
 std::string rank_list(const std::vector<int>& ranks) {
   std::string text;
@@ -35,7 +41,8 @@ std::string memory_part(const PlanReport& r) {
   const MemoryReport& m = r.memory;
   const auto line = [](std::string_view name, const std::string& states, const std::string& peak,
                        const std::string& most) {
-    return format("  %-16s %14s %14s %14s\n", std::string(name).c_str(), states.c_str(), peak.c_str(), most.c_str());
+    return ended(
+        format("  %-16s %14s %14s %14s", std::string(name).c_str(), states.c_str(), peak.c_str(), most.c_str()));
   };
   std::string text = line("memory", "between steps", "at the peak", "ever at once");
   for (const MemoryClass what : all_memory_classes())
@@ -102,9 +109,9 @@ std::string traffic_part(const PlanReport& r) {
   std::string text = "\nsent by this rank in a step, in groups of n ranks:\n";
   uint64_t total = 0;
   for (const Traffic& t : r.traffic) {
-    text += format("  %-24s %-15s %6llu %12s  %s\n", t.stream.c_str(), std::string(action_name(t.kind)).c_str(),
-                   static_cast<unsigned long long>(t.num_actions), human_bytes(t.sent_bytes).c_str(),
-                   formula(t.kind).c_str());
+    text += ended(format("  %-24s %-15s %6llu %12s  %s", t.stream.c_str(), std::string(action_name(t.kind)).c_str(),
+                         static_cast<unsigned long long>(t.num_actions), human_bytes(t.sent_bytes).c_str(),
+                         formula(t.kind).c_str()));
     total += t.sent_bytes;
   }
   text += format("  %-47s %12s\n", "in all", human_bytes(total).c_str());

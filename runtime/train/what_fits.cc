@@ -94,6 +94,7 @@ std::vector<Family> families_for(const Job& job) {
                                   {sharded + recompute},
                                   {half},
                                   batches,
+                                  and_also(batches, recompute),
                                   and_also(batches, one_by_one),
                                   and_also(batches, one_by_one + recompute),
                                   {sharded + recompute + half},
@@ -114,13 +115,14 @@ void set(ParsedFlags& flags, const Setting& setting) {
   flag->read(flags.config, setting.value);
 }
 
-/// Options of strategies that are not there any more would be refused.
+/// The options of the strategy on the batch axis, which another takes the place of: they would be refused.
 void drop_strategy_options(ParsedFlags& flags, const Job& job) {
+  const MeshAxis& axis = job.axes[batch_axis(job)];
+  if (axis.strategy.empty()) return;
+  const bool stands_elsewhere = std::ranges::count(job.axes, axis.strategy, &MeshAxis::strategy) > 1;
   std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
-    return std::ranges::any_of(job.axes, [&](const MeshAxis& axis) {
-      return !axis.strategy.empty() && (flag.name.starts_with(axis.strategy + ".") ||
-                                        flag.name.starts_with(axis.name + "." + axis.strategy + "."));
-    });
+    return flag.name.starts_with(axis.name + "." + axis.strategy + ".") ||
+           (!stands_elsewhere && flag.name.starts_with(axis.strategy + "."));
   });
 }
 
