@@ -90,5 +90,20 @@ TEST(LossScale, GradientsThatOverflowSkipTheStepOnAllRanksAndHalveTheScale) {
   }
 }
 
+// SGD, unlike AdamW, does not forgive a factor of its gradients; nor does it let small gradients count.
+TEST(LossScale, TheOptimizerTakesUnscaledGradients) {
+  auto flags = golden_flags(2);
+  std::erase_if(flags, [](const std::string& flag) { return flag.starts_with("--lr="); });
+  flags.insert(flags.end(), {"--optimizer=sgd", "--lr=0.02"});
+  const RunResult in_float32 = run_local(flags, 2);
+  flags.push_back("--dtype=fp16");
+  const RunResult in_16_bit = run_local(flags, 2);
+  for (size_t i = 0; i < in_float32.steps.size(); ++i) {
+    EXPECT_NEAR(in_16_bit.steps[i].loss, in_float32.steps[i].loss, 1e-5 * in_float32.steps[i].loss) << "step " << i;
+    EXPECT_NEAR(in_16_bit.steps[i].grad_norm, in_float32.steps[i].grad_norm, 1e-3 * in_float32.steps[i].grad_norm);
+  }
+  EXPECT_LT(in_float32.steps.back().loss, 0.98 * in_float32.steps.front().loss);
+}
+
 }  // namespace
 }  // namespace tessera::testing
