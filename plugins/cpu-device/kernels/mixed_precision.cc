@@ -1,12 +1,10 @@
 #include "cpu-device/kernels/mixed_precision.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 
 #include "cpu-device/elementwise.h"
-#include "cpu-device/parallel.h"
 #include "tessera/error.hpp"
 
 namespace tessera::cpu {
@@ -20,7 +18,7 @@ tsr_op as_float32(tsr_op op) {
   return op;
 }
 
-/// Is this slot of the float32 op of op.dtype when that is 16 bits?
+/// Is this slot, float32 in the float32 op, of op.dtype in the 16-bit one?
 bool holds_values(const tsr_op& op, const tsr_slot_spec& slot) {
   if (slot.dtype != TSR_F32) return false;
   switch (TSR_SLOT_ROLE(slot.slot)) {
