@@ -71,6 +71,9 @@ TEST_P(Freeze, TrainsWithTheRestOverAnyNumberOfRanks) {
     EXPECT_EQ(values == untrained().parameters.at(name), is_frozen(name)) << name;
   for (const char* flag : {"--debug-memory", "--ddp.bucket-mb=0.01", "--recompute=full", "--recompute=attention"})
     EXPECT_TRUE(same_bits(three, run(3, {flag}))) << flag;
+  for (const char* strategy : {"--strategy=fsdp", "--strategy=zero3"})
+    for (const char* recompute : {"--recompute=none", "--recompute=full"})
+      EXPECT_TRUE(same_bits(three, run(3, {strategy, recompute, "--debug-memory"}))) << strategy << " " << recompute;
   EXPECT_TRUE(same_bits(three, run(3, {"--debug-memory", "--stream-delay=3", "--recompute=every=2"})));
 }
 

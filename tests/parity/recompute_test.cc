@@ -48,6 +48,16 @@ TEST_P(RecomputeBits, AreThoseWithoutWhenEveryMicroBatchIsReduced) {
     EXPECT_TRUE(same_bits(none, run({often, std::string("--recompute=") + recompute}))) << recompute;
 }
 
+TEST_P(RecomputeBits, AreThoseWithoutWhenStorageIsSplit) {
+  const RunResult ddp = run({});
+  for (const char* strategy : {"fsdp", "zero3"})
+    for (const char* recompute : {"full", "every=2", "attention"}) {
+      const std::vector<std::string> flags = {std::string("--strategy=") + strategy,
+                                              std::string("--recompute=") + recompute, "--debug-memory"};
+      EXPECT_TRUE(same_bits(ddp, run(flags))) << strategy << " " << recompute;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Jobs, RecomputeBits, ::testing::Values(Case{1, 1}, Case{1, 2}, Case{3, 1}, Case{3, 2}),
                          [](const auto& test) {
                            return "ranks_" + std::to_string(test.param.num_ranks) + "_accum_" +

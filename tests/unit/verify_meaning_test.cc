@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "program/recompute.h"
 #include "support/expect_finding.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
@@ -200,8 +201,8 @@ class TensorMeaning : public OtherAxes {
     split("h.0.mlp.c_proj.weight", TSR_LAYOUT_SPLIT, 0);
   }
   /// Columns then rows, as Megatron does; `without` names the segment whose sum is forgotten.
-  Program lowered(std::string_view without) const {
-    Program program = base(mesh_);
+  Program lowered(std::string_view without) const { return lowered(base(mesh_), without); }
+  Program lowered(Program program, std::string_view without) const {
     for (const char* segment : {"h.0.proj", "h.0.fc_proj"})
       if (segment != without) sum_after(program, TSR_ACTION_FORWARD, segment, TSR_SLOT(TSR_ROLE_OUTPUT, 0));
     for (const char* segment : {"h.0.qkv", "h.0.fc_gelu"})
@@ -226,6 +227,26 @@ TEST_F(TensorMeaning, RowsAreNotSummedForward) {
 
 TEST_F(TensorMeaning, ColumnsAreNotSummedBackward) {
   EXPECT_TRUE(has_finding(verify_meaning(lowered("h.0.qkv")), "backward h.0.ln_1 mb=0 takes do0 (h.0.norm_1)"));
+}
+
+TEST_F(TensorMeaning, WhatIsComputedAgainIsSummedAgain) {
+  const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
+  Program program = base(mesh_);
+  program.shape.recompute = {Recompute::What::blocks, 1};
+  recompute_forward(program, describe);
+  EXPECT_TRUE(has_finding(verify_meaning(lowered(program, "")),
+                          "recompute h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
+                          "\"h.0.projected mb=0 again\", which is a sum over tp"));
+  sum_after(program, TSR_ACTION_RECOMPUTE, "h.0.proj", TSR_SLOT(TSR_ROLE_OUTPUT, 0));
+  EXPECT_TRUE(is_clean(verify_meaning(lowered(program, ""))));
+}
+
+TEST_F(TensorMeaning, RecomputationAfterTheSplitKeepsWhatWasSummed) {
+  Program program = lowered("");
+  program.shape.recompute = {Recompute::What::blocks, 1};
+  recompute_forward(program, [](const tsr_op& op) { return cpu::describe(op); });
+  EXPECT_NE(nth_action(program, TSR_ACTION_RECOMPUTE), program.actions.size());
+  EXPECT_TRUE(is_clean(verify_meaning(program)));
 }
 
 TEST_F(TensorMeaning, SumOfWhatIsWhole) {

@@ -1,0 +1,254 @@
+// Faults that are race-free, or matched, or well ordered, and wrong: planted in the programs of real strategies, each
+// must be reported with the action that it concerns. Tensor, pipeline and message faults stand in verify_meaning_test
+// and verify_ranks_test, on programs made by hand.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "config/parse_flags.h"
+#include "plugins/host_services.h"
+#include "program/dead_work.h"
+#include "program/dependencies.h"
+#include "program/finish.h"
+#include "program/recompute.h"
+#include "support/expect_error.h"
+#include "support/expect_finding.h"
+#include "support/paths.h"
+#include "train/job.h"
+
+namespace tessera::testing {
+namespace {
+
+using Programs = std::vector<Program>;
+
+/// The step programs of all ranks of a job, before anything is planned.
+class PlannedJob {
+ public:
+  PlannedJob(std::vector<std::string> flags, int num_ranks)
+      : job_(make_job(parse_flags(FlagSet::plan, with_model(std::move(flags))), num_ranks, log_)),
+        strategies_(job_, host_.table()),
+        input_(compile_input(job_, strategies_.all())) {}
+
+  const Mesh& mesh() const { return job_.mesh; }
+  std::vector<StrategyOnAxis> order() const { return pass_order(input_.strategies); }
+
+  Programs programs(const std::vector<StrategyOnAxis>& order) const {
+    Programs result;
+    for (int rank = 0; rank < mesh().num_ranks(); ++rank)
+      result.push_back(program(mesh().coordinates(rank), order));
+    return result;
+  }
+
+  Findings verify(Programs& programs) const {
+    Findings findings;
+    const auto append = [&](const Findings& more) { findings.insert(findings.end(), more.begin(), more.end()); };
+    for (Program& program : programs) {
+      derive_dependencies(program);
+      Program* one[] = {&program};
+      const MemoryPlan memory = plan_memory(one)[0];
+      append(verify_rank(program, &memory));
+      append(verify_meaning(program));
+    }
+    append(verify_ranks(mesh(), [&](int rank) -> const Program& { return programs[static_cast<size_t>(rank)]; }));
+    return findings;
+  }
+
+ private:
+  static std::vector<std::string> with_model(std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--model=" + source_dir("tests/golden/gpt2-nano"), "--seq-len=16", "--batch-size=1",
+                               "--comm=local", "--plugin-dir=" + plugin_dir()});
+    return flags;
+  }
+
+  Program program(const Coordinates& coordinates, const std::vector<StrategyOnAxis>& order) const {
+    Program bare;
+    bare.model = &job_.model;
+    bare.mesh = &job_.mesh;
+    bare.coordinates = coordinates;
+    bare.shape = job_.shape;
+    for (const StrategyOnAxis& strategy : order)
+      add_layout(bare, strategy);
+    Program program =
+        base_program(job_.model, job_.mesh, coordinates, job_.shape, bare.layout, TSR_PURPOSE_STEP, input_.describe_op);
+    remove_dead_work(program);
+    recompute_forward(program, input_.describe_op);
+    for (const StrategyOnAxis& strategy : order)
+      run_pass(program, strategy, input_.describe_op);
+    finish_program(program);
+    return program;
+  }
+
+  const Log log_{LogLevel::off};
+  const HostServices host_{log_};
+  const Job job_;
+  const JobStrategies strategies_;
+  const CompileInput input_;
+};
+
+size_t nth(const Program& program, uint32_t kind, std::string_view stream, size_t n = 0) {
+  for (size_t i = 0; i < program.actions.size(); ++i)
+    if (program.actions[i].kind == kind && program.streams[program.actions[i].stream].name.starts_with(stream) &&
+        n-- == 0)
+      return i;
+  ADD_FAILURE() << "there is no " << action_name(kind) << " on " << stream;
+  return 0;
+}
+
+void remove(Program& program, uint32_t kind, std::string_view stream, size_t n = 0) {
+  program.actions.erase(program.actions.begin() + static_cast<ptrdiff_t>(nth(program, kind, stream, n)));
+}
+
+struct Fault {
+  const char* name;
+  int num_ranks;
+  std::vector<std::string> flags;
+  std::function<void(Programs&)> plant;
+  std::vector<std::string> said;  ///< all in one of the findings
+};
+
+class PrototypeFault : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(PrototypeFault, IsReported) {
+  const Fault& fault = GetParam();
+  const PlannedJob job(fault.flags, fault.num_ranks);
+  Programs programs = job.programs(job.order());
+  EXPECT_TRUE(is_clean(job.verify(programs)));
+  fault.plant(programs);
+  const Findings findings = job.verify(programs);
+  const bool found = std::ranges::any_of(findings, [&](const std::string& finding) {
+    return std::ranges::all_of(fault.said,
+                               [&](const std::string& part) { return finding.find(part) != std::string::npos; });
+  });
+  EXPECT_TRUE(found) << fault.said[0] << " is not in\n" << ::testing::PrintToString(findings);
+}
+
+const std::function<void(Programs&)> on_all(std::function<void(Program&)> plant) {
+  return [plant](Programs& programs) {
+    for (Program& program : programs)
+      plant(program);
+  };
+}
+
+void sum_twice(Program& program) {
+  const size_t index = nth(program, TSR_ACTION_ALL_REDUCE, "comm.dp.");
+  Action twice = program.actions[index];
+  twice.id = program.next_id++;
+  program.actions.insert(program.actions.begin() + static_cast<ptrdiff_t>(index), twice);
+}
+
+void swap_scatters(Program& program) {
+  std::swap(program.actions[nth(program, TSR_ACTION_REDUCE_SCATTER, "comm.dp.", 0)],
+            program.actions[nth(program, TSR_ACTION_REDUCE_SCATTER, "comm.dp.", 3)]);
+}
+
+void gather_late(Program& program) {
+  const auto gather =
+      program.actions.begin() + static_cast<ptrdiff_t>(nth(program, TSR_ACTION_ALL_GATHER, "comm.dp.", 2));
+  std::rotate(gather, gather + 1, program.actions.end());
+}
+
+const std::vector<std::string> kDdp = {"--strategy=ddp"}, kFsdp = {"--strategy=fsdp"}, kZero3 = {"--strategy=zero3"},
+                               kHybrid = {"--mesh=replicate=2,shard=2", "--strategy=replicate=ddp,shard=fsdp"};
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, PrototypeFault,
+    ::testing::Values(Fault{"ddp_without_its_all_reduce",
+                            2,
+                            kDdp,
+                            on_all([](Program& p) { remove(p, TSR_ACTION_ALL_REDUCE, "comm.dp."); }),
+                            {"sum_squares", "which is a sum over dp that nothing has taken yet"}},
+                      Fault{"ddp_reduces_twice",
+                            2,
+                            kDdp,
+                            on_all(sum_twice),
+                            {"all_reduce", "the same on all ranks of dp: a sum over it means nothing"}},
+                      Fault{"norm_not_summed_over_dp",
+                            2,
+                            kFsdp,
+                            on_all([](Program& p) { remove(p, TSR_ACTION_ALL_REDUCE, "comm.world.", 1); }),
+                            {"clip", "accumulator squares, which is a sum over dp that nothing has taken yet"}},
+                      Fault{"hybrid_without_the_replicate_all_reduce",
+                            4,
+                            kHybrid,
+                            on_all([](Program& p) { remove(p, TSR_ACTION_ALL_REDUCE, "comm.replicate."); }),
+                            {"sum_squares", "which is a sum over replicate that nothing has taken yet"}},
+                      Fault{"one_rank_lacks_an_all_gather",
+                            2,
+                            kFsdp,
+                            [](Programs& all) { remove(all[0], TSR_ACTION_ALL_GATHER, "comm.dp."); },
+                            {"rank 0", "forward", "reads gathered", "which nothing has written"}},
+                      Fault{"all_ranks_lack_an_all_gather",
+                            2,
+                            kFsdp,
+                            on_all([](Program& p) { remove(p, TSR_ACTION_ALL_GATHER, "comm.dp."); }),
+                            {"rank 1", "forward", "reads gathered", "which nothing has written"}},
+                      Fault{"one_rank_lacks_a_broadcast",
+                            3,
+                            kZero3,
+                            [](Programs& all) { remove(all[2], TSR_ACTION_BROADCAST, "comm.dp."); },
+                            {"broadcast", "comm.dp."}},
+                      Fault{"all_ranks_lack_a_reduce",
+                            3,
+                            kZero3,
+                            on_all([](Program& p) { remove(p, TSR_ACTION_REDUCE, "comm.dp."); }),
+                            {"sum_squares", "which nothing has written"}},
+                      Fault{"one_rank_swaps_two_reduce_scatters",
+                            2,
+                            kFsdp,
+                            [](Programs& all) { swap_scatters(all[0]); },
+                            {"reduce_scatter", "meets rank 1"}},
+                      Fault{"gather_moved_after_its_use",
+                            2,
+                            kFsdp,
+                            on_all(gather_late),
+                            {"forward", "reads gathered", "which nothing has written"}}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(PrototypeFaults, NoStrategyOnDp) {
+  const PlannedJob job({"--strategy=ddp"}, 2);
+  Programs programs = job.programs({});
+  EXPECT_TRUE(has_finding(job.verify(programs), "which is a sum over dp that nothing has taken yet"));
+}
+
+TEST(PrototypeFaults, ReplicatedBeforeSharded) {
+  const PlannedJob job(kHybrid, 4);
+  auto order = job.order();
+  EXPECT_EQ(order[0].name, "fsdp");  // the host's own order, whatever the mesh says
+  std::swap(order[0], order[1]);
+  expect_error([&] { job.programs(order); }, {"strategy fsdp on axis shard", "same offset"});
+}
+
+/// Drops each dependency in turn; the verifier must miss every one. Returns how many there are.
+size_t expect_all_needed(Program& program, const MemoryPlan* memory) {
+  EXPECT_TRUE(is_clean(verify_rank(program, memory)));
+  size_t num_dropped = 0;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    std::vector<uint32_t>& dependencies = program.actions[i].dependencies;
+    const std::vector<uint32_t> all = dependencies;
+    for (const uint32_t dropped : all) {
+      std::erase(dependencies, dropped);
+      EXPECT_TRUE(has_finding(verify_rank(program, memory), "nothing orders them")) << "#" << i << " on #" << dropped;
+      dependencies = all;
+      ++num_dropped;
+    }
+  }
+  return num_dropped;
+}
+
+TEST(PrototypeFaults, EveryDroppedDependency) {
+  for (const std::vector<std::string>& strategy : {kFsdp, kZero3}) {
+    auto flags = strategy;
+    flags.insert(flags.end(), {"--recompute=full", "--grad-accum=2"});
+    const PlannedJob job(flags, 3);
+    Program program = job.programs(job.order())[1];
+    derive_dependencies(program);
+    EXPECT_GE(expect_all_needed(program, nullptr), 20u);
+    if (strategy == kZero3) continue;  // waits for whole buffers, of which the last use may touch another part
+    Program* one[] = {&program};
+    const MemoryPlan memory = plan_memory(one)[0];
+    EXPECT_GE(expect_all_needed(program, &memory), 40u);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
