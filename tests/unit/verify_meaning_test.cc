@@ -236,7 +236,7 @@ TEST_F(TensorMeaning, WhatIsComputedAgainIsSummedAgain) {
   recompute_forward(program, describe);
   EXPECT_TRUE(has_finding(verify_meaning(lowered(program, "")),
                           "recompute h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
-                          "\"h.0.projected mb=0 again\", which is a sum over tp"));
+                          "h.0.projected mb=0 again, which is a sum over tp"));
   sum_after(program, TSR_ACTION_RECOMPUTE, "h.0.proj", TSR_SLOT(TSR_ROLE_OUTPUT, 0));
   EXPECT_TRUE(is_clean(verify_meaning(lowered(program, ""))));
 }
