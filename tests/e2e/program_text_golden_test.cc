@@ -1,42 +1,84 @@
-// The programs of a two-block model under ddp, as a person reads them, are golden files. After a change that is meant:
-//     ./dev run plan --model tests/golden/programs/two-blocks --batch-size 2 --seq-len 16 --nproc 2 --print-program
-//         > tests/golden/programs/two-blocks-ddp.txt
+// The programs of a two-block model under every strategy and mode, as a person reads them, are golden files. After a
+// change that is meant: tests/golden/programs/regenerate.sh
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <sstream>
 
 #include "e2e/cli.h"
-
 #include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
 
+std::string folder() {
+  return source_dir("tests/golden/programs");
+}
+
 std::string plan(std::vector<std::string> more) {
-  std::vector<std::string> arguments = {
-      "plan",      "--model",        source_dir("tests/golden/programs/two-blocks"), "--batch-size=2", "--seq-len=16",
-      "--nproc=2", "--print-program"};
+  std::vector<std::string> arguments = {"plan", "--model=" + folder() + "/two-blocks", "--batch-size=2", "--seq-len=16",
+                                        "--print-program"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const CommandResult result = run_command(tessera(arguments));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return result.out;
 }
 
-TEST(ProgramText, OfDdpIsTheGoldenFile) {
-  std::ostringstream golden_text;
-  golden_text << std::ifstream(source_dir("tests/golden/programs/two-blocks-ddp.txt")).rdbuf();
-  std::istringstream now(plan({})), then(golden_text.str());
+struct GoldenFile {
+  std::string name;
+  std::vector<std::string> flags;
+};
+
+/// The lines of programs.txt: a name, then flags.
+std::vector<GoldenFile> golden_files() {
+  std::vector<GoldenFile> files;
+  std::ifstream list(folder() + "/programs.txt");
+  for (std::string line; std::getline(list, line);) {
+    std::istringstream words(line);
+    GoldenFile file;
+    words >> file.name;
+    for (std::string flag; words >> flag;)
+      file.flags.push_back(flag);
+    if (!file.name.empty() && file.name[0] != '#') files.push_back(file);
+  }
+  return files;
+}
+
+class ProgramTextGolden : public ::testing::TestWithParam<GoldenFile> {};
+
+TEST_P(ProgramTextGolden, IsTheFile) {
+  std::ifstream then(folder() + "/" + GetParam().name + ".txt");
+  ASSERT_TRUE(then) << "there is no " << GetParam().name << ".txt; run tests/golden/programs/regenerate.sh";
+  std::istringstream now(plan(GetParam().flags));
   std::string a, b;
   for (int line = 1; std::getline(then, b); ++line) {
     ASSERT_TRUE(std::getline(now, a)) << "the program ends before line " << line << " of the golden file: " << b;
-    ASSERT_EQ(a, b) << "line " << line;
+    ASSERT_EQ(a, b) << "line " << line << "; if it is meant, run tests/golden/programs/regenerate.sh";
   }
   EXPECT_FALSE(std::getline(now, a)) << "the program goes on after the golden file: " << a;
 }
 
+INSTANTIATE_TEST_SUITE_P(Programs, ProgramTextGolden, ::testing::ValuesIn(golden_files()), [](const auto& test) {
+  std::string name = test.param.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+TEST(ProgramText, EveryGoldenFileIsListed) {
+  std::set<std::string> listed{"programs.txt"}, there;
+  for (const GoldenFile& file : golden_files())
+    listed.insert(file.name + ".txt");
+  for (const auto& entry : std::filesystem::directory_iterator(folder()))
+    if (entry.path().extension() == ".txt") there.insert(entry.path().filename());
+  EXPECT_EQ(there, listed);
+}
+
 // Reductions stand right behind the last writer of what they sum: before the backward of earlier blocks.
 TEST(ProgramText, GradientsAreReducedWhileTheBackwardRuns) {
-  const std::string text = plan({"--ddp.bucket-mb=0.01"});
+  const std::string text = plan({"--nproc=2", "--ddp.bucket-mb=0.01"});
   const size_t step = text.find("program step");
   const size_t first = text.find("all_reduce group=dp", step);
   EXPECT_LT(first, text.find("backward h.0.add ", step));
@@ -50,8 +92,8 @@ TEST(ProgramText, SmallerBucketsAreMoreReductions) {
       ++n;
     return n;
   };
-  EXPECT_EQ(reductions(plan({})), 1u);
-  EXPECT_GT(reductions(plan({"--ddp.bucket-mb=0.01"})), 10u);
+  EXPECT_EQ(reductions(plan({"--nproc=2"})), 1u);
+  EXPECT_GT(reductions(plan({"--nproc=2", "--ddp.bucket-mb=0.01"})), 10u);
 }
 
 }  // namespace

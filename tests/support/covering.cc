@@ -108,7 +108,14 @@ bool Space::complete(Partial& chosen, const Order& order_of) const {
   return false;
 }
 
-std::vector<Space::Row> Space::all() const {
+bool Space::allows(const Row& row) const {
+  for (size_t a = 0; a < row.size(); ++a)
+    for (size_t b = 0; b < a; ++b)
+      if (forbidden_[a][row[a]][b][row[b]]) return false;
+  return true;
+}
+
+std::vector<Space::Row> Space::all(const std::vector<std::string>& fixed) const {
   std::vector<Row> rows;
   Partial chosen(factors_.size(), -1);
   const auto extend = [&](const auto& self, size_t factor) -> void {
@@ -116,7 +123,8 @@ std::vector<Space::Row> Space::all() const {
       rows.emplace_back(chosen.begin(), chosen.end());
       return;
     }
-    for (size_t value = 0; value < factors_[factor].values.size(); ++value) {
+    const size_t num_values = contains(fixed, factors_[factor].name) ? 1 : factors_[factor].values.size();
+    for (size_t value = 0; value < num_values; ++value) {
       if (!fits(chosen, factor, value)) continue;
       chosen[factor] = static_cast<int>(value);
       self(self, factor + 1);

@@ -34,12 +34,16 @@ class Space {
   using Row = std::vector<size_t>;
 
   const std::vector<Factor>& factors() const { return factors_; }
+  const std::vector<Rule>& rules() const { return rules_; }
+  /// Where a factor stands. Throws std::invalid_argument when there is none of that name.
+  size_t find(const std::string& factor) const;
   const std::string& value(const Row& row, const std::string& factor) const;
   /// "mesh=3 mode=fsdp ..."
   std::string text(const Row& row) const;
 
-  /// Every combination that the rules allow.
-  std::vector<Row> all() const;
+  /// Every combination that the rules allow; the factors in `fixed` keep their first value.
+  std::vector<Row> all(const std::vector<std::string>& fixed = {}) const;
+  bool allows(const Row& row) const;
   /// Few combinations, the same ones every time: any two values of two factors that stand together in some combination
   /// do so in one of these.
   std::vector<Row> covering_pairs() const;
@@ -47,7 +51,6 @@ class Space {
  private:
   using Partial = std::vector<int>;  // -1: not chosen yet
 
-  size_t find(const std::string& factor) const;
   bool fits(const Partial& chosen, size_t factor, size_t value) const;
   template <class Order>
   bool complete(Partial& chosen, const Order& order_of) const;

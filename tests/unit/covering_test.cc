@@ -43,6 +43,17 @@ TEST(Covering, RulesTakeCombinationsOut) {
   }
 }
 
+TEST(Covering, FixedFactorsKeepTheirFirstValue) {
+  const Space space(kFactors, kRules);
+  const auto rows = space.all({"ranks", "clip"});
+  EXPECT_EQ(rows.size(), 5u);
+  for (const Space::Row& row : rows) {
+    EXPECT_EQ(space.value(row, "ranks"), "2");
+    EXPECT_TRUE(space.allows(row));
+  }
+  EXPECT_FALSE(space.allows({0, 1, 0, 0, 0}));
+}
+
 TEST(Covering, EveryPairThatExistsIsShown) {
   for (const auto& rules : {std::vector<Rule>{}, kRules}) {
     const Space space(kFactors, rules);

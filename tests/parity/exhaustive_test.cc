@@ -1,0 +1,77 @@
+// The whole matrix of what may not change a bit; `./dev test --all` runs it. Modes with all their options, jobs,
+// communicators, and recomputation or none are a full product. Reduce dtype, frozen parameters, memory checks, delays,
+// and which recomputation it is go round from one combination to the next.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "parity/sharding_matrix.h"
+
+namespace tessera::testing {
+namespace {
+
+struct JobSetting {
+  std::string mesh, dtype, accumulation, reduce_every;
+};
+
+/// What a job's combinations are taken from. Modes and options that make the programs of others are left out; see
+/// planned_programs_test.cc.
+Space space_of(const JobSetting& job) {
+  Space whole = sharding_space();
+  std::vector<Rule> rules = whole.rules();
+  rules.push_back({"limit", {"1"}, "prefetch", {"0"}});
+  for (const auto& [factor, value] :
+       {std::pair("prefetch", "1"), std::pair("backward", "pre"), std::pair("limit", "0")})
+    rules.push_back({"wrap", {"root"}, factor, {value}});
+  return Space(whole.factors(), rules)
+      .with("mode", {"ddp", "ddp_small_buckets", "full_shard", "shard_grad_op", "optimizer_only", "no_shard", "zero1",
+                     "zero2", "zero3", "zero3_kept"})
+      .with("mesh", {job.mesh})
+      .with("dtype", {job.dtype})
+      .with("accumulation", {job.accumulation})
+      .with("reduce-every", {job.reduce_every});
+}
+
+class Exhaustive : public ::testing::TestWithParam<JobSetting> {};
+
+TEST_P(Exhaustive, HasTheBitsOfDdp) {
+  ShardingMatrix matrix(space_of(GetParam()), 5);
+  const Space& space = matrix.space();
+  size_t turn = 0;
+  const auto next = [&](Space::Row& row, const char* factor) {
+    const size_t at = space.find(factor);
+    Space::Row changed = row;
+    changed[at] = turn++ % space.factors()[at].values.size();
+    if (space.allows(changed)) row = changed;
+  };
+  const size_t recompute = space.find("recompute");
+  for (const Space::Row& combination : space.all({"recompute", "reduce-dtype", "freeze", "debug"}))
+    for (const bool recomputes : {false, true}) {
+      Space::Row row = combination;
+      for (const char* factor : {"reduce-dtype", "freeze", "debug"})
+        next(row, factor);
+      if (recomputes) row[recompute] = 1 + turn % (space.factors()[recompute].values.size() - 1);
+      EXPECT_EQ(matrix.check(row), "") << space.text(row);
+    }
+}
+
+std::vector<JobSetting> jobs() {
+  std::vector<JobSetting> all;
+  for (const char* mesh : {"2", "3", "4", "2x2"})
+    for (const char* dtype : {"float32", "bf16", "fp16"})
+      for (const char* accumulation : {"1", "3"})
+        for (const char* every : {"step", "micro-batch"})
+          all.push_back({mesh, dtype, accumulation, every});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Sharding, Exhaustive, ::testing::ValuesIn(jobs()), [](const auto& test) {
+  const JobSetting& job = test.param;
+  std::string name = "ranks_" + job.mesh + "_" + job.dtype + "_accum_" + job.accumulation + "_" + job.reduce_every;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace tessera::testing
