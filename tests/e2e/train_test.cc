@@ -45,6 +45,12 @@ TEST(TrainOverGloo, FollowsTheGoldenTrajectory) {
   }
 }
 
+TEST(Train, SaysHowMuchIsFrozen) {
+  const CommandResult run = run_command(train({"--freeze=wte*", "--steps=1"}));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.err.find("trained, 4608 frozen)"), std::string::npos) << run.err;
+}
+
 class GlooAndLocal : public ::testing::TestWithParam<int> {};
 
 TEST_P(GlooAndLocal, GiveTheSameBits) {

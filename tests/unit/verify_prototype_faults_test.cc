@@ -122,7 +122,7 @@ TEST_P(PrototypeFault, IsReported) {
   EXPECT_TRUE(found) << fault.said[0] << " is not in\n" << ::testing::PrintToString(findings);
 }
 
-const std::function<void(Programs&)> on_all(std::function<void(Program&)> plant) {
+std::function<void(Programs&)> on_all(std::function<void(Program&)> plant) {
   return [plant](Programs& programs) {
     for (Program& program : programs)
       plant(program);
@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
                             2,
                             kFsdp,
                             [](Programs& all) { remove(all[0], TSR_ACTION_ALL_GATHER, "comm.dp."); },
-                            {"rank 0", "forward", "reads gathered", "which nothing has written"}},
+                            {"comm.dp.gather does not match", "rank 0", "all_gather", "meets rank 1"}},
                       Fault{"all_ranks_lack_an_all_gather",
                             2,
                             kFsdp,
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(
                             3,
                             kZero3,
                             [](Programs& all) { remove(all[2], TSR_ACTION_BROADCAST, "comm.dp."); },
-                            {"broadcast", "comm.dp."}},
+                            {"comm.dp.gather does not match", "broadcast wte", "meets rank 2"}},
                       Fault{"all_ranks_lack_a_reduce",
                             3,
                             kZero3,
