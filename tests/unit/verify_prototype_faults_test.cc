@@ -210,6 +210,28 @@ TEST(PrototypeFaults, NoStrategyOnDp) {
   EXPECT_TRUE(has_finding(job.verify(programs), "which is a sum over dp that nothing has taken yet"));
 }
 
+// Tensor before pipeline, storage before compute: the host decides, not the mesh.
+TEST(PrototypeFaults, PassesInAWrongOrder) {
+  const auto interface = [](uint32_t role, uint32_t flags = 0) {
+    tsr_strategy_interface table{};
+    table.role = role;
+    table.flags = flags;
+    return table;
+  };
+  const auto ddp = interface(TSR_STRATEGY_SPLIT_STORAGE),
+             fsdp = interface(TSR_STRATEGY_SPLIT_STORAGE, TSR_STRATEGY_SHARDS_HOMES),
+             tensor = interface(TSR_STRATEGY_SPLIT_COMPUTE), pipeline = interface(TSR_STRATEGY_SCHEDULE);
+  const StrategyOnAxis mesh[] = {{"tensor", 0, &tensor, nullptr},
+                                 {"fsdp", 1, &fsdp, nullptr},
+                                 {"outer ddp", 2, &ddp, nullptr},
+                                 {"inner ddp", 3, &ddp, nullptr},
+                                 {"pipeline", 4, &pipeline, nullptr}};
+  std::vector<std::string> order;
+  for (const StrategyOnAxis& strategy : pass_order(mesh))
+    order.push_back(strategy.name);
+  EXPECT_EQ(order, (std::vector<std::string>{"pipeline", "tensor", "fsdp", "inner ddp", "outer ddp"}));
+}
+
 TEST(PrototypeFaults, ReplicatedBeforeSharded) {
   const PlannedJob job(kHybrid, 4);
   auto order = job.order();
