@@ -16,7 +16,7 @@ struct JobSetting {
 };
 
 /// What a job's combinations are taken from. Modes and options that make the programs of others are left out; see
-/// planned_programs_test.cc.
+/// planned_memory_test.cc.
 Space space_of(const JobSetting& job) {
   Space whole = sharding_space();
   std::vector<Rule> rules = whole.rules();

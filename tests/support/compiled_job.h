@@ -1,0 +1,45 @@
+// The programs of a job, compiled from flags and checked, without running anything.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugins/host_services.h"
+#include "program/text.h"
+#include "support/paths.h"
+#include "train/job.h"
+
+namespace tessera::testing {
+
+class CompiledJob {
+ public:
+  /// Of `tessera train` with these flags. Throws what planning throws; findings() says what does not fit together.
+  CompiledJob(std::vector<std::string> flags, int num_ranks)
+      : log_(LogLevel::off),
+        job_(make(std::move(flags), num_ranks)),
+        host_(log_),
+        strategies_(job_, host_.table()),
+        programs_(compile_job(compile_input(job_, strategies_.all()))),
+        findings_(verify_job(compile_input(job_, strategies_.all()), programs_)) {}
+
+  const Job& job() const { return job_; }
+  const RankPrograms& of(int rank) const { return programs_.of(rank); }
+  const Program& step(int rank) const { return of(rank).steps.front(); }
+  const Findings& findings() const { return findings_; }
+
+ private:
+  Job make(std::vector<std::string> flags, int num_ranks) {
+    flags.insert(flags.end(), {"--comm=local", "--plugin-dir=" + plugin_dir()});
+    return make_job(parse_flags(FlagSet::plan, flags), num_ranks, log_);
+  }
+
+  Log log_;
+  Job job_;
+  HostServices host_;
+  JobStrategies strategies_;
+  JobPrograms programs_;
+  Findings findings_;
+};
+
+}  // namespace tessera::testing
