@@ -69,7 +69,8 @@ void MeaningRules::optimizer() {
   for (const MeaningPair& pair : zip(values, meanings_.read(gradient))) {
     Meaning result = pair.first;
     const bool known = !pair.first.is_neutral() && !pair.second.is_neutral();
-    if (known && moments_split && pair.first.state == State::replicated) {
+    const bool is_sum = pair.second.state == State::split || pair.second.state == State::replicated;
+    if (known && moments_split && pair.first.state == State::replicated && is_sum) {
       result.state = State::split;  // a part of a replicated parameter, updated where its moments stand
     } else if (known && !fits(pair.first.state, pair.second.state)) {
       report("updates " + text(value, pair.first) + ", with a gradient that is " +

@@ -200,6 +200,80 @@ TEST_F(Zero1, UpdatesAreNotGathered) {
                           "program, and after it split over dp"));
 }
 
+/// Optimizer state split, gradients summed on every rank: each updates its part of the values.
+class Zero1OfSums : public Storage {
+ protected:
+  explicit Zero1OfSums(bool sums = true) {
+    layout(0, TSR_LAYOUT_SPLIT, 1u << TSR_HOME_M | 1u << TSR_HOME_V);
+    const uint64_t value = persistent(p_, "value", 256), m = persistent(p_, "m", 128, TSR_BUFFER_OPTIMIZER);
+    const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT);
+    make_home(value, whole, m, 128);
+    forward_and_backward(value, whole);
+    if (sums) on(0, TSR_ACTION_ALL_REDUCE, {add(whole)}, TSR_REDUCE_SUM);
+    step(add(value).at(0, 128), read(whole).at(0, 128), state(m));
+    on(0, TSR_ACTION_ALL_GATHER, {add(value)});
+  }
+};
+
+TEST_F(Zero1OfSums, Clean) {
+  EXPECT_TRUE(is_clean(verify_meaning(p_)));
+}
+
+TEST_F(Zero1OfSums, UpdatesAreNotGathered) {
+  p_.actions.pop_back();
+  EXPECT_TRUE(has_finding(verify_meaning(p_), "and after it split over dp"));
+}
+
+class Zero1OfAddends : public Zero1OfSums {
+ protected:
+  Zero1OfAddends() : Zero1OfSums(false) {}
+};
+
+TEST_F(Zero1OfAddends, GradientsAreNotSummed) {
+  EXPECT_TRUE(has_finding(verify_meaning(p_), "gradient whole[0:128], which is a sum over dp that nothing has taken"));
+}
+
+/// What each rank computes alone is no gradient for its part of values that all ranks share.
+TEST_F(Zero1OfSums, GradientsOfOneRankAlone) {
+  const uint64_t own = transient(p_, "own", 256, TSR_BUFFER_GRADIENT);
+  compute(TSR_ACTION_FORWARD, {read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)), write(own, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});
+  std::rotate(p_.actions.begin(), p_.actions.end() - 1, p_.actions.end());
+  for (Action& action : p_.actions)
+    if (action.kind == TSR_ACTION_OPTIMIZER)
+      for (Binding& b : action.bindings)
+        if (b.slot == TSR_SLOT(TSR_ROLE_SOURCE, 0)) b.buffer = own;
+  EXPECT_TRUE(has_finding(verify_meaning(p_),
+                          "updates dst0 = home value[0:128], which is the same on all ranks of dp, "
+                          "with a gradient that is different on each rank of dp"));
+}
+
+/// In place: what every rank computes whole and alike is whole again, addends and foreign slices are not.
+TEST_F(Storage, GatherInPlaceOfWhatIsAlikeEverywhere) {
+  const uint64_t value = persistent(p_, "value", 256);
+  on(0, TSR_ACTION_ALL_GATHER, {add(value)});
+  EXPECT_TRUE(is_clean(verify_meaning(p_)));
+}
+
+TEST_F(Storage, GatherInPlaceOfAddends) {
+  const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+  forward_and_backward(value, gradient);
+  on(0, TSR_ACTION_ALL_GATHER, {add(gradient)});
+  EXPECT_TRUE(has_finding(verify_meaning(p_), "the slices of all ranks do not make a whole"));
+}
+
+TEST_F(Storage, ScatterAndGatherInPlaceAreASum) {
+  const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+  const uint64_t m = persistent(p_, "m", 256, TSR_BUFFER_OPTIMIZER);
+  make_home(value, gradient, m, 256);
+  forward_and_backward(value, gradient);
+  on(0, TSR_ACTION_REDUCE_SCATTER, {add(gradient)}, TSR_REDUCE_SUM);
+  on(0, TSR_ACTION_ALL_GATHER, {add(gradient)});
+  step(add(value), read(gradient), state(m));
+  EXPECT_TRUE(is_clean(verify_meaning(p_)));
+  remove(p_, TSR_ACTION_ALL_GATHER);
+  EXPECT_TRUE(has_finding(verify_meaning(p_), "with a gradient that is split over dp"));
+}
+
 class Hybrid : public Storage {
  protected:
   Hybrid() : Storage({{"replicate", 2}, {"shard", 2}}) {
