@@ -73,6 +73,47 @@ TEST_F(Ranks, CollectivesThatMatch) {
   EXPECT_TRUE(is_clean(verify()));
 }
 
+/// Ranks that know a part of x as a parameter: x[begin:end) is `parameter` from its element `element` on.
+class Slices : public Ranks {
+ protected:
+  void know(int rank, int parameter, uint64_t element, uint64_t begin, uint64_t end) {
+    Program& p = ranks_[rank];
+    Home home{p.next_id++, "home", 0, {{parameter, 0, element, end - begin, 0}}, end - begin, {}};
+    home.roles[TSR_HOME_VALUE] = {x_, begin, end - begin};
+    p.homes.push_back(home);
+  }
+  Findings gather() {
+    for (int rank = 0; rank < 2; ++rank)
+      on(rank, TSR_ACTION_ALL_GATHER, {add(x_)});
+    return verify();
+  }
+};
+
+TEST_F(Slices, EachRankKnowsItsOwn) {
+  know(0, 0, 0, 0, 4);
+  know(1, 0, 4, 4, 8);
+  EXPECT_TRUE(is_clean(gather()));
+}
+
+TEST_F(Slices, OneRankKnowsTheWhole) {
+  know(0, 0, 0, 0, 8);
+  know(1, 0, 4, 4, 8);
+  EXPECT_TRUE(is_clean(gather()));
+}
+
+TEST_F(Slices, OfAnotherParameter) {
+  know(0, 0, 0, 0, 8);
+  know(1, 1, 4, 4, 8);
+  EXPECT_TRUE(
+      has_finding(gather(), "(wte.weight) meets rank 1 #0 comm.dp.test all_gather x (h.0.fc.weight[4:] (at 4))"));
+}
+
+TEST_F(Slices, OfAnotherPart) {
+  know(0, 0, 0, 0, 8);
+  know(1, 0, 0, 4, 8);
+  EXPECT_TRUE(has_finding(gather(), "collective 0 on comm.dp.test does not match"));
+}
+
 TEST_F(Ranks, Elements) {
   sum(0, add(x_));
   sum(1, add(half_));
