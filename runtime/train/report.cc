@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "observe/peak_memory.h"
+#include "observe/resident_memory.h"
 #include "train/planned_job.h"
 #include "train/text.h"
 
@@ -44,7 +44,8 @@ void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, boo
 
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, int64_t resident_before) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
-  const auto now = static_cast<uint64_t>(resident_bytes()), peak = static_cast<uint64_t>(peak_resident_bytes());
+  const ResidentMemory resident = resident_memory();
+  const auto now = static_cast<uint64_t>(resident.now_bytes), peak = static_cast<uint64_t>(resident.peak_bytes);
   const auto before = static_cast<uint64_t>(resident_before);
   const int num_arenas = job.ranks_are_threads ? job.mesh.num_ranks() : 1;
   log.info("done: ", job.config.steps, " steps");

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "data/batch_order.h"
-#include "observe/peak_memory.h"
+#include "observe/resident_memory.h"
 #include "optim/learning_rate.h"
 #include "optim/loss_scaler.h"
 #include "plugins/host_services.h"
@@ -98,8 +98,9 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
     line.step_ms = seconds * 1e3;
     line.tokens_per_second = tokens / seconds;
     line.tokens = job.tokens_per_step() * (step + 1);
-    line.memory_bytes = resident_bytes();
-    line.peak_memory_bytes = peak_resident_bytes();
+    const ResidentMemory resident = resident_memory();
+    line.memory_bytes = resident.now_bytes;
+    line.peak_memory_bytes = resident.peak_bytes;
     observer.on_step(line);
     if (place.rank == 0) report_step(log, line, job.config.steps, result.updated, scaler);
   }
@@ -121,7 +122,7 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   agree_on_programs(job, input, programs, place);
 
   const auto comm_values = comm_options ? comm_options->values() : std::span<const tsr_option_value>();
-  const int64_t resident_before = resident_bytes();
+  const int64_t resident_before = resident_memory().now_bytes;
   RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), device_options.values(), comm_values),
                       std::move(programs));
   if (place.rank == 0) report_start(log, job, data, runtime);

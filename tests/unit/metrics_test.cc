@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "observe/log.h"
-#include "observe/peak_memory.h"
+#include "observe/resident_memory.h"
 #include "support/expect_error.h"
 
 namespace tessera {
@@ -78,14 +78,17 @@ TEST(Metrics, ErrorsNameTheFile) {
   testing::expect_error([&] { writer.write({}); }, {"/dev/full", "No space left"});
 }
 
-TEST(PeakMemory, GrowsWithMemoryInUse) {
-  const int64_t before = peak_resident_bytes();
-  std::vector<char> block(64 << 20);
-  for (size_t i = 0; i < block.size(); i += 4096)
-    block[i] = 1;
-  EXPECT_GE(peak_resident_bytes(), before + (48 << 20));
-  EXPECT_GE(resident_bytes(), 48 << 20);
-  EXPECT_LE(resident_bytes(), peak_resident_bytes());
+TEST(ResidentMemory, GrowsWithMemoryInUseAndItsPeakStays) {
+  constexpr int64_t kMost = 48 << 20;
+  const ResidentMemory before = resident_memory();
+  {
+    std::vector<char> block(64 << 20);
+    for (size_t i = 0; i < block.size(); i += 4096)
+      block[i] = 1;
+    EXPECT_GE(resident_memory().now_bytes, before.now_bytes + kMost);
+  }
+  EXPECT_GE(resident_memory().peak_bytes, before.now_bytes + kMost);
+  EXPECT_LE(resident_memory().now_bytes, resident_memory().peak_bytes);
 }
 
 TEST(Log, KeepsItsLevelAndNamesItsRank) {
