@@ -17,14 +17,16 @@ ShardingMatrix& short_runs() {
 }
 /// Every way to split, in long runs.
 ShardingMatrix& long_runs() {
-  static ShardingMatrix matrix(sharding_space()
-                                   .with("comm", {"local"})
-                                   .with("debug", {"none"})
-                                   .with("dtype", {"float32", "bf16"})
-                                   .with("reduce-dtype", {"float32"})
-                                   .with("freeze", {"none"})
-                                   .with("recompute", {"none", "full"}),
-                               100);
+  static ShardingMatrix matrix(
+      sharding_space()
+          .with("mode", {"ddp", "full_shard", "shard_grad_op", "optimizer_only", "no_shard", "zero1", "zero2", "zero3"})
+          .with("comm", {"local"})
+          .with("debug", {"none"})
+          .with("dtype", {"float32", "bf16"})
+          .with("reduce-dtype", {"float32"})
+          .with("freeze", {"none"})
+          .with("recompute", {"none", "full"}),
+      100);
   return matrix;
 }
 
