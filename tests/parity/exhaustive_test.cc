@@ -1,6 +1,7 @@
 // The whole matrix of what may not change a bit; `./dev test --all` runs it. Jobs and modes with all their options are
 // a full product, each over local-comm with and without recomputation, and over gloo. What does not multiply goes round
-// from one combination to the next: reduce dtype, frozen parameters, memory checks, delays, which recomputation.
+// from one combination to the next: reduce dtype, frozen parameters, optimizer, memory checks, delays, which
+// recomputation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,12 +49,12 @@ TEST_P(Exhaustive, HasTheBitsOfDdp) {
   enum class Recompute { no, yes, maybe };
   const auto check = [&](Space::Row row, const char* comm, Recompute recompute) {
     row[space.find("comm")] = std::string(comm) == "gloo";
-    for (const char* factor : {"reduce-dtype", "freeze", "debug"})
+    for (const char* factor : {"reduce-dtype", "freeze", "optimizer", "debug"})
       next(row, factor);
     if (recompute != Recompute::no) next(row, "recompute", recompute == Recompute::yes);
     EXPECT_EQ(matrix.check(row), "") << space.text(row);
   };
-  for (const Space::Row& row : space.all({"comm", "recompute", "reduce-dtype", "freeze", "debug"})) {
+  for (const Space::Row& row : space.all({"comm", "recompute", "reduce-dtype", "freeze", "optimizer", "debug"})) {
     check(row, "local", Recompute::no);
     check(row, "local", Recompute::yes);
     check(row, "gloo", Recompute::maybe);

@@ -75,6 +75,7 @@ Space sharding_space() {
                 {"backward", {"pre", "post", "none"}},
                 {"limit", {"0", "1", "2"}},
                 {"freeze", {"none", "*.bias", "wte*,h.1.*"}},
+                {"optimizer", {"adamw", "sgd", "momentum"}},
                 {"comm", {"local", "gloo"}},
                 {"debug", {"none", "memory", "delay", "both"}}},
                rules());
@@ -106,6 +107,8 @@ std::vector<std::string> flags_of(const Space& space, const Space::Row& row) {
     flags.push_back(prefix + "limit-all-gathers=" + value("limit"));
   }
   if (value("freeze") != "none") flags.push_back("--freeze=" + value("freeze"));
+  if (value("optimizer") == "sgd") flags.insert(flags.end(), {"--optimizer=sgd", "--beta1=0"});
+  if (value("optimizer") == "momentum") flags.insert(flags.end(), {"--optimizer=sgd", "--beta1=0.9"});
   if (value("debug") == "memory" || value("debug") == "both") flags.push_back("--debug-memory");
   if (value("debug") == "delay" || value("debug") == "both") flags.push_back("--stream-delay=5");
   return flags;
@@ -128,7 +131,7 @@ Space::Row ShardingMatrix::reference_of(const Space::Row& row) const {
   for (size_t i = 0; i < row.size(); ++i) {
     const Factor& factor = space_.factors()[i];
     if (factor.name == "accumulation" || factor.name == "reduce-every" || factor.name == "dtype" ||
-        factor.name == "reduce-dtype" || factor.name == "freeze")
+        factor.name == "reduce-dtype" || factor.name == "freeze" || factor.name == "optimizer")
       reference[i] = row[i];
     if (factor.name == "mesh") {
       const auto flat = std::ranges::find(factor.values, factor.values[row[i]] == "2x2" ? "4" : factor.values[row[i]]);
