@@ -60,6 +60,7 @@ Fsdp::Fsdp(std::string_view, std::span<const tsr_option_value> options)
                   "fsdp.reshard-after-forward is for the shardings that gather parameters: full_shard, shard_grad_op");
     gather_.keep = reshard == "false";
   }
+  keeps_in_pipelines_ = reshard == "auto";
   gather_.prefetch = static_cast<uint64_t>(option(options, "prefetch").i);
   gather_.backward = parse_backward(view(option(options, "backward-prefetch").s));
   gather_.limit = static_cast<uint64_t>(option(options, "limit-all-gathers").i);
@@ -70,6 +71,19 @@ Fsdp::Fsdp(std::string_view, std::span<const tsr_option_value> options)
         "reshard-after-forward=true");
 }
 
+/// Under a pipeline a unit is used once per micro-batch, far apart: gathering it each time would cost that many
+/// gathers, and the pipeline has made the model of a rank small already.
+storage::GatherOptions Fsdp::gather_options(const ProgramView& view) const {
+  storage::GatherOptions options = gather_;
+  if (!keeps_in_pipelines_ || !storage::is_in_pipeline(view)) return options;
+  options.keep = true;
+  if (options.limit)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                "fsdp.limit-all-gathers needs parameters that are given up after use, and under a pipeline they are "
+                "kept unless fsdp.reshard-after-forward=true");
+  return options;
+}
+
 std::vector<storage::Group> Fsdp::groups(const ProgramView& view) const {
   std::vector<storage::Group> groups;
   const auto is_full = [&](const storage::Group& group) {
@@ -77,8 +91,9 @@ std::vector<storage::Group> Fsdp::groups(const ProgramView& view) const {
     const uint64_t bytes = group.num_elements * TSR_DTYPE_BYTES(group.first().value->dtype);
     return group.num_elements >= wrap_.min_elements && bytes >= wrap_.min_bytes;
   };
-  const auto belongs = [](const storage::Group& group, const storage::Flat& flat) {
-    return group.first().value->dtype == flat.value->dtype && (group.first().m != 0) == (flat.m != 0);
+  const auto belongs = [&](const storage::Group& group, const storage::Flat& flat) {
+    return group.first().value->dtype == flat.value->dtype && (group.first().m != 0) == (flat.m != 0) &&
+           !storage::stands_on_several_stages(view, group.first()) && !storage::stands_on_several_stages(view, flat);
   };
   for (const storage::Flat& flat : storage::flats_of(view)) {
     const auto open =
@@ -117,7 +132,7 @@ void Fsdp::lower(const ProgramView& view, const Edit& edit) const {
     if (sharding_ == Sharding::optimizer_only)
       sharder.shard_optimizer();
     else
-      sharder.shard_all(gather_);
+      sharder.shard_all(gather_options(view));
   }
   edit.collect_garbage();
 }

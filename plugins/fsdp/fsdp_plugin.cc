@@ -8,7 +8,8 @@ constexpr tsr_option kOptions[] = {
         "what is cut over the axis: everything (ZeRO-3); everything, parameters gathered once a step "
         "(ZeRO-2); optimizer state only (ZeRO-1); nothing"),
     tessera::string_option("reshard-after-forward", "auto", "auto|true|false",
-                           "give up gathered parameters after the forward; auto: as the sharding says"),
+                           "give up gathered parameters after the forward; auto: as the sharding says, and not under a "
+                           "pipeline"),
     tessera::int_option("prefetch", "1", 0, 64, "how many units ahead parameters are gathered"),
     tessera::string_option("backward-prefetch", "pre", "pre|post|none",
                            "in the backward, gather ahead before a unit's compute, after it, or not"),

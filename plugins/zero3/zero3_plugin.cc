@@ -7,8 +7,9 @@ constexpr tsr_option kOptions[] = {
                         "what only the owner keeps. 1: optimizer state; 2: and summed gradients; 3: and parameters"),
     tessera::string_option("partition", "balanced", "balanced|contiguous|round_robin",
                            "who owns which tensor: largest first to who has least; runs in model order; in turn"),
-    tessera::string_option("reshard-after-forward", "true", "true|false",
-                           "stage 3: give up broadcast parameters after the forward"),
+    tessera::string_option(
+        "reshard-after-forward", "auto", "auto|true|false",
+        "stage 3: give up broadcast parameters after the forward; auto: yes, but not under a pipeline"),
     tessera::int_option("prefetch", "1", 0, 64, "stage 3: how many units ahead parameters are broadcast"),
     tessera::string_option("backward-prefetch", "pre", "pre|post|none",
                            "in the backward, broadcast ahead before a unit's compute, after it, or not"),

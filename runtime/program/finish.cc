@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "program/range_set.h"
 #include "tessera/error.hpp"
@@ -33,41 +34,83 @@ ptrdiff_t after_last_writer(const Program& program, const Binding& range) {
   return -1;
 }
 
-/// Position of the first action that reads the buffer, or -1 if none does.
-ptrdiff_t before_first_reader(const Program& program, uint64_t buffer) {
+/// Position of the first action that reads the range, or -1 if none does.
+ptrdiff_t before_first_reader(const Program& program, const Binding& range) {
   for (size_t i = 0; i < program.actions.size(); ++i)
     for (const Binding& b : program.actions[i].bindings)
-      if (b.buffer == buffer && b.mode == TSR_MODE_READ) return static_cast<ptrdiff_t>(i);
+      if (b.buffer == range.buffer && b.mode == TSR_MODE_READ && b.offset < range.offset + range.num_elements &&
+          range.offset < b.offset + b.num_elements)
+        return static_cast<ptrdiff_t>(i);
   return -1;
 }
 
+bool has_stages(const Program& program) {
+  return std::ranges::any_of(program.mesh->axes(),
+                             [](const Axis& a) { return a.splits == TSR_SPLITS_LAYERS && a.num_ranks > 1; });
+}
+
+Binding accumulator(const Program& program, std::string_view name) {
+  const uint64_t id = find_buffer(program, TSR_BUFFER_ACCUMULATOR, name);
+  return id ? Binding{id, 0, program.buffer(id).num_elements, 0, 0} : Binding{};
+}
+
 /// Before what needs the sum, since a rank that owns nothing adds nothing and yet has to meet the others there.
-void sum_over_world(Program& program, std::string_view accumulator) {
-  const uint64_t id = find_buffer(program, TSR_BUFFER_ACCUMULATOR, accumulator);
-  if (!id) return;
-  const Binding whole{id, 0, program.buffer(id).num_elements, 0, 0};
-  const ptrdiff_t reader = before_first_reader(program, id);
-  const ptrdiff_t at = reader >= 0 ? reader : after_last_writer(program, whole);
+void sum_squares_over_world(Program& program) {
+  const Binding squares = accumulator(program, kSquaresAccumulator);
+  const ptrdiff_t at = squares.buffer ? before_first_reader(program, squares) : -1;
   if (at < 0) return;
-  Action action = sum_in_place(program, Group{}, "scalars", whole);
+  Action action = sum_in_place(program, Group{}, "scalars", squares);
+  program.actions.insert(program.actions.begin() + at, std::move(action));
+}
+
+/// As soon as the last loss is there; where stages have none of their own, when all have passed on all they have to:
+/// the others still wait for it.
+void sum_loss_over_world(Program& program) {
+  const Binding loss = accumulator(program, kLossAccumulator);
+  ptrdiff_t at = loss.buffer ? after_last_writer(program, loss) : -1;
+  if (at < 0) return;
+  if (has_stages(program)) {
+    const Binding squares = accumulator(program, kSquaresAccumulator);
+    at = squares.buffer ? before_first_reader(program, squares) : -1;
+    if (at < 0) at = static_cast<ptrdiff_t>(program.actions.size());
+  }
+  Action action = sum_in_place(program, Group{}, "scalars", loss);
+  program.actions.insert(program.actions.begin() + at, std::move(action));
+}
+
+/// The coordinates of a layer axis on which a parameter stands, if they are several.
+std::span<const int> stages_of(const Program& program, int parameter, int axis) {
+  const Split* split = split_on(program, parameter, axis, TSR_HOME_GRADIENT);
+  if (!split || split->kind != TSR_LAYOUT_REPLICATED || split->coordinates.size() < 2) return {};
+  return split->coordinates;
+}
+
+void complete_gradient(Program& program, const Home& home, int axis) {
+  const tsr_home_role& gradient = home.roles[TSR_HOME_GRADIENT];
+  if (!gradient.buffer || home.pieces.empty()) return;
+  const auto stages = stages_of(program, home.pieces[0].parameter, axis);
+  for (const tsr_piece& piece : home.pieces)
+    if (!std::ranges::equal(stages, stages_of(program, piece.parameter, axis)))
+      throw Error(TSR_E_INVALID_ARGUMENT, "home " + home.name + " holds " +
+                                              program.model->parameters[home.pieces[0].parameter].name + " and " +
+                                              program.model->parameters[piece.parameter].name +
+                                              ", which do not stand on the same ranks of axis " +
+                                              program.mesh->axes()[axis].name + "; a strategy has to keep them apart");
+  const Binding range{gradient.buffer, gradient.offset, gradient.num_elements, 0, 0};
+  // Not behind its last writer: another stage may have to receive from this one before it has its part.
+  const ptrdiff_t at = before_first_reader(program, range);
+  if (stages.empty() || at < 0) return;
+  Action action = sum_in_place(program, Group{axis, {stages.begin(), stages.end()}}, "completion", range);
+  action.home = home.id;
   program.actions.insert(program.actions.begin() + at, std::move(action));
 }
 
 void complete_gradients(Program& program) {
-  for (const Home& home : program.homes) {
-    const tsr_home_role& gradient = home.roles[TSR_HOME_GRADIENT];
-    if (!gradient.buffer || home.pieces.empty()) continue;
-    for (const Split& split : program.layout) {
-      if (split.parameter != home.pieces[0].parameter || split.kind != TSR_LAYOUT_REPLICATED) continue;
-      if (program.mesh->axes()[split.axis].splits != TSR_SPLITS_LAYERS || split.coordinates.size() < 2) continue;
-      const Binding range{gradient.buffer, gradient.offset, gradient.num_elements, 0, 0};
-      const ptrdiff_t at = after_last_writer(program, range);
-      if (at < 0) continue;
-      Action action = sum_in_place(program, Group{split.axis, split.coordinates}, "completion", range);
-      action.home = home.id;
-      program.actions.insert(program.actions.begin() + at, std::move(action));
-    }
-  }
+  const auto& axes = program.mesh->axes();
+  for (int axis = 0; axis < static_cast<int>(axes.size()); ++axis)
+    if (axes[axis].splits == TSR_SPLITS_LAYERS)
+      for (const Home& home : program.homes)
+        complete_gradient(program, home, axis);
 }
 
 /// What has been written of each transient buffer while walking the list.
@@ -144,8 +187,8 @@ void zero_pads(Program& program) {
 
 void finish_program(Program& program) {
   if (program.mesh->num_ranks() > 1) {
-    sum_over_world(program, kLossAccumulator);
-    sum_over_world(program, kSquaresAccumulator);
+    sum_loss_over_world(program);
+    sum_squares_over_world(program);
   }
   complete_gradients(program);
   turn_first_adds_into_writes(program);

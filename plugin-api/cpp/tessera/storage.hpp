@@ -80,6 +80,16 @@ struct Flat {
 /// The flats of a program, in order of their buffers. Throws UNSUPPORTED when another pass has split them already.
 std::vector<Flat> flats_of(const ProgramView& view);
 
+/// Whether another axis splits the layers over several ranks: then parameters are used once per micro-batch and more
+/// often than a rank would want to gather them.
+inline bool is_in_pipeline(const ProgramView& view) {
+  return std::ranges::any_of(view.axes(),
+                             [](const tsr_axis& a) { return a.splits == TSR_SPLITS_LAYERS && a.num_ranks > 1; });
+}
+/// Whether some of it stands on listed coordinates of an axis (a tied embedding on two stages): ranks there complete
+/// its gradient together, so it may not be mixed with what stands on one of them only.
+bool stands_on_several_stages(const ProgramView& view, const Flat& flat);
+
 /// Flats that are gathered and reduced together, one behind the other: `base[i]` is where flat i starts.
 struct Group {
   std::string name;

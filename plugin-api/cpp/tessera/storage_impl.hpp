@@ -183,6 +183,18 @@ inline std::vector<Flat> flats_of(const ProgramView& view) {
   return flats;
 }
 
+inline bool stands_on_several_stages(const ProgramView& view, const Flat& flat) {
+  const auto is_of_flat = [&](int32_t parameter) {
+    return std::ranges::any_of(flat.homes, [&](const tsr_home* home) {
+      return std::ranges::any_of(std::span(home->pieces, home->num_pieces),
+                                 [&](const tsr_piece& piece) { return piece.parameter == parameter; });
+    });
+  };
+  return std::ranges::any_of(view.splits(), [&](const tsr_split& split) {
+    return split.kind == TSR_LAYOUT_REPLICATED && split.num_coordinates > 1 && is_of_flat(split.parameter);
+  });
+}
+
 inline void Group::add(const Flat& flat) {
   if (flats.empty()) name = to_string(flat.value->name);
   flats.push_back(flat);

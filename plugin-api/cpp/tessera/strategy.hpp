@@ -22,6 +22,7 @@ class ProgramView {
   std::span<const tsr_axis> axes() const { return {raw.axes, raw.num_axes}; }
   std::span<const tsr_unit> units() const { return {raw.units, raw.num_units}; }
   std::span<const tsr_parameter> parameters() const { return {raw.parameters, raw.num_parameters}; }
+  std::span<const tsr_value> values() const { return {raw.values, raw.num_values}; }
   std::span<const tsr_segment> segments() const { return {raw.segments, raw.num_segments}; }
   std::span<const tsr_buffer> buffers() const { return {raw.buffers, raw.num_buffers}; }
   std::span<const tsr_home> homes() const { return {raw.homes, raw.num_homes}; }
@@ -51,11 +52,11 @@ class Edit {
     call(edit_.add_stream, edit_.ctx, axis, str(lane), &index);
     return index;
   }
-  /// All coordinates of the axis.
-  int32_t group(int axis) const {
-    const tsr_group whole{axis, 0, nullptr};
+  /// The ranks at these coordinates of the axis, ascending; none listed: all.
+  int32_t group(int axis, std::span<const int32_t> coordinates = {}) const {
+    const tsr_group listed{axis, static_cast<uint32_t>(coordinates.size()), coordinates.data()};
     int32_t index = 0;
-    call(edit_.add_group, edit_.ctx, &whole, &index);
+    call(edit_.add_group, edit_.ctx, &listed, &index);
     return index;
   }
   uint64_t add_buffer(std::string_view name, uint32_t kind, tsr_dtype dtype, uint64_t num_elements,
@@ -85,6 +86,17 @@ class Edit {
     call(edit_.replace_homes, edit_.ctx, homes.data(), homes.size(), replacement, &id);
     return id;
   }
+  /// The ids of the halves; 0: this half has nothing to do.
+  struct Halves {
+    uint64_t input = 0, weight = 0;
+  };
+  Halves split_backward(uint64_t action) const {
+    Halves halves;
+    call(edit_.split_backward, edit_.ctx, action, &halves.input, &halves.weight);
+    return halves;
+  }
+  /// Schedule passes: the new order of all actions.
+  void order(std::span<const uint64_t> actions) const { call(edit_.order, edit_.ctx, actions.data(), actions.size()); }
   void collect_garbage() const { call(edit_.collect_garbage, edit_.ctx); }
   const tsr_edit& raw() const { return edit_; }
 

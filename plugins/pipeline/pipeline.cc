@@ -1,0 +1,67 @@
+#include "pipeline.h"
+
+#include <algorithm>
+
+#include "stage_pass.h"
+
+namespace tessera::pipeline {
+
+Pipeline::Pipeline(std::string_view, std::span<const tsr_option_value> options)
+    : schedule_(parse_schedule(view(option(options, "schedule").s))),
+      cut_(view(option(options, "cut").s)),
+      num_chunks_(static_cast<int>(option(options, "virtual-stages").i)) {}
+
+Shape Pipeline::shape_of(const ProgramView& view) const {
+  const Shape shape{view.axis().num_ranks, num_chunks_, static_cast<int>(view.raw.num_micro_batches)};
+  check_fits(schedule_, shape);
+  return shape;
+}
+
+std::vector<std::vector<int32_t>> stages_of_parameters(const ProgramView& view, std::span<const Part> parts) {
+  const int num_stages = view.axis().num_ranks;
+  std::vector<std::vector<int32_t>> stages(view.parameters().size());
+  for (size_t v = 0; v < parts.size(); ++v)
+    for (int s = parts[v].begin; s < parts[v].end; ++s) {
+      const tsr_segment& segment = view.segments()[static_cast<size_t>(s)];
+      for (const int32_t p : std::span(segment.parameters, segment.num_parameters))
+        stages[static_cast<size_t>(p)].push_back(static_cast<int32_t>(v) % num_stages);
+    }
+  for (auto& of_parameter : stages) {
+    std::ranges::sort(of_parameter);
+    const auto repeated = std::ranges::unique(of_parameter);
+    of_parameter.erase(repeated.begin(), repeated.end());
+  }
+  return stages;
+}
+
+void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
+  const Shape shape = shape_of(view);
+  if (shape.num_stages == 1) return;
+  const auto stages = stages_of_parameters(view, cut_model(view, cut_, shape.num_stages * shape.num_chunks));
+  for (size_t p = 0; p < stages.size(); ++p) {
+    tsr_split split{};
+    split.parameter = static_cast<int32_t>(p);
+    split.axis = view.raw.axis;
+    split.roles = TSR_ALL_HOME_ROLES;
+    split.kind = stages[p].size() == 1 ? TSR_LAYOUT_SPLIT : TSR_LAYOUT_REPLICATED;
+    split.dim = -1;
+    split.blocks = split.parts = 1;
+    split.coordinates = stages[p].data();
+    split.num_coordinates = static_cast<uint32_t>(stages[p].size());
+    split.padded_size = view.parameters()[p].num_elements;
+    call(sink.add_split, sink.ctx, &split);
+  }
+}
+
+void Pipeline::lower(const ProgramView& view, const Edit& edit) const {
+  const Shape shape = shape_of(view);
+  const auto parts = cut_model(view, cut_, shape.num_stages * shape.num_chunks);
+  const int stage = view.axis().coordinate;
+  StagePass pass(view, edit, schedule_, shape, parts);
+  pass.drop_homes(stages_of_parameters(view, parts));
+  if (view.raw.purpose == TSR_PURPOSE_STEP) pass.run(step_items(schedule_, shape, stage));
+  if (view.raw.purpose == TSR_PURPOSE_EVAL) pass.run(eval_items(shape));
+  edit.collect_garbage();
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,93 @@
+#include "schedule.h"
+
+#include <algorithm>
+#include <string>
+
+#include "tessera/error.hpp"
+
+namespace tessera::pipeline {
+namespace {
+
+/// The k-th forward and backward of a stage: groups of `num_stages` micro-batches pass through chunk after chunk.
+struct InterleavedOrder {
+  const Shape& shape;
+
+  int micro_batch(int k) const {
+    return k / (shape.num_stages * shape.num_chunks) * shape.num_stages + k % shape.num_stages;
+  }
+  int chunk(int k) const { return k / shape.num_stages % shape.num_chunks; }
+  Item forward(int k) const { return {true, micro_batch(k), chunk(k)}; }
+  Item backward(int k) const { return {false, micro_batch(k), shape.num_chunks - 1 - chunk(k)}; }
+};
+
+/// Forwards that run before the first backward, but for the one right in front of it.
+int num_warmup_items(Schedule schedule, const Shape& shape, int stage) {
+  const int total = shape.num_micro_batches * shape.num_chunks, behind = shape.num_stages - stage - 1;
+  if (schedule == Schedule::gpipe) return total;
+  if (schedule == Schedule::one_f_one_b) return std::min(behind, total);
+  return std::min(2 * behind + (shape.num_chunks - 1) * shape.num_stages, total);
+}
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(TSR_E_INVALID_ARGUMENT, text);
+}
+
+}  // namespace
+
+Schedule parse_schedule(std::string_view text) {
+  if (text == "gpipe") return Schedule::gpipe;
+  return text == "1f1b" ? Schedule::one_f_one_b : Schedule::interleaved;
+}
+
+void check_fits(Schedule schedule, const Shape& shape) {
+  const std::string given = "pipeline.virtual-stages=" + std::to_string(shape.num_chunks);
+  if (schedule != Schedule::interleaved) {
+    if (shape.num_chunks != 1)
+      refuse(given + " is for pipeline.schedule=interleaved_1f1b; gpipe and 1f1b have 1 part of the model on a stage");
+    return;
+  }
+  if (shape.num_chunks < 2)
+    refuse("pipeline.schedule=interleaved_1f1b needs pipeline.virtual-stages of 2 or more; with 1 it is 1f1b");
+  if (shape.num_stages < 2)
+    refuse("pipeline.schedule=interleaved_1f1b needs an axis of 2 or more ranks; with 1 there is no bubble to shrink");
+  if (shape.num_micro_batches % shape.num_stages != 0) {
+    const int below = shape.num_micro_batches / shape.num_stages * shape.num_stages;
+    const std::string lower = below > 0 ? std::to_string(below) + " or " : "";
+    refuse("pipeline.schedule=interleaved_1f1b needs micro-batches (--grad-accum) in multiples of its " +
+           std::to_string(shape.num_stages) + " stages: " + lower + std::to_string(below + shape.num_stages) +
+           ", not " + std::to_string(shape.num_micro_batches) + "; 1f1b and gpipe take any number");
+  }
+}
+
+std::vector<Item> step_items(Schedule schedule, const Shape& shape, int stage) {
+  const InterleavedOrder order{shape};
+  const int total = shape.num_micro_batches * shape.num_chunks;
+  const int warmup = num_warmup_items(schedule, shape, stage);
+  std::vector<Item> items;
+  for (int k = 0; k < warmup; ++k)
+    items.push_back(order.forward(k));
+  for (int k = 0; k < total; ++k) {
+    if (warmup + k < total) items.push_back(order.forward(warmup + k));
+    items.push_back(order.backward(k));
+  }
+  return items;
+}
+
+// Of two neighbours that run a forward and a backward in turn, only one can ask early: the other would wait for what
+// the first sends after it has received. Interleaved stages are two items apart, and both can, but for what comes
+// around from the last stage to the first, and for the first backward, which may need the forward in front of it.
+bool receives_early(Schedule schedule, const Shape& shape, int stage, const Item& previous, const Item& item) {
+  if (schedule != Schedule::interleaved) return item.is_forward || !previous.is_forward;
+  const bool comes_around = stage == (item.is_forward ? 0 : shape.num_stages - 1);
+  return !comes_around && item != Item{false, 0, shape.num_chunks - 1};
+}
+
+std::vector<Item> eval_items(const Shape& shape) {
+  const InterleavedOrder order{shape};
+  std::vector<Item> items;
+  for (int k = 0; k < shape.num_micro_batches * shape.num_chunks; ++k)
+    items.push_back(order.forward(k));
+  return items;
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,192 @@
+#include "stage_pass.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+namespace tessera::pipeline {
+namespace {
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+bool is_compute(const tsr_action& action) {
+  return action.kind >= TSR_ACTION_FORWARD && action.kind <= TSR_ACTION_LOSS;
+}
+
+/// The position behind the last action that writes the buffer; none of them: behind all.
+size_t behind_last_writer(std::span<const tsr_action* const> actions, uint64_t buffer) {
+  for (size_t i = actions.size(); i-- > 0;)
+    for (const tsr_binding& b : ProgramView::bindings(*actions[i]))
+      if (b.buffer == buffer && b.mode != TSR_MODE_READ) return i + 1;
+  return actions.size();
+}
+
+}  // namespace
+
+StagePass::StagePass(const ProgramView& view, const Edit& edit, Schedule schedule, const Shape& shape,
+                     std::span<const Part> parts)
+    : view_(view), edit_(edit), schedule_(schedule), shape_(shape), parts_(parts) {}
+
+void StagePass::drop_homes(const std::vector<std::vector<int32_t>>& stages_of_parameters) {
+  for (const tsr_home& home : view_.homes()) {
+    const auto& stages = stages_of_parameters[static_cast<size_t>(home.pieces[0].parameter)];
+    if (std::ranges::find(stages, stage()) != stages.end()) continue;
+    dropped_homes_.insert(home.id);
+    edit_.replace_homes({&home.id, 1}, nullptr);
+  }
+}
+
+void StagePass::run(std::span<const Item> items) {
+  find_crossings();
+  sort_actions();
+  for (const tsr_action* action : before_)
+    order_.push_back(action->id);
+  bool is_received = false;  // what the item needs
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!is_received) append_receives(items[i]);
+    is_received = i + 1 < items.size() && receives_early(schedule_, shape_, stage(), items[i], items[i + 1]);
+    if (is_received) append_receives(items[i + 1]);
+    append_item(items[i]);
+  }
+  for (const tsr_action* action : after_)
+    order_.push_back(action->id);
+  edit_.order(order_);
+}
+
+int StagePass::part_of(int segment) const {
+  const auto after = std::ranges::upper_bound(parts_, segment, {}, &Part::begin);
+  return static_cast<int>(after - parts_.begin()) - 1;
+}
+
+/// Where the values that enter parts stand, and their gradients: all stages' programs come from one base, so a buffer
+/// has the same id and size on both sides. A value whose producer has no backward (frozen parameters) has no gradient.
+void StagePass::find_crossings() {
+  std::set<int> entering;
+  for (const Part& part : parts_)
+    entering.insert(part.entering);
+  for (const tsr_action& action : view_.actions()) {
+    if (!is_compute(action)) continue;
+    const tsr_segment& segment = view_.segments()[static_cast<size_t>(action.segment)];
+    for (const tsr_binding& b : ProgramView::bindings(action)) {
+      const uint32_t role = TSR_SLOT_ROLE(b.slot);
+      if (role != TSR_ROLE_OUTPUT && role != TSR_ROLE_OUTPUT_GRADIENT) continue;
+      const int value = segment.outputs[TSR_SLOT_INDEX(b.slot)];
+      if (!entering.contains(value)) continue;
+      (role == TSR_ROLE_OUTPUT ? activations_ : gradients_)[{value, action.micro_batch}] = b;
+    }
+  }
+}
+
+/// Puts every action into an item, before or behind all items, or removes it.
+void StagePass::sort_actions() {
+  std::vector<const tsr_action*> casts;
+  for (const tsr_action& action : view_.actions()) {
+    if (action.home && dropped_homes_.contains(action.home)) continue;  // gone with its home
+    if (is_compute(action))
+      sort_compute(action);
+    else if (action.kind == TSR_ACTION_ADD && action.home && action.micro_batch >= 0)
+      sort_gradient_add(action);
+    else if (action.kind == TSR_ACTION_CAST)
+      casts.push_back(&action);
+    else if (action.kind == TSR_ACTION_ZERO)
+      before_.push_back(&action);
+    else if (action.kind >= TSR_ACTION_SUM_SQUARES && action.kind <= TSR_ACTION_OPTIMIZER)
+      after_.push_back(&action);
+    else
+      throw Error(TSR_E_UNSUPPORTED, "the program has actions of kind " + std::to_string(action.kind) +
+                                         ", which a schedule does not know where to put");
+  }
+  keep_casts_that_are_read(casts);
+}
+
+void StagePass::sort_compute(const tsr_action& action) {
+  const int part = part_of(action.segment);
+  if (part % shape_.num_stages != stage()) return edit_.remove(action.id);
+  bool is_forward = action.kind == TSR_ACTION_FORWARD || action.kind == TSR_ACTION_RECOMPUTE;
+  if (is_of_loss(view_.segments()[static_cast<size_t>(action.segment)]))
+    is_forward = view_.raw.purpose == TSR_PURPOSE_EVAL;
+  of_item_[{is_forward, action.micro_batch, part / shape_.num_stages}].push_back(&action);
+}
+
+/// Behind the last backward that makes the gradient: that of the first part that uses the parameter.
+void StagePass::sort_gradient_add(const tsr_action& action) {
+  const auto home = std::ranges::find(view_.homes(), action.home, &tsr_home::id);
+  const int32_t parameter = home->pieces[0].parameter;
+  for (size_t s = 0; s < view_.segments().size(); ++s) {
+    const tsr_segment& segment = view_.segments()[s];
+    const int part = part_of(static_cast<int>(s));
+    if (part % shape_.num_stages != stage()) continue;
+    if (std::ranges::count(std::span(segment.parameters, segment.num_parameters), parameter) == 0) continue;
+    of_item_[{false, action.micro_batch, part / shape_.num_stages}].push_back(&action);
+    return;
+  }
+}
+
+void StagePass::keep_casts_that_are_read(const std::vector<const tsr_action*>& casts) {
+  std::set<uint64_t> read;
+  for (const auto& [item, actions] : of_item_)
+    for (const tsr_action* action : actions)
+      for (const tsr_binding& b : ProgramView::bindings(*action))
+        read.insert(b.buffer);
+  for (const tsr_action* cast : casts) {
+    const auto is_read = [&](const tsr_binding& b) { return b.slot == kDestination && read.contains(b.buffer); };
+    if (std::ranges::any_of(ProgramView::bindings(*cast), is_read))
+      before_.push_back(cast);
+    else
+      edit_.remove(cast->id);
+  }
+}
+
+/// What an item needs of its neighbours: the value that enters its part, or the gradient of the one that leaves it.
+void StagePass::append_receives(const Item& item) {
+  const int part = item.chunk * shape_.num_stages + stage();
+  const int from = item.is_forward ? part - 1 : part + 1;
+  if (from < 0 || from > last_part()) return;
+  const Crossing crossing{parts_[static_cast<size_t>(std::max(from, part))].entering, item.micro_batch};
+  const auto& places = item.is_forward ? activations_ : gradients_;
+  const auto place = places.find(crossing);
+  if (place == places.end()) return;
+  order_.push_back(message(TSR_ACTION_RECV, item.is_forward, from, part, place->second, crossing));
+}
+
+/// The item's compute, and what leaves it right behind the action that completes it.
+void StagePass::append_item(const Item& item) {
+  const std::vector<const tsr_action*>& actions = of_item_[key(item)];
+  const int part = item.chunk * shape_.num_stages + stage();
+  const int to = item.is_forward ? part + 1 : part - 1;
+  std::optional<size_t> send_at;
+  uint64_t send = 0;
+  if (to >= 0 && to <= last_part()) {
+    const Crossing crossing{parts_[static_cast<size_t>(std::max(part, to))].entering, item.micro_batch};
+    const auto& places = item.is_forward ? activations_ : gradients_;
+    if (const auto place = places.find(crossing); place != places.end()) {
+      send = message(TSR_ACTION_SEND, item.is_forward, part, to, place->second, crossing);
+      send_at = behind_last_writer(actions, place->second.buffer);
+    }
+  }
+  for (size_t i = 0; i <= actions.size(); ++i) {
+    if (send_at == i) order_.push_back(send);
+    if (i < actions.size()) order_.push_back(actions[i]->id);
+  }
+}
+
+/// Two stages that exchange messages have communicators of their own, one per direction and kind, named by the sender:
+/// so on each stage a stream only sends or only receives, and what is received never waits for what is sent.
+uint64_t StagePass::message(uint32_t kind, bool is_activation, int from_part, int to_part, const tsr_binding& what,
+                            const Crossing& crossing) const {
+  const int32_t from = from_part % shape_.num_stages, to = to_part % shape_.num_stages;
+  const int32_t pair[] = {std::min(from, to), std::max(from, to)};
+  const bool sends = kind == TSR_ACTION_SEND;
+  const std::string lane = (is_activation ? "activation_" : "gradient_") + std::to_string(from);
+  tsr_action action = make_action(kind, edit_.stream(view_.raw.axis, lane));
+  action.micro_batch = crossing.second;
+  action.group = edit_.group(view_.raw.axis, pair);
+  action.peer = (sends ? to : from) == pair[0] ? 0 : 1;
+  action.tag = (static_cast<uint64_t>(crossing.first) << 32) | static_cast<uint32_t>(crossing.second);
+  const tsr_binding operand{what.buffer, what.offset, what.num_elements, sends ? kSource : kDestination,
+                            sends ? TSR_MODE_READ : TSR_MODE_WRITE};
+  return edit_.insert(0, TSR_AFTER, action, {&operand, 1});
+}
+
+}  // namespace tessera::pipeline

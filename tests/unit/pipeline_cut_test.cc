@@ -1,0 +1,115 @@
+// Where a model can be cut, and where it is.
+#include <gtest/gtest.h>
+
+#include "support/expect_error.h"
+#include "support/pipeline_programs.h"
+
+namespace tessera::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// The segments that parts 1, 2, ... begin with.
+Names cut(const PipelinePrograms& programs, const std::string& how, int num_parts) {
+  return programs.with_view([&](const ProgramView& view) {
+    Names names;
+    for (const pipeline::Part& part : pipeline::cut_model(view, how, num_parts))
+      if (part.begin > 0) names.push_back(to_string(view.segments()[static_cast<size_t>(part.begin)].name));
+    return names;
+  });
+}
+
+TEST(Cut, StandsWhereOneValueIsAllThatIsNeeded) {
+  const PipelinePrograms programs({}, 2);
+  programs.with_view([](const ProgramView& view) {
+    Names segments, values;
+    for (const pipeline::CutPoint& point : pipeline::cut_points(view)) {
+      segments.push_back(to_string(view.segments()[static_cast<size_t>(point.segment)].name));
+      values.push_back(to_string(view.values()[static_cast<size_t>(point.value)].name));
+    }
+    EXPECT_EQ(segments, (Names{"wpe", "h.0.ln_1", "h.1.ln_1", "ln_f"}));
+    EXPECT_EQ(values, (Names{"wte.out", "h.0.x", "h.1.x", "h.2.x"}));
+  });
+}
+
+TEST(Cut, NotThroughAUnit) {
+  PipelinePrograms programs({}, 2);
+  // A final norm that shares its unit with the second block.
+  Model& model = programs.model();
+  const int block = model.parameters[model.parameter("h.1.ln_1.weight")].unit;
+  model.parameters[model.parameter("ln_f.weight")].unit = block;
+  programs.with_view([](const ProgramView& view) {
+    for (const pipeline::CutPoint& point : pipeline::cut_points(view))
+      EXPECT_NE(to_string(view.segments()[static_cast<size_t>(point.segment)].name), "ln_f");
+  });
+}
+
+TEST(Cut, EvenPartsHaveEquallyManyBlocks) {
+  const PipelinePrograms programs({}, 8);
+  EXPECT_EQ(cut(programs, "even", 2), (Names{"h.4.ln_1"}));
+  EXPECT_EQ(cut(programs, "even", 4), (Names{"h.2.ln_1", "h.4.ln_1", "h.6.ln_1"}));
+  EXPECT_EQ(cut(programs, "even", 1), Names{});
+  expect_error([&] { cut(programs, "even", 3); }, {"8 blocks into 1, 2, 4, 8 equal parts, not into 3", "use auto"});
+}
+
+TEST(Cut, ListedPartsBeginWithSegmentsOrUnits) {
+  const PipelinePrograms programs({}, 4);
+  EXPECT_EQ(cut(programs, "h.1,h.3.ln_1", 3), (Names{"h.1.ln_1", "h.3.ln_1"}));
+  EXPECT_EQ(cut(programs, "wpe,ln_f", 3), (Names{"wpe", "ln_f"}));
+  expect_error([&] { cut(programs, "h.1.qkv,h.3", 3); },
+               {"a part cannot begin with 'h.1.qkv'", "wpe, h.0.ln_1, h.1.ln_1, h.2.ln_1, h.3.ln_1, ln_f"});
+  expect_error([&] { cut(programs, "loss", 2); }, {"cannot begin with 'loss'"});
+  expect_error([&] { cut(programs, "wte", 2); }, {"cannot begin with 'wte'"});
+  expect_error([&] { cut(programs, "h.3,h.1", 3); }, {"'h.1' does not stand behind"});
+  expect_error([&] { cut(programs, "h.1", 3); }, {"where 1 parts begin; 3 parts need 2"});
+}
+
+TEST(Cut, MorePartsThanStretchesAreRefused) {
+  const PipelinePrograms programs({}, 2);
+  EXPECT_EQ(cut(programs, "auto", 5).size(), 4u);
+  expect_error([&] { cut(programs, "auto", 6); }, {"at most 5 parts, not 6"});
+}
+
+/// The cost of the most expensive part.
+double most(const PipelinePrograms& programs, const std::string& how, int num_parts) {
+  return programs.with_view([&](const ProgramView& view) {
+    double most = 0;
+    for (const pipeline::Part& part : pipeline::cut_model(view, how, num_parts)) {
+      double cost = 0;
+      for (int s = part.begin; s < part.end; ++s)
+        cost += pipeline::cost_of(view, view.segments()[static_cast<size_t>(s)]);
+      most = std::max(most, cost);
+    }
+    return most;
+  });
+}
+
+TEST(Cut, AutoIsTheBestOfAllLists) {
+  const PipelinePrograms programs({}, 4);
+  const Names points = {"wpe", "h.0", "h.1", "h.2", "h.3", "ln_f"};
+  for (const std::string& first : points)
+    for (const std::string& second : points)
+      if (first < second || first == "wpe" || second == "ln_f") {
+        if (first == second || first == "ln_f" || second == "wpe") continue;
+        EXPECT_LE(most(programs, "auto", 3), most(programs, first + "," + second, 3)) << first << " " << second;
+      }
+  EXPECT_LT(most(programs, "auto", 3), most(programs, "wpe,h.0", 3));
+}
+
+// The loss of GPT-2 124M costs as much as five of its blocks.
+TEST(Cut, AutoGivesTheLastPartFewerBlocks) {
+  const Model model = make_gpt2(gpt2_config_by_name("gpt2"), {.batch = 4, .seq = 256, .loss_scale = 1});
+  const Mesh mesh({{"pp", 2, TSR_SPLITS_LAYERS}});
+  Program bare;
+  bare.model = &model;
+  bare.mesh = &mesh;
+  bare.coordinates = {0};
+  const Snapshot snapshot(bare, 0);
+  const ProgramView view(snapshot.view());
+  const auto parts = pipeline::cut_model(view, "auto", 2);
+  const std::string begins = to_string(view.segments()[static_cast<size_t>(parts[1].begin)].name);
+  EXPECT_TRUE(begins == "h.8.ln_1" || begins == "h.9.ln_1") << begins;
+}
+
+}  // namespace
+}  // namespace tessera::testing
