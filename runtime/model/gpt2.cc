@@ -85,7 +85,11 @@ class Gpt2Builder {
     op.dims[TSR_DIM_BATCH] = shape_.batch;
     op.dims[TSR_DIM_SEQ] = shape_.seq;
     op.dims[TSR_DIM_EMBED] = config_.embed;
-    if (kind == TSR_OP_TOKEN_EMBEDDING || kind == TSR_OP_LOSS) op.dims[TSR_DIM_VOCAB] = config_.vocab;
+    if (kind == TSR_OP_TOKEN_EMBEDDING || kind == TSR_OP_LOSS) {
+      op.dims[TSR_DIM_VOCAB] = config_.vocab;
+      // LOSS does not read them; the ops that take its place when the vocabulary is split do.
+      op.attributes[TSR_ATTR_VOCAB_COUNT] = op.attributes[TSR_ATTR_VOCAB_TOTAL] = static_cast<double>(config_.vocab);
+    }
     if (kind == TSR_OP_POSITION_EMBEDDING) op.dims[TSR_DIM_POSITIONS] = config_.positions;
     if (kind == TSR_OP_LAYER_NORM || kind == TSR_OP_ADD_LAYER_NORM) op.attributes[TSR_ATTR_EPSILON] = config_.epsilon;
     if (kind == TSR_OP_LOSS) op.attributes[TSR_ATTR_SCALE] = shape_.loss_scale;

@@ -39,6 +39,7 @@ tsr_op op_of(uint32_t kind, uint32_t phase, int64_t seq) {
   op.dims[TSR_DIM_VOCAB] = kVocabulary;
   op.dims[TSR_DIM_POSITIONS] = kPositions;
   op.attributes[TSR_ATTR_EPSILON] = 1e-5;
+  op.attributes[TSR_ATTR_VOCAB_COUNT] = op.attributes[TSR_ATTR_VOCAB_TOTAL] = kVocabulary;
   op.attributes[TSR_ATTR_SCALE] = 1.0 / static_cast<double>(seq);
   return op;
 }
@@ -108,6 +109,20 @@ void add_linear(const std::string& name, int64_t in, int64_t out, int activation
   }
 }
 
+// The loss over a vocabulary, in one op and in the three of a split one.
+void add_losses(int num_threads) {
+  const double logits = 2.0 * static_cast<double>(kTokens * kEmbed * kVocabulary);
+  add("loss/forward", op_of(TSR_OP_LOSS, TSR_PHASE_FORWARD, kTokens), logits, num_threads);
+  add("loss/backward", op_of(TSR_OP_LOSS, TSR_PHASE_BACKWARD, kTokens), 3 * logits, num_threads);
+  add("head_logits/forward", op_of(TSR_OP_HEAD_LOGITS, TSR_PHASE_FORWARD, kTokens), logits, num_threads);
+  add("head_logits/backward", op_of(TSR_OP_HEAD_LOGITS, TSR_PHASE_BACKWARD, kTokens), 2 * logits, num_threads);
+  tsr_op stats = op_of(TSR_OP_SOFTMAX_STATS, TSR_PHASE_FORWARD, kTokens);
+  tsr_op gradient = op_of(TSR_OP_LOSS_GRAD, TSR_PHASE_BACKWARD, kTokens);
+  stats.dtype = gradient.dtype = TSR_F32;
+  add("softmax_stats/forward", stats, 0, num_threads);
+  add("loss_grad/backward", gradient, 0, num_threads);
+}
+
 void add_all(int num_threads) {
   add_linear("qkv", kEmbed, 3 * kEmbed, TSR_ACTIVATION_NONE, true, num_threads);
   add_linear("proj", kEmbed, kEmbed, TSR_ACTIVATION_NONE, false, num_threads);
@@ -119,9 +134,7 @@ void add_all(int num_threads) {
     add(name + "/forward", op_of(TSR_OP_ATTENTION, TSR_PHASE_FORWARD, seq), 2 * product, num_threads);
     add(name + "/backward", op_of(TSR_OP_ATTENTION, TSR_PHASE_BACKWARD, seq), 5 * product, num_threads);
   }
-  const double logits = 2.0 * static_cast<double>(kTokens * kEmbed * kVocabulary);
-  add("loss/forward", op_of(TSR_OP_LOSS, TSR_PHASE_FORWARD, kTokens), logits, num_threads);
-  add("loss/backward", op_of(TSR_OP_LOSS, TSR_PHASE_BACKWARD, kTokens), 3 * logits, num_threads);
+  add_losses(num_threads);
   const std::map<std::string, uint32_t> others{{"layer_norm", TSR_OP_LAYER_NORM},
                                                {"add_layer_norm", TSR_OP_ADD_LAYER_NORM},
                                                {"add", TSR_OP_ADD},

@@ -18,22 +18,46 @@ tsr_op segment_op(uint32_t kind, uint32_t phase, tsr_dtype dtype) {
   for (int dim = 0; dim < TSR_NUM_DIMS; ++dim)
     op.dims[dim] = dim == TSR_DIM_BATCH || dim == TSR_DIM_ELEMENTS ? 1 : 4;
   op.attributes[TSR_ATTR_EPSILON] = 1e-5;
+  op.attributes[TSR_ATTR_VOCAB_COUNT] = op.attributes[TSR_ATTR_VOCAB_TOTAL] = 4;
   op.attributes[TSR_ATTR_HAS_BIAS] = 1;
   op.attributes[TSR_ATTR_ACTIVATION] = TSR_ACTIVATION_GELU_TANH;
   return op;
 }
 
+// Whether it works on logits, which are float32.
+bool is_float32_only(uint32_t kind) {
+  return kind == TSR_OP_SOFTMAX_STATS || kind == TSR_OP_LOSS_GRAD;
+}
+
+bool has_phase(uint32_t kind, uint32_t phase) {
+  if (kind == TSR_OP_SOFTMAX_STATS) return phase == TSR_PHASE_FORWARD;
+  if (kind == TSR_OP_LOSS || kind == TSR_OP_LOSS_GRAD) return phase <= TSR_PHASE_BACKWARD;
+  return true;
+}
+
+bool holds_tokens(uint32_t kind, uint32_t input) {
+  switch (kind) {
+    case TSR_OP_TOKEN_EMBEDDING:
+      return input == 0;
+    case TSR_OP_LOSS:
+      return input == 1;
+    case TSR_OP_SOFTMAX_STATS:
+      return input == 2;
+    default:
+      return kind == TSR_OP_LOSS_GRAD && input == 4;
+  }
+}
+
 tsr_dtype expected_dtype(const tsr_op& op, uint32_t slot) {
   switch (TSR_SLOT_ROLE(slot)) {
-    case TSR_ROLE_PARAMETER:
     case TSR_ROLE_OUTPUT:
-    case TSR_ROLE_INPUT_GRADIENT:
     case TSR_ROLE_OUTPUT_GRADIENT:
+      return op.kind == TSR_OP_HEAD_LOGITS ? TSR_F32 : op.dtype;
+    case TSR_ROLE_PARAMETER:
+    case TSR_ROLE_INPUT_GRADIENT:
       return op.dtype;
-    case TSR_ROLE_INPUT: {
-      const bool is_tokens = op.kind == TSR_OP_TOKEN_EMBEDDING || slot == TSR_SLOT(TSR_ROLE_INPUT, 1);
-      return is_tokens && (op.kind == TSR_OP_TOKEN_EMBEDDING || op.kind == TSR_OP_LOSS) ? TSR_I32 : op.dtype;
-    }
+    case TSR_ROLE_INPUT:
+      return holds_tokens(op.kind, TSR_SLOT_INDEX(slot)) ? TSR_I32 : op.dtype;
     case TSR_ROLE_SAVED:
       return op.kind == TSR_OP_LINEAR ? op.dtype : TSR_F32;
     case TSR_ROLE_SCALAR:
@@ -74,11 +98,12 @@ TEST_P(DeviceKernelTest, DescribeRefusesWhatTheDeviceDoesNotCompute) {
 }
 
 TEST_P(DeviceKernelTest, SegmentsHaveTheSameSlotsInEveryDtype) {
-  for (uint32_t kind = TSR_OP_TOKEN_EMBEDDING; kind <= TSR_OP_LOSS; ++kind)
+  for (uint32_t kind = TSR_OP_TOKEN_EMBEDDING; kind <= TSR_OP_LOSS_GRAD; ++kind)
     for (uint32_t phase = TSR_PHASE_FORWARD; phase <= TSR_PHASE_BACKWARD_WEIGHT; ++phase) {
-      if (kind == TSR_OP_LOSS && phase > TSR_PHASE_BACKWARD) continue;
+      if (!has_phase(kind, phase)) continue;
       const auto in_float32 = describe(segment_op(kind, phase, TSR_F32));
       for (const tsr_dtype dtype : kDtypes) {
+        if (dtype != TSR_F32 && is_float32_only(kind)) continue;
         const tsr_op op = segment_op(kind, phase, dtype);
         const auto slots = describe(op);
         ASSERT_GE(slots.size(), in_float32.size());
@@ -93,6 +118,18 @@ TEST_P(DeviceKernelTest, SegmentsHaveTheSameSlotsInEveryDtype) {
         }
         prepare(op, slots);
       }
+    }
+}
+
+TEST_P(DeviceKernelTest, LogitsAreFloat32) {
+  for (const uint32_t kind : {TSR_OP_SOFTMAX_STATS, TSR_OP_LOSS_GRAD})
+    for (const tsr_dtype dtype : {TSR_BF16, TSR_F16}) {
+      const tsr_op op = segment_op(kind, TSR_PHASE_FORWARD, dtype);
+      std::vector<tsr_slot_spec> slots(16);
+      uint64_t num_slots = slots.size();
+      tsr_error err{};
+      EXPECT_EQ(table_.describe(&op, slots.data(), &num_slots, &err), TSR_E_UNSUPPORTED);
+      EXPECT_NE(std::string(err.message).find("float32"), std::string::npos);
     }
 }
 

@@ -48,19 +48,22 @@ Operands as_bound(const tsr_op& op, Operands operands) {
   return operands;
 }
 
+// Its backward is not that of a forward before it.
+bool makes_loss(const tsr_op& op) {
+  return op.kind == TSR_OP_LOSS || op.kind == TSR_OP_LOSS_GRAD;
+}
+
 // Parameters, inputs, outputs and saved tensors of a forward, and random gradients of outputs.
 Operands after_forward(tsr_op op, const Operands& operands) {
-  op.phase = op.kind == TSR_OP_LOSS ? TSR_PHASE_BACKWARD : TSR_PHASE_FORWARD;
+  op.phase = makes_loss(op) ? TSR_PHASE_BACKWARD : TSR_PHASE_FORWARD;
   Operands kept = as_bound(op, operands);
-  if (op.kind == TSR_OP_LOSS) return kept;
+  if (makes_loss(op)) return kept;
   kept = run(op, kept);
+  op.phase = TSR_PHASE_BACKWARD;
   for (const tsr_slot_spec& slot : describe(op))
-    if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_OUTPUT) {
-      kept.floats[dout(TSR_SLOT_INDEX(slot.slot))] = random_floats(slot.num_elements, 77 + slot.slot);
-      for (float& value : kept.floats[dout(TSR_SLOT_INDEX(slot.slot))])
-        value = rounded(slot.dtype, value);
-    }
-  return kept;
+    if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_OUTPUT_GRADIENT)
+      kept.floats[slot.slot] = random_floats(slot.num_elements, 77 + out(TSR_SLOT_INDEX(slot.slot)));
+  return as_bound(op, std::move(kept));
 }
 
 Operands with_started_gradients(const tsr_op& op, Operands operands) {
@@ -145,7 +148,7 @@ void check_backward_in_dtype(tsr_op op, const Operands& operands, Tolerance tole
       const RunOptions options{.num_threads = num_threads, .gradient_mode = mode};
       const Operands results = run(op, started, options);
       expect_gradients(op, results, started, reference, tolerance, what);
-      if (op.kind != TSR_OP_LOSS) expect_same_bits(op, run_halves(op, started, options), results, "halves, " + what);
+      if (!makes_loss(op)) expect_same_bits(op, run_halves(op, started, options), results, "halves, " + what);
     }
     for (const int offset : {1, 2, 3, -1})
       expect_same_bits(op, run(op, started, {.gradient_mode = mode, .offset = offset}), whole,
@@ -154,7 +157,10 @@ void check_backward_in_dtype(tsr_op op, const Operands& operands, Tolerance tole
   }
 }
 
-constexpr tsr_dtype kDtypes[] = {TSR_F32, TSR_BF16, TSR_F16};
+std::vector<tsr_dtype> dtypes_of(const tsr_op& op) {
+  if (op.kind == TSR_OP_SOFTMAX_STATS || op.kind == TSR_OP_LOSS_GRAD) return {TSR_F32};
+  return {TSR_F32, TSR_BF16, TSR_F16};
+}
 
 }  // namespace
 
@@ -186,14 +192,14 @@ void expect_close(const std::vector<float>& actual, const std::vector<double>& e
 
 void check_forward(tsr_op op, const Operands& operands, Tolerance tolerance) {
   op.phase = TSR_PHASE_FORWARD;
-  for (const tsr_dtype dtype : kDtypes) {
+  for (const tsr_dtype dtype : dtypes_of(op)) {
     op.dtype = dtype;
     check_forward_in_dtype(op, operands, tolerance);
   }
 }
 
 void check_backward(tsr_op op, const Operands& operands, Tolerance tolerance) {
-  for (const tsr_dtype dtype : kDtypes) {
+  for (const tsr_dtype dtype : dtypes_of(op)) {
     op.dtype = dtype;
     check_backward_in_dtype(op, operands, tolerance);
   }

@@ -18,9 +18,9 @@ void expect_close(const std::vector<float>& actual, const std::vector<double>& e
                   const std::string& name);
 
 /// Forward of `op` (its phase and dtype are ignored) on parameters, inputs and tokens, in float32, bfloat16 and
-/// float16: against the float64 reference on the same rounded operands with 1, 2 and 3 threads; the same bits whatever
-/// the operands' offsets and which optional slots are bound. `tolerance` is that of float32; 16-bit results are rounded
-/// once more, so a roundoff is added to theirs.
+/// float16 (ops on logits: in float32): against the float64 reference on the same rounded operands with 1, 2 and 3
+/// threads; the same bits whatever the operands' offsets and which optional slots are bound. `tolerance` is that of
+/// float32; 16-bit results are rounded once more, so a roundoff is added to theirs.
 void check_forward(tsr_op op, const Operands& operands, Tolerance tolerance = {2e-6});
 
 /// Roundoffs in the tolerance of a backward that reads what the forward rounded to 16 bits: an output, the argument of

@@ -131,12 +131,41 @@ Tensors loss(const tsr_op& op, const Extents& e, const Tensors& t, const std::ve
   return {{kDi0, dx}, {kG0, dtable}};
 }
 
-Tensors embeddings(const tsr_op& op, const Extents& e, const Tensors& t, const TokenLists& tokens) {
-  const bool is_token = op.kind == TSR_OP_TOKEN_EMBEDDING;
-  Tensor dtable((is_token ? e.V : e.P) * e.C);
+Tensors head_logits(const Extents& e, const Tensors& t) {
+  Tensor dx(e.N * e.C), dtable(e.V * e.C);
+  for (size_t n = 0; n < e.N; ++n)
+    for (size_t v = 0; v < e.V; ++v)
+      for (size_t c = 0; c < e.C; ++c) {
+        dx[n * e.C + c] += t.at(kDo0)[n * e.V + v] * t.at(kP0)[v * e.C + c];
+        dtable[v * e.C + c] += t.at(kDo0)[n * e.V + v] * t.at(kI0)[n * e.C + c];
+      }
+  return {{kDi0, dx}, {kG0, dtable}};
+}
+
+Tensors loss_grad(const tsr_op& op, const Extents& e, const Tensors& t, const std::vector<int32_t>& targets) {
+  const double scale = op.attributes[TSR_ATTR_SCALE];
+  Tensor dlogits(e.N * e.V);
+  for (size_t n = 0; n < e.N; ++n) {
+    for (size_t v = 0; v < static_cast<size_t>(e.vocab_count); ++v)
+      dlogits[n * e.V + v] = scale * std::exp(t.at(kI0)[n * e.V + v] - t.at(kI1)[n]) / t.at(kI2)[n];
+    if (e.has_row(targets[n])) dlogits[n * e.V + e.row_of(targets[n])] -= scale;
+  }
+  return {{kDi0, dlogits}};
+}
+
+Tensors token_embedding(const Extents& e, const Tensors& t, const std::vector<int32_t>& tokens) {
+  Tensor dtable(e.V * e.C);
+  for (size_t n = 0; n < e.N; ++n)
+    for (size_t c = 0; e.has_row(tokens[n]) && c < e.C; ++c)
+      dtable[e.row_of(tokens[n]) * e.C + c] += t.at(kDo0)[n * e.C + c];
+  return {{kG0, dtable}};
+}
+
+Tensors position_embedding(const Extents& e, const Tensors& t) {
+  Tensor dtable(e.P * e.C);
   for (size_t n = 0; n < e.N; ++n)
     for (size_t c = 0; c < e.C; ++c)
-      dtable[(is_token ? static_cast<size_t>(tokens.at(kI0)[n]) : n % e.T) * e.C + c] += t.at(kDo0)[n * e.C + c];
+      dtable[n % e.T * e.C + c] += t.at(kDo0)[n * e.C + c];
   return {{kG0, dtable}};
 }
 
@@ -146,8 +175,9 @@ Tensors reference_backward(const tsr_op& op, const Tensors& operands, const Toke
   const Extents e(op);
   switch (op.kind) {
     case TSR_OP_TOKEN_EMBEDDING:
+      return token_embedding(e, operands, tokens.at(kI0));
     case TSR_OP_POSITION_EMBEDDING:
-      return embeddings(op, e, operands, tokens);
+      return position_embedding(e, operands);
     case TSR_OP_LAYER_NORM:
       return layer_norm(op, e, operands);
     case TSR_OP_LINEAR:
@@ -160,6 +190,10 @@ Tensors reference_backward(const tsr_op& op, const Tensors& operands, const Toke
       return {{kDi0, operands.at(kDo0)}, {kG0, column_sums(operands.at(kDo0), e.C)}};
     case TSR_OP_LOSS:
       return loss(op, e, operands, tokens.at(kI1));
+    case TSR_OP_HEAD_LOGITS:
+      return head_logits(e, operands);
+    case TSR_OP_LOSS_GRAD:
+      return loss_grad(op, e, operands, tokens.at(kI4));
     default:
       throw std::logic_error("reference_backward does not know op " + std::to_string(op.kind));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "tessera/device.h"
 
@@ -9,7 +10,7 @@ namespace tessera::testing {
 
 inline constexpr uint32_t kP0 = TSR_SLOT(TSR_ROLE_PARAMETER, 0), kP1 = kP0 + 1, kP2 = kP0 + 2;
 inline constexpr uint32_t kG0 = TSR_SLOT(TSR_ROLE_GRADIENT, 0), kG1 = kG0 + 1, kG2 = kG0 + 2;
-inline constexpr uint32_t kI0 = TSR_SLOT(TSR_ROLE_INPUT, 0), kI1 = kI0 + 1;
+inline constexpr uint32_t kI0 = TSR_SLOT(TSR_ROLE_INPUT, 0), kI1 = kI0 + 1, kI2 = kI0 + 2, kI3 = kI0 + 3, kI4 = kI0 + 4;
 inline constexpr uint32_t kO0 = TSR_SLOT(TSR_ROLE_OUTPUT, 0), kO1 = kO0 + 1;
 inline constexpr uint32_t kDi0 = TSR_SLOT(TSR_ROLE_INPUT_GRADIENT, 0), kDi1 = kDi0 + 1;
 inline constexpr uint32_t kDo0 = TSR_SLOT(TSR_ROLE_OUTPUT_GRADIENT, 0), kDo1 = kDo0 + 1;
@@ -28,9 +29,16 @@ struct Extents {
         I(at(op, TSR_DIM_IN)),
         O(at(op, TSR_DIM_OUT)),
         V(at(op, TSR_DIM_VOCAB)),
-        P(at(op, TSR_DIM_POSITIONS)) {}
+        P(at(op, TSR_DIM_POSITIONS)),
+        vocab_begin(static_cast<int64_t>(op.attributes[TSR_ATTR_VOCAB_BEGIN])),
+        vocab_count(static_cast<int64_t>(op.attributes[TSR_ATTR_VOCAB_COUNT])) {}
+
+  /// Whether the table has a row for `token`, and which.
+  bool has_row(int32_t token) const { return token >= vocab_begin && token < vocab_begin + vocab_count; }
+  size_t row_of(int32_t token) const { return static_cast<size_t>(token - vocab_begin); }
 
   size_t B, T, N, H, D, C, I, O, V, P;
+  int64_t vocab_begin, vocab_count;
 
  private:
   static size_t at(const tsr_op& op, int dim) { return static_cast<size_t>(op.dims[dim]); }

@@ -97,12 +97,47 @@ double loss_sum(const Extents& e, const Tensors& t, const std::vector<int32_t>& 
   return total;
 }
 
-Tensors embeddings(const tsr_op& op, const Extents& e, const Tensors& t, const TokenLists& tokens) {
+Tensors head_logits(const Extents& e, const Tensors& t) {
+  Tensor logits(e.N * e.V), largest(e.N, -INFINITY);
+  for (size_t n = 0; n < e.N; ++n)
+    for (size_t v = 0; v < e.V; ++v) {
+      for (size_t c = 0; c < e.C; ++c)
+        logits[n * e.V + v] += t.at(kI0)[n * e.C + c] * t.at(kP0)[v * e.C + c];
+      if (v < static_cast<size_t>(e.vocab_count)) largest[n] = std::max(largest[n], logits[n * e.V + v]);
+    }
+  return {{kO0, logits}, {kO1, largest}};
+}
+
+Tensors softmax_stats(const Extents& e, const Tensors& t, const std::vector<int32_t>& targets) {
+  Tensor sums(e.N), target_logits(e.N);
+  for (size_t n = 0; n < e.N; ++n) {
+    for (size_t v = 0; v < static_cast<size_t>(e.vocab_count); ++v)
+      sums[n] += std::exp(t.at(kI0)[n * e.V + v] - t.at(kI1)[n]);
+    if (e.has_row(targets[n])) target_logits[n] = t.at(kI0)[n * e.V + e.row_of(targets[n])];
+  }
+  return {{kO0, sums}, {kO1, target_logits}};
+}
+
+double loss_of_stats(const Extents& e, const Tensors& t) {
+  double total = 0;
+  for (size_t n = 0; n < e.N; ++n)
+    total += t.at(kI1)[n] + std::log(t.at(kI2)[n]) - t.at(kI3)[n];
+  return total;
+}
+
+Tensors token_embedding(const Extents& e, const Tensors& t, const std::vector<int32_t>& tokens) {
   Tensor y(e.N * e.C);
   for (size_t n = 0; n < e.N; ++n)
+    for (size_t c = 0; e.has_row(tokens[n]) && c < e.C; ++c)
+      y[n * e.C + c] = t.at(kP0)[e.row_of(tokens[n]) * e.C + c];
+  return {{kO0, y}};
+}
+
+Tensors position_embedding(const Extents& e, const Tensors& t) {
+  Tensor y = t.at(kI0);
+  for (size_t n = 0; n < e.N; ++n)
     for (size_t c = 0; c < e.C; ++c)
-      y[n * e.C + c] = op.kind == TSR_OP_TOKEN_EMBEDDING ? t.at(kP0)[static_cast<size_t>(tokens.at(kI0)[n]) * e.C + c]
-                                                         : t.at(kI0)[n * e.C + c] + t.at(kP0)[n % e.T * e.C + c];
+      y[n * e.C + c] += t.at(kP0)[n % e.T * e.C + c];
   return {{kO0, y}};
 }
 
@@ -114,8 +149,9 @@ Tensors reference_forward(const tsr_op& op, const Tensors& operands, const Token
   Tensors results;
   switch (op.kind) {
     case TSR_OP_TOKEN_EMBEDDING:
+      return token_embedding(e, operands, tokens.at(kI0));
     case TSR_OP_POSITION_EMBEDDING:
-      return embeddings(op, e, operands, tokens);
+      return position_embedding(e, operands);
     case TSR_OP_LAYER_NORM:
       norm(e, epsilon, operands.at(kI0), operands.at(kP0), operands.at(kP1), results[kO0], results[kS0], results[kS1]);
       return results;
@@ -131,6 +167,12 @@ Tensors reference_forward(const tsr_op& op, const Tensors& operands, const Token
       return {{kO0, sum_with_bias(e, operands)}};
     case TSR_OP_LOSS:
       return {{kLossSum, {loss_sum(e, operands, tokens.at(kI1))}}};
+    case TSR_OP_HEAD_LOGITS:
+      return head_logits(e, operands);
+    case TSR_OP_SOFTMAX_STATS:
+      return softmax_stats(e, operands, tokens.at(kI2));
+    case TSR_OP_LOSS_GRAD:
+      return {{kLossSum, {loss_of_stats(e, operands)}}};
     default:
       throw std::logic_error("reference_forward does not know op " + std::to_string(op.kind));
   }

@@ -107,6 +107,12 @@ TEST(CpuKernelsSimd, RowsAreTheSameAtEveryLevel) {
       y.insert(y.end(), {max, static_cast<float>(sum), TESSERA_SIMD_AT(level, dot)(x.data(), dy.data(), n)});
       return y;
     });
+    for (const bool accumulate : {false, true})
+      expect_equal_levels([&](SimdLevel level) {
+        std::vector<float> y = dy;
+        TESSERA_SIMD_AT(level, scaled_exp)(x.data(), n, 4.5f, 0.3f, accumulate, y.data());
+        return y;
+      });
   }
 }
 
@@ -117,6 +123,10 @@ TEST(CpuKernelsSimd, TheLargestElementIsFoundEverywhere) {
       x[at] = -2.0f;
       ASSERT_EQ(TESSERA_SIMD_CHOOSE(row_max)(x.data(), n), -2.0f) << at << " of " << n;
     }
+}
+
+TEST(CpuKernelsSimd, TheLargestElementOfNoneIsTheSmallestFloat) {
+  EXPECT_EQ(TESSERA_SIMD_CHOOSE(row_max)(nullptr, 0), -std::numeric_limits<float>::infinity());
 }
 
 TEST(CpuKernelsSimd, ColumnSumsAreTheSameAtEveryLevel) {

@@ -63,7 +63,7 @@ typedef struct tsr_slot_spec {
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
 /* Shapes: N = rows = batch * seq tokens; matrices are row-major. docs/plugin-abi.md gives every op's formula.        */
 
-#define TSR_OP_TOKEN_EMBEDDING 1u    /* o0[N,C] = p0[V,C][i0[N]] (i0: int32 tokens) */
+#define TSR_OP_TOKEN_EMBEDDING 1u    /* o0[N,C] = p0[V,C][i0[N]] (i0: int32 tokens), 0 where p0 lacks the token */
 #define TSR_OP_POSITION_EMBEDDING 2u /* o0[N,C] = i0[N,C] + p0[P,C][n % seq]; the gradient of i0 is that of o0 */
 #define TSR_OP_LAYER_NORM 3u         /* o0 = norm(i0) * p0[C] + p1[C]; s0[N] mean, s1[N] 1/std */
 #define TSR_OP_LINEAR 4u    /* o0[N,out] = act(i0[N,in] p0[in,out] (+ p1[out])); s0[N,out] before act, if any */
@@ -93,7 +93,8 @@ typedef struct tsr_slot_spec {
 #define TSR_PHASE_BACKWARD 2u /* = BACKWARD_INPUT then BACKWARD_WEIGHT */
 #define TSR_PHASE_BACKWARD_INPUT 3u
 #define TSR_PHASE_BACKWARD_WEIGHT 4u
-/* LOSS: FORWARD gives the loss alone (eval); BACKWARD the loss, di0 and g0 at once, over chunks of tokens. */
+/* LOSS: FORWARD gives the loss alone (eval); BACKWARD the loss, di0 and g0 at once, over chunks of tokens. LOSS_GRAD:
+ * FORWARD gives the loss alone, BACKWARD the loss and di0. SOFTMAX_STATS has FORWARD only. */
 
 /* op.dims[TSR_DIM_*]: local extents, 0 where the op has no such dim. */
 #define TSR_DIM_BATCH 0
@@ -118,6 +119,7 @@ typedef struct tsr_slot_spec {
 #define TSR_ATTR_BETA2 6
 #define TSR_ATTR_VOCAB_BEGIN 7 /* token embedding and split loss: the table's first local row is this token's */
 #define TSR_ATTR_VOCAB_COUNT 8 /* so many local rows are tokens'; the rest is padding */
+#define TSR_ATTR_VOCAB_TOTAL 9 /* tokens of the whole vocabulary; any other fails the stream */
 #define TSR_NUM_ATTRIBUTES 12
 #define TSR_ACTIVATION_NONE 0
 #define TSR_ACTIVATION_GELU_TANH 1
@@ -130,8 +132,8 @@ typedef struct tsr_slot_spec {
 #define TSR_SCALAR_CLIP 2        /* float64[3]: coefficient min(1, max_norm / (norm + 1e-6)); ok 1 or 0; norm */
 #define TSR_SCALAR_STEP 3        /* int64[1]: optimizer steps taken */
 #define TSR_SCALAR_LR 4          /* float64[1] */
-/* float64[1], > 0; optional, absent is 1. LOSS multiplies the gradient of every token by it, not the loss; CLIP divides
- * the norm and then the coefficient by it, so that the optimizer's gradients are unscaled. */
+/* float64[1], > 0; optional, absent is 1. LOSS multiplies the gradient of every token by it, not the loss, and so does
+ * LOSS_GRAD; CLIP divides the norm and then the coefficient by it, so that the optimizer's gradients are unscaled. */
 #define TSR_SCALAR_LOSS_SCALE 5
 #define TSR_ACCUMULATOR_LIMBS 20
 

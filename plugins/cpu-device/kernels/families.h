@@ -14,5 +14,8 @@ extern const OpFamily kAttention;
 extern const OpFamily kAddLayerNorm;
 extern const OpFamily kAdd;
 extern const OpFamily kLoss;
+extern const OpFamily kHeadLogits;
+extern const OpFamily kSoftmaxStats;
+extern const OpFamily kLossGrad;
 
 }  // namespace tessera::cpu

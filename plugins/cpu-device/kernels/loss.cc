@@ -2,15 +2,14 @@
 // is ever stored, and become their own gradient in place. FORWARD adds the losses to x:LOSS; BACKWARD also makes di0
 // and g0, of the loss times x:LOSS_SCALE.
 #include <algorithm>
-#include <cmath>
 
+#include "cpu-device/kernels/cross_entropy.h"
 #include "cpu-device/kernels/families.h"
-#include "cpu-device/kernels/matmul.h"
+#include "cpu-device/kernels/head.h"
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/softmax_rows.h"
 #include "cpu-device/kernels/tokens.h"
 #include "cpu-device/parallel.h"
-#include "tessera/accumulator.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -38,13 +37,11 @@ class Loss : public Kernel {
   Loss(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
       : shape_(op),
         is_backward_(op.phase == TSR_PHASE_BACKWARD),
-        scale_(op.attributes[TSR_ATTR_SCALE]),
-        num_threads_(num_threads),
+        head_{shape_.columns, shape_.vocabulary, num_threads},
+        scalars_(op, slots),
         table_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         input_(find_operand(slots, TSR_ROLE_INPUT, 0)),
         targets_(find_operand(slots, TSR_ROLE_INPUT, 1)),
-        loss_(find_operand(slots, TSR_ROLE_SCALAR, TSR_SCALAR_LOSS)),
-        loss_scale_(find_operand(slots, TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE)),
         logits_(find_operand(slots, TSR_ROLE_WORKSPACE, 0)),
         losses_(find_operand(slots, TSR_ROLE_WORKSPACE, 1)),
         input_gradient_(find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)),
@@ -53,16 +50,12 @@ class Loss : public Kernel {
   void run(void* const* pointers) override {
     const auto* targets = targets_.in<const int32_t>(pointers);
     check_tokens(targets, shape_.rows, shape_.vocabulary, "target");
-    auto* limbs = loss_.in<int64_t>(pointers);
-    const AccumulatorView loss(limbs, TSR_ACCUMULATOR_LIMBS);
-    if (!loss_.accumulates) std::fill(loss.begin(), loss.end(), 0);
-    const double scale = loss_scale_.is_bound() ? scale_ * *loss_scale_.in<const double>(pointers) : scale_;
+    const AccumulatorView loss = scalars_.start_loss(pointers);
+    const double scale = scalars_.gradient_scale(pointers);
     for (uint64_t first = 0; first < shape_.rows; first += shape_.chunk) {
       const uint64_t num_tokens = std::min(shape_.chunk, shape_.rows - first);
-      matmul({num_tokens, shape_.vocabulary, shape_.columns},
-             {input_.in(pointers) + first * shape_.columns, shape_.columns},
-             {table_.in(pointers), shape_.columns, true}, {logits_.in(pointers), shape_.vocabulary}, false,
-             num_threads_);
+      head_.multiply(num_tokens, input_.in(pointers) + first * shape_.columns, table_.in(pointers),
+                     logits_.in(pointers));
       run_softmax(targets + first, num_tokens, scale, logits_.in(pointers), losses_.in(pointers));
       for (uint64_t n = 0; n < num_tokens; ++n)
         accumulate(loss, double{losses_.in(pointers)[n]});
@@ -78,14 +71,14 @@ class Loss : public Kernel {
     const auto exp_sum = TESSERA_SIMD_CHOOSE(exp_sum);
     const auto exp_in_place = TESSERA_SIMD_CHOOSE(exp_in_place);
     const auto scale_row = TESSERA_SIMD_CHOOSE(scale_row);
-    parallel_for(num_threads_, num_tokens, 1, [&](uint64_t begin, uint64_t end, int) {
+    parallel_for(head_.num_threads, num_tokens, 1, [&](uint64_t begin, uint64_t end, int) {
       for (uint64_t n = begin; n < end; ++n) {
         float* row = logits + n * shape_.vocabulary;
         const double target = double{row[targets[n]]};
         const float max = row_max(row, shape_.vocabulary);
         const double sum =
             is_backward_ ? exp_in_place(row, shape_.vocabulary, max, 1.0f) : exp_sum(row, shape_.vocabulary, max, 1.0f);
-        losses[n] = static_cast<float>(std::log(sum) + double{max} - target);
+        losses[n] = token_loss(double{max}, sum, target);
         if (!is_backward_) continue;
         scale_row(row, shape_.vocabulary, static_cast<float>(scale / sum));
         row[targets[n]] -= static_cast<float>(scale);
@@ -96,32 +89,28 @@ class Loss : public Kernel {
   void run_products(void* const* pointers, uint64_t first, uint64_t num_tokens) const {
     const float* dlogits = logits_.in(pointers);
     if (float* dx = input_gradient_.in(pointers))
-      matmul({num_tokens, shape_.columns, shape_.vocabulary}, {dlogits, shape_.vocabulary},
-             {table_.in(pointers), shape_.columns}, {dx + first * shape_.columns, shape_.columns},
-             input_gradient_.accumulates, num_threads_);
+      head_.input_gradient(num_tokens, dlogits, table_.in(pointers), input_gradient_.accumulates,
+                           dx + first * shape_.columns);
     if (float* dtable = table_gradient_.in(pointers))
-      matmul({shape_.vocabulary, shape_.columns, num_tokens}, {dlogits, shape_.vocabulary, true},
-             {input_.in(pointers) + first * shape_.columns, shape_.columns}, {dtable, shape_.columns},
-             table_gradient_.accumulates || first > 0, num_threads_);
+      head_.table_gradient(num_tokens, dlogits, input_.in(pointers) + first * shape_.columns,
+                           table_gradient_.accumulates || first > 0, dtable);
   }
 
   const Shape shape_;
   const bool is_backward_;
-  const double scale_;
-  const int num_threads_;
-  const Operand table_, input_, targets_, loss_, loss_scale_, logits_, losses_, input_gradient_, table_gradient_;
+  const Head head_;
+  const LossScalars scalars_;
+  const Operand table_, input_, targets_, logits_, losses_, input_gradient_, table_gradient_;
 };
 
 SlotList describe(const tsr_op& op) {
   if (op.phase != TSR_PHASE_FORWARD && op.phase != TSR_PHASE_BACKWARD) refuse_phase(op);
   const Shape shape(op);
   SlotList slots{parameter(0, shape.vocabulary * shape.columns), input(0, shape.rows * shape.columns),
-                 input(1, shape.rows, TSR_I32),
-                 slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS, TSR_MODE_ADD, TSR_ACCUMULATOR_LIMBS, 0, TSR_I64)};
+                 input(1, shape.rows, TSR_I32), loss_slot()};
   if (op.phase == TSR_PHASE_BACKWARD)
-    slots.insert(slots.end(),
-                 {slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE, TSR_MODE_READ, 1, TSR_SLOT_OPTIONAL, TSR_F64),
-                  input_gradient(0, shape.rows * shape.columns), gradient(0, shape.vocabulary * shape.columns)});
+    slots.insert(slots.end(), {loss_scale_slot(), input_gradient(0, shape.rows * shape.columns),
+                               gradient(0, shape.vocabulary * shape.columns)});
   slots.insert(slots.end(), {workspace(0, shape.chunk * shape.vocabulary), workspace(1, shape.chunk)});
   return slots;
 }

@@ -24,10 +24,11 @@ bool holds_values(const tsr_op& op, const tsr_slot_spec& slot) {
   switch (TSR_SLOT_ROLE(slot.slot)) {
     case TSR_ROLE_PARAMETER:
     case TSR_ROLE_INPUT:
-    case TSR_ROLE_OUTPUT:
     case TSR_ROLE_INPUT_GRADIENT:
-    case TSR_ROLE_OUTPUT_GRADIENT:
       return true;
+    case TSR_ROLE_OUTPUT:
+    case TSR_ROLE_OUTPUT_GRADIENT:
+      return op.kind != TSR_OP_HEAD_LOGITS;  // logits and their maximum
     case TSR_ROLE_SAVED:
       return op.kind == TSR_OP_LINEAR;  // the argument of the activation; other ops save statistics
     default:

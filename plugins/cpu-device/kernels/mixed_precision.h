@@ -8,8 +8,9 @@
 namespace tessera::cpu {
 
 /// The slots of `op`, whose dtype is 16 bits: those of the float32 op `family` describes, where parameters, inputs,
-/// outputs, their gradients and saved values are of op.dtype, and one more workspace, after the op's own. Statistics
-/// and contexts stay float32: a context is what the halves of a backward exchange, and they give the bits of the whole.
+/// outputs, their gradients and saved values are of op.dtype, and one more workspace, after the op's own. Statistics,
+/// logits and contexts stay float32: a context is what the halves of a backward exchange, and they give the bits of the
+/// whole.
 SlotList describe_16_bit(const OpFamily& family, const tsr_op& op);
 
 /// A kernel for slots of describe_16_bit.

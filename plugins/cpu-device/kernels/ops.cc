@@ -26,6 +26,12 @@ const OpFamily* float32_family(uint32_t kind) {
       return &kAdd;
     case TSR_OP_LOSS:
       return &kLoss;
+    case TSR_OP_HEAD_LOGITS:
+      return &kHeadLogits;
+    case TSR_OP_SOFTMAX_STATS:
+      return &kSoftmaxStats;
+    case TSR_OP_LOSS_GRAD:
+      return &kLossGrad;
     default:
       return nullptr;
   }
@@ -36,6 +42,9 @@ void check_dtypes(const tsr_op& op) {
   if (op.dtype != TSR_F32 && op.dtype != TSR_BF16 && op.dtype != TSR_F16)
     throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " on values of " + dtype_name(op.dtype) +
                                        " is not computed here; float32, bfloat16 and float16 are");
+  if (op.dtype != TSR_F32 && (op.kind == TSR_OP_SOFTMAX_STATS || op.kind == TSR_OP_LOSS_GRAD))
+    throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " on values of " + dtype_name(op.dtype) +
+                                       " is not computed here; logits are float32, whatever the dtype of values");
   if (op.phase != TSR_PHASE_FORWARD && op.gradient_dtype != TSR_F32)
     throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " with gradients of parameters in " +
                                        dtype_name(op.gradient_dtype) +

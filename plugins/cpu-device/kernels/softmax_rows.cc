@@ -61,6 +61,18 @@ double exp_in_place(float* x, size_t num_elements, float max, float scale) {
   return sum;
 }
 
+void scaled_exp(const float* x, size_t num_elements, float max, float factor, bool accumulate, float* y) {
+  if (accumulate) {
+#pragma omp simd
+    for (size_t i = 0; i < num_elements; ++i)
+      y[i] += factor * exp(x[i] - max);
+  } else {
+#pragma omp simd
+    for (size_t i = 0; i < num_elements; ++i)
+      y[i] = factor * exp(x[i] - max);
+  }
+}
+
 void scale_row(float* x, size_t num_elements, float factor) {
 #pragma omp simd
   for (size_t i = 0; i < num_elements; ++i)

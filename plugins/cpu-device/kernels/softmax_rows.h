@@ -8,12 +8,14 @@
 namespace tessera::cpu {
 
 TESSERA_SIMD_DECLARE(
-    /** The largest element of num_elements >= 1; NaN may be passed over. */
+    /** The largest element, -infinity of none; NaN may be passed over. */
     float row_max(const float* x, size_t num_elements);
     /** The sum of e^(scale * (x - max)). */
     double exp_sum(const float* x, size_t num_elements, float max, float scale);
     /** x = e^(scale * (x - max)), and the sum of that, the same as exp_sum's. */
     double exp_in_place(float* x, size_t num_elements, float max, float scale);
+    /** y (+)= factor * e^(x - max). */
+    void scaled_exp(const float* x, size_t num_elements, float max, float factor, bool accumulate, float* y);
     /** x *= factor. */
     void scale_row(float* x, size_t num_elements, float factor);
     /** x = e^(scale * x - log_sum). */

@@ -1,5 +1,5 @@
-// o0[N,C] = p0[V,C][i0[N]], for values of any dtype: rows are copied. Backward adds rows, in float32, in the order of
-// the tokens: a thread takes a range of columns.
+// o0[N,C] = p0[V,C][i0[N]], for values of any dtype: rows are copied, and those of tokens of other parts of the
+// vocabulary are zero. Backward adds rows, in float32, in the order of the tokens: a thread takes a range of columns.
 #include <cstddef>
 #include <cstring>
 
@@ -13,8 +13,12 @@ namespace {
 
 struct Shape {
   explicit Shape(const tsr_op& op)
-      : rows(num_rows(op)), columns(extent(op, TSR_DIM_EMBED)), vocabulary(extent(op, TSR_DIM_VOCAB)) {}
-  uint64_t rows, columns, vocabulary;
+      : rows(num_rows(op)), columns(extent(op, TSR_DIM_EMBED)), table_rows(extent(op, TSR_DIM_VOCAB)), part(op) {}
+
+  void check(const int32_t* tokens) const { check_tokens(tokens, rows, static_cast<uint64_t>(part.total), "token"); }
+
+  uint64_t rows, columns, table_rows;
+  VocabularyPart part;
 };
 
 class Forward : public Kernel {
@@ -29,12 +33,17 @@ class Forward : public Kernel {
 
   void run(void* const* pointers) override {
     const auto* tokens = tokens_.in<const int32_t>(pointers);
-    check_tokens(tokens, shape_.rows, shape_.vocabulary, "token");
+    shape_.check(tokens);
     const auto* table = table_.in<const std::byte>(pointers);
     auto* output = output_.in<std::byte>(pointers);
     parallel_for(num_threads_, shape_.rows, row_grain(shape_.columns), [&](uint64_t begin, uint64_t end, int) {
-      for (uint64_t n = begin; n < end; ++n)
-        std::memcpy(output + n * row_bytes_, table + static_cast<uint64_t>(tokens[n]) * row_bytes_, row_bytes_);
+      for (uint64_t n = begin; n < end; ++n) {
+        const int64_t row = shape_.part.row_of(tokens[n]);
+        if (row >= 0)
+          std::memcpy(output + n * row_bytes_, table + static_cast<uint64_t>(row) * row_bytes_, row_bytes_);
+        else
+          std::memset(output + n * row_bytes_, 0, row_bytes_);
+      }
     });
   }
 
@@ -58,14 +67,16 @@ class Backward : public Kernel {
     float* dtable = table_gradient_.in(pointers);
     if (!dtable) return;
     const auto* tokens = tokens_.in<const int32_t>(pointers);
-    check_tokens(tokens, shape_.rows, shape_.vocabulary, "token");
+    shape_.check(tokens);
     if (!table_gradient_.accumulates) clear(dtable);
     const auto add = TESSERA_SIMD_CHOOSE(add);
     const float* dy = output_gradient_.in(pointers);
     parallel_for(num_threads_, shape_.columns, kColumnGrain, [&](uint64_t begin, uint64_t end, int) {
       for (uint64_t n = 0; n < shape_.rows; ++n) {
-        float* row = dtable + static_cast<uint64_t>(tokens[n]) * shape_.columns + begin;
-        add(row, dy + n * shape_.columns + begin, end - begin, row);
+        const int64_t row = shape_.part.row_of(tokens[n]);
+        if (row < 0) continue;
+        float* sum = dtable + static_cast<uint64_t>(row) * shape_.columns + begin;
+        add(sum, dy + n * shape_.columns + begin, end - begin, sum);
       }
     });
   }
@@ -73,7 +84,7 @@ class Backward : public Kernel {
  private:
   void clear(float* table) const {
     parallel_for(
-        num_threads_, shape_.vocabulary * shape_.columns, kElementGrain,
+        num_threads_, shape_.table_rows * shape_.columns, kElementGrain,
         [&](uint64_t begin, uint64_t end, int) { std::memset(table + begin, 0, (end - begin) * sizeof(float)); });
   }
 
@@ -84,7 +95,7 @@ class Backward : public Kernel {
 
 SlotList describe(const tsr_op& op) {
   const Shape shape(op);
-  const uint64_t elements = shape.rows * shape.columns, table = shape.vocabulary * shape.columns;
+  const uint64_t elements = shape.rows * shape.columns, table = shape.table_rows * shape.columns;
   switch (op.phase) {
     case TSR_PHASE_FORWARD:
       return {parameter(0, table, op.dtype), input(0, shape.rows, TSR_I32), output(0, elements, 0, op.dtype)};

@@ -1,0 +1,19 @@
+// The products of the language model's head: logits[N,V] = x[N,C] table[V,C]^T, and their gradients.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::cpu {
+
+struct Head {
+  uint64_t columns, vocabulary;  // C, V
+  int num_threads;
+
+  void multiply(uint64_t num_rows, const float* x, const float* table, float* logits) const;
+  /// dx[N,C] (+)= dlogits table.
+  void input_gradient(uint64_t num_rows, const float* dlogits, const float* table, bool accumulate, float* dx) const;
+  /// dtable[V,C] (+)= dlogits^T x.
+  void table_gradient(uint64_t num_rows, const float* dlogits, const float* x, bool accumulate, float* dtable) const;
+};
+
+}  // namespace tessera::cpu

@@ -1,0 +1,101 @@
+// The loss of each token from the maximum i1[N], the sum i2[N] of e^(logit - max) and the target's logit i3[N], all
+// over the whole vocabulary; and the gradient of this rank's part of the logits i0[N,V], which is zero in padding. All
+// ranks of a split vocabulary have the same losses.
+#include <algorithm>
+
+#include "cpu-device/kernels/cross_entropy.h"
+#include "cpu-device/kernels/families.h"
+#include "cpu-device/kernels/operands.h"
+#include "cpu-device/kernels/parallel_rows.h"
+#include "cpu-device/kernels/softmax_rows.h"
+#include "cpu-device/kernels/tokens.h"
+
+namespace tessera::cpu {
+namespace {
+
+class LossGrad : public Kernel {
+ public:
+  LossGrad(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+      : rows_(num_rows(op)),
+        columns_(extent(op, TSR_DIM_VOCAB)),
+        part_(op),
+        scalars_(op, slots),
+        num_threads_(num_threads),
+        logits_(find_operand(slots, TSR_ROLE_INPUT, 0)),
+        row_max_(find_operand(slots, TSR_ROLE_INPUT, 1)),
+        row_sum_(find_operand(slots, TSR_ROLE_INPUT, 2)),
+        target_logit_(find_operand(slots, TSR_ROLE_INPUT, 3)),
+        targets_(find_operand(slots, TSR_ROLE_INPUT, 4)),
+        logits_gradient_(find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)) {}
+
+  void run(void* const* pointers) override {
+    add_losses(pointers);
+    if (logits_gradient_.is_bound()) differentiate(pointers);
+  }
+
+ private:
+  void add_losses(void* const* pointers) const {
+    const float* max = row_max_.in(pointers);
+    const float* sum = row_sum_.in(pointers);
+    const float* target_logit = target_logit_.in(pointers);
+    const AccumulatorView loss = scalars_.start_loss(pointers);
+    for (uint64_t n = 0; n < rows_; ++n)
+      accumulate(loss, double{token_loss(double{max[n]}, double{sum[n]}, double{target_logit[n]})});
+    carry(loss);
+  }
+
+  void differentiate(void* const* pointers) const {
+    const float* logits = logits_.in(pointers);
+    const float* max = row_max_.in(pointers);
+    const float* sum = row_sum_.in(pointers);
+    const auto* targets = targets_.in<const int32_t>(pointers);
+    float* gradient = logits_gradient_.in(pointers);
+    const double scale = scalars_.gradient_scale(pointers);
+    parallel_for(num_threads_, rows_, row_grain(columns_), [&](uint64_t begin, uint64_t end, int) {
+      for (uint64_t n = begin; n < end; ++n)
+        differentiate_row(logits + n * columns_, max[n], sum[n], part_.row_of(targets[n]), scale,
+                          gradient + n * columns_);
+    });
+  }
+
+  // Adding gives the bits of the gradient added to what was there, at the target too.
+  void differentiate_row(const float* logits, float max, float sum, int64_t target, double scale,
+                         float* gradient) const {
+    const auto scaled_exp = TESSERA_SIMD_CHOOSE(scaled_exp);
+    const auto num_tokens = static_cast<size_t>(part_.count);
+    const bool accumulate = logits_gradient_.accumulates;
+    const auto factor = static_cast<float>(scale / double{sum});
+    const float before = accumulate && target >= 0 ? gradient[target] : 0.0f;
+    scaled_exp(logits, num_tokens, max, factor, accumulate, gradient);
+    if (!accumulate) std::fill(gradient + num_tokens, gradient + columns_, 0.0f);
+    if (target < 0) return;
+    float probability;
+    scaled_exp(logits + target, 1, max, factor, false, &probability);
+    gradient[target] = before + (probability - static_cast<float>(scale));
+  }
+
+  const uint64_t rows_, columns_;
+  const VocabularyPart part_;
+  const LossScalars scalars_;
+  const int num_threads_;
+  const Operand logits_, row_max_, row_sum_, target_logit_, targets_, logits_gradient_;
+};
+
+SlotList describe(const tsr_op& op) {
+  if (op.phase != TSR_PHASE_FORWARD && op.phase != TSR_PHASE_BACKWARD) refuse_phase(op);
+  const VocabularyPart part(op);  // refuses one that is none
+  const uint64_t rows = num_rows(op), logits = rows * extent(op, TSR_DIM_VOCAB);
+  if (op.phase == TSR_PHASE_FORWARD) return {input(1, rows), input(2, rows), input(3, rows), loss_slot()};
+  return {input(0, logits),        input(1, rows), input(2, rows),    input(3, rows),
+          input(4, rows, TSR_I32), loss_slot(),    loss_scale_slot(), input_gradient(0, logits)};
+}
+
+std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  return std::make_unique<LossGrad>(op, slots, num_threads);
+}
+
+}  // namespace
+
+const OpFamily kLossGrad{describe, prepare};
+
+}  // namespace tessera::cpu
