@@ -16,6 +16,10 @@ uint64_t product(const std::vector<tsr_dim>& dims) {
   return n;
 }
 
+bool is_row_wise(uint32_t op) {
+  return op == TSR_OP_POSITION_EMBEDDING || op == TSR_OP_LAYER_NORM || op == TSR_OP_ADD_LAYER_NORM || op == TSR_OP_ADD;
+}
+
 /// Appends to a model in forward order. Names of dims: B batch, T seq, C embed, F ffn, V vocab, H heads, D head_dim.
 class Gpt2Builder {
  public:
@@ -85,6 +89,11 @@ class Gpt2Builder {
     op.dims[TSR_DIM_BATCH] = shape_.batch;
     op.dims[TSR_DIM_SEQ] = shape_.seq;
     op.dims[TSR_DIM_EMBED] = config_.embed;
+    std::array<uint32_t, TSR_NUM_DIMS> names{};
+    names[TSR_DIM_BATCH] = TSR_NAME_BATCH;
+    names[TSR_DIM_SEQ] = TSR_NAME_SEQ;
+    names[TSR_DIM_EMBED] = TSR_NAME_EMBED;
+    names[TSR_DIM_VOCAB] = TSR_NAME_VOCAB;
     if (kind == TSR_OP_TOKEN_EMBEDDING || kind == TSR_OP_LOSS) {
       op.dims[TSR_DIM_VOCAB] = config_.vocab;
       // LOSS does not read them; the ops that take its place when the vocabulary is split do.
@@ -93,8 +102,8 @@ class Gpt2Builder {
     if (kind == TSR_OP_POSITION_EMBEDDING) op.dims[TSR_DIM_POSITIONS] = config_.positions;
     if (kind == TSR_OP_LAYER_NORM || kind == TSR_OP_ADD_LAYER_NORM) op.attributes[TSR_ATTR_EPSILON] = config_.epsilon;
     if (kind == TSR_OP_LOSS) op.attributes[TSR_ATTR_SCALE] = shape_.loss_scale;
-    model_.segments.push_back(
-        {name, op, std::move(parameters), std::move(inputs), std::move(outputs), std::move(contractions), block_});
+    model_.segments.push_back({name, op, std::move(parameters), std::move(inputs), std::move(outputs),
+                               std::move(contractions), block_, names, true, is_row_wise(kind)});
     return model_.segments.back();
   }
 
@@ -107,6 +116,11 @@ class Gpt2Builder {
     op.dims[TSR_DIM_IN] = in;
     op.dims[TSR_DIM_OUT] = out;
     op.attributes[TSR_ATTR_HAS_BIAS] = has_bias;
+    Segment& linear = model_.segments.back();
+    const std::vector<tsr_dim>& weight = model_.parameters[linear.parameters[0]].dims;
+    linear.dim_names[TSR_DIM_EMBED] = 0;
+    linear.dim_names[TSR_DIM_IN] = weight[0].name;
+    linear.dim_names[TSR_DIM_OUT] = weight[1].name;
     op.attributes[TSR_ATTR_ACTIVATION] = activation;
   }
 
@@ -141,10 +155,12 @@ class Gpt2Builder {
 
     segment(named("ln_1"), TSR_OP_LAYER_NORM, {ln_1_weight, ln_1_bias}, {x}, {norm_1});
     linear(named("qkv"), {qkv_weight, qkv_bias}, norm_1, qkv, config_.embed, 3 * config_.embed, TSR_NAME_EMBED);
-    tsr_op& attention = segment(named("attention"), TSR_OP_ATTENTION, {}, {qkv}, {attended}).op;
-    attention.dims[TSR_DIM_EMBED] = 0;
-    attention.dims[TSR_DIM_HEADS] = config_.num_heads;
-    attention.dims[TSR_DIM_HEAD_DIM] = head_dim;
+    Segment& attention = segment(named("attention"), TSR_OP_ATTENTION, {}, {qkv}, {attended});
+    attention.op.dims[TSR_DIM_EMBED] = 0;
+    attention.op.dims[TSR_DIM_HEADS] = config_.num_heads;
+    attention.op.dims[TSR_DIM_HEAD_DIM] = head_dim;
+    attention.dim_names[TSR_DIM_EMBED] = 0;
+    attention.dim_names[TSR_DIM_HEADS] = TSR_NAME_HEADS;
     linear(named("proj"), {proj_weight}, attended, projected, config_.embed, config_.embed, TSR_NAME_HEADS);
     segment(named("add_ln_2"), TSR_OP_ADD_LAYER_NORM, {proj_bias, ln_2_weight, ln_2_bias}, {x, projected},
             {mid, norm_2});

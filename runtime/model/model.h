@@ -2,7 +2,9 @@
 // nothing of ranks, memory or time.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +16,20 @@ namespace tessera {
 /// Every parameter starts on a multiple of this many elements of its unit's flat buffers.
 inline constexpr uint64_t kParameterAlignment = 128;
 
-/// A named tensor with Hugging Face's name and shape.
+/// Elements of a whole parameter that stand together in a rank's part of it.
+struct ParameterPiece {
+  uint64_t whole_offset = 0;
+  uint64_t num_elements = 0;
+  uint64_t local_offset = 0;
+};
+
+/// This rank's part of a parameter that is split.
+struct ParameterPart {
+  uint64_t whole_elements = 0;  ///< of the whole parameter
+  std::vector<ParameterPiece> pieces;
+};
+
+/// A named tensor with Hugging Face's name and shape; in a local model (program/local_model.h) this rank's part of it.
 struct Parameter {
   std::string name;
   std::vector<tsr_dim> dims;
@@ -22,6 +37,8 @@ struct Parameter {
   uint64_t num_elements = 0;
   uint64_t unit_offset = 0;  ///< elements from the start of the unit's flat buffers
   bool trainable = true;
+  std::optional<ParameterPart> part = {};
+  int rows_axis = -1;  ///< in a local model: its gradient is that of this rank's rows, to be summed over this axis
 
   std::vector<int64_t> shape() const;
 };
@@ -41,6 +58,7 @@ struct Value {
   tsr_dtype dtype = TSR_F32;
   int gradient_of = -1;  ///< its gradient is the buffer of that value's gradient
   uint64_t num_elements = 0;
+  int rows = -1;  ///< in a local model: this value is whole, and stands in rows over a tensors axis as that one
 };
 
 /// The smallest compute between two places where a collective may stand. `op` has kind, dims and attributes set.
@@ -51,7 +69,10 @@ struct Segment {
   std::vector<int> inputs;
   std::vector<int> outputs;
   std::vector<tsr_contraction> contractions;
-  int block = -1;  ///< which transformer block it belongs to; -1: none
+  int block = -1;                                  ///< which transformer block it belongs to; -1: none
+  std::array<uint32_t, TSR_NUM_DIMS> dim_names{};  ///< TSR_NAME_* of op.dims; 0: none
+  bool has_backward = true;
+  bool is_row_wise = false;  ///< does the same to every row (token), whatever the others are
 };
 
 struct Model {

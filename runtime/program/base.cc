@@ -94,11 +94,20 @@ class BaseBuilder {
     }
   }
 
+  std::vector<tsr_piece> pieces(int32_t p) const {
+    const Parameter& parameter = model_.parameters[p];
+    if (!parameter.part) return {{p, 0, 0, parameter.num_elements, 0}};
+    std::vector<tsr_piece> pieces;
+    for (const ParameterPiece& piece : parameter.part->pieces)
+      pieces.push_back({p, 0, piece.whole_offset, piece.num_elements, piece.local_offset});
+    return pieces;
+  }
+
   void add_homes() {
     for (size_t p = 0; p < model_.parameters.size(); ++p) {
       const Parameter& parameter = model_.parameters[p];
       Home home{program_.next_id++, parameter.name, parameter.unit, {}, parameter.num_elements, {}};
-      home.pieces.push_back({static_cast<int32_t>(p), 0, 0, parameter.num_elements, 0});
+      home.pieces = pieces(static_cast<int32_t>(p));
       const auto role = [&](uint64_t buffer) {
         return buffer ? tsr_home_role{buffer, parameter.unit_offset, parameter.num_elements} : tsr_home_role{};
       };
@@ -125,7 +134,7 @@ class BaseBuilder {
       for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb)
         micro_batch_gradients_.push_back(per_unit(" mb=" + std::to_string(mb)));
     for (Home& home : program_.homes) {
-      const Parameter& parameter = model_.parameters[home.pieces[0].parameter];
+      const Parameter& parameter = model_.parameters[&home - program_.homes.data()];
       if (parameter.trainable)
         home.roles[TSR_HOME_GRADIENT] = {gradients_[parameter.unit], parameter.unit_offset, parameter.num_elements};
     }
@@ -162,7 +171,7 @@ class BaseBuilder {
     compute(TSR_ACTION_LOSS, loss, mb, trains);
     if (!trains) return;
     for (int s = loss - 1; s >= 0; --s)
-      compute(TSR_ACTION_BACKWARD, s, mb, trains);
+      if (model_.segments[s].has_backward) compute(TSR_ACTION_BACKWARD, s, mb, trains);
     if (!micro_batch_gradients_.empty()) accumulate_gradients(mb);
   }
 

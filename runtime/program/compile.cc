@@ -6,6 +6,7 @@
 
 #include "program/dead_work.h"
 #include "program/dependencies.h"
+#include "program/local_model.h"
 #include "program/recompute.h"
 #include "tessera/error.hpp"
 
@@ -42,9 +43,10 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
   return bare.layout;
 }
 
-Program compile_program(const CompileInput& input, const Coordinates& coordinates, const Layout& layout,
-                        std::span<const StrategyOnAxis> order, uint32_t purpose, uint32_t variant) {
-  Program program = base_program(input.model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
+Program compile_program(const CompileInput& input, const Model& model, const Coordinates& coordinates,
+                        const Layout& layout, std::span<const StrategyOnAxis> order, uint32_t purpose,
+                        uint32_t variant) {
+  Program program = base_program(model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
   program.variant = variant;
   remove_dead_work(program);
   const auto num_schedules = static_cast<size_t>(
@@ -121,10 +123,11 @@ std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategie
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {
   const auto order = pass_order(input.strategies);
   const Layout layout = layout_of(input, coordinates, order);
-  const auto compile = [&](uint32_t purpose, uint32_t variant) {
-    return compile_program(input, coordinates, layout, order, purpose, variant);
-  };
   RankPrograms result;
+  result.model = std::make_shared<const Model>(local_model(input.model, input.mesh, coordinates, layout));
+  const auto compile = [&](uint32_t purpose, uint32_t variant) {
+    return compile_program(input, *result.model, coordinates, layout, order, purpose, variant);
+  };
   result.init = compile(TSR_PURPOSE_INIT, 0);
   for (uint32_t variant = 0; variant < num_variants(order); ++variant)
     result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));

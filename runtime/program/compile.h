@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct CompileInput {
 
 /// One rank's programs over the same persistent buffers: init, the step's variants, eval.
 struct RankPrograms {
+  std::shared_ptr<const Model> model;  ///< the rank's local model, which the programs borrow
   Program init;
   std::vector<Program> steps;
   Program eval;

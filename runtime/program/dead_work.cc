@@ -6,9 +6,18 @@
 namespace tessera {
 namespace {
 
+/// Whole and in rows.
+bool stands_twice(const Model& model, int value) {
+  return model.values[value].rows >= 0 || std::ranges::count(model.values, value, &Value::rows) > 0;
+}
+
 /// Results that an action may leave out: gradients of values, and what a forward saves.
-bool may_be_left_out(const Action& action, const Binding& binding) {
+bool may_be_left_out(const Program& program, const Action& action, const Binding& binding) {
   const uint32_t role = TSR_SLOT_ROLE(binding.slot);
+  if (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) {
+    const int value = program.model->segments[action.segment].inputs[TSR_SLOT_INDEX(binding.slot)];
+    if (stands_twice(*program.model, value)) return false;  // a pass moves it to where it is read
+  }
   return (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) ||
          (action.kind == TSR_ACTION_FORWARD && role == TSR_ROLE_SAVED);
 }
@@ -26,7 +35,7 @@ void remove_dead_work(Program& program) {
   for (size_t i = program.actions.size(); i-- > 0;) {
     Action& action = program.actions[i];
     std::erase_if(action.bindings,
-                  [&](const Binding& b) { return may_be_left_out(action, b) && !read.contains(b.buffer); });
+                  [&](const Binding& b) { return may_be_left_out(program, action, b) && !read.contains(b.buffer); });
     if (is_backward(action.kind) && !has_result(action)) {
       action.bindings.clear();
       continue;

@@ -93,7 +93,9 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
     return guard(err, kDomain, [&] {
       Sink& to = *static_cast<Sink*>(ctx);
       if (s->axis != to.strategy.axis) throw Error(TSR_E_INVALID_ARGUMENT, "a layout may only speak of its own axis");
-      if (s->parameter < 0 || static_cast<size_t>(s->parameter) >= to.num_parameters)
+      const bool is_of_rows = s->parameter == -1 && s->kind == TSR_LAYOUT_SPLIT && s->dim == -1 &&
+                              to.strategy.interface->splits == TSR_SPLITS_TENSORS;
+      if (!is_of_rows && (s->parameter < 0 || static_cast<size_t>(s->parameter) >= to.num_parameters))
         throw Error(TSR_E_INVALID_ARGUMENT, "there is no parameter " + std::to_string(s->parameter));
       to.splits.push_back({s->parameter,
                            s->axis,

@@ -63,6 +63,21 @@ void sum_squares_over_world(Program& program) {
   program.actions.insert(program.actions.begin() + at, std::move(action));
 }
 
+/// The groups over which losses are addends: ranks that split tensors have the same ones. The sums are exact, so they
+/// may be nested.
+std::vector<Group> groups_of_loss(const Mesh& mesh) {
+  std::vector<Group> groups;
+  bool is_all = true;
+  for (size_t axis = 0; axis < mesh.axes().size(); ++axis) {
+    if (mesh.axes()[axis].num_ranks < 2) continue;
+    if (mesh.axes()[axis].splits == TSR_SPLITS_TENSORS)
+      is_all = false;
+    else
+      groups.push_back({static_cast<int>(axis), {}});
+  }
+  return is_all ? std::vector<Group>{Group{}} : groups;
+}
+
 /// As soon as the last loss is there; where stages have none of their own, when all have passed on all they have to:
 /// the others still wait for it.
 void sum_loss_over_world(Program& program) {
@@ -74,8 +89,10 @@ void sum_loss_over_world(Program& program) {
     at = squares.buffer ? before_first_reader(program, squares) : -1;
     if (at < 0) at = static_cast<ptrdiff_t>(program.actions.size());
   }
-  Action action = sum_in_place(program, Group{}, "scalars", loss);
-  program.actions.insert(program.actions.begin() + at, std::move(action));
+  for (const Group& group : groups_of_loss(*program.mesh)) {
+    Action action = sum_in_place(program, group, "scalars", loss);
+    program.actions.insert(program.actions.begin() + at++, std::move(action));
+  }
 }
 
 /// The coordinates of a layer axis on which a parameter stands, if they are several.
@@ -87,13 +104,13 @@ std::span<const int> stages_of(const Program& program, int parameter, int axis) 
 
 void complete_gradient(Program& program, const Home& home, int axis) {
   const tsr_home_role& gradient = home.roles[TSR_HOME_GRADIENT];
-  if (!gradient.buffer || home.pieces.empty()) return;
-  const auto stages = stages_of(program, home.pieces[0].parameter, axis);
+  if (!gradient.buffer) return;
+  // Of the unit, not of the first piece: ranks with no element of it in their slice do as the others.
+  const auto stages = stages_of(program, program.model->units[home.unit].parameters.front(), axis);
   for (const tsr_piece& piece : home.pieces)
     if (!std::ranges::equal(stages, stages_of(program, piece.parameter, axis)))
-      throw Error(TSR_E_INVALID_ARGUMENT, "home " + home.name + " holds " +
-                                              program.model->parameters[home.pieces[0].parameter].name + " and " +
-                                              program.model->parameters[piece.parameter].name +
+      throw Error(TSR_E_INVALID_ARGUMENT, "home " + home.name + " holds " + program.model->units[home.unit].name +
+                                              " and " + program.model->parameters[piece.parameter].name +
                                               ", which do not stand on the same ranks of axis " +
                                               program.mesh->axes()[axis].name + "; a strategy has to keep them apart");
   const Binding range{gradient.buffer, gradient.offset, gradient.num_elements, 0, 0};

@@ -8,7 +8,7 @@
 namespace tessera {
 
 /// In this order:
-///  - the sums over the world of loss and squares of gradients;
+///  - the sums over the ranks of loss and squares of gradients, behind all compute;
 ///  - completion: gradients of parameters that stand on a subset of a layer axis (tied embedding) are summed over it;
 ///  - the first *add* of a compute action or of `add` on a transient range becomes a *write*;
 ///  - one `zero` before an action that reads across pads of a transient buffer (elements of no parameter).

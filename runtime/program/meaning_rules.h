@@ -63,6 +63,7 @@ class MeaningRules {
   void sum_squares();
   void clip();
   void optimizer();
+  State updated_state(const Binding& value, const MeaningPair& pair, State moments, bool clips_alike);
   void call();
 
   const Program& program_;

@@ -56,6 +56,24 @@ void MeaningRules::clip() {
   meanings_.write(*action_->find(kStep), result);
 }
 
+/// What a value is after its update with a gradient and moments of these meanings.
+State MeaningRules::updated_state(const Binding& value, const MeaningPair& pair, State moments, bool clips_alike) {
+  const State before = pair.first.state;
+  if (pair.first.is_neutral() || pair.second.is_neutral()) return before;
+  // A part of a replicated parameter, updated where its moments stand.
+  const bool is_sum = pair.second.state == State::split || pair.second.state == State::replicated;
+  if (before == State::replicated && moments == State::split && is_sum) return State::split;
+  if (!fits(before, pair.second.state)) {
+    report("updates " + text(value, pair.first) + ", with a gradient that is " + meaning_text(pair.second, axis_name_));
+    return State::unknown;
+  }
+  if (!clips_alike && before == State::replicated) {
+    report("updates " + text(value, pair.first) + ", but clips by a norm that is different on each rank");
+    return State::unknown;
+  }
+  return before;
+}
+
 void MeaningRules::optimizer() {
   const Binding& value = *action_->find(kDestination);
   const Binding& gradient = *action_->find(kSource);
@@ -63,26 +81,14 @@ void MeaningRules::optimizer() {
   expect_unscaled(gradient);
   const bool clips_alike = !any_of(meanings_.read(*action_->find(kClip)), State::different);
   const Binding* moments = action_->find(TSR_SLOT(TSR_ROLE_STATE, 0));
-  const bool moments_split = moments && any_of(meanings_.read(*moments), State::split);
-  MeaningParts values = meanings_.read(value);
+  // Without moments: those of the value itself.
+  const MeaningParts states = meanings_.read(moments ? *moments : value);
   MeaningParts updated;
-  for (const MeaningPair& pair : zip(values, meanings_.read(gradient))) {
-    Meaning result = pair.first;
-    const bool known = !pair.first.is_neutral() && !pair.second.is_neutral();
-    const bool is_sum = pair.second.state == State::split || pair.second.state == State::replicated;
-    if (known && moments_split && pair.first.state == State::replicated && is_sum) {
-      result.state = State::split;  // a part of a replicated parameter, updated where its moments stand
-    } else if (known && !fits(pair.first.state, pair.second.state)) {
-      report("updates " + text(value, pair.first) + ", with a gradient that is " +
-             meaning_text(pair.second, axis_name_));
-      result = {};
+  for (const MeaningPair& pair : zip(meanings_.read(value), meanings_.read(gradient)))
+    for (const MeaningPart& state : slice(states, pair.offset, pair.offset + pair.num_elements)) {
+      const State result = updated_state(value, pair, state.meaning.state, clips_alike);
+      updated.push_back({pair.offset + state.offset, state.num_elements, {result, pair.first.factor}});
     }
-    if (!clips_alike && (result.state == State::replicated)) {
-      report("updates " + text(value, pair.first) + ", but clips by a norm that is different on each rank");
-      result = {};
-    }
-    updated.push_back({pair.offset, pair.num_elements, result});
-  }
   meanings_.write(value, updated);
 }
 

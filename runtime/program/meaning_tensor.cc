@@ -1,40 +1,55 @@
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "program/meaning_rules.h"
 
 namespace tessera {
 
-/// How the tensors axis cuts a segment: the names of the dims in which its parameters are split.
+/// How the tensors axis cuts a segment: which of its parameters and values carry a dim that the layout splits.
 class SegmentCut {
  public:
   SegmentCut(const Program& program, const Segment& segment, int axis) : program_(program), segment_(segment) {
+    for (const Split& split : program.layout)
+      if (split.axis == axis && split.kind == TSR_LAYOUT_SPLIT && split.dim >= 0)
+        names_.insert(program.model->parameters[split.parameter].dims[split.dim].name);
     for (const int p : segment.parameters) {
       const Split* split = split_on(program, p, axis, TSR_HOME_VALUE);
-      const bool cut = split && split->kind == TSR_LAYOUT_SPLIT && split->dim >= 0;
-      is_split_.push_back(cut);
-      if (cut) names_.push_back(program.model->parameters[p].dims[split->dim].name);
+      is_split_.push_back(split && split->kind == TSR_LAYOUT_SPLIT && split->dim >= 0);
     }
   }
 
-  bool empty() const { return names_.empty(); }
+  /// Nothing of the segment is split.
+  bool empty() const {
+    const auto splits = [&](int value) { return splits_value(value); };
+    return std::ranges::none_of(is_split_, std::identity()) && std::ranges::none_of(segment_.inputs, splits) &&
+           std::ranges::none_of(segment_.outputs, splits);
+  }
   bool splits_parameter(uint32_t position) const { return is_split_[position]; }
+  /// Whether it has a dim that the axis splits.
+  bool should_split_parameter(uint32_t position) const {
+    return std::ranges::any_of(program_.model->parameters[segment_.parameters[position]].dims,
+                               [&](const tsr_dim& dim) { return names_.contains(dim.name); });
+  }
   bool splits_value(int value) const {
-    return std::ranges::any_of(program_.model->values[value].dims, [&](const tsr_dim& dim) { return has(dim.name); });
+    return std::ranges::any_of(program_.model->values[value].dims,
+                               [&](const tsr_dim& dim) { return names_.contains(dim.name); });
   }
   bool splits_outputs() const {
     return std::ranges::any_of(segment_.outputs, [&](int value) { return splits_value(value); });
   }
-  bool splits_contraction() const {
-    return std::ranges::any_of(segment_.contractions, [&](const tsr_contraction& c) { return has(c.dim); });
+  /// What a contraction of a split dim leaves of an output: an addend, or one of several maxima.
+  State contracted() const {
+    for (const tsr_contraction& c : segment_.contractions)
+      if (names_.contains(c.dim)) return c.reduce == TSR_REDUCE_SUM ? State::partial : State::different;
+    return State::replicated;
   }
 
  private:
-  bool has(uint32_t name) const { return std::ranges::find(names_, name) != names_.end(); }
-
   const Program& program_;
   const Segment& segment_;
   std::vector<bool> is_split_;  // of each parameter of the segment
-  std::vector<uint32_t> names_;
+  std::set<uint32_t> names_;    // of dims that the axis splits
 };
 
 namespace {
@@ -62,10 +77,11 @@ int value_of(const Segment& segment, const Binding& binding) {
 void MeaningRules::compute_on_tensor_axis() {
   const Segment& segment = program_.model->segments[action_->segment];
   const SegmentCut cut(program_, segment, axis_);
-  if (action_->kind == TSR_ACTION_LOSS && !cut.empty())
+  if (segment.op.kind == TSR_OP_LOSS && !cut.empty())
     return report("needs the whole of " + program_.model->parameters[segment.parameters[0]].name +
                   ", which is split over " + axis_name_ + ": the tail must be split too");
-  bool on_parts = false;
+  bool on_parts = std::ranges::any_of(
+      segment.parameters, [&](int p) { return program_.model->parameters[p].rows_axis == axis_; });
   for (const Binding& binding : action_->bindings)
     if (!is_output(binding) && take_on_tensor_axis(cut, binding)) on_parts = true;
   for (const Binding& binding : action_->bindings)
@@ -76,7 +92,11 @@ void MeaningRules::compute_on_tensor_axis() {
 bool MeaningRules::take_on_tensor_axis(const SegmentCut& cut, const Binding& binding) {
   const int value = value_of(program_.model->segments[action_->segment], binding);
   if (has_role(binding, TSR_ROLE_PARAMETER)) {
-    const bool split = cut.splits_parameter(TSR_SLOT_INDEX(binding.slot));
+    const uint32_t position = TSR_SLOT_INDEX(binding.slot);
+    const bool split = cut.splits_parameter(position);
+    if (!split && cut.should_split_parameter(position))
+      report("takes the whole of " + text(binding, {State::replicated}) +
+             ", and its dim is split elsewhere: the segment works on parts");
     expect(binding, bit(split ? State::split : State::replicated), "the layout says otherwise");
     return false;
   }
@@ -100,7 +120,8 @@ State MeaningRules::state_on_tensor_axis(const SegmentCut& cut, const Binding& b
   }
   if (is_gradient && cut.splits_parameter(TSR_SLOT_INDEX(binding.slot))) return State::split;
   if (value >= 0 && cut.splits_value(value)) return State::split;
-  if (has_role(binding, TSR_ROLE_OUTPUT)) return cut.splits_contraction() ? State::partial : State::replicated;
+  if (has_role(binding, TSR_ROLE_SCALAR)) return State::replicated;
+  if (has_role(binding, TSR_ROLE_OUTPUT)) return cut.contracted();
   if (value >= 0 || is_gradient) return cut.splits_outputs() ? State::partial : State::replicated;
   return State::split;
 }

@@ -34,6 +34,15 @@ tsr_dtype dtype_at(const Program& program, const Action& action, uint32_t role) 
   return binding ? program.buffer(binding->buffer).dtype : TSR_F32;
 }
 
+/// A part of a split tensor has many pieces that stand side by side.
+void append(std::vector<tsr_op_range>& ranges, const tsr_op_range& range) {
+  if (!ranges.empty() && ranges.back().offset + ranges.back().num_elements == range.offset &&
+      ranges.back().weight_decay == range.weight_decay)
+    ranges.back().num_elements += range.num_elements;
+  else
+    ranges.push_back(range);
+}
+
 bool counts_here(const Program& program, int parameter) {
   for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
     const Split* split = split_on(program, parameter, static_cast<int>(axis), TSR_HOME_GRADIENT);
@@ -75,7 +84,7 @@ std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& h
   std::vector<tsr_op_range> ranges;
   for (const tsr_piece& piece : home.pieces) {
     const bool decays = program.model->parameters[piece.parameter].dims.size() >= 2;
-    ranges.push_back({piece.home_offset, piece.num_elements, decays ? program.shape.weight_decay : 0.0});
+    append(ranges, {piece.home_offset, piece.num_elements, decays ? program.shape.weight_decay : 0.0});
   }
   return ranges;
 }
@@ -83,7 +92,7 @@ std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& h
 std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& home) {
   std::vector<tsr_op_range> ranges;
   for (const tsr_piece& piece : home.pieces)
-    if (counts_here(program, piece.parameter)) ranges.push_back({piece.home_offset, piece.num_elements, 0.0});
+    if (counts_here(program, piece.parameter)) append(ranges, {piece.home_offset, piece.num_elements, 0.0});
   return ranges;
 }
 

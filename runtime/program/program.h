@@ -69,6 +69,9 @@ struct Home {
   std::array<tsr_home_role, TSR_NUM_HOME_ROLES> roles{};
 };
 
+/// The `parameter` of a layout entry that splits the rows of values (sequence parallelism).
+inline constexpr int kRowsOfValues = -1;
+
 /// One entry of a parameter's layout; see tsr_split.
 struct Split {
   int parameter = -1;

@@ -26,11 +26,12 @@ void Snapshot::Arrays::add_model(const Model& model) {
   for (const Unit& unit : model.units)
     units.push_back({str(unit.name), unit.num_elements});
   for (const Parameter& p : model.parameters)
-    parameters.push_back({str(p.name), p.dims.data(), static_cast<uint32_t>(p.dims.size()), p.unit, p.num_elements,
-                          p.unit_offset, p.trainable ? 0u : TSR_PARAMETER_FROZEN, 0});
+    parameters.push_back(
+        {str(p.name), p.dims.data(), static_cast<uint32_t>(p.dims.size()), p.unit, p.num_elements, p.unit_offset,
+         (p.trainable ? 0u : TSR_PARAMETER_FROZEN) | (p.rows_axis < 0 ? 0u : TSR_PARAMETER_OF_ROWS), 0});
   for (const Value& v : model.values)
     values.push_back({str(v.name), v.dims.data(), static_cast<uint32_t>(v.dims.size()), v.kind, v.gradient_of, v.dtype,
-                      v.num_elements});
+                      v.num_elements, v.rows, 0});
   for (const Segment& s : model.segments)
     segments.push_back({str(s.name), s.op.kind, static_cast<uint32_t>(s.parameters.size()), s.parameters.data(),
                         s.inputs.data(), s.outputs.data(), static_cast<uint32_t>(s.inputs.size()),

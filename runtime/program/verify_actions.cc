@@ -75,7 +75,7 @@ class ActionChecker {
     if (action_.micro_batch < 0) report("names no micro-batch");
     if (!is_index(action_.segment, program_.model->segments))
       return report("is for segment " + std::to_string(action_.segment) + ", which the model does not have");
-    const bool is_loss = program_.model->segments[action_.segment].op.kind == TSR_OP_LOSS;
+    const bool is_loss = static_cast<size_t>(action_.segment) + 1 == program_.model->segments.size();
     if (is_loss != (action_.kind == TSR_ACTION_LOSS))
       report(is_loss ? "is for the segment of the loss; its action is loss" : "is for a segment that is not the loss");
   }

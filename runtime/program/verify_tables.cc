@@ -63,6 +63,7 @@ void check_group(const Program& program, const Group& group, FindingList& findin
 
 void check_layout(const Program& program, FindingList& findings) {
   for (const Split& split : program.layout) {
+    if (split.parameter == kRowsOfValues && is_index(split.axis, program.mesh->axes())) continue;
     if (!is_index(split.parameter, program.model->parameters) || !is_index(split.axis, program.mesh->axes())) {
       findings.add("the layout has an entry for parameter " + std::to_string(split.parameter) + " on axis " +
                    std::to_string(split.axis) + ", which do not exist");
@@ -109,9 +110,9 @@ void check_pieces(const Program& program, const Home& home, FindingList& finding
     }
     const Parameter& parameter = program.model->parameters[piece.parameter];
     const std::string where = "the piece of " + parameter.name + " in home " + home.name;
-    if (piece.parameter_offset > parameter.num_elements ||
-        piece.num_elements > parameter.num_elements - piece.parameter_offset)
-      findings.add(where + " reaches beyond the parameter's " + std::to_string(parameter.num_elements) + " elements");
+    const uint64_t num_elements = parameter.part ? parameter.part->whole_elements : parameter.num_elements;
+    if (piece.parameter_offset > num_elements || piece.num_elements > num_elements - piece.parameter_offset)
+      findings.add(where + " reaches beyond the parameter's " + std::to_string(num_elements) + " elements");
     if (piece.home_offset > home.num_elements || piece.num_elements > home.num_elements - piece.home_offset)
       findings.add(where + " reaches beyond the home's " + std::to_string(home.num_elements) + " elements");
     if (piece.home_offset < end) findings.add(where + " overlaps the piece before it; pieces ascend");

@@ -120,6 +120,8 @@ typedef struct tsr_slot_spec {
 #define TSR_ATTR_VOCAB_BEGIN 7 /* token embedding and split loss: the table's first local row is this token's */
 #define TSR_ATTR_VOCAB_COUNT 8 /* so many local rows are tokens'; the rest is padding */
 #define TSR_ATTR_VOCAB_TOTAL 9 /* tokens of the whole vocabulary; any other fails the stream */
+#define TSR_ATTR_ROW_BEGIN 10  /* position embedding of some rows: the first one's index in its sequence or after it */
+#define TSR_ATTR_ROW_PERIOD 11 /* and tokens of a sequence; 0: SEQ */
 #define TSR_NUM_ATTRIBUTES 12
 #define TSR_ACTIVATION_NONE 0
 #define TSR_ACTIVATION_GELU_TANH 1

@@ -58,7 +58,8 @@ typedef struct tsr_dim {
   int64_t granule;
 } tsr_dim;
 
-#define TSR_PARAMETER_FROZEN 1u /* no gradient, no optimizer state */
+#define TSR_PARAMETER_FROZEN 1u  /* no gradient, no optimizer state */
+#define TSR_PARAMETER_OF_ROWS 2u /* used row by row, and rows are split: its gradient is that of this rank's rows */
 
 /* FROZEN. */
 typedef struct tsr_parameter {
@@ -92,6 +93,8 @@ typedef struct tsr_value {
   int32_t gradient_of; /* its gradient is the buffer of that value's gradient; -1: it has its own */
   tsr_dtype dtype;
   uint64_t num_elements; /* of this rank and micro-batch */
+  int32_t rows;          /* this value is whole, and stands in rows over a tensors axis as that one; -1: it does not */
+  uint32_t reserved;
 } tsr_value;
 
 /* FROZEN. A contracted dim: split it and the segment's outputs are partial until they are reduced. */
@@ -132,7 +135,8 @@ typedef struct tsr_segment {
 /* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. No entry for an axis
  * means replicated over all its coordinates. */
 typedef struct tsr_split {
-  int32_t parameter;
+  int32_t parameter; /* -1, SPLIT over a tensors axis: no parameter, but the rows (batch x seq) of values that pass
+                        between segments which work row by row: sequence parallelism */
   int32_t axis;
   uint32_t roles; /* bit 1 << TSR_HOME_* */
   uint32_t kind;  /* TSR_LAYOUT_* */

@@ -1,6 +1,9 @@
-// o0[N,C] = i0[N,C] + p0[P,C][n % seq]. The gradient of i0 is the buffer of o0's.
+// o0[N,C] = i0[N,C] + p0[P,C][n % seq], or, of some rows, p0[(ROW_BEGIN + n) % ROW_PERIOD]. The gradient of i0 is the
+// buffer of o0's.
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/operands.h"
@@ -10,19 +13,30 @@
 namespace tessera::cpu {
 namespace {
 
+/// Rows of one sequence, in elements: where they stand, and where their positions do in the table.
+struct Stretch {
+  uint64_t at, in_table, num_elements;
+};
+
 struct Shape {
   explicit Shape(const tsr_op& op)
-      : batch(extent(op, TSR_DIM_BATCH)),
-        sequence(extent(op, TSR_DIM_SEQ) * extent(op, TSR_DIM_EMBED)),
-        table(extent(op, TSR_DIM_POSITIONS) * extent(op, TSR_DIM_EMBED)) {
-    if (table < sequence)
-      throw Error(TSR_E_INVALID_ARGUMENT, "a sequence of " + std::to_string(op.dims[TSR_DIM_SEQ]) +
-                                              " tokens does not fit " + std::to_string(op.dims[TSR_DIM_POSITIONS]) +
+      : embed(extent(op, TSR_DIM_EMBED)), rows(num_rows(op)), table(extent(op, TSR_DIM_POSITIONS) * embed) {
+    const auto period = static_cast<uint64_t>(op.attributes[TSR_ATTR_ROW_PERIOD]);
+    const uint64_t sequence = period > 0 ? period : extent(op, TSR_DIM_SEQ);
+    if (table < sequence * embed)
+      throw Error(TSR_E_INVALID_ARGUMENT, "a sequence of " + std::to_string(sequence) + " tokens does not fit " +
+                                              std::to_string(op.dims[TSR_DIM_POSITIONS]) +
                                               " positions; lower --seq-len");
+    uint64_t position = static_cast<uint64_t>(op.attributes[TSR_ATTR_ROW_BEGIN]) % sequence;
+    for (uint64_t row = 0; row < rows; position = 0) {
+      const uint64_t num_rows = std::min(rows - row, sequence - position);
+      stretches.push_back({row * embed, position * embed, num_rows * embed});
+      row += num_rows;
+    }
   }
 
-  uint64_t batch;
-  uint64_t sequence, table;  // elements of one sequence and of the table; a sequence adds the head of the table
+  uint64_t embed, rows, table;  // table: elements
+  std::vector<Stretch> stretches;
 };
 
 class Forward : public Kernel {
@@ -37,11 +51,13 @@ class Forward : public Kernel {
   void run(void* const* pointers) override {
     const auto add = TESSERA_SIMD_CHOOSE(add);
     const float* table = table_.in(pointers);
-    for (uint64_t b = 0; b < shape_.batch; ++b) {
-      const float* x = input_.in(pointers) + b * shape_.sequence;
-      float* y = output_.in(pointers) + b * shape_.sequence;
-      parallel_for(num_threads_, shape_.sequence, kElementGrain,
-                   [&](uint64_t begin, uint64_t end, int) { add(x + begin, table + begin, end - begin, y + begin); });
+    for (const Stretch& stretch : shape_.stretches) {
+      const float* x = input_.in(pointers) + stretch.at;
+      const float* positions = table + stretch.in_table;
+      float* y = output_.in(pointers) + stretch.at;
+      parallel_for(num_threads_, stretch.num_elements, kElementGrain, [&](uint64_t begin, uint64_t end, int) {
+        add(x + begin, positions + begin, end - begin, y + begin);
+      });
     }
   }
 
@@ -62,11 +78,15 @@ class Backward : public Kernel {
   void run(void* const* pointers) override {
     float* dtable = table_gradient_.in(pointers);
     if (!dtable) return;
-    const bool accumulates = table_gradient_.accumulates;
-    for (uint64_t b = 0; b < shape_.batch; ++b)
-      add_or_copy(output_gradient_.in(pointers) + b * shape_.sequence, shape_.sequence, accumulates || b > 0, dtable,
-                  num_threads_);
-    if (!accumulates) std::memset(dtable + shape_.sequence, 0, (shape_.table - shape_.sequence) * sizeof(float));
+    const Stretch& first = shape_.stretches.front();
+    if (!table_gradient_.accumulates) {  // the first stretch is copied, what is around it is zero
+      const uint64_t end = first.in_table + first.num_elements;
+      std::memset(dtable, 0, first.in_table * sizeof(float));
+      std::memset(dtable + end, 0, (shape_.table - end) * sizeof(float));
+    }
+    for (const Stretch& stretch : shape_.stretches)
+      add_or_copy(output_gradient_.in(pointers) + stretch.at, stretch.num_elements,
+                  table_gradient_.accumulates || &stretch != &first, dtable + stretch.in_table, num_threads_);
   }
 
  private:
@@ -77,7 +97,7 @@ class Backward : public Kernel {
 
 SlotList describe(const tsr_op& op) {
   const Shape shape(op);
-  const uint64_t elements = shape.batch * shape.sequence;
+  const uint64_t elements = shape.rows * shape.embed;
   switch (op.phase) {
     case TSR_PHASE_FORWARD:
       return {parameter(0, shape.table), input(0, elements), output(0, elements)};

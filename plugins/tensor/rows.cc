@@ -1,0 +1,108 @@
+#include "rows.h"
+
+#include <algorithm>
+
+namespace tessera::tensor {
+namespace {
+
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+
+bool is_compute(const tsr_action& action) {
+  return action.kind >= TSR_ACTION_FORWARD && action.kind <= TSR_ACTION_LOSS;
+}
+bool is_gradient(uint32_t role) {
+  return role == TSR_ROLE_INPUT_GRADIENT || role == TSR_ROLE_OUTPUT_GRADIENT;
+}
+
+}  // namespace
+
+RowMover::RowMover(const ProgramView& view, const Edit& edit, uint32_t stream, int32_t group)
+    : view_(view), edit_(edit), stream_(stream), group_(group) {
+  for (size_t v = 0; v < view.raw.num_values; ++v)
+    if (const int32_t rows = view.raw.values[v].rows; rows >= 0) whole_of_[rows] = static_cast<int32_t>(v);
+  for (const tsr_action& action : view.actions()) {
+    if (!is_compute(action)) continue;
+    for (const tsr_binding& b : ProgramView::bindings(action)) {
+      const uint32_t role = TSR_SLOT_ROLE(b.slot);
+      const int32_t value = value_of(action, b);
+      if (role == TSR_ROLE_INPUT) inputs_.try_emplace({value, action.micro_batch}, b.buffer);
+      if (is_gradient(role)) gradients_.try_emplace({gradient_value(value), action.micro_batch}, b.buffer);
+    }
+  }
+}
+
+int32_t RowMover::value_of(const tsr_action& action, const tsr_binding& binding) const {
+  const tsr_segment& segment = view_.segments()[static_cast<size_t>(action.segment)];
+  const uint32_t role = TSR_SLOT_ROLE(binding.slot), index = TSR_SLOT_INDEX(binding.slot);
+  if (role == TSR_ROLE_INPUT || role == TSR_ROLE_INPUT_GRADIENT) return segment.inputs[index];
+  if (role == TSR_ROLE_OUTPUT || role == TSR_ROLE_OUTPUT_GRADIENT) return segment.outputs[index];
+  return -1;
+}
+
+int32_t RowMover::gradient_value(int32_t value) const {
+  while (value >= 0 && view_.raw.values[value].gradient_of >= 0)
+    value = view_.raw.values[value].gradient_of;
+  return value;
+}
+
+tsr_binding RowMover::whole_buffer(uint64_t id, uint32_t slot, uint32_t mode) const {
+  const auto buffer = std::ranges::lower_bound(view_.buffers(), id, {}, &tsr_buffer::id);
+  return {id, 0, buffer->num_elements, slot, mode};
+}
+
+void RowMover::insert(const tsr_action& anchor, uint32_t where, uint32_t kind, const tsr_binding& from,
+                      const tsr_binding& to) const {
+  tsr_action action = make_action(kind, stream_);
+  action.micro_batch = anchor.micro_batch;
+  action.group = group_;
+  action.reduce = kind == TSR_ACTION_REDUCE_SCATTER ? TSR_REDUCE_SUM : 0;
+  const tsr_binding bindings[] = {{from.buffer, from.offset, from.num_elements, kSource, TSR_MODE_READ},
+                                  {to.buffer, to.offset, to.num_elements, kDestination, TSR_MODE_WRITE}};
+  edit_.insert(anchor.id, where, action, bindings);
+}
+
+void RowMover::scatter(const tsr_action& action, const tsr_binding& whole, int32_t value) const {
+  if (action.kind == TSR_ACTION_RECOMPUTE) return;  // what was made from it stands in rows still
+  const int32_t rows = rows_of(value);
+  const bool of_gradient = is_gradient(TSR_SLOT_ROLE(whole.slot));
+  const auto& buffers = of_gradient ? gradients_ : inputs_;
+  const auto to = buffers.find({of_gradient ? gradient_value(rows) : rows, action.micro_batch});
+  if (to == buffers.end()) return;  // nobody on this rank reads it
+  insert(action, TSR_AFTER, TSR_ACTION_REDUCE_SCATTER, whole, whole_buffer(to->second, kDestination, TSR_MODE_WRITE));
+}
+
+void RowMover::gather(const tsr_action& action) {
+  if (!is_compute(action)) return;
+  const int32_t mb = action.micro_batch;
+  for (const tsr_binding& b : ProgramView::bindings(action)) {
+    const uint32_t role = TSR_SLOT_ROLE(b.slot);
+    const int32_t value = value_of(action, b);
+    if (value < 0) continue;
+    // Rows that were made: the whole, for those that read it in the forward.
+    if (role == TSR_ROLE_OUTPUT && whole_of_.contains(value)) {
+      latest_[{value, mb}] = b.buffer;
+      const auto whole = inputs_.find({whole_of_.at(value), mb});
+      if (action.kind == TSR_ACTION_FORWARD && whole != inputs_.end())
+        insert(action, TSR_AFTER, TSR_ACTION_ALL_GATHER, b, whole_buffer(whole->second, kDestination, TSR_MODE_WRITE));
+    }
+    // Later readers get a whole of their own, so that the forward's need not live until then.
+    if (role == TSR_ROLE_INPUT && rows_of(value) >= 0 && action.kind != TSR_ACTION_FORWARD) {
+      const auto rows = latest_.find({rows_of(value), mb});
+      if (rows == latest_.end() || action.kind == TSR_ACTION_LOSS) continue;
+      const tsr_buffer& old = *std::ranges::lower_bound(view_.buffers(), b.buffer, {}, &tsr_buffer::id);
+      const uint64_t again = edit_.add_buffer(tessera::view(old.name), old.kind, old.dtype, b.num_elements);
+      const tsr_binding fresh{again, 0, b.num_elements, b.slot, TSR_MODE_READ};
+      insert(action, TSR_BEFORE, TSR_ACTION_ALL_GATHER, whole_buffer(rows->second, kSource, TSR_MODE_READ), fresh);
+      edit_.bind(action.id, fresh);
+    }
+    // The gradient of a whole output, from that of its rows.
+    if (role == TSR_ROLE_OUTPUT_GRADIENT && rows_of(value) >= 0 && gathered_gradients_.insert({value, mb}).second) {
+      const auto rows = gradients_.find({gradient_value(rows_of(value)), mb});
+      if (rows != gradients_.end())
+        insert(action, TSR_BEFORE, TSR_ACTION_ALL_GATHER, whole_buffer(rows->second, kSource, TSR_MODE_READ), b);
+    }
+  }
+}
+
+}  // namespace tessera::tensor

@@ -1,0 +1,232 @@
+#include "tensor.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "rows.h"
+
+namespace tessera::tensor {
+namespace {
+
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+
+bool may_be_split(const tsr_dim& dim) {
+  return dim.name == TSR_NAME_HEADS || dim.name == TSR_NAME_FFN || dim.name == TSR_NAME_VOCAB;
+}
+
+std::string divisors(int64_t n) {
+  std::string text;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) text += (text.empty() ? "" : ", ") + std::to_string(d);
+  return text;
+}
+
+/// The extent that is cut into equal parts: the dim's own, but for the vocabulary, which is padded.
+uint64_t padded_size(const tsr_dim& dim, const tsr_axis& axis) {
+  const int64_t granules = dim.extent / dim.blocks / dim.granule, n = axis.num_ranks;
+  if (granules % n != 0 && dim.name != TSR_NAME_VOCAB)
+    throw Error(TSR_E_INVALID_ARGUMENT, std::to_string(granules) +
+                                            (dim.name == TSR_NAME_HEADS ? " heads" : " feed-forward columns") +
+                                            " cannot be split over " + std::to_string(n) +
+                                            " ranks; sizes of the axis that go are " + divisors(granules));
+  return static_cast<uint64_t>((granules + n - 1) / n * n * dim.granule * dim.blocks);
+}
+
+/// Names of the dims that this axis splits.
+std::set<uint32_t> split_names(const ProgramView& view) {
+  std::set<uint32_t> names;
+  for (const tsr_split& split : view.splits())
+    if (split.axis == view.raw.axis && split.kind == TSR_LAYOUT_SPLIT && split.dim >= 0)
+      names.insert(view.parameters()[static_cast<size_t>(split.parameter)].dims[split.dim].name);
+  return names;
+}
+
+/// Inserts the sums of one program.
+class Completer {
+ public:
+  Completer(const ProgramView& view, const Edit& edit)
+      : view_(view),
+        edit_(edit),
+        names_(split_names(view)),
+        stream_(edit.stream(view.raw.axis, "sum")),
+        group_(edit.group(view.raw.axis)),
+        rows_(view, edit, stream_, group_) {
+    for (const tsr_action& action : view.actions())
+      for (const tsr_binding& b : ProgramView::bindings(action))
+        if (b.mode != TSR_MODE_READ) ++num_writers_[b.buffer];
+  }
+
+  void run() {
+    for (const tsr_action& action : view_.actions()) {
+      rows_.gather(action);
+      if (action.kind == TSR_ACTION_FORWARD || action.kind == TSR_ACTION_RECOMPUTE) complete_outputs(action);
+      if (action.kind == TSR_ACTION_BACKWARD || action.kind == TSR_ACTION_BACKWARD_INPUT) complete_gradients(action);
+    }
+    complete_parameters();
+  }
+
+ private:
+  bool has(int32_t value, uint32_t name) const {
+    const tsr_value& v = view_.raw.values[value];
+    return std::any_of(v.dims, v.dims + v.num_dims, [&](const tsr_dim& dim) { return dim.name == name; });
+  }
+  const tsr_segment& segment_of(const tsr_action& action) const {
+    return view_.segments()[static_cast<size_t>(action.segment)];
+  }
+
+  /// An output without a dim that the segment contracts is partial when that dim is split.
+  void complete_outputs(const tsr_action& action) {
+    const tsr_segment& segment = segment_of(action);
+    for (const tsr_contraction& contraction : std::span(segment.contractions, segment.num_contractions)) {
+      if (!names_.contains(contraction.dim)) continue;
+      for (const tsr_binding& b : ProgramView::bindings(action))
+        if (TSR_SLOT_ROLE(b.slot) == TSR_ROLE_OUTPUT && !has(segment.outputs[TSR_SLOT_INDEX(b.slot)], contraction.dim))
+          complete(action, b, segment.outputs[TSR_SLOT_INDEX(b.slot)], contraction.reduce);
+    }
+  }
+
+  /// The gradient of an input without a split dim that an output has is partial: every rank has that of its columns.
+  void complete_gradients(const tsr_action& action) {
+    const tsr_segment& segment = segment_of(action);
+    for (const tsr_binding& b : ProgramView::bindings(action)) {
+      if (TSR_SLOT_ROLE(b.slot) != TSR_ROLE_INPUT_GRADIENT) continue;
+      const int32_t input = segment.inputs[TSR_SLOT_INDEX(b.slot)];
+      const bool is_partial = std::ranges::any_of(names_, [&](uint32_t name) {
+        return !has(input, name) && std::any_of(segment.outputs, segment.outputs + segment.num_outputs,
+                                                [&](int32_t output) { return has(output, name); });
+      });
+      if (is_partial) complete(action, b, input, TSR_REDUCE_SUM);
+    }
+  }
+
+  /// In place; but a partial sum may not be added to what is whole already, so it is summed on its own first.
+  void complete(const tsr_action& action, const tsr_binding& binding, int32_t value, uint32_t reduce) {
+    if (rows_.rows_of(value) >= 0) return rows_.scatter(action, binding, value);
+    tsr_binding partial = binding;
+    if (binding.mode == TSR_MODE_ADD && num_writers_[binding.buffer] > 1) {
+      const tsr_buffer& sum = buffer(binding.buffer);
+      partial.buffer = edit_.add_buffer(tessera::view(sum.name), sum.kind, sum.dtype, binding.num_elements);
+      partial.offset = 0;
+      edit_.bind(action.id, partial);
+      reduce_in_place(action, partial, reduce);
+      tsr_action add = make_action(TSR_ACTION_ADD, TSR_STREAM_COMPUTE);
+      add.micro_batch = action.micro_batch;
+      const tsr_binding operands[] = {
+          {partial.buffer, 0, partial.num_elements, kSource, TSR_MODE_READ},
+          {binding.buffer, binding.offset, binding.num_elements, kDestination, TSR_MODE_ADD}};
+      edit_.insert(action.id, TSR_AFTER, add, operands);
+      return;
+    }
+    reduce_in_place(action, partial, reduce);
+  }
+
+  void reduce_in_place(const tsr_action& action, const tsr_binding& what, uint32_t reduce) {
+    tsr_action sum = make_action(TSR_ACTION_ALL_REDUCE, stream_);
+    sum.micro_batch = action.micro_batch;
+    sum.group = group_;
+    sum.reduce = reduce;
+    const tsr_binding whole{what.buffer, what.offset, what.num_elements, kDestination, TSR_MODE_ADD};
+    edit_.insert(action.id, TSR_AFTER, sum, {&whole, 1});
+  }
+
+  /// Elements of a gradient buffer, complete on this rank once `last_writer` is done.
+  struct Stretch {
+    uint64_t begin, end;
+    const tsr_action* last_writer;
+  };
+
+  /// Gradients of what is used row by row are addends: each rank has those of its rows. Neighbours are summed together.
+  void complete_parameters() {
+    for (auto& [buffer, by_begin] : stretches_of_rows()) {
+      std::optional<Stretch> open;
+      for (const auto& [begin, stretch] : by_begin) {
+        constexpr uint64_t kAlignment = 128;  // parameters start on its multiples
+        if (open && begin - open->end < kAlignment) {
+          open->end = stretch.end;
+          if (position_of(*stretch.last_writer) > position_of(*open->last_writer))
+            open->last_writer = stretch.last_writer;
+          continue;
+        }
+        if (open) sum(buffer, *open);
+        open = stretch;
+      }
+      if (open) sum(buffer, *open);
+    }
+  }
+
+  std::map<uint64_t, std::map<uint64_t, Stretch>> stretches_of_rows() const {
+    std::map<uint64_t, std::map<uint64_t, Stretch>> stretches;  // by buffer, by begin
+    for (const tsr_action& action : view_.actions())
+      for (const tsr_binding& b : ProgramView::bindings(action)) {
+        if (TSR_SLOT_ROLE(b.slot) != TSR_ROLE_GRADIENT) continue;
+        const int32_t p = segment_of(action).parameters[TSR_SLOT_INDEX(b.slot)];
+        if (view_.parameters()[static_cast<size_t>(p)].flags & TSR_PARAMETER_OF_ROWS)
+          stretches[b.buffer][b.offset] = {b.offset, b.offset + b.num_elements, &action};
+      }
+    return stretches;
+  }
+
+  size_t position_of(const tsr_action& action) const { return static_cast<size_t>(&action - view_.actions().data()); }
+
+  void sum(uint64_t buffer, const Stretch& stretch) {
+    reduce_in_place(*stretch.last_writer, {buffer, stretch.begin, stretch.end - stretch.begin, 0, 0}, TSR_REDUCE_SUM);
+  }
+
+  const tsr_buffer& buffer(uint64_t id) const {
+    return *std::ranges::lower_bound(view_.buffers(), id, {}, &tsr_buffer::id);
+  }
+
+  const ProgramView& view_;
+  const Edit& edit_;
+  const std::set<uint32_t> names_;
+  const uint32_t stream_;
+  const int32_t group_;
+  RowMover rows_;
+  std::map<uint64_t, int> num_writers_;
+};
+
+}  // namespace
+
+Tensor::Tensor(std::string_view, std::span<const tsr_option_value> options)
+    : splits_rows_(option(options, "sequence-parallel").i != 0) {}
+
+void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
+  if (view.axis().num_ranks == 1) return;
+  if (splits_rows_) {
+    tsr_split rows{};
+    rows.parameter = rows.dim = -1;
+    rows.axis = view.raw.axis;
+    rows.kind = TSR_LAYOUT_SPLIT;
+    rows.blocks = 1;
+    rows.parts = static_cast<uint32_t>(view.axis().num_ranks);
+    call(sink.add_split, sink.ctx, &rows);
+  }
+  for (size_t p = 0; p < view.parameters().size(); ++p) {
+    const tsr_parameter& parameter = view.parameters()[p];
+    for (uint32_t d = 0; d < parameter.num_dims; ++d) {
+      const tsr_dim& dim = parameter.dims[d];
+      if (!may_be_split(dim)) continue;
+      tsr_split split{};
+      split.parameter = static_cast<int32_t>(p);
+      split.axis = view.raw.axis;
+      split.roles = TSR_ALL_HOME_ROLES;
+      split.kind = TSR_LAYOUT_SPLIT;
+      split.dim = static_cast<int32_t>(d);
+      split.parts = static_cast<uint32_t>(view.axis().num_ranks);
+      split.blocks = dim.blocks;
+      split.padded_size = padded_size(dim, view.axis());
+      call(sink.add_split, sink.ctx, &split);
+    }
+  }
+}
+
+void Tensor::lower(const ProgramView& view, const Edit& edit) const {
+  if (view.raw.purpose == TSR_PURPOSE_INIT || view.axis().num_ranks == 1) return;
+  Completer(view, edit).run();
+  edit.collect_garbage();
+}
+
+}  // namespace tessera::tensor

@@ -1,0 +1,29 @@
+// Tensor parallelism: heads, feed-forward columns and vocabulary are split over the axis; what a segment leaves partial
+// is summed over it (Megatron-LM, Shoeybi et al. 2019).
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "tessera/strategy.hpp"
+
+namespace tessera::tensor {
+
+/// Knows dims by name, never segments: the model says which dims a parameter has, and which dim a segment contracts.
+class Tensor final : public Strategy {
+ public:
+  static constexpr std::string_view kName = "tensor";
+  Tensor(std::string_view axis, std::span<const tsr_option_value> options);
+
+  /// Splits every dim named heads, ffn or vocab; the vocabulary is padded. Throws INVALID_ARGUMENT, with the sizes that
+  /// go, when heads or ffn do not divide.
+  void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
+  void lower(const ProgramView& view, const Edit& edit) const override;
+
+ private:
+  bool splits_rows_;  ///< sequence parallelism (Korthikanti et al. 2022)
+};
+
+}  // namespace tessera::tensor

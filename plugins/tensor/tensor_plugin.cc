@@ -1,0 +1,18 @@
+#include "tensor.h"
+
+namespace {
+
+constexpr tsr_option kOptions[] = {
+    tessera::bool_option("sequence-parallel", "false",
+                         "norms and residuals work on this rank's part of the tokens: less activation memory, the same "
+                         "bytes on the wire")};
+
+constexpr tsr_descriptor kDescriptor = tessera::descriptor(
+    "tensor", TSR_KIND_STRATEGY, "org.tessera.tensor", "0.9.0",
+    "tensor parallel: heads, feed-forward columns and vocabulary are split over the axis", kOptions);
+
+using Table = tessera::StrategyTable<tessera::tensor::Tensor, TSR_STRATEGY_SPLIT_COMPUTE, TSR_SPLITS_TENSORS>;
+
+}  // namespace
+
+TESSERA_PLUGIN(kDescriptor, TSR_STRATEGY_INTERFACE, Table::kInterface)
