@@ -28,7 +28,8 @@ Space space_of(const JobSetting& job) {
   return Space(whole.factors(), rules)
       .with("mode", {"ddp", "ddp_small_buckets", "full_shard", "shard_grad_op", "optimizer_only", "no_shard", "zero1",
                      "zero2", "zero3", "zero3_kept"})
-      .with("mesh", {job.mesh})
+      .with("mesh",
+            job.mesh == "2x2" ? std::vector<std::string>{"2x2", "4"} : std::vector{job.mesh})  // and its flat one
       .with("dtype", {job.dtype})
       .with("accumulation", {job.accumulation})
       .with("reduce-every", {job.reduce_every});
@@ -54,7 +55,8 @@ TEST_P(Exhaustive, HasTheBitsOfDdp) {
     if (recompute != Recompute::no) next(row, "recompute", recompute == Recompute::yes);
     EXPECT_EQ(matrix.check(row), "") << space.text(row);
   };
-  for (const Space::Row& row : space.all({"comm", "recompute", "reduce-dtype", "freeze", "optimizer", "debug"})) {
+  for (const Space::Row& row :
+       space.all({"mesh", "comm", "recompute", "reduce-dtype", "freeze", "optimizer", "debug"})) {
     check(row, "local", Recompute::no);
     check(row, "local", Recompute::yes);
     check(row, "gloo", Recompute::maybe);

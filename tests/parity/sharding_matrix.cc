@@ -133,10 +133,8 @@ Space::Row ShardingMatrix::reference_of(const Space::Row& row) const {
     if (factor.name == "accumulation" || factor.name == "reduce-every" || factor.name == "dtype" ||
         factor.name == "reduce-dtype" || factor.name == "freeze" || factor.name == "optimizer")
       reference[i] = row[i];
-    if (factor.name == "mesh") {
-      const auto flat = std::ranges::find(factor.values, factor.values[row[i]] == "2x2" ? "4" : factor.values[row[i]]);
-      reference[i] = static_cast<size_t>(flat - factor.values.begin());
-    }
+    if (factor.name == "mesh")
+      reference[i] = space_.find("mesh", factor.values[row[i]] == "2x2" ? "4" : factor.values[row[i]]);
   }
   return reference;
 }

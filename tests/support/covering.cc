@@ -74,6 +74,13 @@ size_t Space::find(const std::string& factor) const {
   return static_cast<size_t>(found - factors_.begin());
 }
 
+size_t Space::find(const std::string& factor, const std::string& value) const {
+  const std::vector<std::string>& values = factors_[find(factor)].values;
+  const auto found = std::ranges::find(values, value);
+  if (found == values.end()) throw std::invalid_argument("factor " + factor + " has no value " + value);
+  return static_cast<size_t>(found - values.begin());
+}
+
 const std::string& Space::value(const Row& row, const std::string& factor) const {
   const size_t index = find(factor);
   return factors_[index].values[row[index]];

@@ -37,6 +37,8 @@ class Space {
   const std::vector<Rule>& rules() const { return rules_; }
   /// Where a factor stands. Throws std::invalid_argument when there is none of that name.
   size_t find(const std::string& factor) const;
+  /// Where a value stands in its factor. Throws likewise.
+  size_t find(const std::string& factor, const std::string& value) const;
   const std::string& value(const Row& row, const std::string& factor) const;
   /// "mesh=3 mode=fsdp ..."
   std::string text(const Row& row) const;

@@ -65,6 +65,8 @@ TEST(Covering, EveryPairThatExistsIsShown) {
 
 TEST(Covering, RowsReadBack) {
   const Space space(kFactors, kRules);
+  EXPECT_EQ(space.find("ranks", "4"), 2u);
+  EXPECT_THROW(space.find("ranks", "5"), std::invalid_argument);
   EXPECT_EQ(space.text({1, 1, 0, 2, 0}), "mode=slices wrap=root partition=even ranks=4 clip=on");
 }
 
