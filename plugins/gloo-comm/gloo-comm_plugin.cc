@@ -7,9 +7,13 @@ namespace {
 using tessera::Collective;
 using tessera::Error;
 
-constexpr tsr_option kOptions[] = {tessera::string_option(
-    "interface", "", "",
-    "network interface to listen on, for instance eth0; empty: loopback if all ranks are local, else the host name's")};
+constexpr tsr_option kOptions[] = {
+    tessera::string_option("interface", "", "",
+                           "network interface to listen on, for instance eth0; empty: loopback if all ranks are local, "
+                           "else the host name's"),
+    tessera::string_option("direct", "auto", "auto|off",
+                           "auto: processes of one machine read one another's memory where the system lets them, "
+                           "instead of sending; off: everything goes over connections")};
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("gloo", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.9.0",
                         "ranks as processes over TCP, with canonical sums", kOptions);
@@ -50,9 +54,12 @@ struct Plugin {
 
   static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create& args) {
     std::string interface;
-    for (uint64_t i = 0; i < args.num_options; ++i)
-      if (tessera::view(args.options[i].name) == "interface") interface = tessera::to_string(args.options[i].s);
-    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface);
+    bool reads_directly = true;
+    for (const tsr_option_value& option : std::span(args.options, args.num_options)) {
+      if (tessera::view(option.name) == "interface") interface = tessera::to_string(option.s);
+      if (tessera::view(option.name) == "direct") reads_directly = tessera::view(option.s) != "off";
+    }
+    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface, reads_directly);
   }
 };
 

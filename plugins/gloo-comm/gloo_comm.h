@@ -12,7 +12,8 @@ namespace tessera::gloo_comm {
 class GlooCommunicator final : public QueuedCommunicator {
  public:
   /// `interface`: see listen_address(). Throws as Mesh; DEADLINE too when a connection is not a member's.
-  GlooCommunicator(const tsr_comm_create& args, std::string interface);
+  /// `reads_directly`: members on this machine read one another's memory where they can.
+  GlooCommunicator(const tsr_comm_create& args, std::string interface, bool reads_directly);
   ~GlooCommunicator() override;
 
  private:
@@ -28,6 +29,7 @@ class GlooCommunicator final : public QueuedCommunicator {
   void tick();
 
   const std::string interface_;
+  const bool reads_directly_;
   std::mutex mutex_;            // one operation at a time
   std::optional<Error> error_;  // guarded by mutex_: the first, which ended the communicator
   std::unique_ptr<Endpoint> endpoint_;

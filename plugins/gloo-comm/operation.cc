@@ -78,6 +78,7 @@ void Operation::wait_received(Buffer& buffer, int peer, uint64_t num_messages) {
 void Operation::greet(int peer, Header header, const void* data, uint64_t num_bytes, uint64_t slot) {
   header.communicator = endpoint_.communicator;
   header.num_inline_bytes = num_bytes;
+  offer_reading(peer, header);
   Greeting& greeting = greetings_.emplace_back();
   greeting.peer = peer;
   greeting.data.resize(sizeof header + num_bytes);
@@ -107,8 +108,48 @@ const std::byte* Operation::meet(int peer, Header expected, uint64_t num_bytes) 
   std::memcpy(&received, message, sizeof received);
   expected.num_inline_bytes = num_bytes;
   compare(peer, expected, received);
+  headers_.resize(static_cast<size_t>(num_ranks()));
+  headers_[static_cast<size_t>(peer)] = received;
+  take_offer(peer, received);
   met_.push_back(peer);
   return message + sizeof received;
+}
+
+// The two barriers that end create: in the first, everybody says where its word stands; in the second, whether it could
+// read the other's.
+void Operation::offer_reading(int peer, Header& header) const {
+  if (collective_.ticket == kCreateTicket) {
+    header.process = endpoint_.direct.process();
+    header.address = endpoint_.direct.address();
+  } else if (collective_.ticket == kAgreeTicket) {
+    header.address = endpoint_.direct.can_read(peer);
+  }
+}
+
+void Operation::take_offer(int peer, const Header& header) {
+  if (collective_.ticket == kCreateTicket) endpoint_.direct.try_peer(peer, header.process, header.address);
+  if (collective_.ticket == kAgreeTicket && header.address == 1) endpoint_.direct.peer_can_read(peer);
+}
+
+void Operation::read(int peer, uint64_t address, void* to, uint64_t num_bytes) {
+  if (!endpoint_.direct.read(peer, address, to, num_bytes)) fail(peer);
+}
+
+void Operation::expect_signal(int peer, uint64_t phase) {
+  Signal& signal = signals_in_.emplace_back(Signal{peer, phase});
+  signal.buffer = &buffer(&signal.byte, 1);
+  receive(*signal.buffer, peer, data_slot(collective_.ticket, phase), 0, 1);
+}
+
+void Operation::signal(int peer, uint64_t phase) {
+  Signal& signal = signals_out_.emplace_back(Signal{peer, phase});
+  signal.buffer = &buffer(&signal.byte, 1);
+  send(*signal.buffer, peer, data_slot(collective_.ticket, phase), 0, 1);
+}
+
+void Operation::wait_signal(int peer, uint64_t phase) {
+  for (const Signal& signal : signals_in_)
+    if (signal.peer == peer && signal.phase == phase) return wait_received(*signal.buffer, peer);
 }
 
 void Operation::refuse(std::string_view problem) const {
@@ -118,6 +159,8 @@ void Operation::refuse(std::string_view problem) const {
 void Operation::finish() {
   for (const Greeting& greeting : greetings_)
     wait_sent(*greeting.buffer, greeting.peer);
+  for (const Signal& signal : signals_out_)
+    wait_sent(*signal.buffer, signal.peer);
   for (const int peer : met_) {
     try {
       endpoint_.mailbox.pop(peer);

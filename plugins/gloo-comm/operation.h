@@ -2,6 +2,7 @@
 
 #include <deque>
 
+#include "gloo-comm/direct.h"
 #include "gloo-comm/mailbox.h"
 #include "gloo-comm/waiter.h"
 #include "gloo-comm/watch.h"
@@ -11,15 +12,17 @@ namespace tessera::gloo_comm {
 /// What the operations of one member of a group share. Members in order of construction; `member` outlives it.
 struct Endpoint {
   Endpoint(const Member& group_member, const KeyValue& store, const std::string& prefix,
-           const ::gloo::transport::tcp::attr& address)
+           const ::gloo::transport::tcp::attr& address, bool reads_directly)
       : member(group_member),
         communicator(hash_of(prefix)),
+        direct(reads_directly, communicator, group_member.num_ranks),
         mesh(group_member, store, prefix, address),
         watch(mesh, group_member),
         mailbox(mesh, group_member) {}
 
   const Member& member;
   const uint64_t communicator;
+  DirectReader direct;
   const Mesh mesh;
   Watch watch;
   Mailbox mailbox;
@@ -52,6 +55,17 @@ class Operation {
   /// Waits for the peer's header of this collective and compares it. The `num_bytes` of data that came in it stand
   /// behind the result until finish().
   const std::byte* meet(int peer, Header expected, uint64_t num_bytes);
+  /// The header with which the peer was met.
+  const Header& met_header(int peer) const { return headers_.at(static_cast<size_t>(peer)); }
+
+  /// Whether this rank and the peer read one another's memory instead of sending.
+  bool reads(int peer) const { return endpoint_.direct.reads(peer); }
+  /// Copies what stands at an address of the peer's header. Throws what befell the peer.
+  void read(int peer, uint64_t address, void* to, uint64_t num_bytes);
+  /// A byte to and from the peer: something has been read.
+  void expect_signal(int peer, uint64_t phase);  ///< before greet, so that the byte needs no round trip
+  void signal(int peer, uint64_t phase);
+  void wait_signal(int peer, uint64_t phase);
   /// INVALID_ARGUMENT, naming both sides, when the header of a peer differs from what this rank expects of it.
   void compare(int peer, Header expected, const Header& received) const;
 
@@ -71,6 +85,8 @@ class Operation {
     int peer;
   };
 
+  void offer_reading(int peer, Header& header) const;
+  void take_offer(int peer, const Header& header);
   void check(Outcome outcome, int peer);
   [[noreturn]] void fail(int peer) const;
   [[noreturn]] void time_out(int peer);
@@ -78,7 +94,16 @@ class Operation {
   Endpoint& endpoint_;
   const Collective& collective_;
   std::vector<BufferPtr> buffers_;
+  struct Signal {
+    int peer;
+    uint64_t phase;
+    std::byte byte{};
+    Buffer* buffer = nullptr;
+  };
+
   std::deque<Greeting> greetings_;
+  std::deque<Signal> signals_in_, signals_out_;
+  std::vector<Header> headers_;  // by peer
   std::vector<int> met_;
   int silent_peer_ = -1;
 };

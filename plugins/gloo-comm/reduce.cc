@@ -91,6 +91,7 @@ class PieceReducer {
     send_operands();
     if (gathers()) receive_results();
     reduce_own_slice();
+    if (gathers()) read_results();
     wait();
   }
 
@@ -106,8 +107,16 @@ class PieceReducer {
   std::byte* own_result() const { return c_.recv + (gathers() ? slices_.begin(operation_.rank()) : 0); }
 
   void meet() {
-    for (const int peer : peers_)
-      operation_.greet(peer, make_header(c_, peer, true), nullptr, 0);
+    for (const int peer : peers_) {
+      if (operation_.reads(peer)) {
+        operation_.expect_signal(peer, kReadPhase);
+        if (gathers()) operation_.expect_signal(peer, kReadAllPhase);
+      }
+      Header header = make_header(c_, peer, true);
+      header.address = reinterpret_cast<uint64_t>(c_.send + slices_.begin(peer));
+      header.result = reinterpret_cast<uint64_t>(own_result());
+      operation_.greet(peer, header, nullptr, 0);
+    }
     for (const int peer : peers_)
       operation_.meet(peer, make_header(c_, peer, false), 0);
   }
@@ -119,7 +128,7 @@ class PieceReducer {
   void send_operands() {
     for (const int peer : peers_) {
       const Pieces pieces = pieces_of(peer);
-      if (pieces.end() == 0) continue;
+      if (pieces.end() == 0 || operation_.reads(peer)) continue;
       Buffer& buffer = operation_.buffer(c_.send + slices_.begin(peer), slices_.num_bytes(peer));
       for (uint64_t piece = 0; piece < pieces.end(); ++piece)
         operation_.send(buffer, peer, scatter_slot(), pieces.offset(piece), pieces.num_bytes(piece));
@@ -132,7 +141,7 @@ class PieceReducer {
   void receive_results() {
     for (const int peer : peers_) {
       const Pieces pieces = pieces_of(peer);
-      if (pieces.end() == 0) continue;
+      if (pieces.end() == 0 || operation_.reads(peer)) continue;
       Buffer& buffer = operation_.buffer(c_.recv + slices_.begin(peer), slices_.num_bytes(peer));
       for (uint64_t piece = 0; piece < pieces.end(); ++piece)
         operation_.receive(buffer, peer, gather_slot(), pieces.offset(piece), pieces.num_bytes(piece));
@@ -151,16 +160,17 @@ class PieceReducer {
 
   void post_stage(const Pieces& own, uint64_t piece) {
     for (size_t i = 0; i < peers_.size(); ++i)
-      operation_.receive(stage(piece, i), peers_[i], scatter_slot(), 0, own.num_bytes(piece));
+      if (!operation_.reads(peers_[i]))
+        operation_.receive(stage(piece, i), peers_[i], scatter_slot(), 0, own.num_bytes(piece));
   }
 
   void reduce_own_slice() {
     const Pieces own = pieces_of(operation_.rank());
-    if (own.end() == 0) return;
-    make_stages();
+    if (own.end() > 0) make_stages();
     std::vector<Posted> results;
     for (const int peer : peers_)
-      if (gathers()) results.push_back({&operation_.buffer(own_result(), own_bytes()), peer, own.end()});
+      if (gathers() && own.end() > 0 && !operation_.reads(peer))
+        results.push_back({&operation_.buffer(own_result(), own_bytes()), peer, own.end()});
     for (uint64_t piece = 0; piece < std::min(own.end(), kStages); ++piece)
       post_stage(own, piece);
     for (uint64_t piece = 0; piece < own.end(); ++piece) {
@@ -170,13 +180,29 @@ class PieceReducer {
         operation_.send(*result.buffer, result.peer, gather_slot(), own.offset(piece), own.num_bytes(piece));
     }
     sent_.insert(sent_.end(), results.begin(), results.end());
+    for (const int peer : peers_)
+      if (operation_.reads(peer)) operation_.signal(peer, kReadPhase);
+  }
+
+  // An owner says that its result is there once it has read all operands: what it left may be written then.
+  void read_results() {
+    for (const int peer : peers_) {
+      if (!operation_.reads(peer)) continue;
+      operation_.wait_signal(peer, kReadPhase);
+      operation_.read(peer, operation_.met_header(peer).result, c_.recv + slices_.begin(peer), slices_.num_bytes(peer));
+      operation_.signal(peer, kReadAllPhase);
+    }
   }
 
   void reduce_one(const Pieces& own, uint64_t piece) {
     const std::byte* operand = c_.send + slices_.begin(operation_.rank()) + own.offset(piece);
     std::vector<const void*> operands(static_cast<size_t>(operation_.num_ranks()), operand);
     for (size_t i = 0; i < peers_.size(); ++i) {
-      operation_.wait_received(stage(piece, i), peers_[i]);
+      if (operation_.reads(peers_[i]))
+        operation_.read(peers_[i], operation_.met_header(peers_[i]).address + own.offset(piece), stage(piece, i).ptr,
+                        own.num_bytes(piece));
+      else
+        operation_.wait_received(stage(piece, i), peers_[i]);
       operands[static_cast<size_t>(peers_[i])] = stage(piece, i).ptr;
     }
     reduce_piece(c_.dtype, c_.reduce, operands, own_result() + own.offset(piece),
@@ -184,6 +210,8 @@ class PieceReducer {
   }
 
   void wait() {
+    for (const int peer : peers_)
+      operation_.wait_signal(peer, gathers() ? kReadAllPhase : kReadPhase);
     for (const Posted& posted : received_)
       operation_.wait_received(*posted.buffer, posted.peer, posted.num_messages);
     for (const Posted& posted : sent_)

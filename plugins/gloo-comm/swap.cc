@@ -53,7 +53,18 @@ Flow flow_with(const Collective& c, int rank, int peer) {
   }
 }
 
+/// Where the two read one another's memory nothing is sent; each says when it has read.
+void read(Operation& operation, const Flow& flow) {
+  if (is_inline(flow.num_bytes_in)) {
+    if (flow.num_bytes_in > 0) std::memcpy(flow.in, flow.message, flow.num_bytes_in);
+    return;
+  }
+  operation.read(flow.peer, operation.met_header(flow.peer).address, flow.in, flow.num_bytes_in);
+  operation.signal(flow.peer, kReadPhase);
+}
+
 void start(Operation& operation, Flow& flow) {
+  if (operation.reads(flow.peer)) return read(operation, flow);
   const uint64_t slot = data_slot(operation.collective().ticket, 0);
   if (is_inline(flow.num_bytes_in)) {
     if (flow.num_bytes_in > 0) std::memcpy(flow.in, flow.message, flow.num_bytes_in);
@@ -111,8 +122,13 @@ void swap_slices(Operation& operation) {
   std::vector<Flow> flows;
   for (const int peer : operation.peers())
     flows.push_back(flow_with(c, operation.rank(), peer));
-  for (const Flow& flow : flows)
-    operation.greet(flow.peer, make_header(c, flow.peer, true), flow.out, inline_bytes(flow.num_bytes_out));
+  for (const Flow& flow : flows) {
+    const bool is_read = operation.reads(flow.peer) && !is_inline(flow.num_bytes_out);
+    if (is_read) operation.expect_signal(flow.peer, kReadPhase);
+    Header header = make_header(c, flow.peer, true);
+    header.address = reinterpret_cast<uint64_t>(flow.out);
+    operation.greet(flow.peer, header, flow.out, inline_bytes(flow.num_bytes_out));
+  }
   for (Flow& flow : flows)
     flow.message = operation.meet(flow.peer, make_header(c, flow.peer, false), inline_bytes(flow.num_bytes_in));
   const Flow own = flow_with(c, operation.rank(), operation.rank());
@@ -122,6 +138,7 @@ void swap_slices(Operation& operation) {
   for (const Flow& flow : flows) {
     if (flow.received) operation.wait_received(*flow.received, flow.peer);
     if (flow.sent) operation.wait_sent(*flow.sent, flow.peer);
+    operation.wait_signal(flow.peer, kReadPhase);
   }
   operation.finish();
 }

@@ -30,8 +30,12 @@ struct Header {
   uint64_t counts_hash;
   uint64_t sequence;
   uint64_t num_inline_bytes;  // that follow
+  uint64_t process;           // of a rank that may be read directly; 0: it may not
+  uint64_t address;           // of what it gives the peer, there
+  uint64_t result;            // of an ALL_REDUCE: of the slice that it reduces, there
+  uint64_t reserved;
 };
-static_assert(sizeof(Header) == 64);
+static_assert(sizeof(Header) == 96);
 
 /// A rank's last words to its peers, when it stops using the communicator because of an error.
 struct Notice {
@@ -48,8 +52,11 @@ constexpr uint64_t kHeaderSlot = 1;    // headers of collectives
 constexpr uint64_t kNoticeSlot = 2;    // at most one Notice
 constexpr uint64_t kTripwireSlot = 3;  // nothing, ever: a receive that fails when the connection is lost
 constexpr uint64_t kFarewellSlot = 4;  // one byte, sent by the peer's gloo thread once it has read all that came before
-constexpr uint64_t kDataPhases = 2;
-constexpr uint64_t kCreateTicket = (uint64_t{1} << 60) - 1;  // of the barrier that ends create
+constexpr uint64_t kDataPhases = 4;
+constexpr uint64_t kReadPhase = 2;     // a byte: what was given has been read, and what was reduced is there
+constexpr uint64_t kReadAllPhase = 3;  // a byte: and what was reduced has been read
+constexpr uint64_t kCreateTicket = (uint64_t{1} << 59) - 2;  // of the barriers that end create
+constexpr uint64_t kAgreeTicket = kCreateTicket + 1;
 
 constexpr uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);

@@ -285,7 +285,7 @@ TEST_P(Faults, CapsTellWhatIsThere) {
   EXPECT_EQ(table.get_extension(str("tsr.no.such/1")), nullptr);
 }
 
-TESSERA_OVER_COMMUNICATORS(Faults, kSeveral);
+TESSERA_OVER(kCommunicators, Faults, kSeveral);
 
 }  // namespace
 }  // namespace tessera::testing

@@ -106,7 +106,7 @@ TEST_P(Streams, NobodyLeavesABarrierBeforeAllEntered) {
   });
 }
 
-TESSERA_OVER_COMMUNICATORS(Streams, kGroupSizes);
+TESSERA_OVER(kTransports, Streams, kGroupSizes);
 
 using Messages = CommunicatorTest;
 
@@ -211,7 +211,7 @@ TEST_P(Messages, AndCollectivesOfOneCommunicatorMix) {
   });
 }
 
-TESSERA_OVER_COMMUNICATORS(Messages, kSeveral);
+TESSERA_OVER(kTransports, Messages, kSeveral);
 
 using Split = CommunicatorTest;
 
@@ -247,7 +247,7 @@ TEST_P(Split, LeavesOutNegativeColorsAndMayBeRepeated) {
   });
 }
 
-TESSERA_OVER_COMMUNICATORS(Split, kSeveral);
+TESSERA_OVER(kTransports, Split, kSeveral);
 
 using Lifetime = CommunicatorTest;
 
@@ -264,7 +264,7 @@ TEST_P(Lifetime, HundredCommunicatorsAfterOneAnother) {
 }
 
 constexpr int kPair[] = {2};
-TESSERA_OVER_COMMUNICATORS(Lifetime, kPair);
+TESSERA_OVER(kTransports, Lifetime, kPair);
 
 }  // namespace
 }  // namespace tessera::testing

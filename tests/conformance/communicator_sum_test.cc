@@ -118,7 +118,7 @@ TEST(CanonicalSumReference, DiffersFromTheSumInRankOrder) {
   EXPECT_NE(canonical(operands, TSR_REDUCE_SUM).difference(chain), "");
 }
 
-TESSERA_OVER_COMMUNICATORS(CanonicalSum, kGroupSizes);
+TESSERA_OVER(kTransports, CanonicalSum, kGroupSizes);
 
 }  // namespace
 }  // namespace tessera::testing

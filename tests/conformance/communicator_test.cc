@@ -265,7 +265,7 @@ TEST_P(Conformance, AllToAll) {
   });
 }
 
-TESSERA_OVER_COMMUNICATORS(Conformance, kGroupSizes);
+TESSERA_OVER(kTransports, Conformance, kGroupSizes);
 
 }  // namespace
 }  // namespace tessera::testing

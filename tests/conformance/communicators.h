@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <tuple>
 
@@ -15,6 +16,14 @@ inline const char* const kCommunicators[] = {
     "local-comm",
 #ifdef TESSERA_HAS_GLOO
     "gloo-comm",
+#endif
+};
+/// The same, and with the options that change how bytes travel: "plugin:option=value".
+inline const char* const kTransports[] = {
+    "local-comm",
+#ifdef TESSERA_HAS_GLOO
+    "gloo-comm",
+    "gloo-comm:direct=off",
 #endif
 };
 inline constexpr int kGroupSizes[] = {1, 2, 3, 4, 7};
@@ -29,15 +38,15 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<const char*,
 
 inline std::string case_name(const ::testing::TestParamInfo<std::tuple<const char*, int>>& info) {
   std::string name = std::string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
   return name;
 }
 
-/// Instantiates the tests of `suite` over all communicators and the given group sizes.
-#define TESSERA_OVER_COMMUNICATORS(suite, ...)                                                                       \
-  INSTANTIATE_TEST_SUITE_P(                                                                                          \
-      All, suite,                                                                                                    \
-      ::testing::Combine(::testing::ValuesIn(::tessera::testing::kCommunicators), ::testing::ValuesIn(__VA_ARGS__)), \
+/// Instantiates the tests of `suite` over `names` (kCommunicators, kTransports) and group sizes.
+#define TESSERA_OVER(names, suite, sizes)                                                                         \
+  INSTANTIATE_TEST_SUITE_P(                                                                                       \
+      All, suite, ::testing::Combine(::testing::ValuesIn(::tessera::testing::names), ::testing::ValuesIn(sizes)), \
       ::tessera::testing::case_name)
 
 }  // namespace tessera::testing

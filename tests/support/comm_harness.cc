@@ -55,7 +55,8 @@ std::unique_ptr<Comm> Comm::split(int color, int key, int new_rank, int new_num_
 CommRank::CommRank(const CommSpec& spec, int rank, const tsr_host& host)
     : spec_(spec),
       rank_(rank),
-      interface_(load_plugin<tsr_communicator_interface>(spec.plugin, TSR_COMMUNICATOR_INTERFACE)),
+      interface_(load_plugin<tsr_communicator_interface>(spec.plugin.substr(0, spec.plugin.find(':')),
+                                                         TSR_COMMUNICATOR_INTERFACE)),
       device_interface_(load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE)),
       host_(host),
       world_ranks_(static_cast<size_t>(spec.num_ranks)) {
@@ -90,6 +91,14 @@ std::unique_ptr<Comm> CommRank::create(const std::string& name, int64_t timeout_
   args.device_interface = &device_interface_;
   args.device = device_;
   args.timeout_ms = timeout_ms ? timeout_ms : spec_.timeout_ms;
+  tsr_option_value option{};
+  if (const size_t colon = spec_.plugin.find(':'); colon != std::string::npos) {
+    const std::string_view text = std::string_view(spec_.plugin).substr(colon + 1);
+    option.name = str(text.substr(0, text.find('=')));
+    option.s = str(text.substr(text.find('=') + 1));
+    args.options = &option;
+    args.num_options = 1;
+  }
   tsr_comm* comm = nullptr;
   call(interface_.create, &args, &comm);
   return std::make_unique<Comm>(*this, comm, rank_, spec_.num_ranks);

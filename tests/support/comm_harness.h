@@ -15,7 +15,7 @@
 namespace tessera::testing {
 
 struct CommSpec {
-  std::string plugin;
+  std::string plugin;  ///< "gloo-comm", or with an option of text: "gloo-comm:direct=off"
   int num_ranks = 1;
   std::string name = "dp.test";
   int64_t timeout_ms = 30000;
