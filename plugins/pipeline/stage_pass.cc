@@ -33,8 +33,9 @@ void StagePass::drop_homes(const std::vector<std::vector<int32_t>>& stages_of_pa
     const auto& stages = stages_of_parameters[static_cast<size_t>(home.pieces[0].parameter)];
     if (std::ranges::find(stages, stage()) != stages.end()) continue;
     dropped_homes_.insert(home.id);
-    edit_.replace_homes({&home.id, 1}, nullptr);
   }
+  const std::vector<uint64_t> all(dropped_homes_.begin(), dropped_homes_.end());
+  if (!all.empty()) edit_.replace_homes(all, nullptr);
 }
 
 void StagePass::run(std::span<const Item> items) {
@@ -52,6 +53,7 @@ void StagePass::run(std::span<const Item> items) {
   for (const tsr_action* action : after_)
     order_.push_back(action->id);
   edit_.order(order_);
+  wait_for_answered_sends();
 }
 
 int StagePass::part_of(int segment) const {
@@ -174,7 +176,7 @@ void StagePass::append_item(const Item& item) {
 /// Two stages that exchange messages have communicators of their own, one per direction and kind, named by the sender:
 /// so on each stage a stream only sends or only receives, and what is received never waits for what is sent.
 uint64_t StagePass::message(uint32_t kind, bool is_activation, int from_part, int to_part, const tsr_binding& what,
-                            const Crossing& crossing) const {
+                            const Crossing& crossing) {
   const int32_t from = from_part % shape_.num_stages, to = to_part % shape_.num_stages;
   const int32_t pair[] = {std::min(from, to), std::max(from, to)};
   const bool sends = kind == TSR_ACTION_SEND;
@@ -186,7 +188,43 @@ uint64_t StagePass::message(uint32_t kind, bool is_activation, int from_part, in
   action.tag = (static_cast<uint64_t>(crossing.first) << 32) | static_cast<uint32_t>(crossing.second);
   const tsr_binding operand{what.buffer, what.offset, what.num_elements, sends ? kSource : kDestination,
                             sends ? TSR_MODE_READ : TSR_MODE_WRITE};
-  return edit_.insert(0, TSR_AFTER, action, {&operand, 1});
+  const uint64_t id = edit_.insert(0, TSR_AFTER, action, {&operand, 1});
+  (sends ? sends_ : receives_)[{is_activation, crossing.second, std::max(from_part, to_part)}] = id;
+  return id;
+}
+
+/// The first activation that the stage of `part` sends here once it has run that part's backward of a micro-batch.
+std::optional<StagePass::Message> StagePass::next_activation_after(int micro_batch, int part) const {
+  const int other = part % shape_.num_stages;
+  const std::vector<Item> items = step_items(schedule_, shape_, other);
+  const auto backward = std::ranges::find(items, Item{false, micro_batch, part / shape_.num_stages});
+  for (auto item = backward; item != items.end(); ++item) {
+    const int next = item->chunk * shape_.num_stages + other + 1;
+    if (item->is_forward && next <= last_part() && next % shape_.num_stages == stage())
+      return Message{true, item->micro_batch, next};
+  }
+  return std::nullopt;
+}
+
+/// A send lasts until the other stage has received, so the host lets nothing wait for one of itself: what was sent
+/// would keep its memory to the end of the step. But what comes back tells that it has arrived: the gradient of a value
+/// that was sent, and the next activation of a stage that has run the backward for which a gradient was sent.
+void StagePass::wait_for_answered_sends() {
+  std::map<uint64_t, size_t> position;
+  for (size_t i = 0; i < order_.size(); ++i)
+    position[order_[i]] = i;
+  for (const auto& [message, send] : sends_) {
+    const auto [is_activation, micro_batch, part] = message;
+    std::optional<Message> answer;
+    if (is_activation)
+      answer = Message{false, micro_batch, part};
+    else
+      answer = next_activation_after(micro_batch, part - 1);
+    if (!answer) continue;
+    const auto receive = receives_.find(*answer);
+    if (receive != receives_.end() && position.at(receive->second) > position.at(send))
+      edit_.wait_for(receive->second, send);
+  }
 }
 
 }  // namespace tessera::pipeline

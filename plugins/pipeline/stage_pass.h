@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -31,6 +32,8 @@ class StagePass {
   using Key = std::tuple<bool, int, int>;  // forward, micro-batch, chunk
   /// A value of one micro-batch, or its gradient.
   using Crossing = std::pair<int, int>;  // value, micro-batch
+  /// Whether it is an activation (else a gradient), micro-batch, the later of the two parts.
+  using Message = std::tuple<bool, int, int>;
 
   void find_crossings();
   void sort_actions();
@@ -45,7 +48,9 @@ class StagePass {
   void append_receives(const Item& item);
   void append_item(const Item& item);
   uint64_t message(uint32_t kind, bool is_activation, int from_part, int to_part, const tsr_binding& what,
-                   const Crossing& crossing) const;
+                   const Crossing& crossing);
+  void wait_for_answered_sends();
+  std::optional<Message> next_activation_after(int micro_batch, int part) const;
 
   const ProgramView& view_;
   const Edit& edit_;
@@ -57,6 +62,7 @@ class StagePass {
   std::map<Key, std::vector<const tsr_action*>> of_item_;
   std::vector<const tsr_action*> before_, after_;  // all items
   std::vector<uint64_t> order_;
+  std::map<Message, uint64_t> sends_, receives_;  // actions
 };
 
 }  // namespace tessera::pipeline

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 
 #include "program/range_map.h"
 #include "tessera/error.hpp"
@@ -135,6 +136,22 @@ class Deriver {
   std::vector<RangeMap<Access>> accesses_;  // of each buffer
 };
 
+/// What passes asked for on top of the bindings.
+void add_asked_for(const Program& program, Waits& waits) {
+  std::unordered_map<uint64_t, uint32_t> index;
+  for (uint32_t i = 0; i < program.actions.size(); ++i) {
+    for (const uint64_t earlier : program.actions[i].waits_for) {
+      const auto found = index.find(earlier);
+      if (found == index.end())
+        throw Error(TSR_E_INVALID_ARGUMENT, "a pass makes action " + std::to_string(i) +
+                                                " of the list wait for action id " + std::to_string(earlier) +
+                                                ", which does not stand before it");
+      waits[i].push_back(found->second);
+    }
+    index.emplace(program.actions[i].id, i);
+  }
+}
+
 }  // namespace
 
 Clocks::Clocks(const Program& program) {
@@ -157,6 +174,7 @@ bool Clocks::ordered(uint32_t first, uint32_t second) const {
 
 void derive_dependencies(Program& program) {
   Waits waits = Deriver(program).run();
+  add_asked_for(program, waits);
   keep_unimplied(program, waits);
 }
 

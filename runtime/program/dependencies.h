@@ -28,8 +28,9 @@ class Clocks {
   std::vector<uint32_t> clock_;              // [action][stream]: how far that stream is known to have come
 };
 
-/// Replaces every action's `dependencies` by the fewest that keep the meaning of the list: read after write, write
-/// after read, write after write, by element range. Linear in bindings, up to the pieces a buffer falls into. Bindings
+/// Replaces every action's `dependencies` by the fewest that keep the meaning of the list (read after write, write
+/// after read, write after write, by element range) and what passes asked for (`waits_for`; INVALID_ARGUMENT when that
+/// does not stand before the action). Linear in bindings, up to the pieces a buffer falls into. Bindings
 /// must lie inside their buffers.
 void derive_dependencies(Program& program);
 

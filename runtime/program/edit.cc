@@ -57,6 +57,9 @@ tsr_edit edit_table(EditSession& s) {
   t.collect_garbage = [](void* ctx, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { session(ctx).collect_garbage(); });
   };
+  t.wait_for = [](void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] { session(ctx).wait_for(action, earlier); });
+  };
   return t;
 }
 

@@ -44,6 +44,8 @@ void EditSession::index(Position position, uint64_t inserted_after) {
 }
 
 Program EditSession::take() {
+  for (Action& a : actions_)
+    std::erase_if(a.waits_for, [&](uint64_t earlier) { return !by_id_.contains(earlier); });
   program_.actions.assign(std::make_move_iterator(actions_.begin()), std::make_move_iterator(actions_.end()));
   return std::move(program_);
 }
@@ -126,6 +128,7 @@ Action EditSession::copy_of(const tsr_action& a) {
                 a.scale,
                 a.strategy_axis,
                 {a.bindings, a.bindings + a.num_bindings},
+                {},
                 {},
                 {},
                 {}};
@@ -286,6 +289,12 @@ void EditSession::order(const std::vector<uint64_t>& ids) {
   for (auto& [id, anchored] : by_id_)
     anchored.last_after = anchored.position;
   first_ = actions_.begin();
+}
+
+void EditSession::wait_for(uint64_t id, uint64_t earlier) {
+  action(earlier);
+  if (id == earlier) throw invalid("action " + std::to_string(id) + " cannot wait for itself");
+  action(id).waits_for.push_back(earlier);
 }
 
 void EditSession::collect_garbage() {

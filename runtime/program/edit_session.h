@@ -28,6 +28,7 @@ class EditSession {
   uint64_t replace_homes(const std::vector<uint64_t>& homes, const tsr_home* replacement);
   std::pair<uint64_t, uint64_t> split_backward(uint64_t action);
   void order(const std::vector<uint64_t>& actions);
+  void wait_for(uint64_t action, uint64_t earlier);
   void collect_garbage();
 
  private:

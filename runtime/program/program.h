@@ -50,6 +50,8 @@ struct Action {
   /// Indices (< own) of the actions this one must wait for beyond its stream's order; written by derive_dependencies
   /// and the memory planner, never by a pass.
   std::vector<uint32_t> dependencies;
+  /// Ids of actions before this one that a pass wants it to wait for beyond what their bindings ask for.
+  std::vector<uint64_t> waits_for;
 
   const Binding* find(uint32_t slot) const;
 };

@@ -359,6 +359,7 @@ FIELD(tsr_edit, replace_homes, 80, 8);
 FIELD(tsr_edit, split_backward, 88, 8);
 FIELD(tsr_edit, order, 96, 8);
 FIELD(tsr_edit, collect_garbage, 104, 8);
+FIELD(tsr_edit, wait_for, 112, 8);
 SIZE(tsr_layout_sink, 24);
 FIELD(tsr_layout_sink, struct_size, 0, 4);
 FIELD(tsr_layout_sink, reserved, 4, 4);

@@ -69,6 +69,7 @@ SLOT(tsr_edit, replace_homes, tsr_status (*)(void*, const uint64_t*, uint64_t, c
 SLOT(tsr_edit, split_backward, tsr_status (*)(void*, uint64_t, uint64_t*, uint64_t*, tsr_error*));
 SLOT(tsr_edit, order, tsr_status (*)(void*, const uint64_t*, uint64_t, tsr_error*));
 SLOT(tsr_edit, collect_garbage, tsr_status (*)(void*, tsr_error*));
+SLOT(tsr_edit, wait_for, tsr_status (*)(void*, uint64_t, uint64_t, tsr_error*));
 SLOT(tsr_layout_sink, add_split, tsr_status (*)(void*, const tsr_split*, tsr_error*));
 SLOT(tsr_strategy_interface, create, tsr_status (*)(const tsr_strategy_create*, tsr_strategy**, tsr_error*));
 SLOT(tsr_strategy_interface, destroy, void (*)(tsr_strategy*));

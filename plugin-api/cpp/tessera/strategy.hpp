@@ -97,6 +97,8 @@ class Edit {
   }
   /// Schedule passes: the new order of all actions.
   void order(std::span<const uint64_t> actions) const { call(edit_.order, edit_.ctx, actions.data(), actions.size()); }
+  /// `action` starts when `earlier`, which stands before it, has finished.
+  void wait_for(uint64_t action, uint64_t earlier) const { call(edit_.wait_for, edit_.ctx, action, earlier); }
   void collect_garbage() const { call(edit_.collect_garbage, edit_.ctx); }
   const tsr_edit& raw() const { return edit_; }
 
@@ -146,7 +148,7 @@ struct StrategyTable {
   static tsr_status lower(tsr_strategy* s, const tsr_program_view* v, const tsr_edit* edit, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
       require(TSR_HAS(v, tsr_program_view, num_actions), "lower: the view is");
-      require(TSR_HAS(edit, tsr_edit, collect_garbage), "lower: the edit table is");
+      require(TSR_HAS(edit, tsr_edit, wait_for), "lower: the edit table is");
       self(s)->lower(ProgramView(*v), Edit(*edit));
     });
   }

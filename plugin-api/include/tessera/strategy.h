@@ -69,6 +69,10 @@ typedef struct tsr_edit {
   TSR_FN(tsr_status, order)(void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) TSR_NOEXCEPT;
   /* Removes buffers that no action binds and no home names: transient ones, and what homes used to be. */
   TSR_FN(tsr_status, collect_garbage)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
+  /* Makes `action` wait for `earlier`, which must stand before it in the list when all passes have run, though they
+   * share no buffer. What the bindings ask for needs no such call: it is for what the pass knows has happened, such as
+   * a send whose answer is received, so that the memory of `earlier` may be used again. */
+  TSR_FN(tsr_status, wait_for)(void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) TSR_NOEXCEPT;
 } tsr_edit;
 
 /* APPENDABLE. Receives the layout entries of one strategy, which may only speak of its own axis; copies them. Every
