@@ -55,10 +55,10 @@ void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) cons
 
 void Pipeline::lower(const ProgramView& view, const Edit& edit) const {
   const Shape shape = shape_of(view);
-  const auto parts = cut_model(view, cut_, shape.num_stages * shape.num_chunks);
+  const auto parts = parts_of_layout(view, shape.num_stages * shape.num_chunks);
   const int stage = view.axis().coordinate;
   StagePass pass(view, edit, schedule_, shape, parts);
-  pass.drop_homes(stages_of_parameters(view, parts));
+  pass.drop_homes(stages_by_layout(view));
   if (view.raw.purpose == TSR_PURPOSE_STEP) pass.run(step_items(schedule_, shape, stage));
   if (view.raw.purpose == TSR_PURPOSE_EVAL) pass.run(eval_items(shape));
   edit.collect_garbage();

@@ -28,10 +28,10 @@ StagePass::StagePass(const ProgramView& view, const Edit& edit, Schedule schedul
                      std::span<const Part> parts)
     : view_(view), edit_(edit), schedule_(schedule), shape_(shape), parts_(parts) {}
 
-void StagePass::drop_homes(const std::vector<std::vector<int32_t>>& stages_of_parameters) {
+void StagePass::drop_homes(const std::vector<std::vector<int32_t>>& stages_by_layout) {
   for (const tsr_home& home : view_.homes()) {
-    const auto& stages = stages_of_parameters[static_cast<size_t>(home.pieces[0].parameter)];
-    if (std::ranges::find(stages, stage()) != stages.end()) continue;
+    const auto& stages = stages_by_layout[static_cast<size_t>(home.pieces[0].parameter)];
+    if (stages.empty() || std::ranges::find(stages, stage()) != stages.end()) continue;
     dropped_homes_.insert(home.id);
   }
   const std::vector<uint64_t> all(dropped_homes_.begin(), dropped_homes_.end());
@@ -185,7 +185,8 @@ uint64_t StagePass::message(uint32_t kind, bool is_activation, int from_part, in
   action.micro_batch = crossing.second;
   action.group = edit_.group(view_.raw.axis, pair);
   action.peer = (sends ? to : from) == pair[0] ? 0 : 1;
-  action.tag = (static_cast<uint64_t>(crossing.first) << 32) | static_cast<uint32_t>(crossing.second);
+  action.tag =
+      static_cast<uint64_t>(crossing.first) * view_.raw.num_micro_batches + static_cast<uint64_t>(crossing.second);
   const tsr_binding operand{what.buffer, what.offset, what.num_elements, sends ? kSource : kDestination,
                             sends ? TSR_MODE_READ : TSR_MODE_WRITE};
   const uint64_t id = edit_.insert(0, TSR_AFTER, action, {&operand, 1});

@@ -24,7 +24,7 @@ class StagePass {
             std::span<const Part> parts);
 
   /// Homes of parameters that this stage does not use go, with all that is done to them.
-  void drop_homes(const std::vector<std::vector<int32_t>>& stages_of_parameters);
+  void drop_homes(const std::vector<std::vector<int32_t>>& stages_by_layout);
   /// Keeps this stage's compute, in the order of `items`, with what it sends and receives.
   void run(std::span<const Item> items);
 

@@ -202,6 +202,15 @@ std::vector<size_t> cut_as_listed(const ProgramView& view, const Stretches& stre
   return firsts;
 }
 
+std::vector<Part> make_parts(const Stretches& stretches, const std::vector<size_t>& firsts) {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < firsts.size(); ++i)
+    parts.push_back({stretches.begins[firsts[i]],
+                     i + 1 < firsts.size() ? stretches.begins[firsts[i + 1]] : stretches.end,
+                     stretches.values[firsts[i]]});
+  return parts;
+}
+
 }  // namespace
 
 bool is_of_loss(const tsr_segment& segment) {
@@ -253,11 +262,45 @@ std::vector<Part> cut_model(const ProgramView& view, std::string_view how, int n
     firsts = cut_evenly(view, stretches, n);
   else
     firsts = cut_as_listed(view, stretches, how, n);
-  std::vector<Part> parts;
-  for (size_t i = 0; i < n; ++i)
-    parts.push_back({stretches.begins[firsts[i]], i + 1 < n ? stretches.begins[firsts[i + 1]] : stretches.end,
-                     stretches.values[firsts[i]]});
-  return parts;
+  return make_parts(stretches, firsts);
+}
+
+std::vector<std::vector<int32_t>> stages_by_layout(const ProgramView& view) {
+  std::vector<std::vector<int32_t>> stages(view.parameters().size());
+  for (const tsr_split& split : view.splits())
+    if (split.axis == view.raw.axis && split.parameter >= 0)
+      stages[static_cast<size_t>(split.parameter)] = {split.coordinates, split.coordinates + split.num_coordinates};
+  return stages;
+}
+
+/// Parts follow one another, each on the stage behind the last one's. A stretch goes with the part before it if all its
+/// parameters stand there, else with the next.
+std::vector<Part> parts_of_layout(const ProgramView& view, int num_parts) {
+  const Stretches stretches = stretches_of(view);
+  const auto stages = stages_by_layout(view);
+  std::vector<size_t> firsts{0};
+  const auto stands_on = [&](size_t stretch, size_t part) {
+    const auto stage = static_cast<int32_t>(part) % view.axis().num_ranks;
+    for (int s = stretches.begins[stretch]; s < stretches.end_of(stretch); ++s)
+      for (const int32_t p : parameters(view.segments()[static_cast<size_t>(s)])) {
+        const auto& of_parameter = stages[static_cast<size_t>(p)];
+        if (!of_parameter.empty() && std::ranges::find(of_parameter, stage) == of_parameter.end()) return false;
+      }
+    return true;
+  };
+  bool fits = true;
+  for (size_t i = 1; i < stretches.count(); ++i) {
+    if (stands_on(i, firsts.size() - 1)) continue;
+    firsts.push_back(i);
+    fits = fits && stands_on(i, firsts.size() - 1);
+  }
+  if (!fits || firsts.size() != static_cast<size_t>(num_parts))
+    throw Error(
+        TSR_E_UNSUPPORTED,
+        "pipeline.cut: with tensors split as they are, the model cannot be cut there: more than one value would "
+        "have to be passed on; it can in front of " +
+            names_of(view, stretches));
+  return make_parts(stretches, firsts);
 }
 
 }  // namespace tessera::pipeline

@@ -33,6 +33,13 @@ std::vector<CutPoint> cut_points(const ProgramView& view);
 /// Throws INVALID_ARGUMENT for what is not possible, with what is.
 std::vector<Part> cut_model(const ProgramView& view, std::string_view how, int num_parts);
 
+/// The stages, ascending, that the layout puts each parameter on; none for one that it says nothing of.
+std::vector<std::vector<int32_t>> stages_by_layout(const ProgramView& view);
+/// The parts that the layout stands for. A program may be cut into other parts than its layout's if their costs were
+/// compared anew: its model is this rank's part of the whole, which a split of tensors may have changed. Throws
+/// UNSUPPORTED where such a split leaves more than one value to pass on.
+std::vector<Part> parts_of_layout(const ProgramView& view, int num_parts);
+
 /// Work of one micro-batch's forward through a segment, in floating-point operations; elements that are read and
 /// written count too.
 double cost_of(const ProgramView& view, const tsr_segment& segment);

@@ -343,7 +343,7 @@ FIELD(tsr_program_view, num_groups, 192, 8);
 FIELD(tsr_program_view, num_actions, 200, 8);
 
 /* strategy.h */
-SIZE(tsr_edit, 112);
+SIZE(tsr_edit, 120);
 FIELD(tsr_edit, struct_size, 0, 4);
 FIELD(tsr_edit, reserved, 4, 4);
 FIELD(tsr_edit, ctx, 8, 8);

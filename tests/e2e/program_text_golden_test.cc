@@ -85,6 +85,24 @@ TEST(ProgramText, GradientsAreReducedWhileTheBackwardRuns) {
   EXPECT_GT(first, text.find("backward h.1.add ", step));
 }
 
+// A unit is used once per micro-batch; it is gathered once a step all the same.
+TEST(ProgramText, UnderAPipelineUnitsAreGatheredOnce) {
+  const auto gathers = [](const char* dp, const std::vector<std::string>& options) {
+    std::vector<std::string> flags = {"--mesh=pp=2,dp=2", std::string("--strategy=pp=pipeline,dp=") + dp,
+                                      "--pipeline.cut=even", "--grad-accum=4"};
+    flags.insert(flags.end(), options.begin(), options.end());
+    const std::string text = plan(flags), program = text.substr(text.find("program step"));
+    const std::string step = program.substr(0, program.find("program eval"));
+    size_t n = 0;
+    for (size_t at = 0; (at = step.find("comm.dp.gather ", at)) != step.npos; ++at)
+      ++n;
+    return n;
+  };
+  EXPECT_EQ(gathers("fsdp", {}), 3u);                                      // wte, wpe, h.0
+  EXPECT_GE(gathers("fsdp", {"--fsdp.reshard-after-forward=true"}), 12u);  // in each forward
+  EXPECT_LT(gathers("zero3", {}), gathers("zero3", {"--zero3.reshard-after-forward=true"}));
+}
+
 TEST(ProgramText, SmallerBucketsAreMoreReductions) {
   const auto reductions = [](const std::string& text) {
     size_t n = 0;

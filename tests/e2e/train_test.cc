@@ -69,6 +69,22 @@ TEST_P(GlooAndLocal, GiveTheSameBits) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, GlooAndLocal, ::testing::Values(3, 4));
 
+TEST(Pipeline, HasTheSameBitsOverGlooAndLocal) {
+  const auto run = [](const std::string& comm, const std::string& schedule) {
+    return metrics_of({"--comm=" + comm, "--mesh=pp=2,dp=2", "--strategy=pp=pipeline,dp=fsdp",
+                       "--pipeline.schedule=" + schedule, "--grad-accum=4", "--steps=6"});
+  };
+  const auto gloo = run("gloo", "1f1b"), local = run("local", "1f1b"), gpipe = run("gloo", "gpipe");
+  ASSERT_EQ(gloo.size(), 6u);
+  ASSERT_EQ(local.size(), 6u);
+  ASSERT_EQ(gpipe.size(), 6u);
+  for (size_t i = 0; i < gloo.size(); ++i)
+    for (const char* name : {"loss", "grad_norm"}) {
+      EXPECT_EQ(gloo[i][name], local[i][name]) << name << " of step " << i + 1;
+      EXPECT_EQ(gloo[i][name], gpipe[i][name]) << name << " of step " << i + 1;
+    }
+}
+
 /// Process ids of the ranks, which are the launcher's children.
 std::vector<int> children_of(int pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children");

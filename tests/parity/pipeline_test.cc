@@ -48,14 +48,15 @@ TEST_P(PipelineGolden, FollowsTheTrajectory) {
 
 INSTANTIATE_TEST_SUITE_P(
     Meshes, PipelineGolden,
-    ::testing::Values(Mesh{"pp=2", "pp=pipeline", 2, 1}, Mesh{"pp=4", "pp=pipeline", 4, 1},
-                      Mesh{"pp=3", "pp=pipeline", 3, 1},
-                      Mesh{"pp=4", "pp=pipeline", 4, 1, {"--pipeline.schedule=gpipe", "--pipeline.cut=even"}},
-                      Mesh{"pp=2", "pp=pipeline", 2, 1, kInterleaved},
-                      Mesh{"pp=2", "pp=pipeline", 2, 1, {"--pipeline.cut=ln_f"}},
-                      Mesh{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2}, Mesh{"pp=2,dp=2", "pp=pipeline,dp=fsdp", 4, 2},
-                      Mesh{"pp=2,dp=2", "pp=pipeline,dp=zero3", 4, 2}, Mesh{"dp=2,pp=2", "pp=pipeline,dp=fsdp", 4, 2},
-                      Mesh{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2, kInterleaved}),
+    ::testing::Values(
+        Mesh{"pp=2", "pp=pipeline", 2, 1}, Mesh{"pp=4", "pp=pipeline", 4, 1}, Mesh{"pp=3", "pp=pipeline", 3, 1},
+        Mesh{"pp=4", "pp=pipeline", 4, 1, {"--pipeline.schedule=gpipe", "--pipeline.cut=even"}},
+        Mesh{"pp=2", "pp=pipeline", 2, 1, kInterleaved}, Mesh{"pp=2", "pp=pipeline", 2, 1, {"--pipeline.cut=ln_f"}},
+        Mesh{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2}, Mesh{"pp=2,dp=2", "pp=pipeline,dp=fsdp", 4, 2},
+        Mesh{"pp=2,dp=2", "pp=pipeline,dp=zero3", 4, 2}, Mesh{"dp=2,pp=2", "pp=pipeline,dp=fsdp", 4, 2},
+        Mesh{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2, kInterleaved}, Mesh{"pp=2,tp=2", "pp=pipeline,tp=tensor", 4, 1},
+        Mesh{"tp=2,pp=2", "pp=pipeline,tp=tensor", 4, 1, kInterleaved},
+        Mesh{"pp=2,dp=2,tp=2", "pp=pipeline,dp=fsdp,tp=tensor", 8, 2}),
     name);
 
 /// Six micro-batches a step for each data rank, some steps.

@@ -189,6 +189,28 @@ TEST_F(EditTest, AFailedPassChangesNothingAndIsNamed) {
   EXPECT_EQ(print_program(program), before);
 }
 
+TEST_F(EditTest, WaitsThatBindingsDoNotAskFor) {
+  uint64_t second = 0;
+  run(program, [&](const ProgramView&, const Edit& edit) {
+    tsr_action zero = make_action(TSR_ACTION_ZERO, TSR_STREAM_COPY_IN);
+    const tsr_binding whole{y, 0, 64, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE};
+    second = edit.insert(ids[2], TSR_AFTER, zero, {&whole, 1});
+    edit.wait_for(second, ids[0]);
+    edit.wait_for(second, ids[1]);
+    expect_error([&] { edit.wait_for(second, second); }, {"cannot wait for itself"});
+    expect_error([&] { edit.wait_for(second, 999); }, {"no action 999"});
+    edit.remove(ids[1]);  // what is gone is waited for by nobody
+  });
+  derive_dependencies(program);
+  EXPECT_EQ(program.actions.back().id, second);
+  EXPECT_EQ(program.actions.back().dependencies, (std::vector<uint32_t>{0}));
+}
+
+TEST_F(EditTest, AWaitForWhatStandsBehindIsRefused) {
+  run(program, [&](const ProgramView&, const Edit& edit) { edit.wait_for(ids[0], ids[2]); });
+  expect_error([&] { derive_dependencies(program); }, {"a pass makes action 0", "does not stand before it"});
+}
+
 TEST_F(EditTest, ALayoutSpeaksOfItsOwnAxisOnly) {
   Lambda lambda([](const ProgramView&, const Edit&) {});
   Strategy& strategy = lambda;

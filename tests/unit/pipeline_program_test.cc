@@ -164,6 +164,21 @@ TEST(PipelineProgram, ActivationsAliveFollowTheFormula) {
   }
 }
 
+// What was sent gives its memory back: micro-batches that are not in flight take none.
+TEST(PipelineProgram, TheArenaOf1f1bDoesNotGrowWithTheMicroBatches) {
+  const auto transient = [](uint32_t micro_batches) {
+    PipelinePrograms programs({4, micro_batches, "1f1b"}, 8);
+    const JobPrograms job = programs.compile();
+    std::vector<uint64_t> bytes;
+    for (int rank = 0; rank < 4; ++rank)
+      bytes.push_back(job.of(rank).memory[1].use.at(TSR_MEMORY_DEVICE).transient_bytes());
+    return bytes;
+  };
+  const auto few = transient(8), many = transient(24);
+  for (size_t rank = 0; rank < 4; ++rank)
+    EXPECT_LE(static_cast<double>(many[rank]), 1.01 * static_cast<double>(few[rank])) << rank;
+}
+
 TEST(PipelineProgram, RefusesWhatDoesNotFit) {
   const auto compile = [](PipelineOptions options) { return [=] { PipelinePrograms(options).compile(); }; };
   expect_error(compile({2, 3, "interleaved_1f1b", 2}),
