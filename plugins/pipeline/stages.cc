@@ -288,7 +288,7 @@ std::vector<Part> parts_of_layout(const ProgramView& view, int num_parts) {
       }
     return true;
   };
-  bool fits = true;
+  bool fits = stands_on(0, 0);
   for (size_t i = 1; i < stretches.count(); ++i) {
     if (stands_on(i, firsts.size() - 1)) continue;
     firsts.push_back(i);

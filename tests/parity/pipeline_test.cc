@@ -3,6 +3,7 @@
 
 #include <cctype>
 
+#include "support/expect_error.h"
 #include "support/local_job.h"
 
 namespace tessera::testing {
@@ -136,12 +137,21 @@ INSTANTIATE_TEST_SUITE_P(Settings, PipelineBesideDp,
                          ::testing::Values(std::vector<std::string>{},
                                            std::vector<std::string>{"--reduce-every=micro-batch"},
                                            std::vector<std::string>{"--dtype=bf16", "--recompute=full"},
+                                           std::vector<std::string>{"--dtype=fp16", "--optimizer=sgd"},
                                            std::vector<std::string>{"--freeze=wte*,h.0.*,wpe*"}, kInterleaved));
 
 TEST(Pipeline, HybridShardingBeside) {
   const RunResult flat = Mesh{"pp=2,dp=4", "pp=pipeline,dp=ddp", 8, 4}.run(flags({}, 2));
   const Mesh hybrid{"pp=2,replicate=2,shard=2", "pp=pipeline,replicate=ddp,shard=fsdp", 8, 4};
   EXPECT_EQ(first_difference(flat, hybrid.run(flags({}, 2))), "");
+}
+
+// With sequence parallelism the embedding's output stands whole where it is made and in rows where it is read.
+TEST(Pipeline, ACutThatASplitOfTensorsDoesNotAllowIsRefused) {
+  const Mesh mesh{"pp=2,tp=2", "pp=pipeline,tp=tensor", 4, 1, {"--tensor.sequence-parallel=true"}};
+  EXPECT_NO_THROW(mesh.run(flags({"--pipeline.cut=h.0"})));
+  expect_error([&] { mesh.run(flags({"--pipeline.cut=wpe"})); },
+               {"strategy pipeline on axis pp", "with tensors split as they are", "in front of h.0.ln_1"});
 }
 
 TEST(Pipeline, OverGloo) {
