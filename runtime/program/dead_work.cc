@@ -6,9 +6,18 @@
 namespace tessera {
 namespace {
 
-/// Whole and in rows.
-bool stands_twice(const Model& model, int value) {
-  return model.values[value].rows >= 0 || std::ranges::count(model.values, value, &Value::rows) > 0;
+int gradient_value(const Model& model, int value) {
+  while (model.values[value].gradient_of >= 0)
+    value = model.values[value].gradient_of;
+  return value;
+}
+
+/// Whether a pass moves the value's gradient between whole and rows, to where it is read.
+bool is_moved(const Model& model, int value) {
+  const int gradient = gradient_value(model, value);
+  return std::ranges::any_of(model.values, [&](const Value& whole) {
+    return whole.rows >= 0 && (gradient_value(model, whole.rows) == gradient || &whole - model.values.data() == value);
+  });
 }
 
 /// Results that an action may leave out: gradients of values, and what a forward saves.
@@ -16,7 +25,7 @@ bool may_be_left_out(const Program& program, const Action& action, const Binding
   const uint32_t role = TSR_SLOT_ROLE(binding.slot);
   if (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) {
     const int value = program.model->segments[action.segment].inputs[TSR_SLOT_INDEX(binding.slot)];
-    if (stands_twice(*program.model, value)) return false;  // a pass moves it to where it is read
+    if (is_moved(*program.model, value)) return false;
   }
   return (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) ||
          (action.kind == TSR_ACTION_FORWARD && role == TSR_ROLE_SAVED);
