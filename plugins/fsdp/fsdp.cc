@@ -14,12 +14,6 @@ Sharding parse_sharding(std::string_view text) {
   return text == "optimizer_only" ? Sharding::optimizer_only : Sharding::no_shard;
 }
 
-storage::GatherOptions::Backward parse_backward(std::string_view text) {
-  using Backward = storage::GatherOptions::Backward;
-  if (text == "post") return Backward::post;
-  return text == "none" ? Backward::none : Backward::pre;
-}
-
 uint64_t parse_count(std::string_view text, std::string_view what) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -50,38 +44,19 @@ uint64_t slice_elements(uint64_t num_elements, int num_ranks) {
 
 Fsdp::Fsdp(std::string_view, std::span<const tsr_option_value> options)
     : sharding_(parse_sharding(view(option(options, "sharding").s))),
-      wrap_(parse_wrap(view(option(options, "wrap").s))) {
+      wrap_(parse_wrap(view(option(options, "wrap").s))),
+      gather_(storage::read_gather_options(options)) {
   const bool gathers = sharding_ == Sharding::full_shard || sharding_ == Sharding::shard_grad_op;
-  const std::string_view reshard = view(option(options, "reshard-after-forward").s);
-  gather_.keep = sharding_ == Sharding::shard_grad_op;
-  if (reshard != "auto") {
-    if (!gathers)
-      throw Error(TSR_E_INVALID_ARGUMENT,
-                  "fsdp.reshard-after-forward is for the shardings that gather parameters: full_shard, shard_grad_op");
-    gather_.keep = reshard == "false";
-  }
-  keeps_in_pipelines_ = reshard == "auto";
-  gather_.prefetch = static_cast<uint64_t>(option(options, "prefetch").i);
-  gather_.backward = parse_backward(view(option(options, "backward-prefetch").s));
-  gather_.limit = static_cast<uint64_t>(option(options, "limit-all-gathers").i);
+  const bool is_auto = view(option(options, "reshard-after-forward").s) == "auto";
+  if (is_auto) gather_.keep = sharding_ == Sharding::shard_grad_op;
+  if (!is_auto && !gathers)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                "fsdp.reshard-after-forward is for the shardings that gather parameters: full_shard, shard_grad_op");
   if (gather_.limit && (!gathers || gather_.keep))
     throw Error(
         TSR_E_INVALID_ARGUMENT,
         "fsdp.limit-all-gathers needs parameters that are given up after use: full_shard, or shard_grad_op with "
         "reshard-after-forward=true");
-}
-
-/// Under a pipeline a unit is used once per micro-batch, far apart: gathering it each time would cost that many
-/// gathers, and the pipeline has made the model of a rank small already.
-storage::GatherOptions Fsdp::gather_options(const ProgramView& view) const {
-  storage::GatherOptions options = gather_;
-  if (!keeps_in_pipelines_ || !storage::is_in_pipeline(view)) return options;
-  options.keep = true;
-  if (options.limit)
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                "fsdp.limit-all-gathers needs parameters that are given up after use, and under a pipeline they are "
-                "kept unless fsdp.reshard-after-forward=true");
-  return options;
 }
 
 std::vector<storage::Group> Fsdp::groups(const ProgramView& view) const {
@@ -132,7 +107,7 @@ void Fsdp::lower(const ProgramView& view, const Edit& edit) const {
     if (sharding_ == Sharding::optimizer_only)
       sharder.shard_optimizer();
     else
-      sharder.shard_all(gather_options(view));
+      sharder.shard_all(storage::options_in_mesh(gather_, view, kName));
   }
   edit.collect_garbage();
 }

@@ -49,12 +49,9 @@ class Fsdp final : public Strategy {
  private:
   std::vector<storage::Group> groups(const ProgramView& view) const;
 
-  storage::GatherOptions gather_options(const ProgramView& view) const;
-
   Sharding sharding_;
   Wrap wrap_;
   storage::GatherOptions gather_;
-  bool keeps_in_pipelines_ = false;  // reshard-after-forward=auto
 };
 
 }  // namespace tessera::fsdp

@@ -51,7 +51,7 @@ class OwnerPass {
   const Edit& edit_;
   std::span<const int> owners_;
   const int stage_;
-  const storage::GatherOptions& options_;
+  const storage::GatherOptions options_;
   std::vector<storage::Group> groups_;
   storage::GradientSums sums_;
   uint32_t gather_stream_, reduce_stream_;

@@ -13,12 +13,6 @@ Partition parse_partition(std::string_view text) {
   return text == "contiguous" ? Partition::contiguous : Partition::round_robin;
 }
 
-storage::GatherOptions::Backward parse_backward(std::string_view text) {
-  using Backward = storage::GatherOptions::Backward;
-  if (text == "post") return Backward::post;
-  return text == "none" ? Backward::none : Backward::pre;
-}
-
 void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& load, std::vector<int>& owners) {
   std::vector<size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -63,13 +57,8 @@ std::vector<int> assign_owners(std::span<const tsr_parameter> parameters, int nu
 
 Zero3::Zero3(std::string_view, std::span<const tsr_option_value> options)
     : partition_(parse_partition(view(option(options, "partition").s))),
-      stage_(static_cast<int>(option(options, "stage").i)) {
-  const std::string_view reshard = view(option(options, "reshard-after-forward").s);
-  gather_.keep = reshard == "false";
-  keeps_in_pipelines_ = reshard == "auto";
-  gather_.prefetch = static_cast<uint64_t>(option(options, "prefetch").i);
-  gather_.backward = parse_backward(view(option(options, "backward-prefetch").s));
-  gather_.limit = static_cast<uint64_t>(option(options, "limit-all-gathers").i);
+      stage_(static_cast<int>(option(options, "stage").i)),
+      gather_(storage::read_gather_options(options)) {
   if (stage_ < 3 && (gather_.limit || gather_.keep))
     throw Error(
         TSR_E_INVALID_ARGUMENT,
@@ -77,18 +66,6 @@ Zero3::Zero3(std::string_view, std::span<const tsr_option_value> options)
         "parameters");
   if (gather_.limit && gather_.keep)
     throw Error(TSR_E_INVALID_ARGUMENT, "zero3.limit-all-gathers needs zero3.reshard-after-forward=true");
-}
-
-/// As fsdp does: under a pipeline a unit would have to be broadcast again for every micro-batch.
-storage::GatherOptions Zero3::gather_options(const ProgramView& view) const {
-  storage::GatherOptions options = gather_;
-  if (!keeps_in_pipelines_ || !storage::is_in_pipeline(view)) return options;
-  options.keep = true;
-  if (options.limit)
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                "zero3.limit-all-gathers needs parameters that are given up after use, and under a pipeline they are "
-                "kept unless zero3.reshard-after-forward=true");
-  return options;
 }
 
 void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
@@ -111,7 +88,7 @@ void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
 
 void Zero3::lower(const ProgramView& view, const Edit& edit) const {
   const std::vector<int> owners = assign_owners(view.parameters(), view.axis().num_ranks, partition_);
-  OwnerPass(view, edit, owners, stage_, gather_options(view)).run();
+  OwnerPass(view, edit, owners, stage_, storage::options_in_mesh(gather_, view, kName)).run();
   edit.collect_garbage();
 }
 

@@ -35,12 +35,9 @@ class Zero3 final : public Strategy {
   bool depends_on_coordinate() const override { return true; }
 
  private:
-  storage::GatherOptions gather_options(const ProgramView& view) const;
-
   Partition partition_;
   int stage_;
   storage::GatherOptions gather_;
-  bool keeps_in_pipelines_;  // reshard-after-forward=auto
 };
 
 }  // namespace tessera::zero3

@@ -1,64 +1,36 @@
 // Pipelines follow the golden trajectory; schedules do not change a bit, nor do the strategies beside them.
 #include <gtest/gtest.h>
 
-#include <cctype>
-
+#include "parity/mesh_run.h"
 #include "support/expect_error.h"
-#include "support/local_job.h"
 
 namespace tessera::testing {
 namespace {
 
-struct Mesh {
-  std::string mesh, strategies;
-  int num_ranks, num_data_ranks;
-  std::vector<std::string> options = {};
-
-  RunResult run(std::vector<std::string> flags, const std::string& comm = "local") const {
-    flags.insert(flags.end(), {"--mesh=" + mesh, "--strategy=" + strategies});
-    flags.insert(flags.end(), options.begin(), options.end());
-    return run_local(flags, num_ranks, comm);
-  }
-};
-
-std::string name(const ::testing::TestParamInfo<Mesh>& test) {
-  std::string text = test.param.mesh + "_" + test.param.strategies;
-  for (const std::string& option : test.param.options)
-    text += "_" + option.substr(option.find('.') + 1);
-  for (char& c : text)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return text;
-}
-
 const std::vector<std::string> kInterleaved = {"--pipeline.schedule=interleaved_1f1b", "--pipeline.virtual-stages=2"};
 
-class PipelineGolden : public ::testing::TestWithParam<Mesh> {};
+class PipelineGolden : public ::testing::TestWithParam<MeshRun> {};
 
 TEST_P(PipelineGolden, FollowsTheTrajectory) {
-  const Trajectory golden = golden_trajectory();
-  const RunResult run = GetParam().run(golden_flags(GetParam().num_data_ranks));
-  ASSERT_EQ(run.steps.size(), golden.loss.size());
-  EXPECT_EQ(run.num_missing + run.num_contradictions, 0u);
-  for (size_t i = 0; i < golden.loss.size(); ++i) {
-    EXPECT_NEAR(run.steps[i].loss, golden.loss[i], 1e-4 * golden.loss[i]) << "step " << i;
-    EXPECT_NEAR(run.steps[i].grad_norm, golden.grad_norm[i], 1e-4 * golden.grad_norm[i]) << "step " << i;
-  }
-  for (const double loss : run.final_losses)
-    EXPECT_EQ(loss, run.final_losses[0]);
+  expect_golden_trajectory(GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Meshes, PipelineGolden,
-    ::testing::Values(
-        Mesh{"pp=2", "pp=pipeline", 2, 1}, Mesh{"pp=4", "pp=pipeline", 4, 1}, Mesh{"pp=3", "pp=pipeline", 3, 1},
-        Mesh{"pp=4", "pp=pipeline", 4, 1, {"--pipeline.schedule=gpipe", "--pipeline.cut=even"}},
-        Mesh{"pp=2", "pp=pipeline", 2, 1, kInterleaved}, Mesh{"pp=2", "pp=pipeline", 2, 1, {"--pipeline.cut=ln_f"}},
-        Mesh{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2}, Mesh{"pp=2,dp=2", "pp=pipeline,dp=fsdp", 4, 2},
-        Mesh{"pp=2,dp=2", "pp=pipeline,dp=zero3", 4, 2}, Mesh{"dp=2,pp=2", "pp=pipeline,dp=fsdp", 4, 2},
-        Mesh{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2, kInterleaved}, Mesh{"pp=2,tp=2", "pp=pipeline,tp=tensor", 4, 1},
-        Mesh{"tp=2,pp=2", "pp=pipeline,tp=tensor", 4, 1, kInterleaved},
-        Mesh{"pp=2,dp=2,tp=2", "pp=pipeline,dp=fsdp,tp=tensor", 8, 2}),
-    name);
+    ::testing::Values(MeshRun{"pp=2", "pp=pipeline", 2, 1}, MeshRun{"pp=4", "pp=pipeline", 4, 1},
+                      MeshRun{"pp=3", "pp=pipeline", 3, 1},
+                      MeshRun{"pp=4", "pp=pipeline", 4, 1, {"--pipeline.schedule=gpipe", "--pipeline.cut=even"}},
+                      MeshRun{"pp=2", "pp=pipeline", 2, 1, kInterleaved},
+                      MeshRun{"pp=2", "pp=pipeline", 2, 1, {"--pipeline.cut=ln_f"}},
+                      MeshRun{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2},
+                      MeshRun{"pp=2,dp=2", "pp=pipeline,dp=fsdp", 4, 2},
+                      MeshRun{"pp=2,dp=2", "pp=pipeline,dp=zero3", 4, 2},
+                      MeshRun{"dp=2,pp=2", "pp=pipeline,dp=fsdp", 4, 2},
+                      MeshRun{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2, kInterleaved},
+                      MeshRun{"pp=2,tp=2", "pp=pipeline,tp=tensor", 4, 1},
+                      MeshRun{"tp=2,pp=2", "pp=pipeline,tp=tensor", 4, 1, kInterleaved},
+                      MeshRun{"pp=2,dp=2,tp=2", "pp=pipeline,dp=fsdp,tp=tensor", 8, 2}),
+    mesh_name);
 
 /// Six micro-batches a step for each data rank, some steps.
 std::vector<std::string> flags(std::vector<std::string> more = {}, int micro_batches = 6) {
@@ -73,12 +45,12 @@ std::vector<std::string> flags(std::vector<std::string> more = {}, int micro_bat
   return all;
 }
 
-const Mesh kTwoStages{"pp=2", "pp=pipeline", 2, 1};
+const MeshRun kTwoStages{"pp=2", "pp=pipeline", 2, 1};
 
 TEST(PipelineBits, DoNotDependOnTheSchedule) {
   for (const char* cut : {"--pipeline.cut=even", "--pipeline.cut=auto"})
     for (const int stages : {2, 4}) {
-      const Mesh mesh{"pp=" + std::to_string(stages), "pp=pipeline", stages, 1};
+      const MeshRun mesh{"pp=" + std::to_string(stages), "pp=pipeline", stages, 1};
       const RunResult gpipe = mesh.run(flags({"--pipeline.schedule=gpipe", cut}));
       EXPECT_LT(gpipe.steps.back().loss, gpipe.steps.front().loss);
       EXPECT_EQ(first_difference(gpipe, mesh.run(flags({"--pipeline.schedule=1f1b", cut}))), "") << cut << stages;
@@ -89,7 +61,7 @@ TEST(PipelineBits, DoNotDependOnTheSchedule) {
 }
 
 TEST(PipelineBits, FewerMicroBatchesThanStages) {
-  const Mesh mesh{"pp=4", "pp=pipeline", 4, 1};
+  const MeshRun mesh{"pp=4", "pp=pipeline", 4, 1};
   for (const int micro_batches : {1, 2, 3}) {
     const RunResult gpipe = mesh.run(flags({"--pipeline.schedule=gpipe"}, micro_batches));
     EXPECT_EQ(first_difference(gpipe, mesh.run(flags({}, micro_batches))), "") << micro_batches;
@@ -100,8 +72,8 @@ TEST(PipelineBits, DoNotDependOnTimeOrMemory) {
   const RunResult run = kTwoStages.run(flags());
   EXPECT_EQ(first_difference(run, kTwoStages.run(flags({"--debug-memory"}))), "");
   EXPECT_EQ(first_difference(run, kTwoStages.run(flags({"--stream-delay=11", "--debug-memory"}))), "");
-  const RunResult four = Mesh{"pp=4", "pp=pipeline", 4, 1}.run(flags({"--stream-delay=5"}));
-  EXPECT_EQ(first_difference(Mesh{"pp=4", "pp=pipeline", 4, 1}.run(flags()), four), "");
+  const RunResult four = MeshRun{"pp=4", "pp=pipeline", 4, 1}.run(flags({"--stream-delay=5"}));
+  EXPECT_EQ(first_difference(MeshRun{"pp=4", "pp=pipeline", 4, 1}.run(flags()), four), "");
   std::vector<std::string> delayed = kInterleaved;
   delayed.insert(delayed.end(), {"--stream-delay=3", "--debug-memory"});
   EXPECT_EQ(first_difference(kTwoStages.run(flags(kInterleaved)), kTwoStages.run(flags(delayed))), "");
@@ -120,7 +92,7 @@ TEST_P(PipelineBesideDp, HasTheBitsOfDdp) {
   const auto run = [&](const char* mesh, const char* dp, std::vector<std::string> more = {}) {
     std::vector<std::string> all = flags(GetParam(), 2);
     all.insert(all.end(), more.begin(), more.end());
-    return Mesh{mesh, std::string("pp=pipeline,dp=") + dp, 4, 2}.run(all);
+    return MeshRun{mesh, std::string("pp=pipeline,dp=") + dp, 4, 2}.run(all);
   };
   const RunResult ddp = run("pp=2,dp=2", "ddp");
   EXPECT_EQ(first_difference(ddp, run("pp=2,dp=2", "fsdp")), "");
@@ -141,21 +113,21 @@ INSTANTIATE_TEST_SUITE_P(Settings, PipelineBesideDp,
                                            std::vector<std::string>{"--freeze=wte*,h.0.*,wpe*"}, kInterleaved));
 
 TEST(Pipeline, HybridShardingBeside) {
-  const RunResult flat = Mesh{"pp=2,dp=4", "pp=pipeline,dp=ddp", 8, 4}.run(flags({}, 2));
-  const Mesh hybrid{"pp=2,replicate=2,shard=2", "pp=pipeline,replicate=ddp,shard=fsdp", 8, 4};
+  const RunResult flat = MeshRun{"pp=2,dp=4", "pp=pipeline,dp=ddp", 8, 4}.run(flags({}, 2));
+  const MeshRun hybrid{"pp=2,replicate=2,shard=2", "pp=pipeline,replicate=ddp,shard=fsdp", 8, 4};
   EXPECT_EQ(first_difference(flat, hybrid.run(flags({}, 2))), "");
 }
 
 // With sequence parallelism the embedding's output stands whole where it is made and in rows where it is read.
 TEST(Pipeline, ACutThatASplitOfTensorsDoesNotAllowIsRefused) {
-  const Mesh mesh{"pp=2,tp=2", "pp=pipeline,tp=tensor", 4, 1, {"--tensor.sequence-parallel=true"}};
+  const MeshRun mesh{"pp=2,tp=2", "pp=pipeline,tp=tensor", 4, 1, {"--tensor.sequence-parallel=true"}};
   EXPECT_NO_THROW(mesh.run(flags({"--pipeline.cut=h.0"})));
   expect_error([&] { mesh.run(flags({"--pipeline.cut=wpe"})); },
                {"strategy pipeline on axis pp", "with tensors split as they are", "in front of h.0.ln_1"});
 }
 
 TEST(Pipeline, OverGloo) {
-  const Mesh mesh{"pp=2,dp=2", "pp=pipeline,dp=fsdp", 4, 2};
+  const MeshRun mesh{"pp=2,dp=2", "pp=pipeline,dp=fsdp", 4, 2};
   EXPECT_EQ(first_difference(mesh.run(flags()), mesh.run(flags(), "gloo")), "");
   EXPECT_EQ(first_difference(kTwoStages.run(flags(kInterleaved)), kTwoStages.run(flags(kInterleaved), "gloo")), "");
 }

@@ -80,12 +80,6 @@ struct Flat {
 /// The flats of a program, in order of their buffers. Throws UNSUPPORTED when another pass has split them already.
 std::vector<Flat> flats_of(const ProgramView& view);
 
-/// Whether another axis splits the layers over several ranks: then parameters are used once per micro-batch and more
-/// often than a rank would want to gather them.
-inline bool is_in_pipeline(const ProgramView& view) {
-  return std::ranges::any_of(view.axes(),
-                             [](const tsr_axis& a) { return a.splits == TSR_SPLITS_LAYERS && a.num_ranks > 1; });
-}
 /// Whether some of it stands on listed coordinates of an axis (a tied embedding on two stages): ranks there complete
 /// its gradient together, so it may not be mixed with what stands on one of them only.
 bool stands_on_several_stages(const ProgramView& view, const Flat& flat);
@@ -113,8 +107,15 @@ struct GatherOptions {
   bool keep = false;      ///< one copy for all of the program
   uint64_t prefetch = 1;  ///< how many units ahead
   Backward backward = Backward::pre;
-  uint64_t limit = 0;  ///< most copies alive at once; 0: what prefetch needs
+  uint64_t limit = 0;             ///< most copies alive at once; 0: what prefetch needs
+  bool keep_in_pipeline = false;  ///< reshard-after-forward=auto
 };
+/// From the options prefetch, backward-prefetch, limit-all-gathers, reshard-after-forward (auto|true|false).
+GatherOptions read_gather_options(std::span<const tsr_option_value> options);
+/// Under a pipeline a unit is used once per micro-batch, far apart: gathering it each time would cost that many
+/// gathers, and the pipeline has made the model of a rank small already. So copies are kept there, unless the options
+/// say otherwise. Throws INVALID_ARGUMENT, naming `strategy`, for a limit on what is kept.
+GatherOptions options_in_mesh(GatherOptions options, const ProgramView& view, std::string_view strategy);
 
 /// An operand that reads a group's parameters; `offset` is into the group.
 struct Use {

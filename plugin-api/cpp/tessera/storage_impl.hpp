@@ -211,6 +211,33 @@ inline std::vector<uint64_t> Group::home_ids() const {
   return ids;
 }
 
+inline GatherOptions read_gather_options(std::span<const tsr_option_value> options) {
+  const auto text = [&](const char* name) { return to_string(option(options, name).s); };
+  GatherOptions result;
+  result.prefetch = static_cast<uint64_t>(option(options, "prefetch").i);
+  result.limit = static_cast<uint64_t>(option(options, "limit-all-gathers").i);
+  const std::string backward = text("backward-prefetch"), reshard = text("reshard-after-forward");
+  if (backward == "post") result.backward = GatherOptions::Backward::post;
+  if (backward == "none") result.backward = GatherOptions::Backward::none;
+  result.keep = reshard == "false";
+  result.keep_in_pipeline = reshard == "auto";
+  return result;
+}
+
+inline GatherOptions options_in_mesh(GatherOptions options, const ProgramView& view, std::string_view strategy) {
+  const bool is_in_pipeline = std::ranges::any_of(
+      view.axes(), [](const tsr_axis& a) { return a.splits == TSR_SPLITS_LAYERS && a.num_ranks > 1; });
+  if (!is_in_pipeline || !options.keep_in_pipeline) return options;
+  const std::string name(strategy);
+  if (options.limit)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                name +
+                    ".limit-all-gathers needs parameters that are given up after use, and under a pipeline they are " +
+                    "kept unless " + name + ".reshard-after-forward=true");
+  options.keep = true;
+  return options;
+}
+
 inline std::vector<Gathering> plan_gatherings(const ProgramView& view, std::span<const Group> groups,
                                               const GatherOptions& options) {
   return detail::GatherPlanner(view, groups, options).run();
