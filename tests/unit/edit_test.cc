@@ -229,9 +229,8 @@ TEST(SplitBackward, GivesTwoHalvesThatTogetherBindTheWhole) {
   run(program, [&](const ProgramView& view, const Edit& edit) {
     for (const tsr_action& action : view.actions()) {
       if (action.kind != TSR_ACTION_BACKWARD) continue;
-      uint64_t input = 0, weight = 0;
-      call(edit.raw().split_backward, edit.raw().ctx, action.id, &input, &weight);
-      EXPECT_TRUE(input || weight);
+      const Edit::Halves halves = edit.split_backward(action.id);
+      EXPECT_TRUE(halves.input || halves.weight);
     }
   });
   EXPECT_EQ(nth_action(program, TSR_ACTION_BACKWARD), program.actions.size());
