@@ -6,6 +6,7 @@
 
 #include "program/dead_work.h"
 #include "program/dependencies.h"
+#include "program/divergence.h"
 #include "program/local_model.h"
 #include "program/recompute.h"
 #include "tessera/error.hpp"
@@ -124,7 +125,9 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
   const auto order = pass_order(input.strategies);
   const Layout layout = layout_of(input, coordinates, order);
   RankPrograms result;
-  result.model = std::make_shared<const Model>(local_model(input.model, input.mesh, coordinates, layout));
+  Model local = local_model(input.model, input.mesh, coordinates, layout);
+  scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
+  result.model = std::make_shared<const Model>(std::move(local));
   const auto compile = [&](uint32_t purpose, uint32_t variant) {
     return compile_program(input, *result.model, coordinates, layout, order, purpose, variant);
   };

@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 
+#include "program/divergence.h"
 #include "program/range_set.h"
 #include "tessera/error.hpp"
 
@@ -54,13 +55,30 @@ Binding accumulator(const Program& program, std::string_view name) {
   return id ? Binding{id, 0, program.buffer(id).num_elements, 0, 0} : Binding{};
 }
 
+/// Where all ranks train the same parameters, squares are summed over the world. Where the ranks of an axis train their
+/// own, each has its own norm: squares are summed over the other axes, one by one since the sums are exact. The count
+/// of what is not finite is the world's in any case: all skip a step together.
+std::vector<Action> sums_of_squares(Program& program, const Binding& squares) {
+  const auto& axes = program.mesh->axes();
+  const std::vector<bool> divergent = divergent_axes(*program.model, *program.mesh, program.layout);
+  if (!std::ranges::count(divergent, true)) return {sum_in_place(program, Group{}, "scalars", squares)};
+  Binding non_finite = squares, finite = squares;
+  non_finite.num_elements = finite.offset = 1;
+  finite.num_elements -= 1;
+  std::vector<Action> sums{sum_in_place(program, Group{}, "scalars", non_finite)};
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    if (!divergent[axis] && axes[axis].num_ranks > 1)
+      sums.push_back(sum_in_place(program, Group{static_cast<int>(axis), {}}, "scalars", finite));
+  return sums;
+}
+
 /// Before what needs the sum, since a rank that owns nothing adds nothing and yet has to meet the others there.
-void sum_squares_over_world(Program& program) {
+void sum_squares(Program& program) {
   const Binding squares = accumulator(program, kSquaresAccumulator);
   const ptrdiff_t at = squares.buffer ? before_first_reader(program, squares) : -1;
   if (at < 0) return;
-  Action action = sum_in_place(program, Group{}, "scalars", squares);
-  program.actions.insert(program.actions.begin() + at, std::move(action));
+  const std::vector<Action> sums = sums_of_squares(program, squares);
+  program.actions.insert(program.actions.begin() + at, sums.begin(), sums.end());
 }
 
 /// The groups over which losses are addends: ranks that split tensors have the same ones. The sums are exact, so they
@@ -205,7 +223,7 @@ void zero_pads(Program& program) {
 void finish_program(Program& program) {
   if (program.mesh->num_ranks() > 1) {
     sum_loss_over_world(program);
-    sum_squares_over_world(program);
+    sum_squares(program);
   }
   complete_gradients(program);
   turn_first_adds_into_writes(program);

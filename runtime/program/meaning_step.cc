@@ -39,21 +39,26 @@ void MeaningRules::elementwise() {
 }
 
 // A range that stands on several ranks is counted by one of them, so squares are addends, but for divergent parameters.
+// The count of what is not finite, their first element, is an addend in any case: all ranks skip a step together.
 void MeaningRules::sum_squares() {
   const Binding& source = *action_->find(kSource);
   expect(source, ~bit(State::partial), "squares of addends are not the square of their sum; is a collective missing?");
   expect_unscaled(source);
   const bool diverges = any_of(meanings_.read(source), State::different);
-  put(*action_->find(kAccumulator), {diverges ? State::different : State::partial});
+  const Binding& accumulator = *action_->find(kAccumulator);
+  const State finite = diverges ? State::different : State::partial;
+  put(accumulator, MeaningParts{{0, 1, {State::partial}}, {1, accumulator.num_elements - 1, {finite}}});
 }
 
 void MeaningRules::clip() {
   const Binding& accumulator = *action_->find(kAccumulator);
   expect(accumulator, ~bit(State::partial), "the norm would be that of a part; is the sum over the world missing?");
-  const bool diverges = any_of(meanings_.read(accumulator), State::different);
-  const Meaning result{diverges ? State::different : State::replicated};
-  meanings_.write(*action_->find(kClip), result);
-  meanings_.write(*action_->find(kStep), result);
+  const MeaningParts squares = meanings_.read(accumulator);
+  const auto result = [](const MeaningParts& parts) {
+    return Meaning{any_of(parts, State::different) ? State::different : State::replicated};
+  };
+  meanings_.write(*action_->find(kClip), result(squares));
+  meanings_.write(*action_->find(kStep), result(slice(squares, 0, 1)));  // counted where all gradients are finite
 }
 
 /// What a value is after its update with a gradient and moments of these meanings.

@@ -1,12 +1,15 @@
 // plugin-api/template as its reader uses it: copied out of the tree, built against the installed plugin-api alone,
-// named on the command line. It must train, and give the bits that ddp gives.
+// named on the command line. plain-ddp must give the bits that ddp gives; local-sgd must train alone, average, and
+// compose.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/command.h"
+#include "support/local_job.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
@@ -40,7 +43,8 @@ class Template : public ::testing::TestWithParam<std::string> {
         << "another plugin-api was found than the one installed for this test";
     ASSERT_NO_FATAL_FAILURE(run({TESSERA_CMAKE, "--build", binary}));
     fs::create_directory(folder_.path("plugins"));
-    fs::copy(binary + "/plain-ddp.so", folder_.path("plugins"));
+    for (const char* plugin : {"/plain-ddp.so", "/local-sgd.so"})
+      fs::copy(binary + plugin, folder_.path("plugins"));
   }
 
   Steps train(const std::vector<std::string>& flags) const {
@@ -87,6 +91,118 @@ TEST_P(Template, TrainsAsDdpDoes) {
   EXPECT_NE(micro_batch, three) << "--reduce-every changes nothing";
 }
 
+/// local-sgd on its axis beside strategies of the host's tree. Ranks are threads of this process.
+class LocalSgdTemplate : public Template {
+ protected:
+  void SetUp() override { ASSERT_NO_FATAL_FAILURE(build()); }
+
+  /// In `strategies`, @ is the plugin.
+  RunResult train(const std::string& mesh, std::string strategies, int num_ranks,
+                  const std::vector<std::string>& more = {}) const {
+    if (const size_t at = strategies.find('@'); at != std::string::npos)
+      strategies.replace(at, 1, folder_.path("plugins") + "/local-sgd.so");
+    std::vector<std::string> flags = {"--model=" + kGolden, "--data=" + kGolden + "/tokens.bin",
+                                      "--batch-size=2",     "--seq-len=16",
+                                      "--mesh=" + mesh,     "--strategy=" + strategies};
+    flags.insert(flags.end(), more.begin(), more.end());
+    for (const std::string name : {"--steps=8", "--lr=3e-3"})
+      if (std::ranges::none_of(more,
+                               [&](const auto& flag) { return flag.starts_with(name.substr(0, name.find('='))); }))
+        flags.push_back(name);
+    return run_local(flags, num_ranks);
+  }
+
+  static void expect_near(const RunResult& run, const RunResult& expected, double tolerance) {
+    ASSERT_EQ(run.steps.size(), expected.steps.size());
+    for (size_t i = 0; i < run.steps.size(); ++i)
+      EXPECT_NEAR(run.steps[i].loss, expected.steps[i].loss, tolerance * expected.steps[i].loss) << "step " << i;
+    for (const auto& [name, values] : expected.parameters)
+      for (size_t i = 0; i < values.size(); ++i)
+        ASSERT_NEAR(run.parameters.at(name)[i], values[i], 10 * tolerance) << name << "[" << i << "]";
+    EXPECT_EQ(run.num_missing + run.num_contradictions, 0u);
+  }
+};
+
+TEST_P(LocalSgdTemplate, IsUnder150Lines) {
+  std::ifstream file(source_dir("plugin-api/template/local_sgd.c"));
+  int lines = 0;
+  for (std::string line; std::getline(file, line);)
+    ++lines;
+  EXPECT_GT(lines, 0);
+  EXPECT_LT(lines, 150);
+}
+
+TEST_P(LocalSgdTemplate, DivergesBetweenAverages) {
+  const auto contradictions = [&](int steps) {
+    const RunResult run = train("dp=3", "dp=@", 3, {"--steps=" + std::to_string(steps)});
+    EXPECT_EQ(run.num_missing, 0u);
+    return run.num_contradictions;
+  };
+  for (const int steps : {1, 3, 5})
+    EXPECT_GT(contradictions(steps), 0u) << steps << " steps";
+  for (const int steps : {4, 8})
+    EXPECT_EQ(contradictions(steps), 0u) << steps << " steps";
+}
+
+/// Rank 0 begins with the tokens that a rank without others begins with: scale and norm are its own.
+TEST_P(LocalSgdTemplate, BeginsAsARankAlone) {
+  const RunResult alone = run_local(
+      {"--model=" + kGolden, "--data=" + kGolden + "/tokens.bin", "--batch-size=2", "--seq-len=16", "--steps=1"}, 1);
+  const RunResult run = train("dp=2", "dp=@", 2, {"--steps=1"});
+  EXPECT_EQ(run.steps[0].grad_norm, alone.steps[0].grad_norm);
+}
+
+/// The average of steps is the step with the average, when a step is linear in the gradient.
+TEST_P(LocalSgdTemplate, AveragingEveryStepIsDdp) {
+  const std::vector<std::string> linear = {"--optimizer=sgd", "--beta1=0",      "--clip=0",
+                                           "--lr=0.1",        "--grad-accum=2", "--local-sgd.every=1"};
+  for (const int n : {2, 3}) {
+    const std::string mesh = "dp=" + std::to_string(n);
+    const RunResult ddp = train(mesh, "dp=ddp", n, {linear.begin(), linear.end() - 1});
+    expect_near(train(mesh, "dp=@", n, linear), ddp, 1e-6);
+    auto rarely = linear;
+    rarely.back() = "--local-sgd.every=4";
+    EXPECT_GT(std::abs(train(mesh, "dp=@", n, rarely).steps.back().loss - ddp.steps.back().loss), 1e-6);
+  }
+}
+
+TEST_P(LocalSgdTemplate, ComposesWithTensorAndPipeline) {
+  const std::vector<std::string> accumulate = {"--grad-accum=2"};
+  const RunResult flat = train("dp=2", "dp=@", 2, accumulate);
+  const struct {
+    const char *mesh, *strategies;
+    int num_ranks;
+  } meshes[] = {{"dp=2,tp=2", "dp=@,tp=tensor", 4},
+                {"pp=2,dp=2", "pp=pipeline,dp=@", 4},
+                {"pp=2,dp=2,tp=2", "pp=pipeline,dp=@,tp=tensor", 8}};
+  for (const auto& [mesh, strategies, num_ranks] : meshes) {
+    SCOPED_TRACE(mesh);
+    const RunResult run = train(mesh, strategies, num_ranks, accumulate);
+    expect_near(run, flat, 1e-5);
+    for (size_t i = 0; i < flat.steps.size(); ++i)
+      EXPECT_NEAR(run.steps[i].grad_norm, flat.steps[i].grad_norm, 1e-4 * flat.steps[i].grad_norm) << "step " << i;
+  }
+}
+
+/// Islands of ranks that share parameters: inside, the strategies of the host's tree agree on every bit.
+TEST_P(LocalSgdTemplate, ComposesWithShardedIslands) {
+  const RunResult ddp = train("island=2,dp=2", "island=@,dp=ddp", 4);
+  EXPECT_EQ(ddp.num_contradictions, 0u);
+  for (const char* inner : {"fsdp", "zero3"})
+    EXPECT_EQ(first_difference(train("island=2,dp=2", std::string("island=@,dp=") + inner, 4), ddp), "");
+  EXPECT_EQ(first_difference(train("island=2,dp=2", "island=@,dp=fsdp", 4, {"--fsdp.sharding=optimizer_only"}), ddp),
+            "");
+}
+
+/// What one rank cannot represent makes all ranks skip the step, each with the same scale of the loss afterwards.
+TEST_P(LocalSgdTemplate, SkipsStepsTogetherInHalfPrecision) {
+  const RunResult run = train("dp=2", "dp=@", 2, {"--dtype=fp16"});
+  EXPECT_EQ(run.num_contradictions, 0u);
+  EXPECT_LT(run.steps.back().loss, run.steps.front().loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Compilers, LocalSgdTemplate, ::testing::Values(TESSERA_C_COMPILERS),
+                         [](const auto& test) { return fs::path(test.param).filename().string(); });
 INSTANTIATE_TEST_SUITE_P(Compilers, Template, ::testing::Values(TESSERA_C_COMPILERS),
                          [](const auto& test) { return fs::path(test.param).filename().string(); });
 

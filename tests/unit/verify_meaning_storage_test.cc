@@ -59,12 +59,13 @@ class Storage : public ::testing::Test {
     home.roles[TSR_HOME_M] = {m, 0, num_elements};
     p_.homes = {home};
   }
-  void step(const Use& value, const Use& gradient, const Use& m, bool sum_norm = true) {
+  /// `summed` of the squares are summed over the world: all, or the count of what is not finite.
+  void step(const Use& value, const Use& gradient, const Use& m, uint64_t summed = TSR_ACCUMULATOR_LIMBS) {
     const auto scalar = [](uint32_t index) { return TSR_SLOT(TSR_ROLE_SCALAR, index); };
     add_action(p_, TSR_ACTION_ZERO, 0, {write(squares_)});
     add_action(p_, TSR_ACTION_SUM_SQUARES, 0, {gradient, add(squares_, scalar(TSR_SCALAR_ACCUMULATOR))}).home =
         p_.homes[0].id;
-    if (sum_norm) on(TSR_WORLD_AXIS, TSR_ACTION_ALL_REDUCE, {add(squares_)}, TSR_REDUCE_SUM);
+    if (summed) on(TSR_WORLD_AXIS, TSR_ACTION_ALL_REDUCE, {add(squares_).at(0, summed)}, TSR_REDUCE_SUM);
     add_action(p_, TSR_ACTION_CLIP, 0,
                {read(squares_, scalar(TSR_SCALAR_ACCUMULATOR)), write(clip_, scalar(TSR_SCALAR_CLIP)),
                 add(count_, scalar(TSR_SCALAR_STEP))});
@@ -313,12 +314,12 @@ class LocalSgd : public Storage {
 };
 
 TEST_F(LocalSgd, OwnStep) {
-  step(add(value_), read(gradient_), state(m_), false);
+  step(add(value_), read(gradient_), state(m_), 1);
   EXPECT_TRUE(is_clean(verify_meaning(p_)));
 }
 
 TEST_F(LocalSgd, Average) {
-  step(add(value_), read(gradient_), state(m_), false);
+  step(add(value_), read(gradient_), state(m_), 1);
   on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_AVG);
   EXPECT_TRUE(is_clean(verify_meaning(p_)));
 }
@@ -330,8 +331,14 @@ TEST_F(LocalSgd, SumOfParameters) {
 }
 
 TEST_F(LocalSgd, NormOverDivergentGradients) {
-  step(add(value_), read(gradient_), state(m_), true);
+  step(add(value_), read(gradient_), state(m_));
   EXPECT_TRUE(has_finding(verify_meaning(p_), "accumulator squares, which is different on each rank of dp"));
+}
+
+TEST_F(LocalSgd, StepsAreNotSkippedTogether) {
+  step(add(value_), read(gradient_), state(m_), 0);
+  EXPECT_TRUE(
+      has_finding(verify_meaning(p_), "accumulator squares, which is a sum over dp that nothing has taken yet"));
 }
 
 class EqualParameters : public LocalSgd {
@@ -344,7 +351,7 @@ TEST_F(EqualParameters, MomentsOfOneRankDrift) {
   const uint64_t own = transient(p_, "own", 256, TSR_BUFFER_GRADIENT);
   add_action(p_, TSR_ACTION_ZERO, 0, {write(own)});
   compute(TSR_ACTION_FORWARD, {read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)), write(own, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});
-  step(add(value_), read(own), state(m_), false);
+  step(add(value_), read(own), state(m_), 1);
   EXPECT_TRUE(has_finding(verify_meaning(p_), "updates dst0 = home value, which is the same on all ranks of dp"));
 }
 

@@ -130,7 +130,10 @@ typedef struct tsr_segment {
 
 #define TSR_LAYOUT_REPLICATED 1u
 #define TSR_LAYOUT_SPLIT 2u
-#define TSR_LAYOUT_DIVERGENT 3u /* each coordinate has its own whole (local SGD) */
+/* Each coordinate has its own whole (local SGD): of an axis that splits the batch, all trainable parameters in all
+ * roles or none. The host then scales the loss by 1/(tokens of the ranks that share parameters), so that gradients,
+ * which are not summed over the axis, are those of these ranks' mean; and it sums squares over the other axes only. */
+#define TSR_LAYOUT_DIVERGENT 3u
 
 /* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. No entry for an axis
  * means replicated over all its coordinates. */
