@@ -1,5 +1,7 @@
 #include "train/plan_report.h"
 
+#include <algorithm>
+
 #include "program/findings.h"
 #include "tessera/error.hpp"
 #include "train/text.h"
@@ -37,6 +39,11 @@ std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int 
   }
 }
 
+/// Of the programs that a step alternates between, the first of those that send most.
+const Program& busiest_step(const RankPrograms& programs) {
+  return *std::ranges::max_element(programs.steps, {}, sent_in);
+}
+
 }  // namespace
 
 PlanReport plan_report(const PlannedJob& planned, int rank) {
@@ -63,8 +70,11 @@ PlanReport plan_report(const PlannedJob& planned, int rank) {
     report.peak_action = action_text(*peak.program, report.rank, peak.memory.peak_action);
   report.phases = phases_of(*peak.program);
   report.memory = std::move(peak.memory);
-  report.traffic = traffic_of(own.steps[0]);
-  report.gathers = gathers_of(own.steps[0]);
+  const Program& busiest = busiest_step(own);
+  report.num_step_programs = own.steps.size();
+  report.traffic_program = program_name(busiest);
+  report.traffic = traffic_of(busiest);
+  report.gathers = gathers_of(busiest);
   report.reduce_every = job.shape.reduce_every;
   report.reduce_every_cost = reduce_every_cost(planned, report.rank);
   report.balance = balance_of(all);

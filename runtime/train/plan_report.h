@@ -36,8 +36,10 @@ struct PlanReport {
   std::vector<ProgramSummary> programs;
   std::string peak_program;  ///< which of them `memory` is about
   MemoryReport memory;
-  std::string peak_action;    ///< as text; empty when that program has no action
-  std::vector<Phase> phases;  ///< of each action
+  std::string peak_action;       ///< as text; empty when that program has no action
+  std::vector<Phase> phases;     ///< of each action
+  size_t num_step_programs = 1;  ///< between which steps alternate
+  std::string traffic_program;   ///< the one that sends most; `traffic` and `gathers` are about it
   std::vector<Traffic> traffic;
   std::vector<UnitGathers> gathers;
   uint32_t reduce_every = TSR_REDUCE_EVERY_STEP;

@@ -106,7 +106,10 @@ std::string gathers_text(const std::vector<UnitGathers>& gathers) {
 
 std::string traffic_part(const PlanReport& r) {
   if (r.traffic.empty()) return "";
-  std::string text = "\nsent by this rank in a step, in groups of n ranks:\n";
+  const bool alternates = r.num_step_programs > 1;
+  std::string text = concat("\nsent by this rank in ", alternates ? r.traffic_program : "a step",
+                            alternates ? ", of the programs that steps alternate between the one that sends most" : "",
+                            ", in groups of n ranks:\n");
   uint64_t total = 0;
   for (const Traffic& t : r.traffic) {
     text += ended(format("  %-24s %-15s %6llu %12s  %s", t.stream.c_str(), std::string(action_name(t.kind)).c_str(),

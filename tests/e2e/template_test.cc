@@ -123,7 +123,7 @@ class LocalSgdTemplate : public Template {
   }
 };
 
-TEST_P(LocalSgdTemplate, IsUnder150Lines) {
+TEST(LocalSgdSource, IsUnder150Lines) {
   std::ifstream file(source_dir("plugin-api/template/local_sgd.c"));
   int lines = 0;
   for (std::string line; std::getline(file, line);)
@@ -194,11 +194,21 @@ TEST_P(LocalSgdTemplate, ComposesWithShardedIslands) {
             "");
 }
 
-/// What one rank cannot represent makes all ranks skip the step, each with the same scale of the loss afterwards.
-TEST_P(LocalSgdTemplate, SkipsStepsTogetherInHalfPrecision) {
+TEST_P(LocalSgdTemplate, TrainsInHalfPrecision) {
   const RunResult run = train("dp=2", "dp=@", 2, {"--dtype=fp16"});
   EXPECT_EQ(run.num_contradictions, 0u);
   EXPECT_LT(run.steps.back().loss, run.steps.front().loss);
+}
+
+/// The plan counts what is sent in the step that averages.
+TEST_P(LocalSgdTemplate, PlanShowsTheStepThatAverages) {
+  const CommandResult plan =
+      Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--mesh=dp=2", "--plugin-dir=" + plugin_dir(),
+               "--strategy=dp=" + folder_.path("plugins") + "/local-sgd.so", "--local-sgd.every=3"})
+          .wait(std::chrono::minutes(1));
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("sent by this rank in step 2, of the programs"), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("comm.dp.average          all_reduce"), std::string::npos) << plan.out;
 }
 
 INSTANTIATE_TEST_SUITE_P(Compilers, LocalSgdTemplate, ::testing::Values(TESSERA_C_COMPILERS),
