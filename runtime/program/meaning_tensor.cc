@@ -80,8 +80,8 @@ void MeaningRules::compute_on_tensor_axis() {
   if (segment.op.kind == TSR_OP_LOSS && !cut.empty())
     return report("needs the whole of " + program_.model->parameters[segment.parameters[0]].name +
                   ", which is split over " + axis_name_ + ": the tail must be split too");
-  bool on_parts = std::ranges::any_of(
-      segment.parameters, [&](int p) { return program_.model->parameters[p].rows_axis == axis_; });
+  bool on_parts =
+      std::ranges::any_of(segment.parameters, [&](int p) { return program_.model->parameters[p].rows_axis == axis_; });
   for (const Binding& binding : action_->bindings)
     if (!is_output(binding) && take_on_tensor_axis(cut, binding)) on_parts = true;
   for (const Binding& binding : action_->bindings)

@@ -110,7 +110,8 @@ TEST(Loss, AScaleKeepsGradientsThatFloat16WouldFlushToZero) {
   const RunOptions write{.gradient_mode = TSR_MODE_WRITE};
   EXPECT_EQ(run(op, operands, write).floats.at(din(0)), std::vector<float>(12, 0.0f));
   operands.loss_scale = 65536;
-  for (const float value : run(op, operands, write).floats.at(din(0)))
+  const auto scaled = run(op, operands, write).floats;
+  for (const float value : scaled.at(din(0)))
     EXPECT_NE(value, 0.0f);
 }
 
