@@ -20,11 +20,14 @@ std::vector<nlohmann::json> metrics_of(std::vector<std::string> flags) {
   return read_metrics(file);
 }
 
-TEST(TrainOverGloo, FollowsTheGoldenTrajectory) {
+using Flags = std::vector<std::string>;
+class TrainOverGlooOn : public ::testing::TestWithParam<Flags> {};
+
+TEST_P(TrainOverGlooOn, FollowsTheGoldenTrajectory) {
   const auto golden_run = nlohmann::json::parse(std::ifstream(golden("/trajectory.json")));
   const auto steps = [&] {
-    std::vector<std::string> flags = {"train",     "--model",    golden(), "--data", golden("/tokens.bin"),
-                                      "--nproc=2", "--comm=gloo"};
+    Flags flags = {"train", "--model", golden(), "--data", golden("/tokens.bin"), "--comm=gloo", "--threads=1"};
+    flags.insert(flags.end(), GetParam().begin(), GetParam().end());
     for (const char* name :
          {"batch_size", "seq_len", "grad_accum", "steps", "lr", "weight_decay", "beta1", "beta2", "eps", "clip"})
       flags.insert(flags.end(), {"--" + std::string(name), golden_run[name].dump()});
@@ -44,6 +47,13 @@ TEST(TrainOverGloo, FollowsTheGoldenTrajectory) {
     EXPECT_GT(steps[i]["peak_memory_bytes"], 0);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Meshes, TrainOverGlooOn,
+                         ::testing::Values(Flags{"--nproc=2"},
+                                           Flags{"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor"},
+                                           Flags{"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=ddp,tp=tensor",
+                                                 "--pipeline.schedule=interleaved_1f1b", "--pipeline.virtual-stages=2",
+                                                 "--tensor.sequence-parallel=true"}));
 
 TEST(Train, SaysHowMuchIsFrozen) {
   const CommandResult run = run_command(train({"--freeze=wte*", "--steps=1"}));
