@@ -1,11 +1,55 @@
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <iostream>
 
 #include "cli/commands.h"
 #include "config/usage_error.h"
 #include "program/text.h"
+#include "train/pipeline_schedule.h"
 #include "train/plan_report.h"
+#include "train/proof.h"
+#include "train/step_svg.h"
 
 namespace tessera {
+namespace {
+
+void check_svg_path(const std::string& path) {
+  if (!path.empty() && !std::ofstream(path, std::ios::app))
+    throw UsageError("--svg " + path + " cannot be written: " + std::strerror(errno));
+}
+
+void print_programs(const PlannedJob& planned, int rank) {
+  const RankPrograms shown = planned.compile(rank);
+  for (const Program* program : shown.all())
+    std::cout << print_program(*program) << '\n';
+}
+
+void print_schedule(const PlannedJob& planned) {
+  const JobPrograms& programs = planned.programs();
+  const auto schedule = pipeline_schedule(planned.job().mesh, programs.classes,
+                                          [&](int rank) -> const Program& { return programs.of(rank).steps[0]; });
+  std::cout << (schedule ? schedule_text(*schedule)
+                         : "there is no pipeline: no axis of the mesh has a strategy that splits layers\n");
+}
+
+void write_svg(const PlannedJob& planned, const std::string& path) {
+  std::ofstream file(path);
+  file << step_svg(planned.job().mesh, planned.programs());
+  if (!file.flush()) throw Error(TSR_E_INTERNAL, "--svg " + path + " cannot be written: " + std::strerror(errno));
+  std::cout << "a step of one rank of each of " << planned.programs().classes.members().size()
+            << " classes is drawn in " << path << '\n';
+}
+
+/// What is asked for in place of the report. False: nothing is.
+bool draw(const PlannedJob& planned, const PlanFlags& flags) {
+  if (flags.verify) std::cout << proof_text(count_proof(planned));
+  if (flags.schedule) print_schedule(planned);
+  if (!flags.svg.empty()) write_svg(planned, flags.svg);
+  return flags.verify || flags.schedule || !flags.svg.empty();
+}
+
+}  // namespace
 
 int plan_command(std::span<const std::string> arguments) {
   const ParsedFlags flags = parse_flags(FlagSet::plan, arguments);
@@ -18,17 +62,17 @@ int plan_command(std::span<const std::string> arguments) {
   if (flags.plan.rank >= num_ranks)
     throw UsageError("--rank " + std::to_string(flags.plan.rank) + " is outside a world of " +
                      std::to_string(num_ranks) + " ranks");
+  check_svg_path(flags.plan.svg);
   const PlannedJob planned(make_job(flags, num_ranks, log), log);
   const Findings findings = planned.verify();
   for (const std::string& finding : findings)
     std::cerr << "tessera: " << finding << '\n';
   if (!findings.empty()) return 1;
   if (flags.plan.print_program) {
-    const RankPrograms shown = planned.compile(std::max(0, flags.plan.rank));
-    for (const Program* program : shown.all())
-      std::cout << print_program(*program) << '\n';
+    print_programs(planned, std::max(0, flags.plan.rank));
     return 0;
   }
+  if (draw(planned, flags.plan)) return 0;
   const PlanReport report = plan_report(planned, flags.plan.rank);
   std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
   if (!report.misfit) return 0;

@@ -61,6 +61,33 @@ struct Description {
   std::vector<std::string> names;
 };
 
+void add_plan_flags(po::options_description& group, std::vector<std::string>& names, PlanFlags& plan) {
+  const auto set_rank = [&plan](const char* flag, const std::string& text) {
+    const int rank = static_cast<int>(parse_integer(flag, text, 0, (1 << 20) - 1));
+    if (plan.rank >= 0 && plan.rank != rank)
+      throw UsageError(concat("--print-program ", rank, " and --rank ", plan.rank, " name two ranks; give one"));
+    plan.rank = rank;
+  };
+  const auto text = [](const char* name) { return po::value<std::string>()->value_name(name); };
+  group.add_options()("print-program", text("[R]")->implicit_value("", "")->notifier([=, &plan](const std::string& r) {
+    plan.print_program = true;
+    if (!r.empty()) set_rank("print-program", r);
+  }),
+                      "print every action of the programs of rank R (default 0, or --rank)");
+  group.add_options()("json", po::bool_switch(&plan.as_json), "print one JSON object; all memory in bytes");
+  group.add_options()("rank", text("R")->notifier([=](const std::string& r) { set_rank("rank", r); }),
+                      "whose plan is shown (default: the rank that needs most memory)");
+  group.add_options()("verify", po::bool_switch(&plan.verify), "say what was proved of all ranks' programs");
+  group.add_options()("schedule", po::bool_switch(&plan.schedule),
+                      "draw the pipeline: a row for each stage, a column for each slot of equal cost");
+  group.add_options()("svg", text("FILE")->notifier([&plan](const std::string& path) {
+    if (path.empty()) throw UsageError("--svg is empty; give a file to write");
+    plan.svg = path;
+  }),
+                      "draw all streams of all ranks over one step, with live memory, into this file");
+  names.insert(names.end(), {"print-program", "json", "rank", "verify", "schedule", "svg"});
+}
+
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
   std::vector<po::options_description> groups;
   Description description;
@@ -72,14 +99,7 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   }
   if (set == FlagSet::plan) {
     groups.emplace_back("Plan", 110, 50);
-    groups.back().add_options()("print-program", po::bool_switch(&parsed.plan.print_program),
-                                "print every action of the programs")("json", po::bool_switch(&parsed.plan.as_json),
-                                                                      "print one JSON object; all memory in bytes")(
-        "rank", po::value<std::string>()->value_name("R")->notifier([&parsed](const std::string& text) {
-          parsed.plan.rank = static_cast<int>(parse_integer("rank", text, 0, (1 << 20) - 1));
-        }),
-        "whose plan is shown (default: the rank that needs most memory; with --print-program 0)");
-    description.names.insert(description.names.end(), {"print-program", "json", "rank"});
+    add_plan_flags(groups.back(), description.names, parsed.plan);
   }
   groups.emplace_back("Help", 110, 50);
   groups.back().add_options()("help,h", po::bool_switch(&parsed.help), "print this text");
@@ -135,6 +155,24 @@ void check_required(FlagSet set, const TrainConfig& config) {
     throw UsageError("--data is missing; give a text file, a folder of text, or a .bin file of tokens");
 }
 
+/// A number after --print-program is its value, which Boost takes only behind '='.
+void join_optional_values(std::vector<std::string>& words) {
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    const std::string& next = words[i + 1];
+    if (words[i] != "--print-program" || next.empty() || next.find_first_not_of("0123456789") != next.npos) continue;
+    words[i] += "=" + next;
+    words.erase(words.begin() + static_cast<ptrdiff_t>(i) + 1);
+  }
+}
+
+void check_plan(const PlanFlags& plan) {
+  const bool draws = plan.verify || plan.schedule || !plan.svg.empty();
+  if (int{plan.print_program} + int{plan.as_json} + int{draws} > 1)
+    throw UsageError(
+        "--print-program, --json, and --verify, --schedule or --svg say different things of a plan; "
+        "the last three go together, the others one at a time");
+}
+
 void check_together(const TrainConfig& config) {
   requested_world(config);
   if (config.min_lr > config.lr)
@@ -149,6 +187,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   const Description description = describe_all(set, parsed);
   std::vector<std::string> normal;
   std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
+  join_optional_values(normal);
   const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
     const po::parsed_options options =
@@ -168,6 +207,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   }
   check_required(set, parsed.config);
   check_together(parsed.config);
+  check_plan(parsed.plan);
   return parsed;
 }
 

@@ -16,7 +16,10 @@ enum class FlagSet { train, plan };
 struct PlanFlags {
   bool print_program = false;
   bool as_json = false;
-  int rank = -1;  ///< who is shown; -1: the rank that needs most memory (for programs: rank 0)
+  bool verify = false;    ///< say what was proved
+  bool schedule = false;  ///< draw the pipeline as text
+  std::string svg;        ///< file that the step of all ranks is drawn into; empty: none
+  int rank = -1;          ///< who is shown; -1: the rank that needs most memory (for programs: rank 0)
 };
 
 struct ParsedFlags {

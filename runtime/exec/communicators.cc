@@ -1,5 +1,6 @@
 #include "exec/communicators.h"
 
+#include "program/findings.h"
 #include "tessera/error.hpp"
 
 namespace tessera {
@@ -35,6 +36,11 @@ Communicators::~Communicators() {
 void Communicators::create(const Key& key, const Program& program, const Device& device) {
   const Group group{key.axis, key.coordinates};
   const std::vector<int> members = program.mesh->members(group, program.coordinates);
+  const int position = program.mesh->position(group, program.coordinates);
+  if (position < 0)
+    throw Error(TSR_E_INVALID_ARGUMENT, "rank " + std::to_string(program.mesh->rank(program.coordinates)) +
+                                            " is outside group " + group_text(program, group) +
+                                            ", for which it has a " + "collective on " + key.stream);
   if (members.size() < 2) return;
   const std::vector<int32_t> world_ranks(members.begin(), members.end());
   const std::string name = key.stream.substr(key.stream.find('.') + 1);  // without "comm."
@@ -43,7 +49,7 @@ void Communicators::create(const Key& key, const Program& program, const Device&
     rendezvous += "," + std::to_string(c);
   tsr_comm_create args{};
   args.struct_size = sizeof args;
-  args.rank = program.mesh->position(group, program.coordinates);
+  args.rank = position;
   args.size = static_cast<int32_t>(members.size());
   args.is_local = setup_.is_local;
   args.name = str(name);

@@ -64,9 +64,16 @@ std::vector<int> Mesh::members(const Group& group, const Coordinates& coordinate
 }
 
 int Mesh::position(const Group& group, const Coordinates& coordinates) const {
-  const auto ranks = members(group, coordinates);
-  const auto found = std::ranges::find(ranks, rank(coordinates));
-  return found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
+  if (group.axis == TSR_WORLD_AXIS) return rank(coordinates);
+  const int own = coordinates[group.axis];
+  if (group.coordinates.empty()) return own;
+  const auto found = std::ranges::lower_bound(group.coordinates, own);
+  return found == group.coordinates.end() || *found != own ? -1 : static_cast<int>(found - group.coordinates.begin());
+}
+
+int Mesh::num_members(const Group& group) const {
+  if (group.axis == TSR_WORLD_AXIS) return num_ranks_;
+  return group.coordinates.empty() ? axes_[group.axis].num_ranks : static_cast<int>(group.coordinates.size());
 }
 
 int Mesh::num_data_ranks() const {

@@ -50,6 +50,8 @@ class Mesh {
   std::vector<int> members(const Group& group, const Coordinates& coordinates) const;
   /// This rank's position in members(), or -1 when it is outside the subset.
   int position(const Group& group, const Coordinates& coordinates) const;
+  /// members().size(), which is the same everywhere.
+  int num_members(const Group& group) const;
 
   /// Data ranks d = product of the batch axes, and this rank's place among them. Ranks that differ only in other axes
   /// read the same tokens.

@@ -8,7 +8,7 @@ CollectiveForm::CollectiveForm(const Program& program, const Action& action) {
   destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
   in_place = !source && destination && destination->mode == TSR_MODE_ADD;
   position = program.mesh->position(group, program.coordinates);
-  num_ranks = static_cast<int>(program.mesh->members(group, program.coordinates).size());
+  num_ranks = program.mesh->num_members(group);
 }
 
 std::vector<uint64_t> slice_offsets(const Action& action, uint64_t num_elements, int num_ranks) {

@@ -161,7 +161,8 @@ JobPrograms compile_job(const CompileInput& input) {
 Findings verify_job(const CompileInput& input, const JobPrograms& job) {
   Findings findings;
   for (size_t i = 0; i < job.of(0).all().size(); ++i) {
-    const Findings found = verify_ranks(input.mesh, [&](int r) -> const Program& { return *job.of(r).all()[i]; });
+    const Findings found =
+        verify_ranks(input.mesh, job.classes, [&](int r) -> const Program& { return *job.of(r).all()[i]; });
     findings.insert(findings.end(), found.begin(), found.end());
   }
   return findings;

@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "program/findings.h"
 #include "tessera/error.hpp"
 
 namespace tessera {
@@ -11,13 +12,6 @@ namespace {
 
 Error invalid(const std::string& text) {
   return Error(TSR_E_INVALID_ARGUMENT, text);
-}
-
-template <class T>
-T& by_id(std::vector<T>& all, uint64_t id, const char* what) {
-  const auto found = std::ranges::find(all, id, &T::id);
-  if (found == all.end()) throw invalid(std::string("there is no ") + what + " " + std::to_string(id));
-  return *found;
 }
 
 /// Which role of `home` a binding of one of its actions stands on, or -1.
@@ -61,7 +55,9 @@ Buffer& EditSession::buffer(uint64_t id) {
   return *found;
 }
 Home& EditSession::home(uint64_t id) {
-  return by_id(program_.homes, id, "home");
+  const auto found = std::ranges::lower_bound(program_.homes, id, {}, &Home::id);
+  if (found == program_.homes.end() || found->id != id) throw invalid("there is no home " + std::to_string(id));
+  return *found;
 }
 
 void EditSession::check_binding(const tsr_binding& b) {
@@ -104,6 +100,14 @@ uint64_t EditSession::add_buffer(const tsr_buffer& b) {
       {0, to_string(b.name), b.kind, b.memory, b.dtype, (b.flags & TSR_BUFFER_PERSISTENT) != 0, b.num_elements});
 }
 
+void EditSession::check_is_member(const tsr_action& a) {
+  const Group& group = program_.groups[a.group];
+  if (program_.mesh->position(group, program_.coordinates) < 0)
+    throw invalid(std::string(action_name(a.kind)) + " is for group " + group_text(program_, group) +
+                  ", and coordinate " + std::to_string(program_.coordinates[group.axis]) +
+                  " of this rank is outside of it");
+}
+
 Action EditSession::copy_of(const tsr_action& a) {
   action_name(a.kind);
   if (a.stream >= program_.streams.size()) throw invalid("there is no stream " + std::to_string(a.stream));
@@ -111,6 +115,7 @@ Action EditSession::copy_of(const tsr_action& a) {
   if (a.group < (is_collective(a.kind) ? 0 : -1) || a.group >= num_groups)
     throw invalid(std::string(action_name(a.kind)) + " names group " + std::to_string(a.group) + " of " +
                   std::to_string(num_groups));
+  if (a.group >= 0) check_is_member(a);
   if (a.segment >= static_cast<int32_t>(program_.model->segments.size()))
     throw invalid("there is no segment " + std::to_string(a.segment));
   if (a.home) home(a.home);

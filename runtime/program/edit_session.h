@@ -44,6 +44,7 @@ class EditSession {
   Home& home(uint64_t id);
   void check_binding(const tsr_binding& binding);
   void check_role(const tsr_home_role& place);
+  void check_is_member(const tsr_action& action);
   Action copy_of(const tsr_action& action);
   void index(Position position, uint64_t inserted_after = 0);
   void bind_home_action(Action& action, const Home& from, const Home& to);

@@ -176,11 +176,11 @@ void turn_first_adds_into_writes(Program& program) {
 Written parameter_ranges(const Program& program) {
   Written ranges;
   for (const Home& home : program.homes)
-    for (const tsr_home_role& role : home.roles)
-      if (role.buffer)
-        for (const tsr_piece& piece : home.pieces)
-          ranges[role.buffer].add(role.offset + piece.home_offset,
-                                  role.offset + piece.home_offset + piece.num_elements);
+    for (const Stretch& stretch : stretches_of(home))
+      for (const tsr_home_role& role : home.roles) {
+        const uint64_t begin = role.offset + stretch.home_offset;
+        if (role.buffer) ranges[role.buffer].add(begin, begin + stretch.num_elements);
+      }
   for (const Action& action : program.actions)
     if (is_compute(action.kind))
       for (const Binding& b : action.bindings)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -71,11 +72,12 @@ struct Channel {
 
 class Matcher {
  public:
-  Matcher(const Mesh& mesh, const ProgramOf& program, FindingList& findings)
-      : mesh_(mesh), program_(program), findings_(findings) {}
+  Matcher(const Mesh& mesh, const RankClasses& matched, const ProgramOf& program, FindingList& findings)
+      : mesh_(mesh), matched_(matched), program_(program), findings_(findings) {}
 
   Meetings run() {
-    for (int rank = 0; rank < mesh_.num_ranks(); ++rank) {
+    for (const auto& [rank, members] : matched_.members()) {
+      result_.ranks.push_back(rank);
       collect(rank);
       subjects_.try_emplace(&program_(rank), program_(rank));
     }
@@ -97,6 +99,11 @@ class Matcher {
       auto [entry, is_new] = known.try_emplace({action.group, action.stream});
       if (is_new) entry->second = join_channel(rank, program, action);
       const auto [index, position] = entry->second;
+      if (position < 0) {
+        findings_.add(text(rank, i) + ": rank " + std::to_string(rank) + " is outside its group " +
+                      group_text(program, program.groups[action.group]));
+        continue;
+      }
       Channel& channel = channels_[index];
       if (!is_message(action.kind)) {
         channel.collectives[position].push_back(i);
@@ -114,13 +121,20 @@ class Matcher {
     const Group& group = program.groups[action.group];
     const std::string& stream = program.streams[action.stream].name;
     const Coordinates coordinates = mesh_.coordinates(rank);
-    std::vector<int> members = mesh_.members(group, coordinates);
+    std::vector<int> members;
+    for (const int member : mesh_.members(group, coordinates)) {
+      const int matched = matched_.representative(member);
+      if (!std::ranges::count(members, matched)) members.push_back(matched);
+    }
+    const auto own = std::ranges::find(members, rank);
+    if (own == members.end()) return {0, -1};
+    const auto position = static_cast<int>(own - members.begin());
     const auto [entry, is_new] = by_members_.try_emplace({members, stream}, channels_.size());
     if (is_new) {
       channels_.push_back({stream, members, {}, {}});
       channels_.back().collectives.resize(members.size());
     }
-    return {entry->second, mesh_.position(group, coordinates)};
+    return {entry->second, position};
   }
 
   std::string text(int rank, uint32_t action) const { return action_text(program_(rank), rank, action); }
@@ -221,6 +235,7 @@ class Matcher {
   }
 
   const Mesh& mesh_;
+  const RankClasses& matched_;
   const ProgramOf& program_;
   FindingList& findings_;
   std::vector<Channel> channels_;
@@ -229,10 +244,35 @@ class Matcher {
   Meetings result_;
 };
 
+/// Whether all members of the action's group that are of one class do as one.
+bool meets_by_class(const Mesh& mesh, const RankClasses& classes, const Program& program, int rank,
+                    const Action& action) {
+  const Group& group = program.groups[action.group];
+  const std::vector<int> members = mesh.members(group, mesh.coordinates(rank));
+  std::set<int> met;
+  for (const int member : members)
+    met.insert(classes.representative(member));
+  if (met.size() == members.size()) return true;
+  const bool is_whole = group.axis == TSR_WORLD_AXIS || group.coordinates.empty();
+  return is_whole && !is_message(action.kind);
+}
+
 }  // namespace
 
-Meetings match_ranks(const Mesh& mesh, const ProgramOf& program, FindingList& findings) {
-  return Matcher(mesh, program, findings).run();
+RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
+  for (const auto& [rank, ranks] : classes.members()) {
+    const Program& own = program(rank);
+    std::set<std::pair<int, bool>> seen;  // group, whether it is a message
+    for (const Action& action : own.actions)
+      if (is_collective(action.kind) && seen.insert({action.group, is_message(action.kind)}).second &&
+          !meets_by_class(mesh, classes, own, rank, action))
+        return RankClasses(mesh);
+  }
+  return classes;
+}
+
+Meetings match_ranks(const Mesh& mesh, const RankClasses& matched, const ProgramOf& program, FindingList& findings) {
+  return Matcher(mesh, matched, program, findings).run();
 }
 
 }  // namespace tessera

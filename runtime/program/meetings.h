@@ -2,16 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "program/findings.h"
 #include "program/program.h"
+#include "program/rank_classes.h"
 
 namespace tessera {
-
-/// Rank r's program; the programs have passed verify_rank.
-using ProgramOf = std::function<const Program&(int rank)>;
 
 struct Place {
   int rank = 0;
@@ -19,6 +16,7 @@ struct Place {
 };
 
 struct Meetings {
+  std::vector<int> ranks;                       ///< whose actions were matched, ascending
   std::vector<std::vector<Place>> collectives;  ///< the members of each, in the group's order
   struct Transfer {
     Place sender, receiver;
@@ -26,7 +24,14 @@ struct Meetings {
   std::vector<Transfer> transfers;
 };
 
-/// Matches all ranks' actions. What does not match is a finding, and left out of the result.
-Meetings match_ranks(const Mesh& mesh, const ProgramOf& program, FindingList& findings);
+/// The ranks whose actions have to be matched for all: one of each class, where ranks of one class meet one another in
+/// the same action of their list, and the ranks of other classes class by class. That is so as long as their groups are
+/// the world or whole axes, and messages stay among ranks of different classes; else it takes every rank.
+RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program);
+
+/// Matches the actions of the representatives of `matched_ranks`, each for its class: members of a collective of one
+/// class are one member. What does not match is a finding, and left out of the result; so is an action on a rank that
+/// is outside of the action's group.
+Meetings match_ranks(const Mesh& mesh, const RankClasses& matched, const ProgramOf& program, FindingList& findings);
 
 }  // namespace tessera

@@ -34,7 +34,7 @@ tsr_dtype dtype_at(const Program& program, const Action& action, uint32_t role) 
   return binding ? program.buffer(binding->buffer).dtype : TSR_F32;
 }
 
-/// A part of a split tensor has many pieces that stand side by side.
+/// Joins ranges that touch and are alike.
 void append(std::vector<tsr_op_range>& ranges, const tsr_op_range& range) {
   if (!ranges.empty() && ranges.back().offset + ranges.back().num_elements == range.offset &&
       ranges.back().weight_decay == range.weight_decay)
@@ -82,17 +82,17 @@ tsr_op op_of(const Program& program, const Action& action) {
 
 std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home) {
   std::vector<tsr_op_range> ranges;
-  for (const tsr_piece& piece : home.pieces) {
-    const bool decays = program.model->parameters[piece.parameter].dims.size() >= 2;
-    append(ranges, {piece.home_offset, piece.num_elements, decays ? program.shape.weight_decay : 0.0});
+  for (const Stretch& stretch : stretches_of(home)) {
+    const bool decays = program.model->parameters[stretch.parameter].dims.size() >= 2;
+    append(ranges, {stretch.home_offset, stretch.num_elements, decays ? program.shape.weight_decay : 0.0});
   }
   return ranges;
 }
 
 std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& home) {
   std::vector<tsr_op_range> ranges;
-  for (const tsr_piece& piece : home.pieces)
-    if (counts_here(program, piece.parameter)) append(ranges, {piece.home_offset, piece.num_elements, 0.0});
+  for (const Stretch& stretch : stretches_of(home))
+    if (counts_here(program, stretch.parameter)) append(ranges, {stretch.home_offset, stretch.num_elements, 0.0});
   return ranges;
 }
 

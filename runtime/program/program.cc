@@ -131,6 +131,19 @@ const Split* split_on(const Program& program, int parameter, int axis, uint32_t 
   return last;
 }
 
+std::vector<Stretch> stretches_of(const Home& home) {
+  std::vector<Stretch> stretches;
+  for (const tsr_piece& piece : home.pieces) {
+    const bool goes_on = !stretches.empty() && stretches.back().parameter == piece.parameter &&
+                         stretches.back().home_offset + stretches.back().num_elements == piece.home_offset;
+    if (goes_on)
+      stretches.back().num_elements += piece.num_elements;
+    else
+      stretches.push_back({piece.parameter, piece.home_offset, piece.num_elements});
+  }
+  return stretches;
+}
+
 uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name) {
   for (const Buffer& buffer : program.buffers)
     if (buffer.kind == kind && buffer.name == name) return buffer.id;

@@ -14,6 +14,8 @@ namespace tessera {
 class RankClasses {
  public:
   RankClasses(const Mesh& mesh, std::span<const StrategyOnAxis> strategies);
+  /// Each rank is a class of its own.
+  explicit RankClasses(const Mesh& mesh);
 
   /// The rank that is planned for this one: coordinate 0 on all such axes, so the first of its class.
   int representative(int rank) const { return representative_[static_cast<size_t>(rank)]; }
@@ -21,6 +23,8 @@ class RankClasses {
   const std::map<int, std::vector<int>>& members() const { return members_; }
 
  private:
+  void sort(const Mesh& mesh, const std::vector<bool>& depends_on_axis);
+
   std::vector<int> representative_;
   std::map<int, std::vector<int>> members_;
 };

@@ -9,9 +9,10 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-/// Which nodes never become ready (Kahn): those on a cycle, and what waits for them.
-template <class Edges>
-std::vector<bool> stuck_nodes(const Edges& edges, uint32_t num_nodes) {
+}  // namespace
+
+std::vector<bool> walk_edges(std::span<const RankGraph::Edge> edges, uint32_t num_nodes,
+                             const std::function<void(const RankGraph::Edge&)>& visit) {
   std::vector<uint32_t> num_waits(num_nodes), first(num_nodes + 1), waiting(edges.size()), ready;
   for (const auto& edge : edges) {
     ++num_waits[edge.node];
@@ -21,30 +22,28 @@ std::vector<bool> stuck_nodes(const Edges& edges, uint32_t num_nodes) {
     first[n + 1] += first[n];
   std::vector<uint32_t> next(first.begin(), first.end() - 1);
   for (const auto& edge : edges)
-    waiting[next[edge.awaited_node]++] = edge.node;
+    waiting[next[edge.awaited_node]++] = static_cast<uint32_t>(&edge - edges.data());
   for (uint32_t n = 0; n < num_nodes; ++n)
     if (num_waits[n] == 0) ready.push_back(n);
   for (size_t done = 0; done < ready.size(); ++done)
-    for (uint32_t i = first[ready[done]]; i < first[ready[done] + 1]; ++i)
-      if (--num_waits[waiting[i]] == 0) ready.push_back(waiting[i]);
+    for (uint32_t i = first[ready[done]]; i < first[ready[done] + 1]; ++i) {
+      const RankGraph::Edge& edge = edges[waiting[i]];
+      if (visit) visit(edge);
+      if (--num_waits[edge.node] == 0) ready.push_back(edge.node);
+    }
   std::vector<bool> stuck(num_nodes, true);
   for (const uint32_t n : ready)
     stuck[n] = false;
   return stuck;
 }
 
-}  // namespace
-
-RankGraph::RankGraph(const Mesh& mesh, const ProgramOf& program, const Meetings& meetings)
-    : mesh_(mesh), program_(program), meetings_(meetings) {
-  first_.push_back(0);
-  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
-    const auto& actions = program(rank).actions;
-    for (const Action& action : actions) {
+RankGraph::RankGraph(const ProgramOf& program, const Meetings& meetings) : program_(program), meetings_(meetings) {
+  for (const int rank : meetings.ranks) {
+    first_[rank] = static_cast<uint32_t>(start_.size());
+    for (const Action& action : program(rank).actions) {
       start_.push_back(num_nodes_++);
       end_.push_back(is_message(action.kind) ? num_nodes_++ : start_.back());
     }
-    first_.push_back(first_.back() + static_cast<uint32_t>(actions.size()));
   }
   for (const auto& members : meetings.collectives)
     for (const Place& member : members)
@@ -61,7 +60,7 @@ void RankGraph::wait_for_start(std::vector<Edge>& edges, Place action, Place awa
 
 std::vector<RankGraph::Edge> RankGraph::edges(Order order) const {
   std::vector<Edge> result;
-  for (int rank = 0; rank < mesh_.num_ranks(); ++rank) {
+  for (const int rank : meetings_.ranks) {
     const Program& program = program_(rank);
     std::vector<uint32_t> last(program.streams.size(), kNone);
     for (uint32_t i = 0; i < program.actions.size(); ++i) {
@@ -87,7 +86,7 @@ std::vector<RankGraph::Edge> RankGraph::edges(Order order) const {
 
 std::vector<RankGraph::Wait> RankGraph::find_cycle(Order order) const {
   const std::vector<Edge> all = edges(order);
-  const std::vector<bool> stuck = stuck_nodes(all, num_nodes_);
+  const std::vector<bool> stuck = walk_edges(all, num_nodes_, {});
   const auto first = std::ranges::find(stuck, true);
   if (first == stuck.end()) return {};
   // Every stuck node waits for a stuck node, so walking on must come back.

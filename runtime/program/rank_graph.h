@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "program/meetings.h"
@@ -12,7 +15,8 @@ namespace tessera {
 /// peer does before: so a send, receive or exchange has a node for its start and one for its end.
 class RankGraph {
  public:
-  RankGraph(const Mesh& mesh, const ProgramOf& program, const Meetings& meetings);
+  /// Of the ranks in `meetings`.
+  RankGraph(const ProgramOf& program, const Meetings& meetings);
 
   enum class Order {
     streams,  ///< what really happens: streams, dependencies, and sends that last until they are received
@@ -26,23 +30,31 @@ class RankGraph {
   /// The waits of some cycle, each for the next; empty when there is none.
   std::vector<Wait> find_cycle(Order order) const;
 
- private:
   struct Edge {
     uint32_t node, awaited_node;
     Wait wait;
   };
+  std::vector<Edge> edges(Order order) const;
+  uint32_t num_nodes() const { return num_nodes_; }
+  /// One node but for messages.
+  uint32_t start_node(Place place) const { return start_[index(place)]; }
+  uint32_t end_node(Place place) const { return end_[index(place)]; }
 
-  uint32_t index(Place place) const { return first_[place.rank] + place.action; }
+ private:
+  uint32_t index(Place place) const { return first_.at(place.rank) + place.action; }
   void wait_for_start(std::vector<Edge>& edges, Place action, Place awaited) const;
   void wait_for_end(std::vector<Edge>& edges, Place action, Place awaited) const;
-  std::vector<Edge> edges(Order order) const;
 
-  const Mesh& mesh_;
   const ProgramOf& program_;
   const Meetings& meetings_;
-  std::vector<uint32_t> first_;        // of each rank: the index of its first action
-  std::vector<uint32_t> start_, end_;  // node of each action, by index
+  std::unordered_map<int, uint32_t> first_;  // of each rank: the index of its first action
+  std::vector<uint32_t> start_, end_;        // node of each action, by index
   uint32_t num_nodes_ = 0;
 };
+
+/// Visits (if there is a `visit`) every edge once all that the node it waits for waits for was visited. Returns which
+/// nodes never become ready: those on a cycle, and what waits for them.
+std::vector<bool> walk_edges(std::span<const RankGraph::Edge> edges, uint32_t num_nodes,
+                             const std::function<void(const RankGraph::Edge&)>& visit);
 
 }  // namespace tessera

@@ -54,17 +54,19 @@ class AxisVerifier {
   }
 
   void enter_homes() {
-    for (const Home& home : program_.homes)
+    for (const Home& home : program_.homes) {
+      const std::vector<Stretch> stretches = stretches_of(home);
       for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role) {
         const tsr_home_role& place = home.roles[role];
         if (!place.buffer || !program_.buffer(place.buffer).persistent) continue;
-        for (const tsr_piece& piece : home.pieces) {
-          const Binding range{place.buffer, place.offset + piece.home_offset, piece.num_elements, 0, 0};
-          const Meaning meaning{layout_state(program_, piece.parameter, axis_, role)};
+        for (const Stretch& stretch : stretches) {
+          const Binding range{place.buffer, place.offset + stretch.home_offset, stretch.num_elements, 0, 0};
+          const Meaning meaning{layout_state(program_, stretch.parameter, axis_, role)};
           meanings_.write(range, meaning);
           entered_.push_back({&home, role, range, meaning});
         }
       }
+    }
   }
 
   /// Divergent parameters may leave equal: that is what averaging them is for.

@@ -31,11 +31,11 @@ std::string chain_text(const ProgramOf& program, const std::vector<RankGraph::Wa
 // means "run from top to bottom", all lists run so must come to their end, if sends do not wait. In this graph two
 // collectives with two ranks in common that are listed in different orders are a cycle. The order of messages is left
 // to the schedules: 1f1b interleaves its two lanes differently on each stage.
-Findings verify_ranks(const Mesh& mesh, const std::function<const Program&(int rank)>& program) {
+Findings verify_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
   FindingList findings;
-  const Meetings meetings = match_ranks(mesh, program, findings);
+  const Meetings meetings = match_ranks(mesh, matched_ranks(mesh, classes, program), program, findings);
   if (!findings.empty()) return findings.take();
-  const RankGraph graph(mesh, program, meetings);
+  const RankGraph graph(program, meetings);
   if (const auto cycle = graph.find_cycle(RankGraph::Order::list); !cycle.empty())
     findings.add(
         "the ranks list what they share in different orders, so that running every list from top to bottom never "

@@ -21,7 +21,9 @@ std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int 
   const TrainConfig& config = planned.job().config;
   if (config.grad_accum == 1 || planned.job().mesh.num_data_ranks() == 1) return std::nullopt;
   const bool every_step = config.reduce_every == ReduceEvery::step;
-  ParsedFlags flags{config, {}, planned.job().plugin_flags};
+  ParsedFlags flags;
+  flags.config = config;
+  flags.plugin_flags = planned.job().plugin_flags;
   flags.config.reduce_every = every_step ? ReduceEvery::micro_batch : ReduceEvery::step;
   const auto gradients = [rank](const JobPrograms& programs) {
     const RankPrograms& own = programs.of(rank);

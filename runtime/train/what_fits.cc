@@ -136,7 +136,9 @@ bool is_quick_to_plan(const Job& job, const Log& log) {
 /// ranks are of so many classes that planning them all takes long.
 std::optional<uint64_t> try_change(const Job& job, const Change& change) {
   try {
-    ParsedFlags flags{job.config, {}, job.plugin_flags};
+    ParsedFlags flags;
+    flags.config = job.config;
+    flags.plugin_flags = job.plugin_flags;
     flags.config.nproc = job.config.mesh.empty() ? job.mesh.num_ranks() : 0;
     for (const Setting& setting : change)
       set(flags, setting);

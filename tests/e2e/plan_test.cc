@@ -1,6 +1,10 @@
 // tessera plan: what it prints, and what does not fit.
 #include <gtest/gtest.h>
 
+#include <boost/property_tree/ptree.hpp>
+#include <boost/property_tree/xml_parser.hpp>
+#include <map>
+
 #include "e2e/cli.h"
 
 namespace tessera::testing {
@@ -38,6 +42,77 @@ TEST(Plan, PrintsTheProgramsOfThatRank) {
   const CommandResult result = plan({"--nproc=3", "--rank=2", "--print-program"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_all(result.out, {"all_reduce group=dp", "coordinates dp=2"});
+}
+
+TEST(Plan, PrintProgramTakesTheRank) {
+  const CommandResult with_rank = plan({"--nproc=3", "--rank=2", "--print-program"});
+  EXPECT_EQ(plan({"--nproc=3", "--print-program", "2"}).out, with_rank.out);
+  EXPECT_EQ(plan({"--nproc=3", "--print-program=2"}).out, with_rank.out);
+  const CommandResult outside = plan({"--nproc=3", "--print-program", "3"});
+  EXPECT_EQ(outside.exit_code, 2);
+  expect_all(outside.err, {"rank 3 is outside a world of 3 ranks"});
+}
+
+const std::vector<std::string> kEightRanks = {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor",
+                                              "--grad-accum=4"};
+
+CommandResult plan_eight_ranks(const std::vector<std::string>& more) {
+  std::vector<std::string> flags = kEightRanks;
+  flags.insert(flags.end(), more.begin(), more.end());
+  return plan(flags);
+}
+
+TEST(Plan, SaysWhatItProvedOfAllRanks) {
+  const CommandResult result = plan_eight_ranks({"--verify"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  // Two stages of 4 ranks: each pair passes an activation and a gradient per micro-batch, and evaluates the same
+  // number.
+  const int num_messages = 4 * (2 * 4 + 4);
+  expect_all(result.out, {"proved of 8 ranks (2 classes of equal programs), for init, step, eval:", "on all ranks: ",
+                          " collectives and " + std::to_string(num_messages) + " messages match", "no cycle of waits"});
+}
+
+TEST(Plan, DrawsThePipeline) {
+  const CommandResult result = plan_eight_ranks({"--schedule"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_all(result.out, {"rank 0    | F0 F1 .  .  B0 B0", "rank 4    | .  F0 B0 B0 F1", "bubble: 20.0 % of the slots",
+                          "(p-1)/(v m + p-1) is 20.0 %"});
+  EXPECT_EQ(plan({"--nproc=2", "--schedule"}).out,
+            "there is no pipeline: no axis of the mesh has a strategy that splits layers\n");
+}
+
+TEST(Plan, DrawsAllStreamsAsSvg) {
+  namespace pt = boost::property_tree;
+  const TempFolder folder;
+  const std::string file = folder.path("step.svg");
+  const CommandResult result = plan_eight_ranks({"--svg", file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  pt::ptree xml;
+  ASSERT_NO_THROW(pt::read_xml(file, xml));
+  const pt::ptree& svg = xml.get_child("svg");
+  EXPECT_EQ(svg.get<std::string>("<xmlattr>.version"), "1.1");
+  EXPECT_EQ(svg.get<std::string>("<xmlattr>.xmlns"), "http://www.w3.org/2000/svg");
+  const auto width = svg.get<double>("<xmlattr>.width"), height = svg.get<double>("<xmlattr>.height");
+  std::map<std::string, int> by_class;
+  std::string text;
+  for (const auto& [tag, node] : svg) {
+    if (tag == "text") text += node.data() + "\n";
+    if (tag != "rect" && tag != "path") continue;
+    const auto what = node.get<std::string>("<xmlattr>.class");
+    ++by_class[what];
+    EXPECT_TRUE(what == "paper" || node.get_child_optional("title")) << what << " has no tool tip";
+    if (tag != "rect" || what == "paper") continue;
+    EXPECT_LE(node.get<double>("<xmlattr>.x") + node.get<double>("<xmlattr>.width"), width);
+    EXPECT_LE(node.get<double>("<xmlattr>.y") + node.get<double>("<xmlattr>.height"), height);
+  }
+  // Of 4 micro-batches: wte, wpe, 8 segments a block, ln_f, head_logits and softmax_stats; and once in the legend.
+  const int num_segments = 2 + 4 * 8 + 3;
+  EXPECT_EQ(by_class["f"], 4 * num_segments + 1);
+  EXPECT_EQ(by_class["m"], 2 + 1);
+  EXPECT_GT(by_class["i"], 1);
+  expect_all(text, {"Tflop/s", "rank 0, for the 4 ranks that do the same, up to rank 3: compute is idle for",
+                    "rank 4, for the 4 ranks", "comm.dp.gather", "comm.tp.sum", "live memory"});
+  EXPECT_EQ(plan_eight_ranks({"--svg", folder.path("missing/step.svg")}).exit_code, 2);
 }
 
 TEST(Plan, NeedsNoDataAndNoRanks) {

@@ -169,6 +169,32 @@ TEST(Flags, AskForWhatIsMissing) {
   expect_error<UsageError>([] { parse_flags(FlagSet::train, Words{"--print-program"}); }, {"--print-program"});
 }
 
+PlanFlags plan_flags(Words more) {
+  more.insert(more.begin(), {"--model", "gpt2"});
+  return parse_flags(FlagSet::plan, more).plan;
+}
+
+TEST(PlanFlags, PrintProgramTakesARank) {
+  EXPECT_EQ(plan_flags({"--print-program"}).rank, -1);
+  EXPECT_EQ(plan_flags({"--print-program", "3"}).rank, 3);
+  EXPECT_EQ(plan_flags({"--print_program=3"}).rank, 3);
+  EXPECT_EQ(plan_flags({"--rank", "3", "--print-program"}).rank, 3);
+  EXPECT_EQ(plan_flags({"--print-program", "3", "--rank=3"}).rank, 3);
+  EXPECT_EQ(plan_flags({"--print-program", "--nproc", "2"}).rank, -1);
+  EXPECT_TRUE(plan_flags({"--nproc", "2", "--print-program", "1"}).print_program);
+  expect_error<UsageError>([] { plan_flags({"--print-program", "1", "--rank", "0"}); }, {"two ranks"});
+  expect_error<UsageError>([] { plan_flags({"--print-program=x"}); }, {"--print-program", "'x'"});
+}
+
+TEST(PlanFlags, WhatIsShownGoesTogether) {
+  const PlanFlags all = plan_flags({"--verify", "--schedule", "--svg", "step.svg"});
+  EXPECT_TRUE(all.verify && all.schedule);
+  EXPECT_EQ(all.svg, "step.svg");
+  expect_error<UsageError>([] { plan_flags({"--json", "--verify"}); }, {"--json", "--verify"});
+  expect_error<UsageError>([] { plan_flags({"--print-program", "--svg=a.svg"}); }, {"--print-program", "--svg"});
+  expect_error<UsageError>([] { plan_flags({"--svg="}); }, {"--svg"});
+}
+
 TEST(Help, NamesEveryFlagWithItsDefault) {
   EXPECT_TRUE(parse_flags(FlagSet::train, Words{"--help", "--steps", "bad"}).help);
   const std::string help = flags_help(FlagSet::train);

@@ -171,6 +171,12 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     const tsr_group outside_axis{0, 1, &two};
     int32_t group = 0;
     expect_error([&] { call(edit.raw().add_group, edit.raw().ctx, &outside_axis, &group); }, {"no coordinate 2"});
+    const int32_t one = 1;
+    const tsr_group others{0, 1, &one};  // may be named: for what is said of other ranks
+    action = make_action(TSR_ACTION_BARRIER, edit.stream(0, "lane"));
+    call(edit.raw().add_group, edit.raw().ctx, &others, &action.group);
+    expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); },
+                 {"barrier is for group dp {1}, and coordinate 0 of this rank is outside of it"});
     action = make_action(999, 0);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"999"});
   });

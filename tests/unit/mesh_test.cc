@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "program/range_set.h"
 #include "support/expect_error.h"
 
@@ -23,6 +25,14 @@ TEST(Mesh, GroupsAreTheRanksThatDifferInOneAxis) {
   EXPECT_EQ(kMesh.position({1, {0, 2}}, {1, 2, 0}), 1);
   EXPECT_EQ(kMesh.position({1, {0, 2}}, {1, 1, 0}), -1);
   EXPECT_EQ(kMesh.members({}, {0, 0, 0}).size(), 12u);
+  for (const Group& group : {Group{}, Group{0, {}}, Group{1, {}}, Group{1, {1}}, Group{1, {0, 2}}, Group{2, {1}}})
+    for (int rank = 0; rank < kMesh.num_ranks(); ++rank) {
+      const Coordinates at = kMesh.coordinates(rank);
+      const auto members = kMesh.members(group, at);
+      const auto own = std::ranges::find(members, rank);
+      EXPECT_EQ(kMesh.num_members(group), static_cast<int>(members.size()));
+      EXPECT_EQ(kMesh.position(group, at), own == members.end() ? -1 : own - members.begin());
+    }
 }
 
 TEST(Mesh, DataRanksCountBatchAxesOnly) {

@@ -41,6 +41,10 @@ TEST(RankClasses, ATableThatEndsBeforeTheFunctionIsTakenAsTheSame) {
   EXPECT_EQ(RankClasses(Mesh({{"dp", 4}}), strategies).members().size(), 1u);
 }
 
+TEST(RankClasses, WithoutStrategiesEachRankIsItsOwn) {
+  EXPECT_EQ(RankClasses(Mesh({{"a", 2}, {"b", 2}})).members(), (Members{{0, {0}}, {1, {1}}, {2, {2}}, {3, {3}}}));
+}
+
 TEST(RankClasses, ARankAloneIsItsOwn) {
   EXPECT_EQ(RankClasses(Mesh(), {}).members(), (Members{{0, {0}}}));
 }

@@ -49,7 +49,8 @@ class PlannedJob {
       append(verify_rank(program, &memory));
       append(verify_meaning(program));
     }
-    append(verify_ranks(mesh(), [&](int rank) -> const Program& { return programs[static_cast<size_t>(rank)]; }));
+    append(verify_ranks(mesh(), RankClasses(mesh()),
+                        [&](int rank) -> const Program& { return programs[static_cast<size_t>(rank)]; }));
     return findings;
   }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "program/rank_classes.h"
 #include "support/expect_finding.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
@@ -11,7 +12,7 @@ namespace tessera::testing {
 namespace {
 
 Findings verify(const Mesh& mesh, const std::vector<Program>& ranks) {
-  return verify_ranks(mesh, [&](int rank) -> const Program& { return ranks.at(rank); });
+  return verify_ranks(mesh, RankClasses(mesh), [&](int rank) -> const Program& { return ranks.at(rank); });
 }
 
 /// Ranks of one axis, each with buffers x, y (8 elements, written) and half (4).

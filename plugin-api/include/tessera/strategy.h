@@ -40,12 +40,12 @@ typedef struct tsr_edit {
   void* ctx;
   /* The comm stream (axis or TSR_WORLD_AXIS, lane); made on first use. */
   TSR_FN(tsr_status, add_stream)(void* ctx, int32_t axis, tsr_str lane, uint32_t* stream, tsr_error* err) TSR_NOEXCEPT;
-  /* The group with these fields; made on first use. */
+  /* The group with these fields; made on first use. A rank outside of it may name it, and inserts no action for it. */
   TSR_FN(tsr_status, add_group)(void* ctx, const tsr_group* group, int32_t* index, tsr_error* err) TSR_NOEXCEPT;
   /* `buffer->id` is ignored. */
   TSR_FN(tsr_status, add_buffer)(void* ctx, const tsr_buffer* buffer, uint64_t* id, tsr_error* err) TSR_NOEXCEPT;
   /* Inserts a copy of `action` (its id is ignored) before or after action `anchor`; anchor 0: before the first or after
-   * the last. */
+   * the last. INVALID_ARGUMENT on a rank outside the action's group. */
   TSR_FN(tsr_status, insert)
   (void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(tsr_status, remove)(void* ctx, uint64_t action, tsr_error* err) TSR_NOEXCEPT;
