@@ -10,6 +10,12 @@ void MeaningRules::collective() {
   const CollectiveForm form(program_, *action_);
   const int group_axis = program_.groups[action_->group].axis;
   if (group_axis != axis_ && group_axis != TSR_WORLD_AXIS) return carry(form);
+  if (leaves_out_ranks(form)) {
+    report("is for " + group_text(program_, program_.groups[action_->group]) + " only, and the other ranks of " +
+           axis_name_ + " have a part in it: what comes out is not that of all");
+    if (form.destination) meanings_.write(*form.destination, Meaning{});
+    return;
+  }
   switch (action_->kind) {
     case TSR_ACTION_ALL_GATHER:
       return gather_on_axis(form);
@@ -20,6 +26,30 @@ void MeaningRules::collective() {
     default:
       return reduce_on_axis(form);
   }
+}
+
+/// Whether the group lists some ranks of this axis, and what it works on is not of a home that the layout puts on just
+/// these.
+bool MeaningRules::leaves_out_ranks(const CollectiveForm& form) const {
+  const Group& group = program_.groups[action_->group];
+  if (group.axis == TSR_WORLD_AXIS || form.num_ranks == program_.mesh->axes()[axis_].num_ranks) return false;
+  const Binding& range = form.given() ? *form.given() : *form.destination;
+  if (range.num_elements == 0) return false;
+  const auto stands_there = [&](int parameter, uint32_t role) {
+    const Split* split = split_on(program_, parameter, axis_, role);
+    return split && split->kind == TSR_LAYOUT_REPLICATED && split->coordinates == group.coordinates;
+  };
+  bool is_of_homes = false;
+  for (const Home& home : program_.homes)
+    for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role) {
+      const tsr_home_role& place = home.roles[role];
+      if (place.buffer != range.buffer || place.offset >= range.offset + range.num_elements ||
+          range.offset >= place.offset + place.num_elements)
+        continue;
+      is_of_homes = true;  // those of one home stand on the same ranks, an empty slice of it too
+      if (!stands_there(program_.model->units[home.unit].parameters.front(), role)) return true;
+    }
+  return !is_of_homes;
 }
 
 /// What a reduction over this axis makes of what is given: partial sums become `result`. Anything else is a finding,

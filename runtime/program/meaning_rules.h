@@ -49,6 +49,7 @@ class MeaningRules {
 
   // Collectives: on this axis, and on others (where meanings are carried along).
   void collective();
+  bool leaves_out_ranks(const CollectiveForm& form) const;
   MeaningParts reduced(const CollectiveForm& form, State result);
   void reduce_on_axis(const CollectiveForm& form);
   void gather_on_axis(const CollectiveForm& form);

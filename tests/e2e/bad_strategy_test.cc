@@ -42,5 +42,79 @@ TEST(BadStrategy, OneThatSpeaksOfAnotherAxisIsNamed) {
                  "strategy meddler on axis dp: [meddler] [host] a layout may only speak of its own axis");
 }
 
+// ---- what `plan` refuses of meshes of several axes -----------------------------------------------------------------
+
+CommandResult plan(const std::string& mesh, const std::string& strategies, const std::string& option = "",
+                   const std::vector<std::string>& more = {}) {
+  std::vector<std::string> flags = {TESSERA_PROGRAM,
+                                    "plan",
+                                    "--model=" + source_dir("tests/golden/gpt2-nano"),
+                                    "--batch-size=1",
+                                    "--seq-len=8",
+                                    "--grad-accum=4",
+                                    "--verify",
+                                    "--mesh=" + mesh,
+                                    "--plugin-dir=" TESSERA_BAD_STRATEGIES,
+                                    "--strategy=" + strategies};
+  if (!option.empty()) flags.push_back(option);
+  flags.insert(flags.end(), more.begin(), more.end());
+  return run_command(flags);
+}
+
+void expect_refuted(const CommandResult& run, const std::vector<std::string>& reasons) {
+  EXPECT_EQ(run.exit_code, 1) << run.out;
+  EXPECT_EQ(run.out.find("proved"), std::string::npos) << run.out;
+  for (const std::string& reason : reasons)
+    EXPECT_NE(run.err.find(reason), std::string::npos) << reason << " is missing in\n" << run.err;
+}
+
+/// Two chunks a stage, whose activations and gradients need lanes of their own.
+const std::vector<std::string> kInterleaved = {"--faulty-pipeline.schedule=interleaved_1f1b",
+                                               "--faulty-pipeline.virtual-stages=2"};
+
+TEST(BadStrategy, AStageThatForgetsASend) {
+  const CommandResult run = plan("pp=2", "pp=faulty-pipeline", "--faulty-pipeline.fault=forgotten-send");
+  expect_refuted(run, {"rank 0 sends 3 messages to rank 1 on comm.pp.activation_0, which receives 4; the first extra "
+                       "is rank 1 #",
+                       " recv "});
+}
+
+TEST(BadStrategy, AStageThatSendsInAnotherOrder) {
+  const CommandResult run = plan("pp=2", "pp=faulty-pipeline", "--faulty-pipeline.fault=swapped-sends");
+  expect_refuted(run, {"message 0 on comm.pp.activation_0 does not match: rank 0 #", " meets rank 1 #", "tag="});
+}
+
+TEST(BadStrategy, AScheduleWithACycleOnItsOneLane) {
+  const CommandResult run = plan("pp=2", "pp=faulty-pipeline", "--faulty-pipeline.fault=one-lane", kInterleaved);
+  expect_refuted(run, {"deadlock: rank ", "comm.pp.all send", "waits for rank 0 #", "waits for rank 1 #"});
+}
+
+TEST(BadStrategy, FaultsOfStagesAreFoundUnderOtherAxesToo) {
+  const CommandResult run =
+      plan("pp=2,dp=2,tp=2", "pp=faulty-pipeline,dp=fsdp,tp=tensor", "--faulty-pipeline.fault=one-lane", kInterleaved);
+  expect_refuted(run, {"deadlock: rank ", "waits for rank 0 #", "waits for rank 4 #"});
+}
+
+TEST(BadStrategy, ATensorPassThatForgetsTheSumOfTheEmbedding) {
+  expect_refuted(plan("dp=2,tp=2", "dp=ddp,tp=faulty-tensor"),
+                 {"rank 0 #", "a sum over tp that nothing has taken yet"});
+}
+
+TEST(BadStrategy, SumsOverTheRanksOfAnotherAxis) {
+  expect_refuted(plan("dp=2,tp=2", "dp=wrong-group,tp=tensor"),
+                 {"rank 0 #", "all_reduce", "is for group tp, but its stream is for another axis"});
+}
+
+TEST(BadStrategy, SumsOverHalfOfItsAxis) {
+  expect_refuted(plan("dp=4", "dp=wrong-group", "--wrong-group.group=own-half"),
+                 {"rank 0 #", "is for dp {0,1} only, and the other ranks of dp have a part in it"});
+}
+
+TEST(BadStrategy, SumsWhereARankIsNoMember) {
+  expect_refuted(
+      plan("dp=4", "dp=wrong-group", "--wrong-group.group=second-half"),
+      {"strategy wrong-group on axis dp", "is for group dp {2,3}, and coordinate 0 of this rank is outside"});
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -87,6 +87,24 @@ class ExecutableTest : public ::testing::Test {
   bool cancelled_ = false;
 };
 
+TEST_F(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
+  const Mesh mesh({{"dp", 3}});
+  Program program;
+  program.mesh = &mesh;
+  program.coordinates = {2};
+  Action barrier;
+  barrier.kind = TSR_ACTION_BARRIER;
+  barrier.stream = program.comm_stream(0, "test");
+  barrier.group = program.group({0, {0, 1}});
+  program.actions.push_back(barrier);
+  const Program* programs[] = {&program};
+  const Device device(&device_, &host_, 0, 1, {});
+  const tsr_communicator_interface unused{};
+  CommunicatorSetup setup;
+  setup.api = &unused;
+  expect_error([&] { Communicators(setup, device, programs); }, {"rank 2 is outside group dp {0,1}", "comm.dp.test"});
+}
+
 TEST_F(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
   int calls = 0;
   const StepResult result = step([&](auto operands) {

@@ -1,0 +1,99 @@
+// Which ranks are matched for which, and what is found when ranks of one class may not be taken as one.
+#include <gtest/gtest.h>
+
+#include "program/meetings.h"
+#include "support/expect_finding.h"
+#include "support/program_builder.h"
+
+namespace tessera::testing {
+namespace {
+
+const tsr_strategy_interface kSame{};
+const tsr_strategy_interface kDifferent = [] {
+  tsr_strategy_interface table{};
+  table.struct_size = sizeof table;
+  table.depends_on_coordinate = [](tsr_strategy*) noexcept { return 1u; };
+  return table;
+}();
+
+/// Two stages of three ranks each; those of a stage do the same.
+class MatchRanks : public ::testing::Test {
+ protected:
+  MatchRanks() {
+    for (const int stage : {0, 1}) {
+      Program p = empty_program(model_, mesh_, {stage, 0});
+      x_ = persistent(p, "x", 6, TSR_BUFFER_PLUGIN);
+      stages_.push_back(std::move(p));
+    }
+  }
+
+  Action& on(int stage, uint32_t kind, const std::vector<Use>& uses, const Group& group) {
+    Program& p = stages_[stage];
+    Action& action = add_action(p, kind, p.comm_stream(group.axis, "test"), uses);
+    action.group = p.group(group);
+    return action;
+  }
+  void sum(int stage, const Group& group) {
+    on(stage, TSR_ACTION_ALL_REDUCE, {add(x_)}, group).reduce = TSR_REDUCE_SUM;
+  }
+  void send_to_next(const Group& group, int peer_of_first, int peer_of_second) {
+    on(0, TSR_ACTION_SEND, {read(x_)}, group).peer = peer_of_first;
+    on(1, TSR_ACTION_RECV, {write(x_)}, group).peer = peer_of_second;
+  }
+
+  Meetings match() {
+    const ProgramOf program = [&](int rank) -> const Program& { return stages_[rank / 3]; };
+    FindingList findings;
+    const Meetings meetings = match_ranks(mesh_, matched_ranks(mesh_, classes_, program), program, findings);
+    findings_ = findings.take();
+    return meetings;
+  }
+
+  const Model model_ = toy_model();
+  const Mesh mesh_{{{"pp", 2, TSR_SPLITS_LAYERS}, {"dp", 3}}};
+  const StrategyOnAxis strategies_[2] = {{"pp", 0, &kDifferent, nullptr}, {"dp", 1, &kSame, nullptr}};
+  const RankClasses classes_{mesh_, strategies_};
+  std::vector<Program> stages_;
+  uint64_t x_ = 0;
+  Findings findings_;
+};
+
+TEST_F(MatchRanks, OneOfEachClassWhereGroupsAreWhole) {
+  for (const int stage : {0, 1}) {
+    sum(stage, {1, {}});
+    sum(stage, {TSR_WORLD_AXIS, {}});
+    sum(stage, {0, {0, 1}});
+  }
+  send_to_next({0, {}}, 1, 0);
+  const Meetings meetings = match();
+  EXPECT_TRUE(is_clean(findings_));
+  EXPECT_EQ(meetings.ranks, (std::vector<int>{0, 3}));
+  EXPECT_EQ(meetings.collectives.size(), 4u);  // the sum over dp is one meeting in each class
+  ASSERT_EQ(meetings.transfers.size(), 1u);
+  EXPECT_EQ(meetings.transfers[0].receiver.rank, 3);
+}
+
+TEST_F(MatchRanks, FindingsNameTheFirstRanksOfTheClasses) {
+  sum(0, {0, {}});
+  sum(0, {0, {}});
+  sum(1, {0, {}});
+  match();
+  EXPECT_TRUE(has_finding(findings_, "rank 3 issues 1 collectives on comm.pp.test, rank 0 issues 2"));
+}
+
+TEST_F(MatchRanks, ARankOutsideAGroupIsToldSo) {
+  sum(0, {1, {0, 1}});
+  const Meetings meetings = match();
+  EXPECT_EQ(meetings.ranks.size(), 6u);
+  EXPECT_TRUE(has_finding(findings_, "rank 2 #0 comm.dp.test all_reduce x: rank 2 is outside its group dp {0,1}"));
+}
+
+TEST_F(MatchRanks, MessagesWithinAClassAreMatchedOneByOne) {
+  const Group world{TSR_WORLD_AXIS, {}};
+  send_to_next(world, 3, 0);  // all ranks of the first stage send to rank 3 alone
+  EXPECT_EQ(match().ranks.size(), 6u);
+  EXPECT_FALSE(findings_.empty());
+}
+
+}  // namespace
+}  // namespace tessera::testing
