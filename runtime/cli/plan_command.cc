@@ -2,6 +2,7 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <optional>
 
 #include "cli/commands.h"
 #include "config/usage_error.h"
@@ -72,11 +73,16 @@ int plan_command(std::span<const std::string> arguments) {
     print_programs(planned, std::max(0, flags.plan.rank));
     return 0;
   }
-  if (draw(planned, flags.plan)) return 0;
-  const PlanReport report = plan_report(planned, flags.plan.rank);
-  std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
-  if (!report.misfit) return 0;
-  std::cerr << "tessera: " << misfit_text(*report.misfit) << '\n';
+  std::optional<Misfit> misfit;
+  if (draw(planned, flags.plan)) {
+    misfit = find_misfit(planned.job(), planned.programs());
+  } else {
+    const PlanReport report = plan_report(planned, flags.plan.rank);
+    std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
+    misfit = report.misfit;
+  }
+  if (!misfit) return 0;
+  std::cerr << "tessera: " << misfit_text(*misfit) << '\n';
   return 1;
 }
 

@@ -236,6 +236,9 @@ TEST(DeviceMemory, WhatDoesNotFitIsRefusedWithWhatWould) {
   const CommandResult refused = plan({"--nproc=2", limit, "--json"});
   EXPECT_EQ(refused.exit_code, 1);
   expect_all(refused.err, {"does not fit --device-memory", "parameters", "gradients", "what would fit:"});
+  const CommandResult verified = plan({"--nproc=2", limit, "--verify"});
+  EXPECT_EQ(verified.exit_code, 1);
+  expect_all(verified.err, {"does not fit --device-memory"});
   const json misfit = json::parse(refused.out)["misfit"];
   EXPECT_EQ(misfit["limit_bytes"], arena - 1);
   EXPECT_EQ(misfit["arena_bytes"], arena);
