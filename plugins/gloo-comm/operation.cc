@@ -16,8 +16,13 @@ Buffer& Operation::buffer(const void* data, uint64_t num_bytes) {
 }
 
 void Operation::fail(int peer) const {
+  if (endpoint_.waiter.is_aborted()) fail_aborted();  // what befell the peer follows from it
   const Fault fault = endpoint_.watch.explain(peer);
   throw collective_error(fault.code, endpoint_.member, collective_, fault.text, fault.world_rank);
+}
+
+void Operation::fail_aborted() const {
+  throw collective_error(TSR_E_ABORTED, endpoint_.member, collective_, "was aborted", endpoint_.member.world_rank());
 }
 
 // The peer may itself be late because it waits for another: its own deadline passed a little earlier then, and it says
@@ -42,8 +47,7 @@ void Operation::check(Outcome outcome, int peer) {
     case Outcome::kTimedOut:
       time_out(peer);
     case Outcome::kAborted:
-      throw collective_error(TSR_E_ABORTED, endpoint_.member, collective_, "was aborted",
-                             endpoint_.member.world_rank());
+      fail_aborted();
     case Outcome::kBroken:
       fail(peer);
   }

@@ -89,6 +89,7 @@ class Operation {
   void take_offer(int peer, const Header& header);
   void check(Outcome outcome, int peer);
   [[noreturn]] void fail(int peer) const;
+  [[noreturn]] void fail_aborted() const;
   [[noreturn]] void time_out(int peer);
 
   Endpoint& endpoint_;
