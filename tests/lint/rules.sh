@@ -18,6 +18,7 @@ includes() { grep -rnoE '^#include "[^"/]+/' "$1" --include='*.h' --include='*.c
 allowed=" tessera "
 for folder in "${folders[@]}"; do
   allowed+="$folder "
+  [ -d "runtime/$folder" ] || continue
   while IFS=: read -r file line include; do
     [ -n "$file" ] || continue
     part=${include#'#include "'}
