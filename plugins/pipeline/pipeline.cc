@@ -28,8 +28,7 @@ std::vector<std::vector<int32_t>> stages_of_parameters(const ProgramView& view, 
     }
   for (auto& of_parameter : stages) {
     std::ranges::sort(of_parameter);
-    const auto repeated = std::ranges::unique(of_parameter);
-    of_parameter.erase(repeated.begin(), repeated.end());
+    of_parameter.erase(std::unique(of_parameter.begin(), of_parameter.end()), of_parameter.end());
   }
   return stages;
 }

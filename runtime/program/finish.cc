@@ -11,7 +11,6 @@
 namespace tessera {
 namespace {
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
 constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 
 Action sum_in_place(Program& program, const Group& group, const char* lane, const Binding& what) {
