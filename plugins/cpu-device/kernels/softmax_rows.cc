@@ -32,8 +32,10 @@ float row_max(const float* x, size_t num_elements) {
     load(x + i, kNumLanes, 0.0f, values);
     largest = values > largest ? values : largest;
   }
-  load(x + i, num_elements - i, -__builtin_inff(), values);
-  largest = values > largest ? values : largest;
+  if (i < num_elements) {
+    load(x + i, num_elements - i, -__builtin_inff(), values);
+    largest = values > largest ? values : largest;
+  }
   float max = largest[0];
   for (size_t l = 1; l < kNumLanes; ++l)
     max = largest[l] > max ? largest[l] : max;
