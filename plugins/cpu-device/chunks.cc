@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <string>
 
-#include "cpu-device/slots.h"
 #include "tessera/error.hpp"
+#include "tessera/operands.hpp"
 
 namespace tessera::cpu {
 
 std::vector<tsr_op_range> chunks_of(const tsr_op& op) {
-  const uint64_t num_elements = dim(op, TSR_DIM_ELEMENTS);
+  const uint64_t num_elements = op::num_elements(op);
   std::vector<tsr_op_range> chunks;
   for (uint64_t i = 0; i < op.num_ranges; ++i) {
     const tsr_op_range& range = op.ranges[i];

@@ -5,7 +5,6 @@
 
 #include "cpu-device/event.h"
 #include "cpu-device/kernel.h"
-#include "cpu-device/slots.h"
 #include "cpu-device/stream.h"
 #include "tessera/error.hpp"
 
@@ -45,7 +44,7 @@ void check_memory(uint32_t memory) {
 
 }  // namespace
 
-std::vector<tsr_slot_spec> describe(const tsr_op& op) {
+op::SlotList describe(const tsr_op& op) {
   return family_of(op).describe(op);
 }
 
@@ -72,7 +71,7 @@ std::unique_ptr<DeviceEvent> CpuDevice::create_event() {
 std::unique_ptr<DeviceKernel> CpuDevice::prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) {
   const OpFamily& family = family_of(op);
   const auto described = family.describe(op);
-  if (op.kind != TSR_OP_ZERO) check_slots(described, slots);
+  if (op.kind != TSR_OP_ZERO) op::check_slots(described, slots);
   return std::make_unique<PreparedKernel>(family.prepare(op, slots, num_threads_), slots.size());
 }
 

@@ -5,8 +5,8 @@
 
 #include "cpu-device/kernel.h"
 #include "cpu-device/parallel.h"
-#include "cpu-device/slots.h"
 #include "tessera/error.hpp"
+#include "tessera/op_slots.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -22,7 +22,7 @@ ElementLoop cast_function(tsr_dtype from, tsr_dtype to) {
   if (from == TSR_F16 && to == TSR_F32) return TESSERA_SIMD_CHOOSE(cast_f16_f32);
   if (from == TSR_F32 && to == TSR_F64) return TESSERA_SIMD_CHOOSE(cast_f32_f64);
   if (from == TSR_F64 && to == TSR_F32) return TESSERA_SIMD_CHOOSE(cast_f64_f32);
-  throw Error(TSR_E_UNSUPPORTED, "cast from " + dtype_name(from) + " to " + dtype_name(to) +
+  throw Error(TSR_E_UNSUPPORTED, "cast from " + op::dtype_name(from) + " to " + op::dtype_name(to) +
                                      " is not computed here; one side must be float32, the other bfloat16, float16 or "
                                      "float64");
 }
@@ -33,7 +33,7 @@ ElementLoop add_function(tsr_dtype dtype) {
   if (dtype == TSR_I64) return TESSERA_SIMD_CHOOSE(add_i64);
   if (dtype == TSR_BF16) return TESSERA_SIMD_CHOOSE(add_bf16);
   if (dtype == TSR_F16) return TESSERA_SIMD_CHOOSE(add_f16);
-  throw Error(TSR_E_UNSUPPORTED, "add of " + dtype_name(dtype) +
+  throw Error(TSR_E_UNSUPPORTED, "add of " + op::dtype_name(dtype) +
                                      " is not computed here; float32, bfloat16, float16, float64 and int64 are");
 }
 
@@ -42,13 +42,13 @@ ScaleLoop scale_loop(tsr_dtype dtype) {
   if (dtype == TSR_F64) return TESSERA_SIMD_CHOOSE(scale_f64);
   if (dtype == TSR_BF16) return TESSERA_SIMD_CHOOSE(scale_bf16);
   if (dtype == TSR_F16) return TESSERA_SIMD_CHOOSE(scale_f16);
-  throw Error(TSR_E_UNSUPPORTED,
-              "scale of " + dtype_name(dtype) + " is not computed here; float32, bfloat16, float16 and float64 are");
+  throw Error(TSR_E_UNSUPPORTED, "scale of " + op::dtype_name(dtype) +
+                                     " is not computed here; float32, bfloat16, float16 and float64 are");
 }
 
 uint64_t element_bytes(tsr_dtype dtype) {
   const uint64_t num_bytes = TSR_DTYPE_BYTES(dtype);
-  if (num_bytes == 0) throw Error(TSR_E_UNSUPPORTED, dtype_name(dtype) + " has no whole bytes");
+  if (num_bytes == 0) throw Error(TSR_E_UNSUPPORTED, op::dtype_name(dtype) + " has no whole bytes");
   return num_bytes;
 }
 
@@ -84,10 +84,6 @@ struct Zero final : Kernel {
   }
 };
 
-tsr_dtype destination_dtype(const tsr_op& op) {
-  return op.kind == TSR_OP_CAST ? op.gradient_dtype : op.dtype;
-}
-
 void check_dtypes(const tsr_op& op) {
   element_bytes(op.dtype);
   if (op.kind == TSR_OP_CAST) cast_function(op.dtype, op.gradient_dtype);
@@ -95,29 +91,24 @@ void check_dtypes(const tsr_op& op) {
   if (op.kind == TSR_OP_SCALE) scale_loop(op.dtype);
 }
 
-std::vector<tsr_slot_spec> describe(const tsr_op& op) {
+op::SlotList describe(const tsr_op& op) {
   check_dtypes(op);
-  const uint64_t num_elements = dim(op, TSR_DIM_ELEMENTS);
-  const bool adds = op.kind == TSR_OP_ADD_INTO || op.kind == TSR_OP_SCALE;
-  const tsr_slot_spec dst = {kDestination, adds ? TSR_MODE_ADD : TSR_MODE_WRITE, destination_dtype(op), 0,
-                             num_elements};
-  if (op.kind == TSR_OP_SCALE || op.kind == TSR_OP_ZERO) return {dst};
-  return {{kSource, TSR_MODE_READ, op.dtype, 0, num_elements}, dst};
+  return op::elementwise_slots(op);
 }
 
 std::unique_ptr<Kernel> prepare_zero(std::span<const tsr_slot_spec> slots) {
   auto kernel = std::make_unique<Zero>();
   for (const tsr_slot_spec& slot : slots) {
     if (TSR_SLOT_ROLE(slot.slot) != TSR_ROLE_DESTINATION || slot.mode != TSR_MODE_WRITE)
-      throw Error(TSR_E_INVALID_ARGUMENT, "prepare: zero writes destinations only, not slot " + slot_name(slot.slot) +
-                                              " with mode " + std::to_string(slot.mode));
+      throw Error(TSR_E_INVALID_ARGUMENT, "prepare: zero writes destinations only, not slot " +
+                                              op::slot_name(slot.slot) + " with mode " + std::to_string(slot.mode));
     kernel->num_bytes.push_back(slot.num_elements * element_bytes(slot.dtype));
   }
   return kernel;
 }
 
 std::unique_ptr<Kernel> prepare_scale(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  refuse_write(slots, kDestination);
+  op::refuse_write(slots, kDestination);
   auto kernel = std::make_unique<Scale>();
   kernel->loop = scale_loop(op.dtype);
   kernel->factor = op.attributes[TSR_ATTR_SCALE];
@@ -131,8 +122,8 @@ std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec>
   if (op.kind == TSR_OP_ZERO) return prepare_zero(slots);
   if (op.kind == TSR_OP_SCALE) return prepare_scale(op, slots, num_threads);
   auto kernel = std::make_unique<TwoOperands>();
-  kernel->dst = static_cast<size_t>(slot_index(slots, kDestination));
-  kernel->src = static_cast<size_t>(slot_index(slots, kSource));
+  kernel->dst = static_cast<size_t>(op::slot_index(slots, kDestination));
+  kernel->src = static_cast<size_t>(op::slot_index(slots, kSource));
   const bool adds = op.kind == TSR_OP_ADD_INTO && slots[kernel->dst].mode == TSR_MODE_ADD;
   kernel->loop = op.kind == TSR_OP_CAST ? cast_loop(op.dtype, op.gradient_dtype)
                                         : SizedLoop{adds ? add_function(op.dtype) : nullptr, element_bytes(op.dtype),

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "tessera/device.h"
+#include "tessera/operands.hpp"
 
 namespace tessera::cpu {
 
@@ -21,7 +20,7 @@ struct Kernel {
 /// The two functions every kind of op has. Both are pure and throw UNSUPPORTED for what the family does not compute.
 struct OpFamily {
   /// The op's slots, in launch order.
-  std::vector<tsr_slot_spec> (*describe)(const tsr_op& op);
+  op::SlotList (*describe)(const tsr_op& op);
   /// A kernel for `slots`, which the device has checked against describe: all of its slots that are not optional, once
   /// each, in any order, with its dtype and num_elements, and its mode except that ADD may have become WRITE (ZERO
   /// takes any number of destinations). The kernel uses a team of exactly `num_threads` threads; with 1 it starts none.
@@ -32,12 +31,5 @@ struct OpFamily {
 const OpFamily* compute_ops(uint32_t kind);      // forward and backward of segments: kinds 1 to 31
 const OpFamily* elementwise_ops(uint32_t kind);  // 32 to 47
 const OpFamily* step_ops(uint32_t kind);         // sums of squares, clipping, optimizers: 48 and above
-
-/// Position of `slot` in `slots`, or -1 if it is not there.
-inline int slot_index(std::span<const tsr_slot_spec> slots, uint32_t slot) {
-  for (size_t i = 0; i < slots.size(); ++i)
-    if (slots[i].slot == slot) return static_cast<int>(i);
-  return -1;
-}
 
 }  // namespace tessera::cpu

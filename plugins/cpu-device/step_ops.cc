@@ -1,4 +1,3 @@
-#include <cmath>
 #include <memory>
 #include <string>
 
@@ -6,9 +5,10 @@
 #include "cpu-device/kernel.h"
 #include "cpu-device/optimizer.h"
 #include "cpu-device/parallel.h"
-#include "cpu-device/slots.h"
 #include "cpu-device/sum_squares.h"
 #include "tessera/error.hpp"
+#include "tessera/op_slots.hpp"
+#include "tessera/step_scalars.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -25,12 +25,12 @@ constexpr uint32_t kLr = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LR);
 class Positions {
  public:
   explicit Positions(std::span<const tsr_slot_spec> slots) : slots_(slots.begin(), slots.end()) {}
-  bool has(uint32_t slot) const { return slot_index(slots_, slot) >= 0; }
+  bool has(uint32_t slot) const { return op::slot_index(slots_, slot) >= 0; }
   template <class T>
   T* get(void* const* pointers, uint32_t slot) const {
-    return static_cast<T*>(pointers[slot_index(slots_, slot)]);
+    return static_cast<T*>(pointers[op::slot_index(slots_, slot)]);
   }
-  uint32_t mode(uint32_t slot) const { return slots_[static_cast<size_t>(slot_index(slots_, slot))].mode; }
+  uint32_t mode(uint32_t slot) const { return slots_[static_cast<size_t>(op::slot_index(slots_, slot))].mode; }
 
  private:
   std::vector<tsr_slot_spec> slots_;
@@ -73,12 +73,11 @@ class Clip final : public Kernel {
     const ConstAccumulatorView squares(positions_.get<const int64_t>(pointers, kAccumulator), TSR_ACCUMULATOR_LIMBS);
     double* clip = positions_.get<double>(pointers, kClip);
     const double scale = positions_.has(kLossScale) ? *positions_.get<const double>(pointers, kLossScale) : 1.0;
-    const double norm = std::sqrt(decode(squares)) / scale;
-    const bool ok = std::isfinite(norm);
-    clip[0] = !ok ? 0.0 : (max_norm_ == 0 ? 1.0 : std::min(1.0, max_norm_ / (norm + 1e-6))) / scale;
-    clip[1] = ok ? 1.0 : 0.0;
-    clip[2] = norm;
-    if (ok) ++*positions_.get<int64_t>(pointers, kStep);
+    const ClipScalars result = clip_scalars(squares, max_norm_, scale);
+    clip[0] = result.coefficient;
+    clip[1] = result.ok ? 1.0 : 0.0;
+    clip[2] = result.norm;
+    if (result.ok) ++*positions_.get<int64_t>(pointers, kStep);
   }
 
  private:
@@ -90,57 +89,39 @@ class Clip final : public Kernel {
 class Optimizer : public Kernel {
  public:
   Optimizer(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
-      : positions_(slots),
-        chunks_(chunks_of(op)),
-        num_threads_(num_threads),
-        beta1_(op.attributes[TSR_ATTR_BETA1]),
-        beta2_(op.attributes[TSR_ATTR_BETA2]),
-        epsilon_(op.attributes[TSR_ATTR_EPSILON]) {}
+      : positions_(slots), chunks_(chunks_of(op)), num_threads_(num_threads), settings_(op) {}
 
   void run(void* const* pointers) override {
     const double* clip = positions_.get<const double>(pointers, kClip);
     if (clip[1] == 0) return;
-    const int64_t step = *positions_.get<const int64_t>(pointers, kStep);
-    if (step < 1)
-      throw Error(TSR_E_FAILED_PRECONDITION, "optimizer: the step count is " + std::to_string(step) +
+    const OptimizerStep step = {*positions_.get<const double>(pointers, kLr), clip[0],
+                                *positions_.get<const int64_t>(pointers, kStep)};
+    if (step.step < 1)
+      throw Error(TSR_E_FAILED_PRECONDITION, "optimizer: the step count is " + std::to_string(step.step) +
                                                  "; clip must count the step before the optimizer runs");
-    const double lr = *positions_.get<const double>(pointers, kLr);
     parallel_for(num_threads_, chunks_.size(), 1, [&](uint64_t begin, uint64_t end, int) {
       for (uint64_t i = begin; i < end; ++i)
-        update(pointers, chunks_[i], clip[0], lr, step);
+        update(pointers, chunks_[i], step);
     });
   }
 
  protected:
-  virtual void update(void* const* pointers, const tsr_op_range& chunk, double coefficient, double lr,
-                      int64_t step) const = 0;
+  virtual void update(void* const* pointers, const tsr_op_range& chunk, const OptimizerStep& step) const = 0;
 
   const Positions positions_;
   const std::vector<tsr_op_range> chunks_;
   const int num_threads_;
-  const double beta1_, beta2_, epsilon_;
+  const OptimizerSettings settings_;
 };
 
 class AdamW final : public Optimizer {
   using Optimizer::Optimizer;
 
-  void update(void* const* pointers, const tsr_op_range& chunk, double coefficient, double lr,
-              int64_t step) const override {
-    const auto t = static_cast<double>(step);
-    AdamWFactors f{};
-    f.decay = static_cast<float>(1 - lr * chunk.weight_decay);
-    f.coefficient = static_cast<float>(coefficient);
-    f.beta1 = static_cast<float>(beta1_);
-    f.one_minus_beta1 = static_cast<float>(1 - beta1_);
-    f.beta2 = static_cast<float>(beta2_);
-    f.one_minus_beta2 = static_cast<float>(1 - beta2_);
-    f.step_size = static_cast<float>(lr / (1 - std::pow(beta1_, t)));
-    f.inverse_sqrt = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2_, t)));
-    f.epsilon = static_cast<float>(epsilon_);
+  void update(void* const* pointers, const tsr_op_range& chunk, const OptimizerStep& step) const override {
     loop_(positions_.get<float>(pointers, kValue) + chunk.offset,
           positions_.get<const float>(pointers, kSource) + chunk.offset,
           positions_.get<float>(pointers, kM) + chunk.offset, positions_.get<float>(pointers, kV) + chunk.offset,
-          chunk.num_elements, f);
+          chunk.num_elements, adamw_factors(settings_, step, chunk.weight_decay));
   }
 
   const decltype(&simd_baseline::adamw) loop_ = TESSERA_SIMD_CHOOSE(adamw);
@@ -149,43 +130,19 @@ class AdamW final : public Optimizer {
 class Sgd final : public Optimizer {
   using Optimizer::Optimizer;
 
-  void update(void* const* pointers, const tsr_op_range& chunk, double coefficient, double lr, int64_t) const override {
-    const SgdFactors f = {static_cast<float>(chunk.weight_decay), static_cast<float>(coefficient),
-                          static_cast<float>(beta1_), static_cast<float>(lr)};
+  void update(void* const* pointers, const tsr_op_range& chunk, const OptimizerStep& step) const override {
     loop_(positions_.get<float>(pointers, kValue) + chunk.offset,
           positions_.get<const float>(pointers, kSource) + chunk.offset,
-          positions_.get<float>(pointers, kM) + chunk.offset, chunk.num_elements, f);
+          positions_.get<float>(pointers, kM) + chunk.offset, chunk.num_elements,
+          sgd_factors(settings_, step, chunk.weight_decay));
   }
 
   const decltype(&simd_baseline::sgd) loop_ = TESSERA_SIMD_CHOOSE(sgd);
 };
 
-std::vector<tsr_slot_spec> describe(const tsr_op& op) {
-  const tsr_slot_spec accumulator = {kAccumulator, TSR_MODE_READ, TSR_I64, 0, TSR_ACCUMULATOR_LIMBS};
-  const tsr_slot_spec clip = {kClip, TSR_MODE_READ, TSR_F64, 0, 3}, step = {kStep, TSR_MODE_READ, TSR_I64, 0, 1};
-  const auto with_mode = [](tsr_slot_spec slot, uint32_t mode) {
-    slot.mode = mode;
-    return slot;
-  };
-  const tsr_slot_spec loss_scale = {kLossScale, TSR_MODE_READ, TSR_F64, TSR_SLOT_OPTIONAL, 1};
-  if (op.kind == TSR_OP_CLIP)
-    return {accumulator, with_mode(clip, TSR_MODE_WRITE), with_mode(step, TSR_MODE_ADD), loss_scale};
-
-  if (op.dtype != TSR_F32 || (op.gradient_dtype != TSR_F32 && op.gradient_dtype != 0))
-    throw Error(TSR_E_UNSUPPORTED, "sums of squares and optimizers compute float32 only, not " + dtype_name(op.dtype) +
-                                       " with gradients in " + dtype_name(op.gradient_dtype));
-  const uint64_t num_elements = dim(op, TSR_DIM_ELEMENTS);
-  const tsr_slot_spec source = {kSource, TSR_MODE_READ, TSR_F32, 0, num_elements};
-  if (op.kind == TSR_OP_SUM_SQUARES) return {source, with_mode(accumulator, TSR_MODE_ADD)};
-  const auto updated = [&](uint32_t slot) { return tsr_slot_spec{slot, TSR_MODE_ADD, TSR_F32, 0, num_elements}; };
-  const tsr_slot_spec lr = {kLr, TSR_MODE_READ, TSR_F64, 0, 1};
-  if (op.kind == TSR_OP_SGD) return {updated(kValue), source, updated(kM), clip, step, lr};
-  return {updated(kValue), source, updated(kM), updated(kV), clip, step, lr};
-}
-
 std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
   for (const uint32_t slot : {kValue, kM, kV, kStep})
-    refuse_write(slots, slot);
+    op::refuse_write(slots, slot);
   switch (op.kind) {
     case TSR_OP_SUM_SQUARES:
       return std::make_unique<SumSquares>(op, slots, num_threads);
@@ -198,7 +155,7 @@ std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec>
   }
 }
 
-constexpr OpFamily kFamily = {describe, prepare};
+constexpr OpFamily kFamily = {op::step_slots, prepare};
 
 }  // namespace
 

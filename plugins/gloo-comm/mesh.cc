@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "tessera/queued_communicator.hpp"
+#include "tessera/rendezvous.hpp"
 
 namespace tessera::gloo_comm {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "tessera/queued_communicator.hpp"
+#include "tessera/rendezvous.hpp"
 
 namespace tessera::local {
 namespace {

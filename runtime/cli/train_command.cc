@@ -68,7 +68,7 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
   if (to_start <= 1) return train_as_rank(flags, environment);
   const Log log(parse_log_level(flags.config.log_level), 0, to_start);
   Job job = make_job(flags, to_start, log);
-  if (job.ranks_are_threads) return train_as_threads(job, log);
+  if (job.ranks_are_threads()) return train_as_threads(job, log);
   // What is wrong with the flags is said once, before any process is started.
   open_data(job);
   if (job.config.device_memory) {

@@ -15,6 +15,7 @@ constexpr std::string_view kSchedules = "constant|linear|cosine";
 constexpr std::string_view kOptimizers = "adamw|sgd";
 constexpr std::string_view kReduceEvery = "step|micro-batch";
 constexpr std::string_view kPrecisions = "float32|bf16|fp16";
+constexpr std::string_view kCudaGraphs = "auto|off";
 constexpr double kInfinity = std::numeric_limits<double>::max();
 constexpr int64_t kMostSteps = std::numeric_limits<int64_t>::max();
 constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;
@@ -179,7 +180,9 @@ void add_rank_flags(std::vector<Flag>& flags) {
        {kRanks, "strategy", "[AXIS=]PLUGIN,...", "how each axis splits the work; ddp if not given", read_strategies,
         print_strategies},
        text(kRanks, "comm", "PLUGIN", "communicator", &C::comm),
-       text(kRanks, "device", "PLUGIN", "device that computes", &C::device),
+       text(kRanks, "device", "PLUGIN", "what computes: cpu, cuda", &C::device),
+       choice(kRanks, "cuda-graph", kCudaGraphs, "run steps as graphs, where device and communicator can; or never",
+              &C::cuda_graph),
        plugin_dir_flag(),
        choice(kRanks, "dtype", kPrecisions, "what is computed in; homes of parameters and their gradients are float32",
               &C::dtype),
@@ -239,6 +242,10 @@ std::string_view to_string(ReduceEvery every) {
 }
 std::string_view to_string(Precision precision) {
   return split(kPrecisions, '|')[static_cast<size_t>(precision)];
+}
+
+std::string_view to_string(CudaGraph cuda_graph) {
+  return split(kCudaGraphs, '|')[static_cast<size_t>(cuda_graph)];
 }
 
 std::span<const Flag> train_flags() {

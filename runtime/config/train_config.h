@@ -15,12 +15,14 @@ enum class LrSchedule { constant, linear, cosine };
 enum class OptimizerKind { adamw, sgd };
 enum class ReduceEvery { step, micro_batch };
 enum class Precision { float32, bf16, fp16 };
+enum class CudaGraph { automatic, off };
 
 /// The names on the command line: "constant", "adamw", "micro-batch", ...
 std::string_view to_string(LrSchedule schedule);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(ReduceEvery reduce_every);
 std::string_view to_string(Precision precision);
+std::string_view to_string(CudaGraph cuda_graph);
 
 /// One axis of `--mesh`, as written; outermost first.
 struct AxisFlag {
@@ -68,8 +70,9 @@ struct TrainConfig {
   Precision reduce_dtype = Precision::float32;  ///< of gradients on the wire
   ReduceEvery reduce_every = ReduceEvery::step;
   Recompute recompute;
-  uint64_t device_memory = 0;  ///< bytes a rank may take of its device; 0: not limited
-  int threads = 0;             ///< per rank; 0: max(1, cores / local ranks)
+  CudaGraph cuda_graph = CudaGraph::automatic;  ///< capture steps where device and communicator can
+  uint64_t device_memory = 0;                   ///< bytes a rank may take of its device; 0: not limited
+  int threads = 0;                              ///< per rank; 0: max(1, cores / local ranks)
 
   // Deadlines.
   int64_t start_timeout_ms = 300'000;  ///< rendezvous, comparison of the ranks, and the first step

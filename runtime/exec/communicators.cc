@@ -71,6 +71,11 @@ Communicator* Communicators::find(const Program& program, const Action& action) 
   return found == by_key_.end() ? nullptr : &found->second;
 }
 
+void Communicators::check() const {
+  for (const auto& [key, made] : by_key_)
+    call(setup_.api->async_error, made.comm);
+}
+
 void Communicators::abort() {
   std::vector<tsr_comm*> comms;
   for (auto& [key, made] : by_key_)

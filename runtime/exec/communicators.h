@@ -21,19 +21,20 @@ struct CommunicatorSetup {
   bool is_local = true;  ///< all ranks of the job are on this machine
   int64_t start_timeout_ms = 300'000;
   int64_t timeout_ms = 100'000;
+  bool is_capturable = false;  ///< submit may be called while its stream is captured
 };
 
-/// A communicator and the number of collectives it was given.
+/// A communicator and the number of its collectives in all runs until now.
 struct Communicator {
   std::string name;
   tsr_comm* comm = nullptr;
-  uint64_t num_submitted = 0;
+  uint64_t num_collectives = 0;
 };
 
 class Communicators {
  public:
   /// Makes one for each pair (group, stream) that a collective of any program uses, in one order on all ranks; none for
-  /// groups of one. Returns when all members have joined. [control-thread]
+  /// groups of one. Streams will be those of `device`. Returns when all members have joined. [control-thread]
   Communicators(const CommunicatorSetup& setup, const Device& device, std::span<const Program* const> programs);
   ~Communicators();
   Communicators(const Communicators&) = delete;
@@ -41,6 +42,10 @@ class Communicators {
 
   /// Null for a group of one.
   Communicator* find(const Program& program, const Action& action);
+  bool empty() const { return by_key_.empty(); }
+  bool is_capturable() const { return setup_.is_capturable; }
+  /// Throws the first error of any work of any of them.
+  void check() const;
   /// All at once, from any thread; outstanding work fails as aborted. May be repeated.
   void abort();
   const tsr_communicator_interface& api() const { return *setup_.api; }

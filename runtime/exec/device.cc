@@ -6,10 +6,9 @@
 
 namespace tessera {
 
-Device::Device(const tsr_device_interface* api, const tsr_host* host, uint32_t index, uint32_t num_threads,
-               std::span<const tsr_option_value> options)
-    : api_(api) {
-  const tsr_device_open args{sizeof args, index, num_threads, 0, host, options.data(), options.size()};
+Device::Device(const DeviceSetup& setup, const tsr_host* host) : api_(setup.api) {
+  const tsr_device_open args{sizeof args, setup.index,          setup.num_threads,   0,
+                             host,        setup.options.data(), setup.options.size()};
   call(api_->open, &args, &device_);
 }
 Device::~Device() {

@@ -10,22 +10,51 @@
 
 namespace tessera {
 
+/// A device's optional table by id; null when it has none, or a shorter one than this host knows.
+template <class Table>
+const Table* optional_table(const tsr_device_interface& api, std::string_view id) {
+  if (!TSR_HAS_FN(&api, tsr_device_interface, get_extension)) return nullptr;
+  const auto* table = static_cast<const Table*>(api.get_extension({id.data(), id.size()}));
+  return table && table->struct_size >= sizeof(Table) ? table : nullptr;
+}
+
+/// How a device is opened. Borrows.
+struct DeviceSetup {
+  const tsr_device_interface* api = nullptr;
+  std::span<const tsr_option_value> options = {};
+  uint32_t index = 0;        ///< which device of its kind
+  uint32_t num_threads = 1;  ///< the team of a rank on a CPU
+};
+
 /// An open device of one rank. Streams, events, kernels and memory made from it are destroyed before it.
 class Device {
  public:
-  /// Opens device `index` with a team of `num_threads`. Throws what the plugin reports.
-  Device(const tsr_device_interface* api, const tsr_host* host, uint32_t index, uint32_t num_threads,
-         std::span<const tsr_option_value> options);
+  /// Throws what the plugin reports.
+  Device(const DeviceSetup& setup, const tsr_host* host);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   const tsr_device_interface& api() const { return *api_; }
   tsr_device* handle() const { return device_; }
+  /// One of its optional tables, or null.
+  template <class Table>
+  const Table* table(std::string_view id) const {
+    return optional_table<Table>(*api_, id);
+  }
 
  private:
   const tsr_device_interface* api_;
   tsr_device* device_ = nullptr;
+};
+
+/// A stream and the device it is of, neither owned.
+struct RankStream {
+  const Device* device = nullptr;
+  tsr_stream* handle = nullptr;
+
+  const tsr_device_interface& api() const { return device->api(); }
+  bool operator==(const RankStream&) const = default;
 };
 
 /// Deletes a handle through a function of the device's table.

@@ -25,12 +25,12 @@ std::map<uint64_t, std::pair<size_t, size_t>> lifetimes(const Program& program) 
 
 /// Everything that makes two kernels interchangeable on one stream.
 std::string kernel_key(tsr_op op, const std::vector<tsr_slot_spec>& slots, const std::vector<tsr_op_range>& ranges,
-                       const tsr_stream* stream) {
+                       const RankStream& stream) {
   op.ranges = nullptr;
   std::string key(reinterpret_cast<const char*>(&op), sizeof op);
   key.append(reinterpret_cast<const char*>(slots.data()), slots.size() * sizeof(tsr_slot_spec));
   key.append(reinterpret_cast<const char*>(ranges.data()), ranges.size() * sizeof(tsr_op_range));
-  return key.append(reinterpret_cast<const char*>(&stream), sizeof stream);
+  return key.append(reinterpret_cast<const char*>(&stream.handle), sizeof stream.handle);
 }
 
 }  // namespace
@@ -48,31 +48,36 @@ struct Executable::Preparation {
 
   void run() {
     if (context.debug().check_memory) lives = lifetimes(program);
-    const std::set<uint32_t> awaited = awaited_actions();
-    std::vector<tsr_event*> events(program.actions.size());
     for (uint32_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
       self.steps_.push_back(std::make_unique<Step>());
       Step& step = *self.steps_.back();
-      step.stream = context.stream(program.streams[action.stream].name);
+      step.stream = context.stream(program, action.stream);
       if (std::ranges::find(self.streams_, step.stream) == self.streams_.end()) self.streams_.push_back(step.stream);
       for (uint32_t before : action.dependencies)
-        if (events[before] && program.actions[before].stream != action.stream) step.waits.push_back(events[before]);
-      if (awaited.contains(i)) {
-        self.events_.push_back(make_event(context.device()));
-        events[i] = step.record = self.events_.back().get();
-      }
+        if (program.actions[before].stream != action.stream) wait_for(step, *self.steps_[before]);
       prepare(step, action);
       add_debug(step, i);
     }
   }
 
-  std::set<uint32_t> awaited_actions() const {
-    std::set<uint32_t> awaited;
-    for (const Action& action : program.actions)
-      for (uint32_t before : action.dependencies)
-        if (program.actions[before].stream != action.stream) awaited.insert(before);
-    return awaited;
+  void wait_for(Step& step, Step& earlier) {
+    const Device& from = *earlier.stream.device;
+    if (&from != step.stream.device) {
+      if (!earlier.crossing) earlier.crossing = add_crossing(from);
+      return step.crossings.push_back(earlier.crossing);
+    }
+    if (!earlier.record) {
+      self.events_.push_back(make_event(from));
+      earlier.record = self.events_.back().get();
+    }
+    step.waits.push_back(earlier.record);
+  }
+
+  Crossing* add_crossing(const Device& from) {
+    const bool to_host = &from == &context.device();
+    self.crossings_.push_back(to_host ? make_crossing_to_host() : make_crossing_to(context.device()));
+    return self.crossings_.back().get();
   }
 
   void prepare(Step& step, const Action& action) {
@@ -81,7 +86,20 @@ struct Executable::Preparation {
     if (is_elementwise(action.kind) && (action.flags & TSR_ACTION_PREDICATED))
       throw Error(TSR_E_UNSUPPORTED,
                   std::string(action_name(action.kind)) + " with a predicate: only optimizer takes one");
+    if (action.kind == TSR_ACTION_COPY && touches_host_memory(action))
+      return prepare_copy(step, *action.find(kDestination), *action.find(kSource));
     prepare_kernel(step, action);
+  }
+
+  bool touches_host_memory(const Action& action) const {
+    return std::ranges::any_of(action.bindings,
+                               [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });
+  }
+
+  void prepare_copy(Step& step, const Binding& destination, const Binding& source) const {
+    step.kind = Step::Kind::copy;
+    step.pointers = {pointer(destination), pointer(source)};
+    step.num_bytes = destination.num_elements * TSR_DTYPE_BYTES(program.buffer(destination.buffer).dtype);
   }
 
   void prepare_kernel(Step& step, const Action& action) {
@@ -132,7 +150,7 @@ struct Executable::Preparation {
     c.send = source ? pointer(*source) : c.recv;
     if (!source && destination) point_at_slice(c, action, *destination);
     if (const Binding* workspace = action.find(TSR_SLOT(TSR_ROLE_WORKSPACE, 0))) c.workspace = pointer(*workspace);
-    c.stream = step.stream;
+    c.stream = step.stream.handle;
     c.timeout_ms = context.comms().timeout_ms(program);
     c.label = str(step.label);
     if (action.kind == TSR_ACTION_EXCHANGE) prepare_transfers(step, action);
@@ -163,10 +181,7 @@ struct Executable::Preparation {
   /// In a group of one every collective is the identity.
   void prepare_alone(Step& step, const Action& action) {
     const Binding *source = action.find(kSource), *destination = action.find(kDestination);
-    if (!source || !destination || pointer(*source) == pointer(*destination)) return;
-    step.kind = Step::Kind::copy;
-    step.pointers = {pointer(*destination), pointer(*source)};
-    step.num_bytes = destination->num_elements * TSR_DTYPE_BYTES(program.buffer(destination->buffer).dtype);
+    if (source && destination && pointer(*source) != pointer(*destination)) prepare_copy(step, *destination, *source);
   }
 
   void add_debug(Step& step, size_t position) {
@@ -190,8 +205,7 @@ struct Executable::Preparation {
         if (debug.guard_bytes) step.fills.push_back({begin + end, Guard::kByte, guard});
       }
       if (life->second.second == position && debug.guard_bytes) {
-        step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, guard, buffer.name}));
-        step.checks.push_back(step.guards.back().get());
+        step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, std::vector<std::byte>(guard), buffer.name}));
       }
     }
   }

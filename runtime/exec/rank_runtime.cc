@@ -49,10 +49,12 @@ const CommunicatorSetup& meet(const RankSetup& setup) {
 RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
     : setup_(setup),
       programs_(std::move(programs)),
-      device_(setup.device, setup.host, setup.device_index, setup.num_threads, setup.device_options),
+      device_(setup.device, setup.host),
+      comm_device_(setup.comm_device ? std::make_unique<Device>(*setup.comm_device, setup.host) : nullptr),
       arenas_(make_arenas(device_, programs_)),
-      communicators_(meet(setup), device_, programs_.all()),
-      context_(device_, communicators_, setup_.strategies, arenas_, setup.debug) {
+      communicators_(meet(setup), comm_device_ ? *comm_device_ : device_, programs_.all()),
+      context_({device_, comm_device_ ? *comm_device_ : device_}, communicators_, setup_.strategies, arenas_,
+               setup.debug, setup.graphs) {
   const auto all = programs_.all();
   for (size_t i = 0; i < all.size(); ++i)
     executables_.push_back(std::make_unique<Executable>(*all[i], programs_.memory[i], context_));
@@ -60,22 +62,39 @@ RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
 
 RankRuntime::~RankRuntime() = default;
 
+std::optional<DeviceMemory> RankRuntime::device_memory() const {
+  const auto* info = device_.table<tsr_device_memory_info>(TSR_DEVICE_MEMORY_INFO);
+  if (!info) return std::nullopt;
+  DeviceMemory memory;
+  call(info->query, device_.handle(), &memory.total_bytes, &memory.used_bytes);
+  return memory;
+}
+
+std::string RankRuntime::obstacle_to_graphs() const {
+  for (const Program& step : programs_.steps)
+    if (std::string obstacle = obstacle_to_capture(context_, step); !obstacle.empty()) return obstacle;
+  return "";
+}
+
 // Persistent buffers have one address in all programs; the first step's plan is asked for it.
 void* RankRuntime::pointer(const Buffer& buffer, uint64_t offset) const {
   return context_.pointer(buffer, programs_.memory[1], offset);
 }
 
 void RankRuntime::wait() {
-  call(device_.api().stream_synchronize, context_.stream("compute"), kCopyMs);  // IN_PROGRESS throws its message too
+  call(device_.api().stream_synchronize, compute_stream(), kCopyMs);  // IN_PROGRESS throws its message too
 }
 
 void RankRuntime::write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes) {
-  call(device_.api().copy, context_.stream("compute"), pointer(buffer, offset), data, num_bytes);
+  call(device_.api().copy, compute_stream(), pointer(buffer, offset), data, num_bytes);
+}
+
+void RankRuntime::fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes) {
+  call(device_.api().copy, compute_stream(), data, pointer(buffer, offset), num_bytes);
 }
 
 void RankRuntime::read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes) {
-  auto* stream = context_.stream("compute");
-  call(device_.api().copy, stream, data, pointer(buffer, offset), num_bytes);
+  fetch(buffer, offset, data, num_bytes);
   wait();
 }
 
@@ -104,8 +123,7 @@ void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<f
 void RankRuntime::initialise(const ParameterSource& values) {
   const Program& program = programs_.steps[0];
   for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent)
-      call(device_.api().fill, context_.stream("compute"), pointer(buffer), 0u, buffer.num_bytes());
+    if (buffer.persistent) call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
   std::vector<float> piece_values;
   for (const Home& home : program.homes) {
     const tsr_home_role& role = home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
@@ -157,8 +175,9 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   wait();
   executables_[1 + step % programs_.steps.size()]->run(setup_.cancelled);
   double clip[3];
-  read(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
-  return {loss_sum(), clip[2], clip[1] != 0};
+  fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
+  const double loss = loss_sum();  // waits for both
+  return {loss, clip[2], clip[1] != 0};
 }
 
 double RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {

@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "exec/communicators.h"
@@ -17,14 +19,13 @@ namespace tessera {
 
 /// What a rank is made of besides its programs. Tables and hosts are borrowed.
 struct RankSetup {
-  const tsr_device_interface* device = nullptr;
-  std::span<const tsr_option_value> device_options;
-  uint32_t device_index = 0;
-  uint32_t num_threads = 1;
+  DeviceSetup device;
+  std::optional<DeviceSetup> comm_device;  ///< where comm streams are, when they are not the device's
   const tsr_host* host = nullptr;
   CommunicatorSetup communicators;
   std::span<const StrategyOnAxis> strategies;
   DebugOptions debug;
+  GraphOptions graphs;
   /// Asked about once a second while a program runs; true stops the rank with an error.
   std::function<bool()> cancelled = [] { return false; };
   /// Called when device and memory are there, before communicators are made: a rank that failed until then is missed
@@ -36,6 +37,12 @@ struct RankSetup {
 struct MicroBatch {
   std::vector<int32_t> inputs;
   std::vector<int32_t> targets;
+};
+
+/// Bytes of a device with memory of its own.
+struct DeviceMemory {
+  uint64_t total_bytes = 0;
+  uint64_t used_bytes = 0;  ///< by anyone: other processes, the driver and its libraries too
 };
 
 struct StepResult {
@@ -68,14 +75,21 @@ class RankRuntime {
   const RankPrograms& programs() const { return programs_; }
   /// Planned bytes of device memory: the arena.
   uint64_t arena_bytes() const { return programs_.arena_bytes(TSR_MEMORY_DEVICE); }
+  /// Nothing when the device does not say, or has no memory of its own.
+  std::optional<DeviceMemory> device_memory() const;
+  /// Why steps do not run as a graph, as the end of a sentence; empty when they do from the second on.
+  std::string obstacle_to_graphs() const;
 
  private:
   void* pointer(const Buffer& buffer, uint64_t offset = 0) const;
+  /// Memory of the host to the buffer and back; `data` is used until wait(). `read` waits.
   void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
+  void fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
   void read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
   /// Float values to and from a buffer of float32, or of 16 bits (rounded to nearest even). Returns when done.
   void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
   void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
+  tsr_stream* compute_stream() { return context_.stream(programs_.steps[0], TSR_STREAM_COMPUTE).handle; }
   void wait();
   void write_batches(std::span<const MicroBatch> micro_batches);
   double loss_sum();
@@ -84,6 +98,7 @@ class RankRuntime {
   RankSetup setup_;
   RankPrograms programs_;
   Device device_;
+  std::unique_ptr<Device> comm_device_;
   std::map<uint32_t, Arena> arenas_;
   Communicators communicators_;
   ExecutionContext context_;

@@ -18,10 +18,9 @@ tsr_status Delay::run(void* self, tsr_error*) {
 tsr_status Guard::check(void* self, tsr_error* err) {
   const Guard& guard = *static_cast<const Guard*>(self);
   return tessera::guard(err, "host", [&] {
-    const auto* end = guard.begin + guard.num_bytes;
-    const auto* bad = std::find_if(guard.begin, end, [](std::byte b) { return b != std::byte{kByte}; });
-    if (bad != end)
-      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - guard.begin) +
+    const auto bad = std::ranges::find_if(guard.seen, [](std::byte b) { return b != std::byte{kByte}; });
+    if (bad != guard.seen.end())
+      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - guard.seen.begin()) +
                                        " bytes behind the end of buffer " + guard.buffer);
   });
 }

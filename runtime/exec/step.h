@@ -15,16 +15,17 @@ struct Delay {
   static tsr_status run(void* self, tsr_error* err);
 };
 
-/// Bytes behind a buffer that nobody may write: filled when the buffer's life starts, compared when it ends.
+/// Bytes behind a buffer that nobody may write: filled when the buffer's life starts, copied to the host and compared
+/// when it ends.
 struct Guard {
   const std::byte* begin = nullptr;
-  uint64_t num_bytes = 0;
+  std::vector<std::byte> seen;
   std::string buffer;
   static constexpr uint32_t kByte = 0xA5;
   static tsr_status check(void* self, tsr_error* err);
 };
 
-/// A plugin's own arithmetic, called on a stream.
+/// A plugin's own arithmetic, called on a stream, on operands in the host's memory.
 struct StrategyCall {
   const StrategyOnAxis* strategy = nullptr;
   uint64_t tag = 0;
@@ -42,9 +43,11 @@ struct Fill {
 struct Executable::Step {
   enum class Kind { kernel, copy, collective, call, nothing };
   Kind kind = Kind::nothing;
-  tsr_stream* stream = nullptr;
-  std::vector<tsr_event*> waits;
+  RankStream stream;
+  std::vector<tsr_event*> waits;     // of the same device
+  std::vector<Crossing*> crossings;  // to wait for, from the other device
   tsr_event* record = nullptr;
+  Crossing* crossing = nullptr;  // to signal
   tsr_kernel* kernel = nullptr;
   std::vector<void*> pointers;  // kernel: in slot order; copy: destination, source
   uint64_t num_bytes = 0;       // copy
@@ -55,9 +58,8 @@ struct Executable::Step {
   StrategyCall call;
   Delay delay;
   bool delayed = false;
-  std::vector<Fill> fills;     // debug: before the action
-  std::vector<Guard*> checks;  // debug: behind it
-  std::vector<std::unique_ptr<Guard>> guards;
+  std::vector<Fill> fills;                     // debug: before the action
+  std::vector<std::unique_ptr<Guard>> guards;  // debug: behind it
 };
 
 }  // namespace tessera

@@ -18,8 +18,8 @@ struct StepMetrics {
   double step_ms = 0;              ///< wall time
   double tokens_per_second = 0;    ///< over all ranks
   int64_t tokens = 0;              ///< of all ranks, from the start of the run to the end of this step
-  int64_t memory_bytes = 0;        ///< resident memory of this rank's process after the step
-  int64_t peak_memory_bytes = 0;   ///< its peak
+  int64_t memory_bytes = 0;        ///< after the step: in use on the device, or resident memory of the rank's process
+  int64_t peak_memory_bytes = 0;   ///< its peak, on a device of what was seen after steps
   int64_t planned_peak_bytes = 0;  ///< the arena of device memory
   /// Of what the arena consists at the planned peak: "parameters", "gradients", ..., and "waste".
   std::vector<std::pair<std::string, int64_t>> planned_bytes = {};

@@ -18,6 +18,23 @@ std::vector<uint64_t> slice_offsets(const Action& action, uint64_t num_elements,
   return offsets;
 }
 
+std::vector<Binding> accesses(const Program& program, const Action& action) {
+  std::vector<Binding> result = action.bindings;
+  if (action.kind != TSR_ACTION_ALL_GATHER) return result;
+  const CollectiveForm form(program, action);
+  if (!form.in_place) return result;
+  const Binding whole = *form.destination;
+  const auto offsets = slice_offsets(action, whole.num_elements, form.num_ranks);
+  const auto put = [&](uint64_t begin, uint64_t end, uint32_t mode) {
+    if (begin < end) result.push_back({whole.buffer, whole.offset + begin, end - begin, whole.slot, mode});
+  };
+  std::erase_if(result, [&](const Binding& b) { return b.slot == whole.slot; });
+  put(0, offsets[form.position], TSR_MODE_WRITE);
+  put(offsets[form.position], offsets[form.position + 1], TSR_MODE_ADD);
+  put(offsets[form.position + 1], whole.num_elements, TSR_MODE_WRITE);
+  return result;
+}
+
 std::vector<Message> messages_of(const Action& action) {
   std::vector<Message> messages;
   for (const uint32_t role : {TSR_ROLE_SOURCE, TSR_ROLE_DESTINATION})

@@ -25,6 +25,10 @@ struct CollectiveForm {
 /// Slices of a buffer of `num_elements`: by action.counts, or equal. Offsets, num_ranks + 1 of them.
 std::vector<uint64_t> slice_offsets(const Action& action, uint64_t num_elements, int num_ranks);
 
+/// The bindings of an action by what it does to them: in place, an all_gather adds to its own slice (reads it, and
+/// leaves it as it was) and writes the others.
+std::vector<Binding> accesses(const Program& program, const Action& action);
+
 inline bool reduces(uint32_t kind) {
   return kind == TSR_ACTION_ALL_REDUCE || kind == TSR_ACTION_REDUCE_SCATTER || kind == TSR_ACTION_REDUCE;
 }

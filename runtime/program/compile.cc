@@ -58,6 +58,7 @@ Program compile_program(const CompileInput& input, const Model& model, const Coo
   for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
     run_pass(program, strategy, input.describe_op);
   finish_program(program);
+  stage_through_host(program, input.staged);
   bind_workspaces(program, input.describe_collective);
   derive_dependencies(program);
   refuse(program, verify_rank(program));

@@ -1,5 +1,5 @@
-// From model, mesh and strategies to one rank's programs: layouts, base, passes, finish, dependencies, memory, checks.
-// Pure: any process can compile any rank's programs.
+// From model, mesh and strategies to one rank's programs: layouts, base, passes, finish, staging, dependencies, memory,
+// checks. Pure: any process can compile any rank's programs.
 #pragma once
 
 #include <map>
@@ -12,6 +12,7 @@
 #include "program/finish.h"
 #include "program/memory.h"
 #include "program/rank_classes.h"
+#include "program/staging.h"
 #include "program/verify.h"
 
 namespace tessera {
@@ -25,6 +26,7 @@ struct CompileInput {
   DescribeOp describe_op;
   DescribeCollective describe_collective;
   uint64_t guard_bytes = 0;  ///< left free behind every buffer (debug mode)
+  StagedKinds staged = {};   ///< what works in the host's memory, beside a device with memory of its own
 };
 
 /// One rank's programs over the same persistent buffers: init, the step's variants, eval.

@@ -217,6 +217,13 @@ void zero_pads(Program& program) {
   program.actions = std::move(result);
 }
 
+/// The memory in which a collective works: the host's, or that of the device, where its operands stand.
+uint32_t memory_of(const Program& program, const Action& collective) {
+  const bool on_host = std::ranges::any_of(
+      collective.bindings, [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });
+  return on_host ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE;
+}
+
 }  // namespace
 
 void finish_program(Program& program) {
@@ -238,7 +245,7 @@ void bind_workspaces(Program& program, const DescribeCollective& describe) {
     const std::string about =
         std::string(action_name(action.kind)) + " " + program.buffer(action.bindings[0].buffer).name;
     const uint64_t id =
-        program.add_buffer({0, about, TSR_BUFFER_WORKSPACE, TSR_MEMORY_DEVICE, TSR_U8, false, num_bytes});
+        program.add_buffer({0, about, TSR_BUFFER_WORKSPACE, memory_of(program, action), TSR_U8, false, num_bytes});
     action.bindings.push_back({id, 0, num_bytes, TSR_SLOT(TSR_ROLE_WORKSPACE, 0), TSR_MODE_WRITE});
   }
 }

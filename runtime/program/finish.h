@@ -18,7 +18,7 @@ void finish_program(Program& program);
 /// Bytes of workspace a collective action needs in a group of `num_ranks`.
 using DescribeCollective = std::function<uint64_t(const Program& program, const Action& action, int num_ranks)>;
 
-/// Binds the workspace that communicators ask for, as buffers like any other.
+/// Binds the workspace that communicators ask for, as buffers like any other, in the memory of the operands.
 void bind_workspaces(Program& program, const DescribeCollective& describe);
 
 }  // namespace tessera

@@ -33,7 +33,7 @@ void MeaningRules::collective() {
 bool MeaningRules::leaves_out_ranks(const CollectiveForm& form) const {
   const Group& group = program_.groups[action_->group];
   if (group.axis == TSR_WORLD_AXIS || form.num_ranks == program_.mesh->axes()[axis_].num_ranks) return false;
-  const Binding& range = form.given() ? *form.given() : *form.destination;
+  const Binding range = staged_.of(form.given() ? *form.given() : *form.destination);
   if (range.num_elements == 0) return false;
   const auto stands_there = [&](int parameter, uint32_t role) {
     const Split* split = split_on(program_, parameter, axis_, role);
@@ -152,7 +152,7 @@ void MeaningRules::carry_gather(const CollectiveForm& form) {
 void MeaningRules::messages() {
   const bool is_batch = splits_ == TSR_SPLITS_BATCH;
   for (const Message& message : messages_of(*action_)) {
-    const uint32_t kind = program_.buffer(message.binding->buffer).kind;
+    const uint32_t kind = program_.buffer(staged_.of(*message.binding).buffer).kind;
     const bool is_value = kind == TSR_BUFFER_ACTIVATION || kind == TSR_BUFFER_SAVED;
     if (!message.is_receive) {
       expect(*message.binding, ~bit(State::partial), "the receiver would take an addend for the sum");

@@ -7,6 +7,7 @@ MeaningRules::MeaningRules(const Program& program, int axis, MeaningMap& meaning
       axis_(axis),
       axis_name_(program.mesh->axes()[axis].name),
       splits_(program.mesh->axes()[axis].splits),
+      staged_(program),
       meanings_(meanings),
       findings_(findings) {}
 

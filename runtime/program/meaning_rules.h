@@ -6,6 +6,7 @@
 #include "program/collective_form.h"
 #include "program/findings.h"
 #include "program/meaning.h"
+#include "program/staging.h"
 
 namespace tessera {
 
@@ -71,6 +72,7 @@ class MeaningRules {
   const int axis_;
   const std::string axis_name_;
   const uint32_t splits_;
+  const StagedRanges staged_;
   MeaningMap& meanings_;
   FindingList& findings_;
   size_t index_ = 0;

@@ -133,8 +133,8 @@ std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double b
       if (buffer.persistent) plan.address[buffer.id] = persistent.address(buffer);
     const Clocks clocks(*program);
     Waits waits;
-    for (const uint32_t memory : {TSR_MEMORY_DEVICE, TSR_MEMORY_HOST})
-      plan_transient(*program, clocks, memory, budget, guard_bytes, plan, waits);
+    plan_transient(*program, clocks, TSR_MEMORY_DEVICE, budget, guard_bytes, plan, waits);
+    plan_transient(*program, clocks, TSR_MEMORY_HOST, std::max(budget, kHostBudget), guard_bytes, plan, waits);
     add_dependencies(*program, waits);
   }
   return plans;

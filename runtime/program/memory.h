@@ -14,6 +14,10 @@ namespace tessera {
 /// Every buffer starts on a multiple of this many bytes.
 inline constexpr uint64_t kBufferAlignment = 256;
 
+/// The host's memory is planned with at least this budget: it is less scarce than waits of one collective for another
+/// are costly.
+inline constexpr double kHostBudget = 4;
+
 /// Bytes of one program in one memory.
 struct MemoryUse {
   /// Highest address used by this program, persistent part included.

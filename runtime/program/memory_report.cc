@@ -6,6 +6,7 @@
 
 #include "program/lifetimes.h"
 #include "program/placement.h"
+#include "program/staging.h"
 
 namespace tessera {
 namespace {
@@ -16,11 +17,12 @@ constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
 
 /// The buffers that collectives fill or work in.
 std::set<uint64_t> bound_by_collectives(const Program& program) {
+  const StagedRanges staged(program);
   std::set<uint64_t> buffers;
   for (const Action& action : program.actions)
     if (is_collective(action.kind))
       for (const Binding& binding : action.bindings)
-        if (binding.mode != TSR_MODE_READ) buffers.insert(binding.buffer);
+        if (binding.mode != TSR_MODE_READ) buffers.insert(staged.of(binding).buffer);
   return buffers;
 }
 

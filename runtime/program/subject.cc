@@ -32,7 +32,7 @@ std::string subject_text(const Program& program, const Subject& subject) {
   return text;
 }
 
-Subjects::Subjects(const Program& program) {
+Subjects::Subjects(const Program& program) : staged_(program) {
   learn_homes(program);
   for (const Action& action : program.actions)
     learn_action(program, action);
@@ -86,7 +86,8 @@ void Subjects::learn_action(const Program& program, const Action& action) {
   }
 }
 
-Subject Subjects::of(const Binding& range) const {
+Subject Subjects::of(const Binding& binding) const {
+  const Binding range = staged_.of(binding);
   const auto buffer = known_.find(range.buffer);
   if (buffer == known_.end()) return {};
   auto next = buffer->second.upper_bound(range.offset);

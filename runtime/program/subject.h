@@ -6,6 +6,7 @@
 #include <string>
 
 #include "program/program.h"
+#include "program/staging.h"
 
 namespace tessera {
 
@@ -29,7 +30,8 @@ std::string subject_text(const Program& program, const Subject& subject);
 class Subjects {
  public:
   explicit Subjects(const Program& program);
-  Subject of(const Binding& range) const;
+  /// Of a staging buffer: what it stands for.
+  Subject of(const Binding& binding) const;
 
  private:
   struct Known {
@@ -40,6 +42,7 @@ class Subjects {
   void learn_homes(const Program& program);
   void learn_action(const Program& program, const Action& action);
 
+  StagedRanges staged_;
   std::map<uint64_t, std::map<uint64_t, Known>> known_;  // by buffer, by begin
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "program/collective_form.h"
+#include "program/staging.h"
 
 namespace tessera {
 namespace {
@@ -92,16 +93,18 @@ std::vector<Traffic> traffic_of(const Program& program) {
 
 std::vector<UnitGathers> gathers_of(const Program& program) {
   const auto ranges = gathered_ranges(program);
+  const StagedRanges staged(program);
   std::map<int, std::set<uint64_t>> buffers;      // by unit
   std::map<int, std::set<uint64_t>> collectives;  // by unit: actions
   for (const Action& action : program.actions) {
-    const Binding* filled = fills(action) ? action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0)) : nullptr;
-    if (!filled) continue;
-    const auto in_buffer = ranges.find(filled->buffer);
+    const Binding* destination = fills(action) ? action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0)) : nullptr;
+    if (!destination) continue;
+    const Binding filled = staged.of(*destination);
+    const auto in_buffer = ranges.find(filled.buffer);
     if (in_buffer == ranges.end()) continue;
     for (const UnitRange& range : in_buffer->second)
-      if (range.meets(*filled)) {
-        buffers[range.unit].insert(filled->buffer);
+      if (range.meets(filled)) {
+        buffers[range.unit].insert(filled.buffer);
         collectives[range.unit].insert(action.id);
       }
   }

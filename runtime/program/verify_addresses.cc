@@ -2,6 +2,7 @@
 #include <map>
 #include <vector>
 
+#include "program/collective_form.h"
 #include "program/dependencies.h"
 #include "program/range_map.h"
 #include "program/verify_parts.h"
@@ -33,9 +34,10 @@ class AddressChecker {
     if (!complete_) return;
     put_persistent_buffers();
     for (uint32_t i = 0; i < program_.actions.size(); ++i) {
-      for (const Binding& binding : program_.actions[i].bindings)
+      const std::vector<Binding> all = accesses(program_, program_.actions[i]);
+      for (const Binding& binding : all)
         if (binding.mode == TSR_MODE_READ) access(i, binding);
-      for (const Binding& binding : program_.actions[i].bindings)
+      for (const Binding& binding : all)
         if (binding.mode != TSR_MODE_READ) access(i, binding);
     }
     check_persistent_buffers();

@@ -1,6 +1,8 @@
 #include <vector>
 
+#include "program/collective_form.h"
 #include "program/range_map.h"
+#include "program/staging.h"
 #include "program/verify_parts.h"
 
 namespace tessera {
@@ -21,9 +23,10 @@ class WrittenChecker {
 
   void run() {
     for (size_t i = 0; i < program_.actions.size(); ++i) {
-      for (const Binding& binding : program_.actions[i].bindings)
+      const std::vector<Binding> all = accesses(program_, program_.actions[i]);
+      for (const Binding& binding : all)
         if (binding.mode != TSR_MODE_WRITE) check_read(i, binding);
-      for (const Binding& binding : program_.actions[i].bindings)
+      for (const Binding& binding : all)
         if (binding.mode == TSR_MODE_WRITE) check_write(i, binding);
     }
   }
@@ -57,7 +60,8 @@ class WrittenChecker {
     const Action& action = program_.actions[index];
     const Buffer& buffer = program_.buffer(binding.buffer);
     const uint64_t end = binding.offset + binding.num_elements;
-    const bool once = !starts_written(buffer) && buffer.kind != TSR_BUFFER_WORKSPACE;
+    const bool once = !starts_written(buffer) && buffer.kind != TSR_BUFFER_WORKSPACE &&
+                      action.find(binding.slot)->mode == TSR_MODE_WRITE && !brings_back(program_, action);
     if (once)
       for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
         if (part.value == Written::no) continue;

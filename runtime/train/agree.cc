@@ -83,6 +83,7 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   std::vector<Fingerprint> all;
   const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
   plugin(job.plugins.device);
+  if (job.plugins.cpu.path != job.plugins.device.path) plugin(job.plugins.cpu);
   if (job.plugins.communicator) plugin(*job.plugins.communicator);
   for (const auto& strategy : job.plugins.strategies)
     if (strategy) plugin(*strategy);
@@ -119,6 +120,15 @@ void agree_on_programs(const Job& job, const CompileInput& input, const RankProg
                   " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
                   ") is not pure, hides that it depends on its coordinate, or the builds differ: " +
                   first_difference(planned, expected));
+}
+
+bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& question, bool own_answer,
+                 int64_t timeout_ms) {
+  KeyValueStore& store = *place.store;
+  store.add(question + "/no", own_answer ? 0 : 1);
+  if (store.add(question + "/answers", 1) == num_ranks)
+    store.set(question + "/all", store.add(question + "/no", 0) == 0 ? "yes" : "no");
+  return store.get(question + "/all", timeout_ms) == "yes";
 }
 
 void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms) {

@@ -15,6 +15,10 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
 /// did not plan the same here as there.
 void agree_on_programs(const Job& job, const CompileInput& input, const RankPrograms& own, const RankPlace& place);
 
+/// Whether all ranks say yes; each asks, and no question twice. Throws DEADLINE when one does not.
+bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& question, bool own_answer,
+                 int64_t timeout_ms);
+
 /// Returns when all ranks have come to the place called `where`; throws DEADLINE with the ranks that are missing.
 void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms);
 

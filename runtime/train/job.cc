@@ -1,12 +1,15 @@
 #include "train/job.h"
 
+#include <cstring>
 #include <filesystem>
 
 #include "config/usage_error.h"
 #include "data/batch_order.h"
+#include "exec/device.h"
 #include "model/freeze.h"
 #include "model/hf_folder.h"
 #include "model/initial_values.h"
+#include "observe/text.h"
 #include "program/collective.h"
 
 namespace tessera {
@@ -14,7 +17,9 @@ namespace {
 
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
-  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}};
+  const std::string cpu = TrainConfig{}.device;
+  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
+  plugins.cpu = config.device == cpu ? plugins.device : load_plugin(PluginKind::device, cpu, folders, log);
   if (num_ranks > 1 || config.comm != TrainConfig{}.comm)
     plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
   for (const MeshAxis& axis : axes)
@@ -26,6 +31,7 @@ JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& 
 
 void check_flags(const JobPlugins& plugins, const std::vector<MeshAxis>& axes, const std::vector<PluginFlag>& flags) {
   std::vector<PluginUse> uses{{&plugins.device, ""}};
+  if (plugins.cpu.path != plugins.device.path) uses.push_back({&plugins.cpu, ""});
   if (plugins.communicator) uses.push_back({&*plugins.communicator, ""});
   for (size_t i = 0; i < axes.size(); ++i)
     if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
@@ -34,17 +40,38 @@ void check_flags(const JobPlugins& plugins, const std::vector<MeshAxis>& axes, c
     PluginOptions(*use.plugin, use.axis, flags);  // wrong values are said before any work
 }
 
-/// Whether the communicator keeps all ranks in one process.
-bool check_communicator(const JobPlugins& plugins) {
-  if (!plugins.communicator) return false;
+/// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
+std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
   tsr_comm_caps caps{};
   caps.struct_size = sizeof caps;
   tsr_error err{};
-  const tsr_str kind = plugins.device.device()->stream_kind;
-  if (plugins.communicator->communicator()->caps(kind, &caps, &err) != TSR_OK)
-    throw UsageError("--comm " + plugins.communicator->name + " does not work on the streams of --device " +
-                     plugins.device.name + " (" + to_string(kind) + ")");
-  return (caps.flags & TSR_COMM_ONE_PROCESS) != 0;
+  if (communicator.communicator()->caps(stream_kind, &caps, &err) == TSR_OK) return caps.flags;
+  reason = std::string(err.message, strnlen(err.message, sizeof err.message));
+  return std::nullopt;
+}
+
+/// Comm streams are made by the first of {the job's device, the CPU} whose streams the communicator takes.
+void place_comm_streams(Job& job) {
+  if (!job.plugins.communicator || job.mesh.num_ranks() == 1) return;
+  const LoadedPlugin &device = job.plugins.device, &communicator = *job.plugins.communicator;
+  const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
+  std::string reason;
+  auto flags = flags_on(communicator, kind, reason);
+  if (!flags) {
+    flags = flags_on(communicator, host_kind, reason);
+    job.staged.collectives = true;
+  }
+  if (!flags)
+    throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
+                            " (", to_string(kind), ") nor on the host's (", to_string(host_kind), "): ", reason,
+                            "; give a communicator that does: gloo or local work on the host's beside any device"));
+  job.comm_flags = *flags;
+  if (job.staged.collectives && !optional_table<tsr_device_gate>(*device.device(), TSR_DEVICE_GATE))
+    throw UsageError(concat("--comm ", communicator.name, " works on the host, and the streams of --device ",
+                            device.name,
+                            " cannot wait for the host (it has no " TSR_DEVICE_GATE
+                            "); give a communicator that takes streams of the kind ",
+                            to_string(kind)));
 }
 
 Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
@@ -146,8 +173,10 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.axes = resolve_axes(job.config, num_ranks);
   job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
   check_flags(job.plugins, job.axes, job.plugin_flags);
-  job.ranks_are_threads = check_communicator(job.plugins);
+  job.staged.calls =
+      to_string(job.plugins.device.device()->stream_kind) != to_string(job.plugins.cpu.device()->stream_kind);
   job.mesh = make_mesh(job.axes, job.plugins);
+  place_comm_streams(job);
   job.gpt2 = resolve_model(job.config, log);
   if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
   if (job.config.seq_len > job.gpt2.positions)
@@ -203,7 +232,7 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   DescribeCollective describe_collective;
   if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
-  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes};
+  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged};
 }
 
 }  // namespace tessera

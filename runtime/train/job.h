@@ -20,9 +20,10 @@
 namespace tessera {
 
 /// The loaded plugins; `communicator` only when there is more than one rank or --comm asks for another than the
-/// default.
+/// default. The CPU is always there, as host: `cpu` may be `device`.
 struct JobPlugins {
   LoadedPlugin device;
+  LoadedPlugin cpu;
   std::optional<LoadedPlugin> communicator;
   std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
 };
@@ -37,7 +38,13 @@ struct Job {
   Model model;
   StepShape shape;
 
-  bool ranks_are_threads = false;  ///< the communicator keeps all ranks in one process
+  uint32_t comm_flags = 0;  ///< TSR_COMM_* of the communicator
+  StagedKinds staged;       ///< what is the host's while the device is not the CPU
+
+  /// The device computes in the host's memory, on the host's streams.
+  bool device_is_cpu() const { return !staged.calls; }
+  /// The communicator keeps all ranks in one process.
+  bool ranks_are_threads() const { return comm_flags & TSR_COMM_ONE_PROCESS; }
 
   int64_t tokens_per_step() const;
 };

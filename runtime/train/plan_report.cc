@@ -56,7 +56,9 @@ PlanReport plan_report(const PlannedJob& planned, int rank) {
   report.rank = rank < 0 ? largest : rank;
   const RankPrograms& own = all.of(report.rank);
   report.num_ranks = job.mesh.num_ranks();
+  report.device = job.plugins.device.name;
   report.arena_bytes = own.arena_bytes(TSR_MEMORY_DEVICE);
+  report.host_arena_bytes = own.arena_bytes(TSR_MEMORY_HOST);
   report.is_largest = report.arena_bytes == all.of(largest).arena_bytes(TSR_MEMORY_DEVICE);
   report.same_ranks = all.classes.members().at(all.classes.representative(report.rank));
   report.tokens_per_step = job.tokens_per_step();

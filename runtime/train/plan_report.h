@@ -32,7 +32,9 @@ struct PlanReport {
   bool is_largest = true;       ///< no rank needs more device memory
   std::vector<int> same_ranks;  ///< the ranks of its class, itself included
   int64_t tokens_per_step = 0;
-  uint64_t arena_bytes = 0;  ///< of device memory
+  std::string device;             ///< the plugin that computes
+  uint64_t arena_bytes = 0;       ///< of device memory
+  uint64_t host_arena_bytes = 0;  ///< of host memory, through which staged collectives and calls pass
   std::vector<ProgramSummary> programs;
   std::string peak_program;  ///< which of them `memory` is about
   MemoryReport memory;

@@ -30,7 +30,7 @@ std::string heading(const PlanReport& r) {
   if (r.same_ranks.size() > 1)
     text += concat(", for the ", r.same_ranks.size(), " ranks that do the same (", rank_list(r.same_ranks), ")");
   if (r.num_ranks > 1) text += r.is_largest ? "; none needs more memory" : "; others need more memory";
-  return text + concat("; ", r.tokens_per_step, " tokens a step\n\n");
+  return text + concat("; ", r.tokens_per_step, " tokens a step on ", r.device, "\n\n");
 }
 
 std::string bytes_or_dash(uint64_t num_bytes) {
@@ -53,6 +53,7 @@ std::string memory_part(const PlanReport& r) {
   const double waste = m.peak.total() ? static_cast<double>(m.waste_bytes()) / static_cast<double>(m.peak.total()) : 0;
   text += line("waste", "", human_bytes(m.waste_bytes()), percent(waste));
   text += line("arena", "", human_bytes(r.arena_bytes), "");
+  if (r.host_arena_bytes) text += line("of the host", "", human_bytes(r.host_arena_bytes), "");
   text += "\n  program         actions          arena\n";
   for (const ProgramSummary& program : r.programs)
     text += format("  %-12s %10zu %14s\n", program.name.c_str(), program.num_actions,

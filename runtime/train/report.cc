@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "observe/resident_memory.h"
+#include "observe/text.h"
 #include "train/planned_job.h"
 #include "train/text.h"
 
@@ -17,10 +17,42 @@ std::string mesh_text(const Job& job) {
   return text.empty() ? "one rank" : text;
 }
 
+std::string bytes(int64_t num_bytes) {
+  return human_bytes(static_cast<uint64_t>(num_bytes));
+}
+
+/// The device, what passes through the host, and whether steps are graphs; nothing on a CPU.
+void report_device(const Log& log, const Job& job, const RankRuntime& runtime) {
+  if (job.device_is_cpu()) return;
+  const auto memory = runtime.device_memory();
+  const uint64_t staging = runtime.programs().arena_bytes(TSR_MEMORY_HOST);
+  log.info(
+      "device: ", job.plugins.device.name,
+      memory ? concat(", ", human_bytes(memory->used_bytes), " of ", human_bytes(memory->total_bytes), " in use") : "",
+      staging ? concat("; what works on the host passes through ", human_bytes(staging), " of host memory") : "");
+  const std::string obstacle = runtime.obstacle_to_graphs();
+  log.info("cuda graph: ", obstacle.empty() ? "on, from the second step on" : "off, because " + obstacle);
+}
+
 std::string frozen_text(const Model& model) {
   const uint64_t all = model.num_parameter_elements(), trained = model.num_trainable_elements();
   if (trained == all) return "";
   return " (" + std::to_string(trained) + " trained, " + std::to_string(all - trained) + " frozen)";
+}
+
+std::string of_process(const Job& job, const MeasuredMemory& m) {
+  const auto added = [&](int64_t num_bytes) {
+    return human_bytes(static_cast<uint64_t>(std::max<int64_t>(0, num_bytes - m.before_bytes)));
+  };
+  const int num_arenas = job.ranks_are_threads() ? job.mesh.num_ranks() : 1;
+  return concat("rank 0's process has ", bytes(m.now_bytes), ", at the peak ", bytes(m.peak_bytes), "; without the ",
+                bytes(m.before_bytes), " it had before the arena: ", added(m.now_bytes), " and ", added(m.peak_bytes),
+                num_arenas > 1 ? concat(", for the arenas of its ", num_arenas, " ranks") : "");
+}
+
+std::string of_device(const MeasuredMemory& m) {
+  return concat("rank 0's device has ", bytes(m.now_bytes), " of ", bytes(m.total_bytes), " in use, at the peak ",
+                bytes(m.peak_bytes), ", by all that use it");
 }
 
 }  // namespace
@@ -31,6 +63,7 @@ void report_start(const Log& log, const Job& job, const TokenSource& data, const
            ", ", job.gpt2.num_layers, " layers, ", job.gpt2.num_heads, " heads, width ", job.gpt2.embed);
   log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " tokens a step");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
+  report_device(log, job, runtime);
 }
 
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated, const LossScaler& scaler) {
@@ -42,22 +75,14 @@ void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, boo
                 scaler.is_dynamic() ? format("; the loss scale is now %g", scaler.scale()) : "");
 }
 
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, int64_t resident_before) {
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
-  const ResidentMemory resident = resident_memory();
-  const auto now = static_cast<uint64_t>(resident.now_bytes), peak = static_cast<uint64_t>(resident.peak_bytes);
-  const auto before = static_cast<uint64_t>(resident_before);
-  const int num_arenas = job.ranks_are_threads ? job.mesh.num_ranks() : 1;
   log.info("done: ", job.config.steps, " steps");
   log.info("memory planned between steps: ", human_bytes(planned.states.total()), " (", class_list(planned.states),
            ")");
   log.info("memory planned at the peak: ", human_bytes(planned.peak.total()), " (", class_list(planned.peak),
            ") in an arena of ", human_bytes(runtime.arena_bytes()));
-  log.info("memory measured: rank 0's process has ", human_bytes(now), ", at the peak ", human_bytes(peak),
-           "; without the ", human_bytes(before),
-           " it had before the arena: ", human_bytes(now - std::min(now, before)), " and ",
-           human_bytes(peak - std::min(peak, before)),
-           num_arenas > 1 ? concat(", for the arenas of its ", num_arenas, " ranks") : "");
+  log.info("memory measured: ", measured.total_bytes ? of_device(measured) : of_process(job, measured));
 }
 
 }  // namespace tessera

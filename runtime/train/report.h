@@ -7,6 +7,7 @@
 #include "observe/metrics.h"
 #include "optim/loss_scaler.h"
 #include "train/job.h"
+#include "train/memory_meter.h"
 
 namespace tessera {
 
@@ -14,7 +15,7 @@ namespace tessera {
 void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime);
 /// One line a step; a warning when the step was skipped, with the scale that follows.
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated, const LossScaler& scaler);
-/// Planned and measured memory. `resident_before`: of the process, before the arena was allocated.
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, int64_t resident_before);
+/// Planned and measured memory.
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured);
 
 }  // namespace tessera

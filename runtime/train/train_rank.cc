@@ -11,6 +11,7 @@
 #include "optim/loss_scaler.h"
 #include "plugins/host_services.h"
 #include "train/agree.h"
+#include "train/memory_meter.h"
 #include "train/planned_job.h"
 #include "train/report.h"
 #include "train/text.h"
@@ -25,28 +26,58 @@ int num_threads(const Job& job, const RankPlace& place) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.num_local_ranks);
 }
 
-RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* host,
-                     std::span<const StrategyOnAxis> strategies, std::span<const tsr_option_value> device_options,
-                     std::span<const tsr_option_value> comm_options) {
-  RankSetup setup;
-  setup.device = job.plugins.device.device();
-  setup.device_options = device_options;
-  setup.device_index = static_cast<uint32_t>(place.local_rank);
-  setup.num_threads = static_cast<uint32_t>(num_threads(job, place));
+/// The options of the plugins that a rank opens.
+struct RankOptions {
+  PluginOptions device, cpu;
+  std::optional<PluginOptions> comm;
+
+  explicit RankOptions(const Job& job)
+      : device(job.plugins.device, "", job.plugin_flags), cpu(job.plugins.cpu, "", job.plugin_flags) {
+    if (job.plugins.communicator) comm.emplace(*job.plugins.communicator, "", job.plugin_flags);
+  }
+};
+
+CommunicatorSetup communicator_setup(const Job& job, const RankPlace& place, const tsr_host* host,
+                                     const RankOptions& options) {
+  CommunicatorSetup setup;
+  if (!job.plugins.communicator) return setup;
+  setup.api = job.plugins.communicator->communicator();
   setup.host = host;
+  setup.options = options.comm->values();
+  setup.is_local = place.is_local;
+  setup.start_timeout_ms = job.config.start_timeout_ms;
+  setup.timeout_ms = job.config.timeout_ms;
+  setup.is_capturable = (job.comm_flags & TSR_COMM_CAPTURABLE) != 0;
+  return setup;
+}
+
+GraphOptions graph_options(const Job& job, const RankPlace& place, const Log& log) {
+  GraphOptions graphs;
+  graphs.is_on = job.config.cuda_graph == CudaGraph::automatic;
+  graphs.all_agree = [&job, place, num_asked = 0](bool captured) mutable {
+    const std::string question = "captured/" + std::to_string(num_asked++);
+    return all_say_yes(place, job.mesh.num_ranks(), question, captured, job.config.timeout_ms);
+  };
+  graphs.warn = [log](const std::string& why) { log.warning(why); };
+  return graphs;
+}
+
+RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* host,
+                     std::span<const StrategyOnAxis> strategies, const RankOptions& options, const Log& log) {
+  const auto index = static_cast<uint32_t>(place.local_rank);
+  const auto threads = static_cast<uint32_t>(num_threads(job, place));
+  RankSetup setup;
+  setup.device = {job.plugins.device.device(), options.device.values(), index, threads};
+  if (job.staged.collectives) setup.comm_device = {job.plugins.cpu.device(), options.cpu.values(), index, threads};
+  setup.host = host;
+  setup.communicators = communicator_setup(job, place, host, options);
   setup.strategies = strategies;
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
+  setup.graphs = graph_options(job, place, log);
   setup.cancelled = place.cancelled;
   setup.before_joining = [&job, place] {
     wait_for_all(place, job.mesh.num_ranks(), "ready", job.config.start_timeout_ms);
   };
-  if (job.plugins.communicator)
-    setup.communicators = {job.plugins.communicator->communicator(),
-                           host,
-                           comm_options,
-                           place.is_local,
-                           job.config.start_timeout_ms,
-                           job.config.timeout_ms};
   return setup;
 }
 
@@ -74,8 +105,8 @@ StepMetrics planned_metrics(const RankRuntime& runtime) {
   return metrics;
 }
 
-void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, const RankPlace& place,
-                 const RankObserver& observer, const Log& log) {
+void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, MemoryMeter& meter,
+                 const RankPlace& place, const RankObserver& observer, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(place.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
@@ -98,9 +129,9 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
     line.step_ms = seconds * 1e3;
     line.tokens_per_second = tokens / seconds;
     line.tokens = job.tokens_per_step() * (step + 1);
-    const ResidentMemory resident = resident_memory();
-    line.memory_bytes = resident.now_bytes;
-    line.peak_memory_bytes = resident.peak_bytes;
+    const MeasuredMemory memory = meter.measure();
+    line.memory_bytes = memory.now_bytes;
+    line.peak_memory_bytes = memory.peak_bytes;
     observer.on_step(line);
     if (place.rank == 0) report_step(log, line, job.config.steps, result.updated, scaler);
   }
@@ -112,25 +143,22 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
                 const Log& log) {
   const HostServices host(log, place.store);
   const JobStrategies strategies(job, host.table());
-  const PluginOptions device_options(job.plugins.device, "", job.plugin_flags);
-  std::optional<PluginOptions> comm_options;
-  if (job.plugins.communicator) comm_options.emplace(*job.plugins.communicator, "", job.plugin_flags);
+  const RankOptions options(job);
 
   agree_on_job(job, data, place, num_threads(job, place));
   const CompileInput input = compile_input(job, strategies.all());
   RankPrograms programs = compile_rank(input, job.mesh.coordinates(place.rank));
   agree_on_programs(job, input, programs, place);
 
-  const auto comm_values = comm_options ? comm_options->values() : std::span<const tsr_option_value>();
-  const int64_t resident_before = resident_memory().now_bytes;
-  RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), device_options.values(), comm_values),
-                      std::move(programs));
+  const int64_t process_before = resident_memory().now_bytes;
+  RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), options, log), std::move(programs));
+  MemoryMeter meter(runtime, process_before);
   if (place.rank == 0) report_start(log, job, data, runtime);
   runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
-  train_steps(job, data, runtime, place, observer, log);
+  train_steps(job, data, runtime, meter, place, observer, log);
   observer.on_end(runtime);
   wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms);
-  if (place.rank == 0) report_end(log, job, runtime, resident_before);
+  if (place.rank == 0) report_end(log, job, runtime, meter.measure());
 }
 
 }  // namespace tessera

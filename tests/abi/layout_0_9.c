@@ -126,6 +126,24 @@ FIELD(tsr_device_interface, prepare, 152, 8);
 FIELD(tsr_device_interface, kernel_destroy, 160, 8);
 FIELD(tsr_device_interface, launch, 168, 8);
 FIELD(tsr_device_interface, get_extension, 176, 8);
+SIZE(tsr_device_capture, 40);
+FIELD(tsr_device_capture, struct_size, 0, 4);
+FIELD(tsr_device_capture, reserved, 4, 4);
+FIELD(tsr_device_capture, begin, 8, 8);
+FIELD(tsr_device_capture, end, 16, 8);
+FIELD(tsr_device_capture, launch, 24, 8);
+FIELD(tsr_device_capture, destroy, 32, 8);
+SIZE(tsr_device_gate, 40);
+FIELD(tsr_device_gate, struct_size, 0, 4);
+FIELD(tsr_device_gate, reserved, 4, 4);
+FIELD(tsr_device_gate, create, 8, 8);
+FIELD(tsr_device_gate, destroy, 16, 8);
+FIELD(tsr_device_gate, wait, 24, 8);
+FIELD(tsr_device_gate, open, 32, 8);
+SIZE(tsr_device_memory_info, 16);
+FIELD(tsr_device_memory_info, struct_size, 0, 4);
+FIELD(tsr_device_memory_info, reserved, 4, 4);
+FIELD(tsr_device_memory_info, query, 8, 8);
 
 /* communicator.h */
 SIZE(tsr_transfer, 24);

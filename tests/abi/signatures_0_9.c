@@ -42,6 +42,15 @@ SLOT(tsr_device_interface, prepare,
 SLOT(tsr_device_interface, kernel_destroy, void (*)(tsr_kernel*));
 SLOT(tsr_device_interface, launch, tsr_status (*)(tsr_kernel*, tsr_stream*, void* const*, uint64_t, tsr_error*));
 SLOT(tsr_device_interface, get_extension, const void* (*)(tsr_str));
+SLOT(tsr_device_capture, begin, tsr_status (*)(tsr_stream*, tsr_error*));
+SLOT(tsr_device_capture, end, tsr_status (*)(tsr_stream*, tsr_graph**, tsr_error*));
+SLOT(tsr_device_capture, launch, tsr_status (*)(tsr_graph*, tsr_stream*, tsr_error*));
+SLOT(tsr_device_capture, destroy, void (*)(tsr_graph*));
+SLOT(tsr_device_gate, create, tsr_status (*)(tsr_device*, tsr_gate**, tsr_error*));
+SLOT(tsr_device_gate, destroy, void (*)(tsr_gate*));
+SLOT(tsr_device_gate, wait, tsr_status (*)(tsr_stream*, tsr_gate*, uint32_t, tsr_error*));
+SLOT(tsr_device_gate, open, void (*)(tsr_gate*, uint32_t));
+SLOT(tsr_device_memory_info, query, tsr_status (*)(tsr_device*, uint64_t*, uint64_t*, tsr_error*));
 
 /* communicator.h */
 SLOT(tsr_communicator_interface, caps, tsr_status (*)(tsr_str, tsr_comm_caps*, tsr_error*));

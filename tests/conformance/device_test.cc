@@ -1,5 +1,10 @@
 // The device contract of tessera/device.h: memory, streams, events and their failure, for every device plugin.
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <future>
 #include <numeric>
 #include <thread>
@@ -29,6 +34,18 @@ TEST_P(DeviceTest, MemoryIsAligned) {
   tsr_error err{};
   EXPECT_EQ(table_.allocate(device_, TSR_MEMORY_DEVICE, uint64_t{1} << 60, &pointer, &err), TSR_E_RESOURCE_EXHAUSTED);
   EXPECT_EQ(table_.allocate(device_, 77, 8, &pointer, &err), TSR_E_INVALID_ARGUMENT);
+}
+
+// Communicators read it from other processes.
+TEST_P(DeviceTest, HostMemoryIsReadAsThatOfAnyProcess) {
+  auto* memory = static_cast<uint8_t*>(allocate(TSR_MEMORY_HOST, 5000));
+  std::iota(memory, memory + 5000, uint8_t{0});
+  std::vector<uint8_t> result(5000);
+  const iovec local{result.data(), result.size()}, remote{memory, result.size()};
+  const ssize_t num_read = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+  if (num_read < 0 && (errno == EPERM || errno == ENOSYS)) GTEST_SKIP() << "process_vm_readv is not allowed here";
+  ASSERT_EQ(num_read, 5000);
+  EXPECT_TRUE(std::equal(result.begin(), result.end(), memory));
 }
 
 TEST_P(DeviceTest, NullMayBeDestroyed) {

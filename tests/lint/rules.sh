@@ -13,7 +13,7 @@ breach() {
 }
 
 # includes FOLDER: "file:first part of the path" of every #include "part/..." below it.
-includes() { grep -rnoE '^#include "[^"/]+/' "$1" --include='*.h' --include='*.cc' --include='*.hpp' --include='*.c' || true; }
+includes() { grep -rnoE '^#include "[^"/]+/' "$1" --include='*.h' --include='*.cc' --include='*.hpp' --include='*.c' --include='*.cu' --include='*.cuh' || true; }
 
 allowed=" tessera "
 for folder in "${folders[@]}"; do
@@ -40,7 +40,7 @@ done < <(git ls-files 'tests/*_test.cc' 'tests/*_test.sh')
 
 while read -r lines file; do
   [ "$file" = total ] || [ "$lines" -le 500 ] || breach "$file has $lines lines; 500 is the limit"
-done < <(git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cu' | xargs wc -l)
+done < <(git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cu' '*.cuh' | xargs wc -l)
 
 [ "$breaches" -eq 0 ] && echo "rules: all hold"
 exit $((breaches > 0))

@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tests/lint/rules.sh
-git ls-files '*.cc' '*.h' '*.hpp' '*.c' | xargs clang-format --dry-run -Werror
+git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
 git ls-files 'runtime/*.cc' 'plugins/*.cc' | xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p "$1"

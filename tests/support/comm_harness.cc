@@ -10,14 +10,18 @@
 namespace tessera::testing {
 
 Comm::Comm(CommRank& owner, tsr_comm* comm, int rank, int num_ranks)
-    : owner_(owner), comm_(comm), rank_(rank), num_ranks_(num_ranks) {}
+    : owner_(owner), comm_(comm), rank_(rank), num_ranks_(num_ranks) {
+  owner_.comms_.push_back(this);
+}
 
 Comm::~Comm() {
+  std::erase(owner_.comms_, this);
   owner_.interface().destroy(comm_);
+  for (void* workspace : workspaces_)
+    owner_.device_interface().release(owner_.device(), TSR_MEMORY_DEVICE, workspace);
 }
 
 void Comm::submit(tsr_collective collective) {
-  constexpr uint64_t kAlignment = 256;
   static constexpr std::string_view kLabel = "gradient h.2";
   collective.struct_size = sizeof collective;
   if (!collective.stream) collective.stream = owner_.stream();
@@ -26,9 +30,8 @@ void Comm::submit(tsr_collective collective) {
   uint64_t num_bytes = 0;
   call(owner_.interface().describe, &collective, num_ranks_, &num_bytes);
   if (num_bytes > 0) {
-    auto& workspace = workspaces_.emplace_back(num_bytes + kAlignment);
-    const uint64_t misalignment = reinterpret_cast<uintptr_t>(workspace.data()) % kAlignment;
-    collective.workspace = workspace.data() + (kAlignment - misalignment);
+    call(owner_.device_interface().allocate, owner_.device(), TSR_MEMORY_DEVICE, num_bytes, &collective.workspace);
+    workspaces_.push_back(collective.workspace);
   }
   call(owner_.interface().submit, comm_, &collective);
 }
@@ -52,27 +55,42 @@ std::unique_ptr<Comm> Comm::split(int color, int key, int new_rank, int new_num_
   return comm ? std::make_unique<Comm>(owner_, comm, new_rank, new_num_ranks) : nullptr;
 }
 
+void* HostMemory::do_allocate(size_t num_bytes, size_t) {
+  void* pointer = nullptr;
+  call(interface_.allocate, device_, TSR_MEMORY_HOST, num_bytes, &pointer);
+  return pointer;
+}
+
+void HostMemory::do_deallocate(void* pointer, size_t, size_t) {
+  interface_.release(device_, TSR_MEMORY_HOST, pointer);
+}
+
 CommRank::CommRank(const CommSpec& spec, int rank, const tsr_host& host)
     : spec_(spec),
       rank_(rank),
       interface_(load_plugin<tsr_communicator_interface>(spec.plugin.substr(0, spec.plugin.find(':')),
                                                          TSR_COMMUNICATOR_INTERFACE)),
-      device_interface_(load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE)),
+      device_interface_(load_plugin<tsr_device_interface>(spec.device, TSR_DEVICE_INTERFACE)),
       host_(host),
       world_ranks_(static_cast<size_t>(spec.num_ranks)) {
   std::iota(world_ranks_.begin(), world_ranks_.end(), 0);
-  tsr_device_open args{};
-  args.struct_size = sizeof args;
-  args.index = static_cast<uint32_t>(rank);
-  args.num_threads = 1;
-  args.host = &host_;
-  call(device_interface_.open, &args, &device_);
+  caps_.struct_size = sizeof caps_;
+  call(interface_.caps, device_interface_.stream_kind, &caps_);
+  const auto& indices = spec_.device_indices;
+  device_ = open_device(device_interface_, spec_.device, indices.empty() ? rank_ : indices[static_cast<size_t>(rank_)],
+                        &host_);
+  if (!is_native()) return;
+  memory_.emplace(device_interface_, device_);
+  pool_.emplace(&*memory_);
+  buffer_memory_.emplace(&*pool_);
 }
 
 CommRank::~CommRank() {
   for (tsr_stream* stream : streams_)
     device_interface_.stream_destroy(stream);  // waits for work in flight
   comm_.reset();
+  buffer_memory_.reset();
+  pool_.reset();
   device_interface_.close(device_);
 }
 
@@ -121,6 +139,9 @@ tsr_stream* CommRank::stream(size_t index) {
 
 void CommRank::synchronize(size_t stream_index, int64_t timeout_ms) {
   call(device_interface_.stream_synchronize, stream(stream_index), timeout_ms);
+  if (!is_native()) return;
+  for (Comm* comm : comms_)
+    comm->check_async();
 }
 
 void CommRank::run_on_stream(std::function<void()> function, size_t stream_index) {
@@ -129,6 +150,21 @@ void CommRank::run_on_stream(std::function<void()> function, size_t stream_index
     return guard(err, "test", *static_cast<std::function<void()>*>(user));
   };
   call(device_interface_.host_function, stream(stream_index), run, static_cast<void*>(&kept));
+}
+
+tsr_device* open_device(const tsr_device_interface& interface, const std::string& name, int index,
+                        const tsr_host* host) {
+  const std::vector<tsr_option_value> options = default_options(name);
+  tsr_device_open args{};
+  args.struct_size = sizeof args;
+  args.index = static_cast<uint32_t>(index);
+  args.num_threads = 1;
+  args.host = host;
+  args.options = options.data();
+  args.num_options = options.size();
+  tsr_device* device = nullptr;
+  call(interface.open, &args, &device);
+  return device;
 }
 
 void run_ranks(const CommSpec& spec, const std::function<void(CommRank&)>& body) {

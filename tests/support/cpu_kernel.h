@@ -5,7 +5,6 @@
 
 #include "cpu-device/device.h"
 #include "cpu-device/kernel.h"
-#include "cpu-device/slots.h"
 #include "tessera/error.hpp"
 
 namespace tessera::testing {

@@ -1,15 +1,19 @@
-// An open device behind the C table of a plugin of the build; the parameter is the plugin's name.
+// An open device behind the C table of a device plugin; the parameter is the plugin's name or path. Tests of a device
+// that cannot be opened on this machine are skipped, unless TESSERA_TEST_DEVICE_REQUIRED is set.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cctype>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "support/paths.h"
 #include "support/plugin_loader.h"
 #include "tessera/device.h"
 #include "tessera/error.hpp"
@@ -19,7 +23,7 @@ namespace tessera::testing {
 inline constexpr int64_t kTimeoutMs = 20000;
 
 /// An open device; what it makes is destroyed in the right order.
-class DeviceFixture : public ::testing::TestWithParam<const char*> {
+class DeviceFixture : public ::testing::TestWithParam<std::string> {
  protected:
   using Stream = std::unique_ptr<tsr_stream, void (*)(tsr_stream*)>;
   using Event = std::unique_ptr<tsr_event, void (*)(tsr_event*)>;
@@ -34,7 +38,12 @@ class DeviceFixture : public ::testing::TestWithParam<const char*> {
     args.struct_size = sizeof args;
     args.num_threads = 1;
     args.host = &host_;
-    call(table_.open, &args, &device_);
+    args.options = options_.data();
+    args.num_options = options_.size();
+    tsr_error err{};
+    const tsr_status status = table_.open(&args, &device_, &err);
+    if (status == TSR_E_UNAVAILABLE && !std::getenv("TESSERA_TEST_DEVICE_REQUIRED")) GTEST_SKIP() << err.message;
+    check(status, err);
   }
 
   void TearDown() override {
@@ -103,18 +112,28 @@ class DeviceFixture : public ::testing::TestWithParam<const char*> {
   }
 
   const tsr_device_interface& table_ = load_plugin<tsr_device_interface>(GetParam(), TSR_DEVICE_INTERFACE);
+  const std::vector<tsr_option_value> options_ = default_options(GetParam());
   tsr_host host_{};
   tsr_device* device_ = nullptr;
   std::vector<std::pair<uint32_t, void*>> memory_;
 };
 
-/// The device plugins that are built, for INSTANTIATE_TEST_SUITE_P.
+/// The devices to test, for INSTANTIATE_TEST_SUITE_P: the one that TESSERA_TEST_DEVICE names, a plugin's name or path,
+/// or all that are built.
 inline auto built_devices() {
-  return ::testing::Values("cpu-device");
+  std::vector<std::string> names;
+  if (const char* name = std::getenv("TESSERA_TEST_DEVICE")) {
+    names = {name};
+  } else {
+    for (const char* built : {"cpu-device", "cuda-device"})
+      if (std::filesystem::exists(plugin_dir() + "/" + built + ".so")) names.push_back(built);
+  }
+  return ::testing::ValuesIn(names);
 }
-inline std::string device_name(const ::testing::TestParamInfo<const char*>& tested) {
-  std::string name = tested.param;
-  std::replace(name.begin(), name.end(), '-', '_');
+inline std::string device_name(const ::testing::TestParamInfo<std::string>& tested) {
+  std::string name = std::filesystem::path(tested.param).stem();
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;
 }
 

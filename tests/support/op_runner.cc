@@ -2,64 +2,20 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
-#include <memory>
 #include <random>
 
-#include "cpu-device/slots.h"
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
+#include "tessera/operands.hpp"
 
 namespace tessera::testing {
 namespace {
 
-constexpr size_t kAlignment = 64;
-constexpr std::byte kGuard{0xa5};
-
-// One operand in memory: a guard, the elements, a guard.
-class Memory {
- public:
-  Memory(const tsr_slot_spec& slot, size_t offset_bytes)
-      : num_bytes_(slot.num_elements * TSR_DTYPE_BYTES(slot.dtype)),
-        bytes_(num_bytes_ + 4 * kAlignment, kGuard),
-        start_((kAlignment - reinterpret_cast<uintptr_t>(bytes_.data()) % kAlignment) + kAlignment + offset_bytes) {}
-
-  template <class T>
-  T* as() {
-    return reinterpret_cast<T*>(bytes_.data() + start_);
-  }
-
-  bool is_whole() const {
-    const auto is_guard = [](std::byte b) { return b == kGuard; };
-    const auto begin = bytes_.begin() + static_cast<std::ptrdiff_t>(start_);
-    return std::all_of(bytes_.begin(), begin, is_guard) &&
-           std::all_of(begin + static_cast<std::ptrdiff_t>(num_bytes_), bytes_.end(), is_guard);
-  }
-
- private:
-  size_t num_bytes_;
-  std::vector<std::byte> bytes_;
-  size_t start_;
-};
+constexpr uint32_t kLossScale = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE);
+constexpr std::byte kNan{0xff};  // every byte of one
 
 bool is_gradient(uint32_t slot) {
   return TSR_SLOT_ROLE(slot) == TSR_ROLE_GRADIENT || TSR_SLOT_ROLE(slot) == TSR_ROLE_INPUT_GRADIENT;
-}
-
-constexpr uint32_t kLossScale = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE);
-
-std::vector<tsr_slot_spec> bound_slots(const tsr_op& op, const cpu::OpFamily& family, const Operands& operands,
-                                       const RunOptions& options) {
-  const auto described = family.describe(op);
-  std::vector<tsr_slot_spec> slots;
-  for (tsr_slot_spec slot : described) {
-    if (std::count(options.left_out.begin(), options.left_out.end(), slot.slot)) continue;
-    if (slot.slot == kLossScale && !operands.loss_scale) continue;
-    if (is_gradient(slot.slot)) slot.mode = options.gradient_mode;
-    slots.push_back(slot);
-  }
-  cpu::check_slots(described, slots);
-  return slots;
 }
 
 uint16_t narrow(tsr_dtype dtype, float value) {
@@ -69,45 +25,59 @@ float widen(tsr_dtype dtype, uint16_t bits) {
   return dtype == TSR_BF16 ? bf16_to_float(bits) : f16_to_float(bits);
 }
 
-void put(const tsr_slot_spec& slot, const std::vector<float>& values, Memory& memory) {
-  if (values.size() != slot.num_elements)
-    throw Error(TSR_E_INVALID_ARGUMENT, "wrong number of values for " + cpu::slot_name(slot.slot));
-  for (size_t i = 0; i < values.size(); ++i)
-    if (is_16_bit(slot.dtype))
-      memory.as<uint16_t>()[i] = narrow(slot.dtype, values[i]);
-    else
-      memory.as<float>()[i] = values[i];
+template <class T>
+std::vector<std::byte> to_bytes(const T* values, size_t num_values) {
+  std::vector<std::byte> bytes(num_values * sizeof(T));
+  if (num_values > 0) std::memcpy(bytes.data(), values, bytes.size());
+  return bytes;
 }
-
-std::vector<float> get(const tsr_slot_spec& slot, Memory& memory) {
-  std::vector<float> values(slot.num_elements);
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = is_16_bit(slot.dtype) ? widen(slot.dtype, memory.as<uint16_t>()[i]) : memory.as<float>()[i];
+template <class T>
+std::vector<T> from_bytes(const std::vector<std::byte>& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
-void fill(const tsr_slot_spec& slot, const Operands& operands, Memory& memory) {
-  const auto n = static_cast<size_t>(slot.num_elements);
-  const auto copy = [&](const auto& values, auto* to) {
-    if (values.size() != n)
-      throw Error(TSR_E_INVALID_ARGUMENT, "wrong number of values for " + cpu::slot_name(slot.slot));
-    std::copy(values.begin(), values.end(), to);
-  };
-  if (slot.slot == kLossScale) {
-    *memory.as<double>() = *operands.loss_scale;
-  } else if (slot.dtype == TSR_I64) {
-    if (operands.loss.empty())
-      std::fill_n(memory.as<int64_t>(), n, 0);
-    else
-      copy(operands.loss, memory.as<int64_t>());
-  } else if (slot.dtype == TSR_I32) {
-    copy(operands.tokens.at(slot.slot), memory.as<int32_t>());
-  } else if (const auto found = operands.floats.find(slot.slot);
-             found != operands.floats.end() && slot.mode != TSR_MODE_WRITE) {
-    put(slot, found->second, memory);
-  } else {
-    put(slot, std::vector<float>(n, std::numeric_limits<float>::quiet_NaN()), memory);
+std::vector<std::byte> float_bytes(tsr_dtype dtype, const std::vector<float>& values) {
+  if (!is_16_bit(dtype)) return to_bytes(values.data(), values.size());
+  std::vector<uint16_t> narrowed(values.size());
+  std::transform(values.begin(), values.end(), narrowed.begin(), [&](float value) { return narrow(dtype, value); });
+  return to_bytes(narrowed.data(), narrowed.size());
+}
+
+std::vector<float> floats_of(tsr_dtype dtype, const std::vector<std::byte>& bytes) {
+  if (!is_16_bit(dtype)) return from_bytes<float>(bytes);
+  const auto narrowed = from_bytes<uint16_t>(bytes);
+  std::vector<float> values(narrowed.size());
+  std::transform(narrowed.begin(), narrowed.end(), values.begin(), [&](uint16_t bits) { return widen(dtype, bits); });
+  return values;
+}
+
+// What the slot holds before the run; without a value of the caller's, NaN.
+std::vector<std::byte> bytes_before(const tsr_slot_spec& slot, const Operands& operands) {
+  if (slot.slot == kLossScale) return to_bytes(&*operands.loss_scale, 1);
+  if (slot.dtype == TSR_I32)
+    return to_bytes(operands.tokens.at(slot.slot).data(), operands.tokens.at(slot.slot).size());
+  if (slot.dtype == TSR_I64) {
+    const std::vector<int64_t> zeros(slot.num_elements);
+    return to_bytes((operands.loss.empty() ? zeros : operands.loss).data(), zeros.size());
   }
+  const auto found = operands.floats.find(slot.slot);
+  if (found != operands.floats.end() && slot.mode != TSR_MODE_WRITE) return float_bytes(slot.dtype, found->second);
+  return std::vector<std::byte>(slot.num_elements * TSR_DTYPE_BYTES(slot.dtype), kNan);
+}
+
+std::vector<BoundOperand> bind(DeviceRunner& device, const tsr_op& op, const Operands& operands,
+                               const RunOptions& options) {
+  std::vector<BoundOperand> bound;
+  for (tsr_slot_spec slot : device.describe(op)) {
+    if (std::count(options.left_out.begin(), options.left_out.end(), slot.slot)) continue;
+    if (slot.slot == kLossScale && !operands.loss_scale) continue;
+    if (is_gradient(slot.slot)) slot.mode = options.gradient_mode;
+    const bool is_workspace = TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_WORKSPACE;
+    bound.push_back({slot, is_workspace ? std::vector<std::byte>{} : bytes_before(slot, operands)});
+  }
+  return bound;
 }
 
 }  // namespace
@@ -126,29 +96,16 @@ tsr_op segment_op(uint32_t kind, uint32_t phase, const std::map<int, int64_t>& d
   return op;
 }
 
-Operands run(const tsr_op& op, const Operands& operands, const RunOptions& options) {
-  const cpu::OpFamily* family = cpu::compute_ops(op.kind);
-  if (!family) throw Error(TSR_E_UNSUPPORTED, "no family computes this kind");
-  const auto slots = bound_slots(op, *family, operands, options);
-  std::vector<std::unique_ptr<Memory>> memories;
-  std::vector<void*> pointers;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const size_t offset = options.offset >= 0 ? static_cast<size_t>(options.offset) : i % 4;
-    const size_t offset_bytes = TSR_DTYPE_BYTES(slots[i].dtype) == 8 ? 0 : offset * TSR_DTYPE_BYTES(slots[i].dtype);
-    memories.push_back(std::make_unique<Memory>(slots[i], offset_bytes));
-    fill(slots[i], operands, *memories.back());
-    pointers.push_back(memories.back()->as<void>());
-  }
-  family->prepare(op, slots, options.num_threads)->run(pointers.data());
-
+Operands run(DeviceRunner& device, const tsr_op& op, const Operands& operands, const RunOptions& options) {
+  std::vector<BoundOperand> bound = bind(device, op, operands, options);
+  device.run(op, bound, {options.num_threads, options.offset, options.in_graph});
   Operands results = operands;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (!memories[i]->is_whole())
-      throw Error(TSR_E_INTERNAL, "the kernel wrote beyond the ends of " + cpu::slot_name(slots[i].slot));
-    if (slots[i].dtype == TSR_I64)
-      results.loss.assign(memories[i]->as<int64_t>(), memories[i]->as<int64_t>() + slots[i].num_elements);
-    else if (slots[i].dtype == TSR_F32 || is_16_bit(slots[i].dtype))
-      results.floats[slots[i].slot] = get(slots[i], *memories[i]);
+  for (const auto& [slot, bytes] : bound) {
+    if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_WORKSPACE) continue;
+    if (slot.dtype == TSR_I64)
+      results.loss = from_bytes<int64_t>(bytes);
+    else if (slot.dtype == TSR_F32 || is_16_bit(slot.dtype))
+      results.floats[slot.slot] = floats_of(slot.dtype, bytes);
   }
   return results;
 }

@@ -1,4 +1,4 @@
-// One op of cpu-device with operands of its own: filled, run, read.
+// The ops of segments on operands given as float32 values: rounded, run, widened again.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "cpu-device/kernel.h"
+#include "support/device_runner.h"
 
 namespace tessera::testing {
 
@@ -44,10 +44,11 @@ struct RunOptions {
   int num_threads = 1;
   /// Mode of the gradients: TSR_MODE_ADD, or TSR_MODE_WRITE, and then they start as NaN.
   uint32_t gradient_mode = TSR_MODE_ADD;
-  /// Each operand starts this many elements after a multiple of 64 bytes; -1: operand i, i % 4.
+  /// As in Placement.
   int offset = 0;
   /// Slots not bound.
   std::vector<uint32_t> left_out = {};
+  bool in_graph = false;
 };
 
 /// Operands by slot; the values of 16-bit ones as float32, rounded when they are bound. Those the caller does not set
@@ -59,9 +60,9 @@ struct Operands {
   std::optional<double> loss_scale;  // x:LOSS_SCALE; not bound without
 };
 
-/// Describes and prepares `op`, runs it once on copies of `operands`, and gives them as they are afterwards, those that
-/// the caller did not name included. Throws when a write goes beyond an operand's ends.
-Operands run(const tsr_op& op, const Operands& operands, const RunOptions& options = {});
+/// Runs `op` once on copies of `operands`, and gives them as they are afterwards, those that the caller did not name
+/// included, save workspaces. Throws as DeviceRunner::run does.
+Operands run(DeviceRunner& device, const tsr_op& op, const Operands& operands, const RunOptions& options = {});
 
 /// bfloat16 or float16.
 bool is_16_bit(tsr_dtype dtype);

@@ -1,4 +1,5 @@
-// Where the tests' files are. One source file knows, so that the others compile alike in every checkout.
+// Where the tests' files are. One source file knows, so that the others compile alike in every checkout. Test programs
+// that were taken to another machine are told by TESSERA_TEST_SOURCE_DIR and TESSERA_TEST_PLUGIN_DIR.
 #pragma once
 
 #include <string>

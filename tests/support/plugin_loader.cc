@@ -3,12 +3,18 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
+namespace {
 
-const void* load_interface(const std::string& name, const char* interface_id) {
-  const std::string path = plugin_dir() + "/" + name + ".so";
+std::string path_of(const std::string& name) {
+  return name.find('/') == std::string::npos ? plugin_dir() + "/" + name + ".so" : name;
+}
+
+const tsr_factory& load_factory(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Error(TSR_E_NOT_FOUND, std::string("dlopen: ") + dlerror());
   const auto query = reinterpret_cast<tsr_plugin_query_fn>(dlsym(library, TSR_ENTRY_SYMBOL));
@@ -21,9 +27,27 @@ const void* load_interface(const std::string& name, const char* interface_id) {
   handshake.pointer_bits = 8 * sizeof(void*);
   const tsr_factory* factory = nullptr;
   call(query, &handshake, nullptr, &factory);
-  const void* table = factory->get_interface(str(interface_id));
-  if (!table) throw Error(TSR_E_UNSUPPORTED, path + " has no interface " + interface_id);
+  return *factory;
+}
+
+}  // namespace
+
+const void* load_interface(const std::string& name, const char* interface_id) {
+  const void* table = load_factory(path_of(name)).get_interface(str(interface_id));
+  if (!table) throw Error(TSR_E_UNSUPPORTED, path_of(name) + " has no interface " + interface_id);
   return table;
+}
+
+std::vector<tsr_option_value> default_options(const std::string& name) {
+  const tsr_descriptor& descriptor = *load_factory(path_of(name)).descriptor;
+  std::vector<tsr_option_value> values;
+  for (uint64_t i = 0; i < descriptor.num_options; ++i) {
+    const tsr_option& option = descriptor.options[i];
+    const std::string text = to_string(option.default_value);
+    const double number = text == "true" ? 1 : std::strtod(text.c_str(), nullptr);
+    values.push_back({option.name, option.default_value, static_cast<int64_t>(number), number});
+  }
+  return values;
 }
 
 }  // namespace tessera::testing

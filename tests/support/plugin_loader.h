@@ -2,13 +2,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tessera/core.h"
 
 namespace tessera::testing {
 
-/// The table `interface_id` of plugin `name` in plugin_dir(), for the life of the process. Throws Error.
+/// The table `interface_id` of plugin `name` in plugin_dir(), or of the file `name` if that has a slash, for the life
+/// of the process. Throws Error.
 const void* load_interface(const std::string& name, const char* interface_id);
+
+/// The options of that plugin with their defaults, as the host gives them where the command line has none.
+std::vector<tsr_option_value> default_options(const std::string& name);
 
 template <class Interface>
 const Interface& load_plugin(const std::string& name, const char* interface_id) {

@@ -65,11 +65,12 @@ Tensors linear(const tsr_op& op, const Extents& e, const Tensors& t) {
   Tensor dz = t.at(kDo0), dx(e.N * e.I), dweight(e.I * e.O);
   for (size_t i = 0; i < dz.size(); ++i)
     dz[i] *= activation_slope(results.at(kS0)[i], op.attributes[TSR_ATTR_ACTIVATION]);
+  const Tensor &x = t.at(kI0), &weight = t.at(kP0);
   for (size_t n = 0; n < e.N; ++n)
     for (size_t i = 0; i < e.I; ++i)
       for (size_t o = 0; o < e.O; ++o) {
-        dx[n * e.I + i] += dz[n * e.O + o] * t.at(kP0)[i * e.O + o];
-        dweight[i * e.O + o] += t.at(kI0)[n * e.I + i] * dz[n * e.O + o];
+        dx[n * e.I + i] += dz[n * e.O + o] * weight[i * e.O + o];
+        dweight[i * e.O + o] += x[n * e.I + i] * dz[n * e.O + o];
       }
   Tensors gradients{{kDi0, dx}, {kG0, dweight}};
   if (op.attributes[TSR_ATTR_HAS_BIAS] != 0) gradients[kG1] = column_sums(dz, e.O);
@@ -132,12 +133,13 @@ Tensors loss(const tsr_op& op, const Extents& e, const Tensors& t, const std::ve
 }
 
 Tensors head_logits(const Extents& e, const Tensors& t) {
+  const Tensor &x = t.at(kI0), &table = t.at(kP0), &dlogits = t.at(kDo0);
   Tensor dx(e.N * e.C), dtable(e.V * e.C);
   for (size_t n = 0; n < e.N; ++n)
     for (size_t v = 0; v < e.V; ++v)
       for (size_t c = 0; c < e.C; ++c) {
-        dx[n * e.C + c] += t.at(kDo0)[n * e.V + v] * t.at(kP0)[v * e.C + c];
-        dtable[v * e.C + c] += t.at(kDo0)[n * e.V + v] * t.at(kI0)[n * e.C + c];
+        dx[n * e.C + c] += dlogits[n * e.V + v] * table[v * e.C + c];
+        dtable[v * e.C + c] += dlogits[n * e.V + v] * x[n * e.C + c];
       }
   return {{kDi0, dx}, {kG0, dtable}};
 }
@@ -165,7 +167,7 @@ Tensors position_embedding(const Extents& e, const Tensors& t) {
   Tensor dtable(e.P * e.C);
   for (size_t n = 0; n < e.N; ++n)
     for (size_t c = 0; c < e.C; ++c)
-      dtable[n % e.T * e.C + c] += t.at(kDo0)[n * e.C + c];
+      dtable[e.position(n) * e.C + c] += t.at(kDo0)[n * e.C + c];
   return {{kG0, dtable}};
 }
 

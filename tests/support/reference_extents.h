@@ -31,14 +31,20 @@ struct Extents {
         V(at(op, TSR_DIM_VOCAB)),
         P(at(op, TSR_DIM_POSITIONS)),
         vocab_begin(static_cast<int64_t>(op.attributes[TSR_ATTR_VOCAB_BEGIN])),
-        vocab_count(static_cast<int64_t>(op.attributes[TSR_ATTR_VOCAB_COUNT])) {}
+        vocab_count(static_cast<int64_t>(op.attributes[TSR_ATTR_VOCAB_COUNT])),
+        row_begin(static_cast<size_t>(op.attributes[TSR_ATTR_ROW_BEGIN])),
+        row_period(static_cast<size_t>(op.attributes[TSR_ATTR_ROW_PERIOD])) {}
 
   /// Whether the table has a row for `token`, and which.
   bool has_row(int32_t token) const { return token >= vocab_begin && token < vocab_begin + vocab_count; }
   size_t row_of(int32_t token) const { return static_cast<size_t>(token - vocab_begin); }
 
+  /// Of row n in its sequence.
+  size_t position(size_t n) const { return (row_begin + n) % (row_period > 0 ? row_period : T); }
+
   size_t B, T, N, H, D, C, I, O, V, P;
   int64_t vocab_begin, vocab_count;
+  size_t row_begin, row_period;
 
  private:
   static size_t at(const tsr_op& op, int dim) { return static_cast<size_t>(op.dims[dim]); }

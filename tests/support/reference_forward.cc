@@ -41,14 +41,15 @@ Tensor sum_with_bias(const Extents& e, const Tensors& t) {
 }
 
 Tensors linear(const tsr_op& op, const Extents& e, const Tensors& t) {
+  const Tensor &x = t.at(kI0), &weight = t.at(kP0);
   Tensor z(e.N * e.O), y;
-  for (size_t n = 0; n < e.N; ++n)
-    for (size_t o = 0; o < e.O; ++o) {
-      double sum = op.attributes[TSR_ATTR_HAS_BIAS] != 0 ? t.at(kP1)[o] : 0.0;
-      for (size_t i = 0; i < e.I; ++i)
-        sum += t.at(kI0)[n * e.I + i] * t.at(kP0)[i * e.O + o];
-      z[n * e.O + o] = sum;
-    }
+  for (size_t n = 0; n < e.N; ++n) {
+    for (size_t o = 0; o < e.O && op.attributes[TSR_ATTR_HAS_BIAS] != 0; ++o)
+      z[n * e.O + o] = t.at(kP1)[o];
+    for (size_t i = 0; i < e.I; ++i)
+      for (size_t o = 0; o < e.O; ++o)
+        z[n * e.O + o] += x[n * e.I + i] * weight[i * e.O + o];
+  }
   for (double value : z)
     y.push_back(activate(value, op.attributes[TSR_ATTR_ACTIVATION]));
   return {{kO0, y}, {kS0, z}};
@@ -81,13 +82,21 @@ Tensors attention(const Extents& e, const Tensors& t) {
   return {{kO0, y}, {kS0, log_sums}};
 }
 
+// Of row n with all rows of the table.
+Tensor logits_of_row(const Extents& e, const Tensors& t, size_t n) {
+  const double* x = &t.at(kI0)[n * e.C];
+  const Tensor& table = t.at(kP0);
+  Tensor logits(e.V);
+  for (size_t v = 0; v < e.V; ++v)
+    for (size_t c = 0; c < e.C; ++c)
+      logits[v] += x[c] * table[v * e.C + c];
+  return logits;
+}
+
 double loss_sum(const Extents& e, const Tensors& t, const std::vector<int32_t>& targets) {
   double total = 0;
   for (size_t n = 0; n < e.N; ++n) {
-    Tensor logits(e.V);
-    for (size_t v = 0; v < e.V; ++v)
-      for (size_t c = 0; c < e.C; ++c)
-        logits[v] += t.at(kI0)[n * e.C + c] * t.at(kP0)[v * e.C + c];
+    const Tensor logits = logits_of_row(e, t, n);
     const double max = *std::max_element(logits.begin(), logits.end());
     double sum = 0;
     for (double logit : logits)
@@ -98,13 +107,13 @@ double loss_sum(const Extents& e, const Tensors& t, const std::vector<int32_t>& 
 }
 
 Tensors head_logits(const Extents& e, const Tensors& t) {
-  Tensor logits(e.N * e.V), largest(e.N, -INFINITY);
-  for (size_t n = 0; n < e.N; ++n)
-    for (size_t v = 0; v < e.V; ++v) {
-      for (size_t c = 0; c < e.C; ++c)
-        logits[n * e.V + v] += t.at(kI0)[n * e.C + c] * t.at(kP0)[v * e.C + c];
-      if (v < static_cast<size_t>(e.vocab_count)) largest[n] = std::max(largest[n], logits[n * e.V + v]);
-    }
+  Tensor logits, largest(e.N, -INFINITY);
+  for (size_t n = 0; n < e.N; ++n) {
+    const Tensor row = logits_of_row(e, t, n);
+    for (size_t v = 0; v < static_cast<size_t>(e.vocab_count); ++v)
+      largest[n] = std::max(largest[n], row[v]);
+    logits.insert(logits.end(), row.begin(), row.end());
+  }
   return {{kO0, logits}, {kO1, largest}};
 }
 
@@ -137,7 +146,7 @@ Tensors position_embedding(const Extents& e, const Tensors& t) {
   Tensor y = t.at(kI0);
   for (size_t n = 0; n < e.N; ++n)
     for (size_t c = 0; c < e.C; ++c)
-      y[n * e.C + c] += t.at(kP0)[n % e.T * e.C + c];
+      y[n * e.C + c] += t.at(kP0)[e.position(n) * e.C + c];
   return {{kO0, y}};
 }
 

@@ -1,7 +1,9 @@
 #include "support/typed_buffer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
@@ -21,6 +23,8 @@ T get(const std::byte* at) {
 }
 
 constexpr std::byte kGuard{0xa5};
+
+thread_local std::pmr::memory_resource* current_memory = std::pmr::new_delete_resource();
 
 }  // namespace
 
@@ -78,10 +82,18 @@ double get_element(tsr_dtype dtype, const std::byte* at) {
   }
 }
 
+BufferMemory::BufferMemory(std::pmr::memory_resource* resource) : before_(std::exchange(current_memory, resource)) {}
+BufferMemory::~BufferMemory() {
+  current_memory = before_;
+}
+
 TypedBuffer::TypedBuffer(tsr_dtype dtype, uint64_t num_elements)
     : dtype_(dtype),
       num_elements_(num_elements),
-      bytes_(2 * kGuardBytes + num_elements * TSR_DTYPE_BYTES(dtype), kGuard) {}
+      bytes_(2 * kGuardBytes + num_elements * TSR_DTYPE_BYTES(dtype), kGuard, current_memory) {}
+
+TypedBuffer::TypedBuffer(const TypedBuffer& other)
+    : dtype_(other.dtype_), num_elements_(other.num_elements_), bytes_(other.bytes_, current_memory) {}
 
 TypedBuffer::TypedBuffer(tsr_dtype dtype, uint64_t num_elements, const std::function<double(uint64_t)>& value_of)
     : TypedBuffer(dtype, num_elements) {
@@ -93,17 +105,19 @@ void TypedBuffer::fill(const std::function<double(uint64_t)>& value_of) {
     put_element(dtype_, at(i), value_of(i));
 }
 
-std::string TypedBuffer::difference(const TypedBuffer& expected) const {
+std::string TypedBuffer::difference(const TypedBuffer& expected, double tolerance) const {
   if (dtype_ != expected.dtype_ || num_elements_ != expected.num_elements_) return "another dtype or length";
-  const auto [ours, theirs] = std::mismatch(bytes_.begin(), bytes_.end(), expected.bytes_.begin());
-  if (ours == bytes_.end()) return "";
-  const auto byte = static_cast<uint64_t>(ours - bytes_.begin());
-  if (byte < kGuardBytes) return "written before the first element";
-  const uint64_t element = (byte - kGuardBytes) / TSR_DTYPE_BYTES(dtype_);
-  if (element >= num_elements_) return "written after the last element";
-  return "element " + std::to_string(element) + " of " + std::to_string(num_elements_) + " is " +
-         std::to_string(get_element(dtype_, at(element))) + ", expected " +
-         std::to_string(get_element(dtype_, expected.at(element)));
+  const auto is_guard = [](std::byte byte) { return byte == kGuard; };
+  if (!std::all_of(bytes_.begin(), bytes_.begin() + kGuardBytes, is_guard)) return "written before the first element";
+  if (!std::all_of(bytes_.end() - kGuardBytes, bytes_.end(), is_guard)) return "written after the last element";
+  for (uint64_t i = 0; i < num_elements_; ++i) {
+    if (std::memcmp(at(i), expected.at(i), TSR_DTYPE_BYTES(dtype_)) == 0) continue;
+    const double actual = get_element(dtype_, at(i)), wanted = get_element(dtype_, expected.at(i));
+    if (std::abs(actual - wanted) <= tolerance * std::abs(wanted) && tolerance > 0) continue;
+    return "element " + std::to_string(i) + " of " + std::to_string(num_elements_) + " is " + std::to_string(actual) +
+           ", expected " + std::to_string(wanted);
+  }
+  return "";
 }
 
 }  // namespace tessera::testing

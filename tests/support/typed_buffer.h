@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,26 @@ namespace tessera::testing {
 void put_element(tsr_dtype dtype, std::byte* at, double value);
 double get_element(tsr_dtype dtype, const std::byte* at);
 
+/// While it lives, buffers that this thread makes stand in memory of `resource`; otherwise, in any.
+class BufferMemory {
+ public:
+  explicit BufferMemory(std::pmr::memory_resource* resource);
+  ~BufferMemory();
+  BufferMemory(const BufferMemory&) = delete;
+  BufferMemory& operator=(const BufferMemory&) = delete;
+
+ private:
+  std::pmr::memory_resource* const before_;
+};
+
 class TypedBuffer {
  public:
   /// Every byte 0xa5.
   TypedBuffer(tsr_dtype dtype, uint64_t num_elements);
   TypedBuffer(tsr_dtype dtype, uint64_t num_elements, const std::function<double(uint64_t)>& value_of);
+  TypedBuffer(const TypedBuffer& other);
+  TypedBuffer(TypedBuffer&&) noexcept = default;
+  TypedBuffer& operator=(const TypedBuffer&) = default;
 
   tsr_dtype dtype() const { return dtype_; }
   uint64_t num_elements() const { return num_elements_; }
@@ -26,15 +42,16 @@ class TypedBuffer {
   const std::byte* at(uint64_t element) const { return const_cast<TypedBuffer*>(this)->at(element); }
   void fill(const std::function<double(uint64_t)>& value_of);
 
-  /// "" when both have the same bits and the guards are whole, else a sentence with the first difference.
-  std::string difference(const TypedBuffer& expected) const;
+  /// "" when both have the same bits and the guards are whole, else a sentence with the first difference. Elements of
+  /// floating types may differ by `tolerance` of the expected one.
+  std::string difference(const TypedBuffer& expected, double tolerance = 0) const;
 
  private:
   static constexpr uint64_t kGuardBytes = 64;
 
   tsr_dtype dtype_;
   uint64_t num_elements_;
-  std::vector<std::byte> bytes_;
+  std::pmr::vector<std::byte> bytes_;
 };
 
 }  // namespace tessera::testing

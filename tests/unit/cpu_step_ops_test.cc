@@ -255,8 +255,8 @@ TEST(Optimizers, ResultsDoNotDependOnOffsetLengthOrInstructions) {
   auto v = random_floats(kNumElements, 4, 0.1f);
   for (float& x : v)
     x *= x;
-  const cpu::AdamWFactors adamw_factors = {0.999f, 0.7f, 0.9f, 0.1f, 0.95f, 0.05f, 1e-3f, 3.0f, 1e-8f};
-  const cpu::SgdFactors sgd_factors = {0.1f, 0.7f, 0.9f, 1e-3f};
+  const AdamWFactors adamw_factors = {0.999f, 0.7f, 0.9f, 0.1f, 0.95f, 0.05f, 1e-3f, 3.0f, 1e-8f};
+  const SgdFactors sgd_factors = {0.1f, 0.7f, 0.9f, 1e-3f};
   const auto update = [&](cpu::SimdLevel level, size_t begin, size_t end) {
     const auto piece = [&](const std::vector<float>& x) {
       return std::vector<float>(x.begin() + static_cast<long>(begin), x.begin() + static_cast<long>(end));

@@ -48,7 +48,8 @@ class Caller final : public Strategy {
 };
 using Table = StrategyTable<Caller, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
 
-class ExecutableTest : public ::testing::Test {
+/// On the CPU, and on a device whose memory the host cannot touch.
+class ExecutableTest : public ::testing::TestWithParam<const char*> {
  protected:
   /// One step of a tiny model in which the call runs `body`.
   StepResult step(std::function<void(std::span<const tsr_tensor_view>)> body, bool check_memory = false) {
@@ -56,10 +57,16 @@ class ExecutableTest : public ::testing::Test {
     Strategy& strategy = caller;
     const StrategyOnAxis on_axis{"caller", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
     const uint64_t guard_bytes = check_memory ? kBufferAlignment : 0;
-    const CompileInput input{model_, mesh_,      {}, {&on_axis, 1}, [this](const tsr_op& op) { return describe(op); },
-                             {},     guard_bytes};
+    const CompileInput input{model_,
+                             mesh_,
+                             {},
+                             {&on_axis, 1},
+                             [this](const tsr_op& op) { return describe(op); },
+                             {},
+                             guard_bytes,
+                             {.calls = GetParam() != std::string("cpu-device")}};
     RankSetup setup;
-    setup.device = &device_;
+    setup.device.api = &device_;
     setup.host = &host_;
     setup.strategies = {&on_axis, 1};
     setup.debug = {check_memory, guard_bytes, {}};
@@ -80,14 +87,14 @@ class ExecutableTest : public ::testing::Test {
 
   MemoryKv store_;
   tsr_host host_ = store_.host();
-  const tsr_device_interface& device_ = load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE);
+  const tsr_device_interface& device_ = load_plugin<tsr_device_interface>(GetParam(), TSR_DEVICE_INTERFACE);
   Mesh mesh_{{{"dp", 1, TSR_SPLITS_BATCH}}};
   Model model_ = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
                            {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
   bool cancelled_ = false;
 };
 
-TEST_F(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
+TEST_P(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
   const Mesh mesh({{"dp", 3}});
   Program program;
   program.mesh = &mesh;
@@ -98,14 +105,14 @@ TEST_F(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
   barrier.group = program.group({0, {0, 1}});
   program.actions.push_back(barrier);
   const Program* programs[] = {&program};
-  const Device device(&device_, &host_, 0, 1, {});
+  const Device device({.api = &device_}, &host_);
   const tsr_communicator_interface unused{};
   CommunicatorSetup setup;
   setup.api = &unused;
   expect_error([&] { Communicators(setup, device, programs); }, {"rank 2 is outside group dp {0,1}", "comm.dp.test"});
 }
 
-TEST_F(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
+TEST_P(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
   int calls = 0;
   const StepResult result = step([&](auto operands) {
     ++calls;
@@ -117,12 +124,12 @@ TEST_F(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
   EXPECT_TRUE(result.updated);
 }
 
-TEST_F(ExecutableTest, AFailedCallEndsTheStepWithItsError) {
+TEST_P(ExecutableTest, AFailedCallEndsTheStepWithItsError) {
   expect_error([&] { step([](auto) { throw Error(TSR_E_DATA_LOSS, "the call failed"); }); },
                {"caller", "the call failed"});
 }
 
-TEST_F(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
+TEST_P(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
   bool all_nan = true;
   step(
       [&](auto operands) {
@@ -133,28 +140,31 @@ TEST_F(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
   EXPECT_TRUE(all_nan);
 }
 
-TEST_F(ExecutableTest, AWriteBehindABufferIsReportedInDebugMode) {
+TEST_P(ExecutableTest, AWriteBehindABufferIsReportedInDebugMode) {
   const auto write_behind = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
   expect_error([&] { step(write_behind, true); }, {"behind the end of buffer mine"});
 }
 
-TEST_F(ExecutableTest, DebugModeChangesNoResult) {
+TEST_P(ExecutableTest, DebugModeChangesNoResult) {
   const auto nothing = [](auto operands) { std::fill_n(static_cast<float*>(operands[0].data), kElements, 0.0f); };
   EXPECT_EQ(step(nothing).grad_norm, step(nothing, true).grad_norm);
 }
 
-TEST_F(ExecutableTest, ACancelledRunStops) {
+TEST_P(ExecutableTest, ACancelledRunStops) {
   cancelled_ = true;
   expect_error([&] { step([](auto) { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); }); }, {"stopped"});
 }
 
-TEST_F(ExecutableTest, AStepThatIsNotFiniteIsSkipped) {
+TEST_P(ExecutableTest, AStepThatIsNotFiniteIsSkipped) {
   // Gradients of this scale overflow float32.
   model_.segments.back().op.attributes[TSR_ATTR_SCALE] = 1e38;
   const StepResult result = step([](auto) {});
   EXPECT_FALSE(result.updated);
   EXPECT_FALSE(std::isfinite(result.grad_norm));
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, ExecutableTest, ::testing::Values("cpu-device", TESSERA_OTHER_DEVICE),
+                         [](const auto& test) { return test.index ? "other" : "cpu"; });
 
 }  // namespace
 }  // namespace tessera::testing

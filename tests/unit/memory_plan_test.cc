@@ -418,5 +418,24 @@ TEST_F(MemoryPlanTest, ALongProgramTakesASecond) {
   EXPECT_LE(ratio(result.use.at(TSR_MEMORY_DEVICE)), 1.10);
 }
 
+// Two collectives through the host's memory, one behind the other in the list: on the host they need not wait.
+TEST(MemoryPlan, HostMemoryIsGivenOutBeforeWaitsAre) {
+  const Model model = toy_model();
+  const Mesh mesh({{"dp", 2}});
+  for (const uint32_t memory : {TSR_MEMORY_DEVICE, TSR_MEMORY_HOST}) {
+    Program p = empty_program(model, mesh);
+    for (const char* lane : {"a", "b"}) {
+      const uint64_t x = transient(p, lane, 1024, TSR_BUFFER_STAGING, TSR_F32, memory);
+      add_action(p, TSR_ACTION_ZERO, TSR_STREAM_COPY_OUT, {write(x)});
+      add_action(p, TSR_ACTION_ALL_REDUCE, p.comm_stream(0, lane), {add(x)}).group = p.group({0, {}});
+    }
+    derive_dependencies(p);
+    const MemoryPlan planned = plan({&p})[0];
+    const bool waits = Clocks(p).ordered(1, 2);
+    EXPECT_EQ(waits, memory == TSR_MEMORY_DEVICE);
+    EXPECT_EQ(planned.use.at(memory).arena_bytes, waits ? 4096u : 8192u);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "tessera/device.h"
+#include "tessera/host_device.hpp"
 
 namespace tessera {
 
@@ -21,16 +22,19 @@ using ConstAccumulatorView = std::span<const int64_t, TSR_ACCUMULATOR_LIMBS>;
 
 inline constexpr int kAccumulatorUnitExponent = -298;
 
-/// Adds `value` exactly: any float32, or any sum of float32 and their squares that a double holds without rounding,
-/// below 2^290. Infinities and NaNs are counted. Carry after at most 2^30 additions.
-inline void accumulate(AccumulatorView limbs, double value) noexcept {
+/// What a double adds: part[j] to limb + j.
+struct LimbParts {
+  int limb;
+  int64_t part[3];
+};
+
+/// Splits `value` exactly: any float32, or any sum of float32 and their squares that a double holds without rounding,
+/// below 2^290. Infinities and NaNs are one more in limb 0. |part[j]| < 2^32.
+TESSERA_HOST_DEVICE inline LimbParts split(double value) noexcept {
   const auto bits = std::bit_cast<uint64_t>(value);
   const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
-  if (exponent == 0x7ff) {
-    ++limbs[0];
-    return;
-  }
-  if (exponent == 0) return;  // zero: denormal doubles are smaller than the unit
+  if (exponent == 0x7ff) return {0, {1, 0, 0}};
+  if (exponent == 0) return {1, {0, 0, 0}};  // zero: denormal doubles are smaller than the unit
   uint64_t mantissa = (bits & 0xfffffffffffff) | 0x10000000000000;
   int position = exponent - 1075 - kAccumulatorUnitExponent;  // of the mantissa's last bit, in units
   if (position < 0) {
@@ -38,28 +42,34 @@ inline void accumulate(AccumulatorView limbs, double value) noexcept {
     position = 0;
   }
   const int shift = position % 32;
-  int64_t* limb = &limbs[1 + static_cast<size_t>(position / 32)];
-  const auto add = [negative = bits >> 63 != 0](int64_t& to, uint64_t part) {
-    to += negative ? -static_cast<int64_t>(part) : static_cast<int64_t>(part);
+  const auto with_sign = [negative = bits >> 63 != 0](uint64_t part) {
+    return negative ? -static_cast<int64_t>(part) : static_cast<int64_t>(part);
   };
-  add(limb[0], mantissa << shift & 0xffffffff);
-  add(limb[1], mantissa >> (32 - shift) & 0xffffffff);
-  add(limb[2], mantissa >> 32 >> (32 - shift));
+  return {1 + position / 32,
+          {with_sign(mantissa << shift & 0xffffffff), with_sign(mantissa >> (32 - shift) & 0xffffffff),
+           with_sign(mantissa >> 32 >> (32 - shift))}};
+}
+
+/// Adds `value` as split takes it. Carry after at most 2^30 additions.
+TESSERA_HOST_DEVICE inline void accumulate(AccumulatorView limbs, double value) noexcept {
+  const LimbParts parts = split(value);
+  for (int j = 0; j < 3; ++j)
+    limbs[static_cast<size_t>(parts.limb + j)] += parts.part[j];
 }
 
 /// Adds value * value exactly.
-inline void accumulate_square(AccumulatorView limbs, float value) noexcept {
+TESSERA_HOST_DEVICE inline void accumulate_square(AccumulatorView limbs, float value) noexcept {
   accumulate(limbs, static_cast<double>(value) * static_cast<double>(value));  // 2 * 24 bits: exact
 }
 
 /// Adds another accumulator.
-inline void accumulate(AccumulatorView limbs, ConstAccumulatorView other) noexcept {
+TESSERA_HOST_DEVICE inline void accumulate(AccumulatorView limbs, ConstAccumulatorView other) noexcept {
   for (size_t k = 0; k < limbs.size(); ++k)
     limbs[k] += other[k];
 }
 
 /// Brings every limb but the last into [0, 2^32); the value stays. The last has the sign.
-inline void carry(AccumulatorView limbs) noexcept {
+TESSERA_HOST_DEVICE inline void carry(AccumulatorView limbs) noexcept {
   for (size_t k = 1; k + 1 < limbs.size(); ++k) {
     limbs[k + 1] += limbs[k] >> 32;
     limbs[k] &= 0xffffffff;
@@ -67,7 +77,7 @@ inline void carry(AccumulatorView limbs) noexcept {
 }
 
 /// The sum as the nearest double but for the last bit, carried or not; NaN if an addend was not finite.
-inline double decode(ConstAccumulatorView limbs) noexcept {
+TESSERA_HOST_DEVICE inline double decode(ConstAccumulatorView limbs) noexcept {
   if (limbs[0] != 0) return std::numeric_limits<double>::quiet_NaN();
   Accumulator carried;
   for (size_t k = 0; k < carried.size(); ++k)

@@ -5,6 +5,7 @@
 //       static constexpr std::string_view kStreamKind = "my.stream";
 //       static std::vector<tsr_slot_spec> describe(const tsr_op& op);
 //       static std::unique_ptr<tessera::Device> open(const tsr_device_open& args);
+//       static const void* get_extension(std::string_view id) noexcept;  // may be left out: no optional tables
 //     };
 //     TESSERA_PLUGIN(kDescriptor, TSR_DEVICE_INTERFACE, tessera::kDeviceInterface<Plugin>)
 #pragma once
@@ -106,7 +107,12 @@ struct DeviceTable {
                            tsr_error* err) noexcept {
     return guarded(err, [&] { object(kernel).launch(object(stream), std::span(pointers, num_pointers)); });
   }
-  static const void* get_extension(tsr_str) noexcept { return nullptr; }
+  static const void* get_extension([[maybe_unused]] tsr_str id) noexcept {
+    if constexpr (requires { Plugin::get_extension(view(id)); })
+      return Plugin::get_extension(view(id));
+    else
+      return nullptr;
+  }
 
  private:
   static const tsr_op& checked(const tsr_op* op) {

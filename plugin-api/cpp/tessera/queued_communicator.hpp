@@ -9,14 +9,10 @@
 #include <mutex>
 
 #include "tessera/communicator.hpp"
-#include "tessera/key_value.hpp"
+#include "tessera/message_group.hpp"
+#include "tessera/rendezvous.hpp"
 
 namespace tessera {
-
-/// The value under "<prefix>/<rank>", which that member sets. At the deadline an error names its world rank; `what` is
-/// the operation in its text. ABORTED soon after `aborted` is set. [control-thread]
-std::string wait_for_rank(const KeyValue& store, const std::string& prefix, const Member& member, int rank,
-                          const Deadline& deadline, const std::atomic<bool>& aborted, std::string_view what);
 
 class QueuedCommunicator : public Communicator {
  public:
@@ -64,7 +60,6 @@ class QueuedCommunicator : public Communicator {
   void give_back(Job& job);
   void number(Collective& collective);
   void enqueue(Job& job);
-  void gather(Job& job);
 
   const Member member_;
   const uint32_t is_local_;
@@ -76,8 +71,8 @@ class QueuedCommunicator : public Communicator {
   // Touched by the issue thread only.
   uint64_t num_collectives_ = 0;
   std::vector<uint64_t> messages_;  // [2 * num_ranks] submitted so far: to each rank, then from each rank
-  Job* group_ = nullptr;            // the messages gathered since group_begin
-  uint64_t num_splits_ = 0;         // control thread
+  MessageGroup group_{member_};
+  uint64_t num_splits_ = 0;  // control thread
 
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;

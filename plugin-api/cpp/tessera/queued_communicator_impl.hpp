@@ -5,27 +5,6 @@
 
 namespace tessera {
 
-inline std::string wait_for_rank(const KeyValue& store, const std::string& prefix, const Member& member, int rank,
-                                 const Deadline& deadline, const std::atomic<bool>& aborted, std::string_view what) {
-  constexpr int64_t kPollMs = 200;  // how soon an abort is seen
-  const std::string where = member.where() + ": " + std::string(what);
-  for (;;) {
-    if (aborted.load(std::memory_order_acquire))
-      throw Error(TSR_E_ABORTED, where + " was aborted", member.world_rank());
-    const int64_t left_ms = deadline.left_ms();
-    try {
-      return store.get(prefix + "/" + std::to_string(rank), std::min(left_ms, kPollMs));
-    } catch (const Error& error) {
-      if (error.code() != TSR_E_DEADLINE) throw;
-      if (left_ms > kPollMs) continue;
-    }
-    throw Error(TSR_E_DEADLINE,
-                where + " timed out after " + std::to_string(member.timeout_ms) + " ms waiting for rank " +
-                    std::to_string(member.world_rank(rank)),
-                member.world_rank(rank));
-  }
-}
-
 inline QueuedCommunicator::Job& QueuedCommunicator::take_job() {
   const std::lock_guard lock(mutex_);
   if (idle_.empty()) {
@@ -81,14 +60,7 @@ inline void QueuedCommunicator::submit(const tsr_collective& source) {
   try {
     read_collective(source, member_, job.collective);
     if (is_aborted()) throw aborted_error(job.collective);
-    if (group_ && (source.kind == TSR_COLL_SEND || source.kind == TSR_COLL_RECV)) {
-      gather(job);
-      give_back(job);
-      return;
-    }
-    if (group_)
-      throw collective_error(TSR_E_FAILED_PRECONDITION, member_, job.collective,
-                             "stands between group_begin and group_end, where only send and recv may");
+    if (group_.take(job.collective)) return give_back(job);
   } catch (...) {
     give_back(job);
     throw;
@@ -96,30 +68,15 @@ inline void QueuedCommunicator::submit(const tsr_collective& source) {
   enqueue(job);
 }
 
-inline void QueuedCommunicator::gather(Job& job) {
-  Collective& group = group_->collective;
-  const Collective& added = job.collective;
-  if (group.transfers.empty()) {
-    group = added;
-    group.kind = TSR_COLL_EXCHANGE;
-    return;
-  }
-  if (group.stream != added.stream)
-    throw collective_error(TSR_E_INVALID_ARGUMENT, member_, added, "is on another stream than the rest of its group");
-  group.timeout_ms = std::max(group.timeout_ms, added.timeout_ms);
-  group.transfers.push_back(added.transfers.front());
-}
-
 inline void QueuedCommunicator::group_begin() {
-  if (group_) throw Error(TSR_E_FAILED_PRECONDITION, member_.where() + ": group_begin inside a group");
-  group_ = &take_job();
-  group_->collective.transfers.clear();
+  group_.begin();
 }
 
 inline void QueuedCommunicator::group_end() {
-  if (!group_) throw Error(TSR_E_FAILED_PRECONDITION, member_.where() + ": group_end without group_begin");
-  Job& job = *std::exchange(group_, nullptr);
-  if (job.collective.transfers.empty()) return give_back(job);
+  const Collective& messages = group_.end();
+  if (messages.transfers.empty()) return;
+  Job& job = take_job();
+  job.collective = messages;
   enqueue(job);
 }
 
@@ -134,33 +91,18 @@ inline void QueuedCommunicator::abort() noexcept {
 }
 
 inline std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, std::string_view name) {
-  struct Choice {
-    int32_t color, key;
-  };
-  const KeyValue store(host_);
-  const Deadline deadline(member_.timeout_ms);
   const std::string prefix = rendezvous_ + "/split/" + std::to_string(num_splits_++);
-  store.set(prefix + "/" + std::to_string(member_.rank), to_bytes(Choice{color, key}));
-  std::vector<std::pair<int32_t, int>> chosen;  // {key, coordinate} of those of our color
-  for (int rank = 0; rank < member_.num_ranks; ++rank) {
-    const auto choice = from_bytes<Choice>(wait_for_rank(store, prefix, member_, rank, deadline, aborted_, "split"));
-    if (color >= 0 && choice.color == color) chosen.emplace_back(choice.key, rank);
-  }
-  if (color < 0) return nullptr;
-  std::sort(chosen.begin(), chosen.end());
-  std::vector<int32_t> world_ranks;
-  tsr_comm_create args{};
-  for (const auto& [order, rank] : chosen) {
-    if (rank == member_.rank) args.rank = static_cast<int32_t>(world_ranks.size());
-    world_ranks.push_back(member_.world_rank(rank));
-  }
+  const auto group = agree_on_split(KeyValue(host_), prefix, member_, color, key, aborted_);
+  if (!group) return nullptr;
   const std::string rendezvous = prefix + "/color/" + std::to_string(color);
+  tsr_comm_create args{};
   args.struct_size = sizeof args;
-  args.size = static_cast<int32_t>(world_ranks.size());
+  args.rank = group->rank;
+  args.size = static_cast<int32_t>(group->world_ranks.size());
   args.is_local = is_local_;
   args.name = str(name);
   args.rendezvous = str(rendezvous);
-  args.world_ranks = world_ranks.data();
+  args.world_ranks = group->world_ranks.data();
   args.host = host_;
   args.device_interface = device_interface_;
   args.device = device_;

@@ -91,6 +91,9 @@ typedef struct tsr_comm_caps {
 } tsr_comm_caps;
 #define TSR_COMM_CANONICAL_SUM 1u
 #define TSR_COMM_ONE_PROCESS 2u /* all ranks must be threads of one process */
+/* submit may be called while its stream is captured (tsr.device.capture/1), on all ranks of the group alike. Graphs
+ * that hold its work are destroyed before it. */
+#define TSR_COMM_CAPTURABLE 4u
 
 /* APPENDABLE. */
 typedef struct tsr_comm_create {
@@ -123,7 +126,9 @@ typedef struct tsr_communicator_interface {
   /* Joins the group; returns when all members have, or at the deadline with the ranks that are missing.
    * [control-thread] */
   TSR_FN(tsr_status, create)(const tsr_comm_create* args, tsr_comm** comm, tsr_error* err) TSR_NOEXCEPT;
-  /* Enqueues one collective. Argument errors are returned at once, others fail the stream. [issue-thread] */
+  /* Enqueues one collective. Argument errors are returned at once, others fail the stream; where work on a stream
+   * cannot fail ("cuda.stream") it ends, what it wrote is undefined, and async_error tells, which is asked for that
+   * behind every wait for the stream. [issue-thread] */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
   /* Between begin and end, SEND and RECV are gathered and start together at end. [issue-thread] */
   TSR_FN(tsr_status, group_begin)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;

@@ -203,7 +203,8 @@ typedef struct tsr_device_interface {
 
   TSR_FN(tsr_status, stream_create)(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, stream_destroy)(tsr_stream* stream) TSR_NOEXCEPT; /* waits for work in flight. [control-thread] */
-  /* Waits until all work on the stream is done: OK, the stream's first error, or TSR_IN_PROGRESS after timeout_ms.
+  /* Waits until all work on the stream is done: OK, or the stream's first error. After timeout_ms: the error if it is
+   * known by then, though work may still be in flight, which stream_destroy waits for; else TSR_IN_PROGRESS.
    * [control-thread] */
   TSR_FN(tsr_status, stream_synchronize)(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
 
@@ -215,13 +216,15 @@ typedef struct tsr_device_interface {
   /* Later work on `stream` starts after the event's last record. Does not block. [issue-thread] */
   TSR_FN(tsr_status, stream_wait)(tsr_stream* stream, tsr_event* event, tsr_error* err) TSR_NOEXCEPT;
 
-  /* dst and src do not overlap and may be in any memory of this device or the host's. [issue-thread] */
+  /* dst and src do not overlap and may be in any memory of this device or the host's. Memory of the host that the
+   * device did not allocate is free again when the call returns, which may wait for the stream. [issue-thread] */
   TSR_FN(tsr_status, copy)
   (tsr_stream* stream, void* dst, const void* src, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
-  /* Sets every byte to `byte`. [issue-thread] */
+  /* Sets every byte of memory of this device to `byte`. [issue-thread] */
   TSR_FN(tsr_status, fill)
   (tsr_stream* stream, void* dst, uint32_t byte, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
-  /* Runs `function(user)` in stream order, exactly once, or not at all if the stream has failed. [any-thread] */
+  /* Runs `function(user)` in stream order, exactly once, or not at all if the stream has failed. It waits for no other
+   * stream of the device: one thread may run them all. [any-thread] */
   TSR_FN(tsr_status, host_function)
   (tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) TSR_NOEXCEPT;
   /* The native handle ("cuda.stream": cudaStream_t), or NULL. [any-thread] */
@@ -241,6 +244,64 @@ typedef struct tsr_device_interface {
   /* Optional tables by id, or NULL. [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
 } tsr_device_interface;
+
+/* ---- optional tables ----------------------------------------------------------------------------------------- */
+
+/* Graphs: work of streams remembered once and run again with one call (CUDA graphs). What is remembered are the calls
+ * with their pointers, not the data. */
+#define TSR_DEVICE_CAPTURE "tsr.device.capture/1"
+typedef struct tsr_graph tsr_graph;
+
+/* APPENDABLE. */
+typedef struct tsr_device_capture {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* From now to end, work submitted to `stream`, and to streams that wait for an event recorded on a stream of the
+   * capture since, is remembered and not run. [issue-thread] */
+  TSR_FN(tsr_status, begin)(tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
+  /* Ends it, also when a call since has failed. Every other stream of the capture has an event after its last work that
+   * `stream` waits for. On an error nothing is remembered, nothing was run, and the streams take work as before. Events
+   * of the capture are recorded again before their next use. [issue-thread] */
+  TSR_FN(tsr_status, end)(tsr_stream* stream, tsr_graph** graph, tsr_error* err) TSR_NOEXCEPT;
+  /* Runs what is remembered, as one piece of work on `stream`: where one of its host functions fails, the others may be
+   * skipped and `stream` has failed. Kernels and pointers in it are alive until it is done. [issue-thread] */
+  TSR_FN(tsr_status, launch)(tsr_graph* graph, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(void, destroy)(tsr_graph* graph) TSR_NOEXCEPT; /* none of its launches is in flight. [control-thread] */
+} tsr_device_capture;
+
+/* Gates: how a stream waits for the host, or for a stream of another device, without holding up a thread. A gate is a
+ * counter that the host raises. Whoever opens it needs nothing from the thread that issues, which a full stream may
+ * hold up; and where the opening follows from work of this device, the waiting stream waits for that work's event
+ * first, so that the device never puts the two into one queue the wrong way round. */
+#define TSR_DEVICE_GATE "tsr.device.gate/1"
+typedef struct tsr_gate tsr_gate;
+
+/* APPENDABLE. */
+typedef struct tsr_device_gate {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* A gate at 0. [control-thread] */
+  TSR_FN(tsr_status, create)(tsr_device* device, tsr_gate** gate, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(void, destroy)(tsr_gate* gate) TSR_NOEXCEPT; /* no stream waits for it. [control-thread] */
+  /* Later work on `stream` starts once the gate is at `value` or above (compared as int32 of the difference, so it may
+   * wrap around). [issue-thread] */
+  TSR_FN(tsr_status, wait)(tsr_stream* stream, tsr_gate* gate, uint32_t value, tsr_error* err) TSR_NOEXCEPT;
+  /* Raises the gate to `value`; what this thread wrote to memory before is seen by what was waiting. Does not block.
+   * [any-thread] */
+  TSR_FN(void, open)(tsr_gate* gate, uint32_t value) TSR_NOEXCEPT;
+} tsr_device_gate;
+
+/* Memory of a device that has its own. */
+#define TSR_DEVICE_MEMORY_INFO "tsr.device.memory_info/1"
+
+/* APPENDABLE. */
+typedef struct tsr_device_memory_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Bytes of the whole device, and of it in use by anyone, the driver and its libraries included. [control-thread] */
+  TSR_FN(tsr_status, query)
+  (tsr_device* device, uint64_t* total_bytes, uint64_t* used_bytes, tsr_error* err) TSR_NOEXCEPT;
+} tsr_device_memory_info;
 
 #ifdef __cplusplus
 }

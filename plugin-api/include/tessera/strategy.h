@@ -116,7 +116,7 @@ typedef struct tsr_strategy_interface {
   /* The pass. Pure. [any-thread] */
   TSR_FN(tsr_status, lower)
   (tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) TSR_NOEXCEPT;
-  /* Runs a CALL action of this strategy: operands in binding order; CPU devices only. NULL: the strategy inserts none.
+  /* Runs a CALL action of this strategy: operands in binding order, in host memory. NULL: the strategy inserts none.
    * [the stream's thread] */
   TSR_FN(tsr_status, call)
   (tsr_strategy* strategy, uint64_t tag, const tsr_tensor_view* operands, uint64_t num_operands,

@@ -56,19 +56,8 @@ class Backward : public Kernel {
   const Operand output_gradient_, residual_gradient_, bias_gradient_;
 };
 
-SlotList describe(const tsr_op& op) {
-  const uint64_t columns = extent(op, TSR_DIM_EMBED), elements = num_rows(op) * columns;
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {parameter(0, columns), input(0, elements), input(1, elements), output(0, elements)};
-  if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
-  SlotList slots{output_gradient(0, elements)};
-  if (has_input_half(op.phase)) slots.push_back(input_gradient(0, elements));
-  if (has_weight_half(op.phase)) slots.push_back(gradient(0, columns));
-  return slots;
-}
-
 }  // namespace
 
-const OpFamily kAdd{describe, prepare_forward_or_backward<Forward, Backward>};
+const OpFamily kAdd{op::add_slots, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

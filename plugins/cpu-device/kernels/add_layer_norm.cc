@@ -100,28 +100,9 @@ class Backward : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
+  SlotList slots = op::add_layer_norm_slots(op);
   const auto [rows, columns] = shape_of(op);
-  const uint64_t elements = rows * columns;
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {parameter(0, columns),
-            parameter(1, columns),
-            parameter(2, columns),
-            input(0, elements),
-            input(1, elements),
-            output(0, elements),
-            output(1, elements, TSR_SLOT_OPTIONAL),
-            saved(0, rows),
-            saved(1, rows)};
-  if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
-  SlotList slots;
-  if (has_input_half(op.phase)) slots.push_back(parameter(1, columns));
-  slots.insert(slots.end(), {kept_output(0, elements), kept_saved(0, rows), kept_saved(1, rows)});
-  if (has_input_half(op.phase)) slots.push_back(output_gradient(0, elements));
-  slots.push_back(output_gradient(1, elements));
-  if (has_input_half(op.phase)) slots.insert(slots.end(), {input_gradient(0, elements), input_gradient(1, elements)});
-  if (has_weight_half(op.phase))
-    slots.insert(slots.end(), {gradient(0, columns), gradient(1, columns), gradient(2, columns)});
-  slots.push_back(context(op.phase, 0, elements));
+  if (op.phase != TSR_PHASE_FORWARD) slots.push_back(op::context(op.phase, 0, rows * columns));
   return slots;
 }
 

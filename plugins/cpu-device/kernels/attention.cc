@@ -21,9 +21,6 @@ struct Shape {
         width(heads * head_dim) {}
 
   HeadShape head() const { return {sequence, head_dim, 3 * width, width}; }
-  uint64_t qkv_elements() const { return batch * sequence * 3 * width; }
-  uint64_t output_elements() const { return batch * sequence * width; }
-  uint64_t statistics_elements() const { return batch * heads * sequence; }
 
   // Scratch is listed before the number of threads is known: there is enough for a large team.
   uint64_t max_threads() const { return std::min(batch * heads, uint64_t{32}); }
@@ -120,24 +117,10 @@ class Backward : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
-  const Shape shape(op);
-  switch (op.phase) {
-    case TSR_PHASE_FORWARD:
-      return {input(0, shape.qkv_elements()), output(0, shape.output_elements(), TSR_SLOT_OPTIONAL),
-              saved(0, shape.statistics_elements()), workspace(0, shape.scratch_elements(1))};
-    case TSR_PHASE_BACKWARD:
-    case TSR_PHASE_BACKWARD_INPUT:
-      return {input(0, shape.qkv_elements()),
-              kept_output(0, shape.output_elements()),
-              kept_saved(0, shape.statistics_elements()),
-              output_gradient(0, shape.output_elements()),
-              input_gradient(0, shape.qkv_elements()),
-              workspace(0, shape.scratch_elements(2))};
-    case TSR_PHASE_BACKWARD_WEIGHT:
-      return {};  // no parameters
-    default:
-      refuse_phase(op);
-  }
+  SlotList slots = op::attention_slots(op);
+  if (!slots.empty())
+    slots.push_back(op::workspace(0, Shape(op).scratch_elements(op.phase == TSR_PHASE_FORWARD ? 1 : 2)));
+  return slots;
 }
 
 }  // namespace

@@ -15,13 +15,6 @@ inline float token_loss(double max, double sum, double target_logit) {
   return static_cast<float>(std::log(sum) + max - target_logit);
 }
 
-constexpr tsr_slot_spec loss_slot() {
-  return slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS, TSR_MODE_ADD, TSR_ACCUMULATOR_LIMBS, 0, TSR_I64);
-}
-constexpr tsr_slot_spec loss_scale_slot() {
-  return slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE, TSR_MODE_READ, 1, TSR_SLOT_OPTIONAL, TSR_F64);
-}
-
 class LossScalars {
  public:
   LossScalars(const tsr_op& op, std::span<const tsr_slot_spec> slots)

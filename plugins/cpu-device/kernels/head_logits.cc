@@ -5,7 +5,6 @@
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/parallel_rows.h"
 #include "cpu-device/kernels/softmax_rows.h"
-#include "cpu-device/kernels/tokens.h"
 
 namespace tessera::cpu {
 namespace {
@@ -15,7 +14,7 @@ struct Shape {
       : rows(num_rows(op)),
         columns(extent(op, TSR_DIM_EMBED)),
         vocabulary(extent(op, TSR_DIM_VOCAB)),
-        num_tokens(static_cast<uint64_t>(VocabularyPart(op).count)) {}
+        num_tokens(static_cast<uint64_t>(op::VocabularyPart(op).count)) {}
 
   uint64_t rows, columns, vocabulary;
   uint64_t num_tokens;  // of the vocabulary here; columns beyond are padding
@@ -73,24 +72,8 @@ class Backward : public Kernel {
   const Operand table_, input_, logits_gradient_, input_gradient_, table_gradient_;
 };
 
-SlotList describe(const tsr_op& op) {
-  const Shape shape(op);
-  const uint64_t table = shape.vocabulary * shape.columns, elements = shape.rows * shape.columns;
-  const uint64_t logits = shape.rows * shape.vocabulary;
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {parameter(0, table), input(0, elements), output(0, logits), output(1, shape.rows)};
-  if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
-  SlotList slots;
-  if (has_input_half(op.phase)) slots.push_back(parameter(0, table));
-  if (has_weight_half(op.phase)) slots.push_back(input(0, elements));
-  slots.push_back(output_gradient(0, logits));
-  if (has_input_half(op.phase)) slots.push_back(input_gradient(0, elements));
-  if (has_weight_half(op.phase)) slots.push_back(gradient(0, table));
-  return slots;
-}
-
 }  // namespace
 
-const OpFamily kHeadLogits{describe, prepare_forward_or_backward<Forward, Backward>};
+const OpFamily kHeadLogits{op::head_logits_slots, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

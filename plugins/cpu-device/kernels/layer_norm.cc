@@ -70,24 +70,8 @@ class Backward : public Kernel {
   const Operand input_gradient_, weight_gradient_, bias_gradient_;
 };
 
-SlotList describe(const tsr_op& op) {
-  const auto [rows, columns] = shape_of(op);
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {parameter(0, columns),    parameter(1, columns),
-            input(0, rows * columns), output(0, rows * columns, TSR_SLOT_OPTIONAL),
-            saved(0, rows),           saved(1, rows)};
-  if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
-  SlotList slots;
-  if (has_input_half(op.phase)) slots.push_back(parameter(0, columns));
-  slots.insert(slots.end(), {input(0, rows * columns), kept_saved(0, rows), kept_saved(1, rows),
-                             output_gradient(0, rows * columns)});
-  if (has_input_half(op.phase)) slots.push_back(input_gradient(0, rows * columns));
-  if (has_weight_half(op.phase)) slots.insert(slots.end(), {gradient(0, columns), gradient(1, columns)});
-  return slots;
-}
-
 }  // namespace
 
-const OpFamily kLayerNorm{describe, prepare_forward_or_backward<Forward, Backward>};
+const OpFamily kLayerNorm{op::layer_norm_slots, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

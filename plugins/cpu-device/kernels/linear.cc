@@ -137,40 +137,12 @@ class Backward : public Kernel {
   const Operand input_gradient_, weight_gradient_, bias_gradient_;
 };
 
-SlotList describe_forward(const Shape& shape) {
-  SlotList slots{parameter(0, shape.in * shape.out)};
-  if (shape.has_bias) slots.push_back(parameter(1, shape.out));
-  slots.push_back(input(0, shape.rows * shape.in));
-  if (shape.activation == Activation::kNone) {
-    slots.push_back(output(0, shape.rows * shape.out));
-  } else {
-    slots.push_back(output(0, shape.rows * shape.out, TSR_SLOT_OPTIONAL));
-    slots.push_back(saved(0, shape.rows * shape.out));
-  }
-  return slots;
-}
-
-SlotList describe_backward(const Shape& shape, uint32_t phase) {
-  const bool is_linear = shape.activation == Activation::kNone;
-  SlotList slots;
-  if (has_input_half(phase)) slots.push_back(parameter(0, shape.in * shape.out));
-  if (has_weight_half(phase)) slots.push_back(input(0, shape.rows * shape.in));
-  if (has_input_half(phase) && !is_linear) slots.push_back(kept_saved(0, shape.rows * shape.out));
-  if (has_input_half(phase) || is_linear) slots.push_back(output_gradient(0, shape.rows * shape.out));
-  if (has_input_half(phase)) slots.push_back(input_gradient(0, shape.rows * shape.in));
-  if (has_weight_half(phase)) {
-    slots.push_back(gradient(0, shape.in * shape.out));
-    if (shape.has_bias) slots.push_back(gradient(1, shape.out));
-  }
-  if (!is_linear) slots.push_back(context(phase, 0, shape.rows * shape.out));
-  return slots;
-}
-
 SlotList describe(const tsr_op& op) {
   const Shape shape(op);
-  if (op.phase == TSR_PHASE_FORWARD) return describe_forward(shape);
-  if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
-  return describe_backward(shape, op.phase);
+  SlotList slots = op::linear_slots(op);
+  if (op.phase != TSR_PHASE_FORWARD && shape.activation != Activation::kNone)
+    slots.push_back(op::context(op.phase, 0, shape.rows * shape.out));
+  return slots;
 }
 
 }  // namespace

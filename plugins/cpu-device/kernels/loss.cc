@@ -104,14 +104,9 @@ class Loss : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
-  if (op.phase != TSR_PHASE_FORWARD && op.phase != TSR_PHASE_BACKWARD) refuse_phase(op);
+  SlotList slots = op::loss_slots(op);
   const Shape shape(op);
-  SlotList slots{parameter(0, shape.vocabulary * shape.columns), input(0, shape.rows * shape.columns),
-                 input(1, shape.rows, TSR_I32), loss_slot()};
-  if (op.phase == TSR_PHASE_BACKWARD)
-    slots.insert(slots.end(), {loss_scale_slot(), input_gradient(0, shape.rows * shape.columns),
-                               gradient(0, shape.vocabulary * shape.columns)});
-  slots.insert(slots.end(), {workspace(0, shape.chunk * shape.vocabulary), workspace(1, shape.chunk)});
+  slots.insert(slots.end(), {op::workspace(0, shape.chunk * shape.vocabulary), op::workspace(1, shape.chunk)});
   return slots;
 }
 

@@ -8,7 +8,6 @@
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/parallel_rows.h"
 #include "cpu-device/kernels/softmax_rows.h"
-#include "cpu-device/kernels/tokens.h"
 
 namespace tessera::cpu {
 namespace {
@@ -75,20 +74,11 @@ class LossGrad : public Kernel {
   }
 
   const uint64_t rows_, columns_;
-  const VocabularyPart part_;
+  const op::VocabularyPart part_;
   const LossScalars scalars_;
   const int num_threads_;
   const Operand logits_, row_max_, row_sum_, target_logit_, targets_, logits_gradient_;
 };
-
-SlotList describe(const tsr_op& op) {
-  if (op.phase != TSR_PHASE_FORWARD && op.phase != TSR_PHASE_BACKWARD) refuse_phase(op);
-  const VocabularyPart part(op);  // refuses one that is none
-  const uint64_t rows = num_rows(op), logits = rows * extent(op, TSR_DIM_VOCAB);
-  if (op.phase == TSR_PHASE_FORWARD) return {input(1, rows), input(2, rows), input(3, rows), loss_slot()};
-  return {input(0, logits),        input(1, rows), input(2, rows),    input(3, rows),
-          input(4, rows, TSR_I32), loss_slot(),    loss_scale_slot(), input_gradient(0, logits)};
-}
 
 std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
   return std::make_unique<LossGrad>(op, slots, num_threads);
@@ -96,6 +86,6 @@ std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec>
 
 }  // namespace
 
-const OpFamily kLossGrad{describe, prepare};
+const OpFamily kLossGrad{op::loss_grad_slots, prepare};
 
 }  // namespace tessera::cpu

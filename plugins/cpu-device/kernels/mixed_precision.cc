@@ -48,7 +48,7 @@ tsr_slot_spec copies_slot(const tsr_op& op, const SlotList& slots) {
     num_workspaces += TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_WORKSPACE ? 1 : 0;
     if (holds_values(op, slot)) num_elements += copy_elements(slot);
   }
-  return workspace(num_workspaces, num_elements);
+  return op::workspace(num_workspaces, num_elements);
 }
 
 class MixedPrecision : public Kernel {
@@ -57,7 +57,7 @@ class MixedPrecision : public Kernel {
       : num_threads_(num_threads),
         widen_(cast_loop(op.dtype, TSR_F32)),
         narrow_(cast_loop(TSR_F32, op.dtype)),
-        copies_(slot_index(slots, copies_slot(op, family.describe(as_float32(op))).slot)) {
+        copies_(op::slot_index(slots, copies_slot(op, family.describe(as_float32(op))).slot)) {
     SlotList float32_slots;
     uint64_t offset = 0;
     for (size_t i = 0; i < slots.size(); ++i) {

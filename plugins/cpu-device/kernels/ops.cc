@@ -1,9 +1,6 @@
-#include <string>
-
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/mixed_precision.h"
-#include "cpu-device/slots.h"
-#include "tessera/error.hpp"
+#include "tessera/op_slots.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -37,27 +34,13 @@ const OpFamily* float32_family(uint32_t kind) {
   }
 }
 
-/// Throws UNSUPPORTED unless values are float32, bfloat16 or float16, and gradients of parameters float32.
-void check_dtypes(const tsr_op& op) {
-  if (op.dtype != TSR_F32 && op.dtype != TSR_BF16 && op.dtype != TSR_F16)
-    throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " on values of " + dtype_name(op.dtype) +
-                                       " is not computed here; float32, bfloat16 and float16 are");
-  if (op.dtype != TSR_F32 && (op.kind == TSR_OP_SOFTMAX_STATS || op.kind == TSR_OP_LOSS_GRAD))
-    throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " on values of " + dtype_name(op.dtype) +
-                                       " is not computed here; logits are float32, whatever the dtype of values");
-  if (op.phase != TSR_PHASE_FORWARD && op.gradient_dtype != TSR_F32)
-    throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " with gradients of parameters in " +
-                                       dtype_name(op.gradient_dtype) +
-                                       " is not computed here; they are float32, whatever the dtype of values");
-}
-
 /// Float32, or an op that only moves values, whatever their dtype.
 bool needs_no_conversion(const tsr_op& op) {
   return op.dtype == TSR_F32 || (op.kind == TSR_OP_TOKEN_EMBEDDING && op.phase == TSR_PHASE_FORWARD);
 }
 
 SlotList describe(const tsr_op& op) {
-  check_dtypes(op);
+  op::check_segment_dtypes(op);
   const OpFamily& family = *float32_family(op.kind);
   return needs_no_conversion(op) ? family.describe(op) : describe_16_bit(family, op);
 }

@@ -2,13 +2,11 @@
 // buffer of o0's.
 #include <algorithm>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/parallel_rows.h"
-#include "tessera/error.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -21,15 +19,10 @@ struct Stretch {
 struct Shape {
   explicit Shape(const tsr_op& op)
       : embed(extent(op, TSR_DIM_EMBED)), rows(num_rows(op)), table(extent(op, TSR_DIM_POSITIONS) * embed) {
-    const auto period = static_cast<uint64_t>(op.attributes[TSR_ATTR_ROW_PERIOD]);
-    const uint64_t sequence = period > 0 ? period : extent(op, TSR_DIM_SEQ);
-    if (table < sequence * embed)
-      throw Error(TSR_E_INVALID_ARGUMENT, "a sequence of " + std::to_string(sequence) + " tokens does not fit " +
-                                              std::to_string(op.dims[TSR_DIM_POSITIONS]) +
-                                              " positions; lower --seq-len");
-    uint64_t position = static_cast<uint64_t>(op.attributes[TSR_ATTR_ROW_BEGIN]) % sequence;
+    const op::PositionRows in_table(op);
+    uint64_t position = in_table.begin;
     for (uint64_t row = 0; row < rows; position = 0) {
-      const uint64_t num_rows = std::min(rows - row, sequence - position);
+      const uint64_t num_rows = std::min(rows - row, in_table.period - position);
       stretches.push_back({row * embed, position * embed, num_rows * embed});
       row += num_rows;
     }
@@ -95,24 +88,8 @@ class Backward : public Kernel {
   const Operand output_gradient_, table_gradient_;
 };
 
-SlotList describe(const tsr_op& op) {
-  const Shape shape(op);
-  const uint64_t elements = shape.rows * shape.embed;
-  switch (op.phase) {
-    case TSR_PHASE_FORWARD:
-      return {parameter(0, shape.table), input(0, elements), output(0, elements)};
-    case TSR_PHASE_BACKWARD:
-    case TSR_PHASE_BACKWARD_WEIGHT:
-      return {output_gradient(0, elements), gradient(0, shape.table)};
-    case TSR_PHASE_BACKWARD_INPUT:
-      return {};
-    default:
-      refuse_phase(op);
-  }
-}
-
 }  // namespace
 
-const OpFamily kPositionEmbedding{describe, prepare_forward_or_backward<Forward, Backward>};
+const OpFamily kPositionEmbedding{op::position_embedding_slots, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

@@ -43,18 +43,10 @@ class SoftmaxStats : public Kernel {
 
  private:
   const uint64_t rows_, columns_;
-  const VocabularyPart part_;
+  const op::VocabularyPart part_;
   const int num_threads_;
   const Operand logits_, row_max_, targets_, row_sum_, target_logit_;
 };
-
-SlotList describe(const tsr_op& op) {
-  if (op.phase != TSR_PHASE_FORWARD) refuse_phase(op);
-  const VocabularyPart part(op);  // refuses one that is none
-  const uint64_t rows = num_rows(op);
-  return {input(0, rows * extent(op, TSR_DIM_VOCAB)), input(1, rows), input(2, rows, TSR_I32), output(0, rows),
-          output(1, rows)};
-}
 
 std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
   return std::make_unique<SoftmaxStats>(op, slots, num_threads);
@@ -62,6 +54,6 @@ std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec>
 
 }  // namespace
 
-const OpFamily kSoftmaxStats{describe, prepare};
+const OpFamily kSoftmaxStats{op::softmax_stats_slots, prepare};
 
 }  // namespace tessera::cpu

@@ -18,7 +18,7 @@ struct Shape {
   void check(const int32_t* tokens) const { check_tokens(tokens, rows, static_cast<uint64_t>(part.total), "token"); }
 
   uint64_t rows, columns, table_rows;
-  VocabularyPart part;
+  op::VocabularyPart part;
 };
 
 class Forward : public Kernel {
@@ -93,24 +93,8 @@ class Backward : public Kernel {
   const Operand tokens_, output_gradient_, table_gradient_;
 };
 
-SlotList describe(const tsr_op& op) {
-  const Shape shape(op);
-  const uint64_t elements = shape.rows * shape.columns, table = shape.table_rows * shape.columns;
-  switch (op.phase) {
-    case TSR_PHASE_FORWARD:
-      return {parameter(0, table, op.dtype), input(0, shape.rows, TSR_I32), output(0, elements, 0, op.dtype)};
-    case TSR_PHASE_BACKWARD:
-    case TSR_PHASE_BACKWARD_WEIGHT:
-      return {input(0, shape.rows, TSR_I32), output_gradient(0, elements), gradient(0, table)};
-    case TSR_PHASE_BACKWARD_INPUT:
-      return {};  // tokens have no gradient
-    default:
-      refuse_phase(op);
-  }
-}
-
 }  // namespace
 
-const OpFamily kTokenEmbedding{describe, prepare_forward_or_backward<Forward, Backward>};
+const OpFamily kTokenEmbedding{op::token_embedding_slots, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cpu

@@ -1,0 +1,89 @@
+// What CLIP computes, and what ADAMW and SGD compute once for all elements: the same doubles on every device.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "tessera/accumulator.hpp"
+#include "tessera/device.h"
+#include "tessera/host_device.hpp"
+
+namespace tessera {
+
+/// TSR_SCALAR_CLIP, and whether the step counts.
+struct ClipScalars {
+  double coefficient;
+  bool ok;
+  double norm;
+};
+
+TESSERA_HOST_DEVICE inline ClipScalars clip_scalars(ConstAccumulatorView squares, double max_norm,
+                                                    double loss_scale) noexcept {
+  const double norm = std::sqrt(decode(squares)) / loss_scale;
+  if (!std::isfinite(norm)) return {0, false, norm};
+  const double limit = max_norm / (norm + 1e-6);
+  return {(max_norm == 0 || limit > 1 ? 1 : limit) / loss_scale, true, norm};
+}
+
+/// What of an optimizer's op is the same for all elements of all steps.
+struct OptimizerSettings {
+  double beta1, beta2, epsilon;
+
+  explicit OptimizerSettings(const tsr_op& op)
+      : beta1(op.attributes[TSR_ATTR_BETA1]),
+        beta2(op.attributes[TSR_ATTR_BETA2]),
+        epsilon(op.attributes[TSR_ATTR_EPSILON]) {}
+};
+
+/// What of a step is: LR, CLIP's coefficient and STEP, which is 1 in the first.
+struct OptimizerStep {
+  double lr, coefficient;
+  int64_t step;
+};
+
+/// Factors of an update, rounded to float32 once:
+/// g = coefficient gradient; m = beta1 m + one_minus_beta1 g; v = beta2 v + one_minus_beta2 (g g);
+/// value = value decay - step_size (m / (sqrt(v) inverse_sqrt + epsilon)).
+struct AdamWFactors {
+  float decay;        // 1 - lr * weight_decay
+  float coefficient;  // of the gradient
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float step_size;     // lr / (1 - beta1^t)
+  float inverse_sqrt;  // 1 / sqrt(1 - beta2^t)
+  float epsilon;
+};
+/// g = gradient coefficient + weight_decay value; m = momentum m + g; value = value - lr m.
+struct SgdFactors {
+  float weight_decay, coefficient, momentum, lr;
+};
+
+/// base^exponent by squaring, exponent >= 0. The C library's pow has other last bits on every device.
+TESSERA_HOST_DEVICE inline double power(double base, int64_t exponent) noexcept {
+  double result = 1;
+  for (; exponent > 0; exponent >>= 1, base *= base)
+    if (exponent & 1) result *= base;
+  return result;
+}
+
+TESSERA_HOST_DEVICE inline AdamWFactors adamw_factors(const OptimizerSettings& settings, const OptimizerStep& step,
+                                                      double weight_decay) noexcept {
+  return {.decay = static_cast<float>(1 - step.lr * weight_decay),
+          .coefficient = static_cast<float>(step.coefficient),
+          .beta1 = static_cast<float>(settings.beta1),
+          .one_minus_beta1 = static_cast<float>(1 - settings.beta1),
+          .beta2 = static_cast<float>(settings.beta2),
+          .one_minus_beta2 = static_cast<float>(1 - settings.beta2),
+          .step_size = static_cast<float>(step.lr / (1 - power(settings.beta1, step.step))),
+          .inverse_sqrt = static_cast<float>(1 / std::sqrt(1 - power(settings.beta2, step.step))),
+          .epsilon = static_cast<float>(settings.epsilon)};
+}
+
+TESSERA_HOST_DEVICE inline SgdFactors sgd_factors(const OptimizerSettings& settings, const OptimizerStep& step,
+                                                  double weight_decay) noexcept {
+  return {.weight_decay = static_cast<float>(weight_decay),
+          .coefficient = static_cast<float>(step.coefficient),
+          .momentum = static_cast<float>(settings.beta1),
+          .lr = static_cast<float>(step.lr)};
+}
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+#include "cuda-device/device.h"
+#include "tessera/device_table.hpp"
+#include "tessera/plugin.hpp"
+
+namespace {
+
+constexpr tsr_option kOptions[] = {
+    tessera::bool_option(tessera::cuda::kShareOption, "false",
+                         "ranks may share a GPU: local rank r computes on GPU r modulo their number; else every local "
+                         "rank needs a GPU of its own"),
+    tessera::bool_option(tessera::cuda::kTf32Option, "false",
+                         "products of float32 matrices are in TF32: faster, with 10 bits of the factors' 23"),
+    tessera::bool_option(tessera::cuda::kDeterministicOption, "true",
+                         "the same bits in every run; false lets attention in 16 bits add in any order, which is "
+                         "faster"),
+    tessera::string_option(tessera::cuda::kAttentionOption, "auto", "auto|cudnn|plain",
+                           "attention in 16 bits: by cuDNN where it can and by our slower kernels elsewhere; by cuDNN "
+                           "or not at all; by our kernels"),
+};
+
+constexpr tsr_descriptor kDescriptor =
+    tessera::descriptor("cuda", TSR_KIND_DEVICE, "org.tessera.cuda-device", "0.9.0",
+                        "computes on NVIDIA GPUs: matrix products are cuBLASLt's, attention is cuDNN's", kOptions);
+
+}  // namespace
+
+TESSERA_PLUGIN(kDescriptor, TSR_DEVICE_INTERFACE, tessera::kDeviceInterface<tessera::cuda::Plugin>)

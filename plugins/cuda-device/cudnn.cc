@@ -1,0 +1,20 @@
+#include "cuda-device/cudnn.h"
+
+#include "cuda-device/context.h"
+
+namespace tessera::cuda {
+
+Cudnn* Context::cudnn() {
+  if (searched_cudnn_) return cudnn_.get();
+  searched_cudnn_ = true;
+  make_current();
+  try {
+    cudnn_ = open_cudnn(compute_capability(), options_.is_deterministic);
+  } catch (const Error& error) {
+    if (options_.attention == AttentionChoice::cudnn) throw;
+    warn_once("attention runs on plain kernels, which are slow in 16 bits: " + std::string(error.what()));
+  }
+  return cudnn_.get();
+}
+
+}  // namespace tessera::cuda

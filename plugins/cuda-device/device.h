@@ -1,0 +1,55 @@
+// An NVIDIA GPU as a device.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cuda-device/failures.h"
+#include "cuda-device/memory.h"
+#include "tessera/device.hpp"
+
+namespace tessera::cuda {
+
+inline constexpr std::string_view kName = "cuda-device";
+inline constexpr std::string_view kStreamKind = "cuda.stream";
+inline constexpr std::string_view kShareOption = "share";
+inline constexpr std::string_view kTf32Option = "tf32";
+inline constexpr std::string_view kDeterministicOption = "deterministic";
+inline constexpr std::string_view kAttentionOption = "attention";
+
+/// The op's slots in launch order; UNSUPPORTED for an op that this device does not compute. Pure.
+std::vector<tsr_slot_spec> describe(const tsr_op& op);
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(int index, Context::Options options, const tsr_host* host)
+      : context_(index, options, host), failures_(context_.fault()), memory_(context_) {}
+
+  void* allocate(uint32_t memory, uint64_t num_bytes) override { return memory_.allocate(memory, num_bytes); }
+  void release(uint32_t, void* pointer) noexcept override { memory_.release(pointer); }
+  std::unique_ptr<DeviceStream> create_stream(std::string_view name) override;
+  std::unique_ptr<DeviceEvent> create_event() override;
+  /// INVALID_ARGUMENT when `slots` are not those of describe(op).
+  std::unique_ptr<DeviceKernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) override;
+
+  const Context& context() const { return context_; }
+
+ private:
+  Context context_;
+  Failures failures_;
+  Memory memory_;
+};
+
+/// What the plugin's table is made of.
+struct Plugin {
+  static constexpr std::string_view kName = cuda::kName;
+  static constexpr std::string_view kStreamKind = cuda::kStreamKind;
+  static std::vector<tsr_slot_spec> describe(const tsr_op& op) { return cuda::describe(op); }
+  /// Throws UNAVAILABLE without a driver, a GPU, or a GPU for the rank.
+  static std::unique_ptr<Device> open(const tsr_device_open& args);
+  static const void* get_extension(std::string_view id) noexcept;
+};
+
+}  // namespace tessera::cuda

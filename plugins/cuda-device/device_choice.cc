@@ -1,0 +1,60 @@
+#include "cuda-device/device_choice.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "cuda-device/cuda_error.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr const char* kRemedy = "use --device cpu, or run on a machine with an NVIDIA GPU";
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+[[noreturn]] void refuse(cudaError_t error) {
+  int driver = 0;
+  const bool has_driver = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
+  std::string reason =
+      std::string("no NVIDIA GPU can be used on this machine (CUDA: ") + cudaGetErrorString(error) + ")";
+  if (!has_driver)
+    reason = "no NVIDIA driver is loaded on this machine";
+  else if (error == cudaErrorNoDevice || error == cudaSuccess)
+    reason = "the NVIDIA driver sees no GPU on this machine (see CUDA_VISIBLE_DEVICES)";
+  else if (error == cudaErrorInsufficientDriver)
+    reason = "the NVIDIA driver of this machine is for CUDA " + version_text(driver) + " and this plugin for CUDA " +
+             version_text(CUDART_VERSION);
+  cudaGetLastError();
+  throw Error(TSR_E_UNAVAILABLE, reason + "; " + kRemedy);
+}
+
+// Streams of one process share queues in hardware, 8 unless told otherwise. A stream of one rank that waits for another
+// rank must not stand in a queue before that rank's work, so ranks that share a GPU get all there are. CUDA reads this
+// when it starts.
+void ask_for_queues() {
+  static std::once_flag once;
+  std::call_once(once, [] { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); });
+}
+
+}  // namespace
+
+int choose_device(uint32_t local_rank, bool share) {
+  if (share) ask_for_queues();
+  int num_devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&num_devices);
+  if (error != cudaSuccess || num_devices < 1) refuse(error);
+  const auto count = static_cast<uint32_t>(num_devices);
+  if (local_rank < count) return static_cast<int>(local_rank);
+  if (share) return static_cast<int>(local_rank % count);
+  throw Error(TSR_E_UNAVAILABLE, "local rank " + std::to_string(local_rank) + " has no GPU, since there " +
+                                     (count == 1 ? "is 1" : "are " + std::to_string(count)) +
+                                     "; start fewer ranks on this machine, or let ranks share GPUs with " +
+                                     "--cuda.share=true");
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,21 @@
+// How a kernel says what only the data can tell. Included by .cu files only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda-device/context.h"
+
+namespace tessera::cuda {
+
+/// Records that `value` at `position` is not in [0, limit).
+__device__ inline void report(Fault* fault, int code, int value, long long position, long long limit) {
+  if (atomicAdd(&fault->num_found, 1u) > 0) return;
+  volatile Fault* const to = fault;
+  to->value = value;
+  to->position = position;
+  to->limit = limit;
+  __threadfence();
+  to->code = code;
+}
+
+}  // namespace tessera::cuda

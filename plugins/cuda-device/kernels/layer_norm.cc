@@ -1,0 +1,94 @@
+// o0 = norm(i0) * p0 + p1; s0 mean, s1 1 / std of each row.
+#include "cuda-device/kernels/column_parts.h"
+#include "cuda-device/kernels/families.h"
+#include "cuda-device/kernels/norm.h"
+#include "tessera/op_slots.hpp"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint32_t kWeightParts = 0, kBiasParts = 1;  // workspaces
+
+ValueMatrix shape_of(const tsr_op& op) {
+  return {op.dtype, op::num_rows(op), op::extent(op, TSR_DIM_EMBED)};
+}
+
+class Forward final : public Kernel {
+ public:
+  Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context&)
+      : shape_(shape_of(op)),
+        epsilon_(static_cast<float>(op.attributes[TSR_ATTR_EPSILON])),
+        weight_(op::find_operand(slots, TSR_ROLE_PARAMETER, 0)),
+        bias_(op::find_operand(slots, TSR_ROLE_PARAMETER, 1)),
+        input_(op::find_operand(slots, TSR_ROLE_INPUT, 0)),
+        output_(op::find_operand(slots, TSR_ROLE_OUTPUT, 0)),
+        mean_(op::find_operand(slots, TSR_ROLE_SAVED, 0)),
+        inverse_(op::find_operand(slots, TSR_ROLE_SAVED, 1)) {}
+
+  void launch(cudaStream_t stream, void* const* pointers) override {
+    norm_forward(stream, shape_, epsilon_,
+                 {.x = input_.in<void>(pointers),
+                  .weight = weight_.in<void>(pointers),
+                  .bias = bias_.in<void>(pointers),
+                  .y = output_.in<void>(pointers),
+                  .mean = mean_.in(pointers),
+                  .inverse = inverse_.in(pointers)});
+  }
+
+ private:
+  const ValueMatrix shape_;
+  const float epsilon_;
+  const op::Operand weight_, bias_, input_, output_, mean_, inverse_;
+};
+
+class Backward final : public Kernel {
+ public:
+  Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context&)
+      : shape_(shape_of(op)),
+        weight_(op::find_operand(slots, TSR_ROLE_PARAMETER, 0)),
+        input_(op::find_operand(slots, TSR_ROLE_INPUT, 0)),
+        mean_(op::find_operand(slots, TSR_ROLE_SAVED, 0)),
+        inverse_(op::find_operand(slots, TSR_ROLE_SAVED, 1)),
+        output_gradient_(op::find_operand(slots, TSR_ROLE_OUTPUT_GRADIENT, 0)),
+        input_gradient_(op::find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)),
+        weight_gradient_(op::find_operand(slots, TSR_ROLE_GRADIENT, 0)),
+        bias_gradient_(op::find_operand(slots, TSR_ROLE_GRADIENT, 1)),
+        weight_parts_(op::find_operand(slots, TSR_ROLE_WORKSPACE, kWeightParts)),
+        bias_parts_(op::find_operand(slots, TSR_ROLE_WORKSPACE, kBiasParts)) {}
+
+  // An operand of the half that the phase leaves out is not bound.
+  void launch(cudaStream_t stream, void* const* pointers) override {
+    const NormKept kept{input_.in<void>(pointers), mean_.in(pointers), inverse_.in(pointers)};
+    const void* const dy = output_gradient_.in<void>(pointers);
+    if (input_gradient_.is_bound())
+      norm_backward_input(stream, shape_, kept, weight_.in<void>(pointers), dy, nullptr, nullptr,
+                          {input_gradient_.in<void>(pointers), input_gradient_.accumulates}, {});
+    if (!weight_gradient_.is_bound() && !bias_gradient_.is_bound()) return;
+    norm_weight_parts(stream, shape_, kept, dy, weight_parts_.in(pointers), bias_parts_.in(pointers));
+    for (const auto& [parts, gradient] : {std::pair{weight_parts_, weight_gradient_}, {bias_parts_, bias_gradient_}})
+      if (gradient.is_bound())
+        add_parts(stream, parts.in(pointers), shape_.rows, shape_.columns, gradient.accumulates, gradient.in(pointers));
+  }
+
+ private:
+  const ValueMatrix shape_;
+  const op::Operand weight_, input_, mean_, inverse_, output_gradient_;
+  const op::Operand input_gradient_, weight_gradient_, bias_gradient_, weight_parts_, bias_parts_;
+};
+
+op::SlotList describe(const tsr_op& op) {
+  op::check_segment_dtypes(op);
+  const ValueMatrix shape = shape_of(op);
+  check_norm(shape);
+  op::SlotList slots = op::layer_norm_slots(op);
+  if (op::has_weight_half(op.phase))
+    for (const uint32_t index : {kWeightParts, kBiasParts})
+      slots.push_back(op::workspace(index, num_parts(shape.rows) * shape.columns));
+  return slots;
+}
+
+}  // namespace
+
+const OpFamily kLayerNorm{describe, prepare_forward_or_backward<Forward, Backward>};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,105 @@
+#include "cuda-device/memory.h"
+
+#include <sys/mman.h>
+
+#include <limits>
+#include <string>
+
+#include "cuda-device/cuda_error.h"
+#include "tessera/device.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kAlignment = 4096;
+constexpr uint64_t kMaxBytes = std::numeric_limits<size_t>::max() - 2 * kAlignment;
+
+void* align_up(void* pointer) {
+  return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(pointer) + kAlignment - 1) & ~(kAlignment - 1));
+}
+
+}  // namespace
+
+Memory::~Memory() {
+  for (const auto& [pointer, block] : blocks_)
+    free(block);
+}
+
+void* Memory::allocate(uint32_t memory, uint64_t num_bytes) {
+  if (memory != TSR_MEMORY_DEVICE && memory != TSR_MEMORY_HOST)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                "memory kind " + std::to_string(memory) + " is neither device (1) nor host (2)");
+  context_.make_current();
+  const Block block = memory == TSR_MEMORY_DEVICE ? allocate_device(num_bytes) : allocate_host(num_bytes);
+  void* pointer = align_up(block.base);
+  try {
+    blocks_.emplace(pointer, block);
+  } catch (...) {
+    free(block);
+    throw;
+  }
+  return pointer;
+}
+
+void Memory::release(void* pointer) noexcept {
+  const auto found = blocks_.find(pointer);
+  if (found == blocks_.end()) return;
+  free(found->second);
+  blocks_.erase(found);
+}
+
+// cudaMalloc promises less than our alignment.
+Memory::Block Memory::allocate_device(uint64_t num_bytes) const {
+  void* base = nullptr;
+  const cudaError_t error =
+      num_bytes > kMaxBytes ? cudaErrorMemoryAllocation : cudaMalloc(&base, num_bytes + kAlignment);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // this one leaves the device as it was
+    const MemoryInfo info = memory_info(context_);
+    throw Error(TSR_E_RESOURCE_EXHAUSTED, "GPU " + std::to_string(context_.index()) + " has no " +
+                                              std::to_string(num_bytes) +
+                                              " bytes of memory left: " + std::to_string(info.free) + " of " +
+                                              std::to_string(info.total) + " are free");
+  }
+  check(error, "cudaMalloc");
+  return {TSR_MEMORY_DEVICE, base, num_bytes + kAlignment};
+}
+
+Memory::Block Memory::allocate_host(uint64_t num_bytes) const {
+  const auto exhausted = [&](const std::string& reason) {
+    return Error(TSR_E_RESOURCE_EXHAUSTED,
+                 "the host has no " + std::to_string(num_bytes) + " bytes of memory left to pin (" + reason + ")");
+  };
+  if (num_bytes > kMaxBytes) throw exhausted("it has fewer addresses");
+  const size_t length = (num_bytes / kAlignment + 1) * kAlignment;
+  void* base = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) throw exhausted("mmap failed");
+  const cudaError_t error = cudaHostRegister(base, length, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  if (error == cudaSuccess) return {TSR_MEMORY_HOST, base, length};
+  munmap(base, length);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw exhausted(std::string("cudaHostRegister: ") + cudaGetErrorString(error) + "; see ulimit -l");
+  }
+  check(error, "cudaHostRegister of " + std::to_string(length) + " bytes");
+  return {};
+}
+
+void Memory::free(const Block& block) const noexcept {
+  context_.try_make_current();
+  if (block.memory == TSR_MEMORY_DEVICE) {
+    cudaFree(block.base);
+  } else {
+    cudaHostUnregister(block.base);
+    munmap(block.base, block.num_bytes);
+  }
+}
+
+MemoryInfo memory_info(const Context& context) {
+  context.make_current();
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {total, free};
+}
+
+}  // namespace tessera::cuda

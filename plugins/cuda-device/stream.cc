@@ -1,0 +1,190 @@
+#include "cuda-device/stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "cuda-device/cuda_error.h"
+#include "cuda-device/device.h"
+
+namespace tessera::cuda {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+
+constexpr int64_t kMaxTimeoutMs = int64_t{1} << 40;  // what the clock can add without overflow
+
+// Between two looks at a stream: at first at once, since much work is short, then after growing sleeps.
+class Backoff {
+ public:
+  void pause() {
+    if (SteadyClock::now() - start_ < kSpin) return std::this_thread::yield();
+    std::this_thread::sleep_for(sleep_);
+    sleep_ = std::min(2 * sleep_, kMaxSleep);
+  }
+
+ private:
+  static constexpr microseconds kSpin{80}, kMaxSleep{100};
+  const SteadyClock::time_point start_ = SteadyClock::now();
+  microseconds sleep_{10};
+};
+
+int priority_of(std::string_view name) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  return name.starts_with("comm") ? greatest : least;
+}
+
+Event& cuda(DeviceEvent& event) {
+  return static_cast<Event&>(event);
+}
+
+// Only a failure needs a text with the number.
+void check_bytes(cudaError_t error, const char* call, uint64_t num_bytes) {
+  if (error != cudaSuccess) check(error, std::string(call) + " of " + std::to_string(num_bytes) + " bytes");
+}
+
+}  // namespace
+
+Stream::Stream(const Context& context, Failures& failures, std::string_view name)
+    : context_(context), failures_(failures), name_(name), index_(failures.add_stream()), calls_(failures) {
+  context_.make_current();
+  check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority_of(name)),
+        "cudaStreamCreateWithPriority");
+}
+
+Stream::~Stream() {
+  context_.try_make_current();
+  if (capture_ && capture_->begun_by(*this))
+    guard(nullptr, kName, [&] { end_capture(); });
+  else if (capture_)
+    capture_->leave(*this);
+  cudaStreamSynchronize(handle_);
+  cudaStreamDestroy(handle_);
+}
+
+std::optional<tsr_error> Stream::synchronize(int64_t timeout_ms) {
+  context_.make_current();
+  const Clock before = clock();
+  const auto end = SteadyClock::now() + std::chrono::milliseconds(std::clamp(timeout_ms, int64_t{0}, kMaxTimeoutMs));
+  cudaError_t status = cudaStreamQuery(handle_);
+  for (Backoff backoff; status == cudaErrorNotReady; status = cudaStreamQuery(handle_)) {
+    cudaGetLastError();  // which remembers "not ready" too
+    if (SteadyClock::now() >= end) {
+      if (auto failure = failures_.first_before(before)) return failure;  // the stream may be waiting at a gate
+      throw Error(TSR_E_DEADLINE,
+                  "stream " + name_ + ": its work was not done after " + std::to_string(timeout_ms) + " ms");
+    }
+    backoff.pause();
+  }
+  if (status != cudaSuccess) {
+    tsr_error error{};
+    guard(&error, kName,
+          [&] { check(status, "stream " + name_ + ": work on GPU " + std::to_string(context_.index())); });
+    failures_.fail_device(error);
+  }
+  return failures_.first_before(before);
+}
+
+void Stream::record(DeviceEvent& event) {
+  Event& recorded = cuda(event);
+  context_.make_current();
+  const std::lock_guard lock(mutex_);
+  check(cudaEventRecord(recorded.handle_, handle_), "cudaEventRecord");
+  recorded.is_recorded_ = true;
+  recorded.clock_ = clock_;
+  recorded.capture_ = capture_;
+}
+
+void Stream::wait(DeviceEvent& event) {
+  const Event& awaited = cuda(event);
+  if (!awaited.is_recorded_) return;
+  if (awaited.capture_ && !awaited.capture_->is_open())
+    throw Error(TSR_E_FAILED_PRECONDITION,
+                "stream " + name_ + " waits for an event that was recorded in a capture; record it again");
+  context_.make_current();
+  const std::lock_guard lock(mutex_);
+  check(cudaStreamWaitEvent(handle_, awaited.handle_, 0), "cudaStreamWaitEvent");
+  if (!awaited.capture_) {
+    clock_.merge(awaited.clock_);
+  } else if (!capture_) {
+    capture_ = awaited.capture_;
+    capture_->join(*this);
+  }
+}
+
+void Stream::copy(void* dst, const void* src, uint64_t num_bytes) {
+  if (num_bytes == 0) return;
+  context_.make_current();
+  check_bytes(cudaMemcpyAsync(dst, src, num_bytes, cudaMemcpyDefault, handle_), "cudaMemcpyAsync", num_bytes);
+}
+
+void Stream::fill(void* dst, uint8_t byte, uint64_t num_bytes) {
+  if (num_bytes == 0) return;
+  context_.make_current();
+  check_bytes(cudaMemsetAsync(dst, byte, num_bytes, handle_), "cudaMemsetAsync", num_bytes);
+}
+
+void Stream::host_function(tsr_host_function function, void* user) {
+  context_.make_current();
+  const std::lock_guard lock(mutex_);
+  if (capture_)
+    capture_->calls().add(handle_, function, user);
+  else
+    calls_.enqueue(handle_, function, user, next_work());
+}
+
+void* Stream::native_handle(std::string_view kind) noexcept {
+  return kind == kStreamKind ? handle_ : nullptr;
+}
+
+void Stream::begin_capture() {
+  context_.make_current();
+  const std::lock_guard lock(mutex_);
+  if (capture_) throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture already");
+  // Of this thread: a call of ours that cannot be captured is refused, and other ranks' threads are left alone.
+  check(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  capture_ = std::make_shared<Capture>(failures_, *this);
+}
+
+std::unique_ptr<Graph> Stream::end_capture() {
+  context_.make_current();
+  const std::shared_ptr<Capture> capture = capture_;
+  if (!capture || !capture->begun_by(*this))
+    throw Error(TSR_E_FAILED_PRECONDITION, "no capture was begun on stream " + name_);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t error = cudaStreamEndCapture(handle_, &graph);
+  std::unique_ptr<GraphCalls> calls = capture->close();
+  if (error != cudaSuccess && graph) cudaGraphDestroy(graph);
+  check(error, "cudaStreamEndCapture");
+  return std::make_unique<Graph>(context_, graph, std::move(calls), handle_);
+}
+
+void Stream::launch(Graph& graph) {
+  context_.make_current();
+  const std::lock_guard lock(mutex_);
+  if (capture_) throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture: a graph in a graph");
+  const bool may_fail = !graph.calls().empty();
+  if (may_fail) graph.calls().begin_launch(next_work());
+  const cudaError_t error = cudaGraphLaunch(graph.handle(), handle_);
+  if (error != cudaSuccess && may_fail) graph.calls().cancel_launch();
+  check(error, "cudaGraphLaunch");
+}
+
+void Stream::leave_capture() {
+  const std::lock_guard lock(mutex_);
+  capture_.reset();
+}
+
+Work Stream::next_work() {
+  const uint64_t ticket = clock_.advance(index_);
+  return {index_, ticket, clock_};
+}
+
+Clock Stream::clock() {
+  const std::lock_guard lock(mutex_);
+  return clock_;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,67 @@
+// Streams: CUDA's, and on the host the order of what may fail.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cuda-device/event.h"
+#include "cuda-device/graph.h"
+#include "cuda-device/host_calls.h"
+#include "tessera/device.hpp"
+
+namespace tessera::cuda {
+
+/// Work may be submitted from any thread. Host functions of all streams share one thread of CUDA's, so none may wait
+/// for another. After a failure host functions are skipped; kernels and copies, which end by themselves, run on.
+class Stream final : public DeviceStream {
+ public:
+  /// Streams for communication ("comm" and what follows) go before others where both have work.
+  Stream(const Context& context, Failures& failures, std::string_view name);
+  ~Stream() override;  // waits for its work
+
+  std::optional<tsr_error> synchronize(int64_t timeout_ms) override;
+  void record(DeviceEvent& event) override;
+  void wait(DeviceEvent& event) override;
+  /// From and to memory of the device or pinned memory it does not block. Pageable memory may be used as soon as this
+  /// returns, for which it may wait for the stream.
+  void copy(void* dst, const void* src, uint64_t num_bytes) override;
+  /// `dst`: memory of this device, of either kind.
+  void fill(void* dst, uint8_t byte, uint64_t num_bytes) override;
+  void host_function(tsr_host_function function, void* user) override;
+  /// "cuda.stream": cudaStream_t.
+  void* native_handle(std::string_view kind) noexcept override;
+
+  cudaStream_t handle() const noexcept { return handle_; }
+
+  // tsr_device_capture. [issue-thread]
+  void begin_capture();
+  std::unique_ptr<Graph> end_capture();
+  void launch(Graph& graph);
+
+ private:
+  friend class Capture;
+
+  void leave_capture();
+  Work next_work();
+  Clock clock();
+
+  const Context& context_;
+  Failures& failures_;
+  const std::string name_;
+  const uint32_t index_;  // in clocks
+  cudaStream_t handle_ = nullptr;
+  HostCalls calls_;
+
+  std::mutex mutex_;
+  // Under mutex_, as is every submission whose place in the stream the clock knows.
+  Clock clock_;
+  std::shared_ptr<Capture> capture_;  // that the stream is in
+};
+
+}  // namespace tessera::cuda

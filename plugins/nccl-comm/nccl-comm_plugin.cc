@@ -1,0 +1,37 @@
+// The ABI edge of nccl-comm.
+#include "nccl-comm/enqueue.h"
+#include "nccl-comm/nccl_comm.h"
+#include "tessera/plugin.hpp"
+
+namespace {
+
+constexpr tsr_str kStreamKinds[] = {tessera::literal("cuda.stream")};
+
+struct Plugin {
+  static constexpr const char* kName = "nccl-comm";
+
+  static void caps(std::string_view stream_kind, tsr_comm_caps& caps) {
+    if (stream_kind != tessera::view(kStreamKinds[0]))
+      throw tessera::Error(TSR_E_UNSUPPORTED,
+                           "[nccl-comm] takes streams of the kind cuda.stream, not " + std::string(stream_kind));
+    caps.flags = TSR_COMM_CAPTURABLE;
+    caps.collectives = (uint64_t{2} << TSR_COLL_BARRIER) - (uint64_t{1} << TSR_COLL_ALL_REDUCE);
+    caps.reduces = (uint64_t{2} << TSR_REDUCE_MAX) - (uint64_t{1} << TSR_REDUCE_SUM);
+    caps.dtypes = tessera::nccl_comm::kDtypes;
+    caps.num_dtypes = std::size(tessera::nccl_comm::kDtypes);
+    caps.stream_kinds = kStreamKinds;
+    caps.num_stream_kinds = std::size(kStreamKinds);
+  }
+  static uint64_t describe(const tsr_collective&, int) { return 0; }
+  static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create& args) {
+    return std::make_unique<tessera::nccl_comm::NcclCommunicator>(args);
+  }
+};
+
+constexpr tsr_communicator_interface kTable = tessera::communicator_table<Plugin>();
+constexpr tsr_descriptor kDescriptor = tessera::descriptor("nccl", TSR_KIND_COMMUNICATOR, "org.tessera.nccl-comm",
+                                                           "0.9.0", "ranks as processes with a GPU each, over NCCL");
+
+}  // namespace
+
+TESSERA_PLUGIN(kDescriptor, TSR_COMMUNICATOR_INTERFACE, kTable)

@@ -1,0 +1,87 @@
+#include "nccl-comm/nccl_comm.h"
+
+#include "nccl-comm/enqueue.h"
+#include "nccl-comm/rendezvous.h"
+#include "tessera/rendezvous.hpp"
+
+namespace tessera::nccl_comm {
+namespace {
+
+constexpr const char* kPlugin = "nccl-comm";
+constexpr std::string_view kStreamKind = "cuda.stream";
+
+/// Checked before anything of CUDA is touched.
+Member checked_member(const tsr_comm_create& args) {
+  Member member = make_member(kPlugin, args);
+  if (view(args.device_interface->stream_kind) != kStreamKind)
+    throw Error(TSR_E_UNSUPPORTED, member.where() + ": takes streams of the kind cuda.stream, not " +
+                                       to_string(args.device_interface->stream_kind) + "; use --device cuda");
+  return member;
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const tsr_comm_create& args)
+    : member_(checked_member(args)),
+      rendezvous_(to_string(args.rendezvous)),
+      host_(args.host),
+      device_interface_(args.device_interface),
+      device_(args.device),
+      gpu_(device_interface_, device_),
+      session_(std::make_shared<Session>(Library::open(), member_, gpu_.index(), host_, rendezvous_)),
+      watchdog_(session_) {
+  const Deadline deadline(member_.timeout_ms);
+  const ncclUniqueId id = meet(KeyValue(host_), rendezvous_, member_, this_place(gpu_), session_->nccl(), deadline);
+  session_->join(id, deadline);
+}
+
+NcclCommunicator::NcclCommunicator(const NcclCommunicator& parent, Member member, std::string rendezvous,
+                                   std::shared_ptr<Session> session)
+    : member_(std::move(member)),
+      rendezvous_(std::move(rendezvous)),
+      host_(parent.host_),
+      device_interface_(parent.device_interface_),
+      device_(parent.device_),
+      gpu_(device_interface_, device_),
+      session_(std::move(session)),
+      watchdog_(session_) {}
+
+void NcclCommunicator::submit(const tsr_collective& source) {
+  read_collective(source, member_, collective_);
+  if (collective_.kind != TSR_COLL_BARRIER && !has_dtype(collective_.dtype))
+    throw collective_error(TSR_E_UNSUPPORTED, member_, collective_, "has a dtype that NCCL does not have");
+  if (!group_.take(collective_)) run(collective_);
+}
+
+void NcclCommunicator::group_end() {
+  Collective& messages = group_.end();
+  if (!messages.transfers.empty()) run(messages);
+}
+
+void NcclCommunicator::run(Collective& collective) {
+  if (!collective.is_messages()) collective.ticket = num_collectives_++;
+  auto* const stream = static_cast<cudaStream_t>(device_interface_->native_handle(collective.stream, str(kStreamKind)));
+  if (!stream) throw collective_error(TSR_E_INVALID_ARGUMENT, member_, collective, "has a stream that is not CUDA's");
+  session_->run(collective, stream, [&](ncclComm_t comm) {
+    return enqueue({session_->nccl(), comm, member_.rank, member_.num_ranks, gpu_.scratch(), stream}, collective);
+  });
+}
+
+std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, std::string_view name) {
+  const Deadline deadline(member_.timeout_ms);
+  const std::string prefix = rendezvous_ + "/split/" + std::to_string(num_splits_++);
+  const auto group = agree_on_split(KeyValue(host_), prefix, member_, color, key, session_->aborted());
+  if (!group) {
+    session_->split(color, key, nullptr, deadline);
+    return nullptr;
+  }
+  Member member{member_.plugin,     std::string(name), group->rank, static_cast<int>(group->world_ranks.size()),
+                group->world_ranks, member_.timeout_ms};
+  std::string rendezvous = prefix + "/color/" + std::to_string(color);
+  auto session = std::make_shared<Session>(session_->shared_nccl(), member, gpu_.index(), host_, rendezvous);
+  session_->split(color, key, session, deadline);
+  return std::unique_ptr<Communicator>(
+      new NcclCommunicator(*this, std::move(member), std::move(rendezvous), std::move(session)));
+}
+
+}  // namespace tessera::nccl_comm

@@ -1,0 +1,115 @@
+#include "nccl-comm/rendezvous.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+namespace tessera::nccl_comm {
+namespace {
+
+// What coordinate 0 gives out: a letter, then NCCL's id or the sentence of a refusal.
+constexpr char kAgreed = 'i', kRefused = 'e';
+
+template <size_t N>
+void fill(char (&field)[N], const std::string& text) {
+  text.copy(field, N - 1);
+}
+
+std::string place_key(const std::string& prefix, int rank) {
+  return prefix + "/place/" + std::to_string(rank);
+}
+
+Error missing_error(const Member& member, const std::vector<int>& missing) {
+  std::string ranks;
+  for (int rank : missing)
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.world_rank(rank));
+  return Error(TSR_E_DEADLINE,
+               member.where() + ": create timed out after " + std::to_string(member.timeout_ms) +
+                   " ms waiting for rank " + ranks,
+               member.world_rank(missing.front()));
+}
+
+/// The value of `key`, or an empty one at the deadline.
+std::string get_until(const KeyValue& store, const std::string& key, const Deadline& deadline) {
+  try {
+    return store.get(key, deadline.left_ms());
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_DEADLINE) throw;
+    return "";
+  }
+}
+
+/// The places of all ranks, by waiting for each.
+std::vector<Place> collect_places(const KeyValue& store, const std::string& prefix, const Member& member,
+                                  const Deadline& deadline) {
+  std::vector<Place> places;
+  std::vector<int> missing;
+  for (int rank = 0; rank < member.num_ranks; ++rank) {
+    const std::string bytes = get_until(store, place_key(prefix, rank), deadline);
+    if (bytes.empty())
+      missing.push_back(rank);
+    else
+      places.push_back(from_bytes<Place>(bytes));
+  }
+  if (!missing.empty()) throw missing_error(member, missing);
+  return places;
+}
+
+/// Why these places will not do, or "".
+std::string find_shared_gpu(const std::vector<Place>& places, const Member& member) {
+  std::map<std::string, int> owners;
+  for (int rank = 0; rank < member.num_ranks; ++rank) {
+    const Place& place = places[static_cast<size_t>(rank)];
+    const auto [owner, is_new] = owners.emplace(std::string(place.boot) + " " + place.bus_id, rank);
+    if (!is_new)
+      return "rank " + std::to_string(member.world_rank(owner->second)) + " and rank " +
+             std::to_string(member.world_rank(rank)) + " are on one GPU (" + place.bus_id + " of " + place.host +
+             "), where NCCL takes one rank a GPU; start no more ranks on a machine than it has GPUs, or use --comm "
+             "gloo";
+  }
+  return "";
+}
+
+std::string decide(const std::vector<Place>& places, const Member& member, const Library& nccl) {
+  const std::string refusal = find_shared_gpu(places, member);
+  if (!refusal.empty()) return kRefused + refusal;
+  ncclUniqueId id;
+  if (const ncclResult_t result = nccl.get_unique_id(&id); result != ncclSuccess)
+    throw nccl.error(result, member.where() + ": ncclGetUniqueId");
+  return kAgreed + to_bytes(id);
+}
+
+}  // namespace
+
+Place this_place(const Gpu& gpu) {
+  Place place{};
+  if (gethostname(place.host, sizeof place.host - 1) != 0) fill(place.host, "this machine");
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  fill(place.boot, boot.empty() ? place.host : boot);
+  fill(place.bus_id, gpu.bus_id());
+  return place;
+}
+
+ncclUniqueId meet(const KeyValue& store, const std::string& prefix, const Member& member, const Place& own,
+                  const Library& nccl, const Deadline& deadline) {
+  const std::string decision_key = prefix + "/decision";
+  store.set(place_key(prefix, member.rank), to_bytes(own));
+  std::string decision;
+  if (member.rank == 0) {
+    decision = decide(collect_places(store, prefix, member, deadline), member, nccl);
+    store.set(decision_key, decision);
+  } else {
+    decision = get_until(store, decision_key, deadline);
+    if (decision.empty()) {
+      collect_places(store, prefix, member, deadline);  // throws, unless all came in the last moment
+      throw missing_error(member, {0});
+    }
+  }
+  if (decision[0] == kRefused) throw Error(TSR_E_FAILED_PRECONDITION, member.where() + ": " + decision.substr(1));
+  return from_bytes<ncclUniqueId>(decision.substr(1));
+}
+
+}  // namespace tessera::nccl_comm

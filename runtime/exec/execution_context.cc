@@ -1,0 +1,39 @@
+#include "exec/execution_context.h"
+
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+ExecutionContext::ExecutionContext(RankDevices devices, Communicators& comms,
+                                   std::span<const StrategyOnAxis> strategies, const std::map<uint32_t, Arena>& arenas,
+                                   DebugOptions debug, GraphOptions graphs)
+    : devices_(devices),
+      comms_(comms),
+      strategies_(strategies),
+      arenas_(arenas),
+      debug_(debug),
+      graphs_(std::move(graphs)) {}
+
+ExecutionContext::~ExecutionContext() {
+  if (std::uncaught_exceptions() > num_exceptions_) comms_.abort();
+}
+
+RankStream ExecutionContext::stream(const Program& program, uint32_t index) {
+  const Device& device = index > TSR_STREAM_COPY_OUT ? devices_.comm : devices_.device;
+  const std::string& name = program.streams[index].name;
+  StreamHandle& handle = streams_[name];
+  if (!handle) handle = make_stream(device, name);
+  return {&device, handle.get()};
+}
+
+const StrategyOnAxis& ExecutionContext::strategy(int axis) const {
+  for (const StrategyOnAxis& strategy : strategies_)
+    if (strategy.axis == axis) return strategy;
+  throw Error(TSR_E_INTERNAL, "a call action names axis " + std::to_string(axis) + ", which has no strategy");
+}
+
+void* ExecutionContext::pointer(const Buffer& buffer, const MemoryPlan& memory, uint64_t offset_elements) const {
+  return arenas_.at(buffer.memory).at(memory.address.at(buffer.id) + offset_elements * TSR_DTYPE_BYTES(buffer.dtype));
+}
+
+}  // namespace tessera

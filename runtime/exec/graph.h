@@ -1,0 +1,50 @@
+// A program's work captured once and run again with one call.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec/device.h"
+#include "program/program.h"
+
+namespace tessera {
+
+class ExecutionContext;
+
+/// Whether steps are captured, and how the ranks agree on it.
+struct GraphOptions {
+  bool is_on = true;  ///< --cuda-graph=auto
+  /// Called by all ranks at the same step, with whether this one could capture it; true when all could. What
+  /// communicators do may be captured on all ranks or on none.
+  std::function<bool(bool captured)> all_agree = [](bool captured) { return captured; };
+  /// Told why a program could not be captured.
+  std::function<void(const std::string& why)> warn = [](const std::string&) {};
+};
+
+/// Why the program cannot be captured, as the end of a sentence; empty when it can.
+std::string obstacle_to_capture(const ExecutionContext& context, const Program& program);
+
+/// Owned by an Executable; destroyed when none of its launches is in flight.
+class Graph {
+ public:
+  /// Captures what `issue` submits to `streams`, all of `device`. Throws the device's or the issue's error; then
+  /// nothing was run, and the streams take work as before. [issue-thread]
+  Graph(const Device& device, std::span<const RankStream> streams, const std::function<void()>& issue);
+  ~Graph();
+  Graph(const Graph&) = delete;
+
+  /// Runs it on the first of the streams. [issue-thread]
+  void launch();
+
+ private:
+  void capture(std::span<const RankStream> streams, const std::function<void()>& issue);
+
+  const tsr_device_capture& api_;
+  tsr_stream* const lead_;
+  std::vector<EventHandle> events_;  // of each stream: on the lead the fork, on the others the join
+  tsr_graph* graph_ = nullptr;
+};
+
+}  // namespace tessera

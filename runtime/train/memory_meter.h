@@ -1,0 +1,28 @@
+// How much memory a rank uses, measured.
+#pragma once
+
+#include "exec/rank_runtime.h"
+
+namespace tessera {
+
+/// Bytes in use on a device with memory of its own, by all that use it; of the process elsewhere.
+struct MeasuredMemory {
+  int64_t now_bytes = 0;
+  int64_t peak_bytes = 0;    ///< of a device: the most that was seen when it was measured
+  int64_t before_bytes = 0;  ///< of the process before the arena was allocated; 0 of a device
+  int64_t total_bytes = 0;   ///< of the device; 0 of a process
+};
+
+class MemoryMeter {
+ public:
+  /// `process_before`: resident bytes of the process before the runtime was made.
+  MemoryMeter(const RankRuntime& runtime, int64_t process_before);
+  MeasuredMemory measure();
+
+ private:
+  const RankRuntime& runtime_;
+  const int64_t process_before_;
+  int64_t device_peak_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,195 @@
+// nccl-comm over an emulated NCCL: what only NCCL does, or does not do. Ranks are threads with an emulated GPU each.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "support/comm_harness.h"
+#include "support/expect_error.h"
+#include "support/plugin_loader.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr int64_t kShortMs = 1000;
+
+CommSpec spec(int num_ranks) {
+  return {std::getenv("TESSERA_TEST_COMMUNICATOR"), num_ranks, "dp.test", 30000, std::getenv("TESSERA_TEST_DEVICE")};
+}
+
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* const name_;
+};
+
+tsr_collective all_reduce(TypedBuffer& buffer) {
+  auto collective =
+      make_collective(TSR_COLL_ALL_REDUCE, buffer.dtype(), buffer.num_elements(), buffer.data(), buffer.data());
+  collective.reduce = TSR_REDUCE_SUM;
+  return collective;
+}
+
+/// What `action` throws.
+template <class Action>
+Error caught(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return Error(TSR_OK, "");
+}
+
+bool says(const Error& error, const std::string& part) {
+  return std::string(error.what()).find(part) != std::string::npos;
+}
+
+TEST(NcclComm, RefusesAnOlderLibraryWithTheReason) {
+  const Variable version("NCCL_ON_CPU_VERSION", "22705");
+  run_ranks(spec(1), [](CommRank& rank) {
+    const Error error = caught([&] { rank.create(); });
+    EXPECT_EQ(error.code(), TSR_E_UNAVAILABLE);
+    for (const char* part : {"is NCCL 2.27.5", "2.28.9 or newer", "hang with many ranks", "--comm gloo"})
+      EXPECT_TRUE(says(error, part)) << part << " is missing in: " << error.what();
+  });
+}
+
+TEST(NcclComm, RefusesTwoRanksOnOneGpuOnAllRanks) {
+  CommSpec shared = spec(4);
+  shared.device_indices = {0, 1, 2, 1};
+  run_ranks(shared, [](CommRank& rank) {
+    const Error error = caught([&] { rank.create(); });
+    EXPECT_EQ(error.code(), TSR_E_FAILED_PRECONDITION);
+    for (const std::string& part : {"dp.test rank " + std::to_string(rank.rank()),
+                                    std::string("rank 1 and rank 3 are on one GPU"), std::string("--comm gloo")})
+      EXPECT_TRUE(says(error, part)) << part << " is missing in: " << error.what();
+  });
+}
+
+TEST(NcclComm, RefusesDtypesThatNcclDoesNotHave) {
+  run_ranks(spec(1), [](CommRank& rank) {
+    TypedBuffer buffer(TSR_U16, 10);
+    const Error error = caught([&] { rank.comm().submit(all_reduce(buffer)); });
+    EXPECT_EQ(error.code(), TSR_E_UNSUPPORTED);
+    EXPECT_TRUE(says(error, "10 elements u16")) << error.what();
+  });
+}
+
+TEST(NcclComm, TellsWhatNcclFoundAndTheOthersThatARankHasStopped) {
+  const Variable failure("NCCL_ON_CPU_REMOTE_ERROR", "1@1");
+  run_ranks(spec(3), [](CommRank& rank) {
+    TypedBuffer buffer(TSR_F32, 100, [](uint64_t) { return 1; });
+    rank.comm().submit(all_reduce(buffer));
+    rank.synchronize();
+    const Error error = caught([&] {
+      rank.comm().submit(all_reduce(buffer));
+      rank.synchronize();
+    });
+    const bool is_cause = rank.rank() == 1;
+    EXPECT_EQ(error.code(), is_cause ? TSR_E_UNAVAILABLE : TSR_E_ABORTED) << error.what();
+    EXPECT_TRUE(says(error, "all_reduce #1 (gradient h.2, 100 elements f32)")) << error.what();
+    EXPECT_TRUE(says(error, is_cause ? "remote process exited" : "aborted by rank 1")) << error.what();
+    EXPECT_EQ(says(error, "socket closed by remote peer"), is_cause) << error.what();
+  });
+}
+
+TEST(NcclComm, DoesNotBlameARankThatHasCome) {
+  run_ranks(spec(3), [](CommRank& rank) {
+    TypedBuffer buffer(TSR_F32, 100);
+    auto collective = all_reduce(buffer);
+    rank.comm().submit(collective);
+    rank.synchronize();
+    if (rank.rank() == 2) return std::this_thread::sleep_for(std::chrono::milliseconds(3 * kShortMs));
+    if (rank.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(kShortMs / 2));
+    collective.timeout_ms = kShortMs;
+    rank.comm().submit(collective);
+    const Error error = caught([&] { rank.synchronize(); });
+    if (rank.rank() == 1) return;  // told by rank 0, or late itself
+    EXPECT_EQ(error.code(), TSR_E_DEADLINE) << error.what();
+    EXPECT_TRUE(says(error, "1000 ms waiting for rank 2")) << error.what();
+  });
+}
+
+TEST(NcclComm, GivesUpAConnectionAtTheDeadline) {
+  run_ranks(spec(2), [](CommRank& rank) {
+    rank.comm();
+    if (rank.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(2 * kShortMs));
+    TypedBuffer buffer(TSR_F32, 100);
+    auto collective = all_reduce(buffer);
+    collective.timeout_ms = kShortMs;
+    const Error error = caught([&] { rank.comm().submit(collective); });
+    EXPECT_EQ(error.code(), TSR_E_DEADLINE);
+    EXPECT_TRUE(says(error, "all_reduce #0") && says(error, "waiting for rank 1")) << error.what();
+    expect_error([&] { rank.comm().submit(collective); }, {"all_reduce #0", "waiting for rank 1"});
+  });
+}
+
+TEST(NcclComm, WorkIsCapturedAndRunsAgainInAGraph) {
+  run_ranks(spec(2), [](CommRank& rank) {
+    const auto* capture =
+        static_cast<const tsr_device_capture*>(rank.device_interface().get_extension(str(TSR_DEVICE_CAPTURE)));
+    ASSERT_NE(capture, nullptr);
+    TypedBuffer sum(TSR_F32, 1000, [](uint64_t i) { return static_cast<double>(i); });
+    TypedBuffer got(TSR_F32, 10);
+    const auto submit_all = [&] {
+      rank.comm().submit(all_reduce(sum));
+      auto message = make_collective(rank.rank() == 0 ? TSR_COLL_SEND : TSR_COLL_RECV, TSR_F32, 10, sum.data(),
+                                     rank.rank() == 0 ? nullptr : got.data());
+      message.peer = 1 - rank.rank();
+      rank.comm().submit(message);
+    };
+    submit_all();  // makes the connections
+    rank.synchronize();
+    tsr_graph* graph = nullptr;
+    call(capture->begin, rank.stream());
+    submit_all();
+    call(capture->end, rank.stream(), &graph);
+    for (int run = 0; run < 3; ++run)
+      call(capture->launch, graph, rank.stream());
+    rank.synchronize();
+    submit_all();
+    rank.synchronize();
+    capture->destroy(graph);
+    // Five sums of two equal operands.
+    EXPECT_EQ(sum.difference(TypedBuffer(TSR_F32, 1000, [](uint64_t i) { return 32.0 * static_cast<double>(i); })), "");
+    if (rank.rank() == 0) return;
+    EXPECT_EQ(got.difference(TypedBuffer(TSR_F32, 10, [](uint64_t i) { return 32.0 * static_cast<double>(i); })), "");
+  });
+}
+
+TEST(NcclComm, DestroyWaitsForNobody) {
+  run_ranks(spec(2), [](CommRank& rank) {
+    auto comm = rank.create();
+    if (rank.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(2 * kShortMs));
+    const auto start = std::chrono::steady_clock::now();
+    comm.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(kShortMs));
+  });
+}
+
+TEST(NcclComm, RefusesStreamsThatAreNotCudas) {
+  run_ranks(spec(1), [](CommRank& rank) {
+    const auto& cpu = load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE);
+    MemoryKv store;
+    const tsr_host host = store.host();
+    tsr_comm_create args{};
+    args.struct_size = sizeof args;
+    args.size = 1;
+    args.timeout_ms = kShortMs;
+    args.host = &host;
+    args.device_interface = &cpu;
+    tsr_comm* comm = nullptr;
+    const Error error = caught([&] { call(rank.interface().create, &args, &comm); });
+    EXPECT_EQ(error.code(), TSR_E_UNSUPPORTED);
+    EXPECT_TRUE(says(error, "cpu.queue") && says(error, "--device cuda")) << error.what();
+  });
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,147 @@
+#include "devices/other_device.h"
+
+#include <sys/mman.h>
+
+#include "tessera/error.hpp"
+
+namespace tessera::other {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+class Kernel final : public DeviceKernel {
+ public:
+  explicit Kernel(std::unique_ptr<DeviceKernel> inner) : inner_(std::move(inner)) {}
+
+  void launch(DeviceStream& given, std::span<void* const> pointers) override {
+    auto& stream = static_cast<Stream&>(given);
+    const Addresses& addresses = stream.device().addresses();
+    std::vector<void*> real;
+    for (void* pointer : pointers) {
+      if (!addresses.is_on_device(pointer))
+        throw Error(TSR_E_INVALID_ARGUMENT, "a kernel was given an operand that is not in device memory");
+      real.push_back(addresses.real(pointer));
+    }
+    stream.submit([this, real](DeviceStream& below) { inner_->launch(below, real); });
+  }
+
+ private:
+  const std::unique_ptr<DeviceKernel> inner_;
+};
+
+}  // namespace
+
+Addresses::~Addresses() {
+  for (const auto& [address, range] : ranges_)
+    ::munmap(address, range.num_bytes);
+}
+
+// One page more, so that the address behind the last byte is the device's too.
+void* Addresses::add(void* memory, uint64_t num_bytes) {
+  const uint64_t reserved = (num_bytes + kPage - 1) / kPage * kPage + kPage;
+  void* address = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) throw Error(TSR_E_RESOURCE_EXHAUSTED, "there are no addresses left for device memory");
+  ranges_[static_cast<std::byte*>(address)] = {static_cast<std::byte*>(memory), reserved, num_bytes};
+  return address;
+}
+
+void* Addresses::remove(void* address) {
+  const auto range = ranges_.find(static_cast<std::byte*>(address));
+  void* memory = range->second.memory;
+  ::munmap(address, range->second.num_bytes);
+  ranges_.erase(range);
+  return memory;
+}
+
+Addresses::Ranges::const_iterator Addresses::find(const void* address) const {
+  const auto* wanted = static_cast<const std::byte*>(address);
+  auto range = ranges_.upper_bound(const_cast<std::byte*>(wanted));
+  if (range == ranges_.begin()) return ranges_.end();
+  --range;
+  return wanted < range->first + range->second.num_bytes ? range : ranges_.end();
+}
+
+void* Addresses::real(const void* address) const {
+  const auto range = find(address);
+  if (range == ranges_.end()) return const_cast<void*>(address);
+  return range->second.memory + (static_cast<const std::byte*>(address) - range->first);
+}
+
+uint64_t Addresses::num_bytes() const {
+  uint64_t num_bytes = 0;
+  for (const auto& [address, range] : ranges_)
+    num_bytes += range.wanted_bytes;
+  return num_bytes;
+}
+
+tsr_status HostCall::run(void* self, tsr_error* err) {
+  const HostCall& call = *static_cast<HostCall*>(self);
+  const std::lock_guard lock(*call.turn);
+  return call.function(call.user, err);
+}
+
+void Gate::wait(Stream& stream, uint32_t value) {
+  if (stream.is_captured()) throw Error(TSR_E_FAILED_PRECONDITION, "a captured stream waits for a gate");
+  waits_.push_back({this, value});
+  stream.inner().host_function(&Wait::run, &waits_.back());
+}
+
+tsr_status Gate::Wait::run(void* self, tsr_error*) {
+  const Wait& wait = *static_cast<Wait*>(self);
+  std::unique_lock lock(wait.gate->mutex_);
+  wait.gate->opened_.wait(lock, [&] { return static_cast<int32_t>(wait.gate->value_ - wait.value) >= 0; });
+  return TSR_OK;
+}
+
+void Gate::open(uint32_t value) {
+  {
+    const std::lock_guard lock(mutex_);
+    value_ = value;
+  }
+  opened_.notify_all();
+}
+
+OtherDevice::OtherDevice(const tsr_device_open& args) : cpu_(static_cast<int>(args.num_threads)) {
+  for (uint64_t i = 0; i < args.num_options; ++i)
+    if (view(args.options[i].name) == "fail-capture") fails_to_capture_ = args.options[i].i != 0;
+}
+
+void* OtherDevice::allocate(uint32_t memory, uint64_t num_bytes) {
+  void* pointer = cpu_.allocate(memory, num_bytes);
+  return memory == TSR_MEMORY_DEVICE ? addresses_.add(pointer, num_bytes) : pointer;
+}
+
+void OtherDevice::release(uint32_t memory, void* pointer) noexcept {
+  cpu_.release(memory, memory == TSR_MEMORY_DEVICE ? addresses_.remove(pointer) : pointer);
+}
+
+std::unique_ptr<DeviceStream> OtherDevice::create_stream(std::string_view name) {
+  return std::make_unique<Stream>(*this, cpu_.create_stream(name));
+}
+
+std::unique_ptr<DeviceEvent> OtherDevice::create_event() {
+  return std::make_unique<Event>(cpu_.create_event());
+}
+
+std::unique_ptr<DeviceKernel> OtherDevice::prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) {
+  return std::make_unique<Kernel>(cpu_.prepare(op, slots));
+}
+
+HostCall& OtherDevice::host_call(tsr_host_function function, void* user) {
+  return host_calls_.try_emplace({function, user}, HostCall{&turn_, function, user}).first->second;
+}
+
+void OtherDevice::begin_capture(Stream& lead) {
+  if (recording_) throw Error(TSR_E_FAILED_PRECONDITION, "a capture is in progress");
+  recording_ = std::make_unique<Recording>(lead);
+}
+
+std::unique_ptr<Recording> OtherDevice::end_capture(Stream& lead) {
+  auto recording = std::move(recording_);
+  if (!recording) throw Error(TSR_E_FAILED_PRECONDITION, "there is no capture to end");
+  recording->check_end(lead);
+  if (fails_to_capture_) throw Error(TSR_E_RESOURCE_EXHAUSTED, "there is no room for a graph");
+  return recording;
+}
+
+}  // namespace tessera::other

@@ -1,0 +1,243 @@
+// Training on one GPU: GPT-2 124M and 1558M in bf16, T = 1024, beside PyTorch compiled on the same card. Prints a table
+// in Markdown.
+//     gpu_bench --program TESSERA --plugin CUDA-DEVICE.so [--peer PEER_TORCH.py] [--steps N] [--only MODEL]
+// MFU is tokens/s times (6 parameters + 12 layers width T) operations (PaLM, arXiv:2204.02311, appendix B, with all of
+// attention counted), over the card's dense bf16 rate: the measured one of an 8192 x 8192 product, and the datasheet's.
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/matrix_rate.h"
+#include "support/command.h"
+#include "support/temp_folder.h"
+
+namespace tessera::testing {
+namespace {
+
+using Options = std::map<std::string, std::string>;
+
+constexpr int kSeqLen = 1024;
+
+struct Size {
+  std::string name;
+  int batch_size;
+  double parameters, layers, width;
+  double target;  // tokens/s to reach
+
+  double flops_per_token() const { return 6 * parameters + 12 * layers * width * kSeqLen; }
+};
+const std::vector<Size> kSizes = {{"gpt2", 32, 124'439'808, 12, 768, 458'000},
+                                  {"gpt2_xl", 16, 1'557'611'200, 48, 1600, 47'700}};
+
+struct Measured {
+  std::string who;
+  double tokens_per_second = 0;
+  std::optional<double> planned_bytes, peak_bytes;
+  std::string problem;  // why there are no numbers
+};
+
+Options read_options(int argc, char** argv) {
+  Options options = {{"--program", ""}, {"--plugin", ""}, {"--peer", ""}, {"--steps", "20"}, {"--only", ""}};
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (!options.contains(argv[i])) throw std::invalid_argument(std::string("there is no option ") + argv[i]);
+    options[argv[i]] = argv[i + 1];
+  }
+  for (const char* needed : {"--program", "--plugin"})
+    if (options[needed].empty()) throw std::invalid_argument(std::string(needed) + " is needed");
+  return options;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "";
+  const size_t begin = text.rfind('\n', end);
+  return text.substr(begin + 1, end - begin);  // npos + 1 is 0
+}
+
+/// Raw uint16 tokens of GPT-2's vocabulary.
+std::string random_tokens(size_t count) {
+  std::minstd_rand random(7);
+  std::vector<uint16_t> tokens(count);
+  for (uint16_t& token : tokens)
+    token = static_cast<uint16_t>(random() % 50257);
+  return raw_bytes(tokens);
+}
+
+Measured run_tessera(const Size& size, const Options& options, const std::vector<std::string>& more) {
+  Measured result{"tessera", 0, {}, {}, ""};
+  for (const std::string& flag : more)
+    result.who += " " + flag;
+  const TempFolder folder;
+  const size_t tokens_per_step = static_cast<size_t>(size.batch_size) * kSeqLen;
+  const std::string data = folder.write("tokens.bin", random_tokens(4 * tokens_per_step + 1));
+  std::vector<std::string> command = {options.at("--program"),
+                                      "train",
+                                      "--model",
+                                      size.name,
+                                      "--data",
+                                      data,
+                                      "--device",
+                                      options.at("--plugin"),
+                                      "--dtype",
+                                      "bf16",
+                                      "--batch-size",
+                                      std::to_string(size.batch_size),
+                                      "--seq-len",
+                                      std::to_string(kSeqLen),
+                                      "--steps",
+                                      options.at("--steps"),
+                                      "--lr",
+                                      "1e-4",
+                                      "--weight-decay",
+                                      "0.1",
+                                      "--clip",
+                                      "1",
+                                      "--log-level",
+                                      "warning",
+                                      "--metrics",
+                                      folder.path("metrics")};
+  command.insert(command.end(), more.begin(), more.end());
+  const CommandResult run = Command(command).wait(std::chrono::minutes(10));
+  if (run.exit_code != 0) {
+    result.problem = "exit " + std::to_string(run.exit_code) + ": " + last_line(run.err);
+    return result;
+  }
+  std::vector<double> rates;
+  std::istringstream lines(file_bytes(folder.path("metrics")));
+  for (std::string line; std::getline(lines, line);) {
+    const auto step = nlohmann::json::parse(line);
+    if (step["step"] > 4) rates.push_back(step["tokens_per_second"]);  // the first ones load, capture and warm up
+    result.planned_bytes = step["planned_peak_bytes"].get<double>();
+    result.peak_bytes = step["peak_memory_bytes"].get<double>();
+  }
+  if (rates.empty())
+    result.problem = "--steps must be above 4";
+  else
+    result.tokens_per_second = median(rates);
+  return result;
+}
+
+Measured run_peer(const Size& size, const Options& options) {
+  Measured result{"PyTorch, compiled", 0, {}, {}, ""};
+  const CommandResult run = Command({"python3", options.at("--peer"), "--model", size.name, "--batch-size",
+                                     std::to_string(size.batch_size), "--seq-len", std::to_string(kSeqLen), "--steps",
+                                     "8", "--warmup", "4", "--device", "cuda", "--dtype", "bf16", "--compile"})
+                                .wait(std::chrono::minutes(10));
+  if (run.exit_code != 0) {
+    result.problem = "exit " + std::to_string(run.exit_code) + ": " + last_line(run.err);
+    return result;
+  }
+  const auto json = nlohmann::json::parse(last_line(run.out));
+  result.who = "PyTorch " + json["version"].get<std::string>() + ", compiled";
+  result.tokens_per_second = json["tokens_per_second"];
+  result.peak_bytes = json["peak_device_bytes"].get<double>();
+  return result;
+}
+
+std::string gpu_name() {
+  try {
+    const CommandResult run = run_command({"nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"});
+    if (run.exit_code == 0) return run.out.substr(0, run.out.find('\n'));
+  } catch (const std::exception&) {  // no nvidia-smi: the card has no name
+  }
+  return "unknown GPU";
+}
+
+/// Dense bf16 TFLOP/s that the datasheet of `gpu` promises; nothing for one that is not listed.
+std::optional<double> datasheet_rate(const std::string& gpu) {
+  static const std::vector<std::pair<std::string, double>> kRates = {
+      {"H100 PCIe", 756}, {"H100 NVL", 835}, {"H200 NVL", 835}, {"H200", 989}, {"H100", 989}, {"A100", 312}};
+  for (const auto& [name, rate] : kRates)
+    if (gpu.find(name) != std::string::npos) return rate;
+  return std::nullopt;
+}
+
+std::string percent(double part, std::optional<double> whole) {
+  char text[32];
+  if (!whole) return "-";
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * part / *whole);
+  return text;
+}
+
+std::string gib(std::optional<double> bytes) {
+  char text[32];
+  if (!bytes) return "-";
+  std::snprintf(text, sizeof text, "%.2f", *bytes / (1 << 30));
+  return text;
+}
+
+void print_row(const Size& size, const Measured& m, double matrix_rate, std::optional<double> datasheet) {
+  std::printf("| %s | %s | %d | ", size.name.c_str(), m.who.c_str(), size.batch_size);
+  if (!m.problem.empty()) {
+    std::printf("not measured: %s | | | | | |\n", m.problem.c_str());
+    return;
+  }
+  const double rate = m.tokens_per_second * size.flops_per_token() / 1e12;
+  std::printf("%.0f | %.2f | %s | %s | %s | %s |\n", m.tokens_per_second,
+              1e3 * size.batch_size * kSeqLen / m.tokens_per_second, percent(rate, matrix_rate).c_str(),
+              percent(rate, datasheet).c_str(), gib(m.planned_bytes).c_str(), gib(m.peak_bytes).c_str());
+  std::fflush(stdout);
+}
+
+int bench(int argc, char** argv) {
+  const Options options = read_options(argc, argv);
+  const std::string gpu = gpu_name();
+  const auto datasheet = datasheet_rate(gpu);
+  const double matrix_rate = measure_matrix_rate(options.at("--plugin"));
+  std::printf("%s; bf16 product of 8192 x 8192: %.0f TFLOP/s measured, datasheet %s. T = %d, medians of %s steps.\n\n",
+              gpu.c_str(), matrix_rate, datasheet ? std::to_string(static_cast<int>(*datasheet)).c_str() : "not listed",
+              kSeqLen, options.at("--steps").c_str());
+  std::puts(
+      "| model | runtime | B | tokens/s | ms/step | MFU, of measured | MFU, of datasheet | planned GiB | peak GiB |");
+  std::puts("|---|---|---|---|---|---|---|---|---|");
+  bool reached = true;
+  std::string verdicts;
+  for (const Size& size : kSizes) {
+    if (!options.at("--only").empty() && options.at("--only") != size.name) continue;
+    const Measured ours = run_tessera(size, options, {});
+    print_row(size, ours, matrix_rate, datasheet);
+    if (size.name == kSizes.front().name)  // short kernels: where graphs matter
+      print_row(size, run_tessera(size, options, {"--cuda-graph=off"}), matrix_rate, datasheet);
+    std::string peer = "no peer was run";
+    if (!options.at("--peer").empty()) {
+      const Measured theirs = run_peer(size, options);
+      print_row(size, theirs, matrix_rate, datasheet);
+      char ratio[64];
+      std::snprintf(ratio, sizeof ratio, "%.2f times PyTorch", ours.tokens_per_second / theirs.tokens_per_second);
+      if (theirs.problem.empty()) peer = ratio;
+    }
+    reached = reached && ours.problem.empty();
+    char verdict[160];
+    std::snprintf(verdict, sizeof verdict, "\n%s: target %.0f tokens/s %s (%.2f of it); %s.", size.name.c_str(),
+                  size.target, ours.tokens_per_second >= size.target ? "reached" : "missed",
+                  ours.tokens_per_second / size.target, peer.c_str());
+    verdicts += verdict;
+  }
+  std::puts(verdicts.c_str());
+  return reached ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tessera::testing
+
+int main(int argc, char** argv) {
+  try {
+    return tessera::testing::bench(argc, argv);
+  } catch (const std::exception& e) {
+    std::cerr << "gpu_bench: " << e.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,12 @@
+// The rate of a device's matrix product: what all else is compared with.
+#pragma once
+
+#include <string>
+
+namespace tessera::testing {
+
+/// TFLOP/s of bf16 products of 8192 x 8192 matrices with random elements, through the plugin at `path`: median of ten
+/// timed groups of ten, after warm-up. Throws what the plugin throws.
+double measure_matrix_rate(const std::string& path);
+
+}  // namespace tessera::testing

@@ -1,0 +1,73 @@
+// A communicator whose work cannot fail its stream: the run asks it, behind the stream's end too.
+#include <gtest/gtest.h>
+
+#include "exec/executable.h"
+#include "exec/execution_context.h"
+#include "support/expect_error.h"
+#include "support/memory_kv.h"
+#include "support/plugin_loader.h"
+#include "tessera/error.hpp"
+
+namespace tessera::testing {
+namespace {
+
+/// A communicator that does nothing on the stream, which goes on, and then says that its second collective failed.
+struct Silent {
+  uint64_t sequence = 0;
+};
+Silent& of(tsr_comm* comm) {
+  return *reinterpret_cast<Silent*>(comm);
+}
+
+tsr_communicator_interface silent_table() {
+  tsr_communicator_interface table{};
+  table.struct_size = sizeof table;
+  table.create = [](const tsr_comm_create*, tsr_comm** comm, tsr_error*) noexcept -> tsr_status {
+    *comm = reinterpret_cast<tsr_comm*>(new Silent);
+    return TSR_OK;
+  };
+  table.submit = [](tsr_comm* comm, const tsr_collective* collective, tsr_error*) noexcept -> tsr_status {
+    of(comm).sequence = collective->sequence;
+    return TSR_OK;
+  };
+  table.async_error = [](tsr_comm* comm, tsr_error* err) noexcept -> tsr_status {
+    if (of(comm).sequence == 0) return TSR_OK;
+    fill_error(err, TSR_E_DEADLINE, "silent", "barrier #1 timed out", 1);
+    return TSR_E_DEADLINE;
+  };
+  table.abort = [](tsr_comm* const*, uint64_t) noexcept {};
+  table.destroy = [](tsr_comm* comm) noexcept { delete &of(comm); };
+  return table;
+}
+
+TEST(AsyncError, OfWorkThatHasEndedIsTheRunsError) {
+  const Mesh mesh({{"dp", 2}});
+  Program program;
+  program.mesh = &mesh;
+  program.coordinates = {0};
+  Action barrier;
+  barrier.kind = TSR_ACTION_BARRIER;
+  barrier.stream = program.comm_stream(0, "test");
+  barrier.group = program.group({0, {}});
+  program.actions.push_back(barrier);
+
+  MemoryKv store;
+  const tsr_host host = store.host();
+  const Device device({.api = &load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE)}, &host);
+  CommunicatorSetup setup;
+  const tsr_communicator_interface table = silent_table();
+  setup.api = &table;
+  setup.host = &host;
+  const Program* programs[] = {&program};
+  Communicators comms(setup, device, programs);
+  const std::map<uint32_t, Arena> arenas;
+  const MemoryPlan memory;
+  ExecutionContext context({device, device}, comms, {}, arenas, {}, {});
+  Executable executable(program, memory, context);
+
+  executable.run([] { return false; });
+  expect_error([&] { executable.run([] { return false; }); }, {"barrier #1 timed out"});
+}
+
+}  // namespace
+}  // namespace tessera::testing

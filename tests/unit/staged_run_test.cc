@@ -1,0 +1,255 @@
+// A rank whose communicator works on the host beside a device with streams of its own: errors on one pass to the other,
+// and every run ends. And a rank whose communicator's work is captured with the device's.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "exec/rank_runtime.h"
+#include "model/gpt2.h"
+#include "model/initial_values.h"
+#include "support/expect_error.h"
+#include "support/memory_kv.h"
+#include "support/plugin_loader.h"
+#include "support/scripted_comm.h"
+#include "tessera/strategy.hpp"
+
+namespace tessera::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// Sums every parameter's gradient over the axis, and calls its body behind the loss.
+class Summer final : public Strategy {
+ public:
+  static constexpr std::string_view kName = "summer";
+  Summer(std::string_view, std::span<const tsr_option_value>) {}
+  explicit Summer(std::function<void()> body) : body_(std::move(body)) {}
+
+  void lower(const ProgramView& view, const Edit& edit) const override {
+    if (view.raw.purpose != TSR_PURPOSE_STEP) return;
+    uint64_t loss = 0, first_squares = 0;
+    for (const tsr_action& a : view.actions()) {
+      if (a.kind == TSR_ACTION_LOSS) loss = a.id;
+      if (a.kind == TSR_ACTION_SUM_SQUARES && !first_squares) first_squares = a.id;
+    }
+    for (const tsr_home& home : view.homes()) {
+      const tsr_home_role& gradient = home.roles[TSR_HOME_GRADIENT];
+      tsr_action sum = make_action(TSR_ACTION_ALL_REDUCE, edit.stream(view.raw.axis, "gradient"));
+      sum.group = edit.group(view.raw.axis);
+      sum.reduce = TSR_REDUCE_SUM;
+      const tsr_binding range{gradient.buffer, gradient.offset, gradient.num_elements,
+                              TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD};
+      edit.insert(first_squares, TSR_BEFORE, sum, {&range, 1});
+    }
+    if (!body_) return;
+    const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, 8);
+    tsr_action action = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
+    action.strategy_axis = view.raw.axis;
+    const tsr_binding whole{buffer, 0, 8, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE};
+    edit.insert(loss, TSR_AFTER, action, {&whole, 1});
+  }
+  void call_action(uint64_t, std::span<const tsr_tensor_view>) const override { body_(); }
+
+ private:
+  std::function<void()> body_;
+};
+using Table = StrategyTable<Summer, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
+
+/// The test device, or a device plugin's path in TESSERA_TEST_DEVICE.
+std::string device_path() {
+  const char* device = std::getenv("TESSERA_TEST_DEVICE");
+  return device ? device : TESSERA_OTHER_DEVICE;
+}
+
+class RunTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<RankRuntime> make(bool on_host, std::function<void()> call_body = {}) {
+    summer_ = std::make_unique<Summer>(std::move(call_body));
+    Strategy& strategy = *summer_;
+    on_axis_ = {"summer", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
+    const auto workspace = [](const Program&, const Action&, int) { return uint64_t{64}; };
+    const CompileInput input{model_,
+                             mesh_,
+                             {},
+                             {&on_axis_, 1},
+                             [this](const tsr_op& op) { return describe(op); },
+                             workspace,
+                             0,
+                             {.collectives = on_host, .calls = true}};
+    RankSetup setup;
+    setup.device.api = &device_;
+    setup.device.options = options_;
+    if (on_host) setup.comm_device = DeviceSetup{.api = &cpu_};
+    setup.host = &host_;
+    setup.strategies = {&on_axis_, 1};
+    setup.communicators.api = &scripted_communicator(script_);
+    setup.communicators.host = &host_;
+    setup.communicators.timeout_ms = timeout_ms_;
+    setup.communicators.is_capturable = true;
+    setup.graphs.all_agree = [this](bool captured) {
+      captured_.push_back(captured);
+      return captured && others_capture_;
+    };
+    setup.graphs.warn = [this](const std::string& why) { warnings_.push_back(why); };
+    setup.cancelled = [this] { return cancelled_.load(); };
+    auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
+    runtime->initialise(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
+    return runtime;
+  }
+
+  StepResult step(RankRuntime& runtime) {
+    const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
+    return runtime.run_step(0, 1e-3, 1, {&batch, 1});
+  }
+
+  /// The step must fail with that error, long before anything times out.
+  void expect_soon(RankRuntime& runtime, const std::string& error) {
+    const auto start = steady_clock::now();
+    expect_error([&] { step(runtime); }, {error});
+    EXPECT_LT(steady_clock::now() - start, milliseconds(3000));
+  }
+
+  std::vector<tsr_slot_spec> describe(const tsr_op& op) const {
+    std::vector<tsr_slot_spec> slots(64);
+    uint64_t num_slots = slots.size();
+    call(device_.describe, &op, slots.data(), &num_slots);
+    slots.resize(num_slots);
+    return slots;
+  }
+
+  Script script_;
+  MemoryKv store_;
+  tsr_host host_ = store_.host();
+  const tsr_device_interface& device_ = load_plugin<tsr_device_interface>(device_path(), TSR_DEVICE_INTERFACE);
+  const std::vector<tsr_option_value> options_ = default_options(device_path());
+  const tsr_device_interface& cpu_ = load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE);
+  Mesh mesh_{{{"dp", 2, TSR_SPLITS_BATCH}}};
+  Model model_ = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
+                           {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
+  int64_t timeout_ms_ = 60'000;
+  std::atomic<bool> cancelled_{false};
+  bool others_capture_ = true;
+  std::vector<bool> captured_;
+  std::vector<std::string> warnings_;
+  std::unique_ptr<Summer> summer_;
+  StrategyOnAxis on_axis_;
+};
+
+TEST_F(RunTest, AStagedStepRunsAgainAndAgain) {
+  auto runtime = make(true);
+  EXPECT_EQ(runtime->obstacle_to_graphs(), "the communicator works on the host");
+  for (int i = 0; i < 5; ++i)
+    EXPECT_TRUE(step(*runtime).updated);
+  EXPECT_GT(script_.num_runs, 5 * 10);
+  EXPECT_EQ(captured_, std::vector<bool>{false});  // each rank says so, once
+  EXPECT_TRUE(warnings_.empty());
+}
+
+// The device's streams wait for gates that nobody would open.
+TEST_F(RunTest, ACollectiveThatFailsOnTheHostEndsTheStep) {
+  for (const int which : {0, 3, 11}) {
+    auto runtime = make(true);
+    step(*runtime);
+    script_.on_run = [&, fails_at = script_.num_runs + which] {
+      if (script_.num_runs > fails_at) throw Error(TSR_E_UNAVAILABLE, "rank 1 went away");
+    };
+    expect_soon(*runtime, "rank 1 went away");
+    script_.on_run = [] {};
+  }
+}
+
+// So much work stands behind the gate that the device would take no more, and block whoever issues it.
+TEST_F(RunTest, ACollectiveThatFailsEndsAStepOfManyActions) {
+  model_ = make_gpt2({.num_layers = 40, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
+                     {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
+  auto runtime = make(true);
+  step(*runtime);
+  script_.on_run = [] { throw Error(TSR_E_UNAVAILABLE, "rank 1 went away"); };
+  expect_soon(*runtime, "rank 1 went away");
+}
+
+// The host's streams wait for work of the device that never comes.
+TEST_F(RunTest, WorkThatFailsOnTheDeviceEndsTheStep) {
+  bool fails = false;
+  auto runtime = make(true, [&] {
+    if (fails) throw Error(TSR_E_DATA_LOSS, "the call failed");
+  });
+  step(*runtime);
+  fails = true;
+  expect_soon(*runtime, "the call failed");
+}
+
+TEST_F(RunTest, WorkThatFailsOnTheDeviceEndsACollectiveThatWouldNot) {
+  bool fails = false;
+  auto runtime = make(true, [&] {
+    if (fails) throw Error(TSR_E_DATA_LOSS, "the call failed");
+  });
+  step(*runtime);
+  script_.on_run = [&] { script_.wait_for_abort(); };  // the sum of the loss does not wait for the call
+  fails = true;
+  expect_soon(*runtime, "the call failed");
+}
+
+TEST_F(RunTest, ACancelledRunEndsWhatWaitsOnBothSides) {
+  auto runtime = make(true);
+  step(*runtime);
+  script_.on_run = [&] {
+    cancelled_ = true;
+    script_.wait_for_abort();
+  };
+  expect_soon(*runtime, "the run was stopped");
+}
+
+TEST_F(RunTest, AGraphIsSubmittedTwiceAndRunEveryTime) {
+  auto runtime = make(false);
+  EXPECT_EQ(runtime->obstacle_to_graphs(), "");
+  step(*runtime);
+  const int num_collectives = script_.num_runs;
+  ASSERT_GT(num_collectives, 10);
+  for (int i = 1; i < 5; ++i)
+    step(*runtime);
+  EXPECT_EQ(script_.num_runs, 5 * num_collectives);
+  EXPECT_EQ(script_.sequences.size(), 2u * static_cast<size_t>(num_collectives));
+  EXPECT_EQ(captured_, std::vector<bool>{true});
+  // An evaluation is no step: its collectives are submitted, and counted behind those of the graph's runs.
+  script_.sequences.clear();
+  const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
+  runtime->run_eval({&batch, 1});
+  ASSERT_EQ(script_.sequences.size(), 1u);  // the loss, which a step sums once too, on the stream of the squares
+  EXPECT_EQ(script_.sequences[0], 5u * 2u);
+}
+
+TEST_F(RunTest, WhatAnotherRankCannotCaptureIsNotCapturedHere) {
+  others_capture_ = false;
+  auto runtime = make(false);
+  for (int i = 0; i < 4; ++i)
+    step(*runtime);
+  EXPECT_EQ(captured_, std::vector<bool>{true});
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_NE(warnings_[0].find("another rank's is not captured"), std::string::npos) << warnings_[0];
+}
+
+// Nobody measures the time of a collective in a graph, so the step's is.
+TEST_F(RunTest, AGraphThatDoesNotEndIsGivenUp) {
+  timeout_ms_ = 500;
+  auto runtime = make(false);
+  step(*runtime);
+  step(*runtime);
+  script_.on_run = [&] { script_.wait_for_abort(); };
+  expect_soon(*runtime, "a step that runs as a graph has taken 500 ms (--timeout-ms) longer than without");
+}
+
+TEST_F(RunTest, WithoutGatesThereIsNoWayBackFromTheHost) {
+  tsr_device_interface bare = device_;
+  bare.get_extension = nullptr;
+  const Device device({.api = &bare, .options = options_}, &host_);
+  expect_error([&] { make_crossing_to(device); }, {"the device has no gates (tsr.device.gate/1)"});
+}
+
+}  // namespace
+}  // namespace tessera::testing
