@@ -165,26 +165,26 @@ TEST_P(Faults, AbortDuringWorkLeavesEveryRankAtOnce) {
   Crowd ready;
   run_ranks(spec(), [&](CommRank& rank) {
     Sum large(1 << 20);
-    rank.comm();
+    const auto comm = rank.create();  // destroyed before the memory it may still touch
     ready.leave();
     ready.wait_for(rank.num_ranks());
     std::thread watchdog;
     if (rank.rank() == 0)
       watchdog = std::thread([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        rank.comm().abort();
+        comm->abort();
       });
     const Error error = caught(
         [&] {
           for (;;) {
-            rank.comm().submit(large.collective());
+            comm->submit(large.collective());
             rank.synchronize();
           }
         },
         5000);
     if (watchdog.joinable()) watchdog.join();
     expect_parts(error, TSR_E_ABORTED, {rank_text(rank.rank()), "aborted"});
-    rank.comm().abort();
+    comm->abort();
   });
 }
 

@@ -140,7 +140,8 @@ typedef struct tsr_communicator_interface {
   /* OK, or the first error of any of this communicator's work. [any-thread] */
   TSR_FN(tsr_status, async_error)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
   /* Aborts all of them at once; every outstanding and later operation fails with ABORTED within 2 seconds. Does not
-   * block, may be repeated. After it only destroy is legal. [any-thread] */
+   * block, may be repeated. After it only destroy is legal, and until that has returned the memory of what was
+   * submitted may still be touched, as after any error. [any-thread] */
   TSR_FN(void, abort)(tsr_comm* const* comms, uint64_t num_comms) TSR_NOEXCEPT;
   /* Local, never a collective; all submitted work must be done or aborted. [control-thread] */
   TSR_FN(void, destroy)(tsr_comm* comm) TSR_NOEXCEPT;

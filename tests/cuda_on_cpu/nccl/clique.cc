@@ -108,6 +108,7 @@ void Clique::run(int rank, const std::vector<Task>& tasks, uint64_t ticket, cons
 
 void Clique::collective(int rank, const Task& task, uint64_t ticket, const bool& is_aborted) {
   Lock lock(mutex_);
+  if (is_aborted) return;
   Meeting& meeting = meetings_[ticket];
   meeting.tasks.resize(static_cast<size_t>(num_ranks_));
   meeting.tasks[static_cast<size_t>(rank)] = &task;
@@ -147,6 +148,7 @@ Clique::Message* Clique::find_match(int rank, const Task& receive) {
 
 void Clique::messages(int rank, const std::vector<const Task*>& tasks, const bool& is_aborted) {
   Lock lock(mutex_);
+  if (is_aborted) return;
   std::deque<const Task*> receives;
   for (const Task* task : tasks) {
     if (task->kind == Kind::recv)
