@@ -11,7 +11,7 @@ namespace tessera::testing {
 namespace {
 
 constexpr int kSeveral[] = {2, 3, 4};
-constexpr int64_t kShortMs = 300;
+constexpr int64_t kShortMs = 600;  // ranks that come do so sooner, on a busy machine too
 
 /// Runs `action`, which must throw within `limit_ms`, and returns what it threw.
 template <class Action>
@@ -81,7 +81,7 @@ TEST_P(Faults, ACollectiveToWhichOneRankDoesNotComeTimesOut) {
     rank.comm().submit(late);
     bool is_reached = false;
     rank.run_on_stream([&] { is_reached = true; });
-    const Error error = caught([&] { rank.synchronize(); }, kShortMs + 1000);
+    const Error error = caught([&] { rank.synchronize(); }, kShortMs + 2000);
     crowd.leave();
     expect_parts(error, TSR_E_DEADLINE,
                  {prefix() + rank_text(rank.rank()), "all_reduce #1", "gradient h.2", "4096 elements f32",
@@ -106,7 +106,7 @@ TEST_P(Faults, AMessageThatNobodyTakesTimesOutOnEitherSide) {
         rank.comm().submit(lonely);
         rank.synchronize();
       };
-      expect_parts(caught(wait, kShortMs + 1000), TSR_E_DEADLINE,
+      expect_parts(caught(wait, kShortMs + 2000), TSR_E_DEADLINE,
                    {"dp.test rank 0", kind == TSR_COLL_SEND ? "send #0" : "recv #0", "rank 1"});
       crowd.leave();
     });
@@ -117,7 +117,7 @@ TEST_P(Faults, CreateNamesTheRankThatDoesNotJoin) {
   for (int missing : {0, num_ranks() - 1}) {
     run_ranks(spec(), [&](CommRank& rank) {
       if (rank.rank() == missing) return;
-      expect_parts(caught([&] { rank.create("", kShortMs); }, kShortMs + 1000), TSR_E_DEADLINE,
+      expect_parts(caught([&] { rank.create("", kShortMs); }, kShortMs + 2000), TSR_E_DEADLINE,
                    {prefix() + rank_text(rank.rank()), rank_text(missing)});
     });
   }
