@@ -153,6 +153,9 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   const int64_t process_before = resident_memory().now_bytes;
   RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), options, log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
+  // Ranks that share a device: what one allocates and loads in preparation could wait for a stream of another, which
+  // in turn waits for it.
+  wait_for_all(place, job.mesh.num_ranks(), "prepared", job.config.start_timeout_ms);
   if (place.rank == 0) report_start(log, job, data, runtime);
   runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
   train_steps(job, data, runtime, meter, place, observer, log);

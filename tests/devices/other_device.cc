@@ -9,6 +9,29 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
+/// The streams of the process, whichever rank's, that stand at a closed gate. Whoever allocates or loads waits until
+/// there is none, as CUDA may.
+class StandingStreams {
+ public:
+  void add(int change) {
+    {
+      const std::lock_guard lock(mutex_);
+      count_ += change;
+    }
+    changed_.notify_all();
+  }
+  void wait_for_none() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_ = 0;
+};
+StandingStreams standing_streams;
+
 class Kernel final : public DeviceKernel {
  public:
   explicit Kernel(std::unique_ptr<DeviceKernel> inner) : inner_(std::move(inner)) {}
@@ -88,8 +111,12 @@ void Gate::wait(Stream& stream, uint32_t value) {
 
 tsr_status Gate::Wait::run(void* self, tsr_error*) {
   const Wait& wait = *static_cast<Wait*>(self);
-  std::unique_lock lock(wait.gate->mutex_);
-  wait.gate->opened_.wait(lock, [&] { return static_cast<int32_t>(wait.gate->value_ - wait.value) >= 0; });
+  standing_streams.add(1);
+  {
+    std::unique_lock lock(wait.gate->mutex_);
+    wait.gate->opened_.wait(lock, [&] { return static_cast<int32_t>(wait.gate->value_ - wait.value) >= 0; });
+  }
+  standing_streams.add(-1);
   return TSR_OK;
 }
 
@@ -107,6 +134,7 @@ OtherDevice::OtherDevice(const tsr_device_open& args) : cpu_(static_cast<int>(ar
 }
 
 void* OtherDevice::allocate(uint32_t memory, uint64_t num_bytes) {
+  standing_streams.wait_for_none();
   void* pointer = cpu_.allocate(memory, num_bytes);
   return memory == TSR_MEMORY_DEVICE ? addresses_.add(pointer, num_bytes) : pointer;
 }
@@ -116,6 +144,7 @@ void OtherDevice::release(uint32_t memory, void* pointer) noexcept {
 }
 
 std::unique_ptr<DeviceStream> OtherDevice::create_stream(std::string_view name) {
+  standing_streams.wait_for_none();
   return std::make_unique<Stream>(*this, cpu_.create_stream(name));
 }
 
@@ -124,6 +153,7 @@ std::unique_ptr<DeviceEvent> OtherDevice::create_event() {
 }
 
 std::unique_ptr<DeviceKernel> OtherDevice::prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) {
+  standing_streams.wait_for_none();
   return std::make_unique<Kernel>(cpu_.prepare(op, slots));
 }
 

@@ -14,7 +14,7 @@ __device__ inline void report(Fault* fault, int code, int value, long long posit
   to->value = value;
   to->position = position;
   to->limit = limit;
-  __threadfence();
+  __threadfence_system();  // the host reads it
   to->code = code;
 }
 

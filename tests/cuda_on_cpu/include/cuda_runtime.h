@@ -37,6 +37,9 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
 inline void __threadfence() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
+inline void __threadfence_system() {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 
 namespace cuda_on_cpu {
 
