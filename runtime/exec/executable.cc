@@ -1,6 +1,7 @@
 #include "exec/executable.h"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -38,6 +39,25 @@ void ask(const std::function<bool()>& cancelled) {
 }  // namespace
 
 Executable::~Executable() = default;
+
+/// A device may load a kernel at its first launch, and wait for all of its streams to do so: also for one that stands
+/// at a gate. So all are launched before, in a graph that never runs; where that fails, they are loaded when they run.
+void Executable::load_kernels() const {
+  const Device& device = context_.device();
+  if (!device.table<tsr_device_capture>(TSR_DEVICE_CAPTURE)) return;
+  std::vector<RankStream> streams;
+  std::ranges::copy_if(streams_, std::back_inserter(streams), [&](const RankStream& s) { return s.device == &device; });
+  const auto launch_all = [this] {
+    for (const auto& step : steps_)
+      if (step->kind == Step::Kind::kernel)
+        call(step->stream.api().launch, step->kernel, step->stream.handle, step->pointers.data(),
+             step->pointers.size());
+  };
+  try {
+    const Graph never_launched(device, streams, launch_all);
+  } catch (const Error&) {
+  }
+}
 
 void Executable::issue(Step& step) {
   const tsr_device_interface& api = step.stream.api();

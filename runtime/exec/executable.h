@@ -32,6 +32,7 @@ class Executable {
   struct Step;
   struct Preparation;
   using Cancelled = std::function<bool()>;
+  void load_kernels() const;
   void issue(Step& step);
   void issue_all(const Cancelled& cancelled);
   const Crossing* closed_gate(const Step& step) const;

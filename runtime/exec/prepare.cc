@@ -214,6 +214,7 @@ struct Executable::Preparation {
 Executable::Executable(const Program& program, const MemoryPlan& memory, ExecutionContext& context)
     : program_(program), context_(context) {
   Preparation{*this, program, memory, context, {}, {}}.run();
+  if (!crossings_.empty()) load_kernels();
 }
 
 }  // namespace tessera

@@ -45,11 +45,14 @@ class Kernel final : public DeviceKernel {
         throw Error(TSR_E_INVALID_ARGUMENT, "a kernel was given an operand that is not in device memory");
       real.push_back(addresses.real(pointer));
     }
+    if (!is_loaded_ && !stream.is_captured()) standing_streams.wait_for_none();
+    is_loaded_ = true;
     stream.submit([this, real](DeviceStream& below) { inner_->launch(below, real); });
   }
 
  private:
   const std::unique_ptr<DeviceKernel> inner_;
+  bool is_loaded_ = false;
 };
 
 }  // namespace
