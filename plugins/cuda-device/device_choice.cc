@@ -33,23 +33,24 @@ std::string version_text(int version) {
   throw Error(TSR_E_UNAVAILABLE, reason + "; " + kRemedy);
 }
 
-// What ranks that share a GPU ask of CUDA, which reads it when it starts; a user's own choice stays. Streams of one
-// process share queues in hardware, 8 unless told otherwise: a stream of one rank that waits for another rank must not
-// stand in a queue before that rank's work, so they get all there are. And a kernel that is loaded at its first launch
-// waits for all streams of the process, also for those that wait for what its own thread has yet to issue: so all are
+// What we ask of CUDA, which reads it when it starts; a user's own choice stays. Streams of one process share queues in
+// hardware, 8 unless told otherwise, and what stands in one goes in order: a stream that waits for another rank, at a
+// gate or in a kernel of NCCL, must not stand before the work that rank waits for. NCCL has streams of its own beside
+// ours, so we get all queues there are. And a kernel that is loaded at its first launch waits for all streams of the
+// process, of ranks that share a GPU also for those that wait for what its own thread has yet to issue: so all are
 // loaded at the start.
-void ask_for_concurrency() {
+void ask_for_concurrency(bool share) {
   static std::once_flag once;
-  std::call_once(once, [] {
+  std::call_once(once, [share] {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    if (share) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   });
 }
 
 }  // namespace
 
 int choose_device(uint32_t local_rank, bool share) {
-  if (share) ask_for_concurrency();
+  ask_for_concurrency(share);
   int num_devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&num_devices);
   if (error != cudaSuccess || num_devices < 1) refuse(error);

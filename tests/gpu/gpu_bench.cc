@@ -1,16 +1,20 @@
 // Training on one GPU: GPT-2 124M and 1558M in bf16, T = 1024, beside PyTorch compiled on the same card. Prints a table
 // in Markdown.
 //     gpu_bench --program TESSERA --plugin CUDA-DEVICE.so [--peer PEER_TORCH.py] [--steps N] [--only MODEL]
+//               [--limit-s S]
 // MFU is tokens/s times (6 parameters + 12 layers width T) operations (PaLM, arXiv:2204.02311, appendix B, with all of
 // attention counted), over the card's dense bf16 rate: the measured one of an 8192 x 8192 product, and the datasheet's.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +27,10 @@ namespace tessera::testing {
 namespace {
 
 using Options = std::map<std::string, std::string>;
+using Clock = std::chrono::steady_clock;
 
 constexpr int kSeqLen = 1024;
+constexpr std::chrono::minutes kMaxRun{2};  // of ours; the peer compiles for longer
 
 struct Size {
   std::string name;
@@ -45,7 +51,8 @@ struct Measured {
 };
 
 Options read_options(int argc, char** argv) {
-  Options options = {{"--program", ""}, {"--plugin", ""}, {"--peer", ""}, {"--steps", "20"}, {"--only", ""}};
+  Options options = {{"--program", ""}, {"--plugin", ""}, {"--peer", ""},
+                     {"--steps", "20"}, {"--only", ""},   {"--limit-s", "900"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!options.contains(argv[i])) throw std::invalid_argument(std::string("there is no option ") + argv[i]);
     options[argv[i]] = argv[i + 1];
@@ -76,10 +83,29 @@ std::string random_tokens(size_t count) {
   return raw_bytes(tokens);
 }
 
-Measured run_tessera(const Size& size, const Options& options, const std::vector<std::string>& more) {
-  Measured result{"tessera", 0, {}, {}, ""};
-  for (const std::string& flag : more)
-    result.who += " " + flag;
+/// What the program prints. Throws when it fails, or has not ended by then.
+std::string output_of(const std::vector<std::string>& command, Clock::time_point end) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+  if (left.count() <= 0) throw std::runtime_error("there was no time left");
+  const CommandResult run = Command(command).wait(left);
+  if (run.exit_code != 0) throw std::runtime_error("exit " + std::to_string(run.exit_code) + ": " + last_line(run.err));
+  return run.out;
+}
+
+/// Those numbers, or why there are none: one run that fails leaves the others.
+Measured measure(const std::string& who, const std::function<void(Measured&)>& run) {
+  Measured result{who, 0, {}, {}, ""};
+  try {
+    run(result);
+  } catch (const std::exception& error) {
+    result.problem = std::string(error.what()).substr(0, 200);
+    std::ranges::replace(result.problem, '\n', ' ');
+  }
+  return result;
+}
+
+void run_tessera(const Size& size, const Options& options, const std::vector<std::string>& more, Clock::time_point end,
+                 Measured& result) {
   const TempFolder folder;
   const size_t tokens_per_step = static_cast<size_t>(size.batch_size) * kSeqLen;
   const std::string data = folder.write("tokens.bin", random_tokens(4 * tokens_per_step + 1));
@@ -110,11 +136,7 @@ Measured run_tessera(const Size& size, const Options& options, const std::vector
                                       "--metrics",
                                       folder.path("metrics")};
   command.insert(command.end(), more.begin(), more.end());
-  const CommandResult run = Command(command).wait(std::chrono::minutes(10));
-  if (run.exit_code != 0) {
-    result.problem = "exit " + std::to_string(run.exit_code) + ": " + last_line(run.err);
-    return result;
-  }
+  output_of(command, std::min(end, Clock::now() + kMaxRun));
   std::vector<double> rates;
   std::istringstream lines(file_bytes(folder.path("metrics")));
   for (std::string line; std::getline(lines, line);) {
@@ -123,28 +145,19 @@ Measured run_tessera(const Size& size, const Options& options, const std::vector
     result.planned_bytes = step["planned_peak_bytes"].get<double>();
     result.peak_bytes = step["peak_memory_bytes"].get<double>();
   }
-  if (rates.empty())
-    result.problem = "--steps must be above 4";
-  else
-    result.tokens_per_second = median(rates);
-  return result;
+  if (rates.empty()) throw std::runtime_error("--steps must be above 4");
+  result.tokens_per_second = median(rates);
 }
 
-Measured run_peer(const Size& size, const Options& options) {
-  Measured result{"PyTorch, compiled", 0, {}, {}, ""};
-  const CommandResult run = Command({"python3", options.at("--peer"), "--model", size.name, "--batch-size",
+void run_peer(const Size& size, const Options& options, Clock::time_point end, Measured& result) {
+  const std::string out = output_of({"python3", options.at("--peer"), "--model", size.name, "--batch-size",
                                      std::to_string(size.batch_size), "--seq-len", std::to_string(kSeqLen), "--steps",
-                                     "8", "--warmup", "4", "--device", "cuda", "--dtype", "bf16", "--compile"})
-                                .wait(std::chrono::minutes(10));
-  if (run.exit_code != 0) {
-    result.problem = "exit " + std::to_string(run.exit_code) + ": " + last_line(run.err);
-    return result;
-  }
-  const auto json = nlohmann::json::parse(last_line(run.out));
+                                     "8", "--warmup", "4", "--device", "cuda", "--dtype", "bf16", "--compile"},
+                                    end);
+  const auto json = nlohmann::json::parse(last_line(out));
   result.who = "PyTorch " + json["version"].get<std::string>() + ", compiled";
   result.tokens_per_second = json["tokens_per_second"];
   result.peak_bytes = json["peak_device_bytes"].get<double>();
-  return result;
 }
 
 std::string gpu_name() {
@@ -167,7 +180,7 @@ std::optional<double> datasheet_rate(const std::string& gpu) {
 
 std::string percent(double part, std::optional<double> whole) {
   char text[32];
-  if (!whole) return "-";
+  if (!whole || *whole <= 0) return "-";
   std::snprintf(text, sizeof text, "%.1f %%", 100 * part / *whole);
   return text;
 }
@@ -189,51 +202,73 @@ void print_row(const Size& size, const Measured& m, double matrix_rate, std::opt
   std::printf("%.0f | %.2f | %s | %s | %s | %s |\n", m.tokens_per_second,
               1e3 * size.batch_size * kSeqLen / m.tokens_per_second, percent(rate, matrix_rate).c_str(),
               percent(rate, datasheet).c_str(), gib(m.planned_bytes).c_str(), gib(m.peak_bytes).c_str());
-  std::fflush(stdout);
 }
 
+/// 0 when it cannot be measured.
+double matrix_rate_of(const std::string& plugin) {
+  try {
+    return measure_matrix_rate(plugin);
+  } catch (const std::exception& error) {
+    std::cerr << "gpu_bench: the product of 8192 x 8192: " << error.what() << '\n';
+    return 0;
+  }
+}
+
+std::string verdict(const Size& size, const Measured& ours, const Measured* peer) {
+  char text[160];
+  std::snprintf(text, sizeof text, "\n%s: target %.0f tokens/s %s (%.2f of it); ", size.name.c_str(), size.target,
+                ours.tokens_per_second >= size.target ? "reached" : "missed", ours.tokens_per_second / size.target);
+  if (!peer || !peer->problem.empty()) return text + std::string("no peer was run.");
+  char ratio[64];
+  std::snprintf(ratio, sizeof ratio, "%.2f times PyTorch.", ours.tokens_per_second / peer->tokens_per_second);
+  return text + std::string(ratio);
+}
+
+std::vector<Size> sizes_of(const Options& options) {
+  std::vector<Size> sizes;
+  for (const Size& size : kSizes)
+    if (options.at("--only").empty() || options.at("--only") == size.name) sizes.push_back(size);
+  if (sizes.empty()) throw std::invalid_argument("--only names no model of this benchmark");
+  return sizes;
+}
+
+/// Peers come last: they take longest.
 int bench(int argc, char** argv) {
   const Options options = read_options(argc, argv);
+  const std::vector<Size> sizes = sizes_of(options);
+  const auto end = Clock::now() + std::chrono::seconds(std::stoi(options.at("--limit-s")));
   const std::string gpu = gpu_name();
   const auto datasheet = datasheet_rate(gpu);
-  const double matrix_rate = measure_matrix_rate(options.at("--plugin"));
+  const double matrix_rate = matrix_rate_of(options.at("--plugin"));
   std::printf("%s; bf16 product of 8192 x 8192: %.0f TFLOP/s measured, datasheet %s. T = %d, medians of %s steps.\n\n",
               gpu.c_str(), matrix_rate, datasheet ? std::to_string(static_cast<int>(*datasheet)).c_str() : "not listed",
               kSeqLen, options.at("--steps").c_str());
   std::puts(
       "| model | runtime | B | tokens/s | ms/step | MFU, of measured | MFU, of datasheet | planned GiB | peak GiB |");
   std::puts("|---|---|---|---|---|---|---|---|---|");
-  bool reached = true;
-  std::string verdicts;
-  for (const Size& size : kSizes) {
-    if (!options.at("--only").empty() && options.at("--only") != size.name) continue;
-    const Measured ours = run_tessera(size, options, {});
-    print_row(size, ours, matrix_rate, datasheet);
-    if (size.name == kSizes.front().name)  // short kernels: where graphs matter
-      print_row(size, run_tessera(size, options, {"--cuda-graph=off"}), matrix_rate, datasheet);
-    std::string peer = "no peer was run";
-    if (!options.at("--peer").empty()) {
-      const Measured theirs = run_peer(size, options);
-      print_row(size, theirs, matrix_rate, datasheet);
-      char ratio[64];
-      std::snprintf(ratio, sizeof ratio, "%.2f times PyTorch", ours.tokens_per_second / theirs.tokens_per_second);
-      if (theirs.problem.empty()) peer = ratio;
-    }
-    reached = reached && ours.problem.empty();
-    char verdict[160];
-    std::snprintf(verdict, sizeof verdict, "\n%s: target %.0f tokens/s %s (%.2f of it); %s.", size.name.c_str(),
-                  size.target, ours.tokens_per_second >= size.target ? "reached" : "missed",
-                  ours.tokens_per_second / size.target, peer.c_str());
-    verdicts += verdict;
-  }
-  std::puts(verdicts.c_str());
-  return reached ? 0 : 1;
+  const auto row = [&](const Size& size, const std::string& who, const std::function<void(Measured&)>& run) {
+    const Measured measured = measure(who, run);
+    print_row(size, measured, matrix_rate, datasheet);
+    return measured;
+  };
+  std::vector<Measured> ours, peers;
+  for (const Size& size : sizes)
+    ours.push_back(row(size, "tessera", [&](Measured& m) { run_tessera(size, options, {}, end, m); }));
+  const std::string no_graph = "--cuda-graph=off";  // matters where kernels are short
+  row(sizes[0], "tessera " + no_graph, [&](Measured& m) { run_tessera(sizes[0], options, {no_graph}, end, m); });
+  if (!options.at("--peer").empty())
+    for (const Size& size : sizes)
+      peers.push_back(row(size, "PyTorch, compiled", [&](Measured& m) { run_peer(size, options, end, m); }));
+  for (size_t i = 0; i < sizes.size(); ++i)
+    std::puts(verdict(sizes[i], ours[i], peers.empty() ? nullptr : &peers[i]).c_str());
+  return std::ranges::all_of(ours, [](const Measured& m) { return m.problem.empty(); }) ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what has been measured is told, whatever comes
   try {
     return tessera::testing::bench(argc, argv);
   } catch (const std::exception& e) {

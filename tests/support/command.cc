@@ -44,7 +44,7 @@ Command::Command(std::vector<std::string> argv, const std::map<std::string, std:
     ::dup2(err, 2);
     for (const auto& [name, value] : environment)
       value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
-    ::execv(arguments[0], arguments.data());
+    ::execvp(arguments[0], arguments.data());
     ::_exit(127);
   }
   ::close(out);
