@@ -24,10 +24,11 @@ TEST_P(NormOp, AddIsTheReference) {
   check(TSR_OP_ADD);
 }
 
-// Widths of GPT-2's models, odd ones, and some that no vector divides.
+// Widths of GPT-2's models, odd ones, some that no vector divides, and some of which a GPU's thread has several
+// vectors.
 TESSERA_EVERY_DEVICE_ON(NormOp, NormExtents, NormExtents{1, 1, 7}, NormExtents{2, 5, 33}, NormExtents{3, 32, 48},
                         NormExtents{1, 33, 16}, NormExtents{2, 33, 768}, NormExtents{1, 17, 1600},
-                        NormExtents{1, 3, 5001}, NormExtents{2, 200, 66});
+                        NormExtents{1, 3, 5001}, NormExtents{1, 3, 7184}, NormExtents{2, 200, 66});
 
 class NormOps : public DeviceOpTest {};
 

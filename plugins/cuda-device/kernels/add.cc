@@ -1,5 +1,4 @@
 // o0 = i0 + i1 + p0. The gradient of i1 is the buffer of o0's; that of i0 is added to, or is a copy.
-#include "cuda-device/kernels/activation.h"
 #include "cuda-device/kernels/column_parts.h"
 #include "cuda-device/kernels/families.h"
 #include "cuda-device/kernels/row_sums.h"
@@ -42,12 +41,11 @@ class Backward final : public Kernel {
 
   void launch(cudaStream_t stream, void* const* pointers) override {
     const void* const dy = output_gradient_.in<void>(pointers);
-    if (input_gradient_.is_bound())
-      add_or_copy(stream, shape_, dy, input_gradient_.accumulates, input_gradient_.in<void>(pointers));
+    add_or_copy_and_sum(stream, shape_, dy, input_gradient_.accumulates, input_gradient_.in<void>(pointers),
+                        bias_gradient_.is_bound() ? parts_.in(pointers) : nullptr);
     if (!bias_gradient_.is_bound()) return;
-    differentiate_activation(stream, Activation::kNone, shape_, nullptr, dy, nullptr, parts_.in(pointers));
-    add_parts(stream, parts_.in(pointers), shape_.rows, shape_.columns, bias_gradient_.accumulates,
-              bias_gradient_.in(pointers));
+    add_parts(stream, parts_.in(pointers), num_parts(shape_.rows), shape_.columns,
+              {{bias_gradient_.in(pointers), bias_gradient_.accumulates}});
   }
 
  private:

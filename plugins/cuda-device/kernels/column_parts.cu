@@ -1,35 +1,49 @@
+#include <algorithm>
+
 #include "cuda-device/kernels/column_parts.cuh"
 #include "cuda-device/launch.h"
 
 namespace tessera::cuda {
 namespace {
 
-// A block has kWarpSize columns; each of its warps has every kRowsAtOnce-th part.
-__global__ void __launch_bounds__(kPartThreads)
-    sum_parts(const float* parts, uint64_t num_parts, uint64_t columns, bool accumulates, float* sums) {
-  const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
+constexpr unsigned kMostPartsAtOnce = 32;  // one a warp
+
+struct ColumnSums {
+  ColumnSum of[kMostColumnSums];
+};
+
+// A block has kWarpSize columns of one sum, and each of its warps every num_warps-th part.
+__global__ void __launch_bounds__(kWarpSize* kMostPartsAtOnce)
+    sum_parts(const float* parts, uint64_t num_parts, uint64_t columns, ColumnSums sums) {
+  const ColumnSum target = sums.of[blockIdx.y];
+  if (!target.to) return;
+  parts += blockIdx.y * num_parts * columns;
+  const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize, num_warps = blockDim.x / kWarpSize;
   const uint64_t column = uint64_t{blockIdx.x} * kWarpSize + lane;
   float sum = 0.0f;
   if (column < columns) {
 #pragma unroll 8
-    for (uint64_t p = warp; p < num_parts; p += kRowsAtOnce)
+    for (uint64_t p = warp; p < num_parts; p += num_warps)
       sum += parts[p * columns + column];
   }
-  __shared__ float of_warps[kRowsAtOnce][kWarpSize];
+  __shared__ float of_warps[kMostPartsAtOnce][kWarpSize];
   of_warps[warp][lane] = sum;
   __syncthreads();
   if (warp != 0 || column >= columns) return;
-  for (unsigned w = 1; w < kRowsAtOnce; ++w)
+  for (unsigned w = 1; w < num_warps; ++w)
     sum += of_warps[w][lane];
-  sums[column] = accumulates ? sums[column] + sum : sum;
+  target.to[column] = target.accumulates ? target.to[column] + sum : sum;
 }
 
 }  // namespace
 
-void add_parts(cudaStream_t stream, const float* parts, uint64_t rows, uint64_t columns, bool accumulates,
-               float* sums) {
-  launch(sum_parts, blocks_for(columns, kWarpSize), kPartThreads, 0, stream, parts, num_parts(rows), columns,
-         accumulates, sums);
+void add_parts(cudaStream_t stream, const float* parts, uint64_t num_parts, uint64_t columns,
+               std::initializer_list<ColumnSum> sums) {
+  ColumnSums all;
+  std::copy(sums.begin(), sums.end(), all.of);
+  const auto num_warps = static_cast<unsigned>(std::min<uint64_t>(num_parts, kMostPartsAtOnce));
+  launch(sum_parts, dim3(blocks_for(columns, kWarpSize), static_cast<unsigned>(sums.size())), kWarpSize * num_warps, 0,
+         stream, parts, num_parts, columns, all);
 }
 
 }  // namespace tessera::cuda

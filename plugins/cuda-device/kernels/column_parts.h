@@ -4,7 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace tessera::cuda {
 
@@ -13,7 +15,16 @@ constexpr uint64_t num_parts(uint64_t rows) {
   return (rows + kRowsOfPart - 1) / kRowsOfPart;
 }
 
-/// Enqueues: sums[columns] (+)= the sum over the parts of parts[num_parts(rows), columns].
-void add_parts(cudaStream_t stream, const float* parts, uint64_t rows, uint64_t columns, bool accumulates, float* sums);
+/// A sum of columns, and whether it is added to.
+struct ColumnSum {
+  float* to = nullptr;  // null: left out
+  bool accumulates = false;
+};
+inline constexpr size_t kMostColumnSums = 3;
+
+/// Enqueues, for each k of at most kMostColumnSums sums: sums[k].to[columns] (+)= the sum over the parts of
+/// parts[k][num_parts, columns].
+void add_parts(cudaStream_t stream, const float* parts, uint64_t num_parts, uint64_t columns,
+               std::initializer_list<ColumnSum> sums);
 
 }  // namespace tessera::cuda

@@ -121,8 +121,8 @@ void Head::table_gradient(const Launch& launch, uint64_t num_rows, const void* x
                         offset(launch.logits, shape_.num_main_rows(), shape_.dtype), shape_.width,
                         shape_.num_last_rows(), launch.last_parts);
   for (uint64_t j = 0; j < shape_.num_last_rows(); ++j)
-    add_parts(launch.stream, launch.last_parts + j * num_parts(num_rows) * shape_.columns, num_rows, shape_.columns,
-              accumulates, dtable + (shape_.num_main_rows() + j) * shape_.columns);
+    add_parts(launch.stream, launch.last_parts + j * num_parts(num_rows) * shape_.columns, num_parts(num_rows),
+              shape_.columns, {{dtable + (shape_.num_main_rows() + j) * shape_.columns, accumulates}});
 }
 
 }  // namespace tessera::cuda

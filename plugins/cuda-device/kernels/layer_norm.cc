@@ -7,7 +7,8 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr uint32_t kWeightParts = 0, kBiasParts = 1;  // workspaces
+constexpr uint32_t kParts = 0;    // workspace
+constexpr uint32_t kNumSums = 2;  // of p0's and p1's gradient
 
 ValueMatrix shape_of(const tsr_op& op) {
   return {op.dtype, op::num_rows(op), op::extent(op, TSR_DIM_EMBED)};
@@ -53,27 +54,32 @@ class Backward final : public Kernel {
         input_gradient_(op::find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)),
         weight_gradient_(op::find_operand(slots, TSR_ROLE_GRADIENT, 0)),
         bias_gradient_(op::find_operand(slots, TSR_ROLE_GRADIENT, 1)),
-        weight_parts_(op::find_operand(slots, TSR_ROLE_WORKSPACE, kWeightParts)),
-        bias_parts_(op::find_operand(slots, TSR_ROLE_WORKSPACE, kBiasParts)) {}
+        parts_(op::find_operand(slots, TSR_ROLE_WORKSPACE, kParts)) {}
 
   // An operand of the half that the phase leaves out is not bound.
   void launch(cudaStream_t stream, void* const* pointers) override {
-    const NormKept kept{input_.in<void>(pointers), mean_.in(pointers), inverse_.in(pointers)};
-    const void* const dy = output_gradient_.in<void>(pointers);
-    if (input_gradient_.is_bound())
-      norm_backward_input(stream, shape_, kept, weight_.in<void>(pointers), dy, nullptr, nullptr,
-                          {input_gradient_.in<void>(pointers), input_gradient_.accumulates}, {});
-    if (!weight_gradient_.is_bound() && !bias_gradient_.is_bound()) return;
-    norm_weight_parts(stream, shape_, kept, dy, weight_parts_.in(pointers), bias_parts_.in(pointers));
-    for (const auto& [parts, gradient] : {std::pair{weight_parts_, weight_gradient_}, {bias_parts_, bias_gradient_}})
-      if (gradient.is_bound())
-        add_parts(stream, parts.in(pointers), shape_.rows, shape_.columns, gradient.accumulates, gradient.in(pointers));
+    const bool has_weight_half = weight_gradient_.is_bound() || bias_gradient_.is_bound();
+    if (!input_gradient_.is_bound() && !has_weight_half) return;
+    void* const dx = input_gradient_.in<void>(pointers);
+    norm_backward(stream, shape_, kNumSums,
+                  {.x = input_.in<void>(pointers),
+                   .mean = mean_.in(pointers),
+                   .inverse = inverse_.in(pointers),
+                   .weight = dx ? weight_.in<void>(pointers) : nullptr,
+                   .dy = output_gradient_.in<void>(pointers),
+                   .base = input_gradient_.accumulates ? dx : nullptr,
+                   .total = dx,
+                   .parts = has_weight_half ? parts_.in(pointers) : nullptr});
+    if (has_weight_half)
+      add_parts(stream, parts_.in(pointers), num_norm_parts(shape_.rows), shape_.columns,
+                {{weight_gradient_.in(pointers), weight_gradient_.accumulates},
+                 {bias_gradient_.in(pointers), bias_gradient_.accumulates}});
   }
 
  private:
   const ValueMatrix shape_;
   const op::Operand weight_, input_, mean_, inverse_, output_gradient_;
-  const op::Operand input_gradient_, weight_gradient_, bias_gradient_, weight_parts_, bias_parts_;
+  const op::Operand input_gradient_, weight_gradient_, bias_gradient_, parts_;
 };
 
 op::SlotList describe(const tsr_op& op) {
@@ -82,8 +88,7 @@ op::SlotList describe(const tsr_op& op) {
   check_norm(shape);
   op::SlotList slots = op::layer_norm_slots(op);
   if (op::has_weight_half(op.phase))
-    for (const uint32_t index : {kWeightParts, kBiasParts})
-      slots.push_back(op::workspace(index, num_parts(shape.rows) * shape.columns));
+    slots.push_back(op::workspace(kParts, kNumSums * num_norm_parts(shape.rows) * shape.columns));
   return slots;
 }
 

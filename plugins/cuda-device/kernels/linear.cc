@@ -188,7 +188,8 @@ class Backward : public Kernel {
     float* const parts = parts_.in(pointers);
     if (is_linear())
       differentiate_activation(stream, Activation::kNone, shape_.output(), nullptr, dz(pointers), nullptr, parts);
-    add_parts(stream, parts, shape_.rows, shape_.out, bias_gradient_.accumulates, bias_gradient_.in(pointers));
+    add_parts(stream, parts, num_parts(shape_.rows), shape_.out,
+              {{bias_gradient_.in(pointers), bias_gradient_.accumulates}});
   }
 
   const Shape shape_;

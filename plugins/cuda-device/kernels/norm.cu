@@ -1,193 +1,152 @@
 #include "cuda-device/kernels/norm.h"
 
-#include "cuda-device/kernels/column_parts.cuh"
 #include "cuda-device/kernels/row_groups.cuh"
 #include "cuda-device/launch.h"
 
 namespace tessera::cuda {
 namespace {
 
-// One block a row. Mean and variance are made of the values in registers, in two passes.
-template <int kThreads, class T>
-__global__ void __launch_bounds__(kThreads) forward_rows(RowShape shape, float epsilon, NormForward a) {
-  constexpr int kLanes = kNumLanes<T>;
-  const uint64_t row = blockIdx.x, offset = row * shape.columns;
-  const float inverse_columns = 1.0f / static_cast<float>(shape.columns);
-  float x[kGroupsOfThread][kLanes] = {};
-  float sum = 0.0f;
-#pragma unroll
-  for (int g = 0; g < kGroupsOfThread; ++g) {
-    const uint64_t group = threadIdx.x + g * kThreads;
-    if (!shape.has_group<T>(group)) continue;
-    load_group(shape, static_cast<const T*>(a.x) + offset, group, x[g]);
-    if (a.branch) {
-      float branch[kLanes], bias[kLanes];
-      load_group(shape, static_cast<const T*>(a.branch) + offset, group, branch);
-      load_group(shape, static_cast<const T*>(a.sum_bias), group, bias);
-#pragma unroll
-      for (int j = 0; j < kLanes; ++j)
-        x[g][j] = (x[g][j] + branch[j]) + bias[j];
-      store_group(shape, x[g], static_cast<T*>(a.sum) + offset, group);
-    }
-#pragma unroll
-    for (int j = 0; j < kLanes; ++j)
-      sum += x[g][j];
+// Mean and variance are made of the values in registers, in two passes.
+template <class T, int kGroups, bool kIsVectors>
+__global__ void __launch_bounds__(kRowThreads<kGroups>, 1)
+    forward_rows(uint64_t num_rows, uint64_t columns, float epsilon, NormForward a) {
+  using Row = RowPart<T, kGroups, kIsVectors>;
+  const uint64_t r = uint64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  const Row row(r, num_rows, columns), parameter(0, 1, columns);
+  const float inverse_columns = 1.0f / static_cast<float>(columns);
+  typename Row::Values x;
+  row.load(a.x, x);
+  if (a.branch) {
+    typename Row::Values branch, sum_bias;
+    row.load(a.branch, branch);
+    parameter.load(a.sum_bias, sum_bias);
+    Row::for_each([&](int g, int j) { x[g][j] = (x[g][j] + branch[g][j]) + sum_bias[g][j]; });
+    row.store(x, a.sum);
   }
-  const float mean = block_sum<kThreads>(sum) * inverse_columns;
-  float squares = 0.0f;
-#pragma unroll
-  for (int g = 0; g < kGroupsOfThread; ++g)
-#pragma unroll
-    for (int j = 0; j < kLanes; ++j) {
-      const float deviation = x[g][j] - mean;
-      if (uint64_t{threadIdx.x + g * kThreads} * kLanes + j < shape.columns)
-        squares = fmaf(deviation, deviation, squares);
-    }
-  const float inverse = 1.0f / sqrtf(fmaf(block_sum<kThreads>(squares), inverse_columns, epsilon));
-  if (threadIdx.x == 0 && a.mean) a.mean[row] = mean;
-  if (threadIdx.x == 0 && a.inverse) a.inverse[row] = inverse;
+  float sum[1] = {}, squares[1] = {};
+  Row::for_each([&](int g, int j) { sum[0] += x[g][j]; });
+  sum_over_row(sum, 0);
+  const float mean = sum[0] * inverse_columns;
+  Row::for_each([&](int g, int j) {
+    x[g][j] -= mean;
+    if (row.has(g, j)) squares[0] = fmaf(x[g][j], x[g][j], squares[0]);
+  });
+  sum_over_row(squares, 1);
+  const float inverse = 1.0f / sqrtf(fmaf(squares[0], inverse_columns, epsilon));
+  if (threadIdx.x == 0 && r < num_rows) {
+    if (a.mean) a.mean[r] = mean;
+    if (a.inverse) a.inverse[r] = inverse;
+  }
   if (!a.y) return;
-#pragma unroll
-  for (int g = 0; g < kGroupsOfThread; ++g) {
-    const uint64_t group = threadIdx.x + g * kThreads;
-    if (!shape.has_group<T>(group)) continue;
-    float weight[kLanes], bias[kLanes], y[kLanes];
-    load_group(shape, static_cast<const T*>(a.weight), group, weight);
-    load_group(shape, static_cast<const T*>(a.bias), group, bias);
-#pragma unroll
-    for (int j = 0; j < kLanes; ++j)
-      y[j] = fmaf((x[g][j] - mean) * inverse, weight[j], bias[j]);
-    store_group(shape, y, static_cast<T*>(a.y) + offset, group);
-  }
+  typename Row::Values weight, bias;
+  parameter.load(a.weight, weight);
+  parameter.load(a.bias, bias);
+  Row::for_each([&](int g, int j) { x[g][j] = fmaf(x[g][j] * inverse, weight[g][j], bias[g][j]); });
+  row.store(x, a.y);
 }
 
-struct InputGradient {
-  NormKept kept;
-  const void* weight;
-  const void* dy;
-  const void* base;
-  void* total;
-  GradientTarget targets[2];
-};
-
-// dx = inverse (dy w - mean(dy w) - n mean(dy w n)), n = norm(x).
-template <int kThreads, class T>
-__global__ void __launch_bounds__(kThreads) backward_rows(RowShape shape, InputGradient a) {
-  constexpr int kLanes = kNumLanes<T>;
-  const uint64_t row = blockIdx.x, offset = row * shape.columns;
-  const float inverse_columns = 1.0f / static_cast<float>(shape.columns);
-  const float mean = a.kept.mean[row], inverse = a.kept.inverse[row];
-  float normed[kGroupsOfThread][kLanes], scaled[kGroupsOfThread][kLanes];
-  float sum = 0.0f, projection = 0.0f;
+// Writes to `part` the sums of the block: those of its rows at once, one behind the other. All threads call it.
+template <class T, int kGroups>
+__device__ inline void write_part(float (&sums)[kGroups][kNumLanes<T>], uint64_t columns, float* part) {
+  using Row = RowPart<T, kGroups, false>;
+  if (blockDim.y > 1) {  // then kGroups is 1
+    __shared__ float of_threads[kNumLanes<T>][kThreadsOfRows];
+    __syncthreads();  // before, the last sums were read there
 #pragma unroll
-  for (int g = 0; g < kGroupsOfThread; ++g) {
-    const uint64_t group = threadIdx.x + g * kThreads;
-    if (!shape.has_group<T>(group)) continue;
-    float weight[kLanes];
-    load_group(shape, static_cast<const T*>(a.kept.x) + offset, group, normed[g]);
-    load_group(shape, static_cast<const T*>(a.dy) + offset, group, scaled[g]);
-    load_group(shape, static_cast<const T*>(a.weight), group, weight);
+    for (int j = 0; j < kNumLanes<T>; ++j)
+      of_threads[j][threadIdx.y * blockDim.x + threadIdx.x] = sums[0][j];
+    __syncthreads();
+    if (threadIdx.y > 0) return;
+    for (unsigned y = 1; y < blockDim.y; ++y)
 #pragma unroll
-    for (int j = 0; j < kLanes; ++j) {
-      normed[g][j] = (normed[g][j] - mean) * inverse;
-      scaled[g][j] *= weight[j];  // 0 beyond the row's end
-      sum += scaled[g][j];
-      projection = fmaf(scaled[g][j], normed[g][j], projection);
-    }
+      for (int j = 0; j < kNumLanes<T>; ++j)
+        sums[0][j] += of_threads[j][y * blockDim.x + threadIdx.x];
   }
-  sum = block_sum<kThreads>(sum) * inverse_columns;
-  projection = block_sum<kThreads>(projection) * inverse_columns;
-#pragma unroll
-  for (int g = 0; g < kGroupsOfThread; ++g) {
-    const uint64_t group = threadIdx.x + g * kThreads;
-    if (!shape.has_group<T>(group)) continue;
-    float total[kLanes] = {};
-    if (a.base) load_group(shape, static_cast<const T*>(a.base) + offset, group, total);
-#pragma unroll
-    for (int j = 0; j < kLanes; ++j)
-      total[j] += inverse * (scaled[g][j] - sum - normed[g][j] * projection);
-    if (a.total) store_group(shape, total, static_cast<T*>(a.total) + offset, group);
-    for (const GradientTarget& target : a.targets) {
-      if (!target.to) continue;
-      float added[kLanes] = {};
-      if (target.accumulates) load_group(shape, static_cast<const T*>(target.to) + offset, group, added);
-#pragma unroll
-      for (int j = 0; j < kLanes; ++j)
-        added[j] += total[j];
-      store_group(shape, added, static_cast<T*>(target.to) + offset, group);
-    }
-  }
+  Row::for_each([&](int g, int j) {
+    if (const unsigned c = Row::column(g, j); c < columns) part[c] = sums[g][j];
+  });
 }
 
-template <int kNum, class T>
-__global__ void __launch_bounds__(kPartThreads)
-    weight_parts(NormKept kept, const T* __restrict__ dy, uint64_t rows, uint64_t vectors_of_row,
-                 float* __restrict__ of_weight, float* __restrict__ of_bias) {
-  const PartThread thread = part_thread(rows);
-  const T* const x = static_cast<const T*>(kept.x);
-  float weight_sums[kNum] = {}, bias_sums[kNum] = {};
-  if (thread.vector < vectors_of_row) {
-#pragma unroll 4
-    for (uint64_t row = thread.first; row < thread.end; row += kRowsAtOnce) {
-      float values[kNum], gradient[kNum];
-      load<kNum>(x, row * vectors_of_row + thread.vector, values);
-      load<kNum>(dy, row * vectors_of_row + thread.vector, gradient);
-      const float mean = kept.mean[row], inverse = kept.inverse[row];
-#pragma unroll
-      for (int j = 0; j < kNum; ++j) {
-        weight_sums[j] = fmaf(gradient[j], (values[j] - mean) * inverse, weight_sums[j]);
-        bias_sums[j] += gradient[j];
+// With n = norm(x): total = base + inverse (dy w - mean(dy w) - n mean(dy w n)), and of the block's rows the sums of
+// dy n, of dy and, if kNumSums is 3, of total as it is stored.
+template <class T, int kGroups, bool kIsVectors, int kNumSums>
+__global__ void __launch_bounds__(kRowThreads<kGroups>, 1)
+    backward_rows(uint64_t num_rows, uint64_t columns, uint64_t rows_of_part, NormBackward a) {
+  using Row = RowPart<T, kGroups, kIsVectors>;
+  const uint64_t begin = blockIdx.x * rows_of_part;
+  const uint64_t end = begin + rows_of_part < num_rows ? begin + rows_of_part : num_rows;
+  const float inverse_columns = 1.0f / static_cast<float>(columns);
+  typename Row::Values sums[kNumSums] = {};
+  unsigned turn = 0;
+  for (uint64_t first = begin; first < end; first += blockDim.y, turn ^= 1) {
+    const uint64_t r = first + threadIdx.y;
+    const Row row(r, end, columns);
+    typename Row::Values x, dy, weight = {}, total = {};
+    row.load(a.x, x);
+    row.load(a.dy, dy);
+    const float mean = r < end ? a.mean[r] : 0.0f, inverse = r < end ? a.inverse[r] : 0.0f;
+    if (a.base) row.load(a.base, total);
+    if (a.weight) Row(0, 1, columns).load(a.weight, weight);
+    Row::for_each([&](int g, int j) { x[g][j] = (x[g][j] - mean) * inverse; });
+    if (a.weight) {
+      float means[2] = {};
+      Row::for_each([&](int g, int j) {  // dy is 0 beyond the row's end
+        means[0] = fmaf(dy[g][j], weight[g][j], means[0]);
+        means[1] = fmaf(dy[g][j] * weight[g][j], x[g][j], means[1]);
+      });
+      sum_over_row(means, turn);
+      const float mean_gradient = means[0] * inverse_columns, projection = means[1] * inverse_columns;
+      Row::for_each([&](int g, int j) {
+        const float gradient = fmaf(dy[g][j], weight[g][j], -mean_gradient);
+        total[g][j] = fmaf(inverse, fmaf(-x[g][j], projection, gradient), total[g][j]);
+      });
+      if (a.total) row.store(total, a.total);
+      for (const GradientTarget& target : a.targets) {
+        if (!target.to) continue;
+        typename Row::Values added = {};
+        if (target.accumulates) row.load(target.to, added);
+        Row::for_each([&](int g, int j) { added[g][j] += total[g][j]; });
+        row.store(added, target.to);
       }
     }
+    Row::for_each([&](int g, int j) {
+      sums[0][g][j] = fmaf(dy[g][j], x[g][j], sums[0][g][j]);
+      sums[1][g][j] += dy[g][j];
+      if constexpr (kNumSums == 3) sums[2][g][j] += to_float(from_float<T>(total[g][j]));
+    });
   }
-  write_part<kNum>(thread, weight_sums, vectors_of_row, of_weight);
-  __syncthreads();  // the sums of both meet in the same memory
-  write_part<kNum>(thread, bias_sums, vectors_of_row, of_bias);
-}
-
-template <class T, class... Pointers>
-RowShape row_shape(const ValueMatrix& shape, Pointers... operands) {
-  return {shape.columns, shape.columns % kNumLanes<T> == 0 && (starts_at_multiple(operands, kVectorBytes) && ...)};
+  if (!a.parts) return;
+#pragma unroll
+  for (int k = 0; k < kNumSums; ++k)
+    write_part<T, kGroups>(sums[k], columns, a.parts + (uint64_t{gridDim.x} * k + blockIdx.x) * columns);
 }
 
 }  // namespace
 
 void norm_forward(cudaStream_t stream, const ValueMatrix& shape, float epsilon, const NormForward& a) {
-  with_value_type(shape.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const RowShape rows = row_shape<T>(shape, a.x, a.branch, a.sum_bias, a.sum, a.weight, a.bias, a.y);
-    with_row_threads<T>(shape.columns, [&]<int kThreads>() {
-      launch(forward_rows<kThreads, T>, static_cast<unsigned>(shape.rows), kThreads, 0, stream, rows, epsilon, a);
-    });
-  });
-}
-
-void norm_backward_input(cudaStream_t stream, const ValueMatrix& shape, const NormKept& kept, const void* weight,
-                         const void* dy, const void* base, void* total, GradientTarget first, GradientTarget second) {
-  with_value_type(shape.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const RowShape rows = row_shape<T>(shape, kept.x, weight, dy, base, total, first.to, second.to);
-    with_row_threads<T>(shape.columns, [&]<int kThreads>() {
-      launch(backward_rows<kThreads, T>, static_cast<unsigned>(shape.rows), kThreads, 0, stream, rows,
-             InputGradient{kept, weight, dy, base, total, {first, second}});
-    });
-  });
-}
-
-void norm_weight_parts(cudaStream_t stream, const ValueMatrix& shape, const NormKept& kept, const void* dy,
-                       float* of_weight, float* of_bias) {
-  with_vectors(
-      shape.dtype, shape.columns,
-      [&]<int kNum, class T>() {
-        const uint64_t vectors_of_row = shape.columns / kNum;
-        launch(weight_parts<kNum, T>, part_grid(shape.rows, vectors_of_row), kPartThreads, 0, stream, kept,
-               static_cast<const T*>(dy), shape.rows, vectors_of_row, of_weight, of_bias);
+  with_rows(
+      shape,
+      [&]<class T, int kGroups, bool kIsVectors>(dim3 block) {
+        launch(forward_rows<T, kGroups, kIsVectors>, blocks_for(shape.rows, block.y), block, 0, stream, shape.rows,
+               shape.columns, epsilon, a);
       },
-      kept.x, dy);
+      a.x, a.branch, a.sum_bias, a.sum, a.weight, a.bias, a.y);
+}
+
+void norm_backward(cudaStream_t stream, const ValueMatrix& shape, uint32_t num_sums, const NormBackward& a) {
+  with_rows(
+      shape,
+      [&]<class T, int kGroups, bool kIsVectors>(dim3 block) {
+        const auto kernel =
+            num_sums == 3 ? backward_rows<T, kGroups, kIsVectors, 3> : backward_rows<T, kGroups, kIsVectors, 2>;
+        launch(kernel, static_cast<unsigned>(num_norm_parts(shape.rows)), block, 0, stream, shape.rows, shape.columns,
+               rows_of_norm_part(shape.rows), a);
+      },
+      a.x, a.weight, a.dy, a.base, a.total, a.targets[0].to, a.targets[1].to);
 }
 
 void check_norm(const ValueMatrix& shape) {
-  with_value_type(shape.dtype, [&](auto zero) { num_row_threads<decltype(zero)>(shape.columns); });
+  with_value_type(shape.dtype, [&](auto zero) { num_row_groups<decltype(zero)>(shape.columns); });
 }
 
 }  // namespace tessera::cuda

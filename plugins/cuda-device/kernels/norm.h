@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "cuda-device/kernels/activation.h"
 
 namespace tessera::cuda {
@@ -24,26 +26,38 @@ struct NormForward {
 /// Enqueues the forward.
 void norm_forward(cudaStream_t stream, const ValueMatrix& shape, float epsilon, const NormForward& operands);
 
-/// What the backward needs of the forward.
-struct NormKept {
-  const void* x;
-  const float* mean;
-  const float* inverse;
-};
-
 /// A gradient, and whether it is added to.
 struct GradientTarget {
   void* to = nullptr;  // null: left out
   bool accumulates = false;
 };
 
-/// Enqueues: total = base + the gradient of x, and each target (+)= total. `base` may be null for 0, `total` null.
-void norm_backward_input(cudaStream_t stream, const ValueMatrix& shape, const NormKept& kept, const void* weight,
-                         const void* dy, const void* base, void* total, GradientTarget first, GradientTarget second);
+/// Operands of a backward; null ones are left out.
+struct NormBackward {
+  const void* x;  // of the norm, and its statistics
+  const float* mean;
+  const float* inverse;
+  const void* weight =
+      nullptr;  // without it there is no gradient of x: total is base, and nothing but parts is written
+  const void* dy;
+  const void* base = nullptr;
+  void* total = nullptr;           // base + the gradient of x; may be base
+  GradientTarget targets[2] = {};  // (+)= total
+  float* parts = nullptr;          // [num_sums, num_norm_parts(rows), columns]
+};
 
-/// Enqueues the parts, [num_parts(rows), columns] each, of the sums over rows of dy norm(x) and of dy.
-void norm_weight_parts(cudaStream_t stream, const ValueMatrix& shape, const NormKept& kept, const void* dy,
-                       float* weight_parts, float* bias_parts);
+/// Rows are summed in at most 256 parts, two for each multiprocessor of the larger GPUs.
+constexpr uint64_t rows_of_norm_part(uint64_t rows) {
+  constexpr uint64_t kMostParts = 256, kLeastRows = 16;
+  return std::max(kLeastRows, (rows + kMostParts - 1) / kMostParts);
+}
+constexpr uint64_t num_norm_parts(uint64_t rows) {
+  return (rows + rows_of_norm_part(rows) - 1) / rows_of_norm_part(rows);
+}
+
+/// Enqueues the backward, with the parts of `num_sums` sums over rows: of dy norm(x), of dy and, of 3, of total,
+/// rounded.
+void norm_backward(cudaStream_t stream, const ValueMatrix& shape, uint32_t num_sums, const NormBackward& operands);
 
 /// Throws UNSUPPORTED for rows that the kernels above do not take.
 void check_norm(const ValueMatrix& shape);

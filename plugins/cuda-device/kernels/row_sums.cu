@@ -1,6 +1,7 @@
 #include "cuda-device/kernels/row_sums.h"
 
-#include "cuda-device/kernels/vectors.cuh"
+#include "cuda-device/kernels/column_parts.cuh"
+#include "cuda-device/kernels/row_warps.cuh"
 #include "cuda-device/launch.h"
 
 namespace tessera::cuda {
@@ -23,24 +24,51 @@ __global__ void __launch_bounds__(kNumThreads)
 }
 
 template <int kNum, class T>
-__global__ void __launch_bounds__(kNumThreads)
-    add_row_vectors(const T* __restrict__ a, const T* __restrict__ b, const T* __restrict__ table,
-                    uint64_t vectors_of_row, uint64_t num_vectors, uint64_t first, uint64_t period, T* __restrict__ y) {
-  const uint64_t i = uint64_t{blockIdx.x} * kNumThreads + threadIdx.x;
-  if (i >= num_vectors) return;
-  float sum[kNum], values[kNum];
-  load<kNum>(a, i, sum);
-  if (b) {
-    load<kNum>(b, i, values);
+__global__ void __launch_bounds__(kPartThreads)
+    add_or_copy_and_sum_vectors(const T* __restrict__ x, uint64_t rows, uint64_t vectors_of_row, bool accumulates,
+                                T* __restrict__ to, float* __restrict__ parts) {
+  const PartThread thread = part_thread(rows);
+  float sums[kNum] = {};
+  if (thread.vector < vectors_of_row) {
+#pragma unroll 4
+    for (uint64_t row = thread.first; row < thread.end; row += kRowsAtOnce) {
+      const uint64_t i = row * vectors_of_row + thread.vector;
+      float values[kNum], target[kNum] = {};
+      load<kNum>(x, i, values);
+      if (to && accumulates) load<kNum>(to, i, target);
+#pragma unroll
+      for (int j = 0; j < kNum; ++j) {
+        target[j] += values[j];
+        sums[j] += values[j];
+      }
+      if (to) store<kNum>(target, to, i);
+    }
+  }
+  if (parts) write_part<kNum>(thread, sums, vectors_of_row, parts);
+}
+
+template <int kNum, class T>
+__global__ void __launch_bounds__(kRowWarpThreads)
+    add_row_vectors(const T* __restrict__ a, const T* __restrict__ b, const T* __restrict__ table, uint64_t rows,
+                    uint64_t vectors_of_row, uint64_t first, uint64_t period, T* __restrict__ y) {
+  const uint64_t row = row_of_warp();
+  if (row >= rows) return;
+  const uint64_t begin = row * vectors_of_row, of_table = (first + row) % period * vectors_of_row;
+  for_each_vector(vectors_of_row, [&](uint64_t v) {
+    float sum[kNum], values[kNum];
+    load<kNum>(a, begin + v, sum);
+    if (b) {
+      load<kNum>(b, begin + v, values);
+#pragma unroll
+      for (int j = 0; j < kNum; ++j)
+        sum[j] += values[j];
+    }
+    load<kNum>(table, of_table + v, values);
 #pragma unroll
     for (int j = 0; j < kNum; ++j)
       sum[j] += values[j];
-  }
-  load<kNum>(table, (first + i / vectors_of_row) % period * vectors_of_row + i % vectors_of_row, values);
-#pragma unroll
-  for (int j = 0; j < kNum; ++j)
-    sum[j] += values[j];
-  store<kNum>(sum, y, i);
+    store<kNum>(sum, y, begin + v);
+  });
 }
 
 }  // namespace
@@ -56,15 +84,26 @@ void add_or_copy(cudaStream_t stream, const ValueMatrix& shape, const void* x, b
       x, to);
 }
 
+void add_or_copy_and_sum(cudaStream_t stream, const ValueMatrix& shape, const void* x, bool accumulates, void* to,
+                         float* parts) {
+  with_vectors(
+      shape.dtype, shape.columns,
+      [&]<int kNum, class T>() {
+        const uint64_t vectors_of_row = shape.columns / kNum;
+        launch(add_or_copy_and_sum_vectors<kNum, T>, part_grid(shape.rows, vectors_of_row), kPartThreads, 0, stream,
+               static_cast<const T*>(x), shape.rows, vectors_of_row, accumulates, static_cast<T*>(to), parts);
+      },
+      x, to);
+}
+
 void add_rows(cudaStream_t stream, const ValueMatrix& shape, const void* a, const void* b, const void* table,
               uint64_t first, uint64_t period, void* y) {
   with_vectors(
       shape.dtype, shape.columns,
       [&]<int kNum, class T>() {
-        const uint64_t num_vectors = shape.rows * shape.columns / kNum;
-        launch(add_row_vectors<kNum, T>, blocks_for(num_vectors, kNumThreads), kNumThreads, 0, stream,
-               static_cast<const T*>(a), static_cast<const T*>(b), static_cast<const T*>(table), shape.columns / kNum,
-               num_vectors, first, period, static_cast<T*>(y));
+        launch(add_row_vectors<kNum, T>, row_warp_grid(shape.rows), kRowWarpThreads, 0, stream,
+               static_cast<const T*>(a), static_cast<const T*>(b), static_cast<const T*>(table), shape.rows,
+               shape.columns / kNum, first, period, static_cast<T*>(y));
       },
       a, b, table, y);
 }

@@ -5,7 +5,7 @@
 #include "cuda-device/context.h"
 #include "cuda-device/kernels/families.h"
 #include "cuda-device/kernels/fault.cuh"
-#include "cuda-device/kernels/vectors.cuh"
+#include "cuda-device/kernels/row_warps.cuh"
 #include "cuda-device/launch.h"
 #include "tessera/op_slots.hpp"
 
@@ -42,15 +42,17 @@ __global__ void __launch_bounds__(kNumThreads)
 }
 
 template <int kNum, class T>
-__global__ void __launch_bounds__(kNumThreads)
-    gather_rows(const T* __restrict__ table, const int32_t* __restrict__ tokens, op::VocabularyPart part,
-                uint64_t vectors_of_row, uint64_t num_vectors, T* __restrict__ out) {
-  const uint64_t i = uint64_t{blockIdx.x} * kNumThreads + threadIdx.x;
-  if (i >= num_vectors) return;
-  const int64_t row = table_row(part, tokens[i / vectors_of_row]);
-  float values[kNum] = {};
-  if (row >= 0) load<kNum>(table, static_cast<uint64_t>(row) * vectors_of_row + i % vectors_of_row, values);
-  store<kNum>(values, out, i);
+__global__ void __launch_bounds__(kRowWarpThreads)
+    gather_rows(const T* __restrict__ table, const int32_t* __restrict__ tokens, op::VocabularyPart part, uint64_t rows,
+                uint64_t vectors_of_row, T* __restrict__ out) {
+  const uint64_t n = row_of_warp();
+  if (n >= rows) return;
+  const int64_t row = table_row(part, tokens[n]);
+  for_each_vector(vectors_of_row, [&](uint64_t v) {
+    float values[kNum] = {};
+    if (row >= 0) load<kNum>(table, static_cast<uint64_t>(row) * vectors_of_row + v, values);
+    store<kNum>(values, out, n * vectors_of_row + v);
+  });
 }
 
 class Forward final : public Kernel {
@@ -70,9 +72,8 @@ class Forward final : public Kernel {
     with_vectors(
         dtype_, shape_.columns,
         [&]<int kNum, class T>() {
-          const uint64_t vectors_of_row = shape_.columns / kNum, num_vectors = shape_.rows * vectors_of_row;
-          cuda::launch(gather_rows<kNum, T>, blocks_for(num_vectors, kNumThreads), kNumThreads, 0, stream,
-                       table_.in<const T>(pointers), tokens, shape_.part, vectors_of_row, num_vectors,
+          cuda::launch(gather_rows<kNum, T>, row_warp_grid(shape_.rows), kRowWarpThreads, 0, stream,
+                       table_.in<const T>(pointers), tokens, shape_.part, shape_.rows, shape_.columns / kNum,
                        output_.in<T>(pointers));
         },
         table_.in<const void>(pointers), output_.in<const void>(pointers));
