@@ -26,11 +26,12 @@ TESSERA_EVERY_DEVICE_ON(LinearOp, LinearExtents, LinearExtents{1, 1, 1, 1, kNone
 
 class LargeLinearOp : public DeviceOpTestOf<LinearExtents> {};
 
-// Sums over the width are longer than in the extents above; so is the tolerance of float32.
+// Sums over the width are longer than in the extents above; so is the tolerance of float32. The backward also has the
+// error of z, which is 1e-5 where a processor's vectors are short (AVX2).
 TEST_P(LargeLinearOp, IsTheReference) {
   const OpCase c = linear_case(extents());
   check_forward(device(), c.op, c.operands, {4e-6}, Checks::kFew);
-  check_backward(device(), c.op, c.operands, {8e-6}, Checks::kFew);
+  check_backward(device(), c.op, c.operands, {2e-5}, Checks::kFew);
 }
 
 // qkv and the MLP of GPT-2 124M.

@@ -19,31 +19,52 @@ std::unique_ptr<DeviceRunner> make_runner(const std::string& name) {
                                         default_options(name));
 }
 
-Found open_device(const std::string& name) {
-  Found found{make_runner(name), nullptr, ""};
-  try {
-    found.runner->open();
-  } catch (const Error& error) {
-    if (error.code() != TSR_E_UNAVAILABLE) throw;
-    found.reason = error.what();
+// Closed behind the last test: later CUDA may be gone.
+class Devices : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    by_name_.clear();
+    cpu_.reset();
+  }
+
+  const Found& find(const std::string& name) {
+    auto found = by_name_.find(name);
+    if (found == by_name_.end()) found = by_name_.emplace(name, open(name)).first;
+    return found->second;
+  }
+
+ private:
+  Found open(const std::string& name) {
+    Found found{make_runner(name), nullptr, ""};
+    try {
+      found.runner->open();
+    } catch (const Error& error) {
+      if (error.code() != TSR_E_UNAVAILABLE) throw;
+      found.reason = error.what();
+      return found;
+    }
+    if (name == kCpu) {
+      found.device = std::make_unique<CheckedDevice>(CheckedDevice{*found.runner, {1, 2, 3}, nullptr});
+    } else {
+      if (!cpu_) cpu_ = make_runner(kCpu);
+      found.device = std::make_unique<CheckedDevice>(CheckedDevice{*found.runner, {1}, cpu_.get()});
+    }
     return found;
   }
-  static DeviceRunner* const cpu = make_runner(kCpu).release();
-  if (name == kCpu)
-    found.device = std::make_unique<CheckedDevice>(CheckedDevice{*found.runner, {1, 2, 3}, nullptr});
-  else
-    found.device = std::make_unique<CheckedDevice>(CheckedDevice{*found.runner, {1}, cpu});
-  return found;
-}
+
+  std::map<std::string, Found> by_name_;
+  std::unique_ptr<DeviceRunner> cpu_;  // the peer of the others
+};
+
+// googletest's own, from before its first test.
+Devices& devices = static_cast<Devices&>(*::testing::AddGlobalTestEnvironment(new Devices));
 
 }  // namespace
 
 const CheckedDevice* find_device(const std::string& name, std::string* reason) {
-  static auto& devices = *new std::map<std::string, Found>;  // never closed: CUDA may be gone when the program ends
-  auto found = devices.find(name);
-  if (found == devices.end()) found = devices.emplace(name, open_device(name)).first;
-  *reason = found->second.reason;
-  return found->second.device.get();
+  const Found& found = devices.find(name);
+  *reason = found.reason;
+  return found.device.get();
 }
 
 }  // namespace tessera::testing

@@ -12,8 +12,8 @@
 
 namespace tessera::testing {
 
-/// The device, opened at the first call and kept for the life of the process; nullptr where it cannot be, and then
-/// *reason says why. Devices other than the CPU's have that for a peer.
+/// The device, opened at the first call and kept until all tests have run; nullptr where it cannot be, and then *reason
+/// says why. Devices other than the CPU's have that for a peer.
 const CheckedDevice* find_device(const std::string& name, std::string* reason);
 
 class DeviceUnderTest : public virtual ::testing::Test {

@@ -37,25 +37,28 @@ bool is_guard(std::byte b) {
 
 OperandLayout::OperandLayout(const std::vector<BoundOperand>& operands, int offset) : starts_(operands.size()) {
   for (const bool of_workspaces : {false, true}) {
-    if (of_workspaces) num_image_bytes_ = num_bytes_;
+    if (of_workspaces) {
+      num_image_bytes_ = num_bytes_;
+      num_image_guards_ = guards_.size();
+    }
     size_t guard = num_bytes_;
     for (size_t i = 0; i < operands.size(); ++i) {
       const tsr_slot_spec& slot = operands[i].slot;
       if (is_workspace(slot) != of_workspaces) continue;
       starts_[i] = round_up(num_bytes_ + kGuardBytes) + offset_bytes(slot, i, offset);
       num_bytes_ = starts_[i] + bytes_of(slot);
-      if (of_workspaces) guards_.emplace_back(guard, starts_[i] - guard);
+      guards_.emplace_back(guard, starts_[i] - guard);
       guard = num_bytes_;
     }
     if (num_bytes_ == (of_workspaces ? num_image_bytes_ : 0)) continue;
     num_bytes_ = round_up(num_bytes_ + kGuardBytes);
-    if (of_workspaces) guards_.emplace_back(guard, num_bytes_ - guard);
+    guards_.emplace_back(guard, num_bytes_ - guard);
   }
 }
 
 size_t OperandLayout::num_guard_bytes_of_workspaces() const {
   size_t sum = 0;
-  for (const auto& [start, num_bytes] : guards_)
+  for (const auto& [start, num_bytes] : guards_of_workspaces())
     sum += num_bytes;
   return sum;
 }

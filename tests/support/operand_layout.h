@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,8 +24,11 @@ class OperandLayout {
   size_t start(size_t i) const { return starts_[i]; }
   /// The first part, with the operands' bytes.
   std::vector<std::byte> image(const std::vector<BoundOperand>& operands) const;
-  /// {start, num_bytes} of the bytes of the second part that are no workspace's.
-  const std::vector<std::pair<size_t, size_t>>& guards_of_workspaces() const { return guards_; }
+  /// {start, num_bytes} of the bytes that are no operand's; then those of the second part alone.
+  std::span<const std::pair<size_t, size_t>> guards() const { return guards_; }
+  std::span<const std::pair<size_t, size_t>> guards_of_workspaces() const {
+    return guards().subspan(num_image_guards_);
+  }
   size_t num_guard_bytes_of_workspaces() const;
 
   /// Throws INTERNAL with the slot's name if a guard, or an operand that is only read, is not what it was.
@@ -36,7 +40,7 @@ class OperandLayout {
  private:
   std::vector<size_t> starts_;
   std::vector<std::pair<size_t, size_t>> guards_;
-  size_t num_image_bytes_ = 0, num_bytes_ = 0;
+  size_t num_image_bytes_ = 0, num_bytes_ = 0, num_image_guards_ = 0;
 };
 
 }  // namespace tessera::testing
