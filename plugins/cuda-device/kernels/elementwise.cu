@@ -44,21 +44,21 @@ void check_dtypes(const tsr_op& op) {
 template <class Body>
 void with_type(tsr_dtype dtype, const Body& body) {
   if (dtype == TSR_F64) return body(double{});
-  if (dtype == TSR_I64) return body(int64_t{});
+  if (dtype == TSR_I64) return body(uint64_t{});  // sums of both signs are the same bits, and may wrap
   with_value_type(dtype, body);
 }
 
 // Values are computed in float32, float64 and int64 in themselves.
 template <class T>
 __device__ inline auto widen(T value) {
-  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, int64_t>)
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, uint64_t>)
     return value;
   else
     return to_float(value);
 }
 template <class T, class V>
 __device__ inline T narrow(V value) {
-  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, int64_t>)
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, uint64_t>)
     return static_cast<T>(value);
   else
     return from_float<T>(static_cast<float>(value));
@@ -171,7 +171,7 @@ class Elementwise final : public Kernel {
     const bool narrows = from_ == TSR_F32;
     with_type(narrows ? to_ : from_, [&](auto zero) {
       using Other = decltype(zero);
-      if constexpr (!std::is_same_v<Other, int64_t>) {
+      if constexpr (!std::is_same_v<Other, uint64_t>) {
         if (narrows)
           launch_cast(stream, num_elements_, static_cast<const float*>(src), static_cast<Other*>(dst));
         else
