@@ -14,15 +14,12 @@ __global__ void __launch_bounds__(kRowThreads<kGroups>, 1)
   const uint64_t r = uint64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const Row row(r, num_rows, columns), parameter(0, 1, columns);
   const float inverse_columns = 1.0f / static_cast<float>(columns);
-  typename Row::Values x;
+  typename Row::Values x, branch, sum_bias;
   row.load(a.x, x);
-  if (a.branch) {
-    typename Row::Values branch, sum_bias;
-    row.load(a.branch, branch);
-    parameter.load(a.sum_bias, sum_bias);
-    Row::for_each([&](int g, int j) { x[g][j] = (x[g][j] + branch[g][j]) + sum_bias[g][j]; });
-    row.store(x, a.sum);
-  }
+  row.load(a.branch, branch);
+  parameter.load(a.sum_bias, sum_bias);
+  Row::for_each([&](int g, int j) { x[g][j] = (x[g][j] + branch[g][j]) + sum_bias[g][j]; });
+  if (a.sum) row.store(x, a.sum);
   float sum[1] = {}, squares[1] = {};
   Row::for_each([&](int g, int j) { sum[0] += x[g][j]; });
   sum_over_row(sum, 0);
@@ -81,12 +78,12 @@ __global__ void __launch_bounds__(kRowThreads<kGroups>, 1)
   for (uint64_t first = begin; first < end; first += blockDim.y, turn ^= 1) {
     const uint64_t r = first + threadIdx.y;
     const Row row(r, end, columns);
-    typename Row::Values x, dy, weight = {}, total = {};
+    typename Row::Values x, dy, weight, total;
     row.load(a.x, x);
     row.load(a.dy, dy);
     const float mean = r < end ? a.mean[r] : 0.0f, inverse = r < end ? a.inverse[r] : 0.0f;
-    if (a.base) row.load(a.base, total);
-    if (a.weight) Row(0, 1, columns).load(a.weight, weight);
+    row.load(a.base, total);
+    Row(0, 1, columns).load(a.weight, weight);
     Row::for_each([&](int g, int j) { x[g][j] = (x[g][j] - mean) * inverse; });
     if (a.weight) {
       float means[2] = {};
