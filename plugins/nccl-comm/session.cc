@@ -73,7 +73,9 @@ void Session::split(int color, int key, const std::shared_ptr<Session>& child, c
   if (result != ncclSuccess && result != ncclInProgress)
     throw fate_.fail(nccl_->error(result, member_.where() + ": ncclCommSplit"));
   wait_until_ready("split", deadline);
-  if (child) child->handle_.use([&](ncclComm_t& comm) { comm = std::exchange(split_off_, nullptr); });
+  ncclComm_t made = nullptr;  // not the end's any more
+  if (!handle_.use([&](ncclComm_t) { made = std::exchange(split_off_, nullptr); })) throw ended_error();
+  if (child) child->handle_.use([&](ncclComm_t& comm) { comm = made; });
   child_.reset();
 }
 

@@ -66,7 +66,8 @@ class Session {
   Operations operations_;
   Fate fate_;
   std::atomic<bool> is_aborted_{false};
-  // During a split: where NCCL puts the new communicator, and whose it will be. A split that failed leaves them.
+  // During a split: where NCCL puts the new communicator, and whose it will be. A split that failed leaves them. Read
+  // and written in handle_.use(), and by the end behind handle_.release().
   ncclComm_t split_off_ = nullptr;
   std::shared_ptr<Session> child_;
 };

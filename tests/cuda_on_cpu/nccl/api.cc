@@ -150,7 +150,11 @@ NCCL_ON_CPU_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, 
     auto* made = new ncclComm(comm->clique->child(round, color, num_ranks), static_cast<int>(own - members.begin()),
                               num_ranks, comm->device);
     nccl_on_cpu::note_made(made);
-    if (const ncclResult_t result = join(*made); result != ncclSuccess) return result;
+    if (const ncclResult_t result = join(*made); result != ncclSuccess) {
+      nccl_on_cpu::note_ended(made);
+      delete made;
+      return result;
+    }
     *child = made;
     return ncclSuccess;
   });
@@ -181,10 +185,10 @@ NCCL_ON_CPU_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 NCCL_ON_CPU_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   { const Use use(comm, "ncclCommAbort"); }
-  nccl_on_cpu::note_ended(comm);
+  nccl_on_cpu::note_aborted(comm);  // it stays: what is still queued on streams will see that
   comm->abort();
   comm->quiesce();
-  return ncclSuccess;  // it stays: what is still queued on streams will see that it is aborted
+  return ncclSuccess;
 }
 
 NCCL_ON_CPU_API ncclResult_t ncclGroupStart() {

@@ -65,5 +65,7 @@ class Use {
 void note_made(ncclComm_t comm);
 /// From now on no call may use it; what `Use` guards has to have ended.
 void note_ended(ncclComm_t comm);
+/// The same; it is kept for the life of the process.
+void note_aborted(ncclComm_t comm);
 
 }  // namespace nccl_on_cpu

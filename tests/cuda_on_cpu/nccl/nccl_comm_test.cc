@@ -1,6 +1,7 @@
 // nccl-comm over an emulated NCCL: what only NCCL does, or does not do. Ranks are threads with an emulated GPU each.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -170,6 +171,27 @@ TEST(NcclComm, DestroyWaitsForNobody) {
     const auto start = std::chrono::steady_clock::now();
     comm.reset();
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(kShortMs));
+  });
+}
+
+// Relaxed: nothing but nccl-comm's own locks is to order the two threads.
+TEST(NcclComm, AnAbortBehindASplitLeavesTheNewCommunicatorAlone) {
+  run_ranks(spec(2), [](CommRank& rank) {
+    Comm& comm = rank.comm();
+    std::atomic<bool> is_split{false};
+    std::thread aborting([&] {
+      while (!is_split.load(std::memory_order_relaxed))
+        std::this_thread::yield();
+      comm.abort();
+    });
+    const auto half = comm.split(rank.rank(), 0, 0, 1);
+    is_split.store(true, std::memory_order_relaxed);
+    aborting.join();
+    TypedBuffer buffer(TSR_F32, 100, [](uint64_t i) { return static_cast<double>(i); });
+    half->submit(all_reduce(buffer));
+    call(rank.device_interface().stream_synchronize, rank.stream(), int64_t{30000});
+    half->check_async();
+    EXPECT_EQ(buffer.difference(TypedBuffer(TSR_F32, 100, [](uint64_t i) { return static_cast<double>(i); })), "");
   });
 }
 
