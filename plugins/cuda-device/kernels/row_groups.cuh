@@ -52,17 +52,17 @@ class RowPart {
   /// Values beyond the row's end, and of no matrix, are 0. No branch: loads that follow one another are under way at
   /// once.
   __device__ void load(const void* matrix, Values& values) const {
-    const T* const row = static_cast<const T*>(matrix) + start_;
+    const auto row = [&] { return static_cast<const T*>(matrix) + start_; };
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       uint4 bits{};
       if constexpr (kIsVectors) {
-        if (matrix && has(g, 0)) bits = reinterpret_cast<const uint4*>(row)[group(g)];
+        if (matrix && has(g, 0)) bits = reinterpret_cast<const uint4*>(row())[group(g)];
       } else {
         T lanes[kLanes];
 #pragma unroll
         for (int j = 0; j < kLanes; ++j)
-          lanes[j] = matrix && has(g, j) ? row[column(g, j)] : from_float<T>(0.0f);
+          lanes[j] = matrix && has(g, j) ? row()[column(g, j)] : from_float<T>(0.0f);
         memcpy(&bits, lanes, sizeof bits);
       }
       unpack<T>(bits, values[g]);
