@@ -19,14 +19,14 @@ namespace {
 constexpr std::chrono::milliseconds kInitTime(5), kFinalizeTime(2);
 constexpr std::chrono::microseconds kLaunchTime(50);
 
-std::mutex cliques_mutex;
-std::map<uint64_t, std::weak_ptr<Clique>> cliques;  // by unique id; guarded by cliques_mutex
 std::atomic<uint64_t> next_id{1};
 
 std::shared_ptr<Clique> clique_of(const ncclUniqueId& id, int num_ranks) {
   uint64_t key = 0;
   std::memcpy(&key, id.internal, sizeof key);
-  const std::lock_guard lock(cliques_mutex);
+  static std::mutex mutex;
+  static std::map<uint64_t, std::weak_ptr<Clique>> cliques;  // by unique id; guarded by mutex
+  const std::lock_guard lock(mutex);
   auto clique = cliques[key].lock();
   if (!clique) cliques[key] = clique = std::make_shared<Clique>(num_ranks);
   return clique;

@@ -19,7 +19,11 @@ namespace {
 constexpr uint64_t kNobodys = uint64_t{1} << 40;
 
 std::mutex registry_mutex;
-std::map<ncclComm_t, bool> in_use;  // guarded by registry_mutex
+// Guarded by registry_mutex.
+std::map<ncclComm_t, bool>& in_use() {
+  static std::map<ncclComm_t, bool> comms;
+  return comms;
+}
 char last_error[1024];
 
 /// Ends the process when NCCL's kernel would touch memory that is not the GPU's, nor pinned.
@@ -110,10 +114,10 @@ void say(const std::string& text) {
 
 Use::Use(ncclComm_t comm, const char* function) : comm_(comm) {
   const std::lock_guard lock(registry_mutex);
-  const auto found = in_use.find(comm);
-  const char* breach = found == in_use.end() ? "which has ended"
-                       : found->second       ? "which another thread uses"
-                                             : nullptr;
+  const auto found = in_use().find(comm);
+  const char* breach = found == in_use().end() ? "which has ended"
+                       : found->second         ? "which another thread uses"
+                                               : nullptr;
   if (breach) {
     std::fprintf(stderr, "nccl_on_cpu: %s was called with a communicator %s\n", function, breach);
     std::abort();
@@ -123,23 +127,23 @@ Use::Use(ncclComm_t comm, const char* function) : comm_(comm) {
 
 Use::~Use() {
   const std::lock_guard lock(registry_mutex);
-  if (const auto found = in_use.find(comm_); found != in_use.end()) found->second = false;
+  if (const auto found = in_use().find(comm_); found != in_use().end()) found->second = false;
 }
 
 void note_made(ncclComm_t comm) {
   const std::lock_guard lock(registry_mutex);
-  in_use[comm] = false;
+  in_use()[comm] = false;
 }
 
 void note_ended(ncclComm_t comm) {
   const std::lock_guard lock(registry_mutex);
-  in_use.erase(comm);
+  in_use().erase(comm);
 }
 
 void note_aborted(ncclComm_t comm) {
   static auto& kept = *new std::vector<ncclComm_t>;
   const std::lock_guard lock(registry_mutex);
-  in_use.erase(comm);
+  in_use().erase(comm);
   kept.push_back(comm);
 }
 

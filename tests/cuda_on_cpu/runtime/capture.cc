@@ -26,7 +26,10 @@ class Capture {
 namespace {
 
 std::mutex mutex;  // of all captures
-std::set<Capture*> open_captures;
+std::set<Capture*>& open_captures() {
+  static std::set<Capture*> captures;
+  return captures;
+}
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
 void unite(std::vector<size_t>& after, const std::vector<size_t>& with) {
@@ -74,7 +77,7 @@ cudaError_t begin_capture(CUstream_st& stream, cudaStreamCaptureMode mode) {
   capture->origin = &stream;
   capture->mode = mode;
   capture->streams = {&stream};
-  open_captures.insert(capture.get());
+  open_captures().insert(capture.get());
   stream.captured = {std::move(capture), {}};
   return cudaSuccess;
 }
@@ -89,7 +92,7 @@ cudaError_t end_capture(CUstream_st& stream, TaskGraph* graph) {
     return cudaErrorStreamCaptureWrongThread;
   for (CUstream_st* member : capture.streams)
     if (member) member->captured = {};
-  open_captures.erase(&capture);
+  open_captures().erase(&capture);
   capture.is_open = false;
   if (!capture.is_valid) return cudaErrorStreamCaptureInvalidated;
   if (!capture.is_joined_by(end.after)) return cudaErrorStreamCaptureUnjoined;
@@ -104,7 +107,7 @@ void leave_capture(CUstream_st& stream) {
   Capture& capture = *stream.captured.capture;
   std::replace(capture.streams.begin(), capture.streams.end(), &stream, static_cast<CUstream_st*>(nullptr));
   capture.is_valid = false;
-  if (capture.origin == &stream) open_captures.erase(&capture);
+  if (capture.origin == &stream) open_captures().erase(&capture);
   stream.captured = {};
 }
 
@@ -160,7 +163,7 @@ cudaError_t refuse_while_capturing() {
   if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
   const std::lock_guard lock(mutex);
   cudaError_t error = cudaSuccess;
-  for (Capture* capture : open_captures) {
+  for (Capture* capture : open_captures()) {
     const bool is_own = capture->thread == std::this_thread::get_id() && capture->mode != cudaStreamCaptureModeRelaxed;
     const bool is_global = thread_mode == cudaStreamCaptureModeGlobal && capture->mode == cudaStreamCaptureModeGlobal;
     if (!is_own && !is_global) continue;

@@ -23,12 +23,16 @@ namespace cuda_on_cpu {
 namespace {
 
 std::mutex limits_mutex;
-std::map<const void*, size_t> shared_limits;  // that cudaFuncSetAttribute raised
+// That cudaFuncSetAttribute raised; guarded by limits_mutex.
+std::map<const void*, size_t>& shared_limits() {
+  static std::map<const void*, size_t> limits;
+  return limits;
+}
 
 size_t shared_limit(const void* kernel) {
   const std::lock_guard lock(limits_mutex);
-  const auto found = shared_limits.find(kernel);
-  return found == shared_limits.end() ? kSharedBytes : found->second;
+  const auto found = shared_limits().find(kernel);
+  return found == shared_limits().end() ? kSharedBytes : found->second;
 }
 
 bool is_valid(const LaunchShape& shape, const void* kernel) {
@@ -94,6 +98,6 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
       static_cast<size_t>(value) > kMaxSharedBytes)
     return report(cudaErrorInvalidValue);
   const std::lock_guard lock(limits_mutex);
-  shared_limits[kernel] = std::max(kSharedBytes, static_cast<size_t>(value));
+  shared_limits()[kernel] = std::max(kSharedBytes, static_cast<size_t>(value));
   return cudaSuccess;
 }
