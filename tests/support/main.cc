@@ -6,6 +6,14 @@ namespace {
 constexpr int kSkipped = 77;
 }
 
+// The thread sanitizer does not see how threads of OpenMP, which oneDNN's teams are, end before their memory is freed.
+#if defined(__SANITIZE_THREAD__)
+extern "C" const char* __tsan_default_suppressions();
+extern "C" const char* __tsan_default_suppressions() {
+  return "race:_dl_deallocate_tls\n";
+}
+#endif
+
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const int result = RUN_ALL_TESTS();
