@@ -12,6 +12,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr uint64_t kAlignment = 4096;
+constexpr uint32_t kHostOfCuda = 1000 + TSR_MEMORY_HOST;  // a block that cudaHostAlloc made
 constexpr uint64_t kMaxBytes = std::numeric_limits<size_t>::max() - 2 * kAlignment;
 
 void* align_up(void* pointer) {
@@ -74,21 +75,26 @@ Memory::Block Memory::allocate_host(uint64_t num_bytes) const {
   const size_t length = (num_bytes / kAlignment + 1) * kAlignment;
   void* base = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) throw exhausted("mmap failed");
-  const cudaError_t error = cudaHostRegister(base, length, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  cudaError_t error = cudaHostRegister(base, length, cudaHostRegisterPortable | cudaHostRegisterMapped);
   if (error == cudaSuccess) return {TSR_MEMORY_HOST, base, length};
   munmap(base, length);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     throw exhausted(std::string("cudaHostRegister: ") + cudaGetErrorString(error) + "; see ulimit -l");
   }
-  check(error, "cudaHostRegister of " + std::to_string(length) + " bytes");
-  return {};
+  // Some containers let CUDA pin only what it maps itself.
+  cudaGetLastError();
+  error = cudaHostAlloc(&base, length, cudaHostAllocPortable | cudaHostAllocMapped);
+  check(error, "cudaHostAlloc of " + std::to_string(length) + " bytes");
+  return {kHostOfCuda, base, length};
 }
 
 void Memory::free(const Block& block) const noexcept {
   context_.try_make_current();
   if (block.memory == TSR_MEMORY_DEVICE) {
     cudaFree(block.base);
+  } else if (block.memory == kHostOfCuda) {
+    cudaFreeHost(block.base);
   } else {
     cudaHostUnregister(block.base);
     munmap(block.base, block.num_bytes);

@@ -86,7 +86,7 @@ void Executable::issue(Step& step) {
       break;
   }
   for (const auto& guard : step.guards) {
-    call(api.copy, stream, guard->seen.data(), guard->begin, guard->seen.size());
+    call(api.copy, stream, guard->seen.at(0), guard->begin, guard->seen.num_bytes());
     call(api.host_function, stream, &Guard::check, guard.get());
   }
   if (step.record) call(api.event_record, step.record, stream);

@@ -205,7 +205,8 @@ struct Executable::Preparation {
         if (debug.guard_bytes) step.fills.push_back({begin + end, Guard::kByte, guard});
       }
       if (life->second.second == position && debug.guard_bytes) {
-        step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, std::vector<std::byte>(guard), buffer.name}));
+        Arena copy(*step.stream.device, TSR_MEMORY_HOST, guard);
+        step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, std::move(copy), buffer.name}));
       }
     }
   }

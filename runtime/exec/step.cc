@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <thread>
 
 #include "tessera/error.hpp"
@@ -18,9 +19,10 @@ tsr_status Delay::run(void* self, tsr_error*) {
 tsr_status Guard::check(void* self, tsr_error* err) {
   const Guard& guard = *static_cast<const Guard*>(self);
   return tessera::guard(err, "host", [&] {
-    const auto bad = std::ranges::find_if(guard.seen, [](std::byte b) { return b != std::byte{kByte}; });
-    if (bad != guard.seen.end())
-      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - guard.seen.begin()) +
+    const std::span<const std::byte> seen(guard.seen.at(0), guard.seen.num_bytes());
+    const auto bad = std::ranges::find_if(seen, [](std::byte b) { return b != std::byte{kByte}; });
+    if (bad != seen.end())
+      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - seen.begin()) +
                                        " bytes behind the end of buffer " + guard.buffer);
   });
 }

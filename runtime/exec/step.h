@@ -19,7 +19,7 @@ struct Delay {
 /// when it ends.
 struct Guard {
   const std::byte* begin = nullptr;
-  std::vector<std::byte> seen;
+  Arena seen;  // host memory that the device copies to without waiting
   std::string buffer;
   static constexpr uint32_t kByte = 0xA5;
   static tsr_status check(void* self, tsr_error* err);

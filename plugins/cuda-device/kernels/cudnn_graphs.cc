@@ -86,8 +86,12 @@ CudnnPlan plan(const std::shared_ptr<CudnnGraph>& graph, const CudnnTarget& targ
   return result;
 }
 
-// Refuses what older versions do only with copies and fills that the front end makes at each launch.
-void check_version(const CudnnAttention& backward) {
+// Refuses what older versions do only with copies and fills that the front end makes at each launch, and workspaces
+// that it divides where cuDNN's vector loads are not aligned: behind one float32 for each row of each head.
+void check_backward(const CudnnAttention& backward) {
+  if (const int64_t rows = backward.part.num_heads() * backward.shape.sequence; rows % 4 != 0)
+    throw Error(TSR_E_UNSUPPORTED,
+                std::to_string(rows) + " rows of all heads are not a multiple of 4, which the gradient needs");
   const size_t version = fe::detail::get_backend_version();
   if (version < 91501 && backward.shape.sequence % 128 != 0)
     throw Error(TSR_E_UNSUPPORTED, "the gradient of sequences of " + std::to_string(backward.shape.sequence) +
@@ -149,7 +153,7 @@ CudnnPlan plan_cudnn_forward(const CudnnAttention& attention, const CudnnTarget&
 }
 
 CudnnPlan plan_cudnn_backward(const CudnnAttention& attention, const CudnnTarget& target) {
-  check_version(attention);
+  check_backward(attention);
   return plan_guarded([&] {
     const int64_t heads = attention.shape.heads;
     const auto graph = make_graph(attention, target);

@@ -102,8 +102,9 @@ class Forward : public Kernel {
   }
 
  private:
+  // Before Hopper the library's fused GELU is slower than two passes (llm.c, pull request 653).
   static std::optional<MatmulPlan> find_gelu(const Shape& shape, Context& context) {
-    if (!shape.may_fuse_gelu()) return std::nullopt;
+    if (!shape.may_fuse_gelu() || context.compute_capability() < 90) return std::nullopt;
     return MatmulPlan::find(with(shape.forward(), shape.has_bias ? Epilogue::kGeluBias : Epilogue::kGelu),
                             kBufferAlignment, context);
   }

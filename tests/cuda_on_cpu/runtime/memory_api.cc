@@ -133,6 +133,7 @@ cudaError_t cudaFreeHost(void* pointer) {
   return report(release_host(pointer));
 }
 cudaError_t cudaHostRegister(void* pointer, size_t num_bytes, unsigned) {
+  if (std::getenv("CUDA_ON_CPU_NO_REGISTER")) return report(cudaErrorNotSupported);
   if (const cudaError_t error = refuse_while_capturing()) return report(error);
   const bool is_new = add_allocation({static_cast<char*>(pointer), num_bytes, cudaMemoryTypeHost, 0});
   return report(is_new ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered);
