@@ -19,10 +19,10 @@ tsr_status Delay::run(void* self, tsr_error*) {
 tsr_status Guard::check(void* self, tsr_error* err) {
   const Guard& guard = *static_cast<const Guard*>(self);
   return tessera::guard(err, "host", [&] {
-    const std::span<const std::byte> seen(guard.seen.at(0), guard.seen.num_bytes());
-    const auto bad = std::ranges::find_if(seen, [](std::byte b) { return b != std::byte{kByte}; });
-    if (bad != seen.end())
-      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - seen.begin()) +
+    const std::span<const std::byte> bytes(guard.seen.at(0), guard.seen.num_bytes());
+    const auto bad = std::ranges::find_if(bytes, [](std::byte b) { return b != std::byte{kByte}; });
+    if (bad != bytes.end())
+      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - bytes.begin()) +
                                        " bytes behind the end of buffer " + guard.buffer);
   });
 }
