@@ -7,7 +7,7 @@
 #include "launch/agreement.h"
 #include "program/text.h"
 #include "tessera/error.hpp"
-#include "train/what_fits.h"
+#include "train/planned_job.h"
 
 namespace tessera {
 namespace {
@@ -47,23 +47,20 @@ std::string text_key(const std::string& hash) {
   return "programs/text/" + hash;
 }
 
-/// Why this job must not start, if so.
-std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
-  const Findings findings = verify_job(input, programs);
-  if (!findings.empty()) {
-    std::string text = "the ranks' programs do not fit one another:";
-    for (const std::string& finding : findings)
-      text += "\n  " + finding;
-    return Error(TSR_E_INVALID_ARGUMENT, text);
+std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const std::string& purpose,
+                            int64_t timeout_ms) {
+  try {
+    return store.get(key, timeout_ms);
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_DEADLINE) throw;
+    throw late_error(std::vector{0}, purpose, timeout_ms);
   }
-  if (const auto misfit = find_misfit(job, programs)) return Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
-  return std::nullopt;
 }
 
 /// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
 /// text that is too long for the store is published cut.
 void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
-  const JobPrograms programs = compile_job(input);
+  const JobPrograms programs = as_usage([&] { return compile_job(input); });
   if (const auto refusal = refusal_of(job, input, programs)) {
     store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
     throw *refusal;
@@ -79,7 +76,7 @@ void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& 
 
 }  // namespace
 
-void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads) {
+void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads, const Log& log) {
   std::vector<Fingerprint> all;
   const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
   plugin(job.plugins.device);
@@ -103,18 +100,21 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   number("tokens in the data", data.num_tokens());
   number("threads per rank", num_threads);
   all.push_back(library_environment());
-  require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "job", all, job.config.start_timeout_ms);
+  require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "compare their settings", all,
+                    job.config.start_timeout_ms, log);
 }
 
 void agree_on_programs(const Job& job, const CompileInput& input, const RankPrograms& own, const RankPlace& place) {
-  const int64_t timeout_ms = job.config.start_timeout_ms;
   if (place.rank == 0) publish_programs(job, input, *place.store);
-  const std::string verdict = place.store->get(kVerdict, timeout_ms);
+  const auto published = [&](std::string_view key) {
+    return get_from_rank_0(*place.store, key, "plan the programs of all ranks", job.config.start_timeout_ms);
+  };
+  const std::string verdict = published(kVerdict);
   if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
   const std::string planned = text_of(own);
-  const std::string hash = place.store->get(hash_key(place.rank), timeout_ms);
+  const std::string hash = published(hash_key(place.rank));
   if (sha256_hex(planned) == hash) return;
-  const std::string expected = place.store->get(text_key(hash), timeout_ms);
+  const std::string expected = published(text_key(hash));
   throw Error(TSR_E_FAILED_PRECONDITION,
               "rank " + std::to_string(place.rank) +
                   " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
@@ -125,14 +125,21 @@ void agree_on_programs(const Job& job, const CompileInput& input, const RankProg
 bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& question, bool own_answer,
                  int64_t timeout_ms) {
   KeyValueStore& store = *place.store;
+  store.set(question + "/" + std::to_string(place.rank), own_answer ? "yes" : "no");
   store.add(question + "/no", own_answer ? 0 : 1);
   if (store.add(question + "/answers", 1) == num_ranks)
     store.set(question + "/all", store.add(question + "/no", 0) == 0 ? "yes" : "no");
-  return store.get(question + "/all", timeout_ms) == "yes";
+  try {
+    return store.get(question + "/all", timeout_ms) == "yes";
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_DEADLINE) throw;
+    throw late_error(missing_ranks(store, question + "/", num_ranks), "answer '" + question + "'", timeout_ms);
+  }
 }
 
-void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms) {
-  require_agreement(*place.store, place.rank, num_ranks, where, {}, timeout_ms);
+void wait_for_all(const RankPlace& place, int num_ranks, const std::string& purpose, int64_t timeout_ms,
+                  const Log& log) {
+  require_agreement(*place.store, place.rank, num_ranks, purpose, {}, timeout_ms, log);
 }
 
 }  // namespace tessera

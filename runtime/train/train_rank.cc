@@ -75,8 +75,8 @@ RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* hos
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
   setup.graphs = graph_options(job, place, log);
   setup.cancelled = place.cancelled;
-  setup.before_joining = [&job, place] {
-    wait_for_all(place, job.mesh.num_ranks(), "ready", job.config.start_timeout_ms);
+  setup.before_joining = [&job, place, log] {
+    wait_for_all(place, job.mesh.num_ranks(), "open their devices", job.config.start_timeout_ms, log);
   };
   return setup;
 }
@@ -145,9 +145,9 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   const JobStrategies strategies(job, host.table());
   const RankOptions options(job);
 
-  agree_on_job(job, data, place, num_threads(job, place));
+  agree_on_job(job, data, place, num_threads(job, place), log);
   const CompileInput input = compile_input(job, strategies.all());
-  RankPrograms programs = compile_rank(input, job.mesh.coordinates(place.rank));
+  RankPrograms programs = as_usage([&] { return compile_rank(input, job.mesh.coordinates(place.rank)); });
   agree_on_programs(job, input, programs, place);
 
   const int64_t process_before = resident_memory().now_bytes;
@@ -155,12 +155,13 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   MemoryMeter meter(runtime, process_before);
   // Ranks that share a device: what one allocates and loads in preparation could wait for a stream of another, which
   // in turn waits for it.
-  wait_for_all(place, job.mesh.num_ranks(), "prepared", job.config.start_timeout_ms);
+  wait_for_all(place, job.mesh.num_ranks(), "prepare their programs", job.config.start_timeout_ms, log);
+  if (place.rank == 0) place.store->set(kJobStarted, "");
   if (place.rank == 0) report_start(log, job, data, runtime);
   runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
   train_steps(job, data, runtime, meter, place, observer, log);
   observer.on_end(runtime);
-  wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms);
+  wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
   if (place.rank == 0) report_end(log, job, runtime, meter.measure());
 }
 
