@@ -11,6 +11,7 @@
 
 #include "launch/key_value_store.h"
 #include "launch/participant.h"
+#include "tessera/core.h"
 
 namespace tessera {
 

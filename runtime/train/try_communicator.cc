@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "exec/device.h"
+#include "launch/memory_store.h"
 #include "plugins/host_services.h"
 #include "train/planned_job.h"
 
