@@ -38,6 +38,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment) 
   const Log log(parse_log_level(flags.config.log_level), environment.rank, environment.world_size);
   if (environment.rank == 0 && environment.world_size > 1)
     log.info("rank ", environment.rank, " of ", environment.world_size, ", from ", environment.source);
+  require_secret(environment, flags.config.insecure, log);
   const Job job = make_job(flags, environment.world_size, log);
   const auto data = open_data(job);
   const JobStore store = join_job(environment, job.config.start_timeout_ms, log);
