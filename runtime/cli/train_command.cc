@@ -56,6 +56,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   ranks_to_start(requested_world(flags.config), environment);
   const Log log = rank_log(flags, environment.rank, environment.world_size);
   if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
+  require_secret(environment, flags.config.insecure, log);
   const Job job = make_job(flags, environment.world_size, log);
   const auto data = open_data(job);
   return process.run(job.config.start_timeout_ms, log, [&](const RankPlace& place, JobWatch& watch) {

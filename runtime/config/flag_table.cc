@@ -167,6 +167,13 @@ Flag recompute_flag() {
           print};
 }
 
+Flag insecure_flag() {
+  const auto read = [](TrainConfig& config, string_view given) { config.insecure = parse_bool("insecure", given); };
+  const auto print = [](const TrainConfig& config) { return std::string(config.insecure ? "true" : "false"); };
+  return {kRanks, "insecure", "", "let ranks of several machines meet without TESSERA_JOB_SECRET, in a trusted network",
+          read,   print};
+}
+
 void add_rank_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   const auto read_mesh = [](C& config, string_view given) { config.mesh = parse_mesh(given); };
@@ -190,6 +197,7 @@ void add_rank_flags(std::vector<Flag>& flags) {
        choice(kRanks, "reduce-every", kReduceEvery, "when gradients are summed over the ranks", &C::reduce_every),
        recompute_flag(),
        device_memory_flag(),
+       insecure_flag(),
        integer(kRanks, "threads", "of each rank; 0: cores / local ranks", &C::threads, 0, 4096)});
 }
 

@@ -20,7 +20,8 @@ struct JobStore {
 /// listen_address says; when it cannot, since another store has the port, the rank joins that one as any other process,
 /// and learns there whose it is. `events` are those of the server, if this rank makes it. Throws what TcpStoreServer
 /// and TcpStoreClient do, after `timeout_ms`.
-JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log, StoreEvents events = {});
+JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log,
+                  const StoreEvents& events = {});
 
 /// The address for the store's server on the rank that serves: loopback when all ranks are on this machine; else the
 /// address that store_host has, if it is one of this machine's; else (a name for the loopback address, as Debian gives

@@ -22,6 +22,9 @@ class MemoryStore final : public KeyValueStore {
   void close(std::string_view reason) override;
   /// As get, but does not wait: empty when the key does not exist yet. Throws ABORTED as get does.
   std::optional<std::string> find(std::string_view key);
+  /// Whether a get of `key` would find it; also of a store that is closed.
+  bool has(std::string_view key);
+  bool is_closed();
 
  private:
   std::optional<std::string> find_locked(std::string_view key) const;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -26,10 +27,12 @@ inline constexpr int64_t kReplyTimeoutMs = 30'000;
 /// 128 random bits as 32 hexadecimal digits.
 std::string random_secret();
 
+class StoreLoop;
+
 struct StoreEvents {
   /// The last connection of a rank's process closed without a goodbye: its process died. Once per rank, on the server's
-  /// thread; it may use the server's store() and must not wait.
-  std::function<void(const Participant&)> on_lost;
+  /// thread; it may use the server's `store`, and must neither wait nor throw.
+  std::function<void(MemoryStore& store, const Participant& who)> on_lost;
 };
 
 /// Answers on one thread. Whoever has not completed the greeting is a stranger: few are kept at once, none for longer
@@ -53,12 +56,14 @@ class TcpStoreServer {
   MemoryStore& store() noexcept { return store_; }
 
  private:
-  void serve(const std::string& secret, const StoreEvents& events) noexcept;
+  void wake() const noexcept;
+  void serve() noexcept;
 
   Socket listener_;
   const uint16_t port_;
   const Socket wake_;  // an eventfd: the store has changed, or the server stops
   MemoryStore store_;
+  std::unique_ptr<StoreLoop> loop_;  // of thread_ alone
   std::atomic<bool> is_stopping_{false};
   std::thread thread_;
 };

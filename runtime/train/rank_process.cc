@@ -30,7 +30,7 @@ JobStore RankProcess::join(int64_t timeout_ms, const Log& log) {
     end.how = RankEnd::How::lost;
     store.close(rank_name(who) + " " + cause_text(end));
   };
-  return join_job(environment_, timeout_ms, log, {on_lost});
+  return join_job(environment_, timeout_ms, log, StoreEvents{on_lost});
 }
 
 RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
