@@ -21,7 +21,7 @@ ReportedProgram largest_program(const RankPrograms& programs) {
 PlannedJob::PlannedJob(Job job, const Log& log)
     : job_(std::move(job)),
       host_(log),
-      strategies_(job_, host_.table()),
+      strategies_(as_usage([this] { return JobStrategies(job_, host_.table()); })),
       input_(compile_input(job_, strategies_.all())),
       programs_(as_usage([this] { return compile_job(input_); })) {}
 

@@ -142,7 +142,7 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
 void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
                 const Log& log) {
   const HostServices host(log, place.store);
-  const JobStrategies strategies(job, host.table());
+  const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
   const RankOptions options(job);
 
   agree_on_job(job, data, place, num_threads(job, place), log);

@@ -104,7 +104,6 @@ inline void kill_at(int num_moments) {
     }
   EXPECT_GT(num_hits, 0);
   EXPECT_EQ(shared_memory(), shm);
-  RecordProperty("longest_ms", static_cast<int>(longest.count()));
   std::cout << num_hits << " kills, the longest end took " << longest.count() << " ms\n";
 }
 

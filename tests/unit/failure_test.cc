@@ -166,7 +166,7 @@ TEST(Failure, WrongUsageKeepsItsExitCode) {
 
 TEST(Failure, TravelsThroughTheStoreAndClosesIt) {
   MemoryStore store;
-  report_failure(store, make_failure(Error(TSR_E_DEADLINE, "timed \"out\"\n\xff", 2), 1, 7));
+  report_failure(store, make_failure(Error(TSR_E_DEADLINE, "timed \"out\" \xff", 2), 1, 7));
   std::vector<RankEnd> ends(3);
   for (int rank = 0; rank < 3; ++rank)
     ends[static_cast<size_t>(rank)].who.rank = rank;
