@@ -80,6 +80,7 @@ int train_as_threads(const Job& job, const Log& log) {
 /// Starts the ranks, when all that can be known beforehand is well: so it is said once, by one process.
 int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::string>& argv) {
   const Log log = rank_log(flags, 0, num_ranks);
+  LaunchRequest request{own_executable(), argv, num_ranks};
   {
     const PlannedJob planned(make_job(flags, num_ranks, log), log);
     const Job& job = planned.job();
@@ -87,8 +88,9 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     if (job.ranks_are_threads()) return train_as_threads(job, log);
     open_data(job);
     try_communicator(job, log);
+    request.finish_ms = job.config.timeout_ms;
   }
-  const LaunchResult result = launch_ranks({own_executable(), argv, num_ranks}, log);
+  const LaunchResult result = launch_ranks(request, log);
   if (!result.failure.empty()) print_error(result.failure);
   return result.exit_code;
 }

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kReadersMs = 300;
 constexpr int64_t kTellMs = 2'000;  // between two lines that say for whom rank 0 waits
-constexpr int64_t kSlackMs = 500;   // for rank 0 to say who is missing, before the others look themselves
+constexpr int64_t kSlackMs = 200;   // for rank 0 to say who is missing, before the others look themselves
 
 // Lists travel as "<length>:<text>" one after the other.
 std::string pack(const std::vector<Fingerprint>& fingerprints) {

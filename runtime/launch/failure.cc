@@ -62,6 +62,9 @@ bool is_dead(const RankEnd& end) {
 bool failed_itself(const RankEnd& end) {
   return end.failure && !end.failure->is_echo();
 }
+bool has_told(const RankEnd& end) {
+  return end.failure.has_value();
+}
 bool ended_wordless(const RankEnd& end) {
   return end.how == How::exited && !end.was_ended && !end.failure;
 }
@@ -138,8 +141,9 @@ int first_cause(std::span<const RankEnd> ends) {
   if (const int guilty = first_of(ends, failed_itself, told); guilty >= 0) return guilty;
   if (const int mute = first_of(ends, ended_wordless, noticed); mute >= 0) return mute;
   if (const int missed = first_of(ends, is_missed, more_blamed); missed >= 0) return missed;
+  if (const int first = first_of(ends, has_told, told); first >= 0) return first;
   return first_of(
-      ends, [](const RankEnd& end) { return end.failure.has_value(); }, told);
+      ends, [](const RankEnd& end) { return end.was_ended; }, more_blamed);
 }
 
 int exit_code_of(const RankEnd& cause) {

@@ -56,7 +56,8 @@ struct RankEnd {
 void read_failures(KeyValueStore& store, std::vector<RankEnd>& ends);
 
 /// The rank with which it began, in this order: killed by a signal or lost without a word; failed by itself; ended
-/// without a word; missed by others and silent; else the first that said anything. -1: none failed.
+/// without a word; missed by others and silent; the first that said anything; did not end with the others. -1: none
+/// failed.
 int first_cause(std::span<const RankEnd> ends);
 /// Its exit code: what the whole job ends with.
 int exit_code_of(const RankEnd& cause);

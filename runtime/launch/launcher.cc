@@ -129,6 +129,9 @@ class Ranks {
   bool all_ended() const {
     return std::ranges::none_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::running; });
   }
+  bool has_finished() const {
+    return std::ranges::any_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::finished; });
+  }
   /// The first that ended without the exit code 0; nullptr: none did.
   const RankEnd* first_failure() const {
     return first_failure_ < 0 ? nullptr : &ends_[static_cast<size_t>(first_failure_)];
@@ -176,10 +179,11 @@ class Ending {
  public:
   Ending(const LaunchRequest& request, Ranks& ranks) : request_(request), ranks_(ranks) {}
 
-  bool has_begun() const { return step_ != Step::none; }
+  /// Of several reasons the one that ends sooner counts.
   void begin(int64_t grace_ms) {
-    step_ = Step::grace;
-    next_ = Clock::now() + std::chrono::milliseconds(grace_ms);
+    const auto at = Clock::now() + std::chrono::milliseconds(grace_ms);
+    if (step_ == Step::none || (step_ == Step::grace && at < next_)) next_ = at;
+    if (step_ == Step::none) step_ = Step::grace;
   }
   void tick() {
     if (step_ == Step::none || Clock::now() < next_) return;
@@ -210,12 +214,13 @@ int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const 
       log.warning("signal ", signal, " (", ::strsignal(signal), "): ", ended_by ? "killing" : "ending", " the ranks");
       // A terminal sends it to the ranks as well.
       if (ended_by || info.si_code != SI_KERNEL) ranks.signal(ended_by ? SIGKILL : SIGTERM);
-      if (!ended_by) ending.begin(request.signal_grace_ms);
+      ending.begin(request.signal_grace_ms);
       ended_by = signal;
     }
     ranks.reap();
     if (const RankEnd* failed = ranks.first_failure()) store.close(rank_name(failed->who) + " " + cause_text(*failed));
-    if (store.is_closed() && !ending.has_begun()) ending.begin(request.grace_ms);
+    if (store.is_closed()) ending.begin(request.grace_ms);
+    if (ranks.has_finished()) ending.begin(request.finish_ms);
     ending.tick();
   }
   return ended_by;

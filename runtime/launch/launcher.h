@@ -13,9 +13,10 @@ struct LaunchRequest {
   std::string executable;              ///< path; every rank runs it
   std::vector<std::string> arguments;  ///< all of argv
   int num_ranks = 1;
-  int64_t grace_ms = 600;           ///< after a rank failed, for the others to end by themselves; then SIGTERM
+  int64_t grace_ms = 450;           ///< after a rank failed, for the others to end by themselves; then SIGTERM
+  int64_t finish_ms = 100'000;      ///< the same after the first rank ended well
   int64_t signal_grace_ms = 5'000;  ///< the same after a signal ended the job
-  int64_t kill_ms = 200;            ///< after SIGTERM; then SIGKILL
+  int64_t kill_ms = 100;            ///< after SIGTERM; then SIGKILL
 };
 
 struct LaunchResult {

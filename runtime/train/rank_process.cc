@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 // A rank that waits where nothing can interrupt it is ended this long after another one failed.
-constexpr int64_t kGraceMs = 400;
+constexpr int64_t kGraceMs = 300;
 // How long the rank that serves the store stays for the others: after the job, after a failure, and when it failed
 // before they came.
 constexpr int64_t kLeaveMs = 10'000, kFailedMs = 500, kTellMs = 10'000;

@@ -156,6 +156,12 @@ TEST_F(Launcher, AStoppedRankDoesNotHoldTheEndUp) {
   expect_no_process_left(2);
 }
 
+TEST_F(Launcher, ARankThatDoesNotEndWithTheOthersIsEnded) {
+  EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 0 ] && exit 0; exec sleep 60", 2, 500), 1);
+  expect_failure("cause:        rank 1 (process ");
+  expect_no_process_left(2);
+}
+
 class EndedBy : public Launcher, public ::testing::WithParamInterface<int> {};
 
 TEST_P(EndedBy, ASignalThatIsSaid) {
