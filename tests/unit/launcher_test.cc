@@ -32,8 +32,9 @@ class Launcher : public ::testing::Test {
 
   // Runs a shell script as every rank; $1 is a folder for what it leaves.
   int launch(const std::string& script, int num_ranks, int64_t grace_ms = 300, int64_t kill_ms = 300) {
-    const LaunchRequest request{"/bin/sh", {"sh", "-c", script, "sh", folder_.string()}, num_ranks, grace_ms, grace_ms,
-                                kill_ms};
+    LaunchRequest request{"/bin/sh", {"sh", "-c", script, "sh", folder_.string()}, num_ranks};
+    request.grace_ms = request.finish_ms = request.signal_grace_ms = grace_ms;
+    request.kill_ms = kill_ms;
     const LaunchResult result = launch_ranks(request, Log(log_, LogLevel::info));
     failure_ = result.failure;
     return result.exit_code;
