@@ -38,6 +38,11 @@ std::vector<float> widen(std::span<const uint16_t> halves, tsr_dtype dtype) {
   return values;
 }
 
+/// Where the values are that training changes.
+const tsr_home_role& role_of_values(const Home& home) {
+  return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+}
+
 /// The meeting of all ranks before they make communicators.
 const CommunicatorSetup& meet(const RankSetup& setup) {
   setup.before_joining();
@@ -126,7 +131,7 @@ void RankRuntime::initialise(const ParameterSource& values) {
     if (buffer.persistent) call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
   std::vector<float> piece_values;
   for (const Home& home : program.homes) {
-    const tsr_home_role& role = home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+    const tsr_home_role& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
       for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
         piece_values.resize(std::min(kReadElements, piece.num_elements - done));
@@ -190,12 +195,37 @@ double RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
 void RankRuntime::read_parameter(int parameter, std::span<float> out) {
   const Program& program = programs_.steps[0];
   for (const Home& home : program.homes) {
-    const tsr_home_role& role = home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+    const tsr_home_role& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
       if (piece.parameter == parameter)
         read_values(program.buffer(role.buffer), role.offset + piece.home_offset,
                     out.subspan(piece.parameter_offset, piece.num_elements));
   }
+}
+
+std::optional<ParameterElement> RankRuntime::first_not_finite(const Home& home, const tsr_piece& piece) {
+  const tsr_home_role& role = role_of_values(home);
+  const Buffer& buffer = programs_.steps[0].buffer(role.buffer);
+  std::vector<float> values;
+  for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
+    values.resize(std::min(kReadElements, piece.num_elements - done));
+    read_values(buffer, role.offset + piece.home_offset + done, values);
+    const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+    if (bad != values.end())
+      return ParameterElement{piece.parameter,
+                              piece.parameter_offset + done + static_cast<uint64_t>(bad - values.begin()), *bad};
+  }
+  return std::nullopt;
+}
+
+std::optional<ParameterElement> RankRuntime::first_not_finite() {
+  std::optional<ParameterElement> first;
+  const auto position = [](const ParameterElement& e) { return std::pair(e.parameter, e.index); };
+  for (const Home& home : programs_.steps[0].homes)
+    for (const tsr_piece& piece : home.pieces)
+      if (const auto found = first_not_finite(home, piece); found && (!first || position(*found) < position(*first)))
+        first = found;
+  return first;
 }
 
 }  // namespace tessera
