@@ -28,8 +28,12 @@ void print_schedule(const PlannedJob& planned) {
 }
 
 void draw_svg(const PlannedJob& planned, const std::string& path) {
-  write_svg(planned.job(), path, step_svg(planned.job().mesh, planned.programs()));
-  if (path == "-") return;
+  const std::string drawing = step_svg(planned.job().mesh, planned.programs());
+  if (is_standard_output(path)) {
+    std::cout << drawing;
+    return;
+  }
+  write_svg(planned.job(), path, drawing);
   std::cout << "a step of one rank of each of " << planned.programs().classes.members().size()
             << " classes is drawn in " << path << '\n';
 }

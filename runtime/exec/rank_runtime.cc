@@ -1,6 +1,7 @@
 #include "exec/rank_runtime.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "tessera/accumulator.hpp"
@@ -41,6 +42,24 @@ std::vector<float> widen(std::span<const uint16_t> halves, tsr_dtype dtype) {
 /// Where the values are that training changes.
 const tsr_home_role& role_of_values(const Home& home) {
   return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+}
+
+bool is_worse(const ParameterElement& a, const ParameterElement& b) {
+  if (a.is_finite() && b.is_finite()) return std::abs(a.value) > std::abs(b.value);
+  if (a.is_finite() || b.is_finite()) return b.is_finite();
+  return std::pair(a.parameter, a.index) < std::pair(b.parameter, b.index);
+}
+
+/// The index of the first value that is not finite, else of the largest.
+size_t worst_of(std::span<const float> values) {
+  const auto magnitude = [](float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffffu; };
+  constexpr uint32_t kNotFinite = 0x7f80'0000;
+  uint32_t most = 0;
+  for (const float value : values)  // a loop that compilers vectorise: models are large
+    most = std::max(most, magnitude(value));
+  most = std::min(most, kNotFinite);
+  return static_cast<size_t>(
+      std::ranges::find_if(values, [&](float value) { return magnitude(value) >= most; }) - values.begin());
 }
 
 /// The meeting of all ranks before they make communicators.
@@ -203,29 +222,27 @@ void RankRuntime::read_parameter(int parameter, std::span<float> out) {
   }
 }
 
-std::optional<ParameterElement> RankRuntime::first_not_finite(const Home& home, const tsr_piece& piece) {
+std::optional<ParameterElement> RankRuntime::worst_element(const Home& home, const tsr_piece& piece) {
   const tsr_home_role& role = role_of_values(home);
   const Buffer& buffer = programs_.steps[0].buffer(role.buffer);
+  std::optional<ParameterElement> worst;
   std::vector<float> values;
   for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
     values.resize(std::min(kReadElements, piece.num_elements - done));
     read_values(buffer, role.offset + piece.home_offset + done, values);
-    const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
-    if (bad != values.end())
-      return ParameterElement{piece.parameter,
-                              piece.parameter_offset + done + static_cast<uint64_t>(bad - values.begin()), *bad};
+    const size_t at = worst_of(values);
+    const ParameterElement found = {piece.parameter, piece.parameter_offset + done + at, values[at]};
+    if (!worst || is_worse(found, *worst)) worst = found;
   }
-  return std::nullopt;
+  return worst;
 }
 
-std::optional<ParameterElement> RankRuntime::first_not_finite() {
-  std::optional<ParameterElement> first;
-  const auto position = [](const ParameterElement& e) { return std::pair(e.parameter, e.index); };
+std::optional<ParameterElement> RankRuntime::worst_parameter_element() {
+  std::optional<ParameterElement> worst;
   for (const Home& home : programs_.steps[0].homes)
     for (const tsr_piece& piece : home.pieces)
-      if (const auto found = first_not_finite(home, piece); found && (!first || position(*found) < position(*first)))
-        first = found;
-  return first;
+      if (const auto found = worst_element(home, piece); found && (!worst || is_worse(*found, *worst))) worst = found;
+  return worst;
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // One rank at work: its device, memory, communicators and programs.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -50,6 +51,8 @@ struct ParameterElement {
   int parameter = 0;   ///< index in the model
   uint64_t index = 0;  ///< in the whole parameter
   float value = 0;
+
+  bool is_finite() const { return std::isfinite(value); }
 };
 
 struct StepResult {
@@ -79,8 +82,9 @@ class RankRuntime {
   /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]
   void read_parameter(int parameter, std::span<float> out);
 
-  /// Of this rank's pieces of parameters the first element, in the order of the model, that is not finite.
-  std::optional<ParameterElement> first_not_finite();
+  /// Of this rank's pieces of parameters the first element, in the order of the model, that is not finite; when all are
+  /// finite the one of the largest absolute value. Nothing when it holds none.
+  std::optional<ParameterElement> worst_parameter_element();
 
   const RankPrograms& programs() const { return programs_; }
   /// Planned bytes of device memory: the arena.
@@ -99,7 +103,7 @@ class RankRuntime {
   /// Float values to and from a buffer of float32, or of 16 bits (rounded to nearest even). Returns when done.
   void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
   void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
-  std::optional<ParameterElement> first_not_finite(const Home& home, const tsr_piece& piece);
+  std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
   tsr_stream* compute_stream() { return context_.stream(programs_.steps[0], TSR_STREAM_COMPUTE).handle; }
   void wait();
   void write_batches(std::span<const MicroBatch> micro_batches);

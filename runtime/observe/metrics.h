@@ -12,11 +12,11 @@ namespace tessera {
 
 /// What does not change from step to step.
 struct RunMetrics {
-  std::string run;      ///< in every line of the run; no two runs have the same
-  std::string started;  ///< ISO 8601, UTC
-  std::string version;  ///< of tessera
-  std::string model;
-  std::string mesh;  ///< "dp=2 ddp"
+  std::string run = {};      ///< in every line of the run; no two runs have the same
+  std::string started = {};  ///< ISO 8601, UTC
+  std::string version = {};  ///< of tessera
+  std::string model = {};
+  std::string mesh = {};  ///< "dp=2 ddp"
   int64_t world_size = 1;
   int64_t steps = 0;
   int64_t tokens_per_step = 0;

@@ -18,12 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_standard_output(const Output& output) {
-  return output.path == "-" || output.path == "/dev/stdout";
-}
-
 std::string name_of(const Output& output) {
-  return is_standard_output(output) ? output.flag + " (standard output)" : output.flag + " " + output.path;
+  return is_standard_output(output.path) ? output.flag + " (standard output)" : output.flag + " " + output.path;
 }
 
 bool is_same(const fs::path& path, const struct stat& file) {
@@ -115,14 +111,18 @@ int open_output(const Output& output, bool append) {
 
 }  // namespace
 
+bool is_standard_output(std::string_view path) {
+  return path == "-" || path == "/dev/stdout";
+}
+
 std::string refusal_of(const Output& output) {
-  if (is_standard_output(output)) return "";
+  if (is_standard_output(output.path)) return "";
   const std::string why = why_not(output);
   return why.empty() ? "" : concat(name_of(output), " ", why);
 }
 
 OutputFile::OutputFile(const Output& output) : name_(name_of(output)) {
-  if (is_standard_output(output)) {
+  if (is_standard_output(output.path)) {
     descriptor_ = STDOUT_FILENO;
     return;
   }
@@ -139,7 +139,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::fail() const {
-  throw Error(TSR_E_UNAVAILABLE, concat(name_, " cannot be written: ", std::strerror(errno)));
+  throw Error(TSR_E_UNAVAILABLE, concat(name_, " cannot be written: ", errno == EBADF ? "it is closed" : std::strerror(errno)));
 }
 
 void OutputFile::write(std::string_view bytes) {

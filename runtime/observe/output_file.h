@@ -25,9 +25,12 @@ struct Output {
   Old old = Old::replace;                                ///< what becomes of an older file of ours
   std::function<bool(std::string_view begin)> is_ours;   ///< judges a file by its first bytes, at most kJudgedBytes
   bool overwrite = false;                                ///< replace also a file that is not ours
-  std::vector<JobInput> inputs;                          ///< never written, whatever `overwrite` says
+  std::vector<JobInput> inputs = {};                          ///< never written, whatever `overwrite` says
   static constexpr size_t kJudgedBytes = 512;
 };
+
+/// "-" or /dev/stdout.
+bool is_standard_output(std::string_view path);
 
 /// Why the output cannot be written, as a sentence; empty when nothing speaks against it. Opens nothing for writing and
 /// creates nothing.

@@ -1,6 +1,8 @@
 #include "train/lost_run.h"
 
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "config/text_values.h"
 #include "observe/text.h"
@@ -11,13 +13,22 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kPositionChars = 32;
+/// An answer begins with a key: the least of all ranks' answers is about the worst element.
+constexpr size_t kKeyChars = 33;
+constexpr char kNotFinite = 'a', kFinite = 'b';
 
-/// Begins with its position, so that of two texts the lesser one is about the earlier element.
+std::string key_of(const ParameterElement& e) {
+  const auto below = [](float value) {
+    return std::numeric_limits<uint32_t>::max() - std::bit_cast<uint32_t>(std::abs(value));
+  };
+  const auto index = static_cast<unsigned long long>(e.index);
+  if (e.is_finite()) return format("%c%010u/%021d", kFinite, below(e.value), 0);
+  return format("%c%010d/%021llu", kNotFinite, e.parameter, index);
+}
+
 std::string describe(const Model& model, const ParameterElement& e) {
-  const std::string& name = model.parameters[static_cast<size_t>(e.parameter)].name;
-  return format("%011d/%019llu/", e.parameter, static_cast<unsigned long long>(e.index)) +
-         concat("parameter ", name, " is not finite (element ", e.index, " is ", e.value, ")");
+  return concat(key_of(e), "element ", e.index, " of ", model.parameters[static_cast<size_t>(e.parameter)].name,
+                " is ", e.value);
 }
 
 /// Of all ranks' answers that are not empty the least; each asks, and no question twice.
@@ -41,21 +52,12 @@ std::string least_answer(const RankPlace& place, int num_ranks, const std::strin
 LostRunCheck::LostRunCheck(const Job& job, const RankPlace& place, RankRuntime& runtime)
     : job_(job), place_(place), runtime_(runtime) {}
 
-std::string LostRunCheck::first_not_finite() {
-  has_changed_ = false;
-  const auto own = runtime_.first_not_finite();
-  const std::string found =
-      least_answer(place_, job_.mesh.num_ranks(), concat("not finite/", num_looks_++),
-                   own ? describe(job_.model, *own) : "", job_.config.timeout_ms);
-  return found.empty() ? "" : found.substr(kPositionChars);
-}
-
 std::string LostRunCheck::advice() const {
-  if (last_good_step_ == 0)
-    return "no step before it was good, so look at the weights in --model first, then lower --lr";
+  if (last_good_step_ == 0) return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
+  const TrainConfig& config = job_.config;
   return concat("step ", last_good_step_, " was the last that updated with a finite loss; lower --lr (",
-                shortest(job_.config.lr), "), lengthen --warmup-steps (", job_.config.warmup_steps,
-                ") or lower --clip (", shortest(job_.config.clip), "; 0: off)");
+                shortest(config.lr), "), lengthen --warmup-steps (", config.warmup_steps, ") or ",
+                config.clip > 0 ? concat("lower --clip (", shortest(config.clip), ")") : "set --clip, which is off");
 }
 
 void LostRunCheck::fail(const std::string& why) const {
@@ -64,25 +66,35 @@ void LostRunCheck::fail(const std::string& why) const {
   throw Error(TSR_E_FAILED_PRECONDITION, concat("the run is lost: ", why, "; ", advice()));
 }
 
+void LostRunCheck::look(const std::string& when) {
+  if (!has_changed_) return;
+  has_changed_ = false;
+  const auto own = runtime_.worst_parameter_element();
+  const std::string worst = least_answer(place_, job_.mesh.num_ranks(), concat("worst element/", num_looks_++),
+                                         own ? describe(job_.model, *own) : "", job_.config.timeout_ms);
+  largest_ = worst.substr(kKeyChars);
+  if (worst[0] == kNotFinite) fail(concat("a parameter is not finite, ", when, ": ", largest_));
+}
+
 void LostRunCheck::after_step(int64_t step, const StepResult& result) {
   has_changed_ = has_changed_ || result.updated;
-  if (result.updated && std::isfinite(result.loss_sum)) {
+  last_loss_is_finite_ = std::isfinite(result.loss_sum);
+  if (result.updated && last_loss_is_finite_) {
     last_good_step_ = step;
     num_not_good_ = 0;
     return;
   }
   ++num_not_good_;
-  if (has_changed_)
-    if (const std::string found = first_not_finite(); !found.empty())
-      fail(concat(found, " in step ", step, ", and so is every gradient from here on"));
+  look(concat("in step ", step));
   if (num_not_good_ == job_.config.max_skipped_steps)
-    fail(concat(num_not_good_, " steps in a row, up to step ", step,
-                ", have a loss or a gradient that is not finite (--max-skipped-steps), while all parameters are finite"));
+    fail(concat("in steps ", step - num_not_good_ + 1, " to ", step, " (--max-skipped-steps ", num_not_good_,
+                ") the loss or a gradient is not finite, and the largest parameter is finite: ", largest_));
 }
 
 void LostRunCheck::after_last_step() {
-  if (!has_changed_) return;
-  if (const std::string found = first_not_finite(); !found.empty()) fail(found + " after the last step");
+  look("after the last step");
+  if (!last_loss_is_finite_)
+    fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
 }
 
 }  // namespace tessera

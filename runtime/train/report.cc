@@ -59,7 +59,7 @@ void warn_of_rates(const Log& log, const TrainConfig& config) {
                 to_string(config.optimizer), " (at most ", shortest(most), "); the parameters are about to overflow");
   const double decay = config.lr * config.weight_decay;
   if (decay >= 1)
-    log.warning("--lr times --weight-decay is ", shortest(decay),
+    log.warning("--lr times --weight-decay is ", format("%.3g", decay),
                 ": a step takes away that many times the value of each parameter; keep it far below 1");
   if (config.warmup_steps > config.steps)
     log.warning("--warmup-steps ", config.warmup_steps, " is more than --steps ", config.steps,
