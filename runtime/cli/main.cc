@@ -1,11 +1,15 @@
 // tessera: finds the command and turns errors into exit codes.
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <new>
 
 #include "cli/commands.h"
+#include "cli/standard_files.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
+#include "observe/print_error.h"
 #include "tessera/core.h"
 
 namespace tessera {
@@ -49,6 +53,22 @@ int run_command(const std::vector<std::string>& argv) {
                    (guess.empty() ? "; see tessera --help" : "; did you mean " + guess + "?"));
 }
 
+/// The exit code.
+int run_guarded(const std::vector<std::string>& argv) {
+  try {
+    return run_command(argv);
+  } catch (const UsageError& e) {
+    print_error(e.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory: the system gave no more; see ulimit -v, or plan the run with tessera plan");
+    return 1;
+  } catch (const std::exception& e) {
+    print_error(e.what());
+    return 1;
+  }
+}
+
 }  // namespace
 }  // namespace tessera
 
@@ -59,13 +79,12 @@ int main(int argc, char** argv) {
   // A team that waits longer than this sleeps: with more threads than cores, spinning takes the cores from who has
   // work.
   setenv("GOMP_SPINCOUNT", "20000", 0);
-  try {
-    return tessera::run_command({argv, argv + argc});
-  } catch (const tessera::UsageError& e) {
-    std::cerr << "tessera: " << e.what() << '\n';
-    return 2;
-  } catch (const std::exception& e) {
-    std::cerr << "tessera: " << e.what() << '\n';
-    return 1;
-  }
+  std::signal(SIGXFSZ, SIG_IGN);  // so that the write that passes a limit of file size fails, and is said
+  tessera::open_standard_files();
+  tessera::StandardOutput output;
+  const int exit_code = tessera::run_guarded({argv, argv + argc});
+  const std::string unwritten = output.finish();
+  if (unwritten.empty()) return exit_code;
+  tessera::print_error("cannot write to standard output: " + unwritten);
+  return exit_code == 0 ? 1 : exit_code;
 }

@@ -1,11 +1,10 @@
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "config/usage_error.h"
+#include "observe/print_error.h"
 #include "program/text.h"
 #include "train/pipeline_schedule.h"
 #include "train/plan_report.h"
@@ -14,11 +13,6 @@
 
 namespace tessera {
 namespace {
-
-void check_svg_path(const std::string& path) {
-  if (!path.empty() && !std::ofstream(path, std::ios::app))
-    throw UsageError("--svg " + path + " cannot be written: " + std::strerror(errno));
-}
 
 void print_programs(const PlannedJob& planned, int rank) {
   const RankPrograms shown = planned.compile(rank);
@@ -34,10 +28,13 @@ void print_schedule(const PlannedJob& planned) {
                          : "there is no pipeline: no axis of the mesh has a strategy that splits layers\n");
 }
 
-void write_svg(const PlannedJob& planned, const std::string& path) {
-  std::ofstream file(path);
-  file << step_svg(planned.job().mesh, planned.programs());
-  if (!file.flush()) throw Error(TSR_E_INTERNAL, "--svg " + path + " cannot be written: " + std::strerror(errno));
+void draw_svg(const PlannedJob& planned, const std::string& path) {
+  const std::string drawing = step_svg(planned.job().mesh, planned.programs());
+  if (is_standard_output(path)) {
+    std::cout << drawing;
+    return;
+  }
+  write_svg(planned.job(), path, drawing);
   std::cout << "a step of one rank of each of " << planned.programs().classes.members().size()
             << " classes is drawn in " << path << '\n';
 }
@@ -46,7 +43,7 @@ void write_svg(const PlannedJob& planned, const std::string& path) {
 bool draw(const PlannedJob& planned, const PlanFlags& flags) {
   if (flags.verify) std::cout << proof_text(count_proof(planned));
   if (flags.schedule) print_schedule(planned);
-  if (!flags.svg.empty()) write_svg(planned, flags.svg);
+  if (!flags.svg.empty()) draw_svg(planned, flags.svg);
   return flags.verify || flags.schedule || !flags.svg.empty();
 }
 
@@ -63,11 +60,12 @@ int plan_command(std::span<const std::string> arguments) {
   if (flags.plan.rank >= num_ranks)
     throw UsageError("--rank " + std::to_string(flags.plan.rank) + " is outside a world of " +
                      std::to_string(num_ranks) + " ranks");
-  check_svg_path(flags.plan.svg);
-  const PlannedJob planned(make_job(flags, num_ranks, log), log);
+  Job job = make_job(flags, num_ranks, log);
+  if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
+  const PlannedJob planned(std::move(job), log);
   const Findings findings = planned.verify();
   for (const std::string& finding : findings)
-    std::cerr << "tessera: " << finding << '\n';
+    print_error(finding);
   if (!findings.empty()) return 1;
   if (flags.plan.print_program) {
     print_programs(planned, std::max(0, flags.plan.rank));
@@ -82,7 +80,7 @@ int plan_command(std::span<const std::string> arguments) {
     misfit = report.misfit;
   }
   if (!misfit) return 0;
-  std::cerr << "tessera: " << misfit_text(*misfit) << '\n';
+  print_error(misfit_text(*misfit));
   return 1;
 }
 

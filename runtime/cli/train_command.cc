@@ -1,11 +1,9 @@
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "launch/launcher.h"
 #include "launch/rank_environment.h"
@@ -19,23 +17,6 @@
 namespace tessera {
 namespace {
 
-/// Rank 0 writes the metrics. The file is made at the first step: a run that is refused leaves an older one alone.
-RankObserver write_metrics(const TrainConfig& config, int rank) {
-  RankObserver observer;
-  if (rank != 0 || config.metrics.empty()) return observer;
-  observer.on_step = [path = config.metrics,
-                      writer = std::shared_ptr<MetricsWriter>()](const StepMetrics& step) mutable {
-    if (!writer) writer = std::make_shared<MetricsWriter>(path);
-    writer->write(step);
-  };
-  return observer;
-}
-
-void check_metrics_path(const TrainConfig& config) {
-  if (!config.metrics.empty() && !std::ofstream(config.metrics, std::ios::app))
-    throw UsageError("--metrics " + config.metrics + " cannot be written: " + std::strerror(errno));
-}
-
 Log rank_log(const ParsedFlags& flags, int rank, int num_ranks) {
   return Log(parse_log_level(flags.config.log_level), rank, num_ranks);
 }
@@ -44,10 +25,11 @@ int train_alone(const ParsedFlags& flags) {
   announce_ending_signals();
   const Log log = rank_log(flags, 0, 1);
   const Job job = make_job(flags, 1, log);
+  check_metrics(job, 0);
   const auto data = open_data(job);
   RankPlace place;
   place.store = std::make_shared<MemoryStore>();
-  train_rank(job, *data, place, write_metrics(job.config, 0), log);
+  train_rank(job, *data, place, write_metrics(job, 0), log);
   return 0;
 }
 
@@ -58,9 +40,10 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
   require_secret(environment, flags.config.insecure, log);
   const Job job = make_job(flags, environment.world_size, log);
+  check_metrics(job, environment.rank);
   const auto data = open_data(job);
   return process.run(job.config.start_timeout_ms, log, [&](const RankPlace& place, JobWatch& watch) {
-    RankObserver observer = write_metrics(job.config, environment.rank);
+    RankObserver observer = write_metrics(job, environment.rank);
     observer.on_step = [&watch, inner = observer.on_step](const StepMetrics& step) {
       inner(step);
       watch.note_step(step.step);
@@ -73,7 +56,7 @@ int train_as_threads(const Job& job, const Log& log) {
   announce_ending_signals();
   const auto data = open_data(job);
   train_local_ranks(
-      job, *data, [&](int rank) { return write_metrics(job.config, rank); }, log);
+      job, *data, [&](int rank) { return write_metrics(job, rank); }, log);
   return 0;
 }
 
@@ -84,6 +67,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
   {
     const PlannedJob planned(make_job(flags, num_ranks, log), log);
     const Job& job = planned.job();
+    check_metrics(job, 0);
     planned.require_sound();
     if (job.ranks_are_threads()) return train_as_threads(job, log);
     open_data(job);
@@ -120,7 +104,6 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
     std::cout << flags_help(FlagSet::train);
     return 0;
   }
-  check_metrics_path(flags.config);
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
   return num_ranks <= 1 ? train_alone(flags) : start_ranks(flags, num_ranks, argv);
 }

@@ -60,6 +60,12 @@ Flag choice(string_view group, string_view name, string_view choices, string_vie
   return {group, name, choices, help, read, print};
 }
 
+Flag turned_on(string_view name, string_view help, bool TrainConfig::*field) {
+  const auto read = [=](TrainConfig& config, string_view given) { config.*field = parse_bool(name, given); };
+  const auto print = [=](const TrainConfig& config) { return std::string(config.*field ? "true" : "false"); };
+  return {kReports, name, "", help, read, print};
+}
+
 Flag local(Flag flag) {
   flag.is_shared = false;
   return flag;
@@ -213,17 +219,22 @@ void add_report_flags(std::vector<Flag>& flags) {
   const auto print_delay = [](const C& config) {
     return config.stream_delay ? std::to_string(*config.stream_delay) : std::string();
   };
-  const auto turn_on = [](C& config, string_view given) { config.debug_memory = parse_bool("debug-memory", given); };
-  const auto print_debug = [](const C& config) { return std::string(config.debug_memory ? "true" : "false"); };
   flags.insert(
       flags.end(),
       {integer(kDeadlines, "start-timeout-ms", "of the rendezvous and everything before the first step",
                &C::start_timeout_ms, 1, 1LL << 40),
        integer(kDeadlines, "timeout-ms", "of every later collective", &C::timeout_ms, 1, 1LL << 40),
-       local(text(kReports, "metrics", "FILE", "write JSON lines, one object a step", &C::metrics)),
+       local(text(kReports, "metrics", "FILE",
+                  "add JSON lines to this file: one object for the run, then one a step; -: to standard output",
+                  &C::metrics)),
+       local(turned_on("overwrite", "replace a file that tessera did not write, but never one that the job reads",
+                       &C::overwrite)),
+       integer(kReports, "max-skipped-steps",
+               "steps skipped in a row, because a gradient is not finite, after which the run has failed; 0: any number",
+               &C::max_skipped_steps, 0, kMostSteps),
        {kReports, "log-level", kLogLevelNames, "least level of the log", read_level,
         [](const C& config) { return config.log_level; }, false},
-       {kReports, "debug-memory", "", "fill buffers with NaN before use and guard their ends", turn_on, print_debug},
+       turned_on("debug-memory", "fill buffers with NaN before use and guard their ends", &C::debug_memory),
        {kReports, "stream-delay", "SEED", "delay every stream at random; no bit of the result may change", read_delay,
         print_delay, false}});
 }

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
@@ -25,6 +26,9 @@ std::string range_text(T min, T max) {
   if (open_below && open_above) return "";
   if (open_above) return concat(" of at least ", min);
   if (open_below) return concat(" of at most ", max);
+  if constexpr (std::is_floating_point_v<T>)  // one step under a whole number: the limit itself is not valid
+    if (const T limit = std::nextafter(max, std::numeric_limits<T>::max()); max != std::ceil(max) && limit == std::ceil(max))
+      return concat(" from ", min, " to below ", limit);
   return concat(" from ", min, " to ", max);
 }
 

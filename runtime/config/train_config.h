@@ -80,7 +80,9 @@ struct TrainConfig {
   int64_t timeout_ms = 100'000;        ///< every later collective
 
   // What is reported and checked.
-  std::string metrics;  ///< path; empty: no metrics file
+  std::string metrics;              ///< path, or "-" for standard output; empty: no metrics
+  bool overwrite = false;           ///< replace a file that Tessera did not write by one that it writes
+  int64_t max_skipped_steps = 20;   ///< in a row; with the last of them the run is lost; 0: any number
   std::string log_level = "info";
   bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay before every action of every stream
@@ -93,7 +95,8 @@ struct ConfigField {
 };
 
 /// Every field all ranks must agree on, in the order of the help. Not: the paths of model, data, plugins and metrics,
-/// which may differ between machines (their contents are compared by those who read them), log level, delays.
+/// which may differ between machines (their contents are compared by those who read them), --overwrite, log level,
+/// delays.
 std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include "exec/rank_runtime.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "tessera/accumulator.hpp"
@@ -36,6 +37,29 @@ std::vector<float> widen(std::span<const uint16_t> halves, tsr_dtype dtype) {
   std::ranges::transform(halves, values.begin(),
                          [&](uint16_t half) { return dtype == TSR_F16 ? f16_to_float(half) : bf16_to_float(half); });
   return values;
+}
+
+/// Where the values are that training changes.
+const tsr_home_role& role_of_values(const Home& home) {
+  return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+}
+
+bool is_worse(const ParameterElement& a, const ParameterElement& b) {
+  if (a.is_finite() && b.is_finite()) return std::abs(a.value) > std::abs(b.value);
+  if (a.is_finite() || b.is_finite()) return b.is_finite();
+  return std::pair(a.parameter, a.index) < std::pair(b.parameter, b.index);
+}
+
+/// The index of the first value that is not finite, else of the largest.
+size_t worst_of(std::span<const float> values) {
+  const auto magnitude = [](float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffffu; };
+  constexpr uint32_t kNotFinite = 0x7f80'0000;
+  uint32_t most = 0;
+  for (const float value : values)  // a loop that compilers vectorise: models are large
+    most = std::max(most, magnitude(value));
+  most = std::min(most, kNotFinite);
+  return static_cast<size_t>(
+      std::ranges::find_if(values, [&](float value) { return magnitude(value) >= most; }) - values.begin());
 }
 
 /// The meeting of all ranks before they make communicators.
@@ -126,7 +150,7 @@ void RankRuntime::initialise(const ParameterSource& values) {
     if (buffer.persistent) call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
   std::vector<float> piece_values;
   for (const Home& home : program.homes) {
-    const tsr_home_role& role = home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+    const tsr_home_role& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
       for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
         piece_values.resize(std::min(kReadElements, piece.num_elements - done));
@@ -190,12 +214,35 @@ double RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
 void RankRuntime::read_parameter(int parameter, std::span<float> out) {
   const Program& program = programs_.steps[0];
   for (const Home& home : program.homes) {
-    const tsr_home_role& role = home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+    const tsr_home_role& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
       if (piece.parameter == parameter)
         read_values(program.buffer(role.buffer), role.offset + piece.home_offset,
                     out.subspan(piece.parameter_offset, piece.num_elements));
   }
+}
+
+std::optional<ParameterElement> RankRuntime::worst_element(const Home& home, const tsr_piece& piece) {
+  const tsr_home_role& role = role_of_values(home);
+  const Buffer& buffer = programs_.steps[0].buffer(role.buffer);
+  std::optional<ParameterElement> worst;
+  std::vector<float> values;
+  for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
+    values.resize(std::min(kReadElements, piece.num_elements - done));
+    read_values(buffer, role.offset + piece.home_offset + done, values);
+    const size_t at = worst_of(values);
+    const ParameterElement found = {piece.parameter, piece.parameter_offset + done + at, values[at]};
+    if (!worst || is_worse(found, *worst)) worst = found;
+  }
+  return worst;
+}
+
+std::optional<ParameterElement> RankRuntime::worst_parameter_element() {
+  std::optional<ParameterElement> worst;
+  for (const Home& home : programs_.steps[0].homes)
+    for (const tsr_piece& piece : home.pieces)
+      if (const auto found = worst_element(home, piece); found && (!worst || is_worse(*found, *worst))) worst = found;
+  return worst;
 }
 
 }  // namespace tessera

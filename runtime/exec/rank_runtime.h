@@ -1,6 +1,7 @@
 // One rank at work: its device, memory, communicators and programs.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -45,6 +46,15 @@ struct DeviceMemory {
   uint64_t used_bytes = 0;  ///< by anyone: other processes, the driver and its libraries too
 };
 
+/// One element of a parameter.
+struct ParameterElement {
+  int parameter = 0;   ///< index in the model
+  uint64_t index = 0;  ///< in the whole parameter
+  float value = 0;
+
+  bool is_finite() const { return std::isfinite(value); }
+};
+
 struct StepResult {
   double loss_sum = 0;   ///< over all tokens of the step, all ranks
   double grad_norm = 0;  ///< before clipping, without the loss scale; not finite when a gradient was not
@@ -72,6 +82,10 @@ class RankRuntime {
   /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]
   void read_parameter(int parameter, std::span<float> out);
 
+  /// Of this rank's pieces of parameters the first element, in the order of the model, that is not finite; when all are
+  /// finite the one of the largest absolute value. Nothing when it holds none.
+  std::optional<ParameterElement> worst_parameter_element();
+
   const RankPrograms& programs() const { return programs_; }
   /// Planned bytes of device memory: the arena.
   uint64_t arena_bytes() const { return programs_.arena_bytes(TSR_MEMORY_DEVICE); }
@@ -89,6 +103,7 @@ class RankRuntime {
   /// Float values to and from a buffer of float32, or of 16 bits (rounded to nearest even). Returns when done.
   void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
   void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
+  std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
   tsr_stream* compute_stream() { return context_.stream(programs_.steps[0], TSR_STREAM_COMPUTE).handle; }
   void wait();
   void write_batches(std::span<const MicroBatch> micro_batches);

@@ -1,58 +1,84 @@
 #include "observe/metrics.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
+#include <ctime>
+#include <iomanip>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "observe/text.h"
-#include "tessera/error.hpp"
 
 namespace tessera {
 namespace {
 
-nlohmann::ordered_json number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
-}
+using Json = nlohmann::ordered_json;
 
-[[noreturn]] void fail(const char* what, const std::string& path) {
-  throw Error(TSR_E_UNAVAILABLE, concat("cannot ", what, " the metrics file ", path, ": ", std::strerror(errno),
-                                        "; check --metrics and the free space there"));
+/// Every line begins so; the name of the run follows.
+constexpr std::string_view kBegin = R"({"run":")";
+
+std::string dump(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path need not be UTF-8
 }
 
 }  // namespace
 
-std::string to_json_line(const StepMetrics& m) {
-  nlohmann::ordered_json planned = nlohmann::ordered_json::object();
-  for (const auto& [name, num_bytes] : m.planned_bytes)
+void name_run(RunMetrics& run) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  run.started = concat(std::put_time(&utc, "%Y-%m-%dT%H:%M:%SZ"));
+  std::random_device random;
+  run.run = concat(std::put_time(&utc, "%Y%m%d-%H%M%S-"), std::hex, std::setfill('0'), std::setw(8), random());
+}
+
+std::string to_json_line(const RunMetrics& r) {
+  Json planned = Json::object();
+  for (const auto& [name, num_bytes] : r.planned_bytes)
     planned[name] = num_bytes;
-  const nlohmann::ordered_json line = {{"step", m.step},
-                                       {"loss", number(m.loss)},
-                                       {"grad_norm", number(m.grad_norm)},
-                                       {"lr", number(m.lr)},
-                                       {"loss_scale", number(m.loss_scale)},
-                                       {"step_ms", number(m.step_ms)},
-                                       {"tokens_per_second", number(m.tokens_per_second)},
-                                       {"tokens", m.tokens},
-                                       {"memory_bytes", m.memory_bytes},
-                                       {"peak_memory_bytes", m.peak_memory_bytes},
-                                       {"planned_peak_bytes", m.planned_peak_bytes},
-                                       {"planned_bytes", planned}};
-  return line.dump();
+  return dump({{"run", r.run},
+               {"kind", "run"},
+               {"started", r.started},
+               {"tessera", r.version},
+               {"model", r.model},
+               {"mesh", r.mesh},
+               {"world_size", r.world_size},
+               {"steps", r.steps},
+               {"tokens_per_step", r.tokens_per_step},
+               {"planned_peak_bytes", r.planned_peak_bytes},
+               {"planned_bytes", planned}});
 }
 
-MetricsWriter::MetricsWriter(const std::string& path) : path_(path) {
-  errno = 0;
-  out_.open(path, std::ios::out | std::ios::trunc);
-  if (!out_) fail("create", path_);
+std::string to_json_line(const StepMetrics& m, const std::string& run) {
+  Json line = {{"run", run},
+               {"step", m.step},
+               {"loss", m.loss},
+               {"grad_norm", m.grad_norm},
+               {"lr", m.lr},
+               {"loss_scale", m.loss_scale},
+               {"updated", m.updated},
+               {"time", m.seconds},
+               {"step_ms", m.step_ms},
+               {"tokens_per_second", m.tokens_per_second},
+               {"tokens", m.tokens},
+               {"memory_bytes", m.memory_bytes},
+               {"peak_memory_bytes", m.peak_memory_bytes}};
+  Json not_finite = Json::array();
+  for (const auto& [name, value] : line.items())
+    if (value.is_number_float() && !std::isfinite(value.get<double>())) not_finite.push_back(name);
+  if (!not_finite.empty()) line["not_finite"] = not_finite;
+  return dump(line);  // what is not finite becomes null
 }
 
-void MetricsWriter::write(const StepMetrics& metrics) {
-  errno = 0;
-  out_ << to_json_line(metrics) << '\n' << std::flush;
-  if (!out_) fail("write", path_);
+bool begins_like_metrics(std::string_view begin) {
+  return begin.starts_with(kBegin);
+}
+
+MetricsWriter::MetricsWriter(const Output& output, const RunMetrics& run) : out_(output), run_(run.run) {
+  out_.write((out_.ends_in_half_line() ? "\n" : "") + to_json_line(run) + "\n");
+}
+
+void MetricsWriter::write(const StepMetrics& step) {
+  out_.write(to_json_line(step, run_) + "\n");
 }
 
 }  // namespace tessera

@@ -2,20 +2,14 @@
 
 #include <algorithm>
 
+#include "config/text_values.h"
 #include "observe/text.h"
+#include "optim/learning_rate.h"
 #include "train/planned_job.h"
 #include "train/text.h"
 
 namespace tessera {
 namespace {
-
-std::string mesh_text(const Job& job) {
-  std::string text;
-  for (const MeshAxis& axis : job.axes)
-    text += (text.empty() ? "" : ", ") + axis.name + "=" + std::to_string(axis.num_ranks) +
-            (axis.strategy.empty() ? "" : " " + axis.strategy);
-  return text.empty() ? "one rank" : text;
-}
 
 std::string bytes(int64_t num_bytes) {
   return human_bytes(static_cast<uint64_t>(num_bytes));
@@ -55,7 +49,33 @@ std::string of_device(const MeasuredMemory& m) {
                 bytes(m.peak_bytes), ", by all that use it");
 }
 
+/// An update of adamw moves each element by about the rate, so that no rate above 1 trains anything.
+constexpr double kMostAdamwRate = 1, kMostSgdRate = 1e6;
+
+void warn_of_rates(const Log& log, const TrainConfig& config) {
+  const double most = config.optimizer == OptimizerKind::adamw ? kMostAdamwRate : kMostSgdRate;
+  if (config.lr > most)
+    log.warning("--lr ", shortest(config.lr), " is far above the rates that train anything with ",
+                to_string(config.optimizer), " (at most ", shortest(most), "); the parameters are about to overflow");
+  const double decay = config.lr * config.weight_decay;
+  if (decay >= 1)
+    log.warning("--lr times --weight-decay is ", format("%.3g", decay),
+                ": a step takes away that many times the value of each parameter; keep it far below 1");
+  if (config.warmup_steps > config.steps)
+    log.warning("--warmup-steps ", config.warmup_steps, " is more than --steps ", config.steps,
+                ": the learning rate ends at ", shortest(learning_rate(config, config.steps - 1)),
+                " and never reaches --lr ", shortest(config.lr));
+}
+
 }  // namespace
+
+std::string mesh_text(const Job& job) {
+  std::string text;
+  for (const MeshAxis& axis : job.axes)
+    text += (text.empty() ? "" : ", ") + axis.name + "=" + std::to_string(axis.num_ranks) +
+            (axis.strategy.empty() ? "" : " " + axis.strategy);
+  return text.empty() ? "one rank" : text;
+}
 
 void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime) {
   log.info("data: ", data.description());
@@ -64,13 +84,14 @@ void report_start(const Log& log, const Job& job, const TokenSource& data, const
   log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " tokens a step");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);
+  warn_of_rates(log, job.config);
 }
 
-void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated, const LossScaler& scaler) {
+void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler) {
   log.info(format("step %4lld/%lld | loss %8.5f | norm %7.4f | lr %.2e | %8.1f ms | %.0f tok/s",
                   static_cast<long long>(step.step), static_cast<long long>(num_steps), step.loss, step.grad_norm,
                   step.lr, step.step_ms, step.tokens_per_second));
-  if (!updated)
+  if (!step.updated)
     log.warning("step ", step.step, " was skipped: a gradient is not finite",
                 scaler.is_dynamic() ? format("; the loss scale is now %g", scaler.scale()) : "");
 }

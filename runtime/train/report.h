@@ -11,10 +11,12 @@
 
 namespace tessera {
 
-/// Model, mesh, data and memory, before the first step.
+/// "dp=2 ddp, tp=2 tensor"
+std::string mesh_text(const Job& job);
+/// Model, mesh, data and memory, before the first step; warnings about rates that no run can use.
 void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime);
 /// One line a step; a warning when the step was skipped, with the scale that follows.
-void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, bool updated, const LossScaler& scaler);
+void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler);
 /// Planned and measured memory.
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured);
 

@@ -19,6 +19,8 @@ namespace {
 constexpr double kLeft = 190, kTimeWidth = 1400, kRight = 20, kRow = 18, kBar = 14, kMemoryHeight = 44;
 constexpr double kGap = 14, kTitleHeight = 46, kLegendHeight = 26;
 
+constexpr std::string_view kTitle = "<title>One step of Tessera</title>";
+
 struct Colour {
   std::string_view name, css_class, fill;
 };
@@ -111,7 +113,7 @@ class Drawing {
                "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%.0f\" height=\"%.0f\" "
                "viewBox=\"0 0 %.0f %.0f\">\n",
                width, y_, width, y_) +
-           "<title>One step of Tessera</title>\n" + style() +
+           std::string(kTitle) + "\n" + style() +
            "<rect class=\"paper\" x=\"0\" y=\"0\" width=\"100%\" height=\"100%\"/>\n" + drawn + "</svg>\n";
   }
 
@@ -261,6 +263,10 @@ class Drawing {
 
 std::string step_svg(const Mesh& mesh, const JobPrograms& job) {
   return Drawing(mesh, job).run();
+}
+
+bool begins_like_step_svg(std::string_view begin) {
+  return begin.find(kTitle) != begin.npos;
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "program/compile.h"
 
@@ -11,5 +12,8 @@ namespace tessera {
 /// the device memory alive under them. Colours stand for kinds of work, comm streams have their own; idle compute is
 /// marked. Every action has a tool tip. The job has passed verify_job.
 std::string step_svg(const Mesh& mesh, const JobPrograms& job);
+
+/// Does a file that begins like this hold such a drawing?
+bool begins_like_step_svg(std::string_view begin);
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include "optim/loss_scaler.h"
 #include "plugins/host_services.h"
 #include "train/agree.h"
+#include "train/lost_run.h"
 #include "train/memory_meter.h"
 #include "train/planned_job.h"
 #include "train/report.h"
@@ -94,15 +95,24 @@ std::vector<MicroBatch> next_batches(const Job& job, BatchOrder& order, int data
   return batches;
 }
 
-/// What does not change from step to step.
-StepMetrics planned_metrics(const RankRuntime& runtime) {
+RunMetrics run_metrics(const Job& job, const RankRuntime& runtime) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
-  StepMetrics metrics;
-  metrics.planned_peak_bytes = static_cast<int64_t>(planned.arena_bytes);
+  RunMetrics run;
+  name_run(run);
+  run.model = job.config.model;
+  run.mesh = mesh_text(job);
+  run.world_size = job.mesh.num_ranks();
+  run.steps = job.config.steps;
+  run.tokens_per_step = job.tokens_per_step();
+  run.planned_peak_bytes = static_cast<int64_t>(planned.arena_bytes);
   for (const MemoryClass what : all_memory_classes())
-    metrics.planned_bytes.emplace_back(class_key(what), planned.peak[what]);
-  metrics.planned_bytes.emplace_back("waste", planned.waste_bytes());
-  return metrics;
+    run.planned_bytes.emplace_back(class_key(what), planned.peak[what]);
+  run.planned_bytes.emplace_back("waste", planned.waste_bytes());
+  return run;
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, MemoryMeter& meter,
@@ -111,30 +121,33 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   const int data_rank = job.mesh.data_rank(coordinates);
   BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
   LossScaler scaler(runtime.scales_loss());
-  StepMetrics line = planned_metrics(runtime);
+  LostRunCheck lost(job, place, runtime);
+  const auto tokens = static_cast<double>(job.tokens_per_step());
+  const auto first_start = Clock::now();
   for (int64_t step = 0; step < job.config.steps; ++step) {
     const auto start = Clock::now();
     const auto batches = next_batches(job, order, data_rank);
-    const double lr = learning_rate(job.config, step);
-    const double loss_scale = scaler.scale();
-    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), lr, loss_scale, batches);
-    scaler.update(result.updated);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    const auto tokens = static_cast<double>(job.tokens_per_step());
+    StepMetrics line;
     line.step = step + 1;
+    line.lr = learning_rate(job.config, step);
+    line.loss_scale = scaler.scale();
+    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches);
+    scaler.update(result.updated);
     line.loss = result.loss_sum / tokens;
     line.grad_norm = result.grad_norm;
-    line.lr = lr;
-    line.loss_scale = loss_scale;
-    line.step_ms = seconds * 1e3;
-    line.tokens_per_second = tokens / seconds;
-    line.tokens = job.tokens_per_step() * (step + 1);
+    line.updated = result.updated;
+    line.seconds = seconds_since(first_start);
+    line.step_ms = seconds_since(start) * 1e3;
+    line.tokens_per_second = tokens / line.step_ms * 1e3;
+    line.tokens = job.tokens_per_step() * line.step;
     const MeasuredMemory memory = meter.measure();
     line.memory_bytes = memory.now_bytes;
     line.peak_memory_bytes = memory.peak_bytes;
     observer.on_step(line);
-    if (place.rank == 0) report_step(log, line, job.config.steps, result.updated, scaler);
+    if (place.rank == 0) report_step(log, line, job.config.steps, scaler);
+    lost.after_step(line.step, result);
   }
+  lost.after_last_step();
 }
 
 }  // namespace
@@ -159,6 +172,7 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   if (place.rank == 0) place.store->set(kJobStarted, "");
   if (place.rank == 0) report_start(log, job, data, runtime);
   runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
+  observer.on_start(run_metrics(job, runtime));
   train_steps(job, data, runtime, meter, place, observer, log);
   observer.on_end(runtime);
   wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);

@@ -25,13 +25,15 @@ struct RankPlace {
 
 /// Who looks on. Called on the rank's own thread.
 struct RankObserver {
+  /// Before the first step, when nothing can refuse the run any more. `version` is empty.
+  std::function<void(const RunMetrics&)> on_start = [](const RunMetrics&) {};
   std::function<void(const StepMetrics&)> on_step = [](const StepMetrics&) {};
   /// After the last step, before anything is closed.
   std::function<void(RankRuntime&)> on_end = [](RankRuntime&) {};
 };
 
 /// Joins the other ranks, compiles and checks this rank's programs, and runs all steps; rank 0 reports to the log.
-/// Throws what went wrong; the other ranks then fail within their deadlines.
+/// Throws what went wrong, also that the run is lost (lost_run.h); the other ranks then fail within their deadlines.
 void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
                 const Log& log);
 

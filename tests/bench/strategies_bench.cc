@@ -51,6 +51,7 @@ void run(Contender& contender, const Options& options) {
   if (result.exit_code != 0) throw std::runtime_error(contender.name + ": " + result.err);
   std::istringstream lines(file_bytes(folder.path("metrics")));
   std::string line;
+  std::getline(lines, line);  // describes the run
   for (bool is_first = true; std::getline(lines, line); is_first = false) {
     const auto step = nlohmann::json::parse(line);
     if (!is_first) contender.step_ms.push_back(step["step_ms"]);

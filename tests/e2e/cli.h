@@ -30,11 +30,18 @@ inline std::vector<std::string> train(std::vector<std::string> more) {
   return tessera(all);
 }
 
-inline std::vector<nlohmann::json> read_metrics(const std::string& path) {
+inline std::vector<nlohmann::json> read_json_lines(const std::string& path) {
   std::vector<nlohmann::json> lines;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);)
     lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+/// The lines of steps; the line that describes each run is left out.
+inline std::vector<nlohmann::json> read_metrics(const std::string& path) {
+  std::vector<nlohmann::json> lines = read_json_lines(path);
+  std::erase_if(lines, [](const nlohmann::json& line) { return line.contains("kind"); });
   return lines;
 }
 

@@ -141,8 +141,11 @@ void run_tessera(const Size& size, const Options& options, const std::vector<std
   std::istringstream lines(file_bytes(folder.path("metrics")));
   for (std::string line; std::getline(lines, line);) {
     const auto step = nlohmann::json::parse(line);
+    if (step.contains("kind")) {
+      result.planned_bytes = step["planned_peak_bytes"].get<double>();
+      continue;
+    }
     if (step["step"] > 4) rates.push_back(step["tokens_per_second"]);  // the first ones load, capture and warm up
-    result.planned_bytes = step["planned_peak_bytes"].get<double>();
     result.peak_bytes = step["peak_memory_bytes"].get<double>();
   }
   if (rates.empty()) throw std::runtime_error("--steps must be above 4");

@@ -106,7 +106,7 @@ class Tessera:
         subprocess.run([self.program, "train", f"--nproc={ranks}", "--comm=local", f"--plugin-dir={self.plugin_dir}",
                         "--threads=1", f"--metrics={metrics}", *self.flags(data_ranks, mesh, steps=STEPS, **ADAMW)],
                        check=True, stderr=subprocess.PIPE)
-        steps = [json.loads(line) for line in metrics.read_text().splitlines()]
+        steps = [json.loads(line) for line in metrics.read_text().splitlines()[1:]]  # the first describes the run
         return [s["loss"] for s in steps], [s["grad_norm"] for s in steps]
 
     def gradients(self, mesh, ranks, data_ranks, before):

@@ -151,12 +151,14 @@ TEST(Flags, RefuseBadValues) {
   refuse({"--seed=-1"}, {"--seed", "'-1'"});
   refuse({"--lr", "nan"}, {"--lr", "'nan'"});
   refuse({"--lr=-1"}, {"--lr"});
-  refuse({"--beta1", "1"}, {"--beta1"});
+  refuse({"--beta1", "1"}, {"--beta1", "from 0 to below 1"});
+  refuse({"--max-skipped-steps=-1"}, {"--max-skipped-steps", "at least 0"});
   refuse({"--lr-schedule", "cosin"}, {"constant|linear|cosine", "did you mean cosine"});
   refuse({"--log-level", "loud"}, {"debug|info|warning|error|off"});
   refuse({"--steps"}, {"--steps"});
   refuse({"--steps", "1", "--steps", "2"}, {"--steps", "more than once"});
   refuse({"--min-lr", "1", "--lr", "0.5"}, {"--min-lr 1", "--lr 0.5"});
+  refuse({"--min-lr", "1e-5"}, {"--min-lr 1e-05 changes nothing", "--lr-schedule linear or cosine"});
   refuse({"--metrics", ""}, {"--metrics", "empty"});
   refuse({"--metrics="}, {"--metrics"});
 }
@@ -214,6 +216,8 @@ TEST(Numbers, PrintedInConfigReadBackToTheSameBits) {
   EXPECT_EQ(fields.at("clip"), "0.30000000000000004");
   EXPECT_EQ(fields.count("metrics"), 0u);
   EXPECT_EQ(fields.count("data"), 0u);
+  EXPECT_EQ(fields.count("overwrite"), 0u);
+  EXPECT_EQ(fields.at("max-skipped-steps"), "20");
 }
 
 TrainConfig with(const char* mesh, const char* strategy, int nproc = 0) {

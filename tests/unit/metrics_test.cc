@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "observe/log.h"
 #include "observe/resident_memory.h"
 #include "support/expect_error.h"
+#include "support/temp_folder.h"
 
 namespace tessera {
 namespace {
@@ -23,59 +25,98 @@ TEST(Metrics, NumbersReadBackToTheSameBits) {
     double value;
     std::memcpy(&value, &bits, sizeof value);
     if (!std::isfinite(value)) continue;
-    const double read = nlohmann::json::parse(to_json_line({.step = 1, .loss = value}))["loss"].get<double>();
+    const double read = nlohmann::json::parse(to_json_line({.step = 1, .loss = value}, "r"))["loss"].get<double>();
     ASSERT_EQ(std::memcmp(&read, &value, sizeof value), 0) << value;
   }
 }
 
 TEST(Metrics, HasTheFieldsInOrder) {
-  const StepMetrics metrics{.step = 3,
-                            .loss = 1.5,
-                            .grad_norm = 2.5,
-                            .lr = 0.5,
-                            .loss_scale = 1024,
-                            .step_ms = 8,
-                            .tokens_per_second = 4,
-                            .tokens = 96,
-                            .memory_bytes = 512,
-                            .peak_memory_bytes = 1024,
-                            .planned_peak_bytes = 768,
-                            .planned_bytes = {{"parameters", 700}, {"waste", 68}}};
-  EXPECT_EQ(to_json_line(metrics),
-            R"({"step":3,"loss":1.5,"grad_norm":2.5,"lr":0.5,"loss_scale":1024.0,)"
-            R"("step_ms":8.0,"tokens_per_second":4.0,"tokens":96,"memory_bytes":512,"peak_memory_bytes":1024,)"
-            R"("planned_peak_bytes":768,"planned_bytes":{"parameters":700,"waste":68}})");
+  const StepMetrics step{.step = 3,
+                         .loss = 1.5,
+                         .grad_norm = 2.5,
+                         .lr = 0.5,
+                         .loss_scale = 1024,
+                         .updated = false,
+                         .seconds = 0.25,
+                         .step_ms = 8,
+                         .tokens_per_second = 4,
+                         .tokens = 96,
+                         .memory_bytes = 512,
+                         .peak_memory_bytes = 1024};
+  EXPECT_EQ(to_json_line(step, "r1"),
+            R"({"run":"r1","step":3,"loss":1.5,"grad_norm":2.5,"lr":0.5,"loss_scale":1024.0,"updated":false,)"
+            R"("time":0.25,"step_ms":8.0,"tokens_per_second":4.0,"tokens":96,"memory_bytes":512,)"
+            R"("peak_memory_bytes":1024})");
+  const RunMetrics run{.run = "r1",
+                       .started = "2026-01-02T03:04:05Z",
+                       .version = "1.0",
+                       .model = "gpt2",
+                       .mesh = "dp=2 ddp",
+                       .world_size = 2,
+                       .steps = 7,
+                       .tokens_per_step = 32,
+                       .planned_peak_bytes = 768,
+                       .planned_bytes = {{"parameters", 700}, {"waste", 68}}};
+  EXPECT_EQ(to_json_line(run),
+            R"({"run":"r1","kind":"run","started":"2026-01-02T03:04:05Z","tessera":"1.0","model":"gpt2",)"
+            R"("mesh":"dp=2 ddp","world_size":2,"steps":7,"tokens_per_step":32,"planned_peak_bytes":768,)"
+            R"("planned_bytes":{"parameters":700,"waste":68}})");
 }
 
-TEST(Metrics, NumbersThatAreNotFiniteAreStrings) {
+TEST(Metrics, ARunHasANameOfItsOwnAndATime) {
+  RunMetrics a, b;
+  name_run(a);
+  name_run(b);
+  EXPECT_NE(a.run, b.run);
+  EXPECT_EQ(a.started.size(), std::string_view("2026-01-02T03:04:05Z").size());
+}
+
+TEST(Metrics, NumbersThatAreNotFiniteAreNullAndNamed) {
   const double infinity = std::numeric_limits<double>::infinity();
-  const auto line = nlohmann::json::parse(to_json_line({.loss = std::nan(""), .grad_norm = infinity, .lr = -infinity}));
-  EXPECT_EQ(line["loss"], "NaN");
-  EXPECT_EQ(line["grad_norm"], "Infinity");
-  EXPECT_EQ(line["lr"], "-Infinity");
+  const auto line =
+      nlohmann::json::parse(to_json_line({.loss = std::nan(""), .grad_norm = infinity, .lr = 0.5}, "r"));
+  EXPECT_TRUE(line["loss"].is_null());
+  EXPECT_TRUE(line["grad_norm"].is_null());
+  EXPECT_EQ(line["lr"], 0.5);
+  EXPECT_EQ(line["not_finite"], nlohmann::json({"loss", "grad_norm"}));
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line({.loss = 1}, "r")).contains("not_finite"));
 }
 
-TEST(Metrics, EachLineIsInTheFileAtOnceAndAnOldFileIsEmptied) {
-  const std::string path = ::testing::TempDir() + "metrics_test.jsonl";
-  std::ofstream(path) << "old\n";
-  MetricsWriter writer(path);
+Output metrics_to(const std::string& path) {
+  return {.flag = "--metrics", .path = path, .old = Output::Old::append, .is_ours = begins_like_metrics};
+}
+
+TEST(Metrics, EachLineIsInTheFileAtOnce) {
+  const testing::TempFolder folder;
+  const std::string path = folder.path("m.jsonl");
+  MetricsWriter writer(metrics_to(path), {.run = "r"});
   for (int step = 1; step <= 3; ++step) {
     writer.write({.step = step});
     std::ifstream in(path);
     std::vector<std::string> lines;
     for (std::string line; std::getline(in, line);)
       lines.push_back(line);
-    ASSERT_EQ(lines.size(), static_cast<size_t>(step));
+    ASSERT_EQ(lines.size(), static_cast<size_t>(step) + 1);
     EXPECT_EQ(nlohmann::json::parse(lines.back())["step"], step);
   }
-  std::filesystem::remove(path);
+}
+
+TEST(Metrics, ALaterRunIsAddedAlsoAfterALineThatWasCut) {
+  const testing::TempFolder folder;
+  const std::string path = folder.path("m.jsonl");
+  MetricsWriter(metrics_to(path), {.run = "r1"}).write({.step = 1});
+  std::ofstream(path, std::ios::app) << R"({"run":"r1","step":2,"lo)";
+  MetricsWriter(metrics_to(path), {.run = "r2"}).write({.step = 1});
+  const std::string text = testing::file_bytes(path);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 5);
+  EXPECT_NE(text.find("\"lo\n{\"run\":\"r2\",\"kind\":\"run\""), text.npos) << text;
 }
 
 TEST(Metrics, ErrorsNameTheFile) {
-  testing::expect_error([] { MetricsWriter("/no/such/folder/m.jsonl"); }, {"/no/such/folder/m.jsonl", "No such file"});
+  testing::expect_error([] { MetricsWriter(metrics_to("/no/such/folder/m.jsonl"), {}); },
+                        {"--metrics /no/such/folder/m.jsonl", "No such file"});
   ASSERT_TRUE(std::filesystem::exists("/dev/full"));
-  MetricsWriter writer("/dev/full");
-  testing::expect_error([&] { writer.write({}); }, {"/dev/full", "No space left"});
+  testing::expect_error([] { MetricsWriter(metrics_to("/dev/full"), {}); }, {"/dev/full", "No space left"});
 }
 
 TEST(ResidentMemory, GrowsWithMemoryInUseAndItsPeakStays) {

@@ -1,0 +1,20 @@
+// The files that the commands write: `--metrics` and `--svg`.
+#pragma once
+
+#include <string>
+
+#include "train/train_rank.h"
+
+namespace tessera {
+
+/// Throws UsageError when rank 0's metrics cannot be written; other ranks write none.
+void check_metrics(const Job& job, int rank);
+/// Writes the metrics as the run goes on, on rank 0. A run that is refused before its first step leaves no file, and an
+/// older one alone.
+RankObserver write_metrics(const Job& job, int rank);
+
+/// Throws UsageError when the drawing cannot be written.
+void check_svg(const Job& job, const std::string& path);
+void write_svg(const Job& job, const std::string& path, const std::string& drawing);
+
+}  // namespace tessera

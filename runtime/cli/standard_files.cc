@@ -1,0 +1,42 @@
+#include "cli/standard_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tessera {
+
+void open_standard_files() {
+  // A new descriptor is the lowest that is free, so in this order each gets its own.
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) == -1) ::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+int StandardOutput::sync() {
+  const char* next = pbase();
+  while (!error_ && next != pptr()) {
+    const ssize_t done = ::write(STDOUT_FILENO, next, static_cast<size_t>(pptr() - next));
+    if (done >= 0)
+      next += done;
+    else if (errno != EINTR)
+      error_ = errno;
+  }
+  setp(buffer_.data(), buffer_.data() + buffer_.size());
+  return error_ ? -1 : 0;
+}
+
+StandardOutput::int_type StandardOutput::overflow(int_type next) {
+  if (sync() != 0) return traits_type::eof();
+  if (!traits_type::eq_int_type(next, traits_type::eof())) sputc(traits_type::to_char_type(next));
+  return traits_type::not_eof(next);
+}
+
+std::string StandardOutput::finish() {
+  sync();
+  if (!error_) return "";
+  return error_ == EBADF ? "it is closed" : std::strerror(error_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,107 @@
+#include "train/lost_run.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "config/text_values.h"
+#include "launch/agreement.h"
+#include "observe/text.h"
+#include "tessera/error.hpp"
+#include "train/agree.h"
+#include "train/text.h"
+
+namespace tessera {
+namespace {
+
+/// An answer begins with a key: the least of all ranks' answers is about the worst element.
+constexpr size_t kKeyChars = 33;
+constexpr char kNotFinite = 'a', kFinite = 'b';
+
+std::string key_of(const ParameterElement& e) {
+  const auto below = [](float value) {
+    return std::numeric_limits<uint32_t>::max() - std::bit_cast<uint32_t>(std::abs(value));
+  };
+  const auto index = static_cast<unsigned long long>(e.index);
+  if (e.is_finite()) return format("%c%010u/%021d", kFinite, below(e.value), 0);
+  return format("%c%010d/%021llu", kNotFinite, e.parameter, index);
+}
+
+std::string describe(const Model& model, const ParameterElement& e) {
+  return concat(key_of(e), "element ", e.index, " of ", model.parameters[static_cast<size_t>(e.parameter)].name,
+                " is ", e.value);
+}
+
+/// Of all ranks' answers that are not empty the least; each asks, and no question twice.
+std::string least_answer(const RankPlace& place, int num_ranks, const std::string& question,
+                         const std::string& own_answer, int64_t timeout_ms) {
+  KeyValueStore& store = *place.store;
+  store.set(concat(question, "/", place.rank), own_answer);
+  if (store.add(question + "/answers", 1) == num_ranks) {  // the last has all
+    std::string least;
+    for (int rank = 0; rank < num_ranks; ++rank)
+      if (const std::string answer = store.get(concat(question, "/", rank), timeout_ms);
+          !answer.empty() && (least.empty() || answer < least))
+        least = answer;
+    store.set(question + "/least", least);
+  }
+  try {
+    return store.get(question + "/least", timeout_ms);
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_DEADLINE) throw;
+    throw late_error(missing_ranks(store, question + "/", num_ranks), "look for what is not finite", timeout_ms);
+  }
+}
+
+}  // namespace
+
+LostRunCheck::LostRunCheck(const Job& job, const RankPlace& place, RankRuntime& runtime)
+    : job_(job), place_(place), runtime_(runtime) {}
+
+std::string LostRunCheck::advice() const {
+  if (last_good_step_ == 0) return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
+  const TrainConfig& config = job_.config;
+  return concat("step ", last_good_step_, " was the last that updated with a finite loss; lower --lr (",
+                shortest(config.lr), "), lengthen --warmup-steps (", config.warmup_steps, ") or ",
+                config.clip > 0 ? concat("lower --clip (", shortest(config.clip), ")") : "set --clip, which is off");
+}
+
+void LostRunCheck::fail(const std::string& why) const {
+  // Nobody ends before all know why.
+  wait_for_all(place_, job_.mesh.num_ranks(), "end, since the run is lost", job_.config.timeout_ms,
+               Log(LogLevel::off));
+  throw Error(TSR_E_FAILED_PRECONDITION, concat("the run is lost: ", why, "; ", advice()));
+}
+
+void LostRunCheck::look(const std::string& when) {
+  if (!has_changed_) return;
+  has_changed_ = false;
+  const auto own = runtime_.worst_parameter_element();
+  const std::string worst = least_answer(place_, job_.mesh.num_ranks(), concat("worst element/", num_looks_++),
+                                         own ? describe(job_.model, *own) : "", job_.config.timeout_ms);
+  largest_ = worst.substr(kKeyChars);
+  if (worst[0] == kNotFinite) fail(concat("a parameter is not finite, ", when, ": ", largest_));
+}
+
+void LostRunCheck::after_step(int64_t step, const StepResult& result) {
+  has_changed_ = has_changed_ || result.updated;
+  last_loss_is_finite_ = std::isfinite(result.loss_sum);
+  if (result.updated && last_loss_is_finite_) {
+    last_good_step_ = step;
+    num_not_good_ = 0;
+    return;
+  }
+  ++num_not_good_;
+  look(concat("in step ", step));
+  if (num_not_good_ == job_.config.max_skipped_steps)
+    fail(concat("in steps ", step - num_not_good_ + 1, " to ", step, " (--max-skipped-steps ", num_not_good_,
+                ") the loss or a gradient is not finite, and the largest parameter is finite: ", largest_));
+}
+
+void LostRunCheck::after_last_step() {
+  look("after the last step");
+  if (!last_loss_is_finite_)
+    fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
+}
+
+}  // namespace tessera

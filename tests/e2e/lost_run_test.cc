@@ -1,0 +1,111 @@
+// A run that cannot recover ends with an error, on all ranks alike, and says what is wrong since when.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void expect_lost(const CommandResult& result, const Words& parts) {
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_EQ(result.err.find("done:"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("the run is lost: "), std::string::npos) << result.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
+}
+
+CommandResult train_at(const std::string& rate, Words more) {
+  Words flags = {"train",          "--model",      golden(),      "--data", golden("/tokens.bin"),
+                 "--batch-size=1", "--seq-len=32", "--threads=1", "--lr",   rate};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return run_command(tessera(flags));
+}
+
+TEST(LostRun, EndsWhenItsLastLossIsNotFinite) {
+  expect_lost(train_at("1e30", {"--clip=0", "--steps=6"}),
+              {"the last loss is not finite", "the largest parameter is finite: element ", "e+30",
+               "step 1 was the last that updated with a finite loss", "lower --lr (1e+30)", "set --clip"});
+  expect_lost(train_at("1e30", {"--dtype=fp16", "--steps=6"}), {"the last loss is not finite"});
+}
+
+TEST(LostRun, EndsAtTheStepThatFindsAParameterThatIsNotFinite) {
+  const TempFolder folder;
+  expect_lost(train_at("1e38", {"--clip=0", "--steps=100", "--metrics", folder.path("m")}),
+              {"a parameter is not finite, in step 2: element ", "wte.weight is ", "step 1 was the last"});
+  const auto steps = read_metrics(folder.path("m"));
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0]["updated"], true);
+  EXPECT_EQ(steps[1]["updated"], false);
+  EXPECT_EQ(steps[1]["not_finite"], Words({"loss", "grad_norm"}));
+}
+
+TEST(LostRun, LooksAtWhatTheLastUpdateDid) {
+  expect_lost(train_at("1e38", {"--clip=0", "--steps=1"}), {"a parameter is not finite, after the last step: element "});
+}
+
+TEST(LostRun, EndsAfterSkippedStepsInARow) {
+  expect_lost(train_at("1e30", {"--clip=0", "--steps=100", "--max-skipped-steps=3"}),
+              {"in steps 2 to 4 (--max-skipped-steps 3) the loss or a gradient is not finite"});
+  expect_lost(train_at("1e30", {"--clip=0", "--steps=100"}), {"in steps 2 to 21 (--max-skipped-steps 20)"});
+  expect_lost(train_at("1e30", {"--clip=0", "--steps=40", "--max-skipped-steps=0"}),
+              {"step 40 was skipped", "the last loss is not finite"});
+}
+
+TEST(LostRun, SkippedStepsOfLossScalingAreNone) {
+  const CommandResult result = train_at("1e-3", {"--dtype=fp16", "--steps=30"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+/// The golden model with a NaN as the last value of its weights, which one rank in a sharded job holds.
+struct BadModel {
+  BadModel() {
+    std::filesystem::copy(golden(), folder.path("model"), std::filesystem::copy_options::recursive);
+    const std::string file = folder.path("model/model.safetensors");
+    std::string bytes = file_bytes(file);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(bytes.data() + bytes.size() - sizeof nan, &nan, sizeof nan);
+    folder.write("model/model.safetensors", bytes);
+  }
+  TempFolder folder;
+};
+
+class LostOn : public ::testing::TestWithParam<Words> {};
+
+TEST_P(LostOn, AllRanksAlike) {
+  const BadModel model;
+  Words flags = {"--model=" + model.folder.path("model"), "--steps=50"};
+  flags.insert(flags.end(), GetParam().begin(), GetParam().end());
+  Words words = {"train", "--data", golden("/tokens.bin"), "--batch-size=1", "--seq-len=32", "--threads=1"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  expect_lost(run_command(tessera(words)), {"a parameter is not finite, in step 1: element ", " is nan",
+                                            "check the weights in --model"});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, LostOn,
+    ::testing::Values(Words{}, Words{"--nproc=3", "--strategy=fsdp", "--comm=local"},
+                      Words{"--nproc=3", "--strategy=zero3", "--comm=local"}, Words{"--nproc=2", "--comm=gloo"},
+                      Words{"--nproc=2", "--strategy=fsdp", "--comm=gloo"},
+                      Words{"--mesh=pp=2,tp=2", "--strategy=pp=pipeline,tp=tensor", "--comm=local"}));
+
+TEST(Rates, ThatTrainNothingAreWarnedOf) {
+  const auto warned = [](Words flags) {
+    flags.push_back("--steps=1");
+    const CommandResult result = train_at("1e-3", flags);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_NE(warned({"--warmup-steps=4"}).find("the learning rate ends at 0.00025 and never reaches --lr 0.001"),
+            std::string::npos);
+  EXPECT_NE(warned({"--weight-decay=1000"}).find("--lr times --weight-decay is 1"), std::string::npos);
+  EXPECT_EQ(warned({"--warmup-steps=1"}).find("warning"), std::string::npos);
+  EXPECT_NE(train_at("2", {"--steps=1"}).err.find("--lr 2 is far above"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,175 @@
+// What a command writes: nothing of the user's is destroyed, and nothing is lost without a word.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// The command under a shell, which ends its line with `more`: "> /dev/full", "| head -1".
+CommandResult in_shell(Words command, const std::string& more, const std::string& before = "") {
+  Words words = {"/bin/bash", "-c", before + "\"$@\" " + more, "bash"};
+  words.insert(words.end(), command.begin(), command.end());
+  return run_command(words);
+}
+
+Words plan(Words more) {
+  Words all = {"plan", "--model", golden(), "--batch-size=1", "--seq-len=32"};
+  all.insert(all.end(), more.begin(), more.end());
+  return tessera(all);
+}
+
+void expect_said(const CommandResult& result, int exit_code, const Words& parts) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
+}
+
+class StandardOutputOf : public ::testing::TestWithParam<Words> {};
+
+TEST_P(StandardOutputOf, ThatIsLostIsSaid) {
+  const Words command = tessera(GetParam());
+  expect_said(in_shell(command, "> /dev/full"), 1, {"cannot write to standard output: No space left on device"});
+  expect_said(in_shell(command, ">&-"), 1, {"cannot write to standard output: it is closed"});
+  EXPECT_EQ(in_shell(command, "> /dev/null").exit_code, 0);
+  EXPECT_EQ(in_shell(command, "> /dev/null 2>&- <&-").exit_code, 0);
+}
+
+const std::string kModel = "--model=" + golden();
+INSTANTIATE_TEST_SUITE_P(Commands, StandardOutputOf,
+                         ::testing::Values(Words{"plan", kModel}, Words{"plan", kModel, "--json"},
+                                           Words{"plan", kModel, "--verify"}, Words{"plan", kModel, "--print-program"},
+                                           Words{"plan", kModel, "--svg=-"}, Words{"train", "--help"}, Words{"--help"},
+                                           Words{"--version"}, Words{"plugins", "list"},
+                                           Words{"plugins", "info", "ddp"}));
+
+TEST(StandardOutput, AReaderThatGoesEndsTheCommandQuietly) {
+  const CommandResult result = in_shell(plan({"--print-program", "--grad-accum=64"}),
+                                        "| head -1; exit ${PIPESTATUS[0]}");
+  EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Metrics, ARunIsAddedAfterTheLast) {
+  const TempFolder folder;
+  const std::string file = folder.path("m.jsonl");
+  for (const char* more : {"--nproc=1", "--nproc=2"})
+    expect_said(run_command(train({"--steps=2", "--comm=local", more, "--metrics", file})), 0, {});
+  const auto lines = read_json_lines(file);
+  ASSERT_EQ(lines.size(), 6u);
+  for (const size_t run : {0u, 3u}) {
+    EXPECT_EQ(lines[run]["kind"], "run");
+    EXPECT_EQ(lines[run]["steps"], 2);
+    EXPECT_GT(lines[run]["planned_peak_bytes"], 0);
+    EXPECT_EQ(lines[run]["model"], golden());
+    for (const size_t step : {run + 1, run + 2}) {
+      EXPECT_EQ(lines[step]["run"], lines[run]["run"]);
+      EXPECT_EQ(lines[step]["updated"], true);
+      EXPECT_GT(lines[step]["time"], 0);
+    }
+    EXPECT_GE(lines[run + 2]["time"], lines[run + 1]["time"]);
+  }
+  EXPECT_NE(lines[0]["run"], lines[3]["run"]);
+  EXPECT_EQ(lines[3]["mesh"], "dp=2 ddp");
+  EXPECT_EQ(lines[3]["world_size"], 2);
+}
+
+TEST(Metrics, GoToStandardOutput) {
+  for (const char* path : {"-", "/dev/stdout"}) {
+    const CommandResult result = run_command(train({"--steps=2", "--nproc=2", "--metrics", path}));
+    expect_said(result, 0, {"done: 2 steps"});
+    EXPECT_EQ(std::ranges::count(result.out, '\n'), 3);
+    EXPECT_TRUE(nlohmann::json::parse(result.out.substr(0, result.out.find('\n'))).contains("kind")) << result.out;
+  }
+}
+
+/// A copy of the golden model with its data beside it.
+struct Job {
+  Job() {
+    std::filesystem::copy(golden(), folder.path("model"), std::filesystem::copy_options::recursive);
+    std::filesystem::copy(golden("/tokens.bin"), data());
+  }
+  std::string data() const { return folder.path("data.bin"); }
+  Words train(Words more) const {
+    Words all = {"train",          "--model",     folder.path("model"), "--data",      data(),
+                 "--batch-size=1", "--seq-len=32", "--steps=6",          "--threads=1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return tessera(all);
+  }
+  TempFolder folder;
+};
+
+TEST(Metrics, NeverReplaceWhatTheJobReads) {
+  const Job job;
+  for (const std::string& file : {job.data(), job.folder.path("model/model.safetensors")}) {
+    const std::string before = file_bytes(file);
+    for (const char* nproc : {"--nproc=1", "--nproc=2"})
+      expect_said(run_command(job.train({"--overwrite", nproc, "--metrics", file})), 2,
+                  {"--metrics " + file + " is what the job reads for --"});
+    EXPECT_EQ(file_bytes(file), before);
+  }
+}
+
+TEST(Metrics, ReplaceAnotherFileOnlyWhenAskedTo) {
+  const Job job;
+  const std::string file = job.folder.write("notes", "three years of work\n");
+  expect_said(run_command(job.train({"--metrics", file})), 2, {"--metrics " + file, "--overwrite to replace it"});
+  EXPECT_EQ(file_bytes(file), "three years of work\n");
+  expect_said(run_command(job.train({"--metrics", file, "--overwrite"})), 0, {});
+  EXPECT_EQ(read_json_lines(file).size(), 7u);
+}
+
+TEST(Metrics, ARunThatIsRefusedLeavesNoFile) {
+  const Job job;
+  const std::string file = job.folder.path("m.jsonl");
+  expect_said(run_command(job.train({"--metrics", file, "--data-x"})), 2, {});
+  for (const char* bad : {"--seq-len=65", "--device-memory=1KiB"}) {
+    Words words = job.train({"--metrics", file, bad});
+    if (std::string_view(bad).starts_with("--seq-len")) std::erase(words, "--seq-len=32");
+    EXPECT_NE(run_command(words).exit_code, 0);
+    EXPECT_FALSE(std::filesystem::exists(file)) << bad;
+  }
+}
+
+TEST(Metrics, ThatCannotBeWrittenEndTheRun) {
+  const Job job;
+  expect_said(run_command(job.train({"--metrics=/dev/full"})), 1,
+              {"--metrics /dev/full cannot be written: No space left on device"});
+  expect_said(run_command(job.train({"--metrics=/dev/full", "--nproc=2"})), 1,
+              {"--metrics /dev/full cannot be written: No space left on device"});
+  expect_said(in_shell(job.train({"--metrics=-"}), ">&-"), 1, {"--metrics (standard output) cannot be written: it is closed"});
+  const std::string file = job.folder.path("m.jsonl"), limited = "ulimit -f 1; ";  // 1 KiB
+  const std::string unlimited_errors = "2>&1 | cat >&2; exit ${PIPESTATUS[0]}";
+  expect_said(in_shell(job.train({"--metrics", file}), unlimited_errors, limited), 1,
+              {"--metrics " + file + " cannot be written: File too large"});
+}
+
+TEST(Metrics, AFifoWithoutAReaderIsRefused) {
+  const Job job;
+  const std::string fifo = job.folder.path("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  expect_said(run_command(job.train({"--metrics", fifo})), 1, {fifo + " is a FIFO that nobody reads"});
+}
+
+TEST(Svg, ReplacesADrawingAndNothingElse) {
+  const TempFolder folder;
+  const std::string drawing = folder.path("step.svg");
+  for (int i = 0; i < 2; ++i)
+    expect_said(run_command(plan({"--svg", drawing})), 0, {});
+  EXPECT_NE(file_bytes(drawing).find("</svg>"), std::string::npos);
+  const std::string other = folder.write("other.svg", "<svg>by hand</svg>");
+  expect_said(run_command(plan({"--svg", other})), 2, {"--svg " + other, "--overwrite"});
+  EXPECT_EQ(file_bytes(other), "<svg>by hand</svg>");
+  expect_said(run_command(plan({"--svg", other, "--overwrite"})), 0, {});
+  EXPECT_NE(file_bytes(other).find("One step of Tessera"), std::string::npos);
+  expect_said(run_command(plan({"--svg=" + golden("/config.json"), "--overwrite"})), 2, {"what the job reads"});
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,131 @@
+// What an output may replace, and what it never does.
+#include "observe/output_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "support/child_process.h"
+#include "support/expect_error.h"
+#include "support/temp_folder.h"
+
+namespace tessera {
+namespace {
+
+using testing::expect_error;
+using testing::file_bytes;
+using testing::TempFolder;
+
+Output output(const std::string& path, Output::Old old = Output::Old::replace) {
+  return {.flag = "--out", .path = path, .old = old, .is_ours = [](std::string_view s) { return s.starts_with("ours"); }};
+}
+
+/// Refused before and at opening, with these parts; the file, if there is one, keeps its bytes.
+void expect_refusal(const Output& output, const std::vector<std::string>& parts) {
+  const auto bytes = [&] { return std::filesystem::is_regular_file(output.path) ? file_bytes(output.path) : ""; };
+  const std::string before = bytes(), refusal = refusal_of(output);
+  EXPECT_TRUE(refusal.starts_with("--out " + output.path + " ")) << refusal;
+  for (const std::string& part : parts)
+    EXPECT_NE(refusal.find(part), refusal.npos) << refusal;
+  expect_error([&] { OutputFile file(output); }, {refusal});
+  EXPECT_EQ(bytes(), before);
+}
+
+TEST(OutputFile, ANewOneAppearsOnlyWhenItIsOpened) {
+  const TempFolder folder;
+  const Output out = output(folder.path("new"));
+  EXPECT_EQ(refusal_of(out), "");
+  EXPECT_FALSE(std::filesystem::exists(out.path));
+  OutputFile(out).write("text");
+  EXPECT_EQ(file_bytes(out.path), "text");
+}
+
+TEST(OutputFile, OursIsReplacedOrContinued) {
+  const TempFolder folder;
+  const std::string path = folder.write("old", "ours 1\n");
+  OutputFile(output(path, Output::Old::append)).write("ours 2");
+  EXPECT_EQ(file_bytes(path), "ours 1\nours 2");
+  EXPECT_TRUE(OutputFile(output(path, Output::Old::append)).ends_in_half_line());
+  OutputFile(output(path)).write("ours 3");
+  EXPECT_EQ(file_bytes(path), "ours 3");
+}
+
+TEST(OutputFile, AnotherFileIsReplacedOnlyWhenAskedTo) {
+  const TempFolder folder;
+  for (const auto old : {Output::Old::append, Output::Old::replace}) {
+    Output out = output(folder.write("notes", "three years of work"), old);
+    expect_refusal(out, {"tessera did not write it", "--overwrite"});
+    out.overwrite = true;
+    OutputFile(out).write("ours");
+    EXPECT_EQ(file_bytes(out.path), "ours");
+    OutputFile(out).write("ours");  // what is ours is continued all the same
+    EXPECT_EQ(file_bytes(out.path), old == Output::Old::append ? "oursours" : "ours");
+  }
+}
+
+TEST(OutputFile, WhatTheJobReadsIsNeverWritten) {
+  const TempFolder folder;
+  const std::string data = folder.write("data.bin", "tokens"), weights = folder.write("blobs/1", "weights");
+  folder.write("model/config.json", "{}");
+  std::filesystem::create_symlink("../blobs/1", folder.path("model/model.safetensors"));
+  std::filesystem::create_hard_link(data, folder.path("hard"));
+  std::filesystem::create_symlink(data, folder.path("soft"));
+  for (const char* name : {"data.bin", "hard", "soft", "blobs/1", "model/model.safetensors", "model/config.json"}) {
+    Output out = output(folder.path(name));
+    out.overwrite = true;
+    out.inputs = {{"--data", data, true}, {"--model", folder.path("model")}};
+    expect_refusal(out, {"is what the job reads for --", "give another file"});
+  }
+}
+
+TEST(OutputFile, NothingIsAddedToAFolderOfData) {
+  const TempFolder folder;
+  folder.write("data/a.txt", "text");
+  Output out = output(folder.path("data/new"));
+  out.inputs = {{"--data", folder.path("data"), true}};
+  expect_refusal(out, {"lies in the folder that the job reads for --data"});
+  EXPECT_FALSE(std::filesystem::exists(out.path));
+  out.path = folder.write("data/ours", "ours");
+  expect_refusal(out, {"is what the job reads for --data"});
+  out.inputs = {{"--model", folder.path("data")}};  // which reads files by name
+  EXPECT_EQ(refusal_of(out), "");
+}
+
+TEST(OutputFile, WhatIsNoFileIsRefused) {
+  const TempFolder folder;
+  expect_refusal(output(folder.path()), {"is a folder"});
+  expect_refusal(output(folder.path("no/file")), {"cannot be written", "No such file or directory"});
+  expect_refusal(output(folder.write("file", "ours") + "/below"), {"Not a directory"});
+  std::filesystem::create_symlink(folder.path("gone"), folder.path("link"));
+  expect_refusal(output(folder.path("link")), {"is a link to a file that is not there"});
+}
+
+TEST(OutputFile, AFifoIsNeverWaitedFor) {
+  const TempFolder folder;
+  const Output out = output(folder.path("fifo"), Output::Old::append);
+  ASSERT_EQ(::mkfifo(out.path.c_str(), 0600), 0);
+  EXPECT_EQ(refusal_of(out), "");  // not opened: its reader would see an end
+  expect_error([&] { OutputFile file(out); }, {"is a FIFO that nobody reads"});
+}
+
+TEST(OutputFile, ALimitOfFileSizeIsAnError) {
+  const TempFolder folder;
+  testing::ChildProcess child([&](const auto& say) {
+    std::signal(SIGXFSZ, SIG_IGN);  // as main does
+    const rlimit limit = {1024, 1024};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    OutputFile file(output(folder.path("long")));
+    say("open");
+    file.write(std::string(1000, 'x'));
+    file.write(std::string(1000, 'x'));
+  });
+  EXPECT_EQ(child.next_line(10'000), "open");
+  const std::string said = child.next_line(10'000);
+  EXPECT_NE(said.find("threw --out " + folder.path("long") + " cannot be written: File too large"), said.npos) << said;
+}
+
+}  // namespace
+}  // namespace tessera
