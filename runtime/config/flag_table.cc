@@ -229,9 +229,10 @@ void add_report_flags(std::vector<Flag>& flags) {
                   &C::metrics)),
        local(turned_on("overwrite", "replace a file that tessera did not write, but never one that the job reads",
                        &C::overwrite)),
-       integer(kReports, "max-skipped-steps",
-               "steps skipped in a row, because a gradient is not finite, after which the run has failed; 0: any number",
-               &C::max_skipped_steps, 0, kMostSteps),
+       integer(
+           kReports, "max-skipped-steps",
+           "steps skipped in a row, because a gradient is not finite, after which the run has failed; 0: any number",
+           &C::max_skipped_steps, 0, kMostSteps),
        {kReports, "log-level", kLogLevelNames, "least level of the log", read_level,
         [](const C& config) { return config.log_level; }, false},
        turned_on("debug-memory", "fill buffers with NaN before use and guard their ends", &C::debug_memory),

@@ -179,8 +179,9 @@ void check_together(const TrainConfig& config) {
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr), "; give one that is not"));
   if (config.min_lr > 0 && config.lr_schedule == LrSchedule::constant)
-    throw UsageError(concat("--min-lr ", shortest(config.min_lr),
-                            " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
+    throw UsageError(
+        concat("--min-lr ", shortest(config.min_lr),
+               " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
 }
 
 }  // namespace

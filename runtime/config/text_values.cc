@@ -27,7 +27,8 @@ std::string range_text(T min, T max) {
   if (open_above) return concat(" of at least ", min);
   if (open_below) return concat(" of at most ", max);
   if constexpr (std::is_floating_point_v<T>)  // one step under a whole number: the limit itself is not valid
-    if (const T limit = std::nextafter(max, std::numeric_limits<T>::max()); max != std::ceil(max) && limit == std::ceil(max))
+    if (const T limit = std::nextafter(max, std::numeric_limits<T>::max());
+        max != std::ceil(max) && limit == std::ceil(max))
       return concat(" from ", min, " to below ", limit);
   return concat(" from ", min, " to ", max);
 }

@@ -80,9 +80,9 @@ struct TrainConfig {
   int64_t timeout_ms = 100'000;        ///< every later collective
 
   // What is reported and checked.
-  std::string metrics;              ///< path, or "-" for standard output; empty: no metrics
-  bool overwrite = false;           ///< replace a file that Tessera did not write by one that it writes
-  int64_t max_skipped_steps = 20;   ///< in a row; with the last of them the run is lost; 0: any number
+  std::string metrics;             ///< path, or "-" for standard output; empty: no metrics
+  bool overwrite = false;          ///< replace a file that Tessera did not write by one that it writes
+  int64_t max_skipped_steps = 20;  ///< in a row; with the last of them the run is lost; 0: any number
   std::string log_level = "info";
   bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay before every action of every stream

@@ -89,6 +89,10 @@ void Executable::issue(Step& step) {
     call(api.copy, stream, guard->seen.at(0), guard->begin, guard->seen.num_bytes());
     call(api.host_function, stream, &Guard::check, guard.get());
   }
+  for (Watch& watch : step.watches) {
+    call(api.copy, stream, watch.seen, watch.begin, watch.num_bytes());
+    call(api.host_function, stream, &Watch::check, &watch);
+  }
   if (step.record) call(api.event_record, step.record, stream);
   if (step.crossing) step.crossing->signal(step.stream);
 }
@@ -128,8 +132,14 @@ void Executable::wait_until_open(const Crossing& crossing, const Cancelled& canc
   }
 }
 
+std::optional<size_t> Executable::first_not_finite() const {
+  const size_t first = first_not_finite_;
+  return first == kNone ? std::nullopt : std::optional(first);
+}
+
 void Executable::run(const Cancelled& cancelled) {
   if (streams_.empty()) return;
+  first_not_finite_ = kNone;
   try {
     for (const auto& crossing : crossings_)
       crossing->begin_run();

@@ -1,8 +1,11 @@
 // A program made ready to run: kernels prepared, addresses resolved, events made. Running it allocates nothing.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -26,9 +29,13 @@ class Executable {
   /// closed, and the first error is thrown; nothing may run on this rank afterwards. A step that can be captured is,
   /// before its second run, and from then on runs as a graph. [control-thread]
   void run(const std::function<bool()>& cancelled);
+  /// With DebugOptions::check_memory: the first action, in list order, of the last run that wrote a value that is not
+  /// finite. [control-thread]
+  std::optional<size_t> first_not_finite() const;
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   struct Step;
   struct Preparation;
   using Cancelled = std::function<bool()>;
@@ -47,8 +54,10 @@ class Executable {
   std::vector<std::unique_ptr<Step>> steps_;
   std::vector<KernelHandle> kernels_;
   std::vector<EventHandle> events_;
+  std::map<tsr_stream*, Arena> seen_;  // debug: what watches copy to
   std::vector<std::unique_ptr<Crossing>> crossings_;
-  std::vector<RankStream> streams_;  // used by the program, by first use
+  std::vector<RankStream> streams_;              // used by the program, by first use
+  std::atomic<size_t> first_not_finite_{kNone};  // set by streams
   uint64_t num_runs_ = 0;
   Clock::duration longest_run_{0};  // without a graph
   std::optional<Graph> graph_;

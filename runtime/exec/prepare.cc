@@ -59,6 +59,7 @@ struct Executable::Preparation {
       prepare(step, action);
       add_debug(step, i);
     }
+    if (context.debug().check_memory) place_watches();
   }
 
   void wait_for(Step& step, Step& earlier) {
@@ -191,6 +192,7 @@ struct Executable::Preparation {
       step.delay.state = *debug.stream_delay + position * 0x9e3779b97f4a7c15u;
     }
     if (!debug.check_memory) return;
+    add_watches(step, position);
     std::set<uint64_t> seen;
     for (const Binding& b : program.actions[position].bindings) {
       const auto life = lives.find(b.buffer);
@@ -209,6 +211,27 @@ struct Executable::Preparation {
         step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, std::move(copy), buffer.name}));
       }
     }
+  }
+
+  void add_watches(Step& step, size_t position) {
+    for (const Binding& b : program.actions[position].bindings)
+      if (b.mode != TSR_MODE_READ && TSR_SLOT_ROLE(b.slot) != TSR_ROLE_WORKSPACE)
+        step.watches.push_back({static_cast<const std::byte*>(pointer(b)), b.num_elements,
+                                program.buffer(b.buffer).dtype, position, &self.first_not_finite_});
+  }
+
+  /// The watches of a stream come one after the other, so they share memory.
+  void place_watches() {
+    std::map<tsr_stream*, uint64_t> most;
+    for (const auto& step : self.steps_)
+      for (const Watch& watch : step->watches)
+        most[step->stream.handle] = std::max(most[step->stream.handle], watch.num_bytes());
+    for (const auto& step : self.steps_)
+      for (Watch& watch : step->watches) {
+        tsr_stream* const stream = step->stream.handle;
+        const auto arena = self.seen_.try_emplace(stream, *step->stream.device, TSR_MEMORY_HOST, most[stream]).first;
+        watch.seen = static_cast<std::byte*>(arena->second.at(0));
+      }
   }
 };
 

@@ -58,8 +58,8 @@ size_t worst_of(std::span<const float> values) {
   for (const float value : values)  // a loop that compilers vectorise: models are large
     most = std::max(most, magnitude(value));
   most = std::min(most, kNotFinite);
-  return static_cast<size_t>(
-      std::ranges::find_if(values, [&](float value) { return magnitude(value) >= most; }) - values.begin());
+  return static_cast<size_t>(std::ranges::find_if(values, [&](float value) { return magnitude(value) >= most; }) -
+                             values.begin());
 }
 
 /// The meeting of all ranks before they make communicators.
@@ -197,11 +197,12 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
   if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
   wait();
-  executables_[1 + step % programs_.steps.size()]->run(setup_.cancelled);
+  Executable& executable = *executables_[1 + step % programs_.steps.size()];
+  executable.run(setup_.cancelled);
   double clip[3];
   fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
   const double loss = loss_sum();  // waits for both
-  return {loss, clip[2], clip[1] != 0};
+  return {loss, clip[2], clip[1] != 0, executable.first_not_finite()};
 }
 
 double RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {

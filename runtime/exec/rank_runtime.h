@@ -59,6 +59,8 @@ struct StepResult {
   double loss_sum = 0;   ///< over all tokens of the step, all ranks
   double grad_norm = 0;  ///< before clipping, without the loss scale; not finite when a gradient was not
   bool updated = true;   ///< false: the step was skipped because of a gradient that was not finite
+  /// With DebugOptions::check_memory: the first action that wrote a value that is not finite.
+  std::optional<size_t> first_not_finite;
 };
 
 /// Owns device, arenas and communicators. All functions: [control-thread]; an Error from a run leaves the rank stopped.

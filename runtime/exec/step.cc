@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <span>
 #include <thread>
 
 #include "tessera/error.hpp"
+#include "tessera/half.hpp"
 
 namespace tessera {
 
@@ -25,6 +28,33 @@ tsr_status Guard::check(void* self, tsr_error* err) {
       throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - bytes.begin()) +
                                        " bytes behind the end of buffer " + guard.buffer);
   });
+}
+
+namespace {
+
+template <class T>
+bool has_not_finite(const std::byte* data, uint64_t num_elements, auto&& to_number) {
+  const std::span<const T> values(reinterpret_cast<const T*>(data), num_elements);
+  return std::ranges::any_of(values, [&](T value) { return !std::isfinite(to_number(value)); });
+}
+
+bool is_finite(const Watch& w) {
+  if (w.dtype == TSR_F32) return !has_not_finite<float>(w.seen, w.num_elements, std::identity());
+  if (w.dtype == TSR_F64) return !has_not_finite<double>(w.seen, w.num_elements, std::identity());
+  if (w.dtype == TSR_F16) return !has_not_finite<uint16_t>(w.seen, w.num_elements, f16_to_float);
+  if (w.dtype == TSR_BF16) return !has_not_finite<uint16_t>(w.seen, w.num_elements, bf16_to_float);
+  return true;
+}
+
+}  // namespace
+
+tsr_status Watch::check(void* self, tsr_error*) {
+  const Watch& watch = *static_cast<const Watch*>(self);
+  if (is_finite(watch)) return TSR_OK;
+  size_t first = watch.first->load();
+  while (watch.position < first && !watch.first->compare_exchange_weak(first, watch.position)) {
+  }
+  return TSR_OK;
 }
 
 tsr_status StrategyCall::run(void* self, tsr_error* err) {

@@ -1,6 +1,7 @@
 // One action made ready to be issued. Internal to exec/.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,6 +23,19 @@ struct Guard {
   Arena seen;  // host memory that the device copies to without waiting
   std::string buffer;
   static constexpr uint32_t kByte = 0xA5;
+  static tsr_status check(void* self, tsr_error* err);
+};
+
+/// Values that an action has written, copied to the host and looked at: is one not finite?
+struct Watch {
+  const std::byte* begin = nullptr;
+  uint64_t num_elements = 0;
+  tsr_dtype dtype = 0;
+  size_t position = 0;                   // of the action
+  std::atomic<size_t>* first = nullptr;  // position of the first action of the run with such a value
+  std::byte* seen = nullptr;             // memory of the host, used by one stream
+
+  uint64_t num_bytes() const { return num_elements * TSR_DTYPE_BYTES(dtype); }
   static tsr_status check(void* self, tsr_error* err);
 };
 
@@ -60,6 +74,7 @@ struct Executable::Step {
   bool delayed = false;
   std::vector<Fill> fills;                     // debug: before the action
   std::vector<std::unique_ptr<Guard>> guards;  // debug: behind it
+  std::vector<Watch> watches;                  // debug: of its results
 };
 
 }  // namespace tessera

@@ -101,10 +101,10 @@ int open_output(const Output& output, bool append) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : O_TRUNC);
   const int descriptor = ::open(output.path.c_str(), flags, 0666);
   if (descriptor < 0)
-    throw Error(TSR_E_UNAVAILABLE,
-                concat(name_of(output),
-                       errno == ENXIO ? " is a FIFO that nobody reads; start its reader first, or give a file"
-                                      : concat(" cannot be written: ", std::strerror(errno))));
+    throw Error(
+        TSR_E_UNAVAILABLE,
+        concat(name_of(output), errno == ENXIO ? " is a FIFO that nobody reads; start its reader first, or give a file"
+                                               : concat(" cannot be written: ", std::strerror(errno))));
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // only to open never waits
   return descriptor;
 }
@@ -139,7 +139,8 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::fail() const {
-  throw Error(TSR_E_UNAVAILABLE, concat(name_, " cannot be written: ", errno == EBADF ? "it is closed" : std::strerror(errno)));
+  throw Error(TSR_E_UNAVAILABLE,
+              concat(name_, " cannot be written: ", errno == EBADF ? "it is closed" : std::strerror(errno)));
 }
 
 void OutputFile::write(std::string_view bytes) {

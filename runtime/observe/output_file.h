@@ -20,12 +20,12 @@ struct JobInput {
 struct Output {
   enum class Old { append, replace };
 
-  std::string flag;                                      ///< "--metrics"
-  std::string path;                                      ///< "-" and /dev/stdout: standard output
-  Old old = Old::replace;                                ///< what becomes of an older file of ours
-  std::function<bool(std::string_view begin)> is_ours;   ///< judges a file by its first bytes, at most kJudgedBytes
-  bool overwrite = false;                                ///< replace also a file that is not ours
-  std::vector<JobInput> inputs = {};                          ///< never written, whatever `overwrite` says
+  std::string flag;                                     ///< "--metrics"
+  std::string path;                                     ///< "-" and /dev/stdout: standard output
+  Old old = Old::replace;                               ///< what becomes of an older file of ours
+  std::function<bool(std::string_view begin)> is_ours;  ///< judges a file by its first bytes, at most kJudgedBytes
+  bool overwrite = false;                               ///< replace also a file that is not ours
+  std::vector<JobInput> inputs = {};                    ///< never written, whatever `overwrite` says
   static constexpr size_t kJudgedBytes = 512;
 };
 

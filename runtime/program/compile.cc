@@ -30,7 +30,7 @@ void refuse(const Program& program, const Findings& findings) {
   for (size_t i = 0; i < std::min(findings.size(), kFindingsShown); ++i)
     text += "\n  " + findings[i];
   if (findings.size() > kFindingsShown) text += "\n  and " + std::to_string(findings.size() - kFindingsShown) + " more";
-  throw Error(TSR_E_INVALID_ARGUMENT, text);
+  throw Error(TSR_E_INTERNAL, text);  // a pass is to blame, not the flags
 }
 
 Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std::span<const StrategyOnAxis> order) {

@@ -7,6 +7,7 @@
 #include "config/text_values.h"
 #include "launch/agreement.h"
 #include "observe/text.h"
+#include "program/findings.h"
 #include "tessera/error.hpp"
 #include "train/agree.h"
 #include "train/text.h"
@@ -28,8 +29,8 @@ std::string key_of(const ParameterElement& e) {
 }
 
 std::string describe(const Model& model, const ParameterElement& e) {
-  return concat(key_of(e), "element ", e.index, " of ", model.parameters[static_cast<size_t>(e.parameter)].name,
-                " is ", e.value);
+  return concat(key_of(e), "element ", e.index, " of ", model.parameters[static_cast<size_t>(e.parameter)].name, " is ",
+                e.value);
 }
 
 /// Of all ranks' answers that are not empty the least; each asks, and no question twice.
@@ -59,18 +60,30 @@ LostRunCheck::LostRunCheck(const Job& job, const RankPlace& place, RankRuntime& 
     : job_(job), place_(place), runtime_(runtime) {}
 
 std::string LostRunCheck::advice() const {
-  if (last_good_step_ == 0) return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
+  if (last_good_step_ == 0)
+    return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
   const TrainConfig& config = job_.config;
   return concat("step ", last_good_step_, " was the last that updated with a finite loss; lower --lr (",
                 shortest(config.lr), "), lengthen --warmup-steps (", config.warmup_steps, ") or ",
                 config.clip > 0 ? concat("lower --clip (", shortest(config.clip), ")") : "set --clip, which is off");
 }
 
+/// Of all ranks', as the end of a sentence.
+std::string LostRunCheck::first_action() const {
+  if (!job_.config.debug_memory) return "";
+  const std::string first =
+      least_answer(place_, job_.mesh.num_ranks(), "first action", first_action_, job_.config.timeout_ms);
+  return first.empty()
+             ? ""
+             : concat("; the first action of that step with a result that is not finite: ", first.substr(kKeyChars));
+}
+
 void LostRunCheck::fail(const std::string& why) const {
+  const std::string action = first_action();
   // Nobody ends before all know why.
   wait_for_all(place_, job_.mesh.num_ranks(), "end, since the run is lost", job_.config.timeout_ms,
                Log(LogLevel::off));
-  throw Error(TSR_E_FAILED_PRECONDITION, concat("the run is lost: ", why, "; ", advice()));
+  throw Error(TSR_E_FAILED_PRECONDITION, concat("the run is lost: ", why, action, "; ", advice()));
 }
 
 void LostRunCheck::look(const std::string& when) {
@@ -83,9 +96,17 @@ void LostRunCheck::look(const std::string& when) {
   if (worst[0] == kNotFinite) fail(concat("a parameter is not finite, ", when, ": ", largest_));
 }
 
+std::string LostRunCheck::first_action_of(int64_t step, const StepResult& result) const {
+  if (!result.first_not_finite) return "";
+  const auto& steps = runtime_.programs().steps;
+  const Program& program = steps[static_cast<size_t>(step - 1) % steps.size()];
+  return format("%033zu", *result.first_not_finite) + action_text(program, place_.rank, *result.first_not_finite);
+}
+
 void LostRunCheck::after_step(int64_t step, const StepResult& result) {
   has_changed_ = has_changed_ || result.updated;
   last_loss_is_finite_ = std::isfinite(result.loss_sum);
+  first_action_ = first_action_of(step, result);
   if (result.updated && last_loss_is_finite_) {
     last_good_step_ = step;
     num_not_good_ = 0;

@@ -14,6 +14,7 @@ namespace tessera {
 ///  - when an element of a parameter is not finite: it stays so;
 ///  - after --max-skipped-steps in a row that were not good. In float16 some are normal: each lowers the loss scale;
 ///  - when its last loss is not finite.
+/// With --debug-memory it also says which action first wrote a value that is not finite, in the last step.
 ///
 /// Every rank calls every function, after the same steps; all of them throw, or none. [control-thread]
 class LostRunCheck {
@@ -30,6 +31,8 @@ class LostRunCheck {
  private:
   void look(const std::string& when);
   std::string advice() const;
+  std::string first_action_of(int64_t step, const StepResult& result) const;
+  std::string first_action() const;
   [[noreturn]] void fail(const std::string& why) const;
 
   const Job& job_;
@@ -38,9 +41,10 @@ class LostRunCheck {
   int64_t last_good_step_ = 0;
   int64_t num_not_good_ = 0;  // in a row, up to now
   bool last_loss_is_finite_ = true;
-  int num_looks_ = 0;        // at the parameters, by all ranks
-  bool has_changed_ = true;  // the parameters, since they were looked at
-  std::string largest_;      // element, as text, when they were
+  std::string first_action_;  // of this rank in the last step that wrote what is not finite
+  int num_looks_ = 0;         // at the parameters, by all ranks
+  bool has_changed_ = true;   // the parameters, since they were looked at
+  std::string largest_;       // element, as text, when they were
 };
 
 }  // namespace tessera

@@ -45,7 +45,8 @@ TEST(LostRun, EndsAtTheStepThatFindsAParameterThatIsNotFinite) {
 }
 
 TEST(LostRun, LooksAtWhatTheLastUpdateDid) {
-  expect_lost(train_at("1e38", {"--clip=0", "--steps=1"}), {"a parameter is not finite, after the last step: element "});
+  expect_lost(train_at("1e38", {"--clip=0", "--steps=1"}),
+              {"a parameter is not finite, after the last step: element "});
 }
 
 TEST(LostRun, EndsAfterSkippedStepsInARow) {
@@ -54,6 +55,13 @@ TEST(LostRun, EndsAfterSkippedStepsInARow) {
   expect_lost(train_at("1e30", {"--clip=0", "--steps=100"}), {"in steps 2 to 21 (--max-skipped-steps 20)"});
   expect_lost(train_at("1e30", {"--clip=0", "--steps=40", "--max-skipped-steps=0"}),
               {"step 40 was skipped", "the last loss is not finite"});
+}
+
+TEST(LostRun, TheMemoryCheckNamesTheFirstActionThatIsNotFinite) {
+  expect_lost(train_at("1e38", {"--clip=0", "--steps=1", "--debug-memory"}),
+              {"the first action of that step with a result that is not finite: rank 0 #", " optimizer "});
+  expect_lost(train_at("1e30", {"--clip=0", "--steps=3", "--debug-memory", "--nproc=2", "--comm=local"}),
+              {"with a result that is not finite: rank ", " compute forward "});
 }
 
 TEST(LostRun, SkippedStepsOfLossScalingAreNone) {
@@ -82,8 +90,8 @@ TEST_P(LostOn, AllRanksAlike) {
   flags.insert(flags.end(), GetParam().begin(), GetParam().end());
   Words words = {"train", "--data", golden("/tokens.bin"), "--batch-size=1", "--seq-len=32", "--threads=1"};
   words.insert(words.end(), flags.begin(), flags.end());
-  expect_lost(run_command(tessera(words)), {"a parameter is not finite, in step 1: element ", " is nan",
-                                            "check the weights in --model"});
+  expect_lost(run_command(tessera(words)),
+              {"a parameter is not finite, in step 1: element ", " is nan", "check the weights in --model"});
 }
 
 INSTANTIATE_TEST_SUITE_P(

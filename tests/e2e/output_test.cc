@@ -50,8 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Commands, StandardOutputOf,
                                            Words{"plugins", "info", "ddp"}));
 
 TEST(StandardOutput, AReaderThatGoesEndsTheCommandQuietly) {
-  const CommandResult result = in_shell(plan({"--print-program", "--grad-accum=64"}),
-                                        "| head -1; exit ${PIPESTATUS[0]}");
+  const CommandResult result =
+      in_shell(plan({"--print-program", "--grad-accum=64"}), "| head -1; exit ${PIPESTATUS[0]}");
   EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
   EXPECT_EQ(result.err, "");
 }
@@ -97,7 +97,7 @@ struct Job {
   }
   std::string data() const { return folder.path("data.bin"); }
   Words train(Words more) const {
-    Words all = {"train",          "--model",     folder.path("model"), "--data",      data(),
+    Words all = {"train",          "--model",      folder.path("model"), "--data",     data(),
                  "--batch-size=1", "--seq-len=32", "--steps=6",          "--threads=1"};
     all.insert(all.end(), more.begin(), more.end());
     return tessera(all);
@@ -143,7 +143,8 @@ TEST(Metrics, ThatCannotBeWrittenEndTheRun) {
               {"--metrics /dev/full cannot be written: No space left on device"});
   expect_said(run_command(job.train({"--metrics=/dev/full", "--nproc=2"})), 1,
               {"--metrics /dev/full cannot be written: No space left on device"});
-  expect_said(in_shell(job.train({"--metrics=-"}), ">&-"), 1, {"--metrics (standard output) cannot be written: it is closed"});
+  expect_said(in_shell(job.train({"--metrics=-"}), ">&-"), 1,
+              {"--metrics (standard output) cannot be written: it is closed"});
   const std::string file = job.folder.path("m.jsonl"), limited = "ulimit -f 1; ";  // 1 KiB
   const std::string unlimited_errors = "2>&1 | cat >&2; exit ${PIPESTATUS[0]}";
   expect_said(in_shell(job.train({"--metrics", file}), unlimited_errors, limited), 1,

@@ -72,6 +72,9 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
     setup.debug = {check_memory, guard_bytes, {}};
     setup.cancelled = [this] { return cancelled_; };
     RankRuntime runtime(setup, compile_rank(input, {0}));
+    const auto& actions = runtime.programs().steps[0].actions;
+    const auto is_call = [](const Action& action) { return action.kind == TSR_ACTION_CALL; };
+    first_call_ = static_cast<size_t>(std::ranges::find_if(actions, is_call) - actions.begin());
     runtime.initialise(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
     const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
     return runtime.run_step(0, 1e-3, 1, {&batch, 1});
@@ -92,6 +95,7 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
   Model model_ = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
                            {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
   bool cancelled_ = false;
+  size_t first_call_ = 0;  // of the last step's program
 };
 
 TEST_P(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
@@ -110,6 +114,17 @@ TEST_P(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
   CommunicatorSetup setup;
   setup.api = &unused;
   expect_error([&] { Communicators(setup, device, programs); }, {"rank 2 is outside group dp {0,1}", "comm.dp.test"});
+}
+
+TEST_P(ExecutableTest, TheMemoryCheckFindsTheFirstActionWithAResultThatIsNotFinite) {
+  const auto fill = [](float value) {
+    return [value](auto operands) { std::fill_n(static_cast<float*>(operands[0].data), kElements, value); };
+  };
+  EXPECT_EQ(step(fill(1.0f), true).first_not_finite, std::nullopt);
+  EXPECT_EQ(step(fill(INFINITY)).first_not_finite, std::nullopt);  // nobody looked
+  const StepResult result = step(fill(INFINITY), true);
+  ASSERT_TRUE(result.first_not_finite);
+  EXPECT_EQ(first_call_, *result.first_not_finite);
 }
 
 TEST_P(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {

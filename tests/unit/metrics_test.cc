@@ -73,8 +73,7 @@ TEST(Metrics, ARunHasANameOfItsOwnAndATime) {
 
 TEST(Metrics, NumbersThatAreNotFiniteAreNullAndNamed) {
   const double infinity = std::numeric_limits<double>::infinity();
-  const auto line =
-      nlohmann::json::parse(to_json_line({.loss = std::nan(""), .grad_norm = infinity, .lr = 0.5}, "r"));
+  const auto line = nlohmann::json::parse(to_json_line({.loss = std::nan(""), .grad_norm = infinity, .lr = 0.5}, "r"));
   EXPECT_TRUE(line["loss"].is_null());
   EXPECT_TRUE(line["grad_norm"].is_null());
   EXPECT_EQ(line["lr"], 0.5);

@@ -20,7 +20,8 @@ using testing::file_bytes;
 using testing::TempFolder;
 
 Output output(const std::string& path, Output::Old old = Output::Old::replace) {
-  return {.flag = "--out", .path = path, .old = old, .is_ours = [](std::string_view s) { return s.starts_with("ours"); }};
+  return {
+      .flag = "--out", .path = path, .old = old, .is_ours = [](std::string_view s) { return s.starts_with("ours"); }};
 }
 
 /// Refused before and at opening, with these parts; the file, if there is one, keeps its bytes.
