@@ -9,8 +9,10 @@
 namespace tessera {
 namespace {
 
-// For what has the port of our store to say what it is.
-constexpr int64_t kOtherStoreMs = 5'000;
+// A port that is taken may get free: the job before this one is ending. What has it may also be another job's store,
+// which is asked again and again, since it may be starting.
+constexpr int64_t kTakenPortMs = 5'000;
+constexpr int64_t kOtherStoreMs = 500;
 
 std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, int64_t timeout_ms) {
   return std::make_shared<TcpStoreClient>(environment.store_host, environment.store_port, environment.secret,
@@ -28,16 +30,14 @@ std::unique_ptr<TcpStoreServer> serve(const RankEnvironment& environment, const 
   }
 }
 
-// Claims the rank in the store that has the port of ours, which then says on both sides that two jobs met. Null when
-// nobody listens there any more.
-std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environment, int64_t timeout_ms) {
+// Claims the rank in the store that has the port of ours, which then says on both sides that two jobs met. Null when no
+// store is there, or not yet.
+std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environment) {
   try {
-    return join(environment, std::min(timeout_ms, kOtherStoreMs));
+    return join(environment, kOtherStoreMs);
   } catch (const Error& error) {
-    if (error.code() == TSR_E_DEADLINE) return nullptr;
-    if (error.code() != TSR_E_UNAVAILABLE) throw;
-    throw Error(TSR_E_ALREADY_EXISTS, concat("rank 0 cannot serve the job's key-value store on port ",
-                                             environment.store_port, ", which is taken: ", error.what()));
+    if (error.code() == TSR_E_DEADLINE || error.code() == TSR_E_UNAVAILABLE) return nullptr;
+    throw;
   }
 }
 
@@ -47,10 +47,10 @@ JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const 
   if (environment.world_size == 1) return {nullptr, std::make_shared<MemoryStore>()};
   if (!environment.serves_store) return {nullptr, join(environment, timeout_ms)};
   const std::string address = listen_address(environment, log);
-  const Deadline deadline = deadline_in(timeout_ms);
+  const Deadline deadline = deadline_in(std::min(timeout_ms, kTakenPortMs));
   do {
     if (auto server = serve(environment, address, events)) return {std::move(server), join(environment, timeout_ms)};
-    if (auto store = meet_other_store(environment, remaining_ms(deadline))) return {nullptr, std::move(store)};
+    if (auto store = meet_other_store(environment)) return {nullptr, std::move(store)};
   } while (std::chrono::steady_clock::now() < deadline);
   throw Error(TSR_E_ALREADY_EXISTS,
               concat("rank 0 cannot serve the job's key-value store on port ", environment.store_port,

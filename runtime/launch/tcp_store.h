@@ -1,7 +1,7 @@
 // The key-value store over TCP: one server in the job, one client per process.
 //
 // Both sides prove in the greeting that they know the job's secret, by HMACs over random numbers of both, so neither
-// the secret nor anything that could be used again travels (store_wire.h). Nothing is encrypted, so the network itself
+// the secret nor anything that could be used again travels (store/wire.h). Nothing is encrypted, so the network itself
 // must be trusted not to alter or take over connections.
 #pragma once
 

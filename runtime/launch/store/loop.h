@@ -22,8 +22,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "launch/store_members.h"
-#include "launch/store_wire.h"
+#include "launch/store/members.h"
+#include "launch/store/wire.h"
 #include "launch/tcp_store.h"
 
 namespace tessera {

@@ -1,8 +1,8 @@
 #include <array>
 #include <cstring>
 
-#include "launch/store_join.h"
-#include "launch/store_wire.h"
+#include "launch/store/join.h"
+#include "launch/store/wire.h"
 #include "launch/tcp_store.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"

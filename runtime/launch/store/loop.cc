@@ -1,4 +1,4 @@
-#include "launch/store_loop.h"
+#include "launch/store/loop.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

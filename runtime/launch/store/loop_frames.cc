@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "launch/store_loop.h"
+#include "launch/store/loop.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

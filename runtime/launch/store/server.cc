@@ -3,7 +3,7 @@
 
 #include <system_error>
 
-#include "launch/store_loop.h"
+#include "launch/store/loop.h"
 #include "launch/tcp_store.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"

@@ -1,4 +1,4 @@
-#include "launch/store_wire.h"
+#include "launch/store/wire.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

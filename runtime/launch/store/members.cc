@@ -1,4 +1,4 @@
-#include "launch/store_members.h"
+#include "launch/store/members.h"
 
 #include "observe/text.h"
 

@@ -1,10 +1,10 @@
-#include "launch/store_join.h"
+#include "launch/store/join.h"
 
 #include <algorithm>
 #include <thread>
 
 #include "launch/key_value_store.h"
-#include "launch/store_wire.h"
+#include "launch/store/wire.h"
 #include "launch/tcp_store.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"
