@@ -82,7 +82,7 @@ Verdict compare_all(KeyValueStore& store, const std::string& prefix, int world_s
                     const std::vector<Fingerprint>& fingerprints, int64_t timeout_ms) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   Verdict verdict;
-  std::string missing;
+  std::vector<int> missing;
   for (int peer = 1; peer < world_size; ++peer) {
     try {
       const auto theirs = unpack(store.get(concat(prefix, peer), left_ms(deadline)));
@@ -90,12 +90,12 @@ Verdict compare_all(KeyValueStore& store, const std::string& prefix, int world_s
       if (verdict.sentence.empty()) verdict.sentence = first_difference(fingerprints, theirs, peer);
     } catch (const Error& error) {
       if (error.code() != TSR_E_DEADLINE) throw;
-      missing += concat(missing.empty() ? "" : ", ", peer);
+      missing.push_back(peer);
     }
   }
   if (!missing.empty())
     verdict.sentence = concat("these ranks did not come to compare their settings within ", timeout_ms,
-                              " ms: ", missing, "; see their logs");
+                              " ms: ", rank_list(missing), "; see their logs");
   return verdict;
 }
 
