@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
+#include "observe/text.h"
 #include "tessera/core.h"
 
 namespace tessera {
@@ -45,8 +46,9 @@ int run_command(const std::vector<std::string>& argv) {
       throw UsageError("command " + command + " is not supported yet; supported: train, plan, plugins");
   const std::array<std::string, 3> known = {"train", "plan", "plugins"};
   const std::string guess = nearest(command, known);
-  throw UsageError("there is no command " + command +
-                   (guess.empty() ? "; see tessera --help" : "; did you mean " + guess + "?"));
+  throw UsageError(
+      "there is no command '" + command + "'" +
+      (guess.empty() ? "; give train, plan or plugins (see tessera --help)" : "; did you mean " + guess + "?"));
 }
 
 }  // namespace
@@ -62,10 +64,10 @@ int main(int argc, char** argv) {
   try {
     return tessera::run_command({argv, argv + argc});
   } catch (const tessera::UsageError& e) {
-    std::cerr << "tessera: " << e.what() << '\n';
+    std::cerr << "tessera: " + tessera::printable(e.what()) + '\n';
     return 2;
   } catch (const std::exception& e) {
-    std::cerr << "tessera: " << e.what() << '\n';
+    std::cerr << "tessera: " + tessera::printable(e.what()) + '\n';
     return 1;
   }
 }

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "config/usage_error.h"
+#include "observe/text.h"
 #include "program/text.h"
 #include "train/pipeline_schedule.h"
 #include "train/plan_report.h"
@@ -67,7 +68,7 @@ int plan_command(std::span<const std::string> arguments) {
   const PlannedJob planned(make_job(flags, num_ranks, log), log);
   const Findings findings = planned.verify();
   for (const std::string& finding : findings)
-    std::cerr << "tessera: " << finding << '\n';
+    std::cerr << "tessera: " << printable(finding) << '\n';
   if (!findings.empty()) return 1;
   if (flags.plan.print_program) {
     print_programs(planned, std::max(0, flags.plan.rank));
@@ -82,7 +83,7 @@ int plan_command(std::span<const std::string> arguments) {
     misfit = report.misfit;
   }
   if (!misfit) return 0;
-  std::cerr << "tessera: " << misfit_text(*misfit) << '\n';
+  std::cerr << "tessera: " << printable(misfit_text(*misfit)) << '\n';
   return 1;
 }
 

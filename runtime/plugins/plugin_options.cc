@@ -164,8 +164,9 @@ std::string see_options(const LoadedPlugin& plugin) {
 std::string options_help(const LoadedPlugin& plugin) {
   std::string help;
   for (const PluginOption& option : plugin.options) {
-    help += concat("  --", flag_name(plugin, "", option), "=", option.default_value, "\n      ", option.help);
-    if (!option.choices.empty()) help += concat(" (one of ", choices_of(option), ")");
+    help += concat("  --", flag_name(plugin, "", option), "=", printable(option.default_value), "\n      ",
+                   printable(option.help));
+    if (!option.choices.empty()) help += concat(" (one of ", printable(choices_of(option)), ")");
     if (option.min <= option.max) help += concat(" (", range_of(option).substr(1), ")");
     help += "\n";
   }
