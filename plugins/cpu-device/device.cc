@@ -7,6 +7,7 @@
 #include "cpu-device/kernel.h"
 #include "cpu-device/stream.h"
 #include "tessera/error.hpp"
+#include "tessera/operands.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -16,7 +17,7 @@ constexpr uint64_t kAlignment = 4096;
 const OpFamily& family_of(const tsr_op& op) {
   for (const auto find : {compute_ops, elementwise_ops, step_ops})
     if (const OpFamily* family = find(op.kind)) return *family;
-  throw Error(TSR_E_UNSUPPORTED, "this device does not know op kind " + std::to_string(op.kind));
+  throw Error(TSR_E_UNSUPPORTED, "this device does not know op " + op::op_name(op.kind));
 }
 
 class PreparedKernel final : public DeviceKernel {

@@ -49,8 +49,9 @@ int run_command(const std::vector<std::string>& argv) {
       throw UsageError("command " + command + " is not supported yet; supported: train, plan, plugins");
   const std::array<std::string, 3> known = {"train", "plan", "plugins"};
   const std::string guess = nearest(command, known);
-  throw UsageError("there is no command " + command +
-                   (guess.empty() ? "; see tessera --help" : "; did you mean " + guess + "?"));
+  throw UsageError(
+      "there is no command '" + command + "'" +
+      (guess.empty() ? "; give train, plan or plugins (see tessera --help)" : "; did you mean " + guess + "?"));
 }
 
 /// The exit code.

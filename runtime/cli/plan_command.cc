@@ -25,7 +25,7 @@ void print_schedule(const PlannedJob& planned) {
   const auto schedule = pipeline_schedule(planned.job().mesh, programs.classes,
                                           [&](int rank) -> const Program& { return programs.of(rank).steps[0]; });
   std::cout << (schedule ? schedule_text(*schedule)
-                         : "there is no pipeline: no axis of the mesh has a strategy that splits layers\n");
+                         : "there is no pipeline: no axis of two or more ranks has a strategy that splits layers\n");
 }
 
 void draw_svg(const PlannedJob& planned, const std::string& path) {

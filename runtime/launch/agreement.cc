@@ -158,8 +158,7 @@ class Agreement {
         if (error.code() != TSR_E_DEADLINE) throw;
       }
       if (wait_ms < kTellMs) return std::nullopt;
-      log_.info("waiting for rank ", rank_list(missing()), " to ", purpose_, "; ", left_ms(deadline) / 1000,
-                " s are left");
+      log_.info("waiting for ", ranks_text(missing()), " to ", purpose_, "; ", left_ms(deadline) / 1000, " s are left");
     }
   }
 
@@ -201,7 +200,7 @@ std::vector<int> missing_ranks(KeyValueStore& store, const std::string& prefix, 
 
 Error late_error(std::span<const int> ranks, const std::string& purpose, int64_t timeout_ms) {
   return {TSR_E_DEADLINE,
-          concat("timed out after ", timeout_ms, " ms waiting for rank ", rank_list(ranks), " to ", purpose),
+          concat("timed out after ", timeout_ms, " ms waiting for ", ranks_text(ranks), " to ", purpose),
           ranks.empty() ? -1 : ranks.front()};
 }
 

@@ -186,7 +186,7 @@ std::string failure_block(std::span<const RankEnd> ends) {
       more.push_back(end.who.rank);
   }
   const auto add = [&text](const char* what, const std::vector<int>& ranks) {
-    if (!ranks.empty()) text += concat(what, ranks.size() > 1 ? "ranks " : "rank ", rank_list(ranks));
+    if (!ranks.empty()) text += what + ranks_text(ranks);
   };
   add("\n  reported by:  ", more);
   add("\n  the same on:  ", same);

@@ -76,4 +76,8 @@ std::string rank_list(std::span<const int> ranks) {
   return text;
 }
 
+std::string ranks_text(std::span<const int> ranks) {
+  return (ranks.size() > 1 ? "ranks " : "rank ") + rank_list(ranks);
+}
+
 }  // namespace tessera

@@ -24,5 +24,7 @@ std::string printable(std::string_view text);
 /// Numbers of ranks, ascending: "2, 5 to 9, 12"; of long lists the first, and how many there are: "1, 3, 5, ... (40
 /// ranks)".
 std::string rank_list(std::span<const int> ranks);
+/// The same with the word: "rank 3", "ranks 2, 5 to 9".
+std::string ranks_text(std::span<const int> ranks);
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "config/usage_error.h"
+#include "program/conflicts.h"
 #include "program/dead_work.h"
 #include "program/dependencies.h"
 #include "program/divergence.h"
@@ -41,6 +43,7 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
   bare.shape = input.shape;
   for (const StrategyOnAxis& strategy : order)
     add_layout(bare, strategy);
+  refuse_conflicts(input.mesh, bare.layout, input.strategies);
   return bare.layout;
 }
 
@@ -83,14 +86,19 @@ void order_lifetimes(Program& program) {
   add_dependencies(program, waits);
 }
 
-uint32_t num_variants(std::span<const StrategyOnAxis> order) {
+uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
   uint32_t variants = 1;
+  const StrategyOnAxis* alternating = nullptr;
   for (const StrategyOnAxis& strategy : order) {
     if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, num_variants)) continue;
     const uint32_t own = strategy.interface->num_variants(strategy.instance);
-    if (own > 1 && variants > 1)
-      throw Error(TSR_E_UNSUPPORTED, "two strategies of this run have step programs that alternate; at most one may");
-    variants = std::max(variants, own);
+    if (own <= 1) continue;
+    const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
+    if (alternating)
+      throw UsageError("--strategy " + named(*alternating) + "," + named(strategy) +
+                       ": both have step programs that alternate, and only one axis may; give the other one ddp");
+    alternating = &strategy;
+    variants = own;
   }
   return variants;
 }
@@ -133,7 +141,7 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
     return compile_program(input, *result.model, coordinates, layout, order, purpose, variant);
   };
   result.init = compile(TSR_PURPOSE_INIT, 0);
-  for (uint32_t variant = 0; variant < num_variants(order); ++variant)
+  for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
     result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
   result.eval = compile(TSR_PURPOSE_EVAL, 0);
 

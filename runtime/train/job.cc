@@ -1,5 +1,6 @@
 #include "train/job.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -29,15 +30,37 @@ JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& 
   return plugins;
 }
 
-void check_flags(const JobPlugins& plugins, const std::vector<MeshAxis>& axes, const std::vector<PluginFlag>& flags) {
-  std::vector<PluginUse> uses{{&plugins.device, ""}};
-  if (plugins.cpu.path != plugins.device.path) uses.push_back({&plugins.cpu, ""});
-  if (plugins.communicator) uses.push_back({&*plugins.communicator, ""});
-  for (size_t i = 0; i < axes.size(); ++i)
-    if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
-  check_plugin_flags(flags, uses);
-  for (const PluginUse& use : uses)
-    PluginOptions(*use.plugin, use.axis, flags);  // wrong values are said before any work
+/// Plugins that this run of one rank leaves out and a run with the same flags on more ranks has.
+std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
+  const auto folders = plugin_folders(job.config.plugin_dirs);
+  std::vector<LoadedPlugin> plugins;
+  if (!job.plugins.communicator)
+    plugins.push_back(load_plugin(PluginKind::communicator, job.config.comm, folders, log));
+  if (job.config.strategies.empty()) plugins.push_back(load_plugin(PluginKind::strategy, "ddp", folders, log));
+  return plugins;
+}
+
+/// What is wrong with plugins' options is said before any work.
+void check_flags(const Job& job, const Log& log) {
+  if (job.plugin_flags.empty()) return;
+  std::vector<PluginUse> uses{{&job.plugins.device, ""}};
+  if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
+  if (job.plugins.communicator) uses.push_back({&*job.plugins.communicator, ""});
+  for (size_t i = 0; i < job.axes.size(); ++i)
+    if (job.plugins.strategies[i]) uses.push_back({&*job.plugins.strategies[i], job.axes[i].name});
+  const auto is_known = [&](const PluginFlag& flag) {
+    return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
+  };
+  std::vector<LoadedPlugin> left_out;
+  if (job.mesh.num_ranks() == 1 && !std::ranges::all_of(job.plugin_flags, is_known)) {
+    left_out = left_out_plugins(job, log);
+    for (const LoadedPlugin& plugin : left_out)
+      uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? job.axes[0].name : ""});
+  }
+  check_plugin_flags(job.plugin_flags, uses);
+  uses.resize(uses.size() - left_out.size());
+  for (const PluginFlag& flag : job.plugin_flags)
+    if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
 }
 
 /// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
@@ -172,10 +195,10 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.plugin_flags = flags.plugin_flags;
   job.axes = resolve_axes(job.config, num_ranks);
   job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
-  check_flags(job.plugins, job.axes, job.plugin_flags);
+  job.mesh = make_mesh(job.axes, job.plugins);
+  check_flags(job, log);
   job.staged.calls =
       to_string(job.plugins.device.device()->stream_kind) != to_string(job.plugins.cpu.device()->stream_kind);
-  job.mesh = make_mesh(job.axes, job.plugins);
   place_comm_streams(job);
   job.gpt2 = resolve_model(job.config, log);
   if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
@@ -220,9 +243,13 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
     const auto values = options.values();
     const tsr_strategy_create args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
-    call(strategy.interface->create, &args, &strategy.instance);
+    try {
+      call(strategy.interface->create, &args, &strategy.instance);
+    } catch (const Error& e) {
+      throw UsageError(e.what() + see_options(plugin), e.code());
+    }
     instances_.emplace_back(strategy.instance, Destroy{strategy.interface});
-    strategies_.push_back(strategy);
+    if (job.axes[i].num_ranks > 1) strategies_.push_back(strategy);
   }
 }
 

@@ -62,7 +62,10 @@ std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& l
 /// One rank's strategies, created on its host.
 class JobStrategies {
  public:
+  /// Creates those of all axes, so that options are checked alike whatever the mesh. Throws UsageError for options that
+  /// a strategy refuses.
   JobStrategies(const Job& job, const tsr_host* host);
+  /// Those that run: an axis of one rank has nothing to split, so the run is the one without that axis.
   std::span<const StrategyOnAxis> all() const { return strategies_; }
 
  private:

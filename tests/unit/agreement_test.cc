@@ -89,7 +89,7 @@ TEST(Agreement, MissingRanksAreNamed) {
 // Rank 0 is the one that would say who is missing.
 TEST(Agreement, AMissingRankZeroIsNamedByTheOthers) {
   auto errors = agree({kSame, kSame, kSame, kSame}, 200, {0, 2});
-  EXPECT_EQ(errors[1], "timed out after 200 ms waiting for rank 0, 2 to start");
+  EXPECT_EQ(errors[1], "timed out after 200 ms waiting for ranks 0, 2 to start");
   EXPECT_EQ(errors[3], errors[1]);
 }
 
