@@ -69,8 +69,9 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
   const Log log(parse_log_level(flags.config.log_level), 0, to_start);
   Job job = make_job(flags, to_start, log);
   if (job.ranks_are_threads()) return train_as_threads(job, log);
-  // What is wrong with the flags is said once, before any process is started.
+  // What is wrong with flags and files is said once, before any process is started.
   open_data(job);
+  initial_parameters(job, Log(LogLevel::off));
   if (job.config.device_memory) {
     const PlannedJob planned(std::move(job), log);
     require_fit(planned.job(), planned.programs());
