@@ -15,9 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void cannot_list(const std::string& folder, const std::string& reason) {
-  throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folder ", folder, ": ", reason,
-                                        "; let this user read it, or give --data another folder"));
+[[noreturn]] void cannot_list(const std::string& folder, std::error_code why) {
+  throw Error(TSR_E_UNAVAILABLE,
+              concat("cannot list the folder ", folder, ": ", why.message(), "; give --data a folder of data alone",
+                     why == std::errc::permission_denied ? ", all of which this user may read" : ""));
 }
 
 std::string name_of(const std::string& path) {
@@ -47,7 +48,7 @@ void list_one(const fs::path& folder, std::vector<std::string>& files, std::vect
       folders.push_back(entry->path());
     }
   }
-  if (why) cannot_list(folder.string(), why.message());
+  if (why) cannot_list(folder.string(), why);
 }
 
 // Folders as they are published hold shards for validation beside those for training.
@@ -95,15 +96,14 @@ std::vector<std::string> files_matching(const std::string& pattern) {
 }
 
 bool are_shards(const std::string& folder, const std::vector<std::string>& files) {
-  const auto num_token_files = std::ranges::count_if(files, is_token_file);
-  if (num_token_files == 0) return false;
-  if (static_cast<size_t>(num_token_files) < files.size()) {
-    const auto other = std::ranges::find_if_not(files, is_token_file);
+  const auto shard = std::ranges::find_if(files, is_token_file);
+  if (shard == files.end()) return false;
+  const auto other = std::ranges::find_if_not(files, is_token_file);
+  if (other != files.end())
     throw Error(TSR_E_INVALID_ARGUMENT,
-                concat("the folder ", folder, " holds ", num_token_files, " token files (.bin) and ",
-                       files.size() - static_cast<size_t>(num_token_files), " others such as ", *other,
-                       "; give the token files alone: --data '", folder, "/*.bin', or a folder of text alone"));
-  }
+                concat("the folder ", folder, " holds token files such as ", name_of(*shard), " and others such as ",
+                       name_of(*other), "; give the token files alone: --data '", folder,
+                       "/*.bin', or a folder of text alone"));
   refuse_validation_shards(folder, files);
   return true;
 }

@@ -36,13 +36,13 @@ TokenFormat llmc_format(const ReadOnlyFile& file, std::span<const std::byte> sta
 }
 
 // Text that is read as uint16 gives tokens, but not those of the text.
-std::string doubt_of(bool is_named_bin, std::span<const std::byte> start) {
+std::string doubt_of(const std::string& path, bool is_named_bin, std::span<const std::byte> start) {
   if (!looks_like_text(start)) return "";
-  constexpr const char* kRead = "it looks like text, but each two of its bytes are read as one uint16 token, as ";
-  if (is_named_bin) return concat(kRead, "its name ends in .bin; rename it to .txt to train on its bytes");
   const auto zero = std::ranges::find(start, std::byte{0});
-  return concat(kRead, "it has a zero byte at position ", zero - start.begin(),
-                "; take the zero bytes out to train on its bytes");
+  return concat(path, " looks like text, but each two of its bytes are read as one uint16 token, as it ",
+                is_named_bin ? "is named .bin; rename it to .txt"
+                             : concat("has a zero byte at position ", zero - start.begin(), "; take zero bytes out"),
+                " to train on its bytes");
 }
 
 TokenFormat recognise(const ReadOnlyFile& file) {
@@ -57,7 +57,7 @@ TokenFormat recognise(const ReadOnlyFile& file) {
   }
   const bool is_named_bin = file.path().ends_with(".bin");
   if (!is_named_bin && !looks_binary(start)) return {"text, bytes are the tokens", 1, 0, ""};
-  const std::string doubt = doubt_of(is_named_bin, start);
+  const std::string doubt = doubt_of(file.path(), is_named_bin, start);
   if (file.num_bytes() % sizeof(uint16_t) != 0) {
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat(file.path(), " has ", file.num_bytes(),

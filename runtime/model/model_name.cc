@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "config/did_you_mean.h"
 #include "model/gpt2_config.h"
 #include "model/read_only_file.h"
 #include "observe/text.h"
@@ -41,10 +42,12 @@ bool looks_like_a_path(const std::string& given) {
   return given.starts_with('.') || given.starts_with('/') || given.ends_with('/') || std::ranges::count(given, '/') > 1;
 }
 
-// "GPT2", "gpt2/": a name but for the case or a slash at the end.
-bool looks_like_a_size(const std::string& given) {
+// "GPT2-medium", "gpt2/": a size but for the case, a slash at the end, or a few letters; empty: it is not.
+std::string size_meant(const std::string& given) {
   const auto slash = given.find('/');
-  return slash == std::string::npos || slash + 1 == given.size();
+  if (slash != std::string::npos && slash + 1 != given.size()) return "";
+  const std::string name = lower(given.substr(0, slash));
+  return name == given ? "" : nearest(name, gpt2_names());
 }
 
 // "openai-community/gpt2": two parts, and the first one is not a folder here.
@@ -62,9 +65,7 @@ std::string download(const std::string& id, const std::string& folder) {
 // Nothing here has that name; returns when it may be the name of a size.
 void refuse_absent(const std::string& given) {
   const std::string name = shown(given);
-  const auto names = gpt2_names();
-  const std::string size = lower(given.substr(0, given.find('/')));
-  if (given != size && std::ranges::find(names, size) != names.end() && looks_like_a_size(given))
+  if (const std::string size = size_meant(given); !size.empty())
     refuse("--model ", name, ": there is no GPT-2 of that name; did you mean ", size, "?");
   if (name.find("://") != name.npos)
     refuse("--model ", name,

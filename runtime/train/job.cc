@@ -216,8 +216,9 @@ std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& l
   } else if (find_weight_files(model).paths.empty()) {
     log.warning(start, ": ", model, " holds no model.safetensors; to start from weights, put them there");
   } else {
+    auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters);
     log.info("parameters: from ", model);
-    return std::make_unique<HuggingFaceWeights>(model, job.model.parameters);
+    return weights;
   }
   return std::make_unique<InitialValues>(job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) {
     return gpt2_initial_rule(name, layers);
