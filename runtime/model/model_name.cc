@@ -58,18 +58,14 @@ bool looks_like_a_hub_id(const std::string& given) {
   return ::stat(given.substr(0, slash).c_str(), &info) != 0;
 }
 
-std::string download(const std::string& id, const std::string& folder) {
-  return concat("huggingface-cli download ", id, " --local-dir ", folder, ", then --model ./", folder);
-}
-
 // Nothing here has that name; returns when it may be the name of a size.
 void refuse_absent(const std::string& given) {
   const std::string name = shown(given);
   if (const std::string size = size_meant(given); !size.empty())
     refuse("--model ", name, ": there is no GPT-2 of that name; did you mean ", size, "?");
   if (name.find("://") != name.npos)
-    refuse("--model ", name,
-           " is an address; download the model and give its folder: ", download("openai-community/gpt2", "gpt2"));
+    refuse("--model ", name, " is an address; download the model and give its folder: ",
+           how_to_download("openai-community/gpt2", "gpt2"));
   if (std::ranges::any_of(given, is_control))
     refuse("--model ", name, " has control characters (shown as ?), and there is no such folder; ",
            "give the name or folder without them");
@@ -78,7 +74,7 @@ void refuse_absent(const std::string& given) {
            "space: --model ", name);
   if (looks_like_a_hub_id(given))
     refuse("--model ", name, ": there is no such folder; is it a model of the Hugging Face hub? Download it: ",
-           download(name, name.substr(name.find('/') + 1)));
+           how_to_download(name, name.substr(name.find('/') + 1)));
   if (given.find('/') != given.npos || given.starts_with('.'))
     refuse("--model ", name, ": there is no such folder; give one that holds config.json and model.safetensors");
 }
@@ -112,6 +108,11 @@ bool is_model_folder(const std::string& given) {
   if (!name_is_there(given + "/config.json"))
     refuse("--model ", shown(given), ": the folder holds no config.json; give the folder of a Hugging Face GPT-2");
   return true;
+}
+
+std::string how_to_download(const std::string& hub_id, const std::string& folder) {
+  return concat("hf download ", hub_id, " config.json model.safetensors --local-dir ", folder, ", then --model ./",
+                folder, " (hf comes with pip install huggingface_hub)");
 }
 
 }  // namespace tessera

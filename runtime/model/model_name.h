@@ -10,4 +10,7 @@ namespace tessera {
 /// Hugging Face hub, an address, a name that is nearly right) and what to give instead.
 bool is_model_folder(const std::string& given);
 
+/// The commands that put a model of the Hugging Face hub into `folder` and train it, for the end of a sentence.
+std::string how_to_download(const std::string& hub_id, const std::string& folder);
+
 }  // namespace tessera

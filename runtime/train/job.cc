@@ -210,9 +210,8 @@ std::unique_ptr<TokenSource> open_data(const Job& job) {
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
   const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
   if (!is_model_folder(model)) {
-    log.warning(start, ": --model ", model,
-                " is a size without weights; for the pretrained ones: ", "huggingface-cli download openai-community/",
-                hub_name(model), " --local-dir ", model, ", then --model ./", model);
+    log.warning(start, ": --model ", model, " is a size without weights; for the pretrained ones: ",
+                how_to_download("openai-community/" + hub_name(model), model));
   } else if (find_weight_files(model).paths.empty()) {
     log.warning(start, ": ", model, " holds no model.safetensors; to start from weights, put them there");
   } else {
