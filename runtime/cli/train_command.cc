@@ -71,6 +71,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     planned.require_sound();
     if (job.ranks_are_threads()) return train_as_threads(job, log);
     open_data(job);
+    initial_parameters(job, Log(LogLevel::off));
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
   }

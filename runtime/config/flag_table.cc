@@ -104,9 +104,11 @@ void add_data_flags(std::vector<Flag>& flags) {
   flags.insert(
       flags.end(),
       {local(text(kData, "model", "NAME|FOLDER",
-                  "gpt2, gpt2_medium, gpt2_large, gpt2_xl, or a Hugging Face folder with config.json", &C::model)),
-       local(text(kData, "data", "PATH", "text file or folder (bytes are the tokens), llm.c .bin, or raw uint16 .bin",
-                  &C::data)),
+                  "gpt2, gpt2_medium, gpt2_large, gpt2_xl (random weights), or a Hugging Face folder", &C::model)),
+       local(
+           text(kData, "data", "PATH",
+                "text (bytes are the tokens), llm.c or raw uint16 .bin; a folder of one kind, or 'shards/*train*.bin'",
+                &C::data)),
        integer(kData, "batch-size", "sequences per rank and micro-batch", &C::batch_size, 1, 1 << 20),
        integer(kData, "seq-len", "tokens per sequence; 0: the model's context length", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches per step", &C::grad_accum, 1, 1 << 20),

@@ -146,7 +146,7 @@ Gpt2Config gpt2_config_by_name(std::string_view name) {
   const std::vector<std::string> names = gpt2_names();
   const std::string close = nearest(name, names);
   throw Error(TSR_E_INVALID_ARGUMENT,
-              concat("there is no GPT-2 named \"", name, "\"", close.empty() ? "" : "; did you mean " + close + "?",
+              concat("there is no GPT-2 named \"", name, "\"", close.empty() ? "." : "; did you mean " + close + "?",
                      " The names are ", names[0], ", ", names[1], ", ", names[2], " and ", names[3],
                      "; a folder with a config.json is the other choice"));
 }

@@ -5,6 +5,9 @@
 #include "config/sha256.h"
 #include "config/text_values.h"
 #include "launch/agreement.h"
+#include "model/model_name.h"
+#include "model/weight_files.h"
+#include "observe/text.h"
 #include "program/text.h"
 #include "tessera/error.hpp"
 #include "train/planned_job.h"
@@ -74,6 +77,19 @@ void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& 
   store.set(kVerdict, "");
 }
 
+/// Processes may read different files, also under equal paths.
+void add_inputs(std::vector<Fingerprint>& all, const Job& job, const TokenSource& data) {
+  all.push_back({"tokens in the data", std::to_string(data.num_tokens())});
+  if (job.mesh.num_ranks() == 1 || job.ranks_are_threads()) return;
+  all.push_back({"the data", concat(data.num_tokens(), " tokens, sha256 ", content_hash(data).substr(0, 16))});
+  std::vector<std::string> weights;
+  if (is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
+  all.push_back(
+      {"the weights", weights.empty() ? "none" : concat(weights.size(), weights.size() == 1 ? " file" : " files")});
+  for (const std::string& file : weights)
+    all.push_back({"the weights", file});
+}
+
 }  // namespace
 
 void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads, const Log& log) {
@@ -97,7 +113,7 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   number("positions of the model", job.gpt2.positions);
   all.push_back({"epsilon of the model", shortest(job.gpt2.epsilon)});
   number("activation of the model", job.gpt2.activation);
-  number("tokens in the data", data.num_tokens());
+  add_inputs(all, job, data);
   number("threads per rank", num_threads);
   all.push_back(library_environment());
   require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "compare their settings", all,

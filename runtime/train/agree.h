@@ -7,7 +7,9 @@
 
 namespace tessera {
 
-/// Compares configuration, plugins, data and environment over all ranks; throws naming what differs on whom.
+/// Compares configuration, plugins, model, weights, data and environment over all ranks; throws naming what differs on
+/// whom. Of weights and data: sizes and contents, of large ones a part (weight_files.h, token_source.h); not where the
+/// ranks are threads, which read the same files.
 void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads, const Log& log);
 
 /// Rank 0 plans one rank of each class, checks all ranks against one another and against --device-memory, and publishes

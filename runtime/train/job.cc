@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 
 #include "config/usage_error.h"
 #include "data/batch_order.h"
@@ -10,6 +9,8 @@
 #include "model/freeze.h"
 #include "model/hf_folder.h"
 #include "model/initial_values.h"
+#include "model/model_name.h"
+#include "model/weight_files.h"
 #include "observe/text.h"
 #include "program/collective.h"
 
@@ -109,12 +110,10 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
 Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
   if (config.model.starts_with("mlp"))
     throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
-  if (!std::filesystem::is_directory(config.model)) {
-    try {
-      return gpt2_config_by_name(config.model);
-    } catch (const Error& e) {
-      throw UsageError("--model " + config.model + ": " + e.what());
-    }
+  try {
+    if (!is_model_folder(config.model)) return gpt2_config_by_name(config.model);
+  } catch (const Error& e) {
+    throw UsageError(e.what());
   }
   Gpt2ConfigFile file = read_gpt2_config(config.model + "/config.json");
   std::string dropouts;
@@ -122,6 +121,12 @@ Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
     dropouts += (dropouts.empty() ? "" : ", ") + dropout;
   if (!dropouts.empty()) log.warning("dropout is not applied: ", dropouts, " in ", config.model, "/config.json");
   return file.config;
+}
+
+/// gpt2_medium is gpt2-medium there.
+std::string hub_name(std::string size) {
+  std::ranges::replace(size, '_', '-');
+  return size;
 }
 
 tsr_dtype dtype_of(Precision precision) {
@@ -219,17 +224,23 @@ std::unique_ptr<TokenSource> open_data(const Job& job) {
   try {
     BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
   } catch (const Error& e) {
-    throw UsageError("--data " + job.config.data + ": " + e.what());
+    throw UsageError(e.what());
   }
   return source;
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
-  if (std::filesystem::is_directory(job.config.model) && has_weights(job.config.model)) {
-    log.info("parameters: from ", job.config.model);
-    return std::make_unique<HuggingFaceWeights>(job.config.model, job.model.parameters);
+  const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
+  if (!is_model_folder(model)) {
+    log.warning(start, ": --model ", model, " is a size without weights; for the pretrained ones: ",
+                how_to_download("openai-community/" + hub_name(model), model));
+  } else if (find_weight_files(model).paths.empty()) {
+    log.warning(start, ": ", model, " holds no model.safetensors; to start from weights, put them there");
+  } else {
+    auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters);
+    log.info("parameters: from ", model);
+    return weights;
   }
-  log.info("parameters: initialised from seed ", job.config.seed);
   return std::make_unique<InitialValues>(job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) {
     return gpt2_initial_rule(name, layers);
   });

@@ -56,7 +56,8 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
 /// The tokens of --data, which are enough for one micro-step.
 std::unique_ptr<TokenSource> open_data(const Job& job);
 
-/// The values the run starts from: the weights of a Hugging Face folder, or the initialisation of --seed.
+/// The values the run starts from: the weights of a Hugging Face folder, or, with a warning, random ones of --seed.
+/// Throws, naming the file, for weights that are there and cannot be opened or are not the model's.
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log);
 
 /// One rank's strategies, created on its host.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "data/batch_order.h"
+#include "data/data_warnings.h"
 #include "observe/resident_memory.h"
 #include "optim/learning_rate.h"
 #include "optim/loss_scaler.h"
@@ -150,6 +151,13 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   lost.after_last_step();
 }
 
+void warn_of_data(const Log& log, const Job& job, const TokenSource& data) {
+  const int64_t step_tokens = job.tokens_per_step(), grad_accum = job.config.grad_accum;
+  for (const std::string& warning :
+       data_warnings(data, {job.gpt2.vocab, step_tokens / grad_accum, grad_accum, job.config.steps}))
+    log.warning(warning);
+}
+
 }  // namespace
 
 void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
@@ -169,8 +177,11 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   // Ranks that share a device: what one allocates and loads in preparation could wait for a stream of another, which
   // in turn waits for it.
   wait_for_all(place, job.mesh.num_ranks(), "prepare their programs", job.config.start_timeout_ms, log);
-  if (place.rank == 0) place.store->set(kJobStarted, "");
-  if (place.rank == 0) report_start(log, job, data, runtime);
+  if (place.rank == 0) {
+    place.store->set(kJobStarted, "");
+    report_start(log, job, data, runtime);
+    warn_of_data(log, job, data);
+  }
   runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
   observer.on_start(run_metrics(job, runtime));
   train_steps(job, data, runtime, meter, place, observer, log);
