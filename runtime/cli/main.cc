@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/exhaustion.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
 #include "tessera/core.h"
@@ -53,6 +54,7 @@ int run_command(const std::vector<std::string>& argv) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  tessera::prepare_for_exhaustion();
   // Inherited, they hold OpenBLAS back to an older processor's kernels and other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");

@@ -73,7 +73,7 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
   open_data(job);
   if (job.config.device_memory) {
     const PlannedJob planned(std::move(job), log);
-    require_fit(planned.job(), planned.programs());
+    require_fit(planned.job(), planned.programs(), log);
   }
   return launch_ranks({own_executable(), argv, to_start}, log);
 }

@@ -15,7 +15,8 @@ struct Range {
   auto operator<=>(const Range&) const = default;
 };
 
-// The address ranges given out so far, by address. Of thousands of lifetimes many have the same one, so it is kept once.
+// The address ranges given out so far, by address. Of thousands of lifetimes many have the same one, so it is kept
+// once.
 class Ranges {
  public:
   explicit Ranges(size_t num_lifetimes) : range_of_(num_lifetimes) {}

@@ -20,7 +20,7 @@ PlannedJob::PlannedJob(Job job, const Log& log)
     : job_(std::move(job)),
       host_(log),
       strategies_(job_, host_.table()),
-      input_(compile_input(job_, strategies_.all())),
+      input_(compile_input(job_, strategies_.all(), log)),
       programs_(compile_job(input_)) {}
 
 int largest_rank(const JobPrograms& programs) {

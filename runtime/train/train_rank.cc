@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "data/batch_order.h"
+#include "observe/progress.h"
 #include "observe/resident_memory.h"
 #include "optim/learning_rate.h"
 #include "optim/loss_scaler.h"
@@ -24,6 +25,20 @@ using Clock = std::chrono::steady_clock;
 int num_threads(const Job& job, const RankPlace& place) {
   if (job.config.threads > 0) return job.config.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.num_local_ranks);
+}
+
+void warn_of_threads(const Job& job, const RankPlace& place, const Log& log) {
+  const int threads = num_threads(job, place), ranks = place.num_local_ranks;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (cores == 0 || int64_t{threads} * ranks <= cores) return;
+  const std::string of_ranks =
+      ranks == 1 ? concat(threads, " threads")
+                 : concat(ranks, " ranks of ", threads, threads == 1 ? " thread" : " threads", " each");
+  log.warning(of_ranks, " share ", cores, cores == 1 ? " core" : " cores",
+              " of this host and slow one another down; lower ",
+              ranks == 1     ? "--threads"
+              : threads == 1 ? "--nproc"
+                             : "--threads or --nproc");
 }
 
 /// The options of the plugins that a rank opens.
@@ -146,7 +161,9 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   const RankOptions options(job);
 
   agree_on_job(job, data, place, num_threads(job, place));
-  const CompileInput input = compile_input(job, strategies.all());
+  const Log first_log = place.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
+  if (job.device_is_cpu()) warn_of_threads(job, place, first_log);
+  const CompileInput input = compile_input(job, strategies.all(), first_log);
   RankPrograms programs = compile_rank(input, job.mesh.coordinates(place.rank));
   agree_on_programs(job, input, programs, place);
 
@@ -157,7 +174,10 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   // in turn waits for it.
   wait_for_all(place, job.mesh.num_ranks(), "prepared", job.config.start_timeout_ms);
   if (place.rank == 0) report_start(log, job, data, runtime);
-  runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
+  {
+    Progress progress(first_log, "filling the parameters");
+    runtime.initialise(*initial_parameters(job, first_log), &progress);
+  }
   train_steps(job, data, runtime, meter, place, observer, log);
   observer.on_end(runtime);
   wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms);
