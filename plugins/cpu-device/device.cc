@@ -6,6 +6,7 @@
 #include "cpu-device/event.h"
 #include "cpu-device/kernel.h"
 #include "cpu-device/stream.h"
+#include "cpu-device/threads.h"
 #include "tessera/error.hpp"
 #include "tessera/operands.hpp"
 
@@ -78,6 +79,7 @@ std::unique_ptr<DeviceKernel> CpuDevice::prepare(const tsr_op& op, std::span<con
 
 std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
+  require_threads(args.num_threads);
   return std::make_unique<CpuDevice>(static_cast<int>(args.num_threads));
 }
 

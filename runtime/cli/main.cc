@@ -3,9 +3,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
-#include <new>
 
 #include "cli/commands.h"
+#include "cli/exhaustion.h"
 #include "cli/standard_files.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
@@ -61,9 +61,6 @@ int run_guarded(const std::vector<std::string>& argv) {
   } catch (const UsageError& e) {
     print_error(e.what());
     return 2;
-  } catch (const std::bad_alloc&) {
-    print_error("out of memory: the system gave no more; see ulimit -v, or plan the run with tessera plan");
-    return 1;
   } catch (const std::exception& e) {
     print_error(e.what());
     return 1;
@@ -74,6 +71,7 @@ int run_guarded(const std::vector<std::string>& argv) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  tessera::prepare_for_exhaustion();
   // Inherited, they hold OpenBLAS back to an older processor's kernels and other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");

@@ -73,7 +73,7 @@ int plan_command(std::span<const std::string> arguments) {
   }
   std::optional<Misfit> misfit;
   if (draw(planned, flags.plan)) {
-    misfit = find_misfit(planned.job(), planned.programs());
+    misfit = find_misfit(planned.job(), planned.programs(), log);
   } else {
     const PlanReport report = plan_report(planned, flags.plan.rank);
     std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));

@@ -140,6 +140,21 @@ tsr_dtype dtype_of(Precision precision) {
   }
 }
 
+// Beyond this, planning a step takes gigabytes and minutes.
+constexpr int64_t kMaxActions = 2'000'000;
+
+/// Before anything is built for each layer and micro-batch.
+void check_num_actions(const TrainConfig& config, int64_t num_layers) {
+  constexpr int64_t kSegmentsOfBlock = 8, kOtherSegments = 4;  // see model/gpt2.cc; each runs forward and backward
+  const int64_t per_micro_batch = 2 * (kSegmentsOfBlock * num_layers + kOtherSegments);
+  const int64_t most = kMaxActions / per_micro_batch;
+  if (config.grad_accum <= most) return;
+  throw UsageError(concat("--grad-accum ", config.grad_accum, " makes a step of about ",
+                          config.grad_accum * per_micro_batch, " actions for a model of ", num_layers,
+                          " layers, and at most ", kMaxActions, " are planned; give --grad-accum ", most,
+                          " or less, and a larger --batch-size or more ranks instead"));
+}
+
 StepShape step_shape(const TrainConfig& config) {
   StepShape shape;
   shape.dtype = dtype_of(config.dtype);
@@ -210,6 +225,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   if (job.config.seq_len > job.gpt2.positions)
     throw UsageError("--seq-len " + std::to_string(job.config.seq_len) + " is longer than the model's context of " +
                      std::to_string(job.gpt2.positions) + " tokens");
+  check_num_actions(job.config, job.gpt2.num_layers);
   job.shape = step_shape(job.config);
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
@@ -264,13 +280,13 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
   }
 }
 
-CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies) {
+CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies, const Log& log) {
   const tsr_device_interface* device = job.plugins.device.device();
   DescribeOp describe_op = [device](const tsr_op& op) { return describe(*device, op); };
   DescribeCollective describe_collective;
   if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
-  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged};
+  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged, log};
 }
 
 }  // namespace tessera

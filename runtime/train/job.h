@@ -78,7 +78,9 @@ class JobStrategies {
   std::vector<StrategyOnAxis> strategies_;
 };
 
-/// What compiling this job's programs depends on. Borrows both.
-CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies);
+/// What compiling this job's programs depends on. Borrows job and strategies; `log` is told how far planning is that
+/// takes long.
+CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies,
+                           const Log& log = Log(LogLevel::off));
 
 }  // namespace tessera

@@ -81,8 +81,7 @@ std::string LostRunCheck::first_action() const {
 void LostRunCheck::fail(const std::string& why) const {
   const std::string action = first_action();
   // Nobody ends before all know why.
-  wait_for_all(place_, job_.mesh.num_ranks(), "end, since the run is lost", job_.config.timeout_ms,
-               Log(LogLevel::off));
+  wait_for_all(place_, job_.mesh.num_ranks(), "end, since the run is lost", job_.config.timeout_ms, Log(LogLevel::off));
   throw Error(TSR_E_FAILED_PRECONDITION, concat("the run is lost: ", why, action, "; ", advice()));
 }
 

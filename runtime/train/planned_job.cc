@@ -22,7 +22,7 @@ PlannedJob::PlannedJob(Job job, const Log& log)
     : job_(std::move(job)),
       host_(log),
       strategies_(as_usage([this] { return JobStrategies(job_, host_.table()); })),
-      input_(compile_input(job_, strategies_.all())),
+      input_(compile_input(job_, strategies_.all(), log)),
       programs_(as_usage([this] { return compile_job(input_); })) {}
 
 void PlannedJob::require_sound() const {
@@ -37,7 +37,8 @@ std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const
       text += "\n  " + finding;
     return Error(TSR_E_INTERNAL, text);
   }
-  if (const auto misfit = find_misfit(job, programs)) return Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
+  if (const auto misfit = find_misfit(job, programs, input.log))
+    return Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
   return std::nullopt;
 }
 

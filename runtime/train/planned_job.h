@@ -44,6 +44,7 @@ class PlannedJob {
 
   const Job& job() const { return job_; }
   const JobPrograms& programs() const { return programs_; }
+  const Log& log() const { return input_.log; }
   /// The programs of that very rank, with its coordinates.
   RankPrograms compile(int rank) const { return compile_rank(input_, job_.mesh.coordinates(rank)); }
   /// What is wrong between the ranks.

@@ -7,6 +7,7 @@
 
 #include "data/batch_order.h"
 #include "data/data_warnings.h"
+#include "observe/progress.h"
 #include "observe/resident_memory.h"
 #include "optim/learning_rate.h"
 #include "optim/loss_scaler.h"
@@ -26,6 +27,20 @@ using Clock = std::chrono::steady_clock;
 int num_threads(const Job& job, const RankPlace& place) {
   if (job.config.threads > 0) return job.config.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.num_local_ranks);
+}
+
+void warn_of_threads(const Job& job, const RankPlace& place, const Log& log) {
+  const int threads = num_threads(job, place), ranks = place.num_local_ranks;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (cores == 0 || int64_t{threads} * ranks <= cores) return;
+  const std::string of_ranks =
+      ranks == 1 ? concat(threads, " threads")
+                 : concat(ranks, " ranks of ", threads, threads == 1 ? " thread" : " threads", " each");
+  log.warning(of_ranks, " share ", cores, cores == 1 ? " core" : " cores",
+              " of this host and slow one another down; lower ",
+              ranks == 1     ? "--threads"
+              : threads == 1 ? "--nproc"
+                             : "--threads or --nproc");
 }
 
 /// The options of the plugins that a rank opens.
@@ -167,7 +182,9 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   const RankOptions options(job);
 
   agree_on_job(job, data, place, num_threads(job, place), log);
-  const CompileInput input = compile_input(job, strategies.all());
+  const Log first_log = place.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
+  if (job.device_is_cpu()) warn_of_threads(job, place, first_log);
+  const CompileInput input = compile_input(job, strategies.all(), first_log);
   RankPrograms programs = as_usage([&] { return compile_rank(input, job.mesh.coordinates(place.rank)); });
   agree_on_programs(job, input, programs, place);
 
@@ -182,7 +199,10 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
     report_start(log, job, data, runtime);
     warn_of_data(log, job, data);
   }
-  runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
+  {
+    Progress progress(first_log, "filling the parameters");
+    runtime.initialise(*initial_parameters(job, first_log), &progress);
+  }
   observer.on_start(run_metrics(job, runtime));
   train_steps(job, data, runtime, meter, place, observer, log);
   observer.on_end(runtime);
