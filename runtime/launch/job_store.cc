@@ -14,9 +14,14 @@ namespace {
 constexpr int64_t kTakenPortMs = 5'000;
 constexpr int64_t kOtherStoreMs = 500;
 
-std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, int64_t timeout_ms) {
-  return std::make_shared<TcpStoreClient>(environment.store_host, environment.store_port, environment.secret,
+std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, const std::string& host, int64_t timeout_ms) {
+  return std::make_shared<TcpStoreClient>(host, environment.store_port, environment.secret,
                                           this_process(environment.rank), timeout_ms);
+}
+
+// How the rank that serves reaches its own server: store_host may lead here for the others only.
+std::string own_address(const std::string& listen_address) {
+  return listen_address == "0.0.0.0" ? "127.0.0.1" : listen_address;
 }
 
 // Null when the port is taken.
@@ -32,9 +37,9 @@ std::unique_ptr<TcpStoreServer> serve(const RankEnvironment& environment, const 
 
 // Claims the rank in the store that has the port of ours, which then says on both sides that two jobs met. Null when no
 // store is there, or not yet.
-std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environment) {
+std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environment, const std::string& host) {
   try {
-    return join(environment, kOtherStoreMs);
+    return join(environment, host, kOtherStoreMs);
   } catch (const Error& error) {
     if (error.code() == TSR_E_DEADLINE || error.code() == TSR_E_UNAVAILABLE) return nullptr;
     throw;
@@ -45,12 +50,13 @@ std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environme
 
 JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log, const StoreEvents& events) {
   if (environment.world_size == 1) return {nullptr, std::make_shared<MemoryStore>()};
-  if (!environment.serves_store) return {nullptr, join(environment, timeout_ms)};
+  if (!environment.serves_store) return {nullptr, join(environment, environment.store_host, timeout_ms)};
   const std::string address = listen_address(environment, log);
   const Deadline deadline = deadline_in(std::min(timeout_ms, kTakenPortMs));
   do {
-    if (auto server = serve(environment, address, events)) return {std::move(server), join(environment, timeout_ms)};
-    if (auto store = meet_other_store(environment)) return {nullptr, std::move(store)};
+    if (auto server = serve(environment, address, events))
+      return {std::move(server), join(environment, own_address(address), timeout_ms)};
+    if (auto store = meet_other_store(environment, own_address(address))) return {nullptr, std::move(store)};
   } while (std::chrono::steady_clock::now() < deadline);
   throw Error(TSR_E_ALREADY_EXISTS,
               concat("rank 0 cannot serve the job's key-value store on port ", environment.store_port,

@@ -3,13 +3,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "launch/job_store.h"
 #include "launch/socket.h"
+#include "observe/text.h"
 
 namespace tessera {
 namespace {
@@ -54,11 +53,12 @@ std::string listen_address(const RankEnvironment& environment, const Log& log) {
   for (const Address& address : addresses)
     if (address.is_own && (environment.is_local() || !address.is_loopback)) return address.text;
   if (environment.is_local()) return "127.0.0.1";
-  log.info("the key-value store listens on all interfaces, since ", environment.store_host, " is ",
-           addresses.empty() ? "not known here" : addresses.front().text,
-           addresses.empty()               ? ""
-           : addresses.front().is_loopback ? ", which other machines cannot reach"
-                                           : ", which this machine does not have");
+  const std::string& host = environment.store_host;
+  const std::string reason = addresses.empty() ? concat(host, " is not known here")
+                             : addresses.front().is_loopback
+                                 ? concat(host, " is ", addresses.front().text, " here, which others cannot reach")
+                                 : concat("this machine does not have the address ", addresses.front().text);
+  log.info("the key-value store listens on all interfaces: ", reason);
   return "0.0.0.0";
 }
 

@@ -46,7 +46,7 @@ std::string num_threads_of(int process) {
 // A thread for each of them, or a descriptor, is what a container's limit would not allow.
 TEST(StrangersAtTheStore, DoNotEndAJob) {
   std::vector<std::string> argv = {"bash", "-c", "ulimit -n 80; exec \"$@\"", "bash"};
-  for (const std::string& word : train({"--nproc=3", "--steps=150", "--batch-size=3"}))
+  for (const std::string& word : train({"--nproc=3", "--steps=300"}))
     argv.push_back(word);
   Command run(argv);
   const uint16_t port = store_port_of(run.pid());

@@ -153,11 +153,11 @@ typedef struct tsr_kv_service {
   uint32_t reserved;
   /* Stores a copy of `value`; a later set replaces it. [any-thread, may block for the service's own time-out] */
   TSR_FN(tsr_status, set)(void* ctx, tsr_str key, const void* value, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
-  /* Waits until the key exists, then copies its value to `value`. *num_bytes: capacity in, length out (when longer than
-   * the capacity: RESOURCE_EXHAUSTED, nothing copied). DEADLINE after timeout_ms. [control-thread] */
+  /* Waits for the key, then copies its value to `value`. *num_bytes: capacity in, length out (when longer than the
+   * capacity: RESOURCE_EXHAUSTED, nothing copied). DEADLINE after timeout_ms; ABORTED: job ended. [control-thread] */
   TSR_FN(tsr_status, get)
   (void* ctx, tsr_str key, void* value, uint64_t* num_bytes, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
-  /* Adds to a counter (made at 0) and returns the new value. [any-thread] */
+  /* Adds to a counter (made at 0) and returns the new value; INVALID_ARGUMENT: it would not fit. [any-thread] */
   TSR_FN(tsr_status, add)(void* ctx, tsr_str key, int64_t delta, int64_t* result, tsr_error* err) TSR_NOEXCEPT;
 } tsr_kv_service;
 
