@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -54,9 +55,15 @@ TEST(Limits, LongPlanningSaysWhatItDoes) {
       << planning.err();
 }
 
+std::vector<std::string> train_on_threads(unsigned num_threads) {
+  std::vector<std::string> command = train({"--steps=1"});
+  std::replace(command.begin(), command.end(), std::string("--threads=1"), "--threads=" + std::to_string(num_threads));
+  return command;
+}
+
 TEST(Limits, MoreThreadsThanCoresAreWarnedOf) {
   const unsigned num_cores = std::thread::hardware_concurrency();
-  const CommandResult run = run_command(train({"--steps=1", "--threads=" + std::to_string(num_cores + 1)}));
+  const CommandResult run = run_command(train_on_threads(num_cores + 1));
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(says(run, std::to_string(num_cores + 1) + " threads share " + std::to_string(num_cores))) << run.err;
   EXPECT_FALSE(says(run_command(train({"--steps=1"})), " share "));
@@ -94,7 +101,7 @@ TEST(Limits, OfThreadsAreSaidAsSuch) {
   if (geteuid() != 0) GTEST_SKIP() << "the limit does not bind root, and only root can become another user";
   if (run_command({"bash", "-c", as_nobody + "test -r " + golden("/config.json")}).exit_code != 0)
     GTEST_SKIP() << "another user cannot read this checkout";
-  std::vector<std::string> command = train({"--steps=1", "--threads=3"});
+  std::vector<std::string> command = train_on_threads(3);
   const CommandResult run =
       Command({"bash", "-c", as_nobody + "bash -c \"ulimit -u 2; exec " + quoted(command) + "\""}).wait(seconds(60));
   EXPECT_EQ(run.exit_code, 1);
