@@ -1,5 +1,7 @@
 #include "cpu-device/device.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -14,6 +16,17 @@ namespace tessera::cpu {
 namespace {
 
 constexpr uint64_t kAlignment = 4096;
+
+// What oneDNN's kernels, their code and the stacks of a team take besides. oneDNN ends the process where it finds none.
+constexpr uint64_t kHeadroomBytes = 96 << 20;
+
+/// Whether a limit on address space (ulimit -v) leaves that much.
+bool has_headroom() {
+  void* probe = ::mmap(nullptr, kHeadroomBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) return false;
+  ::munmap(probe, kHeadroomBytes);
+  return true;
+}
 
 const OpFamily& family_of(const tsr_op& op) {
   for (const auto find : {compute_ops, elementwise_ops, step_ops})
@@ -55,7 +68,11 @@ void* CpuDevice::allocate(uint32_t memory, uint64_t num_bytes) {
   void* pointer = nullptr;
   if (posix_memalign(&pointer, kAlignment, num_bytes > 0 ? num_bytes : 1) != 0)
     throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host has no " + std::to_string(num_bytes) + " bytes of memory left");
-  return pointer;
+  if (has_headroom()) return pointer;
+  std::free(pointer);
+  throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host has no " + std::to_string(kHeadroomBytes) +
+                                            " bytes of memory left for kernels to work in, beside the " +
+                                            std::to_string(num_bytes) + " that are asked for; raise ulimit -v");
 }
 
 void CpuDevice::release(uint32_t, void* pointer) noexcept {

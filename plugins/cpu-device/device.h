@@ -21,7 +21,7 @@ class CpuDevice final : public Device {
   /// `num_threads` >= 1: the team of one rank.
   explicit CpuDevice(int num_threads) : num_threads_(num_threads) {}
 
-  /// Both memories are the host's. RESOURCE_EXHAUSTED if there is not enough.
+  /// Both memories are the host's. RESOURCE_EXHAUSTED if there is not enough, with room for what kernels work in.
   void* allocate(uint32_t memory, uint64_t num_bytes) override;
   void release(uint32_t memory, void* pointer) noexcept override;
   std::unique_ptr<DeviceStream> create_stream(std::string_view name) override;

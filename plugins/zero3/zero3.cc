@@ -17,10 +17,12 @@ void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& l
   std::vector<size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater(), [&](size_t p) { return parameters[p].num_elements; });
+  // The first without any is taken first, so those beyond the number of parameters get none.
+  const auto first = std::span(load).first(std::min(load.size(), parameters.size()));
   for (const size_t p : order) {
-    const auto least = std::ranges::min_element(load);
+    const auto least = std::ranges::min_element(first);
     *least += parameters[p].num_elements;
-    owners[p] = static_cast<int>(least - load.begin());
+    owners[p] = static_cast<int>(least - first.begin());
   }
 }
 

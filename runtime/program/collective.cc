@@ -22,10 +22,8 @@ tsr_collective collective_of(const Program& program, const Action& action) {
   c.num_elements = std::min(sent, received);
   if (!action.counts.empty()) c.counts = action.counts.data();
   const bool slices_in_place = !source && (c.kind == TSR_COLL_ALL_GATHER || c.kind == TSR_COLL_REDUCE_SCATTER);
-  if (c.kind == TSR_COLL_ALL_TO_ALL || slices_in_place) {
-    const auto members = program.mesh->members(program.groups[action.group], program.coordinates);
-    c.num_elements /= members.size();
-  }
+  if (c.kind == TSR_COLL_ALL_TO_ALL || slices_in_place)
+    c.num_elements /= static_cast<uint64_t>(program.mesh->num_members(program.groups[action.group]));
   return c;
 }
 

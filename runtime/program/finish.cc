@@ -239,8 +239,8 @@ void finish_program(Program& program) {
 void bind_workspaces(Program& program, const DescribeCollective& describe) {
   for (Action& action : program.actions) {
     if (!is_collective(action.kind) || action.bindings.empty()) continue;
-    const auto members = program.mesh->members(program.groups[action.group], program.coordinates);
-    const uint64_t num_bytes = members.size() < 2 ? 0 : describe(program, action, static_cast<int>(members.size()));
+    const int num_members = program.mesh->num_members(program.groups[action.group]);
+    const uint64_t num_bytes = num_members < 2 ? 0 : describe(program, action, num_members);
     if (num_bytes == 0) continue;
     const std::string about =
         std::string(action_name(action.kind)) + " " + program.buffer(action.bindings[0].buffer).name;
