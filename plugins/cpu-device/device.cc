@@ -6,7 +6,9 @@
 #include "cpu-device/event.h"
 #include "cpu-device/kernel.h"
 #include "cpu-device/stream.h"
+#include "cpu-device/threads.h"
 #include "tessera/error.hpp"
+#include "tessera/operands.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -16,7 +18,7 @@ constexpr uint64_t kAlignment = 4096;
 const OpFamily& family_of(const tsr_op& op) {
   for (const auto find : {compute_ops, elementwise_ops, step_ops})
     if (const OpFamily* family = find(op.kind)) return *family;
-  throw Error(TSR_E_UNSUPPORTED, "this device does not know op kind " + std::to_string(op.kind));
+  throw Error(TSR_E_UNSUPPORTED, "this device does not know op " + op::op_name(op.kind));
 }
 
 class PreparedKernel final : public DeviceKernel {
@@ -77,6 +79,7 @@ std::unique_ptr<DeviceKernel> CpuDevice::prepare(const tsr_op& op, std::span<con
 
 std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
+  require_threads(args.num_threads);
   return std::make_unique<CpuDevice>(static_cast<int>(args.num_threads));
 }
 

@@ -101,7 +101,7 @@ std::unique_ptr<Kernel> prepare_zero(std::span<const tsr_slot_spec> slots) {
   for (const tsr_slot_spec& slot : slots) {
     if (TSR_SLOT_ROLE(slot.slot) != TSR_ROLE_DESTINATION || slot.mode != TSR_MODE_WRITE)
       throw Error(TSR_E_INVALID_ARGUMENT, "prepare: zero writes destinations only, not slot " +
-                                              op::slot_name(slot.slot) + " with mode " + std::to_string(slot.mode));
+                                              op::slot_name(slot.slot) + " with mode " + op::mode_name(slot.mode));
     kernel->num_bytes.push_back(slot.num_elements * element_bytes(slot.dtype));
   }
   return kernel;

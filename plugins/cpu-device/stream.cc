@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "cpu-device/device.h"
+#include "cpu-device/threads.h"
 #include "tessera/error.hpp"
 
 namespace tessera::cpu {
@@ -77,7 +78,7 @@ void Stream::launch(std::shared_ptr<Kernel> kernel, std::span<void* const> point
 void Stream::submit(Work work) {
   {
     const std::lock_guard lock(mutex_);
-    if (!worker_.joinable()) worker_ = std::thread([this] { work_until_closed(); });
+    if (!worker_.joinable()) worker_ = start_thread([this] { work_until_closed(); });
     queue_.push(std::move(work));
     ++num_submitted_;
   }

@@ -6,6 +6,7 @@
 #include "cuda-device/event.h"
 #include "cuda-device/kernel.h"
 #include "cuda-device/stream.h"
+#include "tessera/operands.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::cuda {
@@ -13,7 +14,7 @@ namespace {
 
 const OpFamily& family_of(const tsr_op& op) {
   if (const OpFamily* family = find_family(op.kind)) return *family;
-  throw Error(TSR_E_UNSUPPORTED, "this device does not know op kind " + std::to_string(op.kind));
+  throw Error(TSR_E_UNSUPPORTED, "this device does not know op " + op::op_name(op.kind));
 }
 
 Context::Options context_options(std::span<const tsr_option_value> options) {

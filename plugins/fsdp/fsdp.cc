@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "sharding.h"
 
@@ -14,12 +15,14 @@ Sharding parse_sharding(std::string_view text) {
   return text == "optimizer_only" ? Sharding::optimizer_only : Sharding::no_shard;
 }
 
-uint64_t parse_count(std::string_view text, std::string_view what) {
+uint64_t parse_count(std::string_view text, std::string_view kind) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number == 0)
-    throw Error(TSR_E_INVALID_ARGUMENT, "fsdp.wrap=" + std::string(what) + ":" + std::string(text) +
-                                            ": what stands behind the colon is a number above 0");
+    throw Error(TSR_E_INVALID_ARGUMENT, "--fsdp.wrap is '" + std::string(kind) + ":" + std::string(text) +
+                                            "'; after the colon give a whole number from 1 to " +
+                                            std::to_string(std::numeric_limits<uint64_t>::max()) +
+                                            (kind == "size" ? ", in bytes" : ", of parameters"));
   return number;
 }
 
@@ -33,7 +36,7 @@ Wrap parse_wrap(std::string_view text) {
   if (colon != text.npos && kind == "size") return {0, parse_count(text.substr(colon + 1), kind), false};
   if (colon != text.npos && kind == "min-params") return {parse_count(text.substr(colon + 1), kind), 0, false};
   throw Error(TSR_E_INVALID_ARGUMENT,
-              "fsdp.wrap is '" + std::string(text) + "'; it is unit, root, size:BYTES or min-params:N");
+              "--fsdp.wrap is '" + std::string(text) + "'; give unit, root, size:BYTES or min-params:N");
 }
 
 uint64_t slice_elements(uint64_t num_elements, int num_ranks) {

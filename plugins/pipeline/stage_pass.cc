@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "tessera/collective.hpp"
+
 namespace tessera::pipeline {
 namespace {
 
@@ -12,6 +14,15 @@ constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 
 bool is_compute(const tsr_action& action) {
   return action.kind >= TSR_ACTION_FORWARD && action.kind <= TSR_ACTION_LOSS;
+}
+
+/// Of the actions that the host's program does not begin with.
+std::string name_of(uint32_t action_kind) {
+  constexpr uint32_t kFirst = TSR_ACTION_COLLECTIVE(0);
+  if (action_kind > kFirst && action_kind <= TSR_ACTION_BARRIER)
+    return std::string("a collective (") + collective_name(action_kind - kFirst) + ")";
+  if (action_kind == TSR_ACTION_CALL) return "a call of its own";
+  return action_kind == TSR_ACTION_SCALE ? "a scale" : "a copy";
 }
 
 /// The position behind the last action that writes the buffer; none of them: behind all.
@@ -96,8 +107,8 @@ void StagePass::sort_actions() {
     else if (action.kind >= TSR_ACTION_SUM_SQUARES && action.kind <= TSR_ACTION_OPTIMIZER)
       after_.push_back(&action);
     else
-      throw Error(TSR_E_UNSUPPORTED, "the program has actions of kind " + std::to_string(action.kind) +
-                                         ", which a schedule does not know where to put");
+      throw Error(TSR_E_UNSUPPORTED, "another pass has put " + name_of(action.kind) +
+                                         " into the program, which a schedule does not know where to put");
   }
   keep_casts_that_are_read(casts);
 }

@@ -5,9 +5,11 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/exhaustion.h"
 #include "cli/standard_files.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
+#include "observe/print_error.h"
 #include "tessera/core.h"
 
 namespace tessera {
@@ -47,8 +49,9 @@ int run_command(const std::vector<std::string>& argv) {
       throw UsageError("command " + command + " is not supported yet; supported: train, plan, plugins");
   const std::array<std::string, 3> known = {"train", "plan", "plugins"};
   const std::string guess = nearest(command, known);
-  throw UsageError("there is no command " + command +
-                   (guess.empty() ? "; see tessera --help" : "; did you mean " + guess + "?"));
+  throw UsageError(
+      "there is no command '" + command + "'" +
+      (guess.empty() ? "; give train, plan or plugins (see tessera --help)" : "; did you mean " + guess + "?"));
 }
 
 /// The exit code.
@@ -56,10 +59,10 @@ int run_guarded(const std::vector<std::string>& argv) {
   try {
     return run_command(argv);
   } catch (const UsageError& e) {
-    std::cerr << "tessera: " << e.what() << '\n';
+    print_error(e.what());
     return 2;
   } catch (const std::exception& e) {
-    std::cerr << "tessera: " << e.what() << '\n';
+    print_error(e.what());
     return 1;
   }
 }
@@ -68,6 +71,7 @@ int run_guarded(const std::vector<std::string>& argv) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
+  tessera::prepare_for_exhaustion();
   // Inherited, they hold OpenBLAS back to an older processor's kernels and other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");
@@ -80,6 +84,6 @@ int main(int argc, char** argv) {
   const int exit_code = tessera::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();
   if (unwritten.empty()) return exit_code;
-  std::cerr << "tessera: cannot write to standard output: " << unwritten << '\n';
+  tessera::print_error("cannot write to standard output: " + unwritten);
   return exit_code == 0 ? 1 : exit_code;
 }

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
+#include "observe/print_error.h"
 #include "program/text.h"
 #include "train/pipeline_schedule.h"
 #include "train/plan_report.h"
@@ -24,7 +25,7 @@ void print_schedule(const PlannedJob& planned) {
   const auto schedule = pipeline_schedule(planned.job().mesh, programs.classes,
                                           [&](int rank) -> const Program& { return programs.of(rank).steps[0]; });
   std::cout << (schedule ? schedule_text(*schedule)
-                         : "there is no pipeline: no axis of the mesh has a strategy that splits layers\n");
+                         : "there is no pipeline: no axis of two or more ranks has a strategy that splits layers\n");
 }
 
 void draw_svg(const PlannedJob& planned, const std::string& path) {
@@ -64,7 +65,7 @@ int plan_command(std::span<const std::string> arguments) {
   const PlannedJob planned(std::move(job), log);
   const Findings findings = planned.verify();
   for (const std::string& finding : findings)
-    std::cerr << "tessera: " << finding << '\n';
+    print_error(finding);
   if (!findings.empty()) return 1;
   if (flags.plan.print_program) {
     print_programs(planned, std::max(0, flags.plan.rank));
@@ -72,14 +73,14 @@ int plan_command(std::span<const std::string> arguments) {
   }
   std::optional<Misfit> misfit;
   if (draw(planned, flags.plan)) {
-    misfit = find_misfit(planned.job(), planned.programs());
+    misfit = find_misfit(planned.job(), planned.programs(), log);
   } else {
     const PlanReport report = plan_report(planned, flags.plan.rank);
     std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
     misfit = report.misfit;
   }
   if (!misfit) return 0;
-  std::cerr << "tessera: " << misfit_text(*misfit) << '\n';
+  print_error(misfit_text(*misfit));
   return 1;
 }
 

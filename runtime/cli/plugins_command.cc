@@ -3,12 +3,17 @@
 
 #include "cli/commands.h"
 #include "config/usage_error.h"
+#include "observe/text.h"
 #include "plugins/plugin_report.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::string_view kUsage = "usage: tessera plugins list|info NAME [--json] [--plugin-dir FOLDER]...";
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UsageError(concat(what, "; ", kUsage));
+}
 
 struct PluginsFlags {
   std::vector<std::string> words;
@@ -27,15 +32,34 @@ PluginsFlags parse(std::span<const std::string> arguments) {
       flags.help = true;
     } else if (word.starts_with("--plugin-dir=")) {
       flags.folders.push_back(word.substr(word.find('=') + 1));
-    } else if (word == "--plugin-dir" && i + 1 < arguments.size()) {
+    } else if (word == "--plugin-dir") {
+      if (i + 1 == arguments.size()) refuse("--plugin-dir has no folder after it");
       flags.folders.push_back(arguments[++i]);
     } else if (word.starts_with("-")) {
-      throw UsageError("plugins knows no flag " + word + "; " + std::string(kUsage));
+      refuse("tessera plugins knows no flag " + word);
     } else {
       flags.words.push_back(word);
     }
   }
   return flags;
+}
+
+std::string in_quotes(std::span<const std::string> words) {
+  std::string text;
+  for (const std::string& word : words)
+    text += concat(text.empty() ? "'" : ", '", word, "'");
+  return text;
+}
+
+/// The words are `list`, or `info` and a name.
+void check_words(const std::vector<std::string>& words) {
+  if (words.empty()) refuse("tessera plugins needs list or info");
+  const auto more = std::span(words).subspan(1);
+  if (words[0] == "list" && !more.empty()) refuse("tessera plugins list takes no name, and has " + in_quotes(more));
+  if (words[0] == "info" && more.empty()) refuse("tessera plugins info needs the name of a plugin");
+  if (words[0] == "info" && more.size() > 1) refuse("tessera plugins info takes one name, and has " + in_quotes(more));
+  if (words[0] != "list" && words[0] != "info")
+    refuse("tessera plugins does not know '" + words[0] + "'; it knows list and info");
 }
 
 }  // namespace
@@ -46,16 +70,11 @@ int plugins_command(std::span<const std::string> arguments) {
     std::cout << kUsage << '\n';
     return 0;
   }
+  check_words(flags.words);
   const auto folders = plugin_folders(flags.folders);
-  if (flags.words.size() == 1 && flags.words[0] == "list") {
-    std::cout << plugins_list(folders, flags.as_json);
-    return 0;
-  }
-  if (flags.words.size() == 2 && flags.words[0] == "info") {
-    std::cout << plugin_info(flags.words[1], folders, flags.as_json, Log());
-    return 0;
-  }
-  throw UsageError(std::string(kUsage));
+  std::cout << (flags.words[0] == "list" ? plugins_list(folders, flags.as_json)
+                                         : plugin_info(flags.words[1], folders, flags.as_json, Log()));
+  return 0;
 }
 
 }  // namespace tessera

@@ -4,59 +4,109 @@
 
 #include "cli/commands.h"
 #include "cli/outputs.h"
-#include "launch/job_store.h"
+#include "config/usage_error.h"
 #include "launch/launcher.h"
 #include "launch/rank_environment.h"
+#include "launch/signals.h"
+#include "observe/print_error.h"
 #include "train/local_ranks.h"
 #include "train/planned_job.h"
-#include "train/what_fits.h"
+#include "train/rank_process.h"
+#include "train/try_communicator.h"
 
 namespace tessera {
 namespace {
 
-int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment) {
-  const Log log(parse_log_level(flags.config.log_level), environment.rank, environment.world_size);
-  if (environment.rank == 0 && environment.world_size > 1)
-    log.info("rank ", environment.rank, " of ", environment.world_size, ", from ", environment.source);
-  const Job job = make_job(flags, environment.world_size, log);
-  check_metrics(job, environment.rank);
+Log rank_log(const ParsedFlags& flags, int rank, int num_ranks) {
+  return Log(parse_log_level(flags.config.log_level), rank, num_ranks);
+}
+
+int train_alone(const ParsedFlags& flags) {
+  announce_ending_signals();
+  const Log log = rank_log(flags, 0, 1);
+  const Job job = make_job(flags, 1, log);
+  check_metrics(job, 0);
   const auto data = open_data(job);
-  const JobStore store = join_job(environment, job.config.start_timeout_ms, log);
-  const RankPlace place{environment.rank, environment.local_rank, environment.local_size, environment.is_local(),
-                        store.store,      [] { return false; }};
-  train_rank(job, *data, place, write_metrics(job, environment.rank), log);
+  RankPlace place;
+  place.store = std::make_shared<MemoryStore>();
+  train_rank(job, *data, place, write_metrics(job, 0), log);
   return 0;
 }
 
+/// One rank of several, which a launcher started.
+int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, RankProcess& process) {
+  ranks_to_start(requested_world(flags.config), environment);
+  const Log log = rank_log(flags, environment.rank, environment.world_size);
+  if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
+  require_secret(environment, flags.config.insecure, log);
+  const Job job = make_job(flags, environment.world_size, log);
+  check_metrics(job, environment.rank);
+  const auto data = open_data(job);
+  return process.run(job.config.start_timeout_ms, log, [&](const RankPlace& place, JobWatch& watch) {
+    RankObserver observer = write_metrics(job, environment.rank);
+    observer.on_step = [&watch, inner = observer.on_step](const StepMetrics& step) {
+      inner(step);
+      watch.note_step(step.step);
+    };
+    train_rank(job, *data, place, observer, log);
+  });
+}
+
 int train_as_threads(const Job& job, const Log& log) {
+  announce_ending_signals();
   const auto data = open_data(job);
   train_local_ranks(
       job, *data, [&](int rank) { return write_metrics(job, rank); }, log);
   return 0;
 }
 
+/// Starts the ranks, when all that can be known beforehand is well: so it is said once, by one process.
+int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::string>& argv) {
+  const Log log = rank_log(flags, 0, num_ranks);
+  LaunchRequest request{own_executable(), argv, num_ranks};
+  {
+    const PlannedJob planned(make_job(flags, num_ranks, log), log);
+    const Job& job = planned.job();
+    check_metrics(job, 0);
+    planned.require_sound();
+    if (job.ranks_are_threads()) return train_as_threads(job, log);
+    open_data(job);
+    initial_parameters(job, Log(LogLevel::off));
+    try_communicator(job, log);
+    request.finish_ms = job.config.timeout_ms;
+  }
+  const LaunchResult result = launch_ranks(request, log);
+  if (!result.failure.empty()) print_error(result.failure);
+  return result.exit_code;
+}
+
+int train_as_rank_of(const RankEnvironment& environment, std::span<const std::string> arguments) {
+  RankProcess process(environment);
+  if (!process.is_launched()) announce_ending_signals();
+  try {
+    const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
+    if (flags.help) {
+      std::cout << flags_help(FlagSet::train);
+      return 0;
+    }
+    return train_as_rank(flags, environment, process);
+  } catch (const std::exception& error) {
+    return process.fail_before_joining(error);
+  }
+}
+
 }  // namespace
 
 int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
+  if (environment.world_size > 1) return train_as_rank_of(environment, arguments);
   const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
   if (flags.help) {
     std::cout << flags_help(FlagSet::train);
     return 0;
   }
-  const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
-  const int to_start = ranks_to_start(requested_world(flags.config), environment);
-  if (to_start <= 1) return train_as_rank(flags, environment);
-  const Log log(parse_log_level(flags.config.log_level), 0, to_start);
-  Job job = make_job(flags, to_start, log);
-  check_metrics(job, 0);
-  if (job.ranks_are_threads()) return train_as_threads(job, log);
-  // What is wrong with the flags is said once, before any process is started.
-  open_data(job);
-  if (job.config.device_memory) {
-    const PlannedJob planned(std::move(job), log);
-    require_fit(planned.job(), planned.programs());
-  }
-  return launch_ranks({own_executable(), argv, to_start}, log);
+  const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
+  return num_ranks <= 1 ? train_alone(flags) : start_ranks(flags, num_ranks, argv);
 }
 
 }  // namespace tessera

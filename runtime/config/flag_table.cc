@@ -1,6 +1,8 @@
 #include "config/flag_table.h"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "config/axes.h"
 #include "config/text_values.h"
@@ -66,6 +68,18 @@ Flag turned_on(string_view name, string_view help, bool TrainConfig::*field) {
   return {kReports, name, "", help, read, print};
 }
 
+/// Also takes the names of other frameworks.
+Flag precision(string_view name, string_view help, Precision TrainConfig::*field) {
+  constexpr std::pair<string_view, string_view> kAliases[] = {
+      {"fp32", "float32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}};
+  Flag flag = choice(kRanks, name, kPrecisions, help, field);
+  flag.read = [read = flag.read, kAliases](TrainConfig& config, string_view given) {
+    const auto* alias = std::ranges::find(kAliases, given, &std::pair<string_view, string_view>::first);
+    read(config, alias == std::end(kAliases) ? given : alias->second);
+  };
+  return flag;
+}
+
 Flag local(Flag flag) {
   flag.is_shared = false;
   return flag;
@@ -90,10 +104,11 @@ void add_data_flags(std::vector<Flag>& flags) {
   flags.insert(
       flags.end(),
       {local(text(kData, "model", "NAME|FOLDER",
-                  "gpt2, gpt2_medium, gpt2_large, gpt2_xl, mlp:784,256,10, or a Hugging Face folder with config.json",
-                  &C::model)),
-       local(text(kData, "data", "PATH", "text file or folder (bytes are the tokens), llm.c .bin, or raw uint16 .bin",
-                  &C::data)),
+                  "gpt2, gpt2_medium, gpt2_large, gpt2_xl (random weights), or a Hugging Face folder", &C::model)),
+       local(
+           text(kData, "data", "PATH",
+                "text (bytes are the tokens), llm.c or raw uint16 .bin; a folder of one kind, or 'shards/*train*.bin'",
+                &C::data)),
        integer(kData, "batch-size", "sequences per rank and micro-batch", &C::batch_size, 1, 1 << 20),
        integer(kData, "seq-len", "tokens per sequence; 0: the model's context length", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches per step", &C::grad_accum, 1, 1 << 20),
@@ -173,6 +188,13 @@ Flag recompute_flag() {
           print};
 }
 
+Flag insecure_flag() {
+  const auto read = [](TrainConfig& config, string_view given) { config.insecure = parse_bool("insecure", given); };
+  const auto print = [](const TrainConfig& config) { return std::string(config.insecure ? "true" : "false"); };
+  return {kRanks, "insecure", "", "let ranks of several machines meet without TESSERA_JOB_SECRET, in a trusted network",
+          read,   print};
+}
+
 void add_rank_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   const auto read_mesh = [](C& config, string_view given) { config.mesh = parse_mesh(given); };
@@ -190,12 +212,12 @@ void add_rank_flags(std::vector<Flag>& flags) {
        choice(kRanks, "cuda-graph", kCudaGraphs, "run steps as graphs, where device and communicator can; or never",
               &C::cuda_graph),
        plugin_dir_flag(),
-       choice(kRanks, "dtype", kPrecisions, "what is computed in; homes of parameters and their gradients are float32",
-              &C::dtype),
-       choice(kRanks, "reduce-dtype", kPrecisions, "in which gradients are sent", &C::reduce_dtype),
+       precision("dtype", "what is computed in; homes of parameters and their gradients are float32", &C::dtype),
+       precision("reduce-dtype", "in which gradients are sent", &C::reduce_dtype),
        choice(kRanks, "reduce-every", kReduceEvery, "when gradients are summed over the ranks", &C::reduce_every),
        recompute_flag(),
        device_memory_flag(),
+       insecure_flag(),
        integer(kRanks, "threads", "of each rank; 0: cores / local ranks", &C::threads, 0, 4096)});
 }
 

@@ -19,15 +19,31 @@ namespace po = boost::program_options;
 // Flags that later versions bring: recognised, so that nobody takes them for done.
 struct LaterFlag {
   std::string_view name;
-  std::string_view supported;
+  std::string_view instead;
 };
+constexpr std::string_view kNothingIsSaved = "nothing is saved yet";
+constexpr std::string_view kStartsAnew = "every run starts from step 1";
+constexpr std::string_view kLossIsReported = "the loss on --data is in the log and in --metrics FILE";
+constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
 constexpr LaterFlag kLaterFlags[] = {
-    {"offload", "no offloading, by leaving --offload out"},
-    {"resume", "runs from the start, by leaving --resume out"},
-    {"out", "runs without checkpoints, by leaving --out out"},
-    {"checkpoint-every", "runs without checkpoints, by leaving --checkpoint-every out"},
-    {"keep", "runs without checkpoints, by leaving --keep out"},
-    {"init-from", "weights beside config.json in the folder that --model names"},
+    {"offload", "everything is in the device's memory"},
+    {"resume", kStartsAnew},
+    {"load", kStartsAnew},
+    {"out", kNothingIsSaved},
+    {"save", kNothingIsSaved},
+    {"checkpoint", kNothingIsSaved},
+    {"checkpoint-every", kNothingIsSaved},
+    {"keep", kNothingIsSaved},
+    {"init-from", "weights beside config.json in the folder that --model names are read"},
+    {"val-data", kLossIsReported},
+    {"eval-every", kLossIsReported},
+    {"eval-interval", kLossIsReported},
+    {"eval-iters", kLossIsReported},
+    {"generate", "there is tessera train and tessera plan"},
+    {"tensorboard", kMetricsFile},
+    {"wandb", kMetricsFile},
+    {"profile", "tessera plan --svg FILE draws a step as it is planned"},
+    {"config", "flags come from the command line"},
 };
 
 std::string with_default(const Flag& flag) {
@@ -117,36 +133,63 @@ std::string with_dashes(std::string argument) {
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<std::string>& names) {
-  for (const auto& [later, supported] : kLaterFlags)
-    if (later == name) throw UsageError(concat("--", later, " is not supported yet; supported: ", supported));
+  for (const auto& [later, instead] : kLaterFlags)
+    if (later == name) throw UsageError(concat("--", later, " is not supported yet; leave it out: ", instead));
   throw UsageError(concat("there is no flag --", name, suggest_flag(name, names)));
 }
 
-// Flags the first pass does not know: those with a dot wait for their plugins, the rest are errors. A word after such a
-// flag is its value.
-std::vector<PluginFlag> plugin_flags(const po::parsed_options& options, const std::vector<std::string>& names) {
-  std::vector<PluginFlag> flags;
-  bool awaits_value = false;
-  for (const po::option& option : options.options) {
-    if (option.position_key >= 0) {
-      if (!awaits_value)
-        throw UsageError(concat("'", option.original_tokens.at(0), "' is no flag; flags start with two dashes"));
-      flags.back().value = option.value.at(0);
-      awaits_value = false;
-      continue;
+bool is_number(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.e-") == word.npos;
+}
+
+/// Plugins' options, which the first pass does not know, out of the words it left.
+class PluginFlagReader {
+ public:
+  explicit PluginFlagReader(const std::vector<std::string>& names) : names_(names) {}
+
+  std::vector<PluginFlag> read(const po::parsed_options& options) {
+    for (const po::option& option : options.options) {
+      const std::string& word = option.original_tokens.at(0);
+      if (option.position_key < 0 && !option.unregistered)
+        awaits_value_ = false;
+      else if (awaits_value_ && (option.position_key >= 0 || is_number(word)))
+        put_value(word);
+      else if (option.position_key >= 0)
+        throw UsageError(concat("'", word, "' is not a flag; flags start with two dashes"));
+      else
+        put_flag(word);
     }
-    awaits_value = false;
-    if (!option.unregistered) continue;
-    const std::string& token = option.original_tokens.at(0);
-    if (token.rfind("--", 0) != 0)
-      throw UsageError(concat("there is no flag ", token, "; flags start with two dashes"));
-    const size_t equals = std::min(token.find('='), token.size());
-    const std::string name = token.substr(2, equals - 2);
-    if (name.find('.') == std::string::npos) refuse_unknown(name, names);
-    awaits_value = equals == token.size();
-    flags.push_back({name, awaits_value ? "true" : token.substr(equals + 1)});
+    return std::move(flags_);
   }
-  return flags;
+
+ private:
+  void put_value(const std::string& word) {
+    flags_.back().value = word;
+    flags_.back().has_value = true;
+    awaits_value_ = false;
+  }
+
+  void put_flag(const std::string& word) {
+    if (word.rfind("--", 0) != 0) throw UsageError(concat("there is no flag ", word, "; flags start with two dashes"));
+    const size_t equals = std::min(word.find('='), word.size());
+    const std::string name = word.substr(2, equals - 2);
+    if (name.find('.') == std::string::npos) refuse_unknown(name, names_);
+    if (std::ranges::count(flags_, name, &PluginFlag::name))
+      throw UsageError(concat("--", name, " is given more than once; give it once"));
+    awaits_value_ = equals == word.size();
+    flags_.push_back({name, awaits_value_ ? "true" : word.substr(equals + 1), !awaits_value_});
+  }
+
+  const std::vector<std::string>& names_;
+  std::vector<PluginFlag> flags_;
+  bool awaits_value_ = false;
+};
+
+/// Boost refuses these too, in its own words.
+void check_no_empty_value(const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      throw UsageError(concat(word.substr(0, word.size() - 1), " has no value after '='; give one, or leave it out"));
 }
 
 void check_required(FlagSet set, const TrainConfig& config) {
@@ -192,6 +235,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   std::vector<std::string> normal;
   std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
   join_optional_values(normal);
+  check_no_empty_value(normal);
   const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
     const po::parsed_options options =
@@ -202,7 +246,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
       parsed.help = true;
       return parsed;
     }
-    parsed.plugin_flags = plugin_flags(options, description.names);
+    parsed.plugin_flags = PluginFlagReader(description.names).read(options);
     po::variables_map values;
     po::store(options, values);
     po::notify(values);
@@ -217,12 +261,15 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
 
 std::string flags_help(FlagSet set) {
   ParsedFlags unused;
-  const char* note =
+  const char* usage =
       set == FlagSet::plan
-          ? "plan takes the flags of train, so that a command line can be planned as it is; those of data, "
-            "learning and metrics change nothing in a plan.\n\n"
-          : "";
-  return concat(note, describe_all(set, unused).all);
+          ? "usage: tessera plan --model NAME|FOLDER [flags]\n\n"
+            "plan takes the flags of train, so that a command line can be planned as it is; those of data, learning\n"
+            "and metrics change nothing in a plan.\n"
+          : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
+  return concat(
+      usage, describe_all(set, unused).all,
+      "\nPlugins have options of their own, such as --ddp.bucket-mb=25: tessera plugins info NAME lists them.\n");
 }
 
 }  // namespace tessera

@@ -35,7 +35,8 @@ struct ParsedFlags {
 /// --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
 
-/// The text of `--help`: groups of flags with their defaults. Plugins' options are in plugins/plugin_options.h.
+/// The text of `--help`: a usage line, and groups of flags with their defaults. Plugins' options are in
+/// plugins/plugin_options.h.
 std::string flags_help(FlagSet set);
 
 }  // namespace tessera

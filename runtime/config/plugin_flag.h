@@ -9,7 +9,8 @@ namespace tessera {
 /// `--<name>=<value>`, where the name holds a dot: "ddp.bucket-mb" or, for one axis, "dp.ddp.bucket-mb".
 struct PluginFlag {
   std::string name;
-  std::string value;  ///< "true" when none was given
+  std::string value;      ///< "true" when none was given, which only a boolean option takes
+  bool has_value = true;  ///< one was given
 };
 
 }  // namespace tessera

@@ -14,23 +14,28 @@ namespace {
 
 // from_chars takes no '+', no spaces and no locale.
 template <class T>
-bool parse_all(std::string_view text, T& value) {
+std::errc parse_all(std::string_view text, T& value) {
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return status == std::errc() && end == text.data() + text.size();
+  return status == std::errc() && end != text.data() + text.size() ? std::errc::invalid_argument : status;
 }
 
 template <class T>
-std::string range_text(T min, T max) {
-  const bool open_below = min == std::numeric_limits<T>::lowest();
-  const bool open_above = max == std::numeric_limits<T>::max();
+std::string number_text(T value) {
+  if constexpr (std::is_floating_point_v<T>) return shortest(value);
+  return std::to_string(value);
+}
+
+/// Limits of the type itself are said only to who went beyond them.
+template <class T>
+std::string range_text(T min, T max, bool is_beyond_type) {
+  const bool open_below = min == std::numeric_limits<T>::lowest() && !is_beyond_type;
+  const bool open_above = max == std::numeric_limits<T>::max() && !is_beyond_type;
   if (open_below && open_above) return "";
-  if (open_above) return concat(" of at least ", min);
-  if (open_below) return concat(" of at most ", max);
-  if constexpr (std::is_floating_point_v<T>)  // one step under a whole number: the limit itself is not valid
-    if (const T limit = std::nextafter(max, std::numeric_limits<T>::max());
-        max != std::ceil(max) && limit == std::ceil(max))
-      return concat(" from ", min, " to below ", limit);
-  return concat(" from ", min, " to ", max);
+  if (open_above) return concat(" of at least ", number_text(min));
+  if (open_below) return concat(" of at most ", number_text(max));
+  if (std::is_floating_point_v<T> && max < T{1} && max == std::nexttoward(T{1}, 0.0L))
+    return concat(" of at least ", number_text(min), " and below 1");
+  return concat(" from ", number_text(min), " to ", number_text(max));
 }
 
 struct ByteUnit {
@@ -52,22 +57,26 @@ constexpr ByteUnit kByteUnits[] = {{"TiB", uint64_t{1} << 40},
 
 int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min, int64_t max) {
   int64_t value = 0;
-  if (!parse_all(text, value) || value < min || value > max)
-    throw UsageError(concat("--", flag, " is '", text, "'; give a whole number", range_text(min, max)));
+  const std::errc status = parse_all(text, value);
+  if (status != std::errc() || value < min || value > max)
+    throw UsageError(concat("--", flag, " is '", text, "'; give a whole number",
+                            range_text(min, max, status == std::errc::result_out_of_range)));
   return value;
 }
 
 int64_t parse_environment_integer(std::string_view variable, std::string_view text) {
   int64_t value = 0;
-  if (!parse_all(text, value) || value < 0 || value > std::numeric_limits<int32_t>::max())
+  if (parse_all(text, value) != std::errc() || value < 0 || value > std::numeric_limits<int32_t>::max())
     throw UsageError(concat("the environment variable ", variable, " holds '", text, "'; it must be a whole number"));
   return value;
 }
 
 double parse_number(std::string_view flag, std::string_view text, double min, double max) {
   double value = 0;
-  if (!parse_all(text, value) || !std::isfinite(value) || value < min || value > max)
-    throw UsageError(concat("--", flag, " is '", text, "'; give a number", range_text(min, max)));
+  const std::errc status = parse_all(text, value);
+  if (status != std::errc() || !std::isfinite(value) || value < min || value > max)
+    throw UsageError(concat("--", flag, " is '", text, "'; give a number",
+                            range_text(min, max, status == std::errc::result_out_of_range)));
   return value;
 }
 
@@ -80,7 +89,7 @@ uint64_t parse_bytes(std::string_view flag, std::string_view text) {
       scale = static_cast<double>(unit.num_bytes);
       break;
     }
-  const double num_bytes = parse_all(number, value) ? value * scale : -1;
+  const double num_bytes = parse_all(number, value) == std::errc() ? value * scale : -1;
   if (!(num_bytes >= 1 && num_bytes < 1e18))
     throw UsageError(concat("--", flag, " is '", text, "'; give a number of bytes, such as 2GiB, 512MiB or 1.5GB"));
   return static_cast<uint64_t>(num_bytes);

@@ -1,27 +1,23 @@
 #include "data/token_source.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <filesystem>
-#include <limits>
-#include <utility>
+#include <optional>
 #include <vector>
 
+#include "config/sha256.h"
+#include "data/file_list.h"
 #include "data/text_folder.h"
-#include "model/read_only_file.h"
+#include "data/token_file.h"
+#include "model/sample_blocks.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {
 namespace {
 
-constexpr int32_t kLlmcMagic = 20240520;
-constexpr int32_t kLlmcMagic32 = 20240801;  // the variant with uint32 tokens
-constexpr int32_t kLlmcVersion = 1;
-constexpr uint64_t kLlmcHeaderBytes = 256 * sizeof(int32_t);
-constexpr std::size_t kStartBytes = 8192;  // enough to recognise a format
-constexpr uint64_t kTokensPerScan = uint64_t{1} << 20;
+constexpr uint64_t kTokensReadAtOpen = uint64_t{1} << 24;
+constexpr uint64_t kTokensPerRead = uint64_t{1} << 20;
 
 void check_range(const TokenSource& source, uint64_t offset, std::size_t num_tokens) {
   if (offset <= source.num_tokens() && num_tokens <= source.num_tokens() - offset) return;
@@ -29,47 +25,108 @@ void check_range(const TokenSource& source, uint64_t offset, std::size_t num_tok
               concat("tokens ", offset, " to ", offset + num_tokens, " were asked for, beyond ", source.description()));
 }
 
-// Little-endian unsigned integers of type T in a file, from byte `data_begin` to its end.
-template <class T>
+// The first token that the vocabulary does not have.
+std::optional<std::size_t> first_beyond(std::span<const int32_t> tokens, int64_t vocab) {
+  int32_t largest = 0;
+  for (const int32_t token : tokens)
+    largest = std::max(largest, token);
+  if (largest < vocab) return std::nullopt;
+  return std::ranges::find_if(tokens, [vocab](int32_t token) { return token >= vocab; }) - tokens.begin();
+}
+
+[[noreturn]] void refuse_token(int32_t token, int64_t vocab, uint64_t position, const std::string& where,
+                               const std::string& doubt) {
+  throw Error(TSR_E_INVALID_ARGUMENT,
+              concat(where, ": token ", token, " at position ", position, " is not in the model's vocabulary of ",
+                     vocab, " tokens; ", doubt.empty() ? "use data made for this model" : doubt));
+}
+
+// One file or more, one after the other. The first one stays open: most data is one file.
 class FileTokens : public TokenSource {
  public:
-  FileTokens(ReadOnlyFile file, uint64_t data_begin, const char* format)
-      : file_(std::move(file)),
-        data_begin_(data_begin),
-        num_tokens_((file_.num_bytes() - data_begin) / sizeof(T)),
-        format_(format) {}
+  FileTokens(std::string path, const std::vector<std::string>& files, int64_t vocab)
+      : path_(std::move(path)), vocab_(vocab), first_(files.front()), doubt_(first_.format().doubt) {
+    for (const std::string& file : files)
+      append(file);
+  }
 
-  uint64_t num_tokens() const override { return num_tokens_; }
+  uint64_t num_tokens() const override { return shards_.back().end; }
+  bool is_text() const override { return first_.format().token_bytes == 1; }
+  std::string doubt() const override { return doubt_; }
 
   void read(uint64_t offset, std::span<int32_t> out) const override {
     check_range(*this, offset, out.size());
-    std::vector<T> elements(out.size());
-    file_.read(data_begin_ + offset * sizeof(T), std::as_writable_bytes(std::span(elements)));
-    std::copy(elements.begin(), elements.end(), out.begin());
+    for (auto shard = std::ranges::upper_bound(shards_, offset, {}, &Shard::end); !out.empty(); ++shard) {
+      const auto part = out.first(std::min<uint64_t>(out.size(), shard->end - offset));
+      read_part(*shard, offset - shard->begin, part);
+      offset += part.size();
+      out = out.subspan(part.size());
+    }
   }
 
   std::string description() const override {
-    return concat(file_.path(), ": ", format_, " (", num_tokens_, " tokens)");
+    const std::string count = shards_.size() == 1 ? "" : concat(shards_.size(), " shards, each: ");
+    return concat(path_, ": ", count, first_.format().name, " (", num_tokens(), " tokens)");
   }
 
  private:
-  ReadOnlyFile file_;
-  uint64_t data_begin_;
-  uint64_t num_tokens_;
-  const char* format_;
+  struct Shard {
+    std::string path;
+    uint64_t begin, end;  // its tokens in the sequence
+  };
+
+  void append(const std::string& path) {
+    const uint64_t begin = shards_.empty() ? 0 : num_tokens();
+    if (shards_.empty()) {
+      shards_.push_back({path, begin, first_.num_tokens()});
+      return;
+    }
+    const TokenFile file(path);
+    if (!file.format().goes_with(first_.format()))
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat(path, " is another kind of file (", file.format().name, ") than ", first_.path(), " (",
+                         first_.format().name, "); shards are all of one kind"));
+    if (doubt_.empty()) doubt_ = file.format().doubt;
+    shards_.push_back({path, begin, begin + file.num_tokens()});
+  }
+
+  void read_part(const Shard& shard, uint64_t offset, std::span<int32_t> out) const {
+    if (&shard == &shards_.front()) {
+      first_.read(offset, out);
+    } else {
+      const TokenFile file(shard.path);
+      if (file.num_tokens() != shard.end - shard.begin)
+        throw Error(TSR_E_DATA_LOSS,
+                    concat(shard.path, " has ", file.num_tokens(), " tokens and had ", shard.end - shard.begin,
+                           " when the run began; leave it alone until it ends"));
+      file.read(offset, out);
+    }
+    if (const auto bad = first_beyond(out, vocab_))
+      refuse_token(out[*bad], vocab_, offset + *bad, concat(shard.path, ": ", first_.format().name), doubt_);
+  }
+
+  std::string path_;
+  int64_t vocab_;
+  TokenFile first_;
+  std::string doubt_;
+  std::vector<Shard> shards_;
 };
 
 class FolderTokens : public TokenSource {
  public:
-  explicit FolderTokens(const std::string& path) : path_(path), text_(read_text_folder(path)) {}
+  FolderTokens(const std::string& path, const std::vector<std::string>& files, int64_t vocab)
+      : path_(path), vocab_(vocab), text_(read_text_folder(path, files)) {}
 
   uint64_t num_tokens() const override { return text_.bytes.size(); }
+  bool is_text() const override { return true; }
+  std::string doubt() const override { return ""; }
 
   void read(uint64_t offset, std::span<int32_t> out) const override {
     check_range(*this, offset, out.size());
     std::transform(text_.bytes.begin() + static_cast<std::ptrdiff_t>(offset),
                    text_.bytes.begin() + static_cast<std::ptrdiff_t>(offset + out.size()), out.begin(),
                    [](std::byte b) { return std::to_integer<int32_t>(b); });
+    if (const auto bad = first_beyond(out, vocab_)) refuse_token(out[*bad], vocab_, offset + *bad, description(), "");
   }
 
   std::string description() const override {
@@ -79,71 +136,51 @@ class FolderTokens : public TokenSource {
 
  private:
   std::string path_;
+  int64_t vocab_;
   TextFolder text_;
 };
 
-std::unique_ptr<TokenSource> open_llmc(ReadOnlyFile file, std::span<const std::byte> start) {
-  std::array<int32_t, 3> header{};  // magic, version, number of tokens; the rest is zero
-  std::memcpy(header.data(), start.data(), sizeof header);
-  if (header[1] != kLlmcVersion) {
-    throw Error(TSR_E_UNSUPPORTED, concat(file.path(), " is an llm.c token file of version ", header[1], "; version ",
-                                          kLlmcVersion, " is supported"));
+std::unique_ptr<TokenSource> open_any(const std::string& path, int64_t vocab) {
+  std::error_code unknown;
+  const auto status = std::filesystem::status(path, unknown);
+  if (is_directory(status)) {
+    const auto files = files_in(path);
+    if (are_shards(path, files)) return std::make_unique<FileTokens>(path, files, vocab);
+    return std::make_unique<FolderTokens>(path, files, vocab);
   }
-  const uint64_t num_tokens = static_cast<uint32_t>(header[2]);
-  const uint64_t num_bytes = kLlmcHeaderBytes + num_tokens * sizeof(uint16_t);
-  if (file.num_bytes() != num_bytes) {
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat(file.path(), " has ", file.num_bytes(), " bytes, but its llm.c header of ", num_tokens,
-                       " tokens needs ", num_bytes, "; was it cut?"));
-  }
-  return std::make_unique<FileTokens<uint16_t>>(std::move(file), kLlmcHeaderBytes, "llm.c file of uint16 tokens");
-}
-
-std::unique_ptr<TokenSource> recognise(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return std::make_unique<FolderTokens>(path);
-  ReadOnlyFile file(path);
-  std::vector<std::byte> start(std::min<uint64_t>(file.num_bytes(), kStartBytes));
-  file.read(0, start);
-  int32_t magic = 0;
-  if (start.size() >= 3 * sizeof magic) std::memcpy(&magic, start.data(), sizeof magic);
-  if (magic == kLlmcMagic) return open_llmc(std::move(file), start);
-  if (magic == kLlmcMagic32) {
-    throw Error(TSR_E_UNSUPPORTED, concat(path, " is an llm.c file of uint32 tokens (header ", magic,
-                                          "); files of uint16 tokens (header ", kLlmcMagic, ") are supported"));
-  }
-  if (!path.ends_with(".bin") && !looks_binary(start)) {
-    return std::make_unique<FileTokens<uint8_t>>(std::move(file), 0, "text, bytes are the tokens");
-  }
-  if (file.num_bytes() % sizeof(uint16_t) != 0) {
-    throw Error(TSR_E_INVALID_ARGUMENT, concat(path, " is no text, so it should hold uint16 tokens, but it has ",
-                                               file.num_bytes(), " bytes, an odd number"));
-  }
-  return std::make_unique<FileTokens<uint16_t>>(std::move(file), 0, "raw uint16 tokens without a header");
-}
-
-void check_vocabulary(const TokenSource& source, int64_t vocab) {
-  std::vector<int32_t> tokens(std::min(source.num_tokens(), kTokensPerScan));
-  for (uint64_t begin = 0; begin < source.num_tokens(); begin += kTokensPerScan) {
-    const auto part = std::span(tokens).first(std::min(kTokensPerScan, source.num_tokens() - begin));
-    source.read(begin, part);
-    int32_t largest = 0;
-    for (const int32_t token : part)
-      largest = std::max(largest, token);
-    if (largest < vocab) continue;
-    const auto bad = std::find_if(part.begin(), part.end(), [vocab](int32_t token) { return token >= vocab; });
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat(source.description(), ": token ", *bad, " at position ", begin + (bad - part.begin()),
-                       " is not in the model's vocabulary of ", vocab, " tokens; use data made for this model"));
-  }
+  if (status.type() == std::filesystem::file_type::not_found && is_pattern(path))
+    return std::make_unique<FileTokens>(path, files_matching(path), vocab);
+  return std::make_unique<FileTokens>(path, std::vector{path}, vocab);
 }
 
 }  // namespace
 
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, int64_t vocab) {
-  std::unique_ptr<TokenSource> source = recognise(path);
-  if (vocab <= std::numeric_limits<uint16_t>::max()) check_vocabulary(*source, vocab);
+  std::unique_ptr<TokenSource> source = open_any(path, vocab);
+  const bool all_fit = source->is_text() && vocab > 255;
+  if (all_fit || source->num_tokens() > kTokensReadAtOpen) return source;
+  std::vector<int32_t> tokens;
+  for (uint64_t begin = 0; begin < source->num_tokens(); begin += kTokensPerRead) {
+    tokens.resize(std::min(kTokensPerRead, source->num_tokens() - begin));
+    source->read(begin, tokens);
+  }
   return source;
+}
+
+std::string content_hash(const TokenSource& source) {
+  const uint64_t num_tokens = source.num_tokens(), block_tokens = kSampledBlockBytes / sizeof(uint16_t);
+  const bool is_whole = num_tokens <= kMaxWholeBytes / sizeof(uint16_t);
+  const uint64_t most_blocks = is_whole ? num_tokens / block_tokens + 1 : kSampledBlocks;
+  Sha256 hash;
+  std::vector<int32_t> tokens;
+  std::vector<uint16_t> packed;  // half the bytes to hash
+  for (const uint64_t begin : sample_blocks(num_tokens, block_tokens, most_blocks)) {
+    tokens.resize(std::min(block_tokens, num_tokens - begin));
+    source.read(begin, tokens);
+    packed.assign(tokens.begin(), tokens.end());
+    hash.add(std::as_bytes(std::span(packed)));
+  }
+  return hash.hex();
 }
 
 }  // namespace tessera

@@ -14,20 +14,29 @@ class TokenSource {
   virtual ~TokenSource() = default;
 
   virtual uint64_t num_tokens() const = 0;
-  /// out[i] = token offset + i. Throws INVALID_ARGUMENT for a range beyond the end, DATA_LOSS for a file that was cut
-  /// since it was opened.
+  /// out[i] = token offset + i. Throws INVALID_ARGUMENT for a range beyond the end and for a token beyond the
+  /// vocabulary (naming file, position and token), DATA_LOSS for a file that changed since it was opened.
   virtual void read(uint64_t offset, std::span<int32_t> out) const = 0;
   /// What the data was taken for, for the log: "corpus.txt: text, bytes are the tokens (1003854 tokens)".
   virtual std::string description() const = 0;
+  /// The tokens are bytes of text.
+  virtual bool is_text() const = 0;
+  /// Why the data may not be what its user means, and what to do; empty when nothing speaks for that.
+  virtual std::string doubt() const = 0;
 };
 
-/// Opens a file or folder, recognised by content:
-///  - a folder: its text files, whose bytes are the tokens (see text_folder.h);
-///  - an llm.c file: header 20240520, version 1, uint16 tokens, exactly as many as the header says;
-///  - raw uint16: a name that ends in .bin, or a zero byte near the start;
-///  - any other file: text, bytes are the tokens.
-/// All tokens are checked once against `vocab`. Throws INVALID_ARGUMENT naming the file and what is wrong (for a token
-/// beyond the vocabulary its value and position), UNSUPPORTED for a format that is known but not read, NOT_FOUND.
+/// Opens
+///  - a file: an llm.c file, raw uint16 tokens, or text, by its content (see token_file.h);
+///  - a folder of .bin files, or a shell's pattern: such files of one format, sorted by path, as one sequence. A file
+///  is
+///    open only while tokens of it are read;
+///  - any other folder: its text files, whose bytes are the tokens (see text_folder.h).
+/// Every token is checked against `vocab` when it is read; up to 16 Mi tokens are all read here, so that most errors
+/// are said before anything starts. Throws INVALID_ARGUMENT naming the file and what is wrong, UNSUPPORTED for a format
+/// that is known but not read, NOT_FOUND.
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, int64_t vocab);
+
+/// SHA-256 of the tokens, or, of more than 32 Mi, of 256 blocks spread evenly over them: what ranks compare.
+std::string content_hash(const TokenSource& source);
 
 }  // namespace tessera

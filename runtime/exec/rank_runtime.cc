@@ -144,12 +144,13 @@ void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<f
   std::ranges::copy(widen(halves, buffer.dtype), values.begin());
 }
 
-void RankRuntime::initialise(const ParameterSource& values) {
+void RankRuntime::initialise(const ParameterSource& values, Progress* progress) {
   const Program& program = programs_.steps[0];
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent) call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
   std::vector<float> piece_values;
   for (const Home& home : program.homes) {
+    if (progress) progress->at(static_cast<uint64_t>(&home - program.homes.data()), program.homes.size());
     const tsr_home_role& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
       for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {

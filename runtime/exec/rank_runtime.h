@@ -14,6 +14,7 @@
 #include "exec/communicators.h"
 #include "exec/executable.h"
 #include "model/parameter_source.h"
+#include "observe/progress.h"
 #include "program/compile.h"
 
 namespace tessera {
@@ -71,8 +72,8 @@ class RankRuntime {
   ~RankRuntime();
 
   /// Fills every persistent buffer: parameters from `values`, pads and optimizer state with zero, steps taken with 0;
-  /// then runs `init`.
-  void initialise(const ParameterSource& values);
+  /// then runs `init`. `progress`, if any, counts homes.
+  void initialise(const ParameterSource& values, Progress* progress = nullptr);
   /// Do its steps take a loss scale?
   bool scales_loss() const;
   /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant. `loss_scale` is not

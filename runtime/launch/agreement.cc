@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
+#include <sstream>
 #include <thread>
 
 #include "observe/text.h"
@@ -15,7 +17,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kReadersMs = 2'000;
+constexpr int64_t kReadersMs = 300;
+constexpr int64_t kTellMs = 2'000;  // between two lines that say for whom rank 0 waits
+constexpr int64_t kSlackMs = 200;   // for rank 0 to say who is missing, before the others look themselves
 
 // Lists travel as "<length>:<text>" one after the other.
 std::string pack(const std::vector<Fingerprint>& fingerprints) {
@@ -72,62 +76,141 @@ int64_t left_ms(Clock::time_point deadline) {
   return std::max<int64_t>(0, left.count());
 }
 
+/// What rank 0 found, as it travels: "<code> <rank it is about> <sentence>". An empty sentence: the job goes on.
 struct Verdict {
-  std::string sentence;  // why the job ends; empty when it goes on
-  int num_present = 0;   // ranks that came, besides rank 0
+  int code = TSR_E_FAILED_PRECONDITION;
+  int about = -1;
+  std::string sentence;
 };
 
-// Rank 0 compares all with its own.
-Verdict compare_all(KeyValueStore& store, const std::string& prefix, int world_size,
-                    const std::vector<Fingerprint>& fingerprints, int64_t timeout_ms) {
-  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+std::string pack(const Verdict& verdict) {
+  return concat(verdict.code, ' ', verdict.about, ' ', verdict.sentence);
+}
+
+Verdict unpack_verdict(const std::string& packed) {
   Verdict verdict;
-  std::string missing;
-  for (int peer = 1; peer < world_size; ++peer) {
-    try {
-      const auto theirs = unpack(store.get(concat(prefix, peer), left_ms(deadline)));
-      ++verdict.num_present;
-      if (verdict.sentence.empty()) verdict.sentence = first_difference(fingerprints, theirs, peer);
-    } catch (const Error& error) {
-      if (error.code() != TSR_E_DEADLINE) throw;
-      missing += concat(missing.empty() ? "" : ", ", peer);
-    }
-  }
-  if (!missing.empty())
-    verdict.sentence = concat("these ranks did not come to compare their settings within ", timeout_ms,
-                              " ms: ", missing, "; see their logs");
+  std::istringstream in(packed);
+  in >> verdict.code >> verdict.about;
+  in.get();
+  std::getline(in, verdict.sentence, '\0');
   return verdict;
 }
 
-// Rank 0 may serve the store and end next, so it stays until the others have read the verdict.
-void wait_for_readers(KeyValueStore& store, const std::string& key, int num_readers) {
-  const auto deadline = Clock::now() + std::chrono::milliseconds(kReadersMs);
-  while (store.add(key, 0) < num_readers && Clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
+/// One agreement, as one rank takes part in it.
+class Agreement {
+ public:
+  Agreement(KeyValueStore& store, int world_size, const std::string& purpose, int64_t timeout_ms, const Log& log)
+      : store_(store),
+        world_size_(world_size),
+        purpose_(purpose),
+        prefix_(concat("agreement/", purpose, "/")),
+        timeout_ms_(timeout_ms),
+        log_(log) {}
 
-}  // namespace
+  void come(int rank, const std::vector<Fingerprint>& fingerprints) {
+    store_.set(concat(prefix_, rank), pack(fingerprints));
+  }
 
-void require_agreement(KeyValueStore& store, int rank, int world_size, const std::string& name,
-                       const std::vector<Fingerprint>& fingerprints, int64_t timeout_ms) {
-  if (world_size == 1) return;
-  const std::string prefix = concat("agreement/", name, "/");
-  std::string difference;
-  if (rank == 0) {
-    const Verdict verdict = compare_all(store, prefix, world_size, fingerprints, timeout_ms);
-    difference = verdict.sentence;
-    store.set(prefix + "verdict", difference);
-    wait_for_readers(store, prefix + "readers", verdict.num_present);
-  } else {
-    store.set(concat(prefix, rank), pack(fingerprints));
-    difference = store.get(prefix + "verdict", 2 * timeout_ms);  // rank 0's wait may have begun later
+  /// Rank 0 compares all with its own, and tells them.
+  Verdict decide(const std::vector<Fingerprint>& fingerprints) {
+    const Verdict verdict = compare_all(fingerprints);
+    store_.set(prefix_ + "verdict", pack(verdict));
+    wait_for_readers(world_size_ - 1 - static_cast<int>(missing().size()));
+    return verdict;
+  }
+
+  /// The others learn what it found. Rank 0 may have come last, so who is missing is looked up before it is blamed.
+  Verdict hear() {
+    std::string packed;
     try {
-      store.add(prefix + "readers", 1);
+      packed = store_.get(prefix_ + "verdict", timeout_ms_ + kSlackMs);
+    } catch (const Error& error) {
+      if (error.code() != TSR_E_DEADLINE) throw;
+      const std::vector<int> absent = missing();
+      return late(absent.empty() ? std::vector{0} : absent);
+    }
+    try {
+      store_.add(prefix_ + "readers", 1);
     } catch (const Error& error) {
       if (error.code() != TSR_E_UNAVAILABLE) throw;  // rank 0 counted it and ended before it could answer
     }
+    return unpack_verdict(packed);
   }
-  if (!difference.empty()) throw Error(TSR_E_FAILED_PRECONDITION, difference);
+
+ private:
+  Verdict compare_all(const std::vector<Fingerprint>& fingerprints) {
+    const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms_);
+    Verdict verdict;
+    for (int peer = 1; peer < world_size_; ++peer) {
+      const auto theirs = wait_for(peer, deadline);
+      if (!theirs) return late(missing());
+      if (verdict.sentence.empty()) verdict.sentence = first_difference(fingerprints, *theirs, peer);
+    }
+    return verdict;
+  }
+
+  std::optional<std::vector<Fingerprint>> wait_for(int peer, Clock::time_point deadline) {
+    for (;;) {
+      const int64_t wait_ms = std::min(left_ms(deadline), kTellMs);
+      try {
+        return unpack(store_.get(concat(prefix_, peer), wait_ms));
+      } catch (const Error& error) {
+        if (error.code() != TSR_E_DEADLINE) throw;
+      }
+      if (wait_ms < kTellMs) return std::nullopt;
+      log_.info("waiting for ", ranks_text(missing()), " to ", purpose_, "; ", left_ms(deadline) / 1000, " s are left");
+    }
+  }
+
+  std::vector<int> missing() { return missing_ranks(store_, prefix_, world_size_); }
+
+  Verdict late(const std::vector<int>& ranks) const {
+    const Error error = late_error(ranks, purpose_, timeout_ms_);
+    return {error.code(), error.rank(), error.what()};
+  }
+
+  // Rank 0 may serve the store and end next, so it stays until the others have read the verdict.
+  void wait_for_readers(int num_readers) {
+    const auto deadline = Clock::now() + std::chrono::milliseconds(kReadersMs);
+    while (store_.add(prefix_ + "readers", 0) < num_readers && Clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  KeyValueStore& store_;
+  const int world_size_;
+  const std::string purpose_, prefix_;
+  const int64_t timeout_ms_;
+  const Log& log_;
+};
+
+}  // namespace
+
+std::vector<int> missing_ranks(KeyValueStore& store, const std::string& prefix, int world_size) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_size; ++rank) {
+    try {
+      store.get(concat(prefix, rank), 0);
+    } catch (const Error& error) {
+      if (error.code() != TSR_E_DEADLINE) throw;
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+Error late_error(std::span<const int> ranks, const std::string& purpose, int64_t timeout_ms) {
+  return {TSR_E_DEADLINE,
+          concat("timed out after ", timeout_ms, " ms waiting for ", ranks_text(ranks), " to ", purpose),
+          ranks.empty() ? -1 : ranks.front()};
+}
+
+void require_agreement(KeyValueStore& store, int rank, int world_size, const std::string& purpose,
+                       const std::vector<Fingerprint>& fingerprints, int64_t timeout_ms, const Log& log) {
+  if (world_size == 1) return;
+  Agreement agreement(store, world_size, purpose, timeout_ms, log);
+  agreement.come(rank, fingerprints);
+  const Verdict verdict = rank == 0 ? agreement.decide(fingerprints) : agreement.hear();
+  if (!verdict.sentence.empty()) throw Error(static_cast<tsr_status>(verdict.code), verdict.sentence, verdict.about);
 }
 
 Fingerprint library_environment() {

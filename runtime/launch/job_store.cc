@@ -1,23 +1,61 @@
 #include "launch/job_store.h"
 
-namespace tessera {
+#include <algorithm>
+#include <chrono>
 
-JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log) {
-  JobStore job;
-  if (environment.world_size == 1) {
-    job.store = std::make_shared<MemoryStore>();
-    return job;
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+// A port that is taken may get free: the job before this one is ending. What has it may also be another job's store,
+// which is asked again and again, since it may be starting.
+constexpr int64_t kTakenPortMs = 5'000;
+constexpr int64_t kOtherStoreMs = 500;
+
+std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, int64_t timeout_ms) {
+  return std::make_shared<TcpStoreClient>(environment.store_host, environment.store_port, environment.secret,
+                                          this_process(environment.rank), timeout_ms);
+}
+
+// Null when the port is taken.
+std::unique_ptr<TcpStoreServer> serve(const RankEnvironment& environment, const std::string& address,
+                                      const StoreEvents& events) {
+  try {
+    return std::make_unique<TcpStoreServer>(address, environment.store_port, environment.secret, events);
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_ALREADY_EXISTS) throw;
+    return nullptr;
   }
-  if (environment.serves_store) {
-    const char* address = environment.is_local() ? "127.0.0.1" : "0.0.0.0";
-    if (!environment.is_local() && !environment.has_secret)
-      log.warning("TESSERA_JOB_SECRET is not set, so whoever reaches port ", environment.store_port,
-                  " of this machine can join the job; set it on all ranks");
-    job.server = std::make_unique<TcpStoreServer>(address, environment.store_port, environment.secret);
+}
+
+// Claims the rank in the store that has the port of ours, which then says on both sides that two jobs met. Null when no
+// store is there, or not yet.
+std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environment) {
+  try {
+    return join(environment, kOtherStoreMs);
+  } catch (const Error& error) {
+    if (error.code() == TSR_E_DEADLINE || error.code() == TSR_E_UNAVAILABLE) return nullptr;
+    throw;
   }
-  job.store =
-      std::make_shared<TcpStoreClient>(environment.store_host, environment.store_port, environment.secret, timeout_ms);
-  return job;
+}
+
+}  // namespace
+
+JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log, const StoreEvents& events) {
+  if (environment.world_size == 1) return {nullptr, std::make_shared<MemoryStore>()};
+  if (!environment.serves_store) return {nullptr, join(environment, timeout_ms)};
+  const std::string address = listen_address(environment, log);
+  const Deadline deadline = deadline_in(std::min(timeout_ms, kTakenPortMs));
+  do {
+    if (auto server = serve(environment, address, events)) return {std::move(server), join(environment, timeout_ms)};
+    if (auto store = meet_other_store(environment)) return {nullptr, std::move(store)};
+  } while (std::chrono::steady_clock::now() < deadline);
+  throw Error(TSR_E_ALREADY_EXISTS,
+              concat("rank 0 cannot serve the job's key-value store on port ", environment.store_port,
+                     ", which another program has taken; give all ranks a free MASTER_PORT (the store is at "
+                     "MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
 }
 
 }  // namespace tessera

@@ -11,7 +11,10 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
+#include "launch/failure.h"
+#include "launch/signals.h"
 #include "launch/tcp_store.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"
@@ -24,13 +27,20 @@ using Clock = std::chrono::steady_clock;
 constexpr int kStartFailed = 127;
 constexpr timespec kTick = {0, 50'000'000};
 
+// nohup starts programs with SIGHUP ignored, which a blocked signal would not be.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 // Blocks the signals that the launcher waits for, and gives the old mask back.
 class BlockedSignals {
  public:
   BlockedSignals() {
     sigemptyset(&wanted_);
-    for (const int signal : {SIGINT, SIGTERM, SIGCHLD})
-      sigaddset(&wanted_, signal);
+    sigaddset(&wanted_, SIGCHLD);
+    for (const int signal : kEndingSignals)
+      if (!is_ignored(signal)) sigaddset(&wanted_, signal);
     pthread_sigmask(SIG_BLOCK, &wanted_, &before_);
   }
   ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -86,76 +96,99 @@ pid_t start(const std::string& executable, std::vector<std::string> arguments, s
   ::_exit(kStartFailed);
 }
 
+// Whether a process is stopped: by SIGSTOP, or under a debugger.
+bool is_stopped(pid_t pid) {
+  std::ifstream in(concat("/proc/", pid, "/stat"));
+  std::string text;
+  std::getline(in, text);
+  const size_t state = text.rfind(") ");  // the name before it may hold anything
+  return state != std::string::npos && state + 2 < text.size() && (text[state + 2] == 'T' || text[state + 2] == 't');
+}
+
+pid_t pid_of(const RankEnd& end) {
+  return static_cast<pid_t>(end.who.pid);
+}
+
 // The ranks that were started; kills what is left of them when it goes.
 class Ranks {
  public:
-  explicit Ranks(const Log& log) : log_(log) {}
+  Ranks() = default;
   ~Ranks() {
     signal(SIGKILL);
-    for (const pid_t pid : pids_)
-      if (pid > 0) ::waitpid(pid, nullptr, 0);
+    for (const RankEnd& end : ends_)
+      if (end.how == RankEnd::How::running) ::waitpid(pid_of(end), nullptr, 0);
   }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  void add(pid_t pid) { pids_.push_back(pid); }
-  bool all_ended() const {
-    return std::all_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid == 0; });
+  void add(pid_t pid) {
+    RankEnd& end = ends_.emplace_back();
+    end.who = this_process(static_cast<int>(ends_.size()) - 1);
+    end.who.pid = pid;
   }
-  bool has_failed() const { return exit_code_ != 0; }
-  int exit_code() const { return exit_code_; }
+  bool all_ended() const {
+    return std::ranges::none_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::running; });
+  }
+  bool has_finished() const {
+    return std::ranges::any_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::finished; });
+  }
+  /// The first that ended without the exit code 0; nullptr: none did.
+  const RankEnd* first_failure() const {
+    return first_failure_ < 0 ? nullptr : &ends_[static_cast<size_t>(first_failure_)];
+  }
+  std::vector<RankEnd>& ends() { return ends_; }
 
   void signal(int signal) const {
-    for (const pid_t pid : pids_)
-      if (pid > 0) ::kill(pid, signal);
+    for (const RankEnd& end : ends_)
+      if (end.how == RankEnd::How::running) ::kill(pid_of(end), signal);
+  }
+  /// From now on ranks end because the launcher ends them.
+  void begin_to_end() {
+    for (RankEnd& end : ends_) {
+      if (end.how != RankEnd::How::running) continue;
+      end.was_ended = true;
+      end.was_stopped = is_stopped(pid_of(end));
+    }
   }
 
   void reap() {
-    for (size_t rank = 0; rank < pids_.size(); ++rank) {
+    for (RankEnd& end : ends_) {
       int status = 0;
-      if (pids_[rank] == 0 || ::waitpid(pids_[rank], &status, WNOHANG) != pids_[rank]) continue;
-      note_end(rank, pids_[rank], status);
-      pids_[rank] = 0;
+      if (end.how == RankEnd::How::running && ::waitpid(pid_of(end), &status, WNOHANG) == end.who.pid)
+        note_end(end, status);
     }
   }
 
  private:
-  void note_end(size_t rank, pid_t pid, int status) {
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-    const bool was_killed = WIFSIGNALED(status);
-    const std::string how =
-        was_killed ? concat("was killed by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")")
-                   : concat("ended with exit code ", WEXITSTATUS(status));
-    if (has_failed()) {
-      log_.debug("rank ", rank, " (process ", pid, ") ", how);
-      return;
-    }
-    exit_code_ = was_killed ? 1 : WEXITSTATUS(status);
-    log_.error("rank ", rank, " (process ", pid, ") ", how, "; it was the first to fail");
+  void note_end(RankEnd& end, int status) {
+    end.order = ++num_ended_;
+    end.how = WIFSIGNALED(status)        ? RankEnd::How::killed
+              : WEXITSTATUS(status) == 0 ? RankEnd::How::finished
+                                         : RankEnd::How::exited;
+    end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+    if (end.how != RankEnd::How::finished && first_failure_ < 0) first_failure_ = end.who.rank;
   }
 
-  const Log& log_;
-  std::vector<pid_t> pids_;  // by rank; 0 when it has ended
-  int exit_code_ = 0;
+  std::vector<RankEnd> ends_;  // by rank
+  int num_ended_ = 0;
+  int first_failure_ = -1;
 };
 
 // Ends the ranks that are left, in steps: time to end by themselves, SIGTERM, SIGKILL.
 class Ending {
  public:
-  Ending(const LaunchRequest& request, const Ranks& ranks, const Log& log)
-      : request_(request), ranks_(ranks), log_(log) {}
+  Ending(const LaunchRequest& request, Ranks& ranks) : request_(request), ranks_(ranks) {}
 
-  bool has_begun() const { return step_ != Step::none; }
-  void begin() {
-    step_ = Step::grace;
-    next_ = Clock::now() + std::chrono::milliseconds(request_.grace_ms);
+  /// Of several reasons the one that ends sooner counts.
+  void begin(int64_t grace_ms) {
+    const auto at = Clock::now() + std::chrono::milliseconds(grace_ms);
+    if (step_ == Step::none || (step_ == Step::grace && at < next_)) next_ = at;
+    if (step_ == Step::none) step_ = Step::grace;
   }
   void tick() {
     if (step_ == Step::none || Clock::now() < next_) return;
-    const bool is_first = step_ == Step::grace;
-    log_.warning("the ranks that are left did not end within ", is_first ? request_.grace_ms : request_.kill_ms,
-                 " ms; sending ", is_first ? "SIGTERM" : "SIGKILL");
-    ranks_.signal(is_first ? SIGTERM : SIGKILL);
+    if (step_ == Step::grace) ranks_.begin_to_end();
+    ranks_.signal(step_ == Step::grace ? SIGTERM : SIGKILL);
     step_ = Step::terminated;
     next_ = Clock::now() + std::chrono::milliseconds(request_.kill_ms);
   }
@@ -164,29 +197,41 @@ class Ending {
   enum class Step { none, grace, terminated };
 
   const LaunchRequest& request_;
-  const Ranks& ranks_;
-  const Log& log_;
+  Ranks& ranks_;
   Step step_ = Step::none;
   Clock::time_point next_;
 };
 
-int watch(const LaunchRequest& request, Ranks& ranks, const BlockedSignals& signals, const Log& log) {
-  Ending ending(request, ranks, log);
+// Watches the ranks to their end. Returns the signal that ended the job; 0: none did.
+int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const BlockedSignals& signals,
+          const Log& log) {
+  Ending ending(request, ranks);
   int ended_by = 0;
   while (!ranks.all_ended()) {
     siginfo_t info{};
     const int signal = signals.wait(info);
-    if (signal == SIGINT || signal == SIGTERM) {
+    if (signal != 0 && signal != SIGCHLD) {
       log.warning("signal ", signal, " (", ::strsignal(signal), "): ", ended_by ? "killing" : "ending", " the ranks");
       // A terminal sends it to the ranks as well.
-      if (ended_by || info.si_code != SI_KERNEL) ranks.signal(ended_by ? SIGKILL : signal);
+      if (ended_by || info.si_code != SI_KERNEL) ranks.signal(ended_by ? SIGKILL : SIGTERM);
+      ending.begin(request.signal_grace_ms);
       ended_by = signal;
     }
     ranks.reap();
-    if ((ranks.has_failed() || ended_by) && !ending.has_begun()) ending.begin();
+    if (const RankEnd* failed = ranks.first_failure()) store.close(rank_name(failed->who) + " " + cause_text(*failed));
+    if (store.is_closed()) ending.begin(request.grace_ms);
+    if (ranks.has_finished()) ending.begin(request.finish_ms);
     ending.tick();
   }
-  return ended_by ? 128 + ended_by : ranks.exit_code();
+  return ended_by;
+}
+
+LaunchResult conclude(Ranks& ranks, MemoryStore& store) {
+  std::vector<RankEnd>& ends = ranks.ends();
+  read_failures(store, ends);
+  const int cause = first_cause(ends);
+  if (cause < 0) return {};
+  return {exit_code_of(ends[static_cast<size_t>(cause)]), failure_block(ends)};
 }
 
 }  // namespace
@@ -195,17 +240,18 @@ std::string own_executable() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-int launch_ranks(const LaunchRequest& request, const Log& log) {
+LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   if (::access(request.executable.c_str(), X_OK) != 0)
     throw Error(TSR_E_UNAVAILABLE, concat("cannot start ", request.executable, ": ", std::strerror(errno)));
   const BlockedSignals signals;  // first: the server's threads inherit the mask
   const std::string secret = random_secret();
-  const TcpStoreServer server("127.0.0.1", 0, secret);
-  Ranks ranks(log);
+  TcpStoreServer server("127.0.0.1", 0, secret);
+  Ranks ranks;
   for (int rank = 0; rank < request.num_ranks; ++rank)
     ranks.add(start(request.executable, request.arguments,
                     rank_environment(rank, request.num_ranks, server.port(), secret), signals.before()));
-  return watch(request, ranks, signals, log);
+  const int ended_by = watch(request, ranks, server.store(), signals, log);
+  return ended_by ? LaunchResult{128 + ended_by, ""} : conclude(ranks, server.store());
 }
 
 }  // namespace tessera

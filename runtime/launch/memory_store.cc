@@ -14,40 +14,66 @@ void MemoryStore::set(std::string_view key, std::string_view value) {
     const std::lock_guard lock(mutex_);
     values_.insert_or_assign(std::string(key), std::string(value));
   }
-  changed_.notify_all();
+  tell_change();
 }
 
 std::string MemoryStore::get(std::string_view key, int64_t timeout_ms) {
-  std::optional<std::string> value = try_get(key, timeout_ms);
-  if (!value) throw_missing(key, timeout_ms);
+  check_key(key);
+  std::unique_lock lock(mutex_);
+  std::optional<std::string> value;
+  const auto is_there = [&] {
+    value = find_locked(key);
+    return value.has_value();
+  };
+  if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), is_there)) throw_missing(key, timeout_ms);
   return *std::move(value);
 }
 
-std::optional<std::string> MemoryStore::try_get(std::string_view key, int64_t timeout_ms) {
+std::optional<std::string> MemoryStore::find(std::string_view key) {
   check_key(key);
-  std::unique_lock lock(mutex_);
-  auto found = values_.end();
-  const bool exists = changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] {
-    found = values_.find(key);
-    return found != values_.end() || closed_;
-  });
-  if (closed_) throw Error(TSR_E_ABORTED, *closed_);
-  if (!exists) return std::nullopt;
-  return found->second;
+  const std::lock_guard lock(mutex_);
+  return find_locked(key);
 }
 
-void MemoryStore::close(const std::string& reason) {
+bool MemoryStore::is_closed() {
+  const std::lock_guard lock(mutex_);
+  return closed_.has_value();
+}
+
+bool MemoryStore::has(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  return values_.contains(key);
+}
+
+std::optional<std::string> MemoryStore::find_locked(std::string_view key) const {
+  if (const auto found = values_.find(key); found != values_.end()) return found->second;
+  if (closed_) throw Error(TSR_E_ABORTED, *closed_);
+  return std::nullopt;
+}
+
+void MemoryStore::close(std::string_view reason) {
   {
     const std::lock_guard lock(mutex_);
+    if (closed_) return;
     closed_ = reason;
   }
+  tell_change();
+}
+
+void MemoryStore::tell_change() {
   changed_.notify_all();
+  if (on_change_) on_change_();
 }
 
 int64_t MemoryStore::add(std::string_view key, int64_t delta) {
   check_key(key);
   const std::lock_guard lock(mutex_);
-  return counters_.try_emplace(std::string(key), 0).first->second += delta;
+  int64_t& counter = counters_.try_emplace(std::string(key), 0).first->second;
+  int64_t sum = 0;
+  if (__builtin_add_overflow(counter, delta, &sum))
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("the counter '", key, "' of the key-value store is ", counter,
+                                               "; adding ", delta, " leaves the range of 64-bit integers"));
+  return counter = sum;
 }
 
 }  // namespace tessera

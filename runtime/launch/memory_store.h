@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,15 +13,24 @@ namespace tessera {
 
 class MemoryStore final : public KeyValueStore {
  public:
+  /// `on_change` is called after every set and the first close, by the thread that called them, without a lock.
+  explicit MemoryStore(std::function<void()> on_change = {}) : on_change_(std::move(on_change)) {}
+
   void set(std::string_view key, std::string_view value) override;
   std::string get(std::string_view key, int64_t timeout_ms) override;
   int64_t add(std::string_view key, int64_t delta) override;
-  /// As get, but empty when the key does not exist in time.
-  std::optional<std::string> try_get(std::string_view key, int64_t timeout_ms);
-  /// Waiters and later callers get ABORTED with this reason.
-  void close(const std::string& reason);
+  void close(std::string_view reason) override;
+  /// As get, but does not wait: empty when the key does not exist yet. Throws ABORTED as get does.
+  std::optional<std::string> find(std::string_view key);
+  /// Whether a get of `key` would find it; also of a store that is closed.
+  bool has(std::string_view key);
+  bool is_closed();
 
  private:
+  std::optional<std::string> find_locked(std::string_view key) const;
+  void tell_change();
+
+  const std::function<void()> on_change_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string, std::less<>> values_;  // guarded by mutex_, as is the next

@@ -1,5 +1,8 @@
 #include "launch/rank_environment.h"
 
+#include <arpa/inet.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <limits>
 #include <vector>
@@ -90,8 +93,9 @@ int local_size_of(const Reader& reader, const Source& source) {
 // What is the same on all ranks of the job and differs between jobs, as far as the launcher tells.
 std::string job_name(const Reader& reader, int parent_pid) {
   std::string name;
-  for (const char* variable : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT",
-                               "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE"})
+  for (const char* variable :
+       {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID",
+        "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
     if (const auto value = reader.text(variable)) name += concat(variable, "=", *value, " ");
   return name.empty() ? concat("parent ", parent_pid) : name;
 }
@@ -99,6 +103,14 @@ std::string job_name(const Reader& reader, int parent_pid) {
 uint16_t checked_port(const char* variable, int64_t port) {
   if (port < 1 || port > 65535) throw UsageError(concat(variable, " gives the port ", port, "; ports are 1 to 65535"));
   return static_cast<uint16_t>(port);
+}
+
+// The store's own port: MASTER_PORT itself may be torchrun's.
+uint16_t after_master_port(int64_t master_port) {
+  if (master_port < 1 || master_port > 65534)
+    throw UsageError(concat("MASTER_PORT is ", master_port, "; give a port from 1 to 65534 (the ranks meet at the one ",
+                            "after it), the same on all ranks"));
+  return static_cast<uint16_t>(master_port + 1);
 }
 
 void read_store_address(const std::string& text, RankEnvironment& result) {
@@ -113,11 +125,11 @@ void read_store_address(const std::string& text, RankEnvironment& result) {
 void choose_store_address(const Reader& reader, const std::string& job, RankEnvironment& result) {
   if (const auto address = reader.text("TESSERA_STORE_ADDR")) return read_store_address(*address, result);
   const auto master = reader.text("MASTER_ADDR");
-  const auto master_port = reader.number("MASTER_PORT");
+  const auto master_port = reader.text("MASTER_PORT");
   const auto nodes = reader.text("SLURM_STEP_NODELIST");
   if (master && master_port) {
     result.store_host = *master;
-    result.store_port = checked_port("MASTER_PORT + 1", int64_t{*master_port} + 1);
+    result.store_port = after_master_port(parse_environment_integer("MASTER_PORT", *master_port));
   } else if (nodes) {
     result.store_host = first_slurm_host(*nodes);
     result.store_port = checked_port("SLURM_JOB_ID", 29500 + reader.number("SLURM_JOB_ID").value_or(0) % 1000);
@@ -128,6 +140,22 @@ void choose_store_address(const Reader& reader, const std::string& job, RankEnvi
         concat(result.source, " does not say where rank 0 is; set TESSERA_STORE_ADDR=host:port on all ranks"));
   }
   if (result.is_local()) result.store_host = "127.0.0.1";
+}
+
+void choose_secret(const Reader& reader, const Source& source, const std::string& job, RankEnvironment& result) {
+  if (const auto secret = reader.text("TESSERA_JOB_SECRET")) {
+    if (secret->empty())
+      throw UsageError("TESSERA_JOB_SECRET is empty; set it to the same random text on all ranks, or unset it");
+    result.secret = *secret;
+    result.has_secret = true;
+  } else if (const auto key = reader.text("OMPI_MCA_orte_precondition_transports");
+             key && !key->empty() && &source == &kOpenMpi) {
+    result.secret = *key;
+    result.has_secret = true;
+  } else {
+    result.secret = concat(job, result.store_host, ":", result.store_port);
+    if (result.is_local()) result.secret += concat(" user ", ::getuid());
+  }
 }
 
 void check_ranks(const Source& source, const RankEnvironment& result) {
@@ -166,11 +194,28 @@ RankEnvironment read_rank_environment(const Environment& environment, int parent
   if (result.world_size == 1) return result;
   const std::string job = job_name(reader, parent_pid);
   choose_store_address(reader, job, result);
-  const auto secret = reader.text("TESSERA_JOB_SECRET");
-  result.has_secret = secret.has_value();
-  result.secret = secret.value_or(concat(job, result.store_host, ":", result.store_port));
+  choose_secret(reader, *source, job, result);
   result.serves_store = result.rank == 0 && reader.text("TESSERA_STORE_SERVED").value_or("0") != "1";
   return result;
+}
+
+bool RankEnvironment::is_local() const {
+  if (local_size == world_size || store_host == "localhost" || store_host == "::1") return true;
+  in_addr address{};
+  return ::inet_pton(AF_INET, store_host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}
+
+void require_secret(const RankEnvironment& environment, bool insecure, const Log& log) {
+  if (environment.world_size == 1 || environment.is_local() || environment.has_secret) return;
+  if (!insecure)
+    throw UsageError(
+        "the ranks are on several machines, and without a secret any stranger could join them; set TESSERA_JOB_SECRET "
+        "to "
+        "the same random text on all hosts, for instance from openssl rand -hex 16, or pass --insecure on a network "
+        "you "
+        "trust");
+  if (environment.rank == 0)
+    log.warning("--insecure: whoever reaches port ", environment.store_port, " of this machine can join the job");
 }
 
 int ranks_to_start(int requested_world, const RankEnvironment& environment) {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "observe/log.h"
+
 namespace tessera {
 
 /// The value of an environment variable; nullopt when it is not set.
@@ -22,10 +24,11 @@ struct RankEnvironment {
   std::string store_host;
   uint16_t store_port = 0;    ///< 0: a world of one rank needs no store
   std::string secret;         ///< the job's
-  bool has_secret = false;    ///< false: made from the job's name, so it keeps jobs apart but no stranger out
+  bool has_secret = false;    ///< false: made from the job's name, so it keeps jobs apart but nobody out who knows that
   bool serves_store = false;  ///< this rank must run the store's server
 
-  bool is_local() const { return local_size == world_size; }
+  /// All ranks are on this machine: the launcher says so, or the address where they meet is a loopback address.
+  bool is_local() const;
 };
 
 /// Reads, first found wins:
@@ -41,9 +44,13 @@ struct RankEnvironment {
 /// The store: our launcher runs it (TESSERA_STORE_SERVED=1), else rank 0, at TESSERA_STORE_ADDR=host:port if set, else
 /// MASTER_ADDR and MASTER_PORT + 1 (MASTER_PORT itself may be torchrun's), else the first host of the Slurm step and
 /// 29500 + job % 1000, else, when all ranks are on one machine, loopback and a port made from the job's name. The
-/// secret is TESSERA_JOB_SECRET, else made from the job's name and address. `parent_pid` names the job where nothing
-/// else does.
+/// secret is TESSERA_JOB_SECRET (not empty), else the random key that Open MPI gives all ranks of a job, else made from
+/// the job's name and address. `parent_pid` names the job where nothing else does.
 RankEnvironment read_rank_environment(const Environment& environment, int parent_pid);
+
+/// Throws UsageError when ranks of several machines would meet without a secret that strangers cannot guess, unless
+/// `insecure` (--insecure); then rank 0 warns.
+void require_secret(const RankEnvironment& environment, bool insecure, const Log& log);
 
 /// How many ranks this process must start: 1 when it is a rank itself. `requested_world` is config/axes.h's. Throws
 /// UsageError when the flags and the launcher name different worlds.

@@ -44,11 +44,6 @@ Socket open_socket(const addrinfo& address) {
   return Socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-int remaining_ms(Deadline deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
-}
-
 // True when the socket is ready (or broken, which the next call tells).
 bool wait_for(int fd, short events, Deadline deadline) {
   while (true) {
@@ -73,6 +68,15 @@ int try_connect(const Socket& socket, const addrinfo& address, Deadline deadline
   return error;
 }
 
+// Where nobody listens, a socket may be given that very port as its own and connect to itself.
+bool is_own_echo(const Socket& socket) {
+  sockaddr_storage here{}, there{};
+  socklen_t here_bytes = sizeof here, there_bytes = sizeof there;
+  return ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&here), &here_bytes) == 0 &&
+         ::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&there), &there_bytes) == 0 &&
+         here_bytes == there_bytes && std::memcmp(&here, &there, here_bytes) == 0;
+}
+
 [[noreturn]] void fail_transfer(const char* verb) {
   throw Error(TSR_E_UNAVAILABLE, concat("the connection broke while ", verb, ": ", std::strerror(errno)));
 }
@@ -85,6 +89,11 @@ bool must_wait() {
 
 Deadline deadline_in(int64_t timeout_ms) {
   return std::chrono::steady_clock::now() + milliseconds(timeout_ms);
+}
+
+int remaining_ms(Deadline deadline) {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
 }
 
 Socket::~Socket() {
@@ -105,7 +114,8 @@ Socket Socket::listen(const std::string& address, uint16_t port) {
   ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   if (socket.fd() < 0 || ::bind(socket.fd(), list->ai_addr, list->ai_addrlen) != 0 ||
       ::listen(socket.fd(), SOMAXCONN) != 0)
-    throw Error(TSR_E_UNAVAILABLE, concat("cannot listen on ", address, " port ", port, ": ", std::strerror(errno)));
+    throw Error(errno == EADDRINUSE ? TSR_E_ALREADY_EXISTS : TSR_E_UNAVAILABLE,
+                concat("cannot listen on ", address, " port ", port, ": ", std::strerror(errno)));
   return socket;
 }
 
@@ -116,6 +126,7 @@ Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
       Socket socket = open_socket(*address);
       error = try_connect(socket, *address, deadline);
+      if (error == 0 && is_own_echo(socket)) error = ECONNREFUSED;
       if (error != 0) continue;
       const int one = 1;
       ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -167,16 +178,6 @@ void Socket::write(const void* data, size_t num_bytes, Deadline deadline) const 
       fail_transfer("writing");
     }
   }
-}
-
-bool Socket::is_open() const {
-  char byte;
-  const ssize_t got = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got > 0 || (got < 0 && must_wait());
-}
-
-void Socket::shut_down() const noexcept {
-  if (fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
 }
 
 }  // namespace tessera

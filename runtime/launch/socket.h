@@ -9,9 +9,11 @@ namespace tessera {
 
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(int64_t timeout_ms);
+/// For poll(2) and its kin; 0 when it has passed.
+int remaining_ms(Deadline deadline);
 
 /// An IPv4 or IPv6 TCP socket; closed by the destructor. Not blocking inside: every function that waits takes a
-/// deadline.
+/// deadline. Also the owner of other descriptors that are waited for.
 class Socket {
  public:
   Socket() = default;
@@ -20,7 +22,8 @@ class Socket {
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
 
-  /// Listens on `address` (numeric, or a name) and `port`; 0: one the kernel chooses. Throws UNAVAILABLE.
+  /// Listens on `address` (numeric, or a name) and `port`; 0: one the kernel chooses. Throws ALREADY_EXISTS when the
+  /// port is taken, else UNAVAILABLE.
   static Socket listen(const std::string& address, uint16_t port);
   /// Connects, trying again until the deadline while nobody listens there. Throws DEADLINE with the last reason.
   static Socket connect(const std::string& host, uint16_t port, Deadline deadline);
@@ -28,16 +31,12 @@ class Socket {
   int fd() const noexcept { return fd_; }
   /// The port that listen() got.
   uint16_t local_port() const;
-  /// The next connection; an invalid socket (fd -1) when it was gone before it could be taken. Does not wait.
+  /// The next connection; an invalid socket (fd -1) and errno when there is none, or it cannot be taken. Does not wait.
   Socket accept() const;
 
   /// Moves exactly num_bytes. Throws UNAVAILABLE when the other side closed, DEADLINE when it was too slow.
   void read(void* data, size_t num_bytes, Deadline deadline) const;
   void write(const void* data, size_t num_bytes, Deadline deadline) const;
-  /// False when the other side has closed; never waits.
-  bool is_open() const;
-  /// Ends waiting reads and writes of other threads, which then throw UNAVAILABLE.
-  void shut_down() const noexcept;
 
  private:
   int fd_ = -1;

@@ -1,12 +1,12 @@
 // The key-value store over TCP: one server in the job, one client per process.
 //
-// A connection starts with one frame: the magic, and the hash of the job's secret. Whoever sends anything else, or
-// nothing for kHelloTimeoutMs, is disconnected without an answer and without harm. The secret keeps jobs apart and
-// strangers out; nothing is encrypted, so the network itself must be trusted.
+// Both sides prove in the greeting that they know the job's secret, by HMACs over random numbers of both, so neither
+// the secret nor anything that could be used again travels (store/wire.h). Nothing is encrypted, so the network itself
+// must be trusted not to alter or take over connections.
 #pragma once
 
 #include <atomic>
-#include <list>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,67 +14,89 @@
 #include <vector>
 
 #include "launch/memory_store.h"
+#include "launch/participant.h"
 #include "launch/socket.h"
 
 namespace tessera {
 
-inline constexpr int64_t kHelloTimeoutMs = 5'000;
+/// For the greeting of a connection, from its first byte to its last.
+inline constexpr int64_t kGreetingTimeoutMs = 5'000;
 /// For set, add and the transfer of a reply: the server answers at once, so this is a dead peer's time.
 inline constexpr int64_t kReplyTimeoutMs = 30'000;
 
 /// 128 random bits as 32 hexadecimal digits.
 std::string random_secret();
 
+class StoreLoop;
+
+struct StoreEvents {
+  /// The last connection of a rank's process closed without a goodbye: its process died. Once per rank, on the server's
+  /// thread; it may use the server's `store`, and must neither wait nor throw.
+  std::function<void(MemoryStore& store, const Participant& who)> on_lost;
+};
+
+/// Answers on one thread. Whoever has not completed the greeting is a stranger: few are kept at once, none for longer
+/// than kGreetingTimeoutMs, and nothing they do reaches the members or ends the job.
+///
+/// A rank belongs to the first process that claims it. Another one is refused with a sentence that names both; while
+/// kJobStarted is not set that sentence also closes the store, so that two jobs that share a port end instead of
+/// mixing.
 class TcpStoreServer {
  public:
-  /// Listens on `address` ("127.0.0.1" when all ranks are local) and `port` (0: one the kernel chooses), and answers on
-  /// threads of its own until it is destroyed. Throws UNAVAILABLE when it cannot listen.
-  TcpStoreServer(const std::string& address, uint16_t port, const std::string& secret);
+  /// Listens on `address` ("127.0.0.1" when all ranks are local) and `port` (0: one the kernel chooses), until it is
+  /// destroyed. Throws ALREADY_EXISTS when another program has the port, else UNAVAILABLE when it cannot listen.
+  TcpStoreServer(const std::string& address, uint16_t port, const std::string& secret, StoreEvents events = {});
+  /// When two jobs met here, first goes on for up to two seconds after the store was closed, so that all read why.
   ~TcpStoreServer();
+  TcpStoreServer(const TcpStoreServer&) = delete;
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
   uint16_t port() const noexcept { return port_; }
+  /// What the clients see, without a connection. [any-thread]
+  MemoryStore& store() noexcept { return store_; }
 
  private:
-  struct Connection {
-    Socket socket;
-    std::thread thread;
-    std::atomic<bool> is_done{false};
-  };
+  void wake() const noexcept;
+  void serve() noexcept;
 
-  void accept_all();
-  void reap();
-  void serve(Connection& connection);
-  bool answer_one(const Socket& socket);
-
-  const std::string hello_;
   Socket listener_;
-  uint16_t port_;
+  const uint16_t port_;
+  const Socket wake_;  // an eventfd: the store has changed, or the server stops
   MemoryStore store_;
+  std::unique_ptr<StoreLoop> loop_;  // of thread_ alone
   std::atomic<bool> is_stopping_{false};
-  std::list<Connection> connections_;  // of the accepting thread alone, until it has ended
-  std::thread acceptor_;
+  std::thread thread_;
 };
 
 /// Opens further connections when several threads use it at once.
 class TcpStoreClient final : public KeyValueStore {
  public:
-  /// Connects; waits up to `timeout_ms` for the server to come up. Throws DEADLINE, or UNAVAILABLE when the server does
-  /// not know this secret.
-  TcpStoreClient(std::string host, uint16_t port, const std::string& secret, int64_t timeout_ms);
+  /// Connects; waits up to `timeout_ms` for the server to come up, and tries again when it is dropped before the server
+  /// answered. Throws
+  ///   DEADLINE             nobody listens there until then
+  ///   UNAVAILABLE          what listens there is not a store
+  ///   FAILED_PRECONDITION  a store with another secret
+  ///   ALREADY_EXISTS       another process has joined as this rank; names both
+  TcpStoreClient(std::string host, uint16_t port, const std::string& secret, Participant who, int64_t timeout_ms);
+  /// Says goodbye: the process leaves the job, and is not lost.
+  ~TcpStoreClient() override;
+  TcpStoreClient(const TcpStoreClient&) = delete;
+  TcpStoreClient& operator=(const TcpStoreClient&) = delete;
 
   void set(std::string_view key, std::string_view value) override;
   std::string get(std::string_view key, int64_t timeout_ms) override;
   int64_t add(std::string_view key, int64_t delta) override;
+  void close(std::string_view reason) override;
 
  private:
-  Socket connect(int64_t timeout_ms) const;
   Socket take();
   std::string request(uint64_t operation, std::string_view key, std::string_view value, int64_t argument,
                       int64_t timeout_ms);
 
   const std::string host_;
   const uint16_t port_;
-  const std::string hello_;
+  const std::string secret_;
+  const Participant who_;
   std::mutex mutex_;
   std::vector<Socket> idle_;  // guarded by mutex_
 };

@@ -18,6 +18,10 @@ using nlohmann::json;
 constexpr uint64_t kMaxFileBytes = 16 << 20;
 constexpr int kMaxDepth = 16;
 
+// Far beyond any model that was trained; below, a program of the step is made of what is there.
+constexpr int64_t kMaxLayers = 10'000;
+constexpr int64_t kMaxExtent = 1 << 24;
+
 struct NamedSize {
   const char* name;
   int64_t num_layers, num_heads, embed;
@@ -41,12 +45,12 @@ class Keys {
     throw Error(code, concat(path_, ": \"", key, "\" ", parts...));
   }
 
-  int64_t extent(const char* key) const {
+  int64_t extent(const char* key, int64_t max = kMaxExtent) const {
     const json* value = find(key);
     if (!value) refuse(TSR_E_INVALID_ARGUMENT, key, "is missing");
-    constexpr int64_t kMax = 1 << 24;
-    if (!value->is_number_unsigned() || value->get<uint64_t>() < 1 || value->get<uint64_t>() > uint64_t{kMax}) {
-      refuse(TSR_E_INVALID_ARGUMENT, key, "is ", value->dump(), ", not a whole number from 1 to ", kMax);
+    if (!value->is_number_unsigned() || value->get<uint64_t>() < 1 ||
+        value->get<uint64_t>() > static_cast<uint64_t>(max)) {
+      refuse(TSR_E_INVALID_ARGUMENT, key, "is ", value->dump(), ", not a whole number from 1 to ", max);
     }
     return value->get<int64_t>();
   }
@@ -146,7 +150,7 @@ Gpt2Config gpt2_config_by_name(std::string_view name) {
   const std::vector<std::string> names = gpt2_names();
   const std::string close = nearest(name, names);
   throw Error(TSR_E_INVALID_ARGUMENT,
-              concat("there is no GPT-2 named \"", name, "\"", close.empty() ? "" : "; did you mean " + close + "?",
+              concat("there is no GPT-2 named \"", name, "\"", close.empty() ? "." : "; did you mean " + close + "?",
                      " The names are ", names[0], ", ", names[1], ", ", names[2], " and ", names[3],
                      "; a folder with a config.json is the other choice"));
 }
@@ -157,7 +161,7 @@ Gpt2ConfigFile read_gpt2_config(const std::string& path) {
   refuse_other_arithmetic(keys);
   Gpt2ConfigFile file;
   Gpt2Config& config = file.config;
-  config.num_layers = keys.extent("n_layer");
+  config.num_layers = keys.extent("n_layer", kMaxLayers);
   config.num_heads = keys.extent("n_head");
   config.embed = keys.extent("n_embd");
   config.vocab = keys.extent("vocab_size");

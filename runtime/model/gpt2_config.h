@@ -37,7 +37,8 @@ struct Gpt2ConfigFile {
 };
 
 /// Reads a Hugging Face config.json. Throws INVALID_ARGUMENT or UNSUPPORTED, naming the key and the file, for a missing
-/// or wrong key and for a model that is not computed as GPT-2 is here; NOT_FOUND without the file.
+/// or wrong key (no model has more than 10,000 layers) and for a model that is not computed as GPT-2 is here; NOT_FOUND
+/// without the file.
 Gpt2ConfigFile read_gpt2_config(const std::string& path);
 
 }  // namespace tessera

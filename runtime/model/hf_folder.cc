@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <filesystem>
 #include <set>
 
 #include "model/element_conversion.h"
-#include "model/hf_index.h"
+#include "model/weight_files.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"
 
@@ -18,8 +19,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "transformer.";
 constexpr std::string_view kHead = "lm_head.weight";
 constexpr std::string_view kTokenEmbedding = "wte.weight";
-constexpr const char* kWholeFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::size_t kElementsPerCompare = std::size_t{1} << 16;
 
 std::string_view without_prefix(std::string_view name) {
@@ -35,14 +34,18 @@ bool is_mask_buffer(std::string_view name) {
   return rest == ".attn.bias" || rest == ".attn.masked_bias";
 }
 
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 std::vector<uint64_t> shape_of(const Parameter& parameter) {
   const std::vector<int64_t> shape = parameter.shape();
   return {shape.begin(), shape.end()};
+}
+
+// Without a branch in the loop, which is what makes it fast.
+bool all_finite(std::span<const float> values) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  bool any_not = false;
+  for (const float value : values)
+    any_not |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent;
+  return !any_not;
 }
 
 // The index and the files it names must agree in both directions.
@@ -54,31 +57,20 @@ void check_index(const std::map<std::string, std::string>& index, std::span<cons
     for (const auto& entry : file.header().tensors) {
       const auto place = index.find(entry.first);
       if (place == index.end() || place->second != name) {
-        throw Error(TSR_E_INVALID_ARGUMENT, concat(file.path(), " holds tensor ", entry.first, ", which ", kIndexFile,
-                                                   " does not place there"));
+        throw Error(TSR_E_INVALID_ARGUMENT, concat(file.path(), " holds tensor ", entry.first,
+                                                   ", which the folder's index does not place there"));
       }
       found[entry.first] = name;
     }
   }
   for (const auto& entry : index) {
     if (found.contains(entry.first)) continue;
-    throw Error(TSR_E_INVALID_ARGUMENT, concat(kIndexFile, " places tensor ", entry.first, " in ",
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("the folder's index places tensor ", entry.first, " in ",
                                                (folder / entry.second).string(), ", which does not hold it"));
   }
 }
 
 }  // namespace
-
-bool has_weights(const std::string& folder) {
-  if (is_file(fs::path(folder) / kWholeFile) || is_file(fs::path(folder) / kIndexFile)) return true;
-  for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"}) {
-    if (!is_file(fs::path(folder) / other)) continue;
-    throw Error(TSR_E_UNSUPPORTED,
-                concat(folder, " holds ", other, " but no ", kWholeFile,
-                       "; save the model as safetensors, or remove that file to start from scratch"));
-  }
-  return false;
-}
 
 HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters)
     : folder_(folder) {
@@ -92,18 +84,11 @@ HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, std::span<cons
 }
 
 void HuggingFaceWeights::open_files(const std::string& folder) {
-  const fs::path root(folder);
-  if (is_file(root / kWholeFile)) {
-    files_.emplace_back((root / kWholeFile).string());
-    return;
-  }
-  const auto index = read_safetensors_index((root / kIndexFile).string());
-  std::set<std::string> names;
-  for (const auto& entry : index)
-    names.insert(entry.second);
-  for (const std::string& name : names)
-    files_.emplace_back((root / name).string());
-  check_index(index, files_, root);
+  const WeightFiles found = find_weight_files(folder);
+  if (found.paths.empty()) throw Error(TSR_E_NOT_FOUND, concat(folder, " holds no model.safetensors"));
+  for (const std::string& path : found.paths)
+    files_.emplace_back(path);
+  if (!found.index.empty()) check_index(found.index, files_, folder);
 }
 
 void HuggingFaceWeights::place_tensors(const SafetensorsFile& file) {
@@ -171,7 +156,14 @@ void HuggingFaceWeights::check_head(const Place& head) const {
 void HuggingFaceWeights::read(std::string_view parameter, uint64_t offset, std::span<float> out) const {
   const auto found = places_.find(parameter);
   if (found == places_.end()) throw Error(TSR_E_NOT_FOUND, concat(folder_, " has no tensor ", parameter));
-  found->second.file->read(found->second.name, offset, out);
+  const Place& place = found->second;
+  place.file->read(place.name, offset, out);
+  if (all_finite(out)) return;
+  const auto bad = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
+  throw Error(TSR_E_INVALID_ARGUMENT,
+              concat(place.file->path(), ": element ", offset + static_cast<uint64_t>(bad - out.begin()), " of tensor ",
+                     place.name, " ", shape_text(place.file->tensor(place.name).shape), " is ", *bad,
+                     "; such weights train nothing: use a copy of the model that is whole"));
 }
 
 }  // namespace tessera

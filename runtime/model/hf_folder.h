@@ -13,10 +13,6 @@
 
 namespace tessera {
 
-/// Whether `folder` holds `model.safetensors` or `model.safetensors.index.json`. Throws UNSUPPORTED for a folder that
-/// holds weights in another format only (`pytorch_model.bin`), so that nobody trains from scratch unawares.
-bool has_weights(const std::string& folder);
-
 /// Weights by parameter name, from `model.safetensors` or, without it, the files of its sharded index. Strict: tensors
 /// and parameters must match one to one in name (with or without the prefix `transformer.`) and shape; Conv1D weights
 /// are [in, out] there as here. Two things may stand there besides: mask buffers (`h.*.attn.bias`,
@@ -25,9 +21,10 @@ class HuggingFaceWeights : public ParameterSource {
  public:
   /// Opens all files and checks everything but the parameters' values. Throws INVALID_ARGUMENT naming the tensor and
   /// the file (both shapes where they differ), UNSUPPORTED for an element type that is no float, NOT_FOUND without
-  /// files.
+  /// files; what find_weight_files throws.
   HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters);
 
+  /// Throws INVALID_ARGUMENT, naming file, tensor and element, for a value that is NaN or infinite.
   void read(std::string_view parameter, uint64_t offset, std::span<float> out) const override;
 
  private:

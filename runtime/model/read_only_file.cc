@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "observe/text.h"
@@ -17,20 +18,50 @@ namespace {
 
 constexpr std::size_t kMaxBytesPerCall = std::size_t{1} << 30;  // read(2) takes at most 2 GiB at once
 
+const char* advice(int reason, bool is_link) {
+  switch (reason) {
+    case ENOENT:
+      return is_link ? "; restore what the link points to, or replace the link" : "";
+    case ELOOP:
+      return "; its links lead in a circle: replace them";
+    case EACCES:
+      return is_link ? "; let this user read what the link points to, and enter the folders on the way"
+                     : "; let this user read it, and enter its folder";
+    case EMFILE:
+      return "; raise the limit of open files (ulimit -n)";
+    default:
+      return "";
+  }
+}
+
+Error cannot_open(const std::string& path, int reason) {
+  std::error_code not_a_link;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, not_a_link);
+  return Error(reason == ENOENT ? TSR_E_NOT_FOUND : TSR_E_UNAVAILABLE,
+               concat("cannot open ", path, not_a_link ? "" : ", a link to " + target.string(), ": ",
+                      std::strerror(reason), advice(reason, !not_a_link)));
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
 }  // namespace
 
 ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer; it changes nothing for a regular file.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) {
-    const int reason = errno;
-    throw Error(reason == ENOENT ? TSR_E_NOT_FOUND : TSR_E_UNAVAILABLE,
-                concat("cannot open ", path, ": ", std::strerror(reason)));
-  }
+  if (fd_ < 0) throw cannot_open(path, errno);
   struct stat info {};
-  if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+  const bool is_known = ::fstat(fd_, &info) == 0;
+  if (!is_known || !S_ISREG(info.st_mode)) {
     ::close(fd_);
-    throw Error(TSR_E_INVALID_ARGUMENT, concat(path, " is not a regular file"));
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(path, " is ", is_known ? kind_of(info.st_mode) : "unknown to the system",
+                       ", not a regular file; it is read at any position, so give a file on a disk"));
   }
   num_bytes_ = static_cast<uint64_t>(info.st_size);
 }
@@ -58,6 +89,15 @@ void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
     }
     num_done += static_cast<std::size_t>(num_read);
   }
+}
+
+bool name_is_there(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0) return true;
+  const int reason = errno;
+  if (reason == ENOENT) return false;
+  throw Error(TSR_E_UNAVAILABLE,
+              concat("cannot tell whether ", path, " is there: ", std::strerror(reason), advice(reason, false)));
 }
 
 std::string read_text_file(const std::string& path, uint64_t max_bytes) {

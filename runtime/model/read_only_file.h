@@ -12,7 +12,8 @@ namespace tessera {
 /// is open gives an Error instead of a signal. Movable. Every const function is [any-thread].
 class ReadOnlyFile {
  public:
-  /// Throws NOT_FOUND or UNAVAILABLE with the system's reason, INVALID_ARGUMENT for what is no regular file.
+  /// Throws NOT_FOUND or UNAVAILABLE with the system's reason (for a link also where it leads), INVALID_ARGUMENT for
+  /// what is not a regular file.
   explicit ReadOnlyFile(const std::string& path);
   ReadOnlyFile(ReadOnlyFile&& other) noexcept;
   ReadOnlyFile& operator=(ReadOnlyFile&&) = delete;
@@ -30,6 +31,10 @@ class ReadOnlyFile {
   int fd_ = -1;
   uint64_t num_bytes_ = 0;
 };
+
+/// Whether a file, a folder or a link has that name, be it a link that leads nowhere: what is there and cannot be
+/// opened must not pass for absent. Throws UNAVAILABLE when the system does not say.
+bool name_is_there(const std::string& path);
 
 /// The whole file as text. Throws what ReadOnlyFile throws, and INVALID_ARGUMENT for more than `max_bytes`.
 std::string read_text_file(const std::string& path, uint64_t max_bytes);

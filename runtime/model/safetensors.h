@@ -18,7 +18,10 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
+  const ReadOnlyFile& file() const { return file_; }
   const SafetensorsHeader& header() const { return header_; }
+  /// Byte of the file where the tensors' data starts.
+  uint64_t data_begin() const { return data_begin_; }
   /// Throws NOT_FOUND for a name that is not in the file.
   const SafetensorsTensor& tensor(std::string_view name) const;
 
@@ -29,7 +32,7 @@ class SafetensorsFile {
  private:
   ReadOnlyFile file_;
   SafetensorsHeader header_;
-  uint64_t data_begin_ = 0;  // byte of the file where the data starts
+  uint64_t data_begin_ = 0;
 };
 
 }  // namespace tessera

@@ -5,8 +5,6 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
-#include <algorithm>
-
 #include "tessera/error.hpp"
 
 namespace tessera {
@@ -26,10 +24,6 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
       break;
   }
   return spdlog::level::off;
-}
-
-bool is_control(char c) {
-  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
 }
 
 }  // namespace
@@ -66,13 +60,7 @@ bool Log::enabled(LogLevel level) const noexcept {
 }
 
 void Log::write(LogLevel level, std::string_view line) const {
-  if (std::none_of(line.begin(), line.end(), is_control)) {
-    sink_->logger.log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
-    return;
-  }
-  std::string clean(line);
-  std::replace_if(clean.begin(), clean.end(), is_control, '?');
-  sink_->logger.log(to_spdlog(level), clean);
+  sink_->logger.log(to_spdlog(level), printable(line));
 }
 
 }  // namespace tessera

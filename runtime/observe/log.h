@@ -52,7 +52,7 @@ class Log {
   }
 
   bool enabled(LogLevel level) const noexcept;
-  /// One line; control characters in `line` are printed as '?', so no text can forge another line.
+  /// One line, as printable() makes it: no text can forge another line.
   void write(LogLevel level, std::string_view line) const;
 
  private:

@@ -53,6 +53,14 @@ void check_exports(const ElfExports& exports) {
                             "); build it with a version script, as tessera_add_plugin() does"));
 }
 
+// What ld.so says when it has no room; then libraries are not to blame.
+bool is_of_memory(std::string_view text) {
+  const bool cannot_map = text.find("failed to map segment") != std::string_view::npos;
+  const bool may_not = text.find("Operation not permitted") != std::string_view::npos;  // on a file system without exec
+  return (cannot_map && !may_not) || text.find("annot allocate memory") != std::string_view::npos ||
+         text.find("cannot map zero-fill pages") != std::string_view::npos;
+}
+
 // Never unloaded: threads, tables and strings of a plugin may be in use until the process ends.
 Query* open_library(const std::string& path) {
   namespace dll = boost::dll;
@@ -62,6 +70,12 @@ Query* open_library(const std::string& path) {
     dll::shared_library library(path, mode);
     return &library.get<Query>(TSR_ENTRY_SYMBOL);
   } catch (const std::exception& error) {
+    if (is_of_memory(error.what()))
+      throw UsageError(
+          concat("cannot be loaded, since there is no memory left for it and the libraries it needs; raise "
+                 "ulimit -v or free memory (",
+                 error.what(), ")"),
+          TSR_E_RESOURCE_EXHAUSTED);
     throw UsageError(concat("cannot be loaded: ", error.what(), "; install what it needs, or build it again"));
   }
 }
@@ -132,11 +146,12 @@ void check_plugin_file(const std::filesystem::path& path) {
 
 LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log) {
   const PluginFile file = read_plugin_file(path);
+  if (!file.warning.empty()) log.warning(file.warning);
   LoadedPlugin plugin;
   about(file, [&] {
     check_exports(inspect_shared_object(file.bytes));
-    // By path, not by descriptor: nobody else can replace the file, since its folders were checked, and debuggers and
-    // $ORIGIN need the true name.
+    // By path, not by descriptor: who could replace the file was refused or warned of, and debuggers and $ORIGIN need
+    // the true name.
     plugin = query(open_library(file.path), log);
   });
   plugin.path = file.path;

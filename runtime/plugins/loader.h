@@ -37,7 +37,8 @@ std::filesystem::path find_plugin(PluginKind kind, std::string_view name,
 void check_plugin_file(const std::filesystem::path& path);
 
 /// Loads the plugin at `path`, for ever. Throws UsageError, one sentence with the path and what to do, when it must not
-/// or cannot be used: not a regular file; file or a folder above it writable by anybody; not a complete ELF shared
+/// or cannot be used: not a regular file; file or a folder above it writable by anybody, or, as
+/// root, by another user or a group (others are warned of that on `log`); not a complete ELF shared
 /// object for this machine; entry symbol missing, other exports, unique symbols; dlopen's own refusal; wrong magic,
 /// major or minor range; unknown kind; a table missing, too short or with holes; a malformed descriptor. `log` receives
 /// what the plugin's entry logs. [control-thread]

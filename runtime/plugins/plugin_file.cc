@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -34,15 +35,35 @@ class FileDescriptor {
       TSR_E_NOT_FOUND);
 }
 
-void check_folders(const std::filesystem::path& file) {
+TrustedUsers trusted_users() {
+  struct stat program {};
+  const uid_t self = ::geteuid();
+  return {self, ::stat("/proc/self/exe", &program) == 0 ? program.st_uid : self};
+}
+
+bool holds_the_program(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return std::mismatch(folder.begin(), folder.end(), program.begin(), program.end()).first == folder.end();
+}
+
+bool is_roots_sticky(const struct stat& folder) {
+  return (folder.st_mode & S_ISVTX) != 0 && folder.st_uid == 0;
+}
+
+/// Checks the folders above the file; returns who else may write the innermost of those that others may.
+std::string check_folders(const std::filesystem::path& file, const TrustedUsers& trusted) {
+  std::string others;
   for (std::filesystem::path folder = file.parent_path();; folder = folder.parent_path()) {
     struct stat status {};
     if (::stat(folder.c_str(), &status) != 0) fail(file.string(), "checked");
-    const bool is_roots_sticky = (status.st_mode & S_ISVTX) != 0 && status.st_uid == 0;
-    if ((status.st_mode & S_IWOTH) != 0 && !is_roots_sticky)
+    if ((status.st_mode & S_IWOTH) != 0 && !is_roots_sticky(status))
       throw UsageError(concat("the plugin ", file.string(), " is in a folder that anybody may write, ", folder.string(),
                               "; run chmod o-w on it, or move the plugin"));
-    if (folder == folder.root_path()) return;
+    const std::string who = who_else_may_write(status, trusted);
+    if (others.empty() && !who.empty() && !is_roots_sticky(status) && !holds_the_program(folder))
+      others = concat("is in the folder ", folder.string(), ", which ", who);
+    if (folder == folder.root_path()) return others;
   }
 }
 
@@ -77,14 +98,29 @@ PluginFile read_plugin_file(const std::filesystem::path& path) {
     errno = error.value();
     fail(path.string(), "found");
   }
-  check_folders(real);
+  const TrustedUsers trusted = trusted_users();
+  std::string others = check_folders(real, trusted);
   // Not blocking: the path may be a pipe.
   const FileDescriptor file(::open(real.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) fail(real.string(), "opened");
   const struct stat status = check_file(file.get(), real.string());
-  PluginFile result{real.string(), read_all(file.get(), static_cast<size_t>(status.st_size), real.string()), ""};
+  if (const std::string who = who_else_may_write(status, trusted); !who.empty()) others = who;
+  PluginFile result{real.string(), {}, "", others.empty() ? "" : concat("the plugin ", real.string(), " ", others)};
+  if (trusted.self == 0 && !others.empty())
+    throw UsageError(result.warning + "; root runs no code that others may change");
+  result.bytes = read_all(file.get(), static_cast<size_t>(status.st_size), result.path);
   result.sha256 = sha256_hex({result.bytes.data(), result.bytes.size()});
   return result;
+}
+
+std::string who_else_may_write(const struct stat& status, const TrustedUsers& trusted) {
+  const uid_t owner = status.st_uid;
+  if (owner != 0 && owner != trusted.self && owner != trusted.program)
+    return concat("belongs to user ", owner, "; if you trust what is in it, run chown ", trusted.self, " on it");
+  const bool is_own_group = status.st_gid == 0 || status.st_gid == owner;
+  if ((status.st_mode & S_IWGRP) != 0 && !is_own_group)
+    return concat("may be written by group ", status.st_gid, "; run chmod g-w on it");
+  return "";
 }
 
 }  // namespace tessera

@@ -44,11 +44,54 @@ std::string flag_name(const LoadedPlugin& plugin, std::string_view axis, const P
   return axis.empty() ? concat(plugin.name, ".", option.name) : concat(axis, ".", plugin.name, ".", option.name);
 }
 
-// The last flag of that name wins, as a later word corrects an earlier one.
 const PluginFlag* find_flag(const std::vector<PluginFlag>& flags, const std::string& name) {
-  const auto found =
-      std::find_if(flags.rbegin(), flags.rend(), [&](const PluginFlag& flag) { return flag.name == name; });
-  return found == flags.rend() ? nullptr : &*found;
+  const auto found = std::ranges::find(flags, name, &PluginFlag::name);
+  return found == flags.end() ? nullptr : &*found;
+}
+
+std::string range_of(const PluginOption& option) {
+  return option.min <= option.max ? concat(" from ", shortest(option.min), " to ", shortest(option.max)) : "";
+}
+
+std::string what_it_takes(const PluginOption& option) {
+  if (!option.choices.empty()) return "one of " + choices_of(option);
+  if (option.type == TSR_OPTION_STRING) return "a text";
+  return (option.type == TSR_OPTION_INT ? "a whole number" : "a number") + range_of(option);
+}
+
+OptionValue read_flag(const LoadedPlugin& plugin, const PluginOption& option, const PluginFlag& flag) {
+  if (!flag.has_value && option.type != TSR_OPTION_BOOL)
+    throw UsageError(concat("--", flag.name, " has no value; give ", what_it_takes(option), see_options(plugin)));
+  try {
+    return check_option_value(flag.name, option, flag.value);
+  } catch (const UsageError& error) {
+    throw UsageError(error.what() + see_options(plugin));
+  }
+}
+
+/// The plugin in `uses` that the flag is for, by its name; null: none.
+const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse> uses) {
+  const auto parts = split(flag.name, '.');
+  for (const PluginUse& use : uses)
+    if (parts.size() >= 2 && use.plugin->name == parts[parts.size() - 2]) return use.plugin;
+  return nullptr;
+}
+
+[[noreturn]] void refuse_unknown(const PluginFlag& flag, std::span<const PluginUse> uses) {
+  std::vector<std::string> known;
+  std::string loaded;
+  for (const PluginUse& use : uses) {
+    loaded += (loaded.empty() ? "" : ", ") + use.plugin->name;
+    for (const PluginOption& option : use.plugin->options) {
+      known.push_back(flag_name(*use.plugin, "", option));
+      if (!use.axis.empty()) known.push_back(flag_name(*use.plugin, use.axis, option));
+    }
+  }
+  const std::string near = nearest(flag.name, known);
+  const LoadedPlugin* plugin = plugin_of(flag, uses);
+  throw UsageError(concat("no plugin of this run has the option --", flag.name, " (loaded: ", loaded, ")",
+                          near.empty() ? "" : concat("; did you mean --", near, "?"),
+                          plugin ? see_options(*plugin) : "; see tessera plugins list"));
 }
 
 }  // namespace
@@ -81,14 +124,16 @@ OptionValue check_option_value(const std::string& flag, const PluginOption& opti
 PluginOptions::PluginOptions(const LoadedPlugin& plugin, std::string_view axis, const std::vector<PluginFlag>& flags) {
   auto storage = std::make_shared<Storage>();
   for (const PluginOption& option : plugin.options) {
-    const std::string general = flag_name(plugin, "", option);
-    const std::string special = flag_name(plugin, axis, option);
-    const PluginFlag* flag = find_flag(flags, special);
-    if (!flag) flag = find_flag(flags, general);
-    const std::string& text = storage->texts.emplace_back(flag ? flag->value : option.default_value);
-    const OptionValue value = check_option_value(flag ? flag->name : general, option, text);
+    std::string text = option.default_value;
+    OptionValue value = check_option_value(flag_name(plugin, "", option), option, text);
+    for (const std::string_view of_axis : {std::string_view(), axis})  // the latter is stronger
+      if (const PluginFlag* flag = find_flag(flags, flag_name(plugin, of_axis, option))) {
+        value = read_flag(plugin, option, *flag);
+        text = flag->value;
+      }
+    const std::string& given = storage->texts.emplace_back(text);
     const std::string& name = storage->texts.emplace_back(option.name);
-    storage->values.push_back({str(name), str(text), value.i, value.d});
+    storage->values.push_back({str(name), str(given), value.i, value.d});
   }
   storage_ = std::move(storage);
 }
@@ -97,30 +142,32 @@ std::span<const tsr_option_value> PluginOptions::values() const noexcept {
   return storage_->values;
 }
 
+bool is_option_of(const PluginFlag& flag, const PluginUse& use) {
+  return std::ranges::any_of(use.plugin->options, [&](const PluginOption& option) {
+    return flag.name == flag_name(*use.plugin, "", option) ||
+           (!use.axis.empty() && flag.name == flag_name(*use.plugin, use.axis, option));
+  });
+}
+
 void check_plugin_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses) {
-  std::vector<std::string> known;
-  for (const PluginUse& use : uses) {
-    for (const PluginOption& option : use.plugin->options) {
-      known.push_back(flag_name(*use.plugin, "", option));
-      if (!use.axis.empty()) known.push_back(flag_name(*use.plugin, use.axis, option));
-    }
-  }
-  for (const PluginFlag& flag : flags) {
-    if (std::find(known.begin(), known.end(), flag.name) != known.end()) continue;
-    std::string loaded;
-    for (const PluginUse& use : uses)
-      loaded += (loaded.empty() ? "" : ", ") + use.plugin->name;
-    throw UsageError(concat("no plugin of this run has the option --", flag.name, " (loaded: ", loaded, ")",
-                            suggest_flag(flag.name, known)));
-  }
+  for (const PluginFlag& flag : flags)
+    if (std::ranges::none_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); }))
+      refuse_unknown(flag, uses);
+  for (const PluginUse& use : uses)
+    PluginOptions(*use.plugin, use.axis, flags);
+}
+
+std::string see_options(const LoadedPlugin& plugin) {
+  return "; see tessera plugins info " + plugin.name;
 }
 
 std::string options_help(const LoadedPlugin& plugin) {
   std::string help;
   for (const PluginOption& option : plugin.options) {
-    help += concat("  --", flag_name(plugin, "", option), "=", option.default_value, "\n      ", option.help);
-    if (!option.choices.empty()) help += concat(" (one of ", choices_of(option), ")");
-    if (option.min <= option.max) help += concat(" (from ", shortest(option.min), " to ", shortest(option.max), ")");
+    help += concat("  --", flag_name(plugin, "", option), "=", printable(option.default_value), "\n      ",
+                   printable(option.help));
+    if (!option.choices.empty()) help += concat(" (one of ", printable(choices_of(option)), ")");
+    if (option.min <= option.max) help += concat(" (", range_of(option).substr(1), ")");
     help += "\n";
   }
   return help;

@@ -25,8 +25,8 @@ OptionValue check_option_value(const std::string& flag, const PluginOption& opti
 class PluginOptions {
  public:
   /// The defaults of `plugin`, replaced by those of `flags` that are meant for it: `--<plugin>.<option>`, and, before
-  /// those, `--<axis>.<plugin>.<option>` for a strategy on `axis`. Throws UsageError for a value of the wrong type or
-  /// outside its range.
+  /// those, `--<axis>.<plugin>.<option>` for a strategy on `axis`. Throws UsageError for a value that is missing, of
+  /// the wrong type or outside its range.
   PluginOptions(const LoadedPlugin& plugin, std::string_view axis, const std::vector<PluginFlag>& flags);
 
   std::span<const tsr_option_value> values() const noexcept;
@@ -42,8 +42,15 @@ struct PluginUse {
   std::string axis;  ///< of a strategy; empty for other kinds
 };
 
-/// Throws UsageError, with a suggestion, for a flag that no plugin in `uses` declares.
+/// Whether the flag names an option that the plugin of this use declares.
+bool is_option_of(const PluginFlag& flag, const PluginUse& use);
+
+/// Throws UsageError, with a suggestion, for a flag that no plugin in `uses` declares, and for values that are not
+/// valid.
 void check_plugin_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
+
+/// What an error about options of a plugin ends in: "; see tessera plugins info ddp".
+std::string see_options(const LoadedPlugin& plugin);
 
 /// The help of a plugin's options, one or two lines each.
 std::string options_help(const LoadedPlugin& plugin);

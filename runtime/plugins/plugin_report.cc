@@ -57,10 +57,11 @@ Json to_json(const LoadedPlugin& plugin) {
 
 std::string to_text(const LoadedPlugin& plugin) {
   const std::string options = options_help(plugin);
-  return concat(plugin.name, " ", plugin.version, ": ", plugin.summary, "\n  kind     ", to_string(plugin.kind), "  (",
-                flag_of(plugin.kind), " ", plugin.name, ")\n  id       ", plugin.id, "\n  vendor   ", plugin.vendor,
-                "\n  ABI      ", TSR_ABI_MAJOR, ".", plugin.abi_minor, "\n  file     ", plugin.path, "\n  sha256   ",
-                plugin.sha256, "\n", options.empty() ? "no options\n" : "options\n", options);
+  return concat(plugin.name, " ", printable(plugin.version), ": ", printable(plugin.summary), "\n  kind     ",
+                to_string(plugin.kind), "  (", flag_of(plugin.kind), " ", plugin.name, ")\n  id       ",
+                printable(plugin.id), "\n  vendor   ", printable(plugin.vendor), "\n  ABI      ", TSR_ABI_MAJOR, ".",
+                plugin.abi_minor, "\n  file     ", printable(plugin.path), "\n  sha256   ", plugin.sha256, "\n",
+                options.empty() ? "no options\n" : "options\n", options);
 }
 
 fs::path find_any(const std::string& name, const std::vector<fs::path>& folders) {
@@ -92,12 +93,12 @@ std::string plugins_list(const std::vector<fs::path>& folders, bool as_json) {
     std::string kind(to_string(plugin.kind)), name = plugin.name;
     kind.resize(std::max<size_t>(kind.size(), 14), ' ');
     name.resize(std::max<size_t>(name.size(), 12), ' ');
-    text += concat(kind, name, " ", status == "ok" ? plugin.path.string() : "refused: " + status, "\n");
+    text += printable(concat(kind, name, " ", status == "ok" ? plugin.path.string() : "refused: " + status)) + "\n";
   }
   if (as_json) return dump(all);
   if (!text.empty()) return text;
   for (const fs::path& folder : folders)
-    text += concat("no plugins in ", folder.string(), "\n");
+    text += printable(concat("no plugins in ", folder.string())) + "\n";
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/error.hpp"
+#include "tessera/operands.hpp"
 
 namespace tessera {
 namespace {
@@ -227,8 +228,8 @@ class BaseBuilder {
         }
         [[fallthrough]];
       default:
-        throw Error(TSR_E_INTERNAL, "the device asks for slot " + std::to_string(spec.slot) + " in segment " +
-                                        seg.name + ", which the base program does not have");
+        throw Error(TSR_E_INTERNAL, "the device asks for slot " + op::slot_name(spec.slot) + " in segment " + seg.name +
+                                        ", which the base program does not have");
     }
   }
 
@@ -246,7 +247,7 @@ class BaseBuilder {
 
   void expect(const Action& action, const tsr_slot_spec& spec, uint64_t num_elements) const {
     if (spec.num_elements != num_elements)
-      throw Error(TSR_E_INTERNAL, "the device describes slot " + std::to_string(spec.slot) + " of " +
+      throw Error(TSR_E_INTERNAL, "the device describes slot " + op::slot_name(spec.slot) + " of " +
                                       model_.segments[action.segment].name + " with " +
                                       std::to_string(spec.num_elements) + " elements, the model with " +
                                       std::to_string(num_elements));

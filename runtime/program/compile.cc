@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <tuple>
 
+#include "config/usage_error.h"
+#include "observe/progress.h"
+#include "observe/text.h"
+#include "program/conflicts.h"
 #include "program/dead_work.h"
 #include "program/dependencies.h"
 #include "program/divergence.h"
@@ -30,7 +35,7 @@ void refuse(const Program& program, const Findings& findings) {
   for (size_t i = 0; i < std::min(findings.size(), kFindingsShown); ++i)
     text += "\n  " + findings[i];
   if (findings.size() > kFindingsShown) text += "\n  and " + std::to_string(findings.size() - kFindingsShown) + " more";
-  throw Error(TSR_E_INVALID_ARGUMENT, text);
+  throw Error(TSR_E_INTERNAL, text);  // a pass is to blame, not the flags
 }
 
 Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std::span<const StrategyOnAxis> order) {
@@ -41,6 +46,7 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
   bare.shape = input.shape;
   for (const StrategyOnAxis& strategy : order)
     add_layout(bare, strategy);
+  refuse_conflicts(input.mesh, bare.layout, input.strategies);
   return bare.layout;
 }
 
@@ -83,16 +89,68 @@ void order_lifetimes(Program& program) {
   add_dependencies(program, waits);
 }
 
-uint32_t num_variants(std::span<const StrategyOnAxis> order) {
+uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
   uint32_t variants = 1;
+  const StrategyOnAxis* alternating = nullptr;
   for (const StrategyOnAxis& strategy : order) {
     if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, num_variants)) continue;
     const uint32_t own = strategy.interface->num_variants(strategy.instance);
-    if (own > 1 && variants > 1)
-      throw Error(TSR_E_UNSUPPORTED, "two strategies of this run have step programs that alternate; at most one may");
-    variants = std::max(variants, own);
+    if (own <= 1) continue;
+    const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
+    if (alternating)
+      throw UsageError("--strategy " + named(*alternating) + "," + named(strategy) +
+                       ": both have step programs that alternate, and only one axis may; give the other one ddp");
+    alternating = &strategy;
+    variants = own;
   }
   return variants;
+}
+
+RankPrograms compile_checked(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
+  const auto order = pass_order(input.strategies);
+  const Layout layout = layout_of(input, coordinates, order);
+  RankPrograms result;
+  Model local = local_model(input.model, input.mesh, coordinates, layout);
+  scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
+  result.model = std::make_shared<const Model>(std::move(local));
+  const auto compile = [&](uint32_t purpose, uint32_t variant) {
+    return compile_program(input, *result.model, coordinates, layout, order, purpose, variant);
+  };
+  progress.phase("writing its programs");
+  result.init = compile(TSR_PURPOSE_INIT, 0);
+  for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
+    result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
+  result.eval = compile(TSR_PURPOSE_EVAL, 0);
+
+  std::vector<Program*> programs{&result.init};
+  for (Program& step : result.steps)
+    programs.push_back(&step);
+  programs.push_back(&result.eval);
+  if (input.guard_bytes)
+    for (Program* program : programs)
+      order_lifetimes(*program);
+  progress.phase("placing its buffers");
+  result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
+  progress.phase("checking its programs");
+  for (size_t i = 0; i < programs.size(); ++i) {
+    refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));
+    refuse(*programs[i], verify_meaning(*programs[i]));
+  }
+  return result;
+}
+
+/// Says what was planned when there is no memory for it.
+RankPrograms compile_within_memory(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
+  try {
+    return compile_checked(input, coordinates, progress);
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        TSR_E_RESOURCE_EXHAUSTED,
+        concat("planning rank ", input.mesh.rank(coordinates), " of ", input.mesh.num_ranks(),
+               " ran out of memory: a step has ", input.shape.num_micro_batches, " micro-batches of ",
+               input.model.segments.size(), " segments each; lower --grad-accum, take a model of fewer layers, ",
+               "or plan with more memory"));
+  }
 }
 
 }  // namespace
@@ -123,45 +181,29 @@ std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategie
 }
 
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {
-  const auto order = pass_order(input.strategies);
-  const Layout layout = layout_of(input, coordinates, order);
-  RankPrograms result;
-  Model local = local_model(input.model, input.mesh, coordinates, layout);
-  scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
-  result.model = std::make_shared<const Model>(std::move(local));
-  const auto compile = [&](uint32_t purpose, uint32_t variant) {
-    return compile_program(input, *result.model, coordinates, layout, order, purpose, variant);
-  };
-  result.init = compile(TSR_PURPOSE_INIT, 0);
-  for (uint32_t variant = 0; variant < num_variants(order); ++variant)
-    result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
-  result.eval = compile(TSR_PURPOSE_EVAL, 0);
-
-  std::vector<Program*> programs{&result.init};
-  for (Program& step : result.steps)
-    programs.push_back(&step);
-  programs.push_back(&result.eval);
-  if (input.guard_bytes)
-    for (Program* program : programs)
-      order_lifetimes(*program);
-  result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
-  for (size_t i = 0; i < programs.size(); ++i) {
-    refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));
-    refuse(*programs[i], verify_meaning(*programs[i]));
-  }
-  return result;
+  Progress progress(input.log, concat("planning rank ", input.mesh.rank(coordinates)));
+  return compile_within_memory(input, coordinates, progress);
 }
 
 JobPrograms compile_job(const CompileInput& input) {
   JobPrograms job{RankClasses(input.mesh, input.strategies), {}};
-  for (const auto& [representative, members] : job.classes.members())
-    job.by_representative.emplace(representative, compile_rank(input, input.mesh.coordinates(representative)));
+  const size_t num_classes = job.classes.members().size();
+  Progress progress(input.log, num_classes == 1 ? "planning what every rank does"
+                                                : concat("planning ", num_classes, " ranks that differ"));
+  for (const auto& [representative, members] : job.classes.members()) {
+    progress.at(job.by_representative.size(), num_classes);
+    job.by_representative.emplace(representative,
+                                  compile_within_memory(input, input.mesh.coordinates(representative), progress));
+  }
   return job;
 }
 
 Findings verify_job(const CompileInput& input, const JobPrograms& job) {
   Findings findings;
-  for (size_t i = 0; i < job.of(0).all().size(); ++i) {
+  Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
+  const size_t num_programs = job.of(0).all().size();
+  for (size_t i = 0; i < num_programs; ++i) {
+    progress.at(i, num_programs);
     const Findings found =
         verify_ranks(input.mesh, job.classes, [&](int r) -> const Program& { return *job.of(r).all()[i]; });
     findings.insert(findings.end(), found.begin(), found.end());

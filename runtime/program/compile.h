@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "observe/log.h"
 #include "program/base.h"
 #include "program/edit.h"
 #include "program/finish.h"
@@ -25,8 +26,9 @@ struct CompileInput {
   std::span<const StrategyOnAxis> strategies;  ///< one per axis, in the mesh's order
   DescribeOp describe_op;
   DescribeCollective describe_collective;
-  uint64_t guard_bytes = 0;  ///< left free behind every buffer (debug mode)
-  StagedKinds staged = {};   ///< what works in the host's memory, beside a device with memory of its own
+  uint64_t guard_bytes = 0;      ///< left free behind every buffer (debug mode)
+  StagedKinds staged = {};       ///< what works in the host's memory, beside a device with memory of its own
+  Log log = Log(LogLevel::off);  ///< how far planning is that takes long
 };
 
 /// One rank's programs over the same persistent buffers: init, the step's variants, eval.
@@ -43,7 +45,7 @@ struct RankPrograms {
 };
 
 /// Compiles and checks (verify_rank, verify_meaning) the programs of the rank at `coordinates`. Throws INVALID_ARGUMENT
-/// with the findings when a program is wrong.
+/// with the findings when a program is wrong, RESOURCE_EXHAUSTED when there is not enough memory to plan it.
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates);
 
 /// The order in which passes run: by role, then within split of storage those that shard before those that replicate,

@@ -65,6 +65,9 @@ std::vector<uint64_t> live_bytes(const Program& program, std::span<const Lifetim
 
 Conflicts::Conflicts(const Program& program, const Clocks& clocks, std::span<const Lifetime> lifetimes)
     : program_(program), clocks_(clocks), lifetimes_(lifetimes), added_(lifetimes.size(), false) {
+  starts_.reserve(lifetimes.size());
+  for (const Lifetime& lifetime : lifetimes)
+    starts_.push_back(lifetime.first);
   uint32_t num_streams = 0;
   for (const Action& action : program.actions)
     num_streams = std::max(num_streams, action.stream + 1);

@@ -69,7 +69,8 @@ class Conflicts {
   const Program& program_;
   const Clocks& clocks_;
   std::span<const Lifetime> lifetimes_;
-  std::vector<bool> added_;
+  std::vector<uint8_t> added_;
+  std::vector<uint32_t> starts_;  // of each lifetime: its `first`; apart, as it is read most
   Uses first_uses_, last_uses_, last_sends_;
   std::vector<std::vector<uint32_t>> tree_;  // segment tree over the actions: what lives through all of a node's span
 };
@@ -80,11 +81,10 @@ void Conflicts::alive_together(uint32_t lifetime, Visit& visit) const {
   for (size_t node = tree_.size() / 2 + self.first; node > 0; node /= 2)
     for (const uint32_t other : tree_[node])
       visit(other);
-  const auto later = std::ranges::upper_bound(lifetimes_, self.first, {}, &Lifetime::first);
-  for (auto other = later; other != lifetimes_.end() && other->first <= self.last; ++other) {
-    const auto index = static_cast<uint32_t>(other - lifetimes_.begin());
+  const auto later = std::ranges::upper_bound(starts_, self.first);
+  const auto end = std::ranges::upper_bound(starts_, self.last);
+  for (auto index = static_cast<uint32_t>(later - starts_.begin()); index < end - starts_.begin(); ++index)
     if (added_[index]) visit(index);
-  }
 }
 
 // A stream is in order: what stands before a use that is known to be over is over too.

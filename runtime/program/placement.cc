@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <compare>
-#include <map>
 #include <numeric>
 
 #include "program/memory.h"
@@ -16,49 +15,45 @@ struct Range {
   auto operator<=>(const Range&) const = default;
 };
 
-// The address ranges given out so far. Of thousands of lifetimes many have the same one, so a query meets each once.
+// The address ranges given out so far, by address. Of thousands of lifetimes many have the same one, so it is kept
+// once.
 class Ranges {
  public:
   explicit Ranges(size_t num_lifetimes) : range_of_(num_lifetimes) {}
 
   void give(uint32_t lifetime, Range range) {
-    const auto [found, is_new] = numbers_.try_emplace(range, static_cast<uint32_t>(ranges_.size()));
-    if (is_new) {
-      ranges_.push_back(range);
-      seen_in_.push_back(0);
+    const auto at = std::ranges::lower_bound(by_address_, range, {}, &Numbered::range);
+    if (at != by_address_.end() && at->range == range) {
+      range_of_[lifetime] = at->number;
+      return;
     }
-    range_of_[lifetime] = found->second;
+    range_of_[lifetime] = static_cast<uint32_t>(seen_in_.size());
+    by_address_.insert(at, {range, range_of_[lifetime]});
+    seen_in_.push_back(0);
   }
 
-  void start_query() {
-    ++query_;
-    taken_.clear();
-  }
-  void avoid(uint32_t lifetime) {
-    const uint32_t number = range_of_[lifetime];
-    if (seen_in_[number] == query_) return;
-    seen_in_[number] = query_;
-    taken_.push_back(ranges_[number]);
-  }
-  // The lowest gap between what is to be avoided. A heap, as the gap is often found before all are sorted.
-  uint64_t lowest_gap(uint64_t base, uint64_t num_bytes) {
-    std::ranges::make_heap(taken_, std::greater{});
+  void start_query() { ++query_; }
+  void avoid(uint32_t lifetime) { seen_in_[range_of_[lifetime]] = query_; }
+
+  // The lowest gap between what is to be avoided.
+  uint64_t lowest_gap(uint64_t base, uint64_t num_bytes) const {
     uint64_t address = base;
-    while (!taken_.empty() && taken_.front().begin < address + num_bytes) {
-      address = std::max(address, taken_.front().end);
-      std::ranges::pop_heap(taken_, std::greater{});
-      taken_.pop_back();
+    for (const Numbered& given : by_address_) {
+      if (given.range.begin >= address + num_bytes) break;
+      if (seen_in_[given.number] == query_) address = std::max(address, given.range.end);
     }
     return address;
   }
 
  private:
-  std::map<Range, uint32_t> numbers_;
-  std::vector<Range> ranges_;
-  std::vector<uint32_t> range_of_;  // of each lifetime
-  std::vector<uint64_t> seen_in_;   // of each range: the last query that met it
+  struct Numbered {
+    Range range;
+    uint32_t number;
+  };
+  std::vector<Numbered> by_address_;
+  std::vector<uint32_t> range_of_;  // of each lifetime: the number of its range
+  std::vector<uint64_t> seen_in_;   // of each range: the last query that avoids it
   uint64_t query_ = 0;
-  std::vector<Range> taken_;
 };
 
 }  // namespace

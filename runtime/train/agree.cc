@@ -5,9 +5,12 @@
 #include "config/sha256.h"
 #include "config/text_values.h"
 #include "launch/agreement.h"
+#include "model/model_name.h"
+#include "model/weight_files.h"
+#include "observe/text.h"
 #include "program/text.h"
 #include "tessera/error.hpp"
-#include "train/what_fits.h"
+#include "train/planned_job.h"
 
 namespace tessera {
 namespace {
@@ -47,23 +50,20 @@ std::string text_key(const std::string& hash) {
   return "programs/text/" + hash;
 }
 
-/// Why this job must not start, if so.
-std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
-  const Findings findings = verify_job(input, programs);
-  if (!findings.empty()) {
-    std::string text = "the ranks' programs do not fit one another:";
-    for (const std::string& finding : findings)
-      text += "\n  " + finding;
-    return Error(TSR_E_INVALID_ARGUMENT, text);
+std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const std::string& purpose,
+                            int64_t timeout_ms) {
+  try {
+    return store.get(key, timeout_ms);
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_DEADLINE) throw;
+    throw late_error(std::vector{0}, purpose, timeout_ms);
   }
-  if (const auto misfit = find_misfit(job, programs)) return Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
-  return std::nullopt;
 }
 
 /// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
 /// text that is too long for the store is published cut.
 void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
-  const JobPrograms programs = compile_job(input);
+  const JobPrograms programs = as_usage([&] { return compile_job(input); });
   if (const auto refusal = refusal_of(job, input, programs)) {
     store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
     throw *refusal;
@@ -77,9 +77,22 @@ void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& 
   store.set(kVerdict, "");
 }
 
+/// Processes may read different files, also under equal paths.
+void add_inputs(std::vector<Fingerprint>& all, const Job& job, const TokenSource& data) {
+  all.push_back({"tokens in the data", std::to_string(data.num_tokens())});
+  if (job.mesh.num_ranks() == 1 || job.ranks_are_threads()) return;
+  all.push_back({"the data", concat(data.num_tokens(), " tokens, sha256 ", content_hash(data).substr(0, 16))});
+  std::vector<std::string> weights;
+  if (is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
+  all.push_back(
+      {"the weights", weights.empty() ? "none" : concat(weights.size(), weights.size() == 1 ? " file" : " files")});
+  for (const std::string& file : weights)
+    all.push_back({"the weights", file});
+}
+
 }  // namespace
 
-void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads) {
+void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads, const Log& log) {
   std::vector<Fingerprint> all;
   const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
   plugin(job.plugins.device);
@@ -100,21 +113,24 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   number("positions of the model", job.gpt2.positions);
   all.push_back({"epsilon of the model", shortest(job.gpt2.epsilon)});
   number("activation of the model", job.gpt2.activation);
-  number("tokens in the data", data.num_tokens());
+  add_inputs(all, job, data);
   number("threads per rank", num_threads);
   all.push_back(library_environment());
-  require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "job", all, job.config.start_timeout_ms);
+  require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "compare their settings", all,
+                    job.config.start_timeout_ms, log);
 }
 
 void agree_on_programs(const Job& job, const CompileInput& input, const RankPrograms& own, const RankPlace& place) {
-  const int64_t timeout_ms = job.config.start_timeout_ms;
   if (place.rank == 0) publish_programs(job, input, *place.store);
-  const std::string verdict = place.store->get(kVerdict, timeout_ms);
+  const auto published = [&](std::string_view key) {
+    return get_from_rank_0(*place.store, key, "plan the programs of all ranks", job.config.start_timeout_ms);
+  };
+  const std::string verdict = published(kVerdict);
   if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
   const std::string planned = text_of(own);
-  const std::string hash = place.store->get(hash_key(place.rank), timeout_ms);
+  const std::string hash = published(hash_key(place.rank));
   if (sha256_hex(planned) == hash) return;
-  const std::string expected = place.store->get(text_key(hash), timeout_ms);
+  const std::string expected = published(text_key(hash));
   throw Error(TSR_E_FAILED_PRECONDITION,
               "rank " + std::to_string(place.rank) +
                   " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
@@ -125,14 +141,21 @@ void agree_on_programs(const Job& job, const CompileInput& input, const RankProg
 bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& question, bool own_answer,
                  int64_t timeout_ms) {
   KeyValueStore& store = *place.store;
+  store.set(question + "/" + std::to_string(place.rank), own_answer ? "yes" : "no");
   store.add(question + "/no", own_answer ? 0 : 1);
   if (store.add(question + "/answers", 1) == num_ranks)
     store.set(question + "/all", store.add(question + "/no", 0) == 0 ? "yes" : "no");
-  return store.get(question + "/all", timeout_ms) == "yes";
+  try {
+    return store.get(question + "/all", timeout_ms) == "yes";
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_DEADLINE) throw;
+    throw late_error(missing_ranks(store, question + "/", num_ranks), "answer '" + question + "'", timeout_ms);
+  }
 }
 
-void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms) {
-  require_agreement(*place.store, place.rank, num_ranks, where, {}, timeout_ms);
+void wait_for_all(const RankPlace& place, int num_ranks, const std::string& purpose, int64_t timeout_ms,
+                  const Log& log) {
+  require_agreement(*place.store, place.rank, num_ranks, purpose, {}, timeout_ms, log);
 }
 
 }  // namespace tessera

@@ -7,8 +7,10 @@
 
 namespace tessera {
 
-/// Compares configuration, plugins, data and environment over all ranks; throws naming what differs on whom.
-void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads);
+/// Compares configuration, plugins, model, weights, data and environment over all ranks; throws naming what differs on
+/// whom. Of weights and data: sizes and contents, of large ones a part (weight_files.h, token_source.h); not where the
+/// ranks are threads, which read the same files.
+void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads, const Log& log);
 
 /// Rank 0 plans one rank of each class, checks all ranks against one another and against --device-memory, and publishes
 /// hash and text; every rank compares its own programs and throws, with the first line that differs, when a strategy
@@ -19,7 +21,8 @@ void agree_on_programs(const Job& job, const CompileInput& input, const RankProg
 bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& question, bool own_answer,
                  int64_t timeout_ms);
 
-/// Returns when all ranks have come to the place called `where`; throws DEADLINE with the ranks that are missing.
-void wait_for_all(const RankPlace& place, int num_ranks, const std::string& where, int64_t timeout_ms);
+/// Returns when all ranks have come here, to `purpose` ("end"); throws DEADLINE with the ranks that are missing.
+void wait_for_all(const RankPlace& place, int num_ranks, const std::string& purpose, int64_t timeout_ms,
+                  const Log& log);
 
 }  // namespace tessera

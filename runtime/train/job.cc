@@ -1,7 +1,7 @@
 #include "train/job.h"
 
+#include <algorithm>
 #include <cstring>
-#include <filesystem>
 
 #include "config/usage_error.h"
 #include "data/batch_order.h"
@@ -9,6 +9,8 @@
 #include "model/freeze.h"
 #include "model/hf_folder.h"
 #include "model/initial_values.h"
+#include "model/model_name.h"
+#include "model/weight_files.h"
 #include "observe/text.h"
 #include "program/collective.h"
 
@@ -29,15 +31,37 @@ JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& 
   return plugins;
 }
 
-void check_flags(const JobPlugins& plugins, const std::vector<MeshAxis>& axes, const std::vector<PluginFlag>& flags) {
-  std::vector<PluginUse> uses{{&plugins.device, ""}};
-  if (plugins.cpu.path != plugins.device.path) uses.push_back({&plugins.cpu, ""});
-  if (plugins.communicator) uses.push_back({&*plugins.communicator, ""});
-  for (size_t i = 0; i < axes.size(); ++i)
-    if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
-  check_plugin_flags(flags, uses);
-  for (const PluginUse& use : uses)
-    PluginOptions(*use.plugin, use.axis, flags);  // wrong values are said before any work
+/// Plugins that this run of one rank leaves out and a run with the same flags on more ranks has.
+std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
+  const auto folders = plugin_folders(job.config.plugin_dirs);
+  std::vector<LoadedPlugin> plugins;
+  if (!job.plugins.communicator)
+    plugins.push_back(load_plugin(PluginKind::communicator, job.config.comm, folders, log));
+  if (job.config.strategies.empty()) plugins.push_back(load_plugin(PluginKind::strategy, "ddp", folders, log));
+  return plugins;
+}
+
+/// What is wrong with plugins' options is said before any work.
+void check_flags(const Job& job, const Log& log) {
+  if (job.plugin_flags.empty()) return;
+  std::vector<PluginUse> uses{{&job.plugins.device, ""}};
+  if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
+  if (job.plugins.communicator) uses.push_back({&*job.plugins.communicator, ""});
+  for (size_t i = 0; i < job.axes.size(); ++i)
+    if (job.plugins.strategies[i]) uses.push_back({&*job.plugins.strategies[i], job.axes[i].name});
+  const auto is_known = [&](const PluginFlag& flag) {
+    return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
+  };
+  std::vector<LoadedPlugin> left_out;
+  if (job.mesh.num_ranks() == 1 && !std::ranges::all_of(job.plugin_flags, is_known)) {
+    left_out = left_out_plugins(job, log);
+    for (const LoadedPlugin& plugin : left_out)
+      uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? job.axes[0].name : ""});
+  }
+  check_plugin_flags(job.plugin_flags, uses);
+  uses.resize(uses.size() - left_out.size());
+  for (const PluginFlag& flag : job.plugin_flags)
+    if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
 }
 
 /// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
@@ -86,12 +110,10 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
 Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
   if (config.model.starts_with("mlp"))
     throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
-  if (!std::filesystem::is_directory(config.model)) {
-    try {
-      return gpt2_config_by_name(config.model);
-    } catch (const Error& e) {
-      throw UsageError("--model " + config.model + ": " + e.what());
-    }
+  try {
+    if (!is_model_folder(config.model)) return gpt2_config_by_name(config.model);
+  } catch (const Error& e) {
+    throw UsageError(e.what());
   }
   Gpt2ConfigFile file = read_gpt2_config(config.model + "/config.json");
   std::string dropouts;
@@ -99,6 +121,12 @@ Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
     dropouts += (dropouts.empty() ? "" : ", ") + dropout;
   if (!dropouts.empty()) log.warning("dropout is not applied: ", dropouts, " in ", config.model, "/config.json");
   return file.config;
+}
+
+/// gpt2_medium is gpt2-medium there.
+std::string hub_name(std::string size) {
+  std::ranges::replace(size, '_', '-');
+  return size;
 }
 
 tsr_dtype dtype_of(Precision precision) {
@@ -110,6 +138,21 @@ tsr_dtype dtype_of(Precision precision) {
     default:
       return TSR_F32;
   }
+}
+
+// Beyond this, planning a step takes gigabytes and minutes.
+constexpr int64_t kMaxActions = 2'000'000;
+
+/// Before anything is built for each layer and micro-batch.
+void check_num_actions(const TrainConfig& config, int64_t num_layers) {
+  constexpr int64_t kSegmentsOfBlock = 8, kOtherSegments = 4;  // see model/gpt2.cc; each runs forward and backward
+  const int64_t per_micro_batch = 2 * (kSegmentsOfBlock * num_layers + kOtherSegments);
+  const int64_t most = kMaxActions / per_micro_batch;
+  if (config.grad_accum <= most) return;
+  throw UsageError(concat("--grad-accum ", config.grad_accum, " makes a step of about ",
+                          config.grad_accum * per_micro_batch, " actions for a model of ", num_layers,
+                          " layers, and at most ", kMaxActions, " are planned; give --grad-accum ", most,
+                          " or less, and a larger --batch-size or more ranks instead"));
 }
 
 StepShape step_shape(const TrainConfig& config) {
@@ -172,16 +215,17 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.plugin_flags = flags.plugin_flags;
   job.axes = resolve_axes(job.config, num_ranks);
   job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
-  check_flags(job.plugins, job.axes, job.plugin_flags);
+  job.mesh = make_mesh(job.axes, job.plugins);
+  check_flags(job, log);
   job.staged.calls =
       to_string(job.plugins.device.device()->stream_kind) != to_string(job.plugins.cpu.device()->stream_kind);
-  job.mesh = make_mesh(job.axes, job.plugins);
   place_comm_streams(job);
   job.gpt2 = resolve_model(job.config, log);
   if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
   if (job.config.seq_len > job.gpt2.positions)
     throw UsageError("--seq-len " + std::to_string(job.config.seq_len) + " is longer than the model's context of " +
                      std::to_string(job.gpt2.positions) + " tokens");
+  check_num_actions(job.config, job.gpt2.num_layers);
   job.shape = step_shape(job.config);
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
@@ -196,17 +240,23 @@ std::unique_ptr<TokenSource> open_data(const Job& job) {
   try {
     BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
   } catch (const Error& e) {
-    throw UsageError("--data " + job.config.data + ": " + e.what());
+    throw UsageError(e.what());
   }
   return source;
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
-  if (std::filesystem::is_directory(job.config.model) && has_weights(job.config.model)) {
-    log.info("parameters: from ", job.config.model);
-    return std::make_unique<HuggingFaceWeights>(job.config.model, job.model.parameters);
+  const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
+  if (!is_model_folder(model)) {
+    log.warning(start, ": --model ", model, " is a size without weights; for the pretrained ones: ",
+                how_to_download("openai-community/" + hub_name(model), model));
+  } else if (find_weight_files(model).paths.empty()) {
+    log.warning(start, ": ", model, " holds no model.safetensors; to start from weights, put them there");
+  } else {
+    auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters);
+    log.info("parameters: from ", model);
+    return weights;
   }
-  log.info("parameters: initialised from seed ", job.config.seed);
   return std::make_unique<InitialValues>(job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) {
     return gpt2_initial_rule(name, layers);
   });
@@ -220,19 +270,23 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
     const auto values = options.values();
     const tsr_strategy_create args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
-    call(strategy.interface->create, &args, &strategy.instance);
+    try {
+      call(strategy.interface->create, &args, &strategy.instance);
+    } catch (const Error& e) {
+      throw UsageError(e.what() + see_options(plugin), e.code());
+    }
     instances_.emplace_back(strategy.instance, Destroy{strategy.interface});
-    strategies_.push_back(strategy);
+    if (job.axes[i].num_ranks > 1) strategies_.push_back(strategy);
   }
 }
 
-CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies) {
+CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies, const Log& log) {
   const tsr_device_interface* device = job.plugins.device.device();
   DescribeOp describe_op = [device](const tsr_op& op) { return describe(*device, op); };
   DescribeCollective describe_collective;
   if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
-  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged};
+  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged, log};
 }
 
 }  // namespace tessera

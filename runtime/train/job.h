@@ -56,13 +56,17 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
 /// The tokens of --data, which are enough for one micro-step.
 std::unique_ptr<TokenSource> open_data(const Job& job);
 
-/// The values the run starts from: the weights of a Hugging Face folder, or the initialisation of --seed.
+/// The values the run starts from: the weights of a Hugging Face folder, or, with a warning, random ones of --seed.
+/// Throws, naming the file, for weights that are there and cannot be opened or are not the model's.
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log);
 
 /// One rank's strategies, created on its host.
 class JobStrategies {
  public:
+  /// Creates those of all axes, so that options are checked alike whatever the mesh. Throws UsageError for options that
+  /// a strategy refuses.
   JobStrategies(const Job& job, const tsr_host* host);
+  /// Those that run: an axis of one rank has nothing to split, so the run is the one without that axis.
   std::span<const StrategyOnAxis> all() const { return strategies_; }
 
  private:
@@ -74,7 +78,9 @@ class JobStrategies {
   std::vector<StrategyOnAxis> strategies_;
 };
 
-/// What compiling this job's programs depends on. Borrows both.
-CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies);
+/// What compiling this job's programs depends on. Borrows job and strategies; `log` is told how far planning is that
+/// takes long.
+CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies,
+                           const Log& log = Log(LogLevel::off));
 
 }  // namespace tessera

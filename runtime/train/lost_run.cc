@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "config/text_values.h"
+#include "launch/agreement.h"
 #include "observe/text.h"
 #include "program/findings.h"
 #include "tessera/error.hpp"
@@ -45,7 +46,12 @@ std::string least_answer(const RankPlace& place, int num_ranks, const std::strin
         least = answer;
     store.set(question + "/least", least);
   }
-  return store.get(question + "/least", timeout_ms);
+  try {
+    return store.get(question + "/least", timeout_ms);
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_DEADLINE) throw;
+    throw late_error(missing_ranks(store, question + "/", num_ranks), "look for what is not finite", timeout_ms);
+  }
 }
 
 }  // namespace
@@ -75,7 +81,7 @@ std::string LostRunCheck::first_action() const {
 void LostRunCheck::fail(const std::string& why) const {
   const std::string action = first_action();
   // Nobody ends before all know why.
-  wait_for_all(place_, job_.mesh.num_ranks(), "lost", job_.config.timeout_ms);
+  wait_for_all(place_, job_.mesh.num_ranks(), "end, since the run is lost", job_.config.timeout_ms, Log(LogLevel::off));
   throw Error(TSR_E_FAILED_PRECONDITION, concat("the run is lost: ", why, action, "; ", advice()));
 }
 

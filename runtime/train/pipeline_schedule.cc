@@ -48,7 +48,8 @@ class StageItems {
 };
 
 int layer_axis(const Mesh& mesh) {
-  const auto found = std::ranges::find(mesh.axes(), uint32_t{TSR_SPLITS_LAYERS}, &Axis::splits);
+  const auto found = std::ranges::find_if(
+      mesh.axes(), [](const Axis& axis) { return axis.splits == TSR_SPLITS_LAYERS && axis.num_ranks > 1; });
   return found == mesh.axes().end() ? -1 : static_cast<int>(found - mesh.axes().begin());
 }
 

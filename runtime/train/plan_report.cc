@@ -82,7 +82,7 @@ PlanReport plan_report(const PlannedJob& planned, int rank) {
   report.reduce_every = job.shape.reduce_every;
   report.reduce_every_cost = reduce_every_cost(planned, report.rank);
   report.balance = balance_of(all);
-  report.misfit = find_misfit(job, all);
+  report.misfit = find_misfit(job, all, planned.log());
   return report;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "train/what_fits.h"
+
 namespace tessera {
 
 ReportedProgram largest_program(const RankPrograms& programs) {
@@ -19,9 +21,26 @@ ReportedProgram largest_program(const RankPrograms& programs) {
 PlannedJob::PlannedJob(Job job, const Log& log)
     : job_(std::move(job)),
       host_(log),
-      strategies_(job_, host_.table()),
-      input_(compile_input(job_, strategies_.all())),
-      programs_(compile_job(input_)) {}
+      strategies_(as_usage([this] { return JobStrategies(job_, host_.table()); })),
+      input_(compile_input(job_, strategies_.all(), log)),
+      programs_(as_usage([this] { return compile_job(input_); })) {}
+
+void PlannedJob::require_sound() const {
+  if (const auto refusal = refusal_of(job_, input_, programs_)) throw *refusal;
+}
+
+std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
+  const Findings findings = verify_job(input, programs);
+  if (!findings.empty()) {
+    std::string text = "the ranks' programs do not fit one another:";
+    for (const std::string& finding : findings)
+      text += "\n  " + finding;
+    return Error(TSR_E_INTERNAL, text);
+  }
+  if (const auto misfit = find_misfit(job, programs, input.log))
+    return Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
+  return std::nullopt;
+}
 
 int largest_rank(const JobPrograms& programs) {
   const auto arena = [](const auto& entry) { return entry.second.arena_bytes(TSR_MEMORY_DEVICE); };

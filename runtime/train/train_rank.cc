@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "data/batch_order.h"
+#include "data/data_warnings.h"
+#include "observe/progress.h"
 #include "observe/resident_memory.h"
 #include "optim/learning_rate.h"
 #include "optim/loss_scaler.h"
@@ -25,6 +27,20 @@ using Clock = std::chrono::steady_clock;
 int num_threads(const Job& job, const RankPlace& place) {
   if (job.config.threads > 0) return job.config.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.num_local_ranks);
+}
+
+void warn_of_threads(const Job& job, const RankPlace& place, const Log& log) {
+  const int threads = num_threads(job, place), ranks = place.num_local_ranks;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (cores == 0 || int64_t{threads} * ranks <= cores) return;
+  const std::string of_ranks =
+      ranks == 1 ? concat(threads, " threads")
+                 : concat(ranks, " ranks of ", threads, threads == 1 ? " thread" : " threads", " each");
+  log.warning(of_ranks, " share ", cores, cores == 1 ? " core" : " cores",
+              " of this host and slow one another down; lower ",
+              ranks == 1     ? "--threads"
+              : threads == 1 ? "--nproc"
+                             : "--threads or --nproc");
 }
 
 /// The options of the plugins that a rank opens.
@@ -76,8 +92,8 @@ RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* hos
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
   setup.graphs = graph_options(job, place, log);
   setup.cancelled = place.cancelled;
-  setup.before_joining = [&job, place] {
-    wait_for_all(place, job.mesh.num_ranks(), "ready", job.config.start_timeout_ms);
+  setup.before_joining = [&job, place, log] {
+    wait_for_all(place, job.mesh.num_ranks(), "open their devices", job.config.start_timeout_ms, log);
   };
   return setup;
 }
@@ -150,17 +166,26 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   lost.after_last_step();
 }
 
+void warn_of_data(const Log& log, const Job& job, const TokenSource& data) {
+  const int64_t step_tokens = job.tokens_per_step(), grad_accum = job.config.grad_accum;
+  for (const std::string& warning :
+       data_warnings(data, {job.gpt2.vocab, step_tokens / grad_accum, grad_accum, job.config.steps}))
+    log.warning(warning);
+}
+
 }  // namespace
 
 void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
                 const Log& log) {
   const HostServices host(log, place.store);
-  const JobStrategies strategies(job, host.table());
+  const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
   const RankOptions options(job);
 
-  agree_on_job(job, data, place, num_threads(job, place));
-  const CompileInput input = compile_input(job, strategies.all());
-  RankPrograms programs = compile_rank(input, job.mesh.coordinates(place.rank));
+  agree_on_job(job, data, place, num_threads(job, place), log);
+  const Log first_log = place.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
+  if (job.device_is_cpu()) warn_of_threads(job, place, first_log);
+  const CompileInput input = compile_input(job, strategies.all(), first_log);
+  RankPrograms programs = as_usage([&] { return compile_rank(input, job.mesh.coordinates(place.rank)); });
   agree_on_programs(job, input, programs, place);
 
   const int64_t process_before = resident_memory().now_bytes;
@@ -168,13 +193,20 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   MemoryMeter meter(runtime, process_before);
   // Ranks that share a device: what one allocates and loads in preparation could wait for a stream of another, which
   // in turn waits for it.
-  wait_for_all(place, job.mesh.num_ranks(), "prepared", job.config.start_timeout_ms);
-  if (place.rank == 0) report_start(log, job, data, runtime);
-  runtime.initialise(*initial_parameters(job, place.rank == 0 ? log : Log(LogLevel::off)));
+  wait_for_all(place, job.mesh.num_ranks(), "prepare their programs", job.config.start_timeout_ms, log);
+  if (place.rank == 0) {
+    place.store->set(kJobStarted, "");
+    report_start(log, job, data, runtime);
+    warn_of_data(log, job, data);
+  }
+  {
+    Progress progress(first_log, "filling the parameters");
+    runtime.initialise(*initial_parameters(job, first_log), &progress);
+  }
   observer.on_start(run_metrics(job, runtime));
   train_steps(job, data, runtime, meter, place, observer, log);
   observer.on_end(runtime);
-  wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms);
+  wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
   if (place.rank == 0) report_end(log, job, runtime, meter.measure());
 }
 

@@ -4,6 +4,7 @@
 
 #include "config/flag_table.h"
 #include "config/usage_error.h"
+#include "observe/progress.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"
 #include "train/planned_job.h"
@@ -161,10 +162,13 @@ bool includes_one_of(const Change& change, const std::vector<Change>& fitting) {
   });
 }
 
-void try_changes(const Job& job, Misfit& misfit) {
+void try_changes(const Job& job, Misfit& misfit, const Log& log) {
+  Progress progress(log, "the run does not fit --device-memory; planning changes of flags that may");
   std::vector<Change> fitting;
-  for (const Family& family : families_for(job))
-    for (const Change& change : family) {
+  const std::vector<Family> families = families_for(job);
+  for (size_t i = 0; i < families.size(); ++i)
+    for (const Change& change : families[i]) {
+      progress.at(i, families.size());
       if (change.empty() || includes_one_of(change, fitting)) continue;
       const auto arena_bytes = try_change(job, change);
       if (!arena_bytes) continue;
@@ -179,7 +183,7 @@ void try_changes(const Job& job, Misfit& misfit) {
 
 }  // namespace
 
-std::optional<Misfit> find_misfit(const Job& job, const JobPrograms& programs) {
+std::optional<Misfit> find_misfit(const Job& job, const JobPrograms& programs, const Log& log) {
   Misfit misfit;
   misfit.rank = largest_rank(programs);
   misfit.arena_bytes = programs.of(misfit.rank).arena_bytes(TSR_MEMORY_DEVICE);
@@ -187,7 +191,7 @@ std::optional<Misfit> find_misfit(const Job& job, const JobPrograms& programs) {
   if (misfit.limit_bytes == 0 || misfit.arena_bytes <= misfit.limit_bytes) return std::nullopt;
   misfit.peak = largest_program(programs.of(misfit.rank)).memory.peak;
   misfit.smallest.arena_bytes = misfit.arena_bytes;
-  try_changes(job, misfit);
+  try_changes(job, misfit, log);
   return misfit;
 }
 
@@ -206,10 +210,6 @@ std::string misfit_text(const Misfit& misfit) {
                    " with ", misfit.smallest.flags);
   }
   return text;
-}
-
-void require_fit(const Job& job, const JobPrograms& programs) {
-  if (const auto misfit = find_misfit(job, programs)) throw Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
 }
 
 }  // namespace tessera

@@ -29,13 +29,10 @@ struct Misfit {
 /// Nothing when the job fits or --device-memory is not given. Else plans the job once for each of a list of changes
 /// that need less memory, from small changes to large ones: recompute, shard, smaller micro-batches, 16 bits, more
 /// ranks, and some of these together. What a flag, a plugin or a check refuses is left out, and what only adds to a
-/// change that fits.
-std::optional<Misfit> find_misfit(const Job& job, const JobPrograms& programs);
+/// change that fits. `log` is told how far that is.
+std::optional<Misfit> find_misfit(const Job& job, const JobPrograms& programs, const Log& log = Log(LogLevel::off));
 
 /// Planned and given memory by kind, and what would fit.
 std::string misfit_text(const Misfit& misfit);
-
-/// Throws RESOURCE_EXHAUSTED with misfit_text. Nothing without --device-memory.
-void require_fit(const Job& job, const JobPrograms& programs);
 
 }  // namespace tessera

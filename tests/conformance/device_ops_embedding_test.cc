@@ -78,7 +78,7 @@ TEST_P(TokenEmbeddingOps, OfPartsOfTheVocabularySumToTheWhole) {
 
 TEST_P(TokenEmbeddingOps, RefusePartsThatAreNone) {
   const auto refuse = [this](const tsr_op& wrong, const char* text) {
-    expect_error([&] { runner().describe(wrong); }, {"op 1 ", text, "table of 6 rows"});
+    expect_error([&] { runner().describe(wrong); }, {"op token_embedding ", text, "table of 6 rows"});
   };
   refuse(token_embedding_case({1, 5, 4, 6, 0, 7, 7}).op, "VOCAB_COUNT 7");
   refuse(token_embedding_case({1, 5, 4, 6, 3, 5, 7}).op, "VOCAB_BEGIN 3");

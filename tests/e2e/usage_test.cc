@@ -1,6 +1,8 @@
 // Wrong usage: one clear sentence and exit code 2, before anything runs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "e2e/cli.h"
 
 namespace tessera::testing {
@@ -22,19 +24,29 @@ TEST_P(Refused, WithASentence) {
     EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
 }
 
+std::vector<std::string> bad_flags(const std::vector<std::string>& flags) {
+  std::vector<std::string> all = {"train", "--model=" + golden(), "--data=" + golden("/tokens.bin")};
+  all.insert(all.end(), flags.begin(), flags.end());
+  return all;
+}
+
 std::vector<std::string> bad_flag(const std::string& flag) {
-  return {"train", "--model=" + golden(), "--data=" + golden("/tokens.bin"), flag};
+  return bad_flags({flag});
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Usage, Refused,
     ::testing::Values(
         Case{"NoCommand", {}, {"usage: tessera"}}, Case{"UnknownCommand", {"trian"}, {"did you mean train"}},
+        Case{"EmptyCommand", {""}, {"there is no command ''", "train, plan or plugins"}},
         Case{"LaterCommand", {"simulate"}, {"not supported yet", "train, plan, plugins"}},
         Case{"UnknownFlag", bad_flag("--bacth-size=3"), {"bacth-size", "did you mean --batch-size"}},
         Case{"ForeignFlag", bad_flag("--micro-batch-size=3"), {"--batch-size"}},
         Case{"NoModel", {"train", "--data=x"}, {"--model"}},
         Case{"UnknownModel", {"train", "--model=gpt7", "--data=x"}, {"gpt7", "gpt2_medium"}},
+        Case{"HubModel", {"train", "--model=openai-community/gpt2", "--data=x"}, {"hf download openai-community/gpt2"}},
+        Case{"ModelFile", {"train", "--model=" + golden("/config.json"), "--data=x"}, {"is not a folder"}},
+        Case{"LongModel", {"train", "--model=" + std::string(5000, 'a'), "--data=x"}, {"5000 letters"}},
         Case{"Mlp", {"train", "--model=mlp:784,256,10", "--data=x"}, {"not supported yet"}},
         Case{"LongSequence", bad_flag("--seq-len=65"), {"65", "64"}},
         Case{"DeviceMemory", bad_flag("--device-memory=lots"), {"device-memory", "lots", "2GiB"}},
@@ -50,13 +62,77 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"AxisWithoutStrategy", {"plan", "--model=gpt2", "--mesh=pp=2,dp=2", "--strategy=dp=ddp"}, {"pp"}},
         Case{"Contradiction", {"plan", "--model=gpt2", "--mesh=dp=2", "--nproc=3"}, {"--mesh", "--nproc"}},
         Case{"UnknownCommAlone", bad_flag("--comm=nosuch"), {"nosuch"}},
-        Case{"PluginOptionValue",
-             {"train", "--model=" + golden(), "--data=" + golden("/tokens.bin"), "--nproc=2", "--ddp.bucket-mb=1e300"},
-             {"bucket-mb", "1e300"}},
         Case{"ShortData", bad_flag("--batch-size=4000"), {"tokens.bin", "5000"}},
         Case{"MetricsPath", bad_flag("--metrics=/nonexistent/m"), {"/nonexistent/m"}},
-        Case{"PluginNotThere", {"plugins", "info", "nothing"}, {"nothing"}}),
+        Case{"PluginNotThere", {"plugins", "info", "nothing"}, {"nothing"}},
+        Case{"PluginsAlone", {"plugins"}, {"needs list or info", "usage: tessera plugins"}},
+        Case{"PluginsWord", {"plugins", "lits"}, {"does not know 'lits'", "list and info"}},
+        Case{"PluginsListName", {"plugins", "list", "extra"}, {"list takes no name", "'extra'"}},
+        Case{"PluginsInfoNoName", {"plugins", "info"}, {"info needs the name of a plugin"}},
+        Case{"PluginsInfoTwoNames", {"plugins", "info", "ddp", "fsdp"}, {"takes one name", "'ddp', 'fsdp'"}},
+        Case{"PluginsDir", {"plugins", "list", "--plugin-dir"}, {"--plugin-dir has no folder after it"}}),
     [](const auto& test) { return std::string(test.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    PluginOptions, Refused,
+    ::testing::Values(
+        Case{"Value",
+             bad_flags({"--nproc=2", "--ddp.bucket-mb=1e300"}),
+             {"bucket-mb", "1e300", "tessera plugins info ddp"}},
+        Case{"Twice",
+             bad_flags({"--nproc=2", "--ddp.bucket-mb=5", "--ddp.bucket-mb=6"}),
+             {"--ddp.bucket-mb is given more than once"}},
+        Case{"NoValue",
+             bad_flags({"--ddp.bucket-mb", "--nproc=2"}),
+             {"--ddp.bucket-mb has no value; give a number from 1e-06 to 65536; see tessera plugins info ddp"}},
+        Case{"NoText", bad_flags({"--gloo.interface", "--nproc=2"}), {"--gloo.interface has no value; give a text"}},
+        Case{"AfterEquals",
+             bad_flags({"--pipeline.cut=", "--mesh=pp=2", "--strategy=pipeline"}),
+             {"--pipeline.cut has no value after '='"}},
+        Case{"Negative",
+             bad_flags({"--fsdp.prefetch", "-1", "--strategy=fsdp", "--nproc=2"}),
+             {"--fsdp.prefetch is '-1'; give a whole number from 0 to 64; see tessera plugins info fsdp"}},
+        Case{"UnknownOfAKnownPlugin",
+             bad_flags({"--ddp.bucket=3", "--nproc=2"}),
+             {"did you mean --ddp.bucket-mb?", "tessera plugins info ddp"}},
+        Case{"UnknownPlugin", bad_flags({"--nothing.x=3", "--nproc=2"}), {"--nothing.x", "tessera plugins list"}},
+        Case{"OneRankUnknown", bad_flag("--fsdp.prefetch=2"), {"--fsdp.prefetch", "tessera plugins list"}},
+        Case{"OneRankValue", bad_flag("--ddp.bucket-mb=x"), {"--ddp.bucket-mb is 'x'", "tessera plugins info ddp"}},
+        Case{"Wrap",
+             bad_flags({"--strategy=fsdp", "--fsdp.wrap=bogus"}),
+             {"--fsdp.wrap is 'bogus'", "min-params:N", "tessera plugins info fsdp"}},
+        Case{"WrapHuge",
+             bad_flags({"--strategy=fsdp", "--fsdp.wrap=size:99999999999999999999999"}),
+             {"a whole number from 1 to 18446744073709551615, in bytes"}},
+        Case{"WrapNegative",
+             bad_flags({"--strategy=fsdp", "--fsdp.wrap=min-params:-1"}),
+             {"'min-params:-1'", "from 1 to", "of parameters"}}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(PluginOptions, OfPluginsThatOneRankLeavesOutHaveNoEffect) {
+  for (const char* flag : {"--ddp.bucket-mb=5", "--dp.ddp.bucket-mb=5", "--gloo.interface=eth0"}) {
+    const CommandResult one = run_command(train({"--steps=1", flag}));
+    EXPECT_EQ(one.exit_code, 0) << one.err;
+    const std::string name = std::string(flag).substr(0, std::string(flag).find('='));
+    EXPECT_NE(one.err.find(name + " has no effect on one rank"), std::string::npos) << one.err;
+  }
+}
+
+TEST(Usage, ControlCharactersDoNotReachTheTerminal) {
+  const TempFolder folder;
+  auto config = nlohmann::json::parse(std::ifstream(golden("/config.json")));
+  config["activation_function"] = "\x1b[2J\x07\nerror: forged";
+  std::ofstream(folder.path("config.json")) << config;
+  for (const CommandResult& result :
+       {run_command(tessera({"plan", "--model", folder.path()})),
+        run_command(tessera({"plan", "--model=\x1b[31mx\ny"})), run_command(tessera({"pl\x1b[31m\xff"})),
+        run_command(tessera({"plugins", "info", "\x07"}))}) {
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_NE(result.err.find("\\x"), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find_first_of("\x1b\x07\xff"), std::string::npos) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  }
+}
 
 TEST(Usage, HelpGoesToStdout) {
   for (const std::vector<std::string>& arguments :
@@ -64,7 +140,7 @@ TEST(Usage, HelpGoesToStdout) {
     const CommandResult result = run_command(tessera(arguments));
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.err, "");
-    EXPECT_FALSE(result.out.empty());
+    EXPECT_EQ(result.out.find("usage: tessera"), 0u) << result.out;
   }
 }
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "launch/memory_store.h"
@@ -15,16 +18,17 @@ namespace {
 using Lists = std::vector<std::vector<Fingerprint>>;
 
 // What each rank threw; empty where it agreed.
-std::vector<std::string> agree(const Lists& lists, int64_t timeout_ms = 5'000, int absent = -1) {
+std::vector<std::string> agree(const Lists& lists, int64_t timeout_ms = 5'000, const std::set<int>& absent = {}) {
   MemoryStore store;
   std::vector<std::string> errors(lists.size());
   std::vector<std::thread> ranks;
   const int world_size = static_cast<int>(lists.size());
   for (int rank = 0; rank < world_size; ++rank) {
-    if (rank == absent) continue;
+    if (absent.contains(rank)) continue;
     ranks.emplace_back([&, rank] {
       try {
-        require_agreement(store, rank, world_size, "start", lists[static_cast<size_t>(rank)], timeout_ms);
+        require_agreement(store, rank, world_size, "start", lists[static_cast<size_t>(rank)], timeout_ms,
+                          Log(LogLevel::off));
       } catch (const Error& error) {
         errors[static_cast<size_t>(rank)] = error.what();
       }
@@ -52,7 +56,7 @@ TEST(Agreement, EqualListsPass) {
 
 TEST(Agreement, OneRankAgreesWithItself) {
   MemoryStore store;
-  EXPECT_NO_THROW(require_agreement(store, 0, 1, "start", kSame, 0));
+  EXPECT_NO_THROW(require_agreement(store, 0, 1, "start", kSame, 0, Log(LogLevel::off)));
 }
 
 TEST(Agreement, ADifferenceIsNamedOnAllRanksAlike) {
@@ -77,9 +81,45 @@ TEST(Agreement, LongValuesAreCut) {
 }
 
 TEST(Agreement, MissingRanksAreNamed) {
-  auto errors = agree({kSame, kSame, kSame}, 200, 1);
+  auto errors = agree({kSame, kSame, kSame}, 200, {1});
   errors.erase(errors.begin() + 1);
-  expect_all(errors, {"did not come", "200 ms: 1"});
+  expect_all(errors, {"timed out after 200 ms waiting for rank 1 to start"});
+}
+
+// Rank 0 is the one that would say who is missing.
+TEST(Agreement, AMissingRankZeroIsNamedByTheOthers) {
+  auto errors = agree({kSame, kSame, kSame, kSame}, 200, {0, 2});
+  EXPECT_EQ(errors[1], "timed out after 200 ms waiting for ranks 0, 2 to start");
+  EXPECT_EQ(errors[3], errors[1]);
+}
+
+// It came, and stopped before it could decide.
+TEST(Agreement, ASilentRankZeroIsNamed) {
+  MemoryStore store;
+  for (int rank = 0; rank < 3; ++rank)
+    store.set("agreement/start/" + std::to_string(rank), "");
+  testing::expect_error([&] { require_agreement(store, 1, 3, "start", {}, 50, Log(LogLevel::off)); },
+                        {"timed out after 50 ms waiting for rank 0 to start"});
+}
+
+TEST(Agreement, RankZeroSaysForWhomItWaits) {
+  std::ostringstream lines;
+  MemoryStore store;
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2'300));
+    require_agreement(store, 1, 2, "start", kSame, 10'000, Log(LogLevel::off));
+  });
+  require_agreement(store, 0, 2, "start", kSame, 10'000, Log(lines, LogLevel::info));
+  late.join();
+  EXPECT_NE(lines.str().find("waiting for rank 1 to start; "), std::string::npos) << lines.str();
+}
+
+TEST(Agreement, EndsAtOnceWhenTheJobHasFailed) {
+  MemoryStore store;
+  store.close("rank 1 failed: there is no flag --nonsense");
+  for (const int rank : {0, 2})
+    testing::expect_error([&] { require_agreement(store, rank, 3, "start", kSame, 60'000, Log(LogLevel::off)); },
+                          {"rank 1 failed: there is no flag --nonsense"});
 }
 
 TEST(Agreement, LibraryEnvironmentHoldsWhatChangesBits) {

@@ -22,6 +22,8 @@ class CountingTokens : public TokenSource {
     std::iota(out.begin(), out.end(), static_cast<int32_t>(offset));
   }
   std::string description() const override { return "counting"; }
+  bool is_text() const override { return false; }
+  std::string doubt() const override { return ""; }
 
  private:
   uint64_t num_tokens_;

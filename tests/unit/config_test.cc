@@ -76,7 +76,28 @@ TEST(Flags, SetPluginFlagsAsideWithTheirValues) {
   EXPECT_EQ(parsed.plugin_flags[0].value, "25");
   EXPECT_EQ(parsed.plugin_flags[1].name, "dp.ddp.first");
   EXPECT_EQ(parsed.plugin_flags[1].value, "true");
+  EXPECT_FALSE(parsed.plugin_flags[1].has_value);
+  EXPECT_TRUE(parsed.plugin_flags[0].has_value);
   EXPECT_EQ(parsed.plugin_flags[2].value, "a=b");
+}
+
+TEST(Flags, OfPluginsAreGivenOnce) {
+  for (const char* second : {"--ddp.bucket-mb=6", "--ddp.bucket-mb=5", "--ddp.bucket_mb"})
+    refuse({"--ddp.bucket-mb=5", second}, {"--ddp.bucket-mb is given more than once"});
+  EXPECT_EQ(parse({"--ddp.bucket-mb=5", "--dp.ddp.bucket-mb=6"}).plugin_flags.size(), 2u);
+}
+
+TEST(Flags, OfPluginsTakeNegativeNumbers) {
+  const auto flags = parse({"--fsdp.prefetch", "-1", "--steps", "3"}).plugin_flags;
+  ASSERT_EQ(flags.size(), 1u);
+  EXPECT_EQ(flags[0].value, "-1");
+  refuse({"--fsdp.prefetch", "1", "-1"}, {"-1", "two dashes"});
+  refuse({"--fsdp.prefetch", "-x"}, {"-x", "two dashes"});
+}
+
+TEST(Flags, EmptyValuesAreSaid) {
+  refuse({"--pipeline.cut="}, {"--pipeline.cut has no value after '='"});
+  refuse({"--steps="}, {"--steps has no value after '='"});
 }
 
 TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
@@ -84,17 +105,30 @@ TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
   refuse({"--micro-batch-size", "3"}, {"here it is --batch-size"});
   refuse({"--micro_batch_size=3"}, {"here it is --batch-size"});
   refuse({"--step", "3"}, {"there is no flag --step", "--steps"});  // no guessing from a prefix
+  refuse({"--dry-run"}, {"tessera plan"});
+  refuse({"--bf16"}, {"here it is --dtype bf16"});
+  refuse({"--precision=bf16"}, {"here it is --dtype"});
   refuse({"-x"}, {"-x"});
   refuse({"stray"}, {"'stray'"});
   refuse({"--steps", "3", "stray"}, {"'stray'"});
 }
 
 TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
-  for (const char* flag : {"offload", "resume", "out", "checkpoint-every", "keep", "init-from"})
-    refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; supported: "});
+  for (const char* flag : {"offload", "resume", "out", "checkpoint-every", "keep", "init-from", "save", "load",
+                           "val-data", "eval-every", "tensorboard", "wandb", "config", "profile", "generate"})
+    refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; leave it out: "});
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});
-  EXPECT_EQ(parse({"--dtype", "bf16"}).config.dtype, Precision::bf16);
+}
+
+TEST(Flags, PrecisionsHaveTheNamesOfOtherFrameworksToo) {
+  for (const auto& [given, canonical] :
+       {std::pair("bf16", "bf16"), {"bfloat16", "bf16"}, {"fp32", "float32"}, {"float16", "fp16"}, {"half", "fp16"}})
+    for (const char* flag : {"dtype", "reduce-dtype"}) {
+      const auto fields = shared_fields(parse({std::string("--") + flag, given}).config);
+      EXPECT_EQ(std::ranges::find(fields, flag, &ConfigField::name)->value, canonical) << given;
+    }
+  refuse({"--dtype=bf61"}, {"'bf61'", "did you mean bf16?"});
 }
 
 TEST(Freeze, TakesListsAndRepetitions) {
@@ -147,11 +181,12 @@ TEST(Flags, RefuseBadValues) {
   refuse({"--batch-size", "0"}, {"--batch-size", "'0'", "1"});
   refuse({"--steps", "ten"}, {"--steps", "'ten'"});
   refuse({"--steps", "3.5"}, {"'3.5'"});
-  refuse({"--steps", "99999999999999999999"}, {"--steps"});
+  refuse({"--steps", "99999999999999999999"}, {"--steps", "from 1 to 9223372036854775807"});
+  refuse({"--steps", "0"}, {"a whole number of at least 1"});
   refuse({"--seed=-1"}, {"--seed", "'-1'"});
   refuse({"--lr", "nan"}, {"--lr", "'nan'"});
   refuse({"--lr=-1"}, {"--lr"});
-  refuse({"--beta1", "1"}, {"--beta1", "from 0 to below 1"});
+  refuse({"--beta1", "1"}, {"--beta1", "a number of at least 0 and below 1"});
   refuse({"--max-skipped-steps=-1"}, {"--max-skipped-steps", "at least 0"});
   refuse({"--lr-schedule", "cosin"}, {"constant|linear|cosine", "did you mean cosine"});
   refuse({"--log-level", "loud"}, {"debug|info|warning|error|off"});
@@ -169,6 +204,11 @@ TEST(Flags, AskForWhatIsMissing) {
   EXPECT_TRUE(
       parse_flags(FlagSet::plan, Words{"--model", "gpt2", "--print-program", "--rank", "3"}).plan.print_program);
   expect_error<UsageError>([] { parse_flags(FlagSet::train, Words{"--print-program"}); }, {"--print-program"});
+}
+
+TEST(Help, BeginsWithAUsageLine) {
+  EXPECT_EQ(flags_help(FlagSet::train).find("usage: tessera train --model NAME|FOLDER --data PATH [flags]\n"), 0u);
+  EXPECT_EQ(flags_help(FlagSet::plan).find("usage: tessera plan --model NAME|FOLDER [flags]\n"), 0u);
 }
 
 PlanFlags plan_flags(Words more) {

@@ -88,7 +88,6 @@ TEST(HuggingFaceWeights, ReadsWithAndWithoutThePrefix) {
   for (const char* prefix : {"", "transformer."}) {
     const TempFolder folder;
     save(folder.path("model.safetensors"), model_tensors(prefix));
-    EXPECT_TRUE(has_weights(folder.path()));
     expect_model_values(HuggingFaceWeights(folder.path(), parameters()));
   }
 }
@@ -189,7 +188,6 @@ TEST(HuggingFaceIndex, ReadsTensorsFromTheirFiles) {
        {"", "\"metadata\": {\"total_size\": 4096}, ", "\"metadata\": {\"total_size\": \"4096\"}, "}) {
     const TempFolder folder;
     save_sharded(folder, metadata);
-    EXPECT_TRUE(has_weights(folder.path()));
     expect_model_values(HuggingFaceWeights(folder.path(), parameters()));
   }
 }
@@ -213,12 +211,30 @@ TEST(HuggingFaceIndex, RefusesWhatDoesNotMatchTheFiles) {
   refuse("\"weight_map\"", "\"weights\"", {"model.safetensors.index.json", "weight_map"});
 }
 
-TEST(HasWeights, IsFalseForAFolderWithoutAndRefusesOtherFormats) {
+// A value that is not finite in a wide tensor of the model, as another program may have saved it.
+void expect_not_finite(float value, const std::string& shown) {
   const TempFolder folder;
-  folder.write("config.json", "{}");
-  EXPECT_FALSE(has_weights(folder.path()));
-  folder.write("pytorch_model.bin", "x");
-  expect_error([&] { has_weights(folder.path()); }, {folder.path(), "pytorch_model.bin", "model.safetensors"});
+  std::vector<Tensor> tensors = model_tensors();
+  find(tensors, "h.1.mlp.c_fc.weight").values[37] = value;
+  save(folder.path("model.safetensors"), tensors);
+  const HuggingFaceWeights weights(folder.path(), parameters());
+  const std::vector<std::string> parts = {folder.path("model.safetensors"), "element 37", "h.1.mlp.c_fc.weight [4, 16]",
+                                          "is " + shown};
+  expect_error([&] { read(weights, "h.1.mlp.c_fc.weight", 0, 64); }, parts);
+  expect_error([&] { read(weights, "h.1.mlp.c_fc.weight", 37, 1); }, parts);
+  EXPECT_NO_THROW(read(weights, "h.1.mlp.c_fc.weight", 0, 37)) << "a rank reads and checks what it owns";
+  EXPECT_NO_THROW(read(weights, "h.1.mlp.c_fc.weight", 38, 26));
+}
+
+TEST(HuggingFaceWeights, RefusesValuesThatAreNotFinite) {
+  expect_not_finite(std::nanf(""), "nan");
+  expect_not_finite(INFINITY, "inf");
+  expect_not_finite(-INFINITY, "-inf");
+}
+
+TEST(HuggingFaceWeights, WithoutFilesIsAnError) {
+  const TempFolder folder;
+  expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); }, {folder.path(), "no model.safetensors"});
 }
 
 TEST(GoldenFolder, HoldsTheWholeModel) {

@@ -2,20 +2,23 @@
 
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <thread>
 
-#include "launch/store_wire.h"
+#include "launch/store/join.h"
+#include "launch/store/wire.h"
 #include "launch/tcp_store.h"
 #include "observe/text.h"
 #include "support/expect_error.h"
+#include "support/store_fixture.h"
 
 namespace tessera {
 namespace {
 
 using testing::expect_error;
-
-constexpr int64_t kSoonMs = 5'000;
+using testing::kSoonMs;
+using testing::TcpStore;
 
 // Both stores must behave alike.
 struct Store {
@@ -27,7 +30,7 @@ Store make_store(bool over_tcp) {
   if (!over_tcp) return {nullptr, std::make_unique<MemoryStore>()};
   const std::string secret = random_secret();
   auto server = std::make_unique<TcpStoreServer>("127.0.0.1", 0, secret);
-  auto client = std::make_unique<TcpStoreClient>("127.0.0.1", server->port(), secret, kSoonMs);
+  auto client = std::make_unique<TcpStoreClient>("127.0.0.1", server->port(), secret, Participant{}, kSoonMs);
   return {std::move(server), std::move(client)};
 }
 
@@ -88,6 +91,42 @@ TEST_P(AnyStore, RefusesKeysAndValuesThatAreTooLong) {
   EXPECT_EQ(client_.get(longest, 0), largest);
 }
 
+TEST_P(AnyStore, ASumThatDoesNotFitIsRefused) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(client_.add("n", kMost), kMost);
+  expect_error([&] { client_.add("n", 1); }, {"'n'", "adding 1", "64-bit"});
+  EXPECT_EQ(client_.add("n", -1), kMost - 1);
+  client_.add("m", -kMost);
+  expect_error([&] { client_.add("m", -2); }, {"'m'", "adding -2"});
+}
+
+void expect_aborted(KeyValueStore& store, const std::string& reason) {
+  try {
+    store.get("never", 60'000);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), TSR_E_ABORTED);
+    EXPECT_EQ(std::string(error.what()), reason);
+  }
+}
+
+TEST_P(AnyStore, CloseEndsThoseWhoWaitAndKeepsWhatIsThere) {
+  client_.set("there", "value");
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 3; ++i)
+    waiting.emplace_back([&] { expect_aborted(client_, "rank 1 failed"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  client_.close("rank 1 failed");
+  for (std::thread& thread : waiting)
+    thread.join();
+  client_.close("a later reason");
+  expect_aborted(client_, "rank 1 failed");
+  EXPECT_EQ(client_.get("there", 0), "value");
+  client_.set("after", "x");
+  EXPECT_EQ(client_.get("after", 0), "x");
+  EXPECT_EQ(client_.add("n", 1), 1);
+}
+
 TEST_P(AnyStore, ManyThreadsAtOnce) {
   constexpr int kThreads = 16;
   std::vector<std::thread> threads;
@@ -108,17 +147,6 @@ TEST_P(AnyStore, ManyThreadsAtOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, AnyStore, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "tcp" : "memory"; });
-
-class TcpStore : public ::testing::Test {
- protected:
-  std::unique_ptr<TcpStoreClient> join(int64_t timeout_ms = kSoonMs) {
-    return std::make_unique<TcpStoreClient>("127.0.0.1", server_->port(), secret_, timeout_ms);
-  }
-  Socket stranger() { return Socket::connect("127.0.0.1", server_->port(), deadline_in(kSoonMs)); }
-
-  std::string secret_ = random_secret();
-  std::unique_ptr<TcpStoreServer> server_ = std::make_unique<TcpStoreServer>("127.0.0.1", 0, secret_);
-};
 
 TEST(Secrets, AreLongAndDiffer) {
   EXPECT_EQ(random_secret().size(), 32u);
@@ -142,46 +170,16 @@ TEST_F(TcpStore, FiftyClientsMeet) {
   EXPECT_EQ(met, kClients * kClients);
 }
 
-// What a port scanner does, while ranks meet.
-TEST_F(TcpStore, StrangersAreDroppedWithoutHarm) {
-  const auto client = join();
-  std::vector<Socket> silent;
-  for (int i = 0; i < 5; ++i)
-    silent.push_back(stranger());
-  for (const std::string& noise : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'),
-                                   std::string(1, 'T'), std::string(200, '\0')}) {
-    const Socket socket = stranger();
-    try {
-      socket.write(noise.data(), noise.size(), deadline_in(kSoonMs));
-    } catch (const Error&) {  // disconnected while it wrote
-    }
-    client->set("key", noise);
-    EXPECT_EQ(join()->get("key", kSoonMs), noise);
-  }
-}
-
-TEST_F(TcpStore, StrangersGetNoAnswer) {
-  const Socket socket = stranger();
-  const std::string wrong = "TSRSTOR1" + std::string(64, '0');
-  socket.write(wrong.data(), wrong.size(), deadline_in(kSoonMs));
-  char byte;
-  expect_error([&] { socket.read(&byte, 1, deadline_in(kSoonMs)); }, {"closed"});
-}
-
-TEST_F(TcpStore, AWrongSecretIsAnErrorOfTheClient) {
-  expect_error([&] { TcpStoreClient("127.0.0.1", server_->port(), random_secret(), kSoonMs); },
-               {"127.0.0.1", "does not know this job's secret", "TESSERA_JOB_SECRET"});
-}
-
 TEST_F(TcpStore, NobodyThereIsADeadline) {
   const uint16_t port = server_->port();
   server_.reset();
   try {
-    TcpStoreClient("127.0.0.1", port, secret_, 200);
+    TcpStoreClient("127.0.0.1", port, secret_, {}, 200);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), TSR_E_DEADLINE);
     EXPECT_NE(std::string(error.what()).find("nobody answers"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("MASTER_PORT"), std::string::npos) << error.what();
   }
 }
 
@@ -192,7 +190,7 @@ TEST_F(TcpStore, ClientsWaitForTheServerToComeUp) {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     server_ = std::make_unique<TcpStoreServer>("127.0.0.1", port, secret_);
   });
-  const TcpStoreClient client("127.0.0.1", port, secret_, kSoonMs);
+  const TcpStoreClient client("127.0.0.1", port, secret_, {}, kSoonMs);
   late.join();
 }
 
@@ -211,6 +209,37 @@ TEST_F(TcpStore, AServerThatEndsFreesItsWaitingClients) {
   stop.join();
 }
 
+TEST_F(TcpStore, TheServersOwnerSharesTheStore) {
+  const auto client = join();
+  std::thread owner([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    server_->store().set("from owner", "value");
+  });
+  EXPECT_EQ(client->get("from owner", kSoonMs), "value");
+  owner.join();
+  client->set("from client", "x");
+  EXPECT_EQ(server_->store().get("from client", 0), "x");
+  server_->store().close("ended by the owner");
+  expect_aborted(*client, "ended by the owner");
+}
+
+// Larger than the sockets' buffers: the reply goes out in pieces, while others are served.
+TEST_F(TcpStore, AReaderThatIsSlowDelaysNobody) {
+  const auto client = join();
+  const std::string large(kMaxValueBytes, 'v');
+  client->set("large", large);
+  const Socket slow = join_store("127.0.0.1", server_->port(), secret_, {}, kSoonMs);
+  const std::string frame = wire::request(wire::kGet, "large", "", 0);
+  slow.write(frame.data(), frame.size(), deadline_in(kSoonMs));
+  for (int i = 0; i < 20; ++i)
+    client->set("small", "x");
+  std::string reply(sizeof(wire::Reply) + large.size(), ' ');
+  slow.read(reply.data(), reply.size(), deadline_in(kSoonMs));
+  EXPECT_EQ(reply.substr(sizeof(wire::Reply)), large);
+  slow.write(frame.data(), frame.size(), deadline_in(kSoonMs));  // and the connection goes on
+  slow.read(reply.data(), reply.size(), deadline_in(kSoonMs));
+}
+
 TEST_F(TcpStore, APortInUseIsAnError) {
   expect_error([&] { TcpStoreServer("127.0.0.1", server_->port(), secret_); }, {"cannot listen", "in use"});
 }
@@ -219,15 +248,10 @@ TEST_F(TcpStore, APortInUseIsAnError) {
 TEST_F(TcpStore, BadRequestsOfAMemberEndItsConnectionOnly) {
   const auto client = join();
   for (const uint64_t key_num_bytes : {uint64_t{1} << 60, uint64_t{kMaxKeyBytes + 1}}) {
-    const Socket socket = stranger();
-    const std::string hello = wire::hello(secret_);
-    socket.write(hello.data(), hello.size(), deadline_in(kSoonMs));
-    char welcome = 0;
-    socket.read(&welcome, 1, deadline_in(kSoonMs));
-    EXPECT_EQ(welcome, wire::kWelcome);
+    const Socket socket = join_store("127.0.0.1", server_->port(), secret_, {}, kSoonMs);
     const wire::Request request{wire::kSet, key_num_bytes, 0, 0};
     socket.write(&request, sizeof request, deadline_in(kSoonMs));
-    expect_error([&] { socket.read(&welcome, 1, deadline_in(kSoonMs)); }, {"closed"});
+    EXPECT_TRUE(testing::is_dropped(socket, kSoonMs));
   }
   client->set("still", "here");
   EXPECT_EQ(client->get("still", 0), "here");

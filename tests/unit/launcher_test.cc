@@ -32,8 +32,12 @@ class Launcher : public ::testing::Test {
 
   // Runs a shell script as every rank; $1 is a folder for what it leaves.
   int launch(const std::string& script, int num_ranks, int64_t grace_ms = 300, int64_t kill_ms = 300) {
-    const LaunchRequest request{"/bin/sh", {"sh", "-c", script, "sh", folder_.string()}, num_ranks, grace_ms, kill_ms};
-    return launch_ranks(request, Log(log_, LogLevel::info));
+    LaunchRequest request{"/bin/sh", {"sh", "-c", script, "sh", folder_.string()}, num_ranks};
+    request.grace_ms = request.finish_ms = request.signal_grace_ms = grace_ms;
+    request.kill_ms = kill_ms;
+    const LaunchResult result = launch_ranks(request, Log(log_, LogLevel::info));
+    failure_ = result.failure;
+    return result.exit_code;
   }
 
   std::string read(const std::string& name) {
@@ -46,6 +50,9 @@ class Launcher : public ::testing::Test {
   }
   void expect_log(const std::string& part) {
     EXPECT_NE(log_.str().find(part), std::string::npos) << "'" << part << "' is missing in: " << log_.str();
+  }
+  void expect_failure(const std::string& part) {
+    EXPECT_NE(failure_.find(part), std::string::npos) << "'" << part << "' is missing in: " << failure_;
   }
   // Each rank left its process id in pid.<rank>.
   void expect_no_process_left(int num_ranks) {
@@ -63,6 +70,7 @@ class Launcher : public ::testing::Test {
 
   fs::path folder_;
   std::ostringstream log_;
+  std::string failure_;
 };
 
 constexpr const char* kNote = "echo $$ > $1/part.$TESSERA_RANK; mv $1/part.$TESSERA_RANK $1/pid.$TESSERA_RANK; ";
@@ -86,15 +94,16 @@ TEST_F(Launcher, ReplacesAnOuterJobsVariables) {
 
 TEST_F(Launcher, ReturnsTheFirstFailureAndNamesIt) {
   EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 1 ] && exit 3; exec sleep 60", 3), 3);
-  expect_log("rank 1 (process ");
-  expect_log("ended with exit code 3; it was the first to fail");
+  expect_failure("cause:        rank 1 (process ");
+  expect_failure("ended with exit code 3 without a word");
+  expect_failure("ended by the launcher: ranks 0, 2");
   expect_no_process_left(3);
 }
 
 TEST_F(Launcher, ARankKilledBySignalIsAFailure) {
   EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 0 ] && kill -9 $$; exec sleep 60", 2), 1);
-  expect_log("rank 0 (process ");
-  expect_log("was killed by signal 9");
+  expect_failure("cause:        rank 0 (process ");
+  expect_failure("killed by signal 9");
   expect_no_process_left(2);
 }
 
@@ -109,7 +118,7 @@ TEST_F(Launcher, RanksThatIgnoreSigtermAreKilled) {
   EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 0 ] && exit 1; trap '' TERM; while :; do sleep 0.05; done",
                    2, 100, 100),
             1);
-  expect_log("SIGKILL");
+  expect_failure("ended by the launcher: rank 1");
   expect_no_process_left(2);
 }
 
@@ -134,6 +143,46 @@ TEST_F(Launcher, PassesSignalsOn) {
   EXPECT_EQ(read("got.1"), "got\n");
   expect_no_process_left(2);
 }
+
+// Between a failure and the end of the job lie the grace and the time for SIGTERM, of ranks that are stopped too.
+TEST_F(Launcher, AStoppedRankDoesNotHoldTheEndUp) {
+  const auto start = Clock::now();
+  EXPECT_EQ(
+      launch(std::string(kNote) + "[ $TESSERA_RANK = 1 ] && kill -STOP $$; while [ ! -e $1/pid.1 ]; do sleep 0.01; "
+                                  "done; sleep 0.1; exit 1",
+             2, 200, 100),
+      1);
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(3));
+  expect_failure("ended by the launcher: rank 1");
+  expect_no_process_left(2);
+}
+
+TEST_F(Launcher, ARankThatDoesNotEndWithTheOthersIsEnded) {
+  EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 0 ] && exit 0; exec sleep 60", 2, 500), 1);
+  expect_failure("cause:        rank 1 (process ");
+  expect_no_process_left(2);
+}
+
+class EndedBy : public Launcher, public ::testing::WithParamInterface<int> {};
+
+TEST_P(EndedBy, ASignalThatIsSaid) {
+  sigset_t wanted, before;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, GetParam());
+  pthread_sigmask(SIG_BLOCK, &wanted, &before);
+  std::thread sender([&] {
+    wait_for_file("pid.0");
+    ::kill(::getpid(), GetParam());
+  });
+  const int code = launch(std::string(kNote) + "exec sleep 60", 1, 5'000);
+  sender.join();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(code, 128 + GetParam());
+  EXPECT_EQ(failure_, "");
+  expect_log(concat("signal ", GetParam(), " ("));
+  expect_no_process_left(1);
+}
+INSTANTIATE_TEST_SUITE_P(Signals, EndedBy, ::testing::Values(SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU));
 
 // The launcher itself is killed outright.
 TEST_F(Launcher, RanksDieWithTheirLauncher) {

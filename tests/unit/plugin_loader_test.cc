@@ -1,7 +1,9 @@
 #include <elf.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -178,6 +180,88 @@ TEST_F(PluginFiles, InFoldersThatOthersMayWriteAreRefused) {
   EXPECT_EQ(load(path).name, "sample");
   fs::permissions(folder_ / "open", fs::perms::all);
   refuse(path, {"folder that anybody may write, " + (folder_ / "open").string(), "chmod o-w"});
+}
+
+struct stat status_of(uid_t owner, gid_t group, mode_t mode) {
+  struct stat status {};
+  status.st_uid = owner;
+  status.st_gid = group;
+  status.st_mode = mode;
+  return status;
+}
+
+TEST(WhoElseMayWrite, NobodyButRootOneselfAndTheProgramsOwner) {
+  const TrustedUsers trusted{1000, 500};
+  for (const uid_t owner : {0, 1000, 500})
+    EXPECT_EQ(who_else_may_write(status_of(owner, 7, 0755), trusted), "");
+  EXPECT_EQ(who_else_may_write(status_of(1001, 7, 0755), trusted),
+            "belongs to user 1001; if you trust what is in it, run chown 1000 on it");
+}
+
+TEST(WhoElseMayWrite, AGroupThatIsNotTheOwnersOwn) {
+  const TrustedUsers trusted{1000, 0};
+  EXPECT_EQ(who_else_may_write(status_of(1000, 1000, 0775), trusted), "");
+  EXPECT_EQ(who_else_may_write(status_of(1000, 0, 0775), trusted), "");
+  EXPECT_EQ(who_else_may_write(status_of(1000, 50, 0755), trusted), "");
+  EXPECT_EQ(who_else_may_write(status_of(1000, 50, 0775), trusted), "may be written by group 50; run chmod g-w on it");
+}
+
+constexpr uid_t kStranger = 65534;
+
+// This process is another user's as long as the object lives. For root.
+class OtherUser {
+ public:
+  explicit OtherUser(uid_t user) { is_other_ = seteuid(user) == 0; }
+  OtherUser(const OtherUser&) = delete;
+  ~OtherUser() {
+    if (is_other_ && seteuid(0) != 0) std::abort();
+  }
+
+ private:
+  bool is_other_;
+};
+
+TEST_F(PluginFiles, OfAnotherUserOrAGroupAreRefusedToRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  const fs::path path = copy_good("sample.so");
+  ASSERT_EQ(chown(path.c_str(), 0, kStranger), 0);
+  EXPECT_EQ(load(path).name, "sample");
+  fs::permissions(path, fs::perms::group_write, fs::perm_options::add);
+  refuse(path, {"may be written by group 65534", "chmod g-w", "root"});
+  fs::permissions(path, fs::perms::group_write, fs::perm_options::remove);
+  ASSERT_EQ(chown(path.c_str(), kStranger, 0), 0);
+  refuse(path, {"belongs to user 65534", "chown 0", "root"});
+}
+
+TEST_F(PluginFiles, InAFolderOfAnotherUserAreRefusedToRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  fs::create_directories(folder_ / "theirs/inner");
+  const fs::path path = copy_good("theirs/inner/sample.so");
+  EXPECT_EQ(load(path).name, "sample");
+  ASSERT_EQ(chown((folder_ / "theirs").c_str(), kStranger, 0), 0);
+  refuse(path, {"is in the folder " + (folder_ / "theirs").string() + ", which belongs to user 65534"});
+}
+
+// A checkout of another user, in which root builds and runs: they could replace the program as well.
+TEST(PluginFile, MayLieInAFolderOfAnotherUserThatHoldsTheProgramToo) {
+  EXPECT_EQ(read_plugin_file("/proc/self/exe").warning, "");
+}
+
+TEST_F(PluginFiles, OfAnotherUserAreWarnedOf) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const fs::path path = copy_good("sample.so");
+  fs::permissions(folder_, fs::perms(0755));
+  fs::permissions(path, fs::perms(0644));
+  ASSERT_EQ(chown(path.c_str(), kStranger, kStranger), 0);
+  std::ostringstream said;
+  const Log log(said, LogLevel::warning);
+  {
+    const OtherUser other(1234);
+    EXPECT_EQ(load_plugin(path, log).name, "sample");
+  }
+  EXPECT_NE(said.str().find("belongs to user 65534; if you trust what is in it, run chown 1234 on it"),
+            std::string::npos)
+      << said.str();
 }
 
 TEST_F(PluginFiles, AreFoundByNameInOneFolderOnly) {

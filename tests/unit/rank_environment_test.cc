@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <sstream>
 
 #include "config/usage_error.h"
 #include "support/expect_error.h"
@@ -94,6 +95,48 @@ TEST(RankEnvironment, SecretsAreEqualInAJobAndDifferBetweenJobs) {
   EXPECT_NE(read(replace(kTorchrun, "MASTER_PORT", "29600")).secret, secret);
 }
 
+TEST(RankEnvironment, SecretsThatWereChosenAreRealOnes) {
+  const RankEnvironment rank = read(replace(kTorchrun, "TESSERA_JOB_SECRET", "chosen"));
+  EXPECT_TRUE(rank.has_secret);
+  EXPECT_EQ(rank.secret, "chosen");
+  const std::string key = "8b6b9bb0d1b9b0b5-5b6b9bb0d1b9b0b5";
+  const RankEnvironment ompi = read(replace(kOpenMpi, "OMPI_MCA_orte_precondition_transports", key));
+  EXPECT_TRUE(ompi.has_secret);
+  EXPECT_EQ(ompi.secret, key);
+  EXPECT_FALSE(read(kOpenMpi).has_secret);
+  // What started torchrun on each node may differ between nodes.
+  EXPECT_FALSE(read(replace(kTorchrun, "OMPI_MCA_orte_precondition_transports", key)).has_secret);
+}
+
+TEST(RankEnvironment, SeveralMachinesNeedASecret) {
+  std::ostringstream out;
+  const Log log(out, LogLevel::info);
+  const RankEnvironment apart = read(replace(kTorchrun, "RANK", "0"));
+  expect_error<UsageError>([&] { require_secret(apart, false, log); },
+                           {"TESSERA_JOB_SECRET", "openssl rand -hex 16", "--insecure"});
+  EXPECT_EQ(out.str(), "");
+  require_secret(apart, true, log);
+  EXPECT_NE(out.str().find("--insecure"), std::string::npos);
+  EXPECT_NE(out.str().find("29501"), std::string::npos);
+  out.str("");
+  require_secret(read(replace(kTorchrun, "TESSERA_JOB_SECRET", "chosen")), false, log);
+  require_secret(read(replace(kTorchrun, "LOCAL_WORLD_SIZE", "4")), false, log);
+  require_secret(read({}), false, log);
+  EXPECT_EQ(out.str(), "");
+}
+
+// LOCAL_WORLD_SIZE says two nodes.
+TEST(RankEnvironment, ALoopbackAddressMeansOneMachine) {
+  for (const char* address : {"127.0.0.1", "127.0.1.5", "localhost"}) {
+    const RankEnvironment rank = read(replace(kTorchrun, "MASTER_ADDR", address));
+    EXPECT_TRUE(rank.is_local()) << address;
+    EXPECT_EQ(rank.store_host, "127.0.0.1");
+    EXPECT_EQ(rank.local_size, 2);
+  }
+  EXPECT_FALSE(read(replace(kTorchrun, "MASTER_ADDR", "10.127.0.1")).is_local());
+  EXPECT_FALSE(read(kTorchrun).is_local());
+}
+
 TEST(RankEnvironment, AllLocalRanksMeetOnLoopback) {
   const RankEnvironment rank = read(replace(kTorchrun, "LOCAL_WORLD_SIZE", "4"));
   EXPECT_TRUE(rank.is_local());
@@ -156,7 +199,10 @@ TEST(RankEnvironment, BadValuesAreRefused) {
   expect_error<UsageError>([] { read(replace(kTorchrun, "RANK", "x")); }, {"RANK", "'x'"});
   expect_error<UsageError>([] { read(replace(kTorchrun, "RANK", "-1")); }, {"'-1'"});
   expect_error<UsageError>([] { read(replace(kTorchrun, "LOCAL_RANK", "2")); }, {"LOCAL_RANK=2"});
-  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "65535")); }, {"MASTER_PORT", "65536"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "65535")); }, {"MASTER_PORT is 65535", "65534"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "0")); }, {"MASTER_PORT is 0", "1 to 65534"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "70000")); }, {"MASTER_PORT is 70000"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "TESSERA_JOB_SECRET", "")); }, {"TESSERA_JOB_SECRET is empty"});
   for (const char* address : {"host", ":1", "host:", "host:0", "host:x"})
     expect_error<UsageError>([&] { read(replace(kTorchrun, "TESSERA_STORE_ADDR", address)); }, {"TESSERA_STORE_ADDR"});
 }

@@ -103,6 +103,75 @@ TEST(TokenSource, TokensBeyondTheVocabularyAreNamed) {
   expect_error([&] { open_tokens(folder.write("l.bin", raw_bytes(largest)), 65535); }, {"token 65535 at position 0"});
 }
 
+// Large data is not read before it is used.
+TEST(TokenSource, TokensOfLargeDataAreCheckedWhereTheyAreRead) {
+  const TempFolder folder;
+  const std::vector<uint16_t> start = {1, 2, 96};
+  const std::string path = folder.write("large.bin", raw_bytes(start));
+  fs::resize_file(path, uint64_t{64} << 30);
+  const auto source = open_tokens(path, 96);
+  EXPECT_EQ(source->num_tokens(), uint64_t{32} << 30);
+  std::vector<int32_t> out(2);
+  EXPECT_NO_THROW(source->read(0, out));
+  EXPECT_NO_THROW(source->read(uint64_t{31} << 30, out));
+  expect_error([&] { source->read(1, out); }, {"large.bin", "token 96 at position 2", "96 tokens"});
+}
+
+TEST(TokenSource, TextReadAsTokensIsDoubted) {
+  const TempFolder folder;
+  const std::string text = "To be, or not to be: \xc3\xa4.\n";
+  EXPECT_EQ(open_tokens(folder.write("a.txt", text), 256)->doubt(), "");
+  const std::string named = folder.write("text.bin", text + text);
+  expect_part(open_tokens(named, 65536)->doubt(), "text.bin looks like text");
+  expect_part(open_tokens(named, 65536)->doubt(), "rename it to .txt");
+  expect_error([&] { open_tokens(named, 96); }, {"token 28500 at position 0", "looks like text", "rename it to .txt"});
+  const std::string with_zero = folder.write("nul.txt", "To be" + std::string(1, '\0') + "or not");
+  expect_error([&] { open_tokens(with_zero, 96); }, {"nul.txt looks like text", "zero byte at position 5"});
+  expect_error([&] { open_tokens(folder.write("odd.bin", "abc"), 96); }, {"3 bytes", "odd", "rename it to .txt"});
+}
+
+TEST(TokenSource, TokensAreNotDoubted) {
+  const TempFolder folder;
+  std::vector<uint16_t> bytes, words, pixels;
+  for (int i = 0; i < 3000; ++i) {
+    bytes.push_back(static_cast<uint16_t>('a' + i % 26));  // a vocabulary of bytes, in 16 bits
+    words.push_back(static_cast<uint16_t>(i * 7919 % 50257));
+    pixels.push_back(static_cast<uint16_t>(i * 31 % 1000));
+  }
+  for (const auto& tokens : {bytes, words, pixels})
+    EXPECT_EQ(open_tokens(folder.write("t.bin", raw_bytes(tokens)), 50257)->doubt(), "");
+  EXPECT_EQ(open_tokens(folder.write("empty.bin", ""), 50257)->doubt(), "");
+}
+
+TEST(ContentHash, IsOfTheTokensNotOfTheFile) {
+  const TempFolder folder;
+  const std::vector<uint16_t> tokens = {'a', 'b', 'c'};
+  const auto hash = [&](const std::string& path) { return content_hash(*open_tokens(path, 65536)); };
+  const std::string text = hash(folder.write("a.txt", "abc"));
+  EXPECT_EQ(text.size(), 64u);
+  EXPECT_EQ(text, hash(folder.write("t.bin", raw_bytes(tokens))));
+  EXPECT_EQ(text, hash(folder.write("l.bin", llmc_file(tokens, 3))));
+  EXPECT_NE(text, hash(folder.write("b.txt", "abd")));
+}
+
+TEST(ContentHash, OfLargeDataTakesBothEndsAndBlocks) {
+  const TempFolder folder;
+  const uint64_t num_tokens = uint64_t{1} << 30;
+  const auto hash_with = [&](uint64_t at) {
+    const std::string path = folder.write("t.bin", "");
+    fs::resize_file(path, 2 * num_tokens);
+    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(2 * at))
+        .put(1);
+    return content_hash(*open_tokens(path, 65536));
+  };
+  const std::string at_no_block = hash_with(1'000'000);
+  EXPECT_EQ(at_no_block, hash_with(1'000'001));
+  EXPECT_NE(at_no_block, hash_with(0));
+  EXPECT_NE(at_no_block, hash_with(num_tokens - 1));
+  EXPECT_NE(at_no_block, hash_with((num_tokens - 32768) / 255 * 100));
+}
+
 TEST(TokenSource, RangesAreChecked) {
   const TempFolder folder;
   const std::vector<uint16_t> tokens = {0, 1, 2, 3, 4};
@@ -162,10 +231,25 @@ TEST(TextFolder, LinksToFilesAreFollowed) {
   EXPECT_EQ(text_of(*open_tokens(folder.path("t"), 256)), "linked");
 }
 
+TEST(TextFolder, AFolderThatCannotBeListedIsNamed) {
+  const TempFolder folder;
+  folder.write("a.txt", "text");
+  // Longer than a path may be: made from inside, met when it is listed.
+  const std::string name(200, 'x');
+  const fs::path start = fs::current_path();
+  fs::current_path(folder.path());
+  for (int depth = 0; depth < 25; ++depth) {
+    fs::create_directory(name);
+    fs::current_path(name);
+  }
+  fs::current_path(start);
+  expect_error([&] { open_tokens(folder.path(), 256); }, {"cannot list the folder " + folder.path(), "xxx"});
+}
+
 TEST(TextFolder, WithoutTextIsAnError) {
   const TempFolder folder;
   expect_error([&] { open_tokens(folder.path(), 256); }, {folder.path(), "no text file"});
-  folder.write("shard.bin", std::string(16, '\0'));
+  folder.write("image.png", std::string(16, '\0'));
   expect_error([&] { open_tokens(folder.path(), 256); }, {folder.path(), "no text file", "1 binary"});
 }
 
@@ -173,7 +257,8 @@ TEST(TokenSource, WhatIsNoFileOrFolderIsAnError) {
   const TempFolder folder;
   expect_error([&] { open_tokens(folder.path("absent"), 256); }, {"absent", "No such file"});
   ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);
-  expect_error([&] { open_tokens(folder.path("pipe"), 256); }, {"pipe", "not a regular file"});
+  expect_error([&] { open_tokens(folder.path("pipe"), 256); }, {"pipe", "is a pipe, not a regular file"});
+  expect_error([] { open_tokens("/dev/zero", 256); }, {"/dev/zero is a device, not a regular file"});
 }
 
 TEST(TokenSource, GoldenTokens) {

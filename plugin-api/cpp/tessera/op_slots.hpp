@@ -20,7 +20,7 @@ struct VocabularyPart {
     if (!is_count(first) || !is_count(num_local) || !is_count(num_tokens) || num_tokens == 0 ||
         num_local > static_cast<double>(num_rows) || (num_local > 0 && first + num_local > num_tokens))
       throw Error(TSR_E_INVALID_ARGUMENT,
-                  "op " + std::to_string(op.kind) + " has VOCAB_BEGIN " + std::to_string(first) + ", VOCAB_COUNT " +
+                  "op " + op_name(op.kind) + " has VOCAB_BEGIN " + std::to_string(first) + ", VOCAB_COUNT " +
                       std::to_string(num_local) + " and VOCAB_TOTAL " + std::to_string(num_tokens) +
                       " for a table of " + std::to_string(num_rows) +
                       " rows; they must be whole, the count at most the rows, and the tokens within the total");
@@ -270,7 +270,7 @@ inline SlotList loss_grad_slots(const tsr_op& op) {
 /// float32: what the ops above are made of.
 inline void check_segment_dtypes(const tsr_op& op) {
   const auto refuse = [&](const std::string& reason) {
-    throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + reason);
+    throw Error(TSR_E_UNSUPPORTED, "op " + op_name(op.kind) + reason);
   };
   if (op.dtype != TSR_F32 && op.dtype != TSR_BF16 && op.dtype != TSR_F16)
     refuse(" on values of " + dtype_name(op.dtype) + " is not computed here; float32, bfloat16 and float16 are");
@@ -348,7 +348,7 @@ inline SlotList slots_of(const tsr_op& op) {
     case TSR_OP_LOSS_GRAD:
       return loss_grad_slots(op);
     default:
-      throw Error(TSR_E_UNSUPPORTED, "this device does not know op kind " + std::to_string(op.kind));
+      throw Error(TSR_E_UNSUPPORTED, "this device does not know op " + op_name(op.kind));
   }
 }
 

@@ -16,7 +16,7 @@ namespace tessera::op {
 
 using SlotList = std::vector<tsr_slot_spec>;
 
-/// Dtypes and slots as messages print them: "float32", "src0", "x3".
+/// Dtypes, slots, modes, phases and ops as messages print them: "float32", "src0", "write", "forward", "linear".
 inline std::string dtype_name(tsr_dtype dtype) {
   static constexpr std::pair<tsr_dtype, const char*> kNames[] = {
       {TSR_I8, "int8"},    {TSR_I32, "int32"},   {TSR_I64, "int64"},   {TSR_U8, "uint8"},    {TSR_U16, "uint16"},
@@ -31,6 +31,41 @@ inline std::string slot_name(uint32_t slot) {
   return kRoles[role < std::size(kRoles) ? role : 0] + std::to_string(TSR_SLOT_INDEX(slot));
 }
 
+inline std::string mode_name(uint32_t mode) {
+  static constexpr const char* kModes[] = {"none", "read", "write", "add"};
+  return mode < std::size(kModes) ? kModes[mode] : "unknown";
+}
+inline std::string phase_name(uint32_t phase) {
+  static constexpr const char* kPhases[] = {"none", "forward", "backward", "backward_input", "backward_weight"};
+  return phase < std::size(kPhases) ? kPhases[phase] : "unknown";
+}
+/// TSR_OP_* in small letters: "layer_norm"; the number of what this header does not know.
+inline std::string op_name(uint32_t kind) {
+  static constexpr std::pair<uint32_t, const char*> kNames[] = {{TSR_OP_TOKEN_EMBEDDING, "token_embedding"},
+                                                                {TSR_OP_POSITION_EMBEDDING, "position_embedding"},
+                                                                {TSR_OP_LAYER_NORM, "layer_norm"},
+                                                                {TSR_OP_LINEAR, "linear"},
+                                                                {TSR_OP_ATTENTION, "attention"},
+                                                                {TSR_OP_ADD_LAYER_NORM, "add_layer_norm"},
+                                                                {TSR_OP_ADD, "add"},
+                                                                {TSR_OP_LOSS, "loss"},
+                                                                {TSR_OP_HEAD_LOGITS, "head_logits"},
+                                                                {TSR_OP_SOFTMAX_STATS, "softmax_stats"},
+                                                                {TSR_OP_LOSS_GRAD, "loss_grad"},
+                                                                {TSR_OP_COPY, "copy"},
+                                                                {TSR_OP_CAST, "cast"},
+                                                                {TSR_OP_ADD_INTO, "add_into"},
+                                                                {TSR_OP_SCALE, "scale"},
+                                                                {TSR_OP_ZERO, "zero"},
+                                                                {TSR_OP_SUM_SQUARES, "sum_squares"},
+                                                                {TSR_OP_CLIP, "clip"},
+                                                                {TSR_OP_ADAMW, "adamw"},
+                                                                {TSR_OP_SGD, "sgd"}};
+  for (const auto& [value, name] : kNames)
+    if (value == kind) return name;
+  return "of unknown kind " + std::to_string(kind);
+}
+
 /// Position of `slot` in `slots`, or -1 if it is not there.
 inline int slot_index(std::span<const tsr_slot_spec> slots, uint32_t slot) {
   for (size_t i = 0; i < slots.size(); ++i)
@@ -43,9 +78,8 @@ inline int slot_index(std::span<const tsr_slot_spec> slots, uint32_t slot) {
 /// The extent `dim` of the op. Throws unless it is positive.
 inline uint64_t extent(const tsr_op& op, int dim) {
   if (op.dims[dim] <= 0)
-    throw Error(TSR_E_INVALID_ARGUMENT, "op " + std::to_string(op.kind) + " has extent " +
-                                            std::to_string(op.dims[dim]) + " in dim " + std::to_string(dim) +
-                                            "; it must be positive");
+    throw Error(TSR_E_INVALID_ARGUMENT, "op " + op_name(op.kind) + " has extent " + std::to_string(op.dims[dim]) +
+                                            " in dim " + std::to_string(dim) + "; it must be positive");
   return static_cast<uint64_t>(op.dims[dim]);
 }
 /// Rows N = batch * seq.
@@ -56,7 +90,7 @@ inline uint64_t num_rows(const tsr_op& op) {
 /// Elements of the largest operand of an elementwise or step op; may be 0. Throws if negative.
 inline uint64_t num_elements(const tsr_op& op) {
   if (op.dims[TSR_DIM_ELEMENTS] < 0)
-    throw Error(TSR_E_INVALID_ARGUMENT, "op kind " + std::to_string(op.kind) + " has extent " +
+    throw Error(TSR_E_INVALID_ARGUMENT, "op " + op_name(op.kind) + " has extent " +
                                             std::to_string(op.dims[TSR_DIM_ELEMENTS]) + " in dim " +
                                             std::to_string(TSR_DIM_ELEMENTS));
   return static_cast<uint64_t>(op.dims[TSR_DIM_ELEMENTS]);
@@ -70,7 +104,7 @@ inline bool has_weight_half(uint32_t phase) {
 }
 /// Throws UNSUPPORTED: this op has no such phase.
 [[noreturn]] inline void refuse_phase(const tsr_op& op) {
-  throw Error(TSR_E_UNSUPPORTED, "op " + std::to_string(op.kind) + " has no phase " + std::to_string(op.phase));
+  throw Error(TSR_E_UNSUPPORTED, "op " + op_name(op.kind) + " has no phase " + phase_name(op.phase));
 }
 
 // ---- making slots -----------------------------------------------------------------------------------------------
@@ -101,8 +135,7 @@ inline void check_slot(const tsr_slot_spec& described, const tsr_slot_spec& boun
     refuse_slot(bound.slot, "has " + std::to_string(bound.num_elements) + " elements; the op needs " +
                                 std::to_string(described.num_elements));
   if (bound.mode != described.mode && !(described.mode == TSR_MODE_ADD && bound.mode == TSR_MODE_WRITE))
-    refuse_slot(bound.slot,
-                "has mode " + std::to_string(bound.mode) + "; the op needs " + std::to_string(described.mode));
+    refuse_slot(bound.slot, "has mode " + mode_name(bound.mode) + "; the op needs " + mode_name(described.mode));
 }
 /// Throws unless `bound` holds every slot of `described` that is not optional, none twice and no other, with the same
 /// dtype and num_elements, and the same mode save that ADD may have become WRITE.

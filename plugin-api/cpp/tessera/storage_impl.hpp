@@ -20,6 +20,12 @@ inline const tsr_buffer& buffer(const ProgramView& view, uint64_t id) {
   return *std::ranges::lower_bound(view.buffers(), id, {}, &tsr_buffer::id);
 }
 
+[[noreturn]] inline void refuse_split(const std::string& name) {
+  throw Error(TSR_E_UNSUPPORTED, "the parameters of " + name +
+                                     " are split by another strategy already; give one axis a strategy that splits "
+                                     "them and the others ddp: --strategy replicate=ddp,shard=fsdp");
+}
+
 /// Notes the cast that makes the copy which is computed with, and refuses any other reader.
 inline void find_copy(const ProgramView& view, Flat& flat) {
   for (const tsr_action& action : view.actions()) {
@@ -29,11 +35,7 @@ inline void find_copy(const ProgramView& view, Flat& flat) {
       const tsr_binding* to = find(action, kDestination);
       const bool is_whole_cast = action.kind == TSR_ACTION_CAST && b.slot == kSource && to &&
                                  b.num_elements == flat.num_elements() && !flat.copy;
-      if (!is_whole_cast)
-        throw Error(TSR_E_UNSUPPORTED,
-                    "the parameters of " + to_string(flat.value->name) +
-                        " are split by another strategy already; give one axis a strategy that splits them and the "
-                        "others ddp: --strategy replicate=ddp,shard=fsdp");
+      if (!is_whole_cast) refuse_split(to_string(flat.value->name));
       flat.copy = &buffer(view, to->buffer);
       flat.cast = action.id;
     }
@@ -45,8 +47,7 @@ inline void add_home(Flat& flat, const tsr_home& home) {
     const tsr_home_role& place = home.roles[role];
     if (!place.buffer) return;
     if (place.offset != home.roles[TSR_HOME_VALUE].offset || (id && id != place.buffer))
-      throw Error(TSR_E_UNSUPPORTED,
-                  "home " + to_string(home.name) + " does not keep all its roles at the same offset");
+      refuse_split(to_string(home.name));  // who split it keeps roles at offsets of their own
     id = place.buffer;
   };
   note(TSR_HOME_GRADIENT, flat.gradient);

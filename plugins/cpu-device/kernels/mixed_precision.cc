@@ -6,6 +6,7 @@
 
 #include "cpu-device/elementwise.h"
 #include "tessera/error.hpp"
+#include "tessera/operands.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -75,7 +76,7 @@ class MixedPrecision : public Kernel {
       operands_.push_back(operand);
     }
     if (operands_.size() > kMaxOperands)
-      throw Error(TSR_E_INTERNAL, "op " + std::to_string(op.kind) + " has " + std::to_string(operands_.size()) +
+      throw Error(TSR_E_INTERNAL, "op " + op::op_name(op.kind) + " has " + std::to_string(operands_.size()) +
                                       " operands; 16-bit kernels take " + std::to_string(kMaxOperands));
     kernel_ = family.prepare(as_float32(op), float32_slots, num_threads);
   }

@@ -1,46 +1,41 @@
-#include <sys/random.h>
-
 #include <array>
 #include <cstring>
 
-#include "launch/store_wire.h"
+#include "launch/store/join.h"
+#include "launch/store/wire.h"
 #include "launch/tcp_store.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {
+namespace {
+
+// Requests that are about the whole job carry it, since no key is empty.
+constexpr std::string_view kNoKey = "job";
+
+}  // namespace
 
 std::string random_secret() {
-  std::array<unsigned char, 16> bits;
-  if (::getrandom(bits.data(), bits.size(), 0) != static_cast<ssize_t>(bits.size()))
-    throw Error(TSR_E_UNAVAILABLE, concat("the system gave no random numbers: ", std::strerror(errno)));
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
-  for (const unsigned char byte : bits)
+  for (const unsigned char byte : wire::random_bytes())
     text += {kDigits[byte >> 4], kDigits[byte & 15]};
-  return text;
+  return text.substr(0, 32);
 }
 
-TcpStoreClient::TcpStoreClient(std::string host, uint16_t port, const std::string& secret, int64_t timeout_ms)
-    : host_(std::move(host)), port_(port), hello_(wire::hello(secret)) {
-  idle_.push_back(connect(timeout_ms));
+TcpStoreClient::TcpStoreClient(std::string host, uint16_t port, const std::string& secret, Participant who,
+                               int64_t timeout_ms)
+    : host_(std::move(host)), port_(port), secret_(secret), who_(std::move(who)) {
+  idle_.push_back(join_store(host_, port_, secret_, who_, timeout_ms));
 }
 
-Socket TcpStoreClient::connect(int64_t timeout_ms) const {
+TcpStoreClient::~TcpStoreClient() {
+  if (idle_.empty()) return;
   try {
-    Socket socket = Socket::connect(host_, port_, deadline_in(timeout_ms));
-    socket.write(hello_.data(), hello_.size(), deadline_in(kHelloTimeoutMs));
-    char welcome = 0;
-    try {
-      socket.read(&welcome, 1, deadline_in(2 * kHelloTimeoutMs));
-    } catch (const Error&) {
-      throw Error(TSR_E_UNAVAILABLE, "what listens there does not know this job's secret");
-    }
-    if (welcome != wire::kWelcome) throw Error(TSR_E_UNAVAILABLE, "what listens there is no store of this version");
-    return socket;
-  } catch (const Error& error) {
-    throw Error(error.code(), concat("cannot join the job's key-value store at ", host_, ":", port_, ": ", error.what(),
-                                     "; check TESSERA_STORE_ADDR and TESSERA_JOB_SECRET, and that rank 0 runs"));
+    const std::string frame = wire::request(wire::kGoodbye, kNoKey, "", 0);
+    idle_.back().write(frame.data(), frame.size(), deadline_in(0));
+  } catch (const Error&) {
+    // The store is gone already.
   }
 }
 
@@ -53,7 +48,7 @@ Socket TcpStoreClient::take() {
       return socket;
     }
   }
-  return connect(kReplyTimeoutMs);
+  return join_store(host_, port_, secret_, who_, kReplyTimeoutMs);
 }
 
 std::string TcpStoreClient::request(uint64_t operation, std::string_view key, std::string_view value, int64_t argument,
@@ -64,9 +59,7 @@ std::string TcpStoreClient::request(uint64_t operation, std::string_view key, st
   wire::Reply header{};
   std::string payload;
   try {
-    const wire::Request request{operation, key.size(), value.size(), argument};
-    std::string frame(reinterpret_cast<const char*>(&request), sizeof request);
-    frame.append(key).append(value);
+    const std::string frame = wire::request(operation, key, value, argument);
     socket.write(frame.data(), frame.size(), deadline_in(kReplyTimeoutMs));
     socket.read(&header, sizeof header, deadline_in(timeout_ms + kReplyTimeoutMs));
     if (header.num_bytes > kMaxValueBytes) throw Error(TSR_E_UNAVAILABLE, "the reply is longer than any value may be");
@@ -89,6 +82,10 @@ void TcpStoreClient::set(std::string_view key, std::string_view value) {
 
 std::string TcpStoreClient::get(std::string_view key, int64_t timeout_ms) {
   return request(wire::kGet, key, "", timeout_ms, timeout_ms);
+}
+
+void TcpStoreClient::close(std::string_view reason) {
+  request(wire::kClose, kNoKey, reason, 0, 0);
 }
 
 int64_t TcpStoreClient::add(std::string_view key, int64_t delta) {

@@ -1,0 +1,111 @@
+#include "data/file_list.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void cannot_list(const std::string& folder, std::error_code why) {
+  throw Error(TSR_E_UNAVAILABLE,
+              concat("cannot list the folder ", folder, ": ", why.message(), "; give --data a folder of data alone",
+                     why == std::errc::permission_denied ? ", all of which this user may read" : ""));
+}
+
+std::string name_of(const std::string& path) {
+  return fs::path(path).filename().string();
+}
+
+bool is_token_file(const std::string& path) {
+  return path.ends_with(".bin");
+}
+
+// Links that lead nowhere are left out of a folder of text; of a sequence of shards none may be missing unnoticed, and
+// to open it says why it cannot be.
+bool is_file(const fs::directory_entry& entry) {
+  std::error_code dangling_link;
+  if (entry.is_regular_file(dangling_link)) return true;
+  return is_token_file(entry.path()) && entry.is_symlink(dangling_link) && !entry.exists(dangling_link);
+}
+
+// Appends to `files` and `folders` what is in the folder and not hidden.
+void list_one(const fs::path& folder, std::vector<std::string>& files, std::vector<fs::path>& folders) {
+  std::error_code why, unknown;
+  for (fs::directory_iterator entry(folder, why), end; !why && entry != end; entry.increment(why)) {
+    if (name_of(entry->path()).starts_with('.')) continue;
+    if (is_file(*entry)) {
+      files.push_back(entry->path().generic_string());
+    } else if (entry->is_directory(unknown) && !entry->is_symlink(unknown)) {
+      folders.push_back(entry->path());
+    }
+  }
+  if (why) cannot_list(folder.string(), why);
+}
+
+// Folders as they are published hold shards for validation beside those for training.
+void refuse_validation_shards(const std::string& folder, const std::vector<std::string>& files) {
+  const auto with = [&](const char* word) {
+    return std::ranges::find_if(files, [=](const std::string& f) { return name_of(f).find(word) != f.npos; });
+  };
+  const auto validation = with("val"), training = with("train");
+  if (validation == files.end() || training == files.end()) return;
+  throw Error(TSR_E_INVALID_ARGUMENT,
+              concat("the folder ", folder, " holds ", name_of(*validation), " for validation beside ",
+                     name_of(*training), "; give the files to train on: --data '", folder, "/*train*.bin'"));
+}
+
+}  // namespace
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> files;
+  for (std::vector<fs::path> folders{folder}; !folders.empty();) {
+    const fs::path next = std::move(folders.back());
+    folders.pop_back();
+    list_one(next, files, folders);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+bool is_pattern(const std::string& path) {
+  return path.find_first_of("*?[") != path.npos;
+}
+
+std::vector<std::string> files_matching(const std::string& pattern) {
+  glob_t found{};
+  errno = 0;
+  const int status = ::glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
+  const int reason = errno;
+  std::vector<std::string> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (status == GLOB_NOMATCH || (status == GLOB_ABORTED && reason == ENOENT))
+    throw Error(TSR_E_NOT_FOUND, concat("no file matches ", pattern, "; check the folder and the pattern"));
+  if (status != 0)
+    throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folders of ", pattern, ": ", std::strerror(reason)));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+bool are_shards(const std::string& folder, const std::vector<std::string>& files) {
+  const auto shard = std::ranges::find_if(files, is_token_file);
+  if (shard == files.end()) return false;
+  const auto other = std::ranges::find_if_not(files, is_token_file);
+  if (other != files.end())
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("the folder ", folder, " holds token files such as ", name_of(*shard), " and others such as ",
+                       name_of(*other), "; give the token files alone: --data '", folder,
+                       "/*.bin', or a folder of text alone"));
+  refuse_validation_shards(folder, files);
+  return true;
+}
+
+}  // namespace tessera

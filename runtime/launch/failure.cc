@@ -1,0 +1,198 @@
+#include "launch/failure.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "config/usage_error.h"
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+using How = RankEnd::How;
+
+constexpr size_t kMostLines = 8;       // of ranks that only reported
+constexpr size_t kLongestText = 4000;  // of a sentence
+
+std::string key_of(int rank) {
+  return concat("failure/", rank);
+}
+
+std::string pack(const Failure& f, int64_t order) {
+  const nlohmann::json packed = {{"rank", f.who.rank}, {"pid", f.who.pid},         {"host", f.who.host},
+                                 {"code", f.code},     {"about", f.about},         {"step", f.step},
+                                 {"order", order},     {"exit_code", f.exit_code}, {"sentence", f.sentence}};
+  return packed.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void unpack(const std::string& packed, RankEnd& end) {
+  const auto from = nlohmann::json::parse(packed);
+  Failure f;
+  f.who = {from.at("rank"), from.at("pid"), from.at("host")};
+  f.code = from.at("code");
+  f.about = from.at("about");
+  f.step = from.at("step");
+  f.exit_code = from.at("exit_code");
+  f.sentence = from.at("sentence");
+  end.failure_order = from.at("order");
+  end.who = f.who;
+  end.failure = std::move(f);
+}
+
+/// How many others say that it is about this rank.
+std::map<int, int> count_blame(std::span<const RankEnd> ends) {
+  std::map<int, int> blame;
+  for (const RankEnd& end : ends)
+    if (end.failure && end.failure->is_echo() && end.failure->about != end.who.rank) ++blame[end.failure->about];
+  return blame;
+}
+
+/// It was told to end, and knows nothing of its own.
+bool is_told(const Failure& failure) {
+  return failure.code == TSR_E_ABORTED || failure.code == TSR_E_CANCELLED;
+}
+bool is_dead(const RankEnd& end) {
+  return (end.how == How::killed && !end.was_ended) || end.how == How::lost;
+}
+bool failed_itself(const RankEnd& end) {
+  return end.failure && !end.failure->is_echo();
+}
+bool has_told(const RankEnd& end) {
+  return end.failure.has_value();
+}
+bool ended_wordless(const RankEnd& end) {
+  return end.how == How::exited && !end.was_ended && !end.failure;
+}
+
+/// The index of the first, by `less`, of those that are `wanted`; -1: none is.
+template <class Wanted, class Less>
+int first_of(std::span<const RankEnd> ends, Wanted wanted, Less less) {
+  int first = -1;
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (wanted(ends[i]) && (first < 0 || less(ends[i], ends[static_cast<size_t>(first)]))) first = static_cast<int>(i);
+  return first;
+}
+
+int64_t last_step(std::span<const RankEnd> ends) {
+  int64_t step = 0;
+  for (const RankEnd& end : ends)
+    if (end.failure) step = std::max(step, end.failure->step);
+  return step;
+}
+
+}  // namespace
+
+std::string rank_name(const Participant& who) {
+  return who.pid ? concat("rank ", who.rank, " (", to_string(who), ")") : concat("rank ", who.rank);
+}
+
+bool Failure::is_echo() const {
+  return (about >= 0 && about != who.rank) || is_told(*this);
+}
+
+Failure make_failure(const std::exception& error, int rank, int64_t step) {
+  Failure failure;
+  failure.who = this_process(rank);
+  failure.step = step;
+  failure.sentence = std::string(error.what()).substr(0, kLongestText);
+  if (const auto* ours = dynamic_cast<const Error*>(&error)) {
+    failure.code = ours->code();
+    failure.about = ours->rank();
+  } else if (dynamic_cast<const std::bad_alloc*>(&error)) {
+    failure.code = TSR_E_RESOURCE_EXHAUSTED;
+  }
+  if (dynamic_cast<const UsageError*>(&error)) failure.exit_code = 2;
+  return failure;
+}
+
+void report_failure(KeyValueStore& store, const Failure& failure) {
+  store.set(key_of(failure.who.rank), pack(failure, store.add("failure/order", 1)));
+  store.close(concat(rank_name(failure.who), " failed: ", failure.sentence));
+}
+
+void read_failures(KeyValueStore& store, std::vector<RankEnd>& ends) {
+  for (RankEnd& end : ends) {
+    try {
+      unpack(store.get(key_of(end.who.rank), 0), end);
+    } catch (const Error&) {  // it said nothing
+    } catch (const nlohmann::json::exception&) {
+    }
+  }
+}
+
+int first_cause(std::span<const RankEnd> ends) {
+  const auto blame = count_blame(ends);
+  const auto blamed = [&](const RankEnd& end) {
+    const auto found = blame.find(end.who.rank);
+    return found == blame.end() ? 0 : found->second;
+  };
+  const auto is_missed = [&](const RankEnd& end) { return blamed(end) > 0 && !end.failure; };
+  const auto noticed = [](const RankEnd& a, const RankEnd& b) { return a.order < b.order; };
+  const auto told = [](const RankEnd& a, const RankEnd& b) { return a.failure_order < b.failure_order; };
+  const auto more_blamed = [&](const RankEnd& a, const RankEnd& b) {
+    return a.was_stopped != b.was_stopped ? a.was_stopped : blamed(a) > blamed(b);
+  };
+  if (const int dead = first_of(ends, is_dead, noticed); dead >= 0) return dead;
+  if (const int guilty = first_of(ends, failed_itself, told); guilty >= 0) return guilty;
+  if (const int mute = first_of(ends, ended_wordless, noticed); mute >= 0) return mute;
+  if (const int missed = first_of(ends, is_missed, more_blamed); missed >= 0) return missed;
+  if (const int first = first_of(ends, has_told, told); first >= 0) return first;
+  return first_of(
+      ends, [](const RankEnd& end) { return end.was_ended; }, more_blamed);
+}
+
+int exit_code_of(const RankEnd& cause) {
+  if (cause.failure) return cause.failure->exit_code;
+  return cause.how == How::exited && cause.value != 0 && !cause.was_ended ? cause.value : 1;
+}
+
+std::string cause_text(const RankEnd& end) {
+  if (is_dead(end) && end.how == How::lost) return "ended without a word: its process died or was cut off";
+  if (is_dead(end))
+    return concat("killed by signal ", end.value, " (", ::strsignal(end.value), ")",
+                  end.value == SIGKILL ? "; if nobody sent it, the system may have run out of memory: see dmesg" : "");
+  if (end.failure) return end.failure->sentence;
+  if (end.how == How::exited && !end.was_ended) return concat("ended with exit code ", end.value, " without a word");
+  if (end.how == How::finished) return "ended with exit code 0 before the job was done";
+  return end.was_stopped ? "did not answer: its process was stopped (SIGSTOP, or a debugger)"
+                         : "did not answer: its process ran, but did not take part";
+}
+
+std::string failure_block(std::span<const RankEnd> ends) {
+  const RankEnd& cause = ends[static_cast<size_t>(first_cause(ends))];
+  const int64_t step = last_step(ends);
+  std::string text = concat("the job failed ", step ? concat("after step ", step) : "before step 1 was done",
+                            "\n  cause:        ", rank_name(cause.who), ": ", cause_text(cause));
+  std::vector<int> same, more, told, ended;
+  size_t num_lines = 0;
+  for (const RankEnd& end : ends) {
+    if (end.who.rank == cause.who.rank) continue;
+    if (!end.failure && end.was_ended)
+      ended.push_back(end.who.rank);
+    else if (!end.failure)
+      continue;
+    else if (cause.failure && end.failure->sentence == cause.failure->sentence)
+      same.push_back(end.who.rank);
+    else if (is_told(*end.failure))
+      told.push_back(end.who.rank);
+    else if (num_lines++ < kMostLines)
+      text += concat("\n  reported by:  ", rank_name(end.who), ": ", end.failure->sentence);
+    else
+      more.push_back(end.who.rank);
+  }
+  const auto add = [&text](const char* what, const std::vector<int>& ranks) {
+    if (!ranks.empty()) text += what + ranks_text(ranks);
+  };
+  add("\n  reported by:  ", more);
+  add("\n  the same on:  ", same);
+  add("\n  ended by themselves, being told: ", told);
+  add("\n  ended by the launcher: ", ended);
+  return text;
+}
+
+}  // namespace tessera

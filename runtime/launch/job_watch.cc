@@ -1,0 +1,80 @@
+#include "launch/job_watch.h"
+
+#include <unistd.h>
+
+#include <chrono>
+
+#include "observe/print_error.h"
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kForeverMs = int64_t{1} << 40;
+constexpr const char* kLeft = "job/num_left";
+
+}  // namespace
+
+JobWatch::JobWatch(std::shared_ptr<KeyValueStore> store, int rank, int64_t grace_ms, bool speaks)
+    : store_(std::move(store)),
+      rank_(rank),
+      own_end_(concat("job/left/", rank)),
+      grace_ms_(grace_ms),
+      speaks_(speaks),
+      thread_([this] { listen(); }) {}
+
+JobWatch::~JobWatch() {
+  leave();
+  try {
+    store_->set(own_end_, "");
+    store_->add(kLeft, 1);
+  } catch (const std::exception&) {  // then the store is gone, and the thread has noticed
+  }
+  thread_.join();
+}
+
+void JobWatch::leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    has_left_ = true;
+  }
+  left_.notify_one();
+}
+
+void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (store.add(kLeft, 0) < num_ranks && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+bool JobWatch::tell(const Failure& failure) {
+  leave();
+  try {
+    report_failure(*store_, failure);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void JobWatch::listen() {
+  try {
+    store_->get(own_end_, kForeverMs);
+  } catch (const std::exception& reason) {
+    is_over_ = true;
+    end_process(reason);
+  }
+}
+
+void JobWatch::end_process(const std::exception& reason) {
+  {
+    std::unique_lock lock(mutex_);
+    if (left_.wait_for(lock, std::chrono::milliseconds(grace_ms_), [this] { return has_left_; })) return;
+  }
+  tell(failure_of(reason));
+  if (speaks_) print_error(concat("rank ", rank_, " ends: ", reason.what()));
+  ::_exit(1);  // past all destructors, which may wait for other threads
+}
+
+}  // namespace tessera

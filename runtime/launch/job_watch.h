@@ -1,0 +1,56 @@
+// A rank's bond to its job: it tells the others why it fails, and ends when any of them has.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "launch/failure.h"
+
+namespace tessera {
+
+/// A thread waits until the job's store is closed, or gone. Then is_over() is true, and the process has `grace_ms` to
+/// end by itself; a rank that waits in a library which nothing can interrupt is ended after that, with exit code 1.
+/// Functions are [any-thread].
+class JobWatch {
+ public:
+  /// `speaks`: nobody else tells the user why this process ends, so it does, on stderr.
+  JobWatch(std::shared_ptr<KeyValueStore> store, int rank, int64_t grace_ms, bool speaks);
+  /// The rank ends by itself.
+  ~JobWatch();
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
+
+  bool is_over() const { return is_over_; }
+  /// The last step that was finished, for reports.
+  void note_step(int64_t step) { step_ = step; }
+  /// What this rank has to say of an error.
+  Failure failure_of(const std::exception& error) const { return make_failure(error, rank_, step_); }
+  /// Tells the job, and with that all others to end; this rank then ends by itself. False when the store is gone.
+  bool tell(const Failure& failure);
+
+ private:
+  void leave();
+  void listen();
+  void end_process(const std::exception& reason);
+
+  const std::shared_ptr<KeyValueStore> store_;
+  const int rank_;
+  const std::string own_end_;  // a key of this rank alone, which it sets to end the wait
+  const int64_t grace_ms_;
+  const bool speaks_;
+  std::atomic<bool> is_over_{false};
+  std::atomic<int64_t> step_{0};
+  std::mutex mutex_;
+  std::condition_variable left_;
+  bool has_left_ = false;  // guarded by mutex_
+  std::thread thread_;     // last: it uses the members above
+};
+
+/// For the rank that serves the store: waits until the JobWatch of `num_ranks` ranks has ended, or `timeout_ms`.
+void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms);
+
+}  // namespace tessera

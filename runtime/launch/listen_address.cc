@@ -1,0 +1,65 @@
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "launch/job_store.h"
+#include "launch/socket.h"
+
+namespace tessera {
+namespace {
+
+struct Address {
+  std::string text;  // numeric
+  bool is_loopback = false;
+  bool is_own = false;  // of this machine
+};
+
+bool is_loopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
+bool is_own(const addrinfo& address) {
+  const Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket.fd() >= 0 && ::bind(socket.fd(), address.ai_addr, address.ai_addrlen) == 0;
+}
+
+// Empty when the name is not known here.
+std::vector<Address> addresses_of(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  std::vector<Address> addresses;
+  for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
+    char text[NI_MAXHOST];
+    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      addresses.push_back({text, is_loopback(*entry->ai_addr), is_own(*entry)});
+  }
+  return addresses;
+}
+
+}  // namespace
+
+std::string listen_address(const RankEnvironment& environment, const Log& log) {
+  const std::vector<Address> addresses = addresses_of(environment.store_host);
+  for (const Address& address : addresses)
+    if (address.is_own && (environment.is_local() || !address.is_loopback)) return address.text;
+  if (environment.is_local()) return "127.0.0.1";
+  log.info("the key-value store listens on all interfaces, since ", environment.store_host, " is ",
+           addresses.empty() ? "not known here" : addresses.front().text,
+           addresses.empty()               ? ""
+           : addresses.front().is_loopback ? ", which other machines cannot reach"
+                                           : ", which this machine does not have");
+  return "0.0.0.0";
+}
+
+}  // namespace tessera

@@ -1,0 +1,21 @@
+#include "launch/participant.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "observe/text.h"
+
+namespace tessera {
+
+Participant this_process(int rank) {
+  std::array<char, 256> name{};  // gethostname cuts a longer one, perhaps without a final zero
+  if (::gethostname(name.data(), name.size() - 1) != 0) return {rank, ::getpid(), "an unknown host"};
+  return {rank, ::getpid(), name.data()};
+}
+
+std::string to_string(const Participant& participant) {
+  return concat("process ", participant.pid, " on ", participant.host);
+}
+
+}  // namespace tessera

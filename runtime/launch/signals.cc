@@ -1,0 +1,37 @@
+#include "launch/signals.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include <string_view>
+
+namespace tessera {
+namespace {
+
+void say(std::string_view text) {
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
+}
+
+// Only what is safe in a signal's handler. The default action follows, since the handler was for once.
+extern "C" void announce(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  say("tessera: ended by the signal SIG");
+  say(name ? name : "?");
+  say("\n");
+  ::raise(signal);
+}
+
+}  // namespace
+
+void announce_ending_signals() {
+  for (const int signal : kEndingSignals) {
+    struct sigaction now {};
+    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
+    struct sigaction action {};
+    action.sa_handler = announce;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+}  // namespace tessera

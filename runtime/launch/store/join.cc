@@ -1,0 +1,130 @@
+#include "launch/store/join.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "launch/key_value_store.h"
+#include "launch/store/wire.h"
+#include "launch/tcp_store.h"
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A store answers at once; it is allowed a loaded machine.
+constexpr int64_t kSilenceMs = 2 * kGreetingTimeoutMs;
+constexpr milliseconds kFirstPause(2);
+constexpr milliseconds kLongestPause(200);
+
+// The connection ended before the answer: a crowded store, or no store at all. Another try may succeed.
+struct Dropped {
+  std::string how;
+};
+
+// One connection's greeting.
+class Greeting {
+ public:
+  Greeting(const Socket& socket, const std::string& place, const std::string& secret, Deadline deadline)
+      : socket_(socket), place_(place), secret_(secret), deadline_(deadline) {}
+
+  void run(const Participant& who) const {
+    const wire::Hello ours{wire::kMagic, wire::random_bytes()};
+    write(ours);
+    const auto theirs = read<wire::Hello>();
+    if (theirs.magic != wire::kMagic) throw not_a_store("it speaks another protocol");
+    const wire::Proofs proofs{secret_, ours.nonce, theirs.nonce};
+    wire::Claim claim = wire::claim_of(who);
+    claim.proof = proofs.client(claim);
+    write(claim);
+    const auto answer = read<wire::Answer>();
+    if (answer.kind == wire::kOtherSecret)
+      throw Error(TSR_E_FAILED_PRECONDITION,
+                  concat("the store at ", place_, " has another secret: another job listens there, or ",
+                         "TESSERA_JOB_SECRET differs between the ranks; give each job its own MASTER_PORT (or ",
+                         "TESSERA_STORE_ADDR), and all ranks of a job the same TESSERA_JOB_SECRET"));
+    if (!wire::is_equal(answer.proof, proofs.server(claim, answer.kind)))
+      throw not_a_store("it does not know this job's secret");
+    if (answer.kind != wire::kWelcome) throw refusal();
+  }
+
+ private:
+  template <class Frame>
+  void write(const Frame& frame) const {
+    transfer([&] { socket_.write(&frame, sizeof frame, deadline_); });
+  }
+
+  template <class Frame>
+  Frame read() const {
+    Frame frame;
+    transfer([&] { socket_.read(&frame, sizeof frame, deadline_); });
+    return frame;
+  }
+
+  template <class Move>
+  void transfer(const Move& move) const {
+    try {
+      move();
+    } catch (const Error& error) {
+      if (error.code() == TSR_E_DEADLINE) throw not_a_store("it did not greet in time");
+      throw Dropped{error.what()};
+    }
+  }
+
+  Error refusal() const {
+    const auto header = read<wire::Reply>();
+    std::string sentence(std::min<uint64_t>(header.num_bytes, kMaxKeyBytes), '\0');
+    transfer([&] { socket_.read(sentence.data(), sentence.size(), deadline_); });
+    return Error(static_cast<tsr_status>(header.status), sentence);
+  }
+
+  Error not_a_store(std::string_view why) const {
+    return Error(TSR_E_UNAVAILABLE, concat("what listens at ", place_, " is not this job's key-value store (", why,
+                                           "): another program has the port; give all ranks a free MASTER_PORT (the "
+                                           "store is at MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
+  }
+
+  const Socket& socket_;
+  const std::string& place_;
+  const std::string& secret_;
+  const Deadline deadline_;
+};
+
+Socket connect(const std::string& host, uint16_t port, Deadline deadline) {
+  try {
+    return Socket::connect(host, port, deadline);
+  } catch (const Error& error) {
+    throw Error(error.code(), concat("cannot join the job's key-value store: ", error.what(),
+                                     "; check that rank 0 runs, and that all ranks have the same MASTER_ADDR and ",
+                                     "MASTER_PORT (or TESSERA_STORE_ADDR)"));
+  }
+}
+
+}  // namespace
+
+Socket join_store(const std::string& host, uint16_t port, const std::string& secret, const Participant& who,
+                  int64_t timeout_ms) {
+  const std::string place = concat(host, ":", port);
+  const Deadline deadline = deadline_in(timeout_ms);
+  milliseconds pause = kFirstPause;
+  for (int tries = 1;; ++tries) {
+    Socket socket = connect(host, port, deadline);
+    try {
+      Greeting(socket, place, secret, std::min(deadline, deadline_in(kSilenceMs))).run(who);
+      return socket;
+    } catch (const Dropped& dropped) {
+      if (std::chrono::steady_clock::now() + pause >= deadline)
+        throw Error(
+            TSR_E_UNAVAILABLE,
+            concat("what listens at ", place, " ended ", tries, " connections before it had greeted as a ",
+                   "key-value store (", dropped.how, "): another program has the port, or so many connect to ",
+                   "it that the store cannot keep up; give all ranks another MASTER_PORT or TESSERA_STORE_ADDR"));
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+#include "launch/store/members.h"
+
+#include "observe/text.h"
+
+namespace tessera {
+
+std::string StoreMembers::join(const Participant& who) {
+  if (who.rank < 0) return "";
+  Rank& rank = ranks_.try_emplace(who.rank, Rank{who}).first->second;
+  if (rank.process != who)
+    return concat("rank ", who.rank, " of this job has joined already: ", to_string(rank.process), ", and now ",
+                  to_string(who), " claims the same rank; two jobs share this address, or two ranks have the same ",
+                  "number; give each job its own MASTER_PORT or TESSERA_JOB_SECRET");
+  ++rank.num_connections;
+  rank.said_goodbye = false;
+  return "";
+}
+
+void StoreMembers::say_goodbye(const Participant& who) {
+  if (who.rank >= 0) ranks_.at(who.rank).said_goodbye = true;
+}
+
+bool StoreMembers::leave(const Participant& who) {
+  if (who.rank < 0) return false;
+  Rank& rank = ranks_.at(who.rank);
+  if (--rank.num_connections > 0 || rank.said_goodbye || rank.is_lost) return false;
+  return rank.is_lost = true;
+}
+
+}  // namespace tessera

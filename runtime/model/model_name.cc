@@ -1,0 +1,118 @@
+#include "model/model_name.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+
+#include "config/did_you_mean.h"
+#include "model/gpt2_config.h"
+#include "model/read_only_file.h"
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kShownLetters = 80;
+
+template <class... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+  throw Error(TSR_E_INVALID_ARGUMENT, concat(parts...));
+}
+
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+}
+
+std::string shown(const std::string& given) {
+  std::string text = given.size() <= kShownLetters ? given : given.substr(0, kShownLetters) + "...";
+  std::ranges::replace_if(text, is_control, '?');
+  return text;
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool looks_like_a_path(const std::string& given) {
+  return given.starts_with('.') || given.starts_with('/') || given.ends_with('/') || std::ranges::count(given, '/') > 1;
+}
+
+// "GPT2-medium", "gpt2/": a size but for the case, a slash at the end, or a few letters; empty: it is not.
+std::string size_meant(const std::string& given) {
+  const auto slash = given.find('/');
+  if (slash != std::string::npos && slash + 1 != given.size()) return "";
+  const std::string name = lower(given.substr(0, slash));
+  return name == given ? "" : nearest(name, gpt2_names());
+}
+
+// "openai-community/gpt2": two parts, and the first one is not a folder here.
+bool looks_like_a_hub_id(const std::string& given) {
+  const auto slash = given.find('/');
+  if (slash == std::string::npos || looks_like_a_path(given)) return false;
+  struct stat info {};
+  return ::stat(given.substr(0, slash).c_str(), &info) != 0;
+}
+
+// Nothing here has that name; returns when it may be the name of a size.
+void refuse_absent(const std::string& given) {
+  const std::string name = shown(given);
+  if (const std::string size = size_meant(given); !size.empty())
+    refuse("--model ", name, ": there is no GPT-2 of that name; did you mean ", size, "?");
+  if (name.find("://") != name.npos)
+    refuse("--model ", name, " is an address; download the model and give its folder: ",
+           how_to_download("openai-community/gpt2", "gpt2"));
+  if (std::ranges::any_of(given, is_control))
+    refuse("--model ", name, " has control characters (shown as ?), and there is no such folder; ",
+           "give the name or folder without them");
+  if (given.starts_with('~'))
+    refuse("--model ", name, ": there is no such folder; the shell puts your home in the place of ~ only after a ",
+           "space: --model ", name);
+  if (looks_like_a_hub_id(given))
+    refuse("--model ", name, ": there is no such folder; is it a model of the Hugging Face hub? Download it: ",
+           how_to_download(name, name.substr(name.find('/') + 1)));
+  if (given.find('/') != given.npos || given.starts_with('.'))
+    refuse("--model ", name, ": there is no such folder; give one that holds config.json and model.safetensors");
+}
+
+void refuse_unreachable(const std::string& given, int reason) {
+  if (reason == ENAMETOOLONG)
+    refuse("--model ", shown(given), " has ", given.size(), " letters, too many for a path; give a folder");
+  if (reason != ENOENT && reason != ENOTDIR)
+    refuse("--model ", shown(given), " cannot be looked at: ", std::strerror(reason),
+           "; give a folder that this user may enter");
+  if (reason == ENOENT && name_is_there(given))
+    refuse("--model ", shown(given), " is a link that leads nowhere; restore what it points to, or give a folder");
+}
+
+}  // namespace
+
+bool is_model_folder(const std::string& given) {
+  const auto names = gpt2_names();
+  const bool is_name = std::ranges::find(names, given) != names.end();
+  struct stat info {};
+  if (::stat(given.c_str(), &info) != 0) {
+    if (is_name) return false;
+    refuse_unreachable(given, errno);
+    refuse_absent(given);
+    return false;
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    if (is_name) return false;
+    refuse("--model ", shown(given), " is not a folder; give the folder that holds config.json and model.safetensors");
+  }
+  if (!name_is_there(given + "/config.json"))
+    refuse("--model ", shown(given), ": the folder holds no config.json; give the folder of a Hugging Face GPT-2");
+  return true;
+}
+
+std::string how_to_download(const std::string& hub_id, const std::string& folder) {
+  return concat("hf download ", hub_id, " config.json model.safetensors --local-dir ", folder, ", then --model ./",
+                folder, " (hf comes with pip install huggingface_hub)");
+}
+
+}  // namespace tessera

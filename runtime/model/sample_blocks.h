@@ -1,0 +1,33 @@
+// Which parts of something large are compared in place of the whole.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace tessera {
+
+/// Up to this many bytes are compared whole.
+inline constexpr uint64_t kMaxWholeBytes = uint64_t{64} << 20;
+/// Of more than that, this many blocks of this many bytes.
+inline constexpr uint64_t kSampledBlocks = 256;
+inline constexpr uint64_t kSampledBlockBytes = uint64_t{64} << 10;
+
+/// Where `num_blocks` >= 2 blocks of `block` units begin, spread evenly over `total` units; the first and the last ones
+/// are among them. Where that would be all of them, and more: blocks one after the other, of which the last one may end
+/// beyond `total`.
+inline std::vector<uint64_t> sample_blocks(uint64_t total, uint64_t block, uint64_t num_blocks) {
+  std::vector<uint64_t> begins;
+  if (total / block < num_blocks) {
+    for (uint64_t begin = 0; begin < total; begin += block)
+      begins.push_back(begin);
+    return begins;
+  }
+  const uint64_t last = total - block, distance = last / (num_blocks - 1);
+  for (uint64_t i = 0; i + 1 < num_blocks; ++i)
+    begins.push_back(i * distance);
+  begins.push_back(last);
+  return begins;
+}
+
+}  // namespace tessera

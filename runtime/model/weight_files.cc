@@ -1,0 +1,111 @@
+#include "model/weight_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "config/sha256.h"
+#include "model/hf_index.h"
+#include "model/safetensors.h"
+#include "model/sample_blocks.h"
+#include "observe/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWholeFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr uint64_t kTensorEndBytes = 4096;
+constexpr std::size_t kShownDigits = 16;
+
+bool is_foreign(const std::string& name) {
+  return name.ends_with(".safetensors") || name.starts_with("pytorch_model") || name.starts_with("tf_model") ||
+         name.starts_with("flax_model");
+}
+
+void refuse_foreign_weights(const std::string& folder) {
+  std::error_code why;
+  std::set<std::string> names;
+  for (fs::directory_iterator entry(folder, why), end; !why && entry != end; entry.increment(why))
+    names.insert(entry->path().filename().string());
+  if (why) throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folder ", folder, ": ", why.message()));
+  const auto foreign = std::ranges::find_if(names, is_foreign);
+  if (foreign == names.end()) return;
+  throw Error(TSR_E_UNSUPPORTED,
+              concat(folder, " holds ", *foreign, " but neither ", kWholeFile, " nor ", kIndexFile,
+                     "; save the model as safetensors, or remove that file to start from random values"));
+}
+
+/// Bytes [begin, end) of the file.
+void add_bytes(Sha256& hash, const ReadOnlyFile& file, uint64_t begin, uint64_t end) {
+  std::vector<std::byte> block;
+  for (; begin < end; begin += block.size()) {
+    block.resize(std::min(kSampledBlockBytes, end - begin));
+    file.read(begin, block);
+    hash.add(block);
+  }
+}
+
+/// `num_blocks`: of the sample; 0: all bytes are taken.
+std::string hash_of_tensors(const SafetensorsFile& weights, uint64_t num_blocks) {
+  const ReadOnlyFile& file = weights.file();
+  const uint64_t begin = weights.data_begin(), end = file.num_bytes();
+  Sha256 hash;
+  if (num_blocks == 0) {
+    add_bytes(hash, file, begin, end);
+    return hash.hex();
+  }
+  for (const auto& [name, tensor] : weights.header().tensors) {
+    const uint64_t first = begin + tensor.data_offset, last = first + tensor.num_bytes;
+    const uint64_t num_bytes = std::min(kTensorEndBytes, tensor.num_bytes);
+    add_bytes(hash, file, first, first + num_bytes);
+    add_bytes(hash, file, last - num_bytes, last);
+  }
+  for (const uint64_t at : sample_blocks(end - begin, kSampledBlockBytes, num_blocks))
+    add_bytes(hash, file, begin + at, std::min(end, begin + at + kSampledBlockBytes));
+  return hash.hex();
+}
+
+std::string fingerprint(const SafetensorsFile& weights, uint64_t num_blocks) {
+  Sha256 header;
+  add_bytes(header, weights.file(), 0, weights.data_begin());
+  return concat(fs::path(weights.path()).filename().string(), ", ", weights.file().num_bytes(), " bytes, header ",
+                header.hex().substr(0, kShownDigits), ", values ",
+                hash_of_tensors(weights, num_blocks).substr(0, kShownDigits));
+}
+
+}  // namespace
+
+WeightFiles find_weight_files(const std::string& folder) {
+  const fs::path root(folder);
+  if (const std::string whole = (root / kWholeFile).string(); name_is_there(whole)) return {{whole}, {}};
+  const std::string index = (root / kIndexFile).string();
+  if (!name_is_there(index)) {
+    refuse_foreign_weights(folder);
+    return {};
+  }
+  WeightFiles files{{}, read_safetensors_index(index)};
+  std::set<std::string> names;
+  for (const auto& entry : files.index)
+    names.insert(entry.second);
+  for (const std::string& name : names)
+    files.paths.push_back((root / name).string());
+  return files;
+}
+
+std::vector<std::string> weight_fingerprints(const std::string& folder) {
+  std::vector<SafetensorsFile> files;
+  uint64_t num_bytes = 0;
+  for (const std::string& path : find_weight_files(folder).paths)
+    num_bytes += files.emplace_back(path).file().num_bytes();
+  std::vector<std::string> fingerprints;
+  const uint64_t num_blocks = num_bytes <= kMaxWholeBytes ? 0 : 2 + kSampledBlocks / files.size();
+  for (const SafetensorsFile& file : files)
+    fingerprints.push_back(fingerprint(file, num_blocks));
+  return fingerprints;
+}
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// Which files of a Hugging Face folder hold its weights, and what ranks compare of them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// The files that hold a folder's weights; none when it has no weights.
+struct WeightFiles {
+  std::vector<std::string> paths;            ///< `model.safetensors`, or without it those of its sharded index, sorted
+  std::map<std::string, std::string> index;  ///< of sharded weights: the file's name for each tensor's name
+};
+
+/// Throws UNSUPPORTED for a folder that holds weights in another format or under other names only, so that nobody
+/// trains from random values unawares; what read_safetensors_index throws for a wrong index. A link that leads nowhere
+/// is a file: to open it is the error.
+WeightFiles find_weight_files(const std::string& folder);
+
+/// What ranks compare so that all start from equal values: a line a file, with its name, its size, the hash of its
+/// header, and a hash of its tensors: of all bytes when the folder has at most 64 MiB of weights, else of both ends of
+/// each tensor and of blocks spread over the file. Throws what opening the files throws.
+std::vector<std::string> weight_fingerprints(const std::string& folder);
+
+}  // namespace tessera

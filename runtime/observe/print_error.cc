@@ -1,0 +1,14 @@
+#include "observe/print_error.h"
+
+#include <unistd.h>
+
+#include "observe/text.h"
+
+namespace tessera {
+
+void print_error(std::string_view text) {
+  const std::string line = "tessera: " + printable(text) + "\n";
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // there is nobody to tell
+}
+
+}  // namespace tessera

@@ -1,0 +1,105 @@
+#include "train/rank_process.h"
+
+#include "launch/torchelastic.h"
+#include "observe/print_error.h"
+#include "observe/text.h"
+
+namespace tessera {
+namespace {
+
+// A rank that waits where nothing can interrupt it is ended this long after another one failed.
+constexpr int64_t kGraceMs = 300;
+// How long the rank that serves the store stays for the others: after the job, after a failure, and when it failed
+// before they came.
+constexpr int64_t kLeaveMs = 10'000, kFailedMs = 500, kTellMs = 10'000;
+
+}  // namespace
+
+RankProcess::RankProcess(const RankEnvironment& environment)
+    : environment_(environment), is_launched_(process_environment()("TESSERA_STORE_SERVED").value_or("0") == "1") {}
+
+void RankProcess::note_lost(const Participant& who) {
+  const std::lock_guard lock(mutex_);
+  lost_.push_back(who);
+}
+
+JobStore RankProcess::join(int64_t timeout_ms, const Log& log) {
+  const auto on_lost = [this](MemoryStore& store, const Participant& who) {
+    note_lost(who);
+    RankEnd end;
+    end.how = RankEnd::How::lost;
+    store.close(rank_name(who) + " " + cause_text(end));
+  };
+  return join_job(environment_, timeout_ms, log, StoreEvents{on_lost});
+}
+
+RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
+  return {environment_.rank,
+          environment_.local_rank,
+          environment_.local_size,
+          environment_.is_local(),
+          job.store,
+          [&watch] { return watch.is_over(); }};
+}
+
+int RankProcess::run(int64_t start_timeout_ms, const Log& log,
+                     const std::function<void(const RankPlace&, JobWatch&)>& body) {
+  const int num_others = environment_.world_size - 1;
+  std::optional<Failure> failure;
+  bool was_told = false;
+  JobStore job;
+  try {
+    job = join(start_timeout_ms, log);
+    JobWatch watch(job.store, environment_.rank, kGraceMs, !is_launched_);
+    try {
+      body(place(job, watch), watch);
+    } catch (const std::exception& error) {
+      failure = watch.failure_of(error);
+      was_told = watch.tell(*failure);
+    }
+  } catch (const std::exception& error) {  // there is no store to tell it
+    failure = make_failure(error, environment_.rank, 0);
+  }
+  if (job.server) wait_until_left(*job.store, num_others, failure ? kFailedMs : kLeaveMs);
+  return failure ? conclude(job, *failure, was_told) : 0;
+}
+
+int RankProcess::fail_before_joining(const std::exception& error) {
+  const Failure failure = make_failure(error, environment_.rank, 0);
+  if (!is_launched_) print_error(failure.sentence);
+  write_torchelastic_error(failure);
+  try {
+    const JobStore job = join(kTellMs, Log(LogLevel::off));
+    report_failure(*job.store, failure);
+    if (job.server) wait_until_left(*job.store, environment_.world_size - 1, kTellMs);
+  } catch (const std::exception&) {  // nobody is there to be told
+  }
+  return failure.exit_code;
+}
+
+int RankProcess::conclude(const JobStore& job, const Failure& failure, bool was_told) {
+  write_torchelastic_error(failure);
+  if (is_launched_ && was_told) return failure.exit_code;
+  if (job.server)
+    print_error(failure_block(collect(*job.store)));
+  else
+    print_error(concat("rank ", failure.who.rank, was_told && failure.is_echo() ? " ends: " : ": ", failure.sentence));
+  return failure.exit_code;
+}
+
+std::vector<RankEnd> RankProcess::collect(KeyValueStore& store) {
+  std::vector<RankEnd> ends(static_cast<size_t>(environment_.world_size));
+  for (size_t rank = 0; rank < ends.size(); ++rank)
+    ends[rank].who.rank = static_cast<int>(rank);
+  const std::lock_guard lock(mutex_);
+  for (const Participant& who : lost_) {
+    RankEnd& end = ends.at(static_cast<size_t>(who.rank));
+    end.who = who;
+    end.how = RankEnd::How::lost;
+    end.order = static_cast<int>(&who - lost_.data());
+  }
+  read_failures(store, ends);
+  return ends;
+}
+
+}  // namespace tessera

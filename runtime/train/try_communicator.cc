@@ -1,0 +1,49 @@
+#include "train/try_communicator.h"
+
+#include <algorithm>
+
+#include "exec/device.h"
+#include "launch/memory_store.h"
+#include "plugins/host_services.h"
+#include "train/planned_job.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kTimeoutMs = 10'000;
+
+bool has_options(const Job& job) {
+  const std::string prefix = job.plugins.communicator->name + ".";
+  return std::ranges::any_of(job.plugin_flags, [&](const PluginFlag& flag) { return flag.name.starts_with(prefix); });
+}
+
+}  // namespace
+
+void try_communicator(const Job& job, const Log& log) {
+  const auto& communicator = job.plugins.communicator;
+  if (!communicator || !has_options(job) || !(job.device_is_cpu() || job.staged.collectives)) return;
+  const HostServices host(log, std::make_shared<MemoryStore>());
+  const PluginOptions cpu_options(job.plugins.cpu, "", job.plugin_flags);
+  const PluginOptions options(*communicator, "", job.plugin_flags);
+  const Device cpu({job.plugins.cpu.device(), cpu_options.values(), 0, 1}, host.table());
+  const auto values = options.values();
+  tsr_comm_create args{};
+  args.struct_size = sizeof args;
+  args.size = 1;
+  args.is_local = 1;
+  args.name = str("options");
+  args.rendezvous = str("options");
+  args.host = host.table();
+  args.device_interface = &cpu.api();
+  args.device = cpu.handle();
+  args.options = values.data();
+  args.num_options = values.size();
+  args.timeout_ms = kTimeoutMs;
+  as_usage([&] {
+    tsr_comm* comm = nullptr;
+    call(communicator->communicator()->create, &args, &comm);
+    communicator->communicator()->destroy(comm);
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,141 @@
+// Ranks that a user or a foreign launcher starts: what is wrong with one is told to all, and they end at once.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "e2e/cli.h"
+#include "support/free_port.h"
+#include "support/processes.h"
+
+namespace tessera::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Flags = std::vector<std::string>;
+
+/// torchrun's variables for ranks of one machine.
+class ByHand {
+ public:
+  explicit ByHand(int num_ranks) : num_ranks_(num_ranks), port_(free_port() - 1) {}
+
+  Command& start(int rank, const Flags& flags, std::map<std::string, std::string> more = {}) {
+    return run(rank, train(flags), std::move(more));
+  }
+  /// The same with a whole command.
+  Command& run(int rank, const std::vector<std::string>& command, std::map<std::string, std::string> more = {}) {
+    more.insert({{"RANK", std::to_string(rank)},
+                 {"WORLD_SIZE", std::to_string(num_ranks_)},
+                 {"LOCAL_RANK", std::to_string(rank)},
+                 {"LOCAL_WORLD_SIZE", std::to_string(num_ranks_)},
+                 {"MASTER_ADDR", "127.0.0.1"},
+                 {"MASTER_PORT", std::to_string(port_)}});
+    return *ranks_.emplace_back(std::make_unique<Command>(command, more));
+  }
+  std::vector<CommandResult> wait() {
+    std::vector<CommandResult> results;
+    for (const auto& rank : ranks_)
+      results.push_back(rank->wait());
+    return results;
+  }
+
+ private:
+  const int num_ranks_, port_;
+  std::vector<std::unique_ptr<Command>> ranks_;
+};
+
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is missing in\n" << text;
+}
+
+class WrongFlagOn : public ::testing::TestWithParam<int> {};
+
+TEST_P(WrongFlagOn, OneRankEndsAllAtOnce) {
+  ByHand job(3);
+  const auto start = Clock::now();
+  for (int rank = 0; rank < 3; ++rank)
+    job.start(rank, rank == GetParam() ? Flags{"--steps=5", "--nonsense=1"} : Flags{"--steps=5"});
+  const auto results = job.wait();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(8)) << "the others waited";
+  for (int rank = 0; rank < 3; ++rank) {
+    const CommandResult& result = results[static_cast<size_t>(rank)];
+    EXPECT_EQ(result.exit_code, rank == GetParam() ? 2 : 1) << result.err;
+    expect_part(result.err, "there is no flag --nonsense");
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, WrongFlagOn, ::testing::Values(0, 1));
+
+TEST(ByHand, DataThatOneRankCannotOpenEndsAllAtOnce) {
+  ByHand job(2);
+  const auto start = Clock::now();
+  job.start(0, {"--steps=5"});
+  job.run(1, tessera({"train", "--model", golden(), "--data=/nope", "--batch-size=1", "--seq-len=32", "--lr=0.003",
+                      "--threads=1", "--steps=5"}));
+  const auto results = job.wait();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(8));
+  EXPECT_NE(results[0].exit_code, 0);
+  EXPECT_NE(results[1].exit_code, 0);
+  expect_part(results[0].err, "rank 1 (process ");
+}
+
+TEST(ByHand, AKilledRankEndsTheOthersAndIsNamedInOneBlock) {
+  ByHand job(3);
+  std::vector<Command*> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.push_back(&job.start(rank, {"--steps=100000"}));
+  while (ranks[0]->err().find("step   10/") == std::string::npos && is_running(ranks[0]->pid()))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  kill(ranks[2]->pid(), SIGKILL);
+  const auto results = job.wait();
+  EXPECT_EQ(results[0].exit_code, 1);
+  EXPECT_EQ(results[1].exit_code, 1);
+  expect_part(results[0].err, "cause:        rank 2 (process " + std::to_string(ranks[2]->pid()));
+  expect_part(results[0].err, "ended without a word");
+}
+
+// It has joined, and the others have not come to connect to it.
+TEST(ByHand, ARankThatDiesAtTheStartEndsTheOthersAtOnce) {
+  ByHand job(3);
+  Command& first = job.start(0, {"--steps=5"});
+  Command& second = job.start(1, {"--steps=5"});
+  while (first.err().find("waiting for rank") == std::string::npos && is_running(first.pid()))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto start = Clock::now();
+  kill(second.pid(), SIGKILL);
+  const CommandResult result = first.wait();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(3));
+  EXPECT_EQ(result.exit_code, 1);
+  expect_part(result.err, "cause:        rank 1 (process ");
+}
+
+TEST(ByHand, TorchrunIsToldTheCauseBeforeTheReports) {
+  const TempFolder folder;
+  ByHand job(2);
+  std::vector<Command*> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.push_back(&job.start(rank, {"--steps=100000", rank == 0 ? "--metrics=/dev/full" : "--log-level=info"},
+                               {{"TORCHELASTIC_ERROR_FILE", folder.path("error" + std::to_string(rank))}}));
+  job.wait();
+  const auto error = [&](const char* name) { return nlohmann::json::parse(std::ifstream(folder.path(name)))["message"]; };
+  const auto cause = error("error0"), report = error("error1");
+  expect_part(cause["message"], "No space left on device");
+  const auto time = [](const nlohmann::json& e) { return std::stoll(e["extraInfo"]["timestamp"].get<std::string>()); };
+  EXPECT_LT(time(cause), time(report));
+}
+
+TEST(ByHand, ASignalIsSaid) {
+  for (const auto& [signal, name] : {std::pair{SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}, {SIGTERM, "SIGTERM"}}) {
+    Command run(train({"--steps=100000"}));
+    while (run.err().find("step    2/") == std::string::npos && is_running(run.pid()))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    kill(run.pid(), signal);
+    const CommandResult result = run.wait();
+    EXPECT_EQ(result.exit_code, 128 + signal);
+    expect_part(result.err, std::string("tessera: ended by the signal ") + name);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,37 @@
+// Ranks that fail in a job of processes.
+#include "e2e/faults.h"
+
+namespace tessera::testing {
+namespace {
+
+TEST(Faults, AKilledRankAtAnyMoment) {
+  kill_at(3);
+}
+TEST(Faults, AStoppedRankAtAnyMoment) {
+  stop_at(1);
+}
+TEST(Faults, AKillInTheMiddleNamesCollectiveAndStep) {
+  Command run(job("100000"));
+  while (run.err().find("step   20/") == std::string::npos)
+    std::this_thread::sleep_for(milliseconds(10));
+  const std::vector<int> ranks = children_of(run.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  const CommandResult result = run.wait(std::chrono::seconds(30));
+  EXPECT_EQ(result.exit_code, 1);
+  for (const char* part : {"the job failed after step ", "cause:        rank 1 ", "reported by:  rank ", "all_reduce #",
+                           "lost the connection to rank 1"})
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
+}
+
+TEST(Faults, ARankThatCannotWriteItsMetricsIsTheCause) {
+  const auto start = Clock::now();
+  const CommandResult result = run_command(train({"--nproc=2", "--comm=gloo", "--steps=20", "--metrics=/dev/full"}));
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_NE(result.err.find("/dev/full"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("No space left on device"), std::string::npos) << result.err;
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,106 @@
+// Limits: of what is planned, of the machine's cores, and of the system. Each is met with a sentence, and at once.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using std::chrono::seconds;
+
+bool says(const CommandResult& result, const std::string& text) {
+  return result.err.find(text) != std::string::npos;
+}
+
+std::string model_of_layers(const TempFolder& folder, const std::string& num_layers) {
+  auto config = nlohmann::json::parse(file_bytes(golden("/config.json")));
+  config["n_layer"] = nlohmann::json::parse(num_layers);
+  folder.write("config.json", config.dump());
+  return folder.path();
+}
+
+std::vector<std::string> plan(const std::string& model, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {"plan", "--model", model});
+  return tessera(more);
+}
+
+TEST(Limits, LayersBeyondAnyModelAreRefusedBeforeMemoryIsTouched) {
+  for (const char* num_layers : {"10001", "65536", "16777216"}) {
+    const TempFolder folder;
+    const CommandResult result = Command(plan(model_of_layers(folder, num_layers))).wait(seconds(20));
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(says(result, std::string("\"n_layer\" is ") + num_layers + ", not a whole number from 1 to 10000"))
+        << result.err;
+  }
+}
+
+TEST(Limits, MicroBatchesBeyondWhatCanBePlannedAreRefusedWithWhatCan) {
+  const CommandResult refused = Command(plan(golden(), {"--grad-accum=1048576"})).wait(seconds(20));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_TRUE(says(refused, "--grad-accum 1048576 makes a step of about 75497472 actions")) << refused.err;
+  EXPECT_TRUE(says(refused, "give --grad-accum 27777 or less")) << refused.err;
+}
+
+TEST(Limits, LongPlanningSaysWhatItDoes) {
+  Command planning(plan(golden(), {"--grad-accum=27777"}));
+  const auto end = std::chrono::steady_clock::now() + seconds(60);
+  while (planning.err().find(" s so far") == std::string::npos && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_NE(planning.err().find("planning what every rank does: writing its programs, "), std::string::npos)
+      << planning.err();
+}
+
+TEST(Limits, MoreThreadsThanCoresAreWarnedOf) {
+  const unsigned num_cores = std::thread::hardware_concurrency();
+  const CommandResult run = run_command(train({"--steps=1", "--threads=" + std::to_string(num_cores + 1)}));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(says(run, std::to_string(num_cores + 1) + " threads share " + std::to_string(num_cores))) << run.err;
+  EXPECT_FALSE(says(run_command(train({"--steps=1"})), " share "));
+}
+
+std::string quoted(const std::vector<std::string>& argv) {
+  std::string text;
+  for (const std::string& word : argv)
+    text += "'" + word + "' ";
+  return text;
+}
+
+CommandResult under(const std::string& limit, const std::vector<std::string>& argv) {
+  return Command({"bash", "-c", "ulimit " + limit + " && exec " + quoted(argv)}).wait(seconds(60));
+}
+
+TEST(Limits, PluginsThatFindNoMemorySaySo) {
+  const CommandResult run = under("-v 50000", train({"--steps=1"}));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_TRUE(says(run, "no memory left")) << run.err;
+  EXPECT_TRUE(says(run, "ulimit -v")) << run.err;
+}
+
+// Wherever the limit meets the run, it ends with a sentence about memory or threads, never by a signal.
+TEST(Limits, OfMemoryNeverEndIt) {
+  for (int kilobytes = 60'000; kilobytes <= 180'000; kilobytes += 15'000) {
+    const CommandResult run = under("-v " + std::to_string(kilobytes), train({"--steps=1"}));
+    EXPECT_LE(run.exit_code, 2) << kilobytes << ": " << run.err;
+    if (run.exit_code != 0) EXPECT_TRUE(says(run, "memory")) << kilobytes << ": " << run.err;
+  }
+}
+
+TEST(Limits, OfThreadsAreSaidAsSuch) {
+  const std::string as_nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups ";
+  if (geteuid() != 0) GTEST_SKIP() << "the limit does not bind root, and only root can become another user";
+  if (run_command({"bash", "-c", as_nobody + "test -r " + golden("/config.json")}).exit_code != 0)
+    GTEST_SKIP() << "another user cannot read this checkout";
+  std::vector<std::string> command = train({"--steps=1", "--threads=3"});
+  const CommandResult run =
+      Command({"bash", "-c", as_nobody + "bash -c \"ulimit -u 2; exec " + quoted(command) + "\""}).wait(seconds(60));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_TRUE(says(run, "cannot start 3 threads: Resource temporarily unavailable; lower --threads")) << run.err;
+  EXPECT_FALSE(says(run, "libgomp")) << run.err;
+}
+
+}  // namespace
+}  // namespace tessera::testing
