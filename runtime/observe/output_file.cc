@@ -123,11 +123,13 @@ class WithoutSigpipe {
 int open_output(const Output& output, bool append) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : O_TRUNC);
   const int descriptor = ::open(output.path.c_str(), flags, 0666);
-  if (descriptor < 0)
+  if (descriptor < 0) {
+    const int error = errno;
     throw Error(
         TSR_E_UNAVAILABLE,
-        concat(name_of(output), errno == ENXIO ? " is a FIFO that nobody reads; start its reader first, or give a file"
-                                               : concat(" cannot be written: ", std::strerror(errno))));
+        concat(name_of(output), error == ENXIO ? " is a FIFO that nobody reads; start its reader first, or give a file"
+                                               : concat(" cannot be written: ", std::strerror(error))));
+  }
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // only to open never waits
   return descriptor;
 }
@@ -162,8 +164,9 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::fail() const {
+  const int error = errno;
   throw Error(TSR_E_UNAVAILABLE,
-              concat(name_, " cannot be written: ", errno == EBADF ? "it is closed" : std::strerror(errno)));
+              concat(name_, " cannot be written: ", error == EBADF ? "it is closed" : std::strerror(error)));
 }
 
 void OutputFile::write(std::string_view bytes) {
