@@ -1,17 +1,26 @@
 #include "cli/outputs.h"
 
+#include <filesystem>
 #include <memory>
 
 #include "config/usage_error.h"
+#include "data/file_list.h"
 #include "observe/output_file.h"
 #include "train/step_svg.h"
 
 namespace tessera {
 namespace {
 
+std::vector<std::string> data_files(const std::string& data) {
+  if (data.empty()) return {};
+  if (is_pattern(data) && !std::filesystem::exists(data)) return files_matching(data);
+  return {data};
+}
+
 std::vector<JobInput> inputs_of(const Job& job) {
   std::vector<JobInput> inputs = {{"--model", job.config.model}};
-  if (!job.config.data.empty()) inputs.push_back({"--data", job.config.data, true});
+  for (const std::string& path : data_files(job.config.data))
+    inputs.push_back({"--data", path, true});
   const auto plugin = [&](const char* flag, const LoadedPlugin& p) { inputs.push_back({flag, p.path}); };
   plugin("--device", job.plugins.device);
   plugin("--device", job.plugins.cpu);

@@ -241,8 +241,10 @@ void add_report_flags(std::vector<Flag>& flags) {
        local(text(kReports, "metrics", "FILE",
                   "add JSON lines to this file: one object for the run, then one a step; -: to standard output",
                   &C::metrics)),
-       local(turned_on("overwrite", "replace a file that tessera did not write, but never one that the job reads",
-                       &C::overwrite)),
+       local(turned_on(
+           "overwrite",
+           "let --metrics and --svg replace a file that tessera did not write, but never one that the job reads",
+           &C::overwrite)),
        integer(
            kReports, "max-skipped-steps",
            "steps skipped in a row, because a gradient is not finite, after which the run has failed; 0: any number",

@@ -1,6 +1,7 @@
 #include "observe/output_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,7 +41,9 @@ bool reads(const JobInput& input, const struct stat& file) {
 
 bool lies_in(const fs::path& path, const fs::path& folder) {
   std::error_code error;
-  const fs::path inner = fs::weakly_canonical(path, error), outer = fs::weakly_canonical(folder, error);
+  // Made absolute first: of a path of which nothing is there, weakly_canonical makes no absolute one.
+  const fs::path inner = fs::weakly_canonical(fs::absolute(path), error);
+  const fs::path outer = fs::weakly_canonical(fs::absolute(folder), error);
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
@@ -97,14 +100,36 @@ bool is_cut(const std::string& path) {
   return in.get() != '\n';
 }
 
+/// A reader that has gone is an error of this thread's write, and no signal that ends the process without a word.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    constexpr timespec kNow = {0, 0};
+    if (!sigismember(&before_, SIGPIPE)) ::sigtimedwait(&pipe_, nullptr, &kNow);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
+
 int open_output(const Output& output, bool append) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : O_TRUNC);
   const int descriptor = ::open(output.path.c_str(), flags, 0666);
-  if (descriptor < 0)
+  if (descriptor < 0) {
+    const int error = errno;
     throw Error(
         TSR_E_UNAVAILABLE,
-        concat(name_of(output), errno == ENXIO ? " is a FIFO that nobody reads; start its reader first, or give a file"
-                                               : concat(" cannot be written: ", std::strerror(errno))));
+        concat(name_of(output), error == ENXIO ? " is a FIFO that nobody reads; start its reader first, or give a file"
+                                               : concat(" cannot be written: ", std::strerror(error))));
+  }
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // only to open never waits
   return descriptor;
 }
@@ -139,11 +164,13 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::fail() const {
+  const int error = errno;
   throw Error(TSR_E_UNAVAILABLE,
-              concat(name_, " cannot be written: ", errno == EBADF ? "it is closed" : std::strerror(errno)));
+              concat(name_, " cannot be written: ", error == EBADF ? "it is closed" : std::strerror(error)));
 }
 
 void OutputFile::write(std::string_view bytes) {
+  const WithoutSigpipe without;
   while (!bytes.empty()) {
     const ssize_t done = ::write(descriptor_, bytes.data(), bytes.size());
     if (done < 0 && errno != EINTR) fail();

@@ -116,6 +116,14 @@ TEST(Metrics, NeverReplaceWhatTheJobReads) {
   }
 }
 
+TEST(Metrics, NeverReplaceAShard) {
+  const Job job;
+  Words words = job.train({"--overwrite", "--metrics", job.data()});
+  std::ranges::replace(words, job.data(), job.folder.path("d*.bin"));  // of --data, which comes first, and of --metrics
+  words.back() = job.data();
+  expect_said(run_command(words), 2, {"is what the job reads for --data (" + job.data() + ")"});
+}
+
 TEST(Metrics, ReplaceAnotherFileOnlyWhenAskedTo) {
   const Job job;
   const std::string file = job.folder.write("notes", "three years of work\n");

@@ -1,6 +1,7 @@
 // What an output may replace, and what it never does.
 #include "observe/output_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -89,6 +90,12 @@ TEST(OutputFile, NothingIsAddedToAFolderOfData) {
   out.inputs = {{"--data", folder.path("data"), true}};
   expect_refusal(out, {"lies in the folder that the job reads for --data"});
   EXPECT_FALSE(std::filesystem::exists(out.path));
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path("data"));
+  Output relative = output("new");
+  relative.inputs = {{"--data", ".", true}};
+  expect_refusal(relative, {"lies in the folder that the job reads for --data (.)"});
+  std::filesystem::current_path(here);
   out.path = folder.write("data/ours", "ours");
   expect_refusal(out, {"is what the job reads for --data"});
   out.inputs = {{"--model", folder.path("data")}};  // which reads files by name
@@ -110,6 +117,17 @@ TEST(OutputFile, AFifoIsNeverWaitedFor) {
   ASSERT_EQ(::mkfifo(out.path.c_str(), 0600), 0);
   EXPECT_EQ(refusal_of(out), "");  // not opened: its reader would see an end
   expect_error([&] { OutputFile file(out); }, {"is a FIFO that nobody reads"});
+}
+
+TEST(OutputFile, AReaderThatGoesIsAnError) {
+  const TempFolder folder;
+  const Output out = output(folder.path("fifo"));
+  ASSERT_EQ(::mkfifo(out.path.c_str(), 0600), 0);
+  const int reader = ::open(out.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  OutputFile file(out);
+  file.write("read");
+  ::close(reader);
+  expect_error([&] { file.write("lost"); }, {"--out " + out.path + " cannot be written: Broken pipe"});
 }
 
 TEST(OutputFile, ALimitOfFileSizeIsAnError) {
