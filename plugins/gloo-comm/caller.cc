@@ -15,7 +15,7 @@ constexpr milliseconds kProbe(300);
 // A greeting that takes longer is begun anew, unless the peer may have ended it on its side.
 constexpr milliseconds kMaxGreeting(5000);
 // A member whose door has been closed for that long has ended, or given up and said so to those it knows.
-constexpr milliseconds kMaxRefused(1000);
+constexpr milliseconds kMaxRefused(200);
 
 }  // namespace
 

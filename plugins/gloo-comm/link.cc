@@ -10,6 +10,7 @@ Links::Links(const Member& member, DirectReader& direct)
 void Links::add(int peer, Descriptor socket) {
   link(peer) = Link{std::move(socket), Stage::kLinked, false, {}, {}};
   if (sent_ >= Stage::kReady) tell(peer, Stage::kReady);
+  if (announced_) say(peer, *announced_);
 }
 
 bool Links::reached_by_all(Stage stage) const {
@@ -90,8 +91,8 @@ std::vector<int> Links::awaited() const {
 }
 
 void Links::announce(const Error& error) noexcept {
-  if (std::exchange(has_announced_, true) || sent_ == Stage::kGo) return;
-  Frame frame{};
+  if (announced_ || sent_ == Stage::kGo) return;
+  Frame& frame = announced_.emplace();
   frame.kind = Frame::kFault;
   frame.code = error.code();
   frame.world_rank = error.rank();

@@ -75,7 +75,7 @@ class Links {
   DirectReader& direct_;
   std::vector<Link> links_;  // by peer
   Stage sent_ = Stage::kLinked;
-  bool has_announced_ = false;
+  std::optional<Frame> announced_;
   std::optional<Error> heard_timeout_;
 };
 

@@ -1,5 +1,7 @@
 #include "gloo-comm/meeting.h"
 
+#include <numeric>
+
 namespace tessera::gloo_comm {
 namespace {
 
@@ -21,17 +23,26 @@ Meeting::Meeting(const Member& member, const KeyValue& store, const std::string&
       address_(address),
       door_(member.where(), address_),
       caller_(member),
-      links_(member, direct) {}
+      links_(member, direct),
+      cards_awaited_(static_cast<size_t>(member.num_ranks)) {
+  std::iota(cards_awaited_.begin(), cards_awaited_.end(), 0);
+}
 
+// Waits for one member's card at a time, another one in each turn, so that those who have come are known although
+// others have not.
 void Meeting::fetch_cards(int64_t timeout_ms) {
   while (!has_all_cards()) {
+    const int peer = cards_awaited_.front();
     try {
-      const auto card = from_bytes<Card>(store_.get(keys_ + std::to_string(num_cards_), timeout_ms));
-      if (num_cards_ == 0) circle_.key = card.key;
-      if (num_cards_ != member_.rank) caller_.set_address(num_cards_, card.address);
-      ++num_cards_;
+      const auto card = from_bytes<Card>(store_.get(keys_ + std::to_string(peer), timeout_ms));
+      if (peer == 0) circle_.key = card.key;
+      knows_key_ = knows_key_ || peer == 0;
+      if (peer != member_.rank) caller_.set_address(peer, card.address);
+      cards_awaited_.pop_front();
     } catch (const Error& error) {
       if (error.code() != TSR_E_DEADLINE) throw;
+      cards_awaited_.push_back(peer);
+      cards_awaited_.pop_front();
       return;
     }
   }
@@ -40,9 +51,9 @@ void Meeting::fetch_cards(int64_t timeout_ms) {
 void Meeting::take_turn(int64_t timeout_ms) {
   Poller poller;
   links_.watch(poller);
-  for (int peer = 0; peer < member_.num_ranks; ++peer)
+  for (int peer = 0; knows_key_ && peer < member_.num_ranks; ++peer)
     if (peer != member_.rank && !links_.has(peer)) caller_.watch(poller, circle_, peer, on_member_);
-  if (num_cards_ > 0) door_.watch(poller, circle_, member_.rank, on_member_);  // the key is known
+  if (knows_key_) door_.watch(poller, circle_, member_.rank, on_member_);
   poller.wait(timeout_ms);
   links_.advance();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 
 #include "gloo-comm/caller.h"
 #include "gloo-comm/link.h"
@@ -31,7 +32,7 @@ class Meeting {
   void meet(const Deadline& deadline);
   void take_turn(int64_t timeout_ms);
   void fetch_cards(int64_t timeout_ms);
-  bool has_all_cards() const { return num_cards_ == member_.num_ranks; }
+  bool has_all_cards() const { return cards_awaited_.empty(); }
   [[noreturn]] void time_out();
   Error timeout_error() const;
 
@@ -46,7 +47,8 @@ class Meeting {
   Caller caller_;
   Links links_;
   const OnMember on_member_ = [this](int peer, Descriptor socket) { links_.add(peer, std::move(socket)); };
-  int num_cards_ = 0;  // of ranks 0 to num_cards_ - 1
+  std::deque<int> cards_awaited_;  // whose; the next to ask for is first
+  bool knows_key_ = false;
 };
 
 }  // namespace tessera::gloo_comm
