@@ -9,35 +9,67 @@
 #include <cstring>
 #include <memory>
 
+#include "gloo-comm/descriptor.h"
 #include "tessera/error.hpp"
 
 namespace tessera::gloo_comm {
 namespace {
 
-using Attr = ::gloo::transport::tcp::attr;
-
 bool is_internet(const sockaddr* address) {
   return address && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
 }
 
-bool is_loopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET)
-    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == 127;
-  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+Address to_address(const sockaddr* address) {
+  Address result;
+  result.num_bytes = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::memcpy(&result.storage, address, result.num_bytes);
+  return result;
 }
 
-Attr to_attr(const sockaddr* address) {
-  Attr attr;
-  attr.ai_family = address->sa_family;
-  attr.ai_socktype = SOCK_STREAM;
-  attr.ai_protocol = 0;
-  attr.ai_addrlen = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  attr.ai_addr = {};
-  std::memcpy(&attr.ai_addr, address, static_cast<size_t>(attr.ai_addrlen));
-  return attr;
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+/// Empty when the host has none.
+AddressList addresses_of(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) list = nullptr;
+  return AddressList(list, &freeaddrinfo);
 }
 
-Attr interface_address(const std::string& name) {
+void set_port(Address& address, uint16_t port) {
+  if (address.storage.ss_family == AF_INET)
+    reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port = htons(port);
+  else
+    reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port = htons(port);
+}
+
+}  // namespace
+
+bool Address::is_loopback() const {
+  if (storage.ss_family == AF_INET)
+    return (ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr) >> 24) == 127;
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
+}
+
+std::string Address::text() const {
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (getnameinfo(get(), num_bytes, host.data(), host.size(), port.data(), port.size(),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return "no address";
+  const std::string name = storage.ss_family == AF_INET ? host.data() : "[" + std::string(host.data()) + "]";
+  return port[0] == '0' ? name : name + ":" + port.data();
+}
+
+Address loopback_address() {
+  sockaddr_in loopback{};
+  loopback.sin_family = AF_INET;
+  loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return to_address(reinterpret_cast<const sockaddr*>(&loopback));
+}
+
+Address interface_address(const std::string& interface) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0)
     throw Error(TSR_E_INTERNAL, std::string("[gloo-comm] cannot list the network interfaces: ") + std::strerror(errno));
@@ -48,41 +80,43 @@ Attr interface_address(const std::string& name) {
     if (!is_internet(entry->ifa_addr)) continue;
     const bool is_ipv4 = entry->ifa_addr->sa_family == AF_INET;
     if (is_ipv4) names += (names.empty() ? "" : ", ") + std::string(entry->ifa_name);
-    if (name == entry->ifa_name && (!found || (is_ipv4 && found->ifa_addr->sa_family != AF_INET))) found = entry;
+    if (interface == entry->ifa_name && (!found || (is_ipv4 && found->ifa_addr->sa_family != AF_INET))) found = entry;
   }
   if (!found)
-    throw Error(TSR_E_NOT_FOUND,
-                "[gloo-comm] no network interface \"" + name + "\" has an address; there are " + names);
-  return to_attr(found->ifa_addr);
+    throw Error(TSR_E_NOT_FOUND, "[gloo-comm] --gloo.interface: no network interface \"" + interface +
+                                     "\" has an address on this machine; there are " + names);
+  return to_address(found->ifa_addr);
 }
 
-Attr host_name_address() {
+std::optional<Address> address_towards(const Address& target) {
+  const Descriptor socket(::socket(target.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  Address to = target;
+  constexpr uint16_t kAnyPort = 9;
+  set_port(to, kAnyPort);
+  Address own;
+  own.num_bytes = sizeof own.storage;
+  if (!socket || ::connect(socket.get(), to.get(), to.num_bytes) != 0 ||
+      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.num_bytes) != 0)
+    return std::nullopt;
+  set_port(own, 0);
+  return own;
+}
+
+std::optional<Address> address_towards(const std::string& host) {
+  const AddressList list = addresses_of(host);
+  for (const addrinfo* entry = list.get(); entry; entry = entry->ai_next)
+    if (is_internet(entry->ai_addr))
+      if (const auto own = address_towards(to_address(entry->ai_addr))) return own;
+  return std::nullopt;
+}
+
+std::optional<Address> host_name_address() {
   std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0)
-    throw Error(TSR_E_INTERNAL, std::string("[gloo-comm] this machine has no host name: ") + std::strerror(errno));
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int status = getaddrinfo(name.data(), nullptr, &hints, &list);
-  const std::string what = "[gloo-comm] the host name " + std::string(name.data());
-  const std::string advice = "; name the network interface with --gloo.interface";
-  if (status != 0) throw Error(TSR_E_FAILED_PRECONDITION, what + " has no address: " + gai_strerror(status) + advice);
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
-  for (const addrinfo* entry = list; entry; entry = entry->ai_next)
-    if (is_internet(entry->ai_addr) && !is_loopback(entry->ai_addr)) return to_attr(entry->ai_addr);
-  throw Error(TSR_E_FAILED_PRECONDITION,
-              what + " has a loopback address only, which other machines cannot reach" + advice);
-}
-
-}  // namespace
-
-Attr listen_address(bool is_local, const std::string& interface) {
-  if (!interface.empty()) return interface_address(interface);
-  if (!is_local) return host_name_address();
-  sockaddr_in loopback{};
-  loopback.sin_family = AF_INET;
-  loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return to_attr(reinterpret_cast<const sockaddr*>(&loopback));
+  if (gethostname(name.data(), name.size() - 1) != 0) return std::nullopt;
+  const AddressList list = addresses_of(name.data());
+  for (const addrinfo* entry = list.get(); entry; entry = entry->ai_next)
+    if (is_internet(entry->ai_addr) && !to_address(entry->ai_addr).is_loopback()) return to_address(entry->ai_addr);
+  return std::nullopt;
 }
 
 }  // namespace tessera::gloo_comm

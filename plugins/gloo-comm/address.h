@@ -1,14 +1,34 @@
 #pragma once
 
-#include <string>
+#include <sys/socket.h>
 
-#include <gloo/transport/tcp/attr.h>
+#include <optional>
+#include <string>
 
 namespace tessera::gloo_comm {
 
-/// Where this rank listens: the first address of `interface` ("eth0") if that is not empty, else loopback when all
-/// ranks are local, else the address of this machine's host name. NOT_FOUND lists the interfaces there are;
-/// FAILED_PRECONDITION when other machines could not reach the host name's address.
-::gloo::transport::tcp::attr listen_address(bool is_local, const std::string& interface);
+/// An IPv4 or IPv6 address and a port. Travels through the store as it is.
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t num_bytes = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  bool is_loopback() const;
+  /// "10.0.0.1:4711", "[fe80::1]:4711"; without port when that is 0.
+  std::string text() const;
+};
+
+Address loopback_address();
+
+/// The first address of a network interface ("eth0"), IPv4 before IPv6. NOT_FOUND lists the interfaces there are.
+Address interface_address(const std::string& interface);
+
+/// The address from which this machine would reach `target`; nothing is sent. None when there is no route.
+std::optional<Address> address_towards(const Address& target);
+/// The same for a host's name or number; none too when it has no address.
+std::optional<Address> address_towards(const std::string& host);
+
+/// The address of this machine's name, if other machines can reach it: no loopback address.
+std::optional<Address> host_name_address();
 
 }  // namespace tessera::gloo_comm

@@ -4,31 +4,75 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "gloo-comm/greeting.h"
 
 namespace tessera::gloo_comm {
+namespace {
 
-DirectReader::DirectReader(bool is_wanted, uint64_t secret, int num_ranks)
-    : is_wanted_(is_wanted),
-      word_(secret),
-      processes_(static_cast<size_t>(num_ranks)),
-      can_read_(static_cast<size_t>(num_ranks)),
-      agreed_(static_cast<size_t>(num_ranks)) {
+// The system keeps one permission a process, so the process counts who needs it.
+struct Permissions {
+  std::mutex mutex;
+  int num_held = 0;
+};
+Permissions& permissions() {
+  static Permissions permissions;
+  return permissions;
+}
+
+void permit(pid_t reader) {
 #ifdef PR_SET_PTRACER
-  // Where Yama lets only parents read, other processes of the same user may read this one too.
-  if (is_wanted) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  prctl(PR_SET_PTRACER, static_cast<unsigned long>(reader), 0, 0, 0);
 #endif
 }
 
-uint64_t DirectReader::process() const {
-  return is_wanted_ ? static_cast<uint64_t>(getpid()) : 0;
+uint64_t random_word() {
+  const Secret secret = random_secret();
+  uint64_t word;
+  std::memcpy(&word, secret.data(), sizeof word);
+  return word;
 }
 
-void DirectReader::try_peer(int peer, uint64_t process, uint64_t address) {
-  if (!is_wanted_ || process == 0) return;
-  processes_[static_cast<size_t>(peer)] = process;
-  uint64_t word = ~word_;
-  can_read_[static_cast<size_t>(peer)] = read(peer, address, &word, sizeof word) && word == word_;
+}  // namespace
+
+// Yama lets the process that is named, and its descendants, read. To name init would be to name everybody.
+ReadPermission::ReadPermission() {
+  const std::lock_guard lock(permissions().mutex);
+  if (permissions().num_held++ == 0 && getppid() > 1) permit(getppid());
+}
+
+ReadPermission::~ReadPermission() {
+  const std::lock_guard lock(permissions().mutex);
+  if (--permissions().num_held == 0) permit(0);
+}
+
+DirectReader::DirectReader(bool is_wanted, int num_ranks)
+    : word_(random_word()),
+      processes_(static_cast<size_t>(num_ranks)),
+      can_read_(static_cast<size_t>(num_ranks)),
+      agreed_(static_cast<size_t>(num_ranks)) {
+  if (is_wanted && num_ranks > 1) permission_.emplace();
+}
+
+Readable DirectReader::readable() const {
+  if (!permission_) return {};
+  return {static_cast<uint64_t>(getpid()), reinterpret_cast<uint64_t>(&word_), word_};
+}
+
+void DirectReader::try_peer(int peer, const Readable& readable) {
+  if (!permission_ || readable.process == 0) return;
+  processes_[static_cast<size_t>(peer)] = readable.process;
+  uint64_t word = ~readable.word;
+  can_read_[static_cast<size_t>(peer)] =
+      read(peer, readable.address, &word, sizeof word) && word == readable.word;
+}
+
+void DirectReader::settle() {
+  if (std::ranges::find(agreed_, true) == agreed_.end()) permission_.reset();
 }
 
 bool DirectReader::read(int peer, uint64_t address, void* to, uint64_t num_bytes) const {

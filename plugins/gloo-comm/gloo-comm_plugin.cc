@@ -8,9 +8,10 @@ using tessera::Collective;
 using tessera::Error;
 
 constexpr tsr_option kOptions[] = {
-    tessera::string_option("interface", "", "",
-                           "network interface to listen on, for instance eth0; empty: loopback if all ranks are local, "
-                           "else the host name's"),
+    tessera::per_rank(tessera::string_option(
+        "interface", "", "",
+        "network interface to listen on, for instance eth0, which may be another one on each machine; empty: loopback "
+        "if all ranks are local, else the interface that leads to the store's host (MASTER_ADDR)")),
     tessera::string_option("direct", "auto", "auto|off",
                            "auto: processes of one machine read one another's memory where the system lets them, "
                            "instead of sending; off: everything goes over connections")};
@@ -59,7 +60,8 @@ struct Plugin {
       if (tessera::view(option.name) == "interface") interface = tessera::to_string(option.s);
       if (tessera::view(option.name) == "direct") reads_directly = tessera::view(option.s) != "off";
     }
-    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface, reads_directly);
+    static constexpr std::atomic<bool> kNeverAborted{false};
+    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface, reads_directly, kNeverAborted);
   }
 };
 

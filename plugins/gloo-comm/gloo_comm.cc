@@ -1,6 +1,5 @@
 #include "gloo-comm/gloo_comm.h"
 
-#include "gloo-comm/address.h"
 #include "gloo-comm/reduce.h"
 #include "gloo-comm/sigpipe_guard.h"
 #include "gloo-comm/swap.h"
@@ -25,16 +24,13 @@ void execute(Operation& operation) {
 
 }  // namespace
 
-GlooCommunicator::GlooCommunicator(const tsr_comm_create& args, std::string interface, bool reads_directly)
+GlooCommunicator::GlooCommunicator(const tsr_comm_create& args, std::string interface, bool reads_directly,
+                                   const std::atomic<bool>& aborted)
     : QueuedCommunicator("gloo-comm", args), interface_(std::move(interface)), reads_directly_(reads_directly) {
   const SigpipeGuard guard;  // the threads made here inherit it
-  const Deadline deadline(member().timeout_ms);
-  const bool is_alone = args.size == 1;
-  const auto address = is_alone ? ::gloo::transport::tcp::attr() : listen_address(args.is_local != 0, interface_);
-  endpoint_ = std::make_unique<Endpoint>(member(), KeyValue(args.host), rendezvous(), address, reads_directly);
-  if (is_alone) return;
-  ticker_ = std::make_unique<Ticker>(kTick, [this] { tick(); });
-  greet_all(deadline);
+  const MeshSetup setup{{args.is_local != 0, interface_, store_host()}, reads_directly, aborted};
+  endpoint_ = std::make_unique<Endpoint>(member(), KeyValue(args.host), rendezvous(), setup);
+  if (member().num_ranks > 1) ticker_ = std::make_unique<Ticker>(kTick, [this] { tick(); });
 }
 
 GlooCommunicator::~GlooCommunicator() {
@@ -46,20 +42,7 @@ GlooCommunicator::~GlooCommunicator() {
 }
 
 std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create& args) {
-  return std::make_unique<GlooCommunicator>(args, interface_, reads_directly_);
-}
-
-// gloo's connections begin without a word: whoever connects first to a port of ours is taken for the peer. So create
-// ends with a barrier, which tells members from strangers and in which all know that all are there.
-void GlooCommunicator::greet_all(const Deadline& deadline) {
-  for (const uint64_t ticket : {kCreateTicket, kAgreeTicket}) {
-    Collective barrier;
-    barrier.kind = TSR_COLL_BARRIER;
-    barrier.timeout_ms = std::max<int64_t>(deadline.left_ms(), 1);
-    barrier.ticket = ticket;
-    barrier.label = "create";
-    run(barrier);
-  }
+  return std::make_unique<GlooCommunicator>(args, interface_, reads_directly_, abort_flag());
 }
 
 void GlooCommunicator::interrupt() noexcept {

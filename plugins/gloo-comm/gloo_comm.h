@@ -11,9 +11,10 @@ namespace tessera::gloo_comm {
 /// communicator run one at a time.
 class GlooCommunicator final : public QueuedCommunicator {
  public:
-  /// `interface`: see listen_address(). Throws as Mesh; DEADLINE too when a connection is not a member's.
-  /// `reads_directly`: members on this machine read one another's memory where they can.
-  GlooCommunicator(const tsr_comm_create& args, std::string interface, bool reads_directly);
+  /// `interface`: the network interface to use; empty: see choose_address(). `reads_directly`: members on this machine
+  /// read one another's memory where they can. Throws as Mesh, ABORTED soon after `aborted` is set.
+  GlooCommunicator(const tsr_comm_create& args, std::string interface, bool reads_directly,
+                   const std::atomic<bool>& aborted);
   ~GlooCommunicator() override;
 
  private:
@@ -21,7 +22,6 @@ class GlooCommunicator final : public QueuedCommunicator {
   void interrupt() noexcept override;
   std::unique_ptr<Communicator> join(const tsr_comm_create& args) override;
 
-  void greet_all(const Deadline& deadline);
   void run_locked(const Collective& collective);
   void stop(const Error& error, int silent_peer);
   void hang_up(const Fault& fault, int silent_peer);

@@ -1,92 +1,57 @@
 #include "gloo-comm/mesh.h"
 
-#include <gloo/transport/tcp/device.h>
+#include <system_error>
 
-#include <atomic>
-
-#include "tessera/rendezvous.hpp"
+#include "gloo-comm/limits.h"
 
 namespace tessera::gloo_comm {
 namespace {
 
-using Context = ::gloo::transport::Context;
+// Beside a connection to each peer: where they connect to; later gloo's loop, its wake-up, and the port of its pair.
+constexpr int kMoreDescriptors = 4;
 
-/// The addresses at which this rank expects each other one, one after another; its own place is left empty.
-std::string listen(Context& context) {
-  std::vector<std::vector<char>> addresses(static_cast<size_t>(context.size));
-  size_t num_bytes = 0;
-  for (int peer = 0; peer < context.size; ++peer) {
-    if (peer == context.rank) continue;
-    auto& address = addresses[static_cast<size_t>(peer)];
-    address = context.createPair(peer)->address().bytes();
-    num_bytes = address.size();
-  }
-  std::string all;
-  for (auto& address : addresses) {
-    address.resize(num_bytes);
-    all.append(address.begin(), address.end());
-  }
-  return all;
+std::vector<Descriptor> meet(const Member& member, const KeyValue& store, const std::string& prefix,
+                             const MeshSetup& setup, const Deadline& deadline, DirectReader& direct) {
+  require_descriptors(member.where(), member.num_ranks - 1 + kMoreDescriptors);
+  const Address address = choose_address(setup.place, member, store, prefix, deadline, setup.aborted);
+  Meeting meeting(member, store, prefix, address, direct, setup.aborted);
+  auto sockets = meeting.connect_all(deadline);
+  direct.settle();
+  return sockets;
 }
 
-std::vector<std::string> collect_addresses(const Member& member, const KeyValue& store, const std::string& prefix,
-                                           const Deadline& deadline) {
-  const std::atomic<bool> never_aborted{false};
-  std::vector<std::string> addresses(static_cast<size_t>(member.num_ranks));
-  std::string missing;
-  int first_missing = -1;
-  for (int rank = 0; rank < member.num_ranks; ++rank) {
-    try {
-      addresses[static_cast<size_t>(rank)] =
-          wait_for_rank(store, prefix, member, rank, deadline, never_aborted, "create");
-    } catch (const Error& error) {
-      if (error.code() != TSR_E_DEADLINE) throw;
-      if (first_missing < 0) first_missing = member.world_rank(rank);
-      missing += (missing.empty() ? "" : ", ") + std::to_string(member.world_rank(rank));
-    }
-  }
-  if (!missing.empty())
-    throw Error(TSR_E_DEADLINE,
-                member.where() + ": create timed out after " + std::to_string(member.timeout_ms) +
-                    " ms waiting for rank " + missing,
-                first_missing);
-  return addresses;
-}
-
-void connect(Context& context, const Member& member, int peer, const std::string& addresses) {
-  const size_t num_bytes = addresses.size() / static_cast<size_t>(member.num_ranks);
-  const auto begin = addresses.begin() + static_cast<ptrdiff_t>(num_bytes * static_cast<size_t>(member.rank));
+/// gloo over these connections; what it throws speaks of its own sources.
+std::shared_ptr<Pairs> start_gloo(const Member& member, std::vector<Descriptor> sockets) {
   try {
-    context.getPair(peer)->connect(std::vector<char>(begin, begin + static_cast<ptrdiff_t>(num_bytes)));
-  } catch (const std::exception& error) {
-    throw Error(TSR_E_UNAVAILABLE,
-                member.where() + ": create cannot connect to rank " + std::to_string(member.world_rank(peer)) + ": " +
-                    error.what(),
-                member.world_rank(peer));
+    auto pairs = std::make_shared<Pairs>(member.rank, member.num_ranks);
+    pairs->adopt(std::move(sockets));
+    return pairs;
+  } catch (const std::system_error& error) {
+    throw Error(TSR_E_RESOURCE_EXHAUSTED, member.where() + ": no thread can be started (" + error.code().message() +
+                                              "); raise the limit of processes with ulimit -u");
+  } catch (const std::exception&) {
+    require_descriptors(member.where(), kMoreDescriptors);
+    throw Error(TSR_E_UNAVAILABLE, member.where() +
+                                       ": create cannot hand its connections to gloo: a member has just ended, or "
+                                       "this machine has no loopback interface (ip link set lo up)");
   }
 }
 
 }  // namespace
 
-Mesh::Mesh(const Member& member, const KeyValue& store, const std::string& prefix,
-           const ::gloo::transport::tcp::attr& address) {
-  if (member.num_ranks == 1) return;
+Mesh::Mesh(const Member& member, const KeyValue& store, const std::string& prefix, const MeshSetup& setup,
+           DirectReader& direct) {
   const Deadline deadline(member.timeout_ms);
-  const auto device = std::make_shared<::gloo::transport::tcp::Device>(address);
-  context_ = device->createContext(member.rank, member.num_ranks);
-  // gloo waits five times as long as this for a connection.
-  context_->setTimeout(std::chrono::milliseconds(std::max<int64_t>(member.timeout_ms / 5, 1)));
-  const std::string keys = prefix + "/address";
-  store.set(keys + "/" + std::to_string(member.rank), listen(*context_));
-  const auto addresses = collect_addresses(member, store, keys, deadline);
-  for (int peer = 0; peer < member.num_ranks; ++peer)
-    if (peer != member.rank) connect(*context_, member, peer, addresses[static_cast<size_t>(peer)]);
+  if (member.num_ranks == 1)
+    choose_address(setup.place, member, store, prefix, deadline, setup.aborted);
+  else
+    pairs_ = start_gloo(member, meet(member, store, prefix, setup, deadline, direct));
 }
 
 void Mesh::close() const noexcept {
-  if (!context_) return;
-  for (int peer = 0; peer < context_->size; ++peer)
-    if (peer != context_->rank) context_->getPair(peer)->close();
+  if (!pairs_) return;
+  for (int peer = 0; peer < pairs_->size; ++peer)
+    if (peer != pairs_->rank) pairs_->getPair(peer)->close();
 }
 
 }  // namespace tessera::gloo_comm

@@ -80,9 +80,7 @@ void Operation::wait_received(Buffer& buffer, int peer, uint64_t num_messages) {
 }
 
 void Operation::greet(int peer, Header header, const void* data, uint64_t num_bytes, uint64_t slot) {
-  header.communicator = endpoint_.communicator;
   header.num_inline_bytes = num_bytes;
-  offer_reading(peer, header);
   Greeting& greeting = greetings_.emplace_back();
   greeting.peer = peer;
   greeting.data.resize(sizeof header + num_bytes);
@@ -92,8 +90,7 @@ void Operation::greet(int peer, Header header, const void* data, uint64_t num_by
   send(*greeting.buffer, peer, slot, 0, greeting.data.size());
 }
 
-void Operation::compare(int peer, Header expected, const Header& received) const {
-  expected.communicator = endpoint_.communicator;
+void Operation::compare(int peer, const Header& expected, const Header& received) const {
   const char* what = difference(expected, received);
   if (!what) return;
   const Member& member = endpoint_.member;
@@ -114,25 +111,8 @@ const std::byte* Operation::meet(int peer, Header expected, uint64_t num_bytes) 
   compare(peer, expected, received);
   headers_.resize(static_cast<size_t>(num_ranks()));
   headers_[static_cast<size_t>(peer)] = received;
-  take_offer(peer, received);
   met_.push_back(peer);
   return message + sizeof received;
-}
-
-// The two barriers that end create: in the first, everybody says where its word stands; in the second, whether it could
-// read the other's.
-void Operation::offer_reading(int peer, Header& header) const {
-  if (collective_.ticket == kCreateTicket) {
-    header.process = endpoint_.direct.process();
-    header.address = endpoint_.direct.address();
-  } else if (collective_.ticket == kAgreeTicket) {
-    header.address = endpoint_.direct.can_read(peer);
-  }
-}
-
-void Operation::take_offer(int peer, const Header& header) {
-  if (collective_.ticket == kCreateTicket) endpoint_.direct.try_peer(peer, header.process, header.address);
-  if (collective_.ticket == kAgreeTicket && header.address == 1) endpoint_.direct.peer_can_read(peer);
 }
 
 void Operation::read(int peer, uint64_t address, void* to, uint64_t num_bytes) {

@@ -2,7 +2,6 @@
 
 #include <deque>
 
-#include "gloo-comm/direct.h"
 #include "gloo-comm/mailbox.h"
 #include "gloo-comm/waiter.h"
 #include "gloo-comm/watch.h"
@@ -11,17 +10,14 @@ namespace tessera::gloo_comm {
 
 /// What the operations of one member of a group share. Members in order of construction; `member` outlives it.
 struct Endpoint {
-  Endpoint(const Member& group_member, const KeyValue& store, const std::string& prefix,
-           const ::gloo::transport::tcp::attr& address, bool reads_directly)
+  Endpoint(const Member& group_member, const KeyValue& store, const std::string& prefix, const MeshSetup& setup)
       : member(group_member),
-        communicator(hash_of(prefix)),
-        direct(reads_directly, communicator, group_member.num_ranks),
-        mesh(group_member, store, prefix, address),
+        direct(setup.reads_directly, group_member.num_ranks),
+        mesh(group_member, store, prefix, setup, direct),
         watch(mesh, group_member),
         mailbox(mesh, group_member) {}
 
   const Member& member;
-  const uint64_t communicator;
   DirectReader direct;
   const Mesh mesh;
   Watch watch;
@@ -67,7 +63,7 @@ class Operation {
   void signal(int peer, uint64_t phase);
   void wait_signal(int peer, uint64_t phase);
   /// INVALID_ARGUMENT, naming both sides, when the header of a peer differs from what this rank expects of it.
-  void compare(int peer, Header expected, const Header& received) const;
+  void compare(int peer, const Header& expected, const Header& received) const;
 
   /// Throws INVALID_ARGUMENT about this collective.
   [[noreturn]] void refuse(std::string_view problem) const;
@@ -85,8 +81,6 @@ class Operation {
     int peer;
   };
 
-  void offer_reading(int peer, Header& header) const;
-  void take_offer(int peer, const Header& header);
   void check(Outcome outcome, int peer);
   [[noreturn]] void fail(int peer) const;
   [[noreturn]] void fail_aborted() const;

@@ -20,7 +20,6 @@ using BufferPtr = std::unique_ptr<Buffer>;
 
 /// Of one collective from one rank to another, or of one message.
 struct Header {
-  uint64_t communicator;  // hash of the rendezvous prefix: a foreign connection is noticed
   uint32_t kind;          // TSR_COLL_*; SEND for every message
   uint32_t reduce;
   tsr_dtype dtype;
@@ -30,12 +29,11 @@ struct Header {
   uint64_t counts_hash;
   uint64_t sequence;
   uint64_t num_inline_bytes;  // that follow
-  uint64_t process;           // of a rank that may be read directly; 0: it may not
-  uint64_t address;           // of what it gives the peer, there
+  uint64_t address;           // of what it gives the peer, in its memory
   uint64_t result;            // of an ALL_REDUCE: of the slice that it reduces, there
   uint64_t reserved;
 };
-static_assert(sizeof(Header) == 96);
+static_assert(sizeof(Header) == 80);
 
 /// A rank's last words to its peers, when it stops using the communicator because of an error.
 struct Notice {
@@ -55,19 +53,11 @@ constexpr uint64_t kFarewellSlot = 4;  // one byte, sent by the peer's gloo thre
 constexpr uint64_t kDataPhases = 4;
 constexpr uint64_t kReadPhase = 2;     // a byte: what was given has been read, and what was reduced is there
 constexpr uint64_t kReadAllPhase = 3;  // a byte: and what was reduced has been read
-constexpr uint64_t kCreateTicket = (uint64_t{1} << 59) - 2;  // of the barriers that end create
-constexpr uint64_t kAgreeTicket = kCreateTicket + 1;
 
 constexpr uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
   hash *= 0xff51afd7ed558ccdu;
   return hash ^ (hash >> 33);
-}
-constexpr uint64_t hash_of(std::string_view text) {
-  uint64_t hash = text.size();
-  for (const char c : text)
-    hash = mix(hash, static_cast<unsigned char>(c));
-  return hash;
 }
 
 /// Data of a collective; `phase` < kDataPhases.

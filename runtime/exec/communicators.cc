@@ -61,6 +61,7 @@ void Communicators::create(const Key& key, const Program& program, const Device&
   args.options = setup_.options.data();
   args.num_options = setup_.options.size();
   args.timeout_ms = setup_.start_timeout_ms;
+  args.store_host = str(setup_.store_host);
   tsr_comm* comm = nullptr;
   call(setup_.api->create, &args, &comm);
   by_key_[key] = {name, comm, 0};

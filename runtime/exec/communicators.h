@@ -18,7 +18,8 @@ struct CommunicatorSetup {
   const tsr_communicator_interface* api = nullptr;
   const tsr_host* host = nullptr;
   std::span<const tsr_option_value> options;
-  bool is_local = true;  ///< all ranks of the job are on this machine
+  bool is_local = true;    ///< all ranks of the job are on this machine
+  std::string store_host;  ///< where the job's store is; empty: not known
   int64_t start_timeout_ms = 300'000;
   int64_t timeout_ms = 100'000;
   bool is_capturable = false;  ///< submit may be called while its stream is captured

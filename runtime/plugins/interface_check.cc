@@ -59,6 +59,7 @@ PluginOption copy_option(const tsr_option& given) {
   option.min = given.min;
   option.max = given.max;
   option.type = given.type;
+  option.is_per_rank = (given.flags & TSR_OPTION_PER_RANK) != 0;
   const std::string choices = copy_text(given.choices, "option choices");
   if (!choices.empty())
     for (const std::string_view choice : split(choices, '|'))

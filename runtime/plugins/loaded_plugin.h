@@ -28,6 +28,7 @@ struct PluginOption {
   std::string help;
   double min = 1, max = 0;  ///< inclusive; no limits when min > max
   uint32_t type = 0;        ///< TSR_OPTION_*
+  bool is_per_rank = false;  ///< ranks may differ in it
 };
 
 /// A plugin stays in the process until it ends, so copies of this may be kept anywhere.

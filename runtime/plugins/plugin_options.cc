@@ -161,6 +161,12 @@ std::string see_options(const LoadedPlugin& plugin) {
   return "; see tessera plugins info " + plugin.name;
 }
 
+bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin) {
+  return std::ranges::any_of(plugin.options, [&](const PluginOption& option) {
+    return option.is_per_rank && flag.name == flag_name(plugin, "", option);
+  });
+}
+
 std::string options_help(const LoadedPlugin& plugin) {
   std::string help;
   for (const PluginOption& option : plugin.options) {

@@ -52,6 +52,10 @@ void check_plugin_flags(const std::vector<PluginFlag>& flags, std::span<const Pl
 /// What an error about options of a plugin ends in: "; see tessera plugins info ddp".
 std::string see_options(const LoadedPlugin& plugin);
 
+/// Whether ranks may differ in this flag, because the option of `plugin` that it sets is about a rank's own place.
+/// False for a flag that is not this plugin's.
+bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin);
+
 /// The help of a plugin's options, one or two lines each.
 std::string options_help(const LoadedPlugin& plugin);
 

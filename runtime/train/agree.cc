@@ -8,6 +8,7 @@
 #include "model/model_name.h"
 #include "model/weight_files.h"
 #include "observe/text.h"
+#include "plugins/plugin_options.h"
 #include "program/text.h"
 #include "tessera/error.hpp"
 #include "train/planned_job.h"
@@ -103,7 +104,8 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   for (const ConfigField& field : shared_fields(job.config))
     all.push_back({"--" + field.name, field.value});
   for (const PluginFlag& flag : job.plugin_flags)
-    all.push_back({"--" + flag.name, flag.value});
+    if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
+      all.push_back({"--" + flag.name, flag.value});
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
   number("layers of the model", job.gpt2.num_layers);
   number("heads of the model", job.gpt2.num_heads);

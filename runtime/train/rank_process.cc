@@ -39,7 +39,8 @@ RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
           environment_.local_size,
           environment_.is_local(),
           job.store,
-          [&watch] { return watch.is_over(); }};
+          [&watch] { return watch.is_over(); },
+          environment_.store_host};
 }
 
 int RankProcess::run(int64_t start_timeout_ms, const Log& log,

@@ -62,6 +62,7 @@ CommunicatorSetup communicator_setup(const Job& job, const RankPlace& place, con
   setup.host = host;
   setup.options = options.comm->values();
   setup.is_local = place.is_local;
+  setup.store_host = place.store_host;
   setup.start_timeout_ms = job.config.start_timeout_ms;
   setup.timeout_ms = job.config.timeout_ms;
   setup.is_capturable = (job.comm_flags & TSR_COMM_CAPTURABLE) != 0;

@@ -21,6 +21,7 @@ struct RankPlace {
   bool is_local = true;  ///< all ranks are on this machine
   std::shared_ptr<KeyValueStore> store;
   std::function<bool()> cancelled = [] { return false; };
+  std::string store_host = {};  ///< where the store is; empty: in this process
 };
 
 /// Who looks on. Called on the rank's own thread.

@@ -1,14 +1,10 @@
-// gloo-comm between processes: what only death, a stop or a foreign connection can show.
-#include <arpa/inet.h>
+// gloo-comm between processes: what only death, a stop or a limit of the system can show.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <list>
 #include <sstream>
 #include <thread>
@@ -16,6 +12,7 @@
 #include "support/child_process.h"
 #include "support/comm_harness.h"
 #include "support/file_kv.h"
+#include "support/strangers.h"
 #include "support/temp_folder.h"
 
 namespace tessera::testing {
@@ -172,35 +169,6 @@ TEST(GlooProcess, ADeathIsSeenWhileTheOthersAreNotAtWork) {
   EXPECT_EQ(report.rank, kVictim) << report.line;
 }
 
-struct Listener {
-  std::string address;  // as /proc/net/tcp has it
-  uint16_t port;
-};
-
-/// The TCP sockets on which a process listens.
-std::vector<Listener> listeners_of(pid_t process) {
-  std::vector<std::string> inodes;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd")) {
-    std::error_code gone;
-    const std::string target = std::filesystem::read_symlink(entry, gone).string();
-    if (target.rfind("socket:[", 0) == 0) inodes.push_back(target.substr(8, target.size() - 9));
-  }
-  std::vector<Listener> listeners;
-  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream in(table);
-    for (std::string line; std::getline(in, line);) {
-      std::istringstream fields(line);
-      std::string number, local, remote, state, queues, timer, retransmits, user, timeout, inode;
-      fields >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
-      if (state != "0A" || std::find(inodes.begin(), inodes.end(), inode) == inodes.end()) continue;
-      const size_t colon = local.find(':');
-      listeners.push_back(
-          {local.substr(0, colon), static_cast<uint16_t>(std::stoul(local.substr(colon + 1), nullptr, 16))});
-    }
-  }
-  return listeners;
-}
-
 std::vector<Listener> wait_for_listeners(pid_t process) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
     const auto listeners = listeners_of(process);
@@ -228,46 +196,49 @@ TEST(GlooProcess, LocalRanksListenOnLoopbackOnly) {
   EXPECT_EQ(processes.rank(1).next_line(kLongMs), "done");
 }
 
-/// A connection that is nobody's, and talks.
-class Stranger {
- public:
-  explicit Stranger(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const std::string_view text = "GET /index.html HTTP/1.1\r\nHost: a.server.that.is.none\r\nAccept: */*\r\n\r\n";
-    is_connected_ = ::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                    ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL) > 0;
-  }
-  ~Stranger() { ::close(socket_); }
-  Stranger(const Stranger&) = delete;
-  Stranger& operator=(const Stranger&) = delete;
-  bool is_connected() const { return is_connected_; }
+TEST(GlooProcess, ARankThatDiesWhileTheGroupComesTogetherIsNamedAtOnce) {
+  Processes processes;
+  processes.start(0, 3, kLongMs, kBarrier);
+  processes.start(2, 3, kLongMs, kBarrier);  // rank 1 does not come
+  ASSERT_FALSE(wait_for_listeners(processes.rank(0).id()).empty());
+  ASSERT_FALSE(wait_for_listeners(processes.rank(1).id()).empty());
+  const auto start = std::chrono::steady_clock::now();
+  processes.rank(1).signal(SIGKILL);
+  const Report report = parse(processes.rank(0).next_line(kLongMs));
+  EXPECT_LT(ms_since(start), kLongMs / 2);
+  EXPECT_EQ(report.code, TSR_E_UNAVAILABLE) << report.line;
+  EXPECT_EQ(report.rank, 2) << report.line;
+  EXPECT_NE(report.line.find("rank 2"), std::string::npos) << report.line;
+}
 
- private:
-  int socket_;
-  bool is_connected_;
-};
-
-// Which side of a pair connects depends on the ports: half of the time the stranger does no harm.
-TEST(GlooProcess, AForeignConnectionEndsInAnErrorOrNotAtAll) {
-  for (int attempt = 0; attempt < 4; ++attempt) {
-    Processes processes;
-    processes.start(0, 2, 1000, kBarrier);
-    const auto listeners = wait_for_listeners(processes.rank(0).id());
-    ASSERT_EQ(listeners.size(), 1u);
-    const Stranger stranger(listeners.front().port);
-    ASSERT_TRUE(stranger.is_connected());
-    processes.start(1, 2, 1000, kBarrier);
-    for (int rank : {0, 1}) {
-      const Report report = parse(processes.rank(static_cast<size_t>(rank)).next_line(5000));
-      if (report.line == "done") continue;
-      EXPECT_TRUE(report.code == TSR_E_UNAVAILABLE || report.code == TSR_E_DEADLINE) << report.line;
-      EXPECT_EQ(report.rank, 1 - rank) << report.line;
-      EXPECT_NE(report.line.find("create"), std::string::npos) << report.line;
-    }
+TEST(GlooProcess, ARankThatStopsWhileTheGroupComesTogetherIsNamedByAll) {
+  constexpr int64_t kTimeoutMs = 1500;
+  Processes processes;
+  processes.start(2, 3, kTimeoutMs, kBarrier);
+  ASSERT_FALSE(wait_for_listeners(processes.rank(0).id()).empty());  // so the others are told where it listens
+  processes.rank(0).signal(SIGSTOP);
+  processes.start(0, 3, kTimeoutMs, kBarrier);
+  processes.start(1, 3, kTimeoutMs, kBarrier);
+  for (const size_t started : {1, 2}) {
+    const Report report = parse(processes.rank(started).next_line(kLongMs));
+    EXPECT_EQ(report.code, TSR_E_DEADLINE) << report.line;
+    EXPECT_EQ(report.rank, 2) << report.line;
+    EXPECT_NE(report.line.find("waiting for rank 2"), std::string::npos) << report.line;
   }
+}
+
+TEST(GlooProcess, TooFewDescriptorsAreOneSentenceThatSaysHowManyAreNeeded) {
+  Processes processes;
+  processes.start(0, 16, kLongMs, [](CommRank& rank, const ChildProcess::Say& say) {
+    const rlimit limit{15, 15};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    kBarrier(rank, say);
+  });
+  const Report report = parse(processes.rank(0).next_line(kLongMs));
+  EXPECT_EQ(report.code, TSR_E_RESOURCE_EXHAUSTED) << report.line;
+  EXPECT_NE(report.line.find("may have 15 files open and needs at least 2"), std::string::npos) << report.line;
+  EXPECT_NE(report.line.find("raise the limit with ulimit -n"), std::string::npos) << report.line;
+  EXPECT_EQ(report.line.find("gloo/transport"), std::string::npos) << report.line;
 }
 
 }  // namespace

@@ -1,50 +1,66 @@
 // Where gloo-comm listens, and what it says when it cannot.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <unistd.h>
 
-#include "gloo-comm/address.h"
+#include "gloo-comm/place.h"
+#include "support/memory_kv.h"
 #include "tessera/error.hpp"
 
 namespace tessera::gloo_comm {
 namespace {
 
-std::string text_of(const ::gloo::transport::tcp::attr& attr) {
-  char text[INET_ADDRSTRLEN] = "";
-  inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&attr.ai_addr)->sin_addr, text, sizeof text);
-  return text;
+/// Member `rank` of a group of two chooses, where the other one listens at `others` ("": at an address of its own).
+std::string chosen(const Place& place, const std::string& others = "", int num_ranks = 2) {
+  testing::MemoryKv memory;
+  const tsr_host host = memory.host();
+  const KeyValue store(&host);
+  const Member member{"gloo-comm", "dp", 0, num_ranks, {0, 1}, 1000};
+  if (!others.empty()) store.set("comm/route/1", to_bytes(*address_towards(others)));
+  const std::atomic<bool> never{false};
+  return choose_address(place, member, store, "comm", Deadline(1000), never).text();
+}
+
+std::string error_of(const Place& place, int num_ranks = 2) {
+  try {
+    return "none: " + chosen(place, "", num_ranks);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), TSR_E_NOT_FOUND);
+    return error.what();
+  }
 }
 
 TEST(GlooAddress, LocalRanksListenOnLoopback) {
-  const auto address = listen_address(true, "");
-  EXPECT_EQ(address.ai_family, AF_INET);
-  EXPECT_EQ(text_of(address), "127.0.0.1");
+  EXPECT_EQ(chosen({true, "", ""}), "127.0.0.1");
+  EXPECT_EQ(chosen({true, "", "198.51.100.7"}), "127.0.0.1");
 }
 
 TEST(GlooAddress, AnInterfaceIsTakenWhetherRanksAreLocalOrNot) {
-  EXPECT_EQ(text_of(listen_address(true, "lo")), "127.0.0.1");
-  EXPECT_EQ(text_of(listen_address(false, "lo")), "127.0.0.1");
+  EXPECT_EQ(chosen({true, "lo", ""}), "127.0.0.1");
+  EXPECT_EQ(chosen({false, "lo", ""}), "127.0.0.1");
 }
 
 TEST(GlooAddress, AnUnknownInterfaceIsRefusedWithTheListOfThoseThereAre) {
-  try {
-    listen_address(true, "eth77");
-    FAIL() << "took an interface that is not there";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), TSR_E_NOT_FOUND);
-    EXPECT_NE(std::string(error.what()).find("\"eth77\" has an address; there are"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("lo"), std::string::npos) << error.what();
-  }
+  const std::string text = error_of({true, "eth77", ""});
+  EXPECT_NE(text.find("--gloo.interface: no network interface \"eth77\" has an address on this machine; there are"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("lo"), std::string::npos) << text;
 }
 
-TEST(GlooAddress, TheHostNamesAddressIsNoLoopbackOrTheErrorSaysWhatToDo) {
-  try {
-    EXPECT_NE(text_of(listen_address(false, "")).substr(0, 4), "127.");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), TSR_E_FAILED_PRECONDITION);
-    EXPECT_NE(std::string(error.what()).find("--gloo.interface"), std::string::npos) << error.what();
-  }
+TEST(GlooAddress, AGroupOfOneRefusesItToo) {
+  EXPECT_NE(error_of({true, "eth77", ""}, 1).find("eth77"), std::string::npos);
+  EXPECT_EQ(chosen({false, "", "no.such.host.invalid"}, "", 1), "127.0.0.1");
+}
+
+TEST(GlooAddress, AStoreOnThisMachineIsNoHelpUnlessAllAreThere) {
+  EXPECT_EQ(chosen({false, "", "127.0.0.1"}, "127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(chosen({false, "", "localhost"}, "127.0.0.2"), "127.0.0.1");
+}
+
+TEST(GlooAddress, TheRouteToTheStoreDecides) {
+  const auto route = address_towards(std::string("198.51.100.7"));
+  if (!route) GTEST_SKIP() << "this machine has no route to other machines";
+  EXPECT_EQ(chosen({false, "", "198.51.100.7"}), route->text());
+  EXPECT_EQ(chosen({false, "", "127.0.1.1"}, "198.51.100.7"), route->text());
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ class QueuedCommunicator : public Communicator {
         host_(args.host),
         device_interface_(args.device_interface),
         device_(args.device),
+        store_host_(TSR_HAS(&args, tsr_comm_create, store_host) ? to_string(args.store_host) : ""),
         messages_(2 * static_cast<size_t>(args.size)) {}
 
   /// Does the collective; called on the stream's worker, in the order of each stream. May block until the collective's
@@ -44,6 +45,10 @@ class QueuedCommunicator : public Communicator {
   const Member& member() const { return member_; }
   const tsr_host* host() const { return host_; }
   const std::string& rendezvous() const { return rendezvous_; }
+  /// Of the job's store, or empty.
+  const std::string& store_host() const { return store_host_; }
+  /// Set by abort(); for what waits in join().
+  const std::atomic<bool>& abort_flag() const { return aborted_; }
   bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
   Error aborted_error(const Collective& collective) const {
     return collective_error(TSR_E_ABORTED, member_, collective, "was aborted", member_.world_rank());
@@ -67,6 +72,7 @@ class QueuedCommunicator : public Communicator {
   const tsr_host* const host_;
   const tsr_device_interface* const device_interface_;
   tsr_device* const device_;
+  const std::string store_host_;
 
   // Touched by the issue thread only.
   uint64_t num_collectives_ = 0;

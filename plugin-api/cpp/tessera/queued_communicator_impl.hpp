@@ -107,6 +107,7 @@ inline std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int ke
   args.device_interface = device_interface_;
   args.device = device_;
   args.timeout_ms = member_.timeout_ms;
+  args.store_host = str(store_host_);
   return join(args);
 }
 

@@ -110,6 +110,8 @@ typedef struct tsr_comm_create {
   const tsr_option_value* options;
   uint64_t num_options;
   int64_t timeout_ms; /* for create itself and as default of every collective */
+  tsr_str store_host; /* name or number of the machine with the job's store, which every rank reaches; empty: not known.
+                         Borrowed for the call */
 } tsr_comm_create;
 
 /* APPENDABLE. */

@@ -108,6 +108,8 @@ typedef struct tsr_tensor_view {
 #define TSR_OPTION_BOOL 3u   /* true|false, carried as int 0 or 1 */
 #define TSR_OPTION_STRING 4u /* one of `choices` (separated by '|') unless that is empty */
 
+#define TSR_OPTION_PER_RANK 1u /* a flag: about a rank's own place, so ranks may differ in it */
+
 /* FROZEN. One option of a plugin; on the command line `--<plugin>.<name>=<value>`. Known before any instance exists. */
 typedef struct tsr_option {
   tsr_str name; /* lower case, dashes */
@@ -116,7 +118,7 @@ typedef struct tsr_option {
   tsr_str help;    /* one line */
   double min, max; /* inclusive; ignored when min > max */
   uint32_t type;
-  uint32_t reserved;
+  uint32_t flags; /* TSR_OPTION_PER_RANK, or 0 */
 } tsr_option;
 
 /* FROZEN. One resolved option, validated by the host against the schema. `s` is set for every type (its text). */

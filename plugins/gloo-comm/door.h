@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <list>
+
+#include "gloo-comm/greeting.h"
+#include "gloo-comm/poller.h"
+
+namespace tessera::gloo_comm {
+
+/// A connection to the member `peer`, who is who it says.
+using OnMember = std::function<void(int peer, Descriptor socket)>;
+
+/// Where members connect to this one. Strangers may come at any time and in any number: they are dropped as soon as they
+/// say a wrong word, when they are silent for long, or when there are too many, and cost one descriptor each until then.
+class Door {
+ public:
+  /// Listens at once, at a port that the system chooses and that is put into `address`. Throws as listen_at().
+  /// `where` begins the sentences of its errors.
+  Door(std::string where, Address& address) : where_(std::move(where)), listener_(listen_at(address)) {}
+
+  /// Adds to `poller`, to be called last, what lets in who comes to member `own`. RESOURCE_EXHAUSTED when there is no
+  /// descriptor left for a connection.
+  void watch(Poller& poller, const Circle& circle, int own, const OnMember& on_member);
+
+  void close();
+
+ private:
+  void let_in(const Circle& circle, int own);
+  bool make_room();
+  void drop_silent();
+
+  const std::string where_;
+  Descriptor listener_;
+  std::list<Greeting> callers_;  // oldest first
+};
+
+}  // namespace tessera::gloo_comm

@@ -1,0 +1,52 @@
+#include "gloo-comm/limits.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "gloo-comm/descriptor.h"
+
+namespace tessera::gloo_comm {
+namespace {
+
+Error exhausted(const std::string& where, int error, int num_open, int num_more) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string text =
+      error == EMFILE ? ": this process may have " + std::to_string(limit.rlim_cur) + " files open and needs at least " +
+                            std::to_string(num_open + num_more) + " (" + std::to_string(num_more) +
+                            " of them for this communicator's connections); raise the limit with ulimit -n"
+                      : std::string(": no more files can be opened on this machine: ") + std::strerror(error);
+  return Error(TSR_E_RESOURCE_EXHAUSTED, where + text);
+}
+
+int num_open_files() {
+  int num_open = 0;
+  for (int fd = 0, end = getdtablesize(); fd < end; ++fd)
+    if (fcntl(fd, F_GETFD) != -1) ++num_open;
+  return num_open;
+}
+
+}  // namespace
+
+void require_descriptors(const std::string& where, int num_more) {
+  std::vector<Descriptor> spare;
+  int error = 0;
+  while (error == 0 && static_cast<int>(spare.size()) < num_more) {
+    spare.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!spare.back()) error = errno;
+  }
+  spare.clear();
+  if (error != 0) throw exhausted(where, error, num_open_files(), num_more);
+}
+
+Error too_few_descriptors(const std::string& where, int num_more) {
+  return exhausted(where, errno, num_open_files(), num_more);
+}
+
+}  // namespace tessera::gloo_comm

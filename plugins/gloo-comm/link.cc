@@ -1,0 +1,111 @@
+#include "gloo-comm/link.h"
+
+#include <algorithm>
+
+namespace tessera::gloo_comm {
+
+Links::Links(const Member& member, DirectReader& direct)
+    : member_(member), direct_(direct), links_(static_cast<size_t>(member.num_ranks)) {}
+
+void Links::add(int peer, Descriptor socket) {
+  link(peer) = Link{std::move(socket), Stage::kLinked, false, {}, {}};
+  if (sent_ >= Stage::kReady) tell(peer, Stage::kReady);
+  if (announced_) say(peer, *announced_);
+}
+
+bool Links::reached_by_all(Stage stage) const {
+  for (int peer = 0; peer < member_.num_ranks; ++peer)
+    if (peer != member_.rank && link(peer).stage < stage) return false;
+  return true;
+}
+
+void Links::watch(Poller& poller) {
+  for (int peer = 0; peer < member_.num_ranks; ++peer)
+    if (has(peer) && !link(peer).gave_up && link(peer).stage < Stage::kGo)  // what follows kGo is gloo's
+      poller.add(link(peer).socket, POLLIN, [this, peer] { hear(peer); });
+}
+
+void Links::take_fault(int peer) {
+  Link& from = link(peer);
+  from.frame.text[sizeof from.frame.text - 1] = '\0';
+  from.gave_up = true;
+  const Error error(from.frame.code,
+                    member_.where() + ": create stopped: rank " + std::to_string(member_.world_rank(peer)) +
+                        " reports: " + from.frame.text,
+                    from.frame.world_rank);
+  if (error.code() != TSR_E_DEADLINE) throw error;
+  if (!heard_timeout_) heard_timeout_ = error;
+}
+
+void Links::hear(int peer) {
+  Link& from = link(peer);
+  const Inbox::Result result = from.inbox.receive(from.socket, &from.frame, sizeof from.frame);
+  if (result == Inbox::Result::kPartial) return;
+  const int world_rank = member_.world_rank(peer);
+  if (result == Inbox::Result::kClosed)
+    throw Error(TSR_E_UNAVAILABLE,
+                member_.where() + ": create lost the connection to rank " + std::to_string(world_rank) +
+                    ": its process died or was cut off",
+                world_rank);
+  if (from.frame.kind == Frame::kReady) {
+    direct_.try_peer(peer, from.frame.readable);
+    from.stage = Stage::kReady;
+  } else if (from.frame.kind == Frame::kGo) {
+    if (from.frame.can_read == 1) direct_.peer_can_read(peer);
+    from.stage = Stage::kGo;
+  } else {
+    take_fault(peer);
+  }
+}
+
+// A lost connection is noticed when the peer is heard.
+void Links::say(int peer, const Frame& frame) {
+  if (has(peer) && link(peer).socket) send_all(link(peer).socket, &frame, sizeof frame);
+}
+
+void Links::tell(int peer, Stage stage) {
+  Frame frame{};
+  frame.kind = stage == Stage::kReady ? Frame::kReady : Frame::kGo;
+  if (stage == Stage::kReady) frame.readable = direct_.readable();
+  if (stage == Stage::kGo) frame.can_read = direct_.can_read(peer);
+  say(peer, frame);
+}
+
+void Links::advance() {
+  for (const auto& [before, next] : {std::pair(Stage::kLinked, Stage::kReady), std::pair(Stage::kReady, Stage::kGo)}) {
+    if (sent_ != before || !reached_by_all(before)) continue;
+    for (int peer = 0; peer < member_.num_ranks; ++peer)
+      if (peer != member_.rank) tell(peer, next);
+    sent_ = next;
+  }
+}
+
+std::vector<int> Links::awaited() const {
+  std::vector<int> peers;
+  for (const Stage stage : {Stage::kLinked, Stage::kReady, Stage::kGo}) {
+    for (int peer = 0; peer < member_.num_ranks; ++peer)
+      if (peer != member_.rank && link(peer).stage < stage && !link(peer).gave_up) peers.push_back(peer);
+    if (!reached_by_all(stage)) break;
+  }
+  return peers;
+}
+
+void Links::announce(const Error& error) noexcept {
+  if (announced_ || sent_ == Stage::kGo) return;
+  Frame& frame = announced_.emplace();
+  frame.kind = Frame::kFault;
+  frame.code = error.code();
+  frame.world_rank = error.rank();
+  std::string_view(error.what()).copy(frame.text, sizeof frame.text - 1);
+  for (int peer = 0; peer < member_.num_ranks; ++peer)
+    say(peer, frame);
+}
+
+std::vector<Descriptor> Links::take() {
+  std::vector<Descriptor> sockets;
+  for (Link& link : links_)
+    sockets.push_back(std::move(link.socket));
+  return sockets;
+}
+
+}  // namespace tessera::gloo_comm

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <gloo/transport/tcp/context.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <vector>
+
+#include "gloo-comm/descriptor.h"
+
+namespace tessera::gloo_comm {
+
+/// gloo's transport over connections that were made, and found to be the members', before gloo sees them.
+class Pairs final : public ::gloo::transport::tcp::Context {
+ public:
+  /// Starts gloo's thread. Throws what gloo throws.
+  Pairs(int own_rank, int num_ranks);
+
+  /// Hands gloo the connection to each peer; the place of `rank` is empty. Once. Throws what gloo throws; connections
+  /// it did not take are closed.
+  void adopt(std::vector<Descriptor> sockets);
+};
+
+}  // namespace tessera::gloo_comm
