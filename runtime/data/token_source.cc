@@ -46,7 +46,8 @@ class FileTokens : public TokenSource {
  public:
   FileTokens(std::string path, const std::vector<std::string>& files, int64_t vocab)
       : path_(std::move(path)), vocab_(vocab), first_(files.front()), doubt_(first_.format().doubt) {
-    for (const std::string& file : files)
+    shards_.push_back({files.front(), 0, first_.num_tokens()});
+    for (const std::string& file : std::span(files).subspan(1))
       append(file);
   }
 
@@ -76,18 +77,13 @@ class FileTokens : public TokenSource {
   };
 
   void append(const std::string& path) {
-    const uint64_t begin = shards_.empty() ? 0 : num_tokens();
-    if (shards_.empty()) {
-      shards_.push_back({path, begin, first_.num_tokens()});
-      return;
-    }
     const TokenFile file(path);
     if (!file.format().goes_with(first_.format()))
       throw Error(TSR_E_INVALID_ARGUMENT,
                   concat(path, " is another kind of file (", file.format().name, ") than ", first_.path(), " (",
                          first_.format().name, "); shards are all of one kind"));
     if (doubt_.empty()) doubt_ = file.format().doubt;
-    shards_.push_back({path, begin, begin + file.num_tokens()});
+    shards_.push_back({path, num_tokens(), num_tokens() + file.num_tokens()});
   }
 
   void read_part(const Shard& shard, uint64_t offset, std::span<int32_t> out) const {

@@ -146,6 +146,14 @@ TEST(Weights, ALinkThatLeadsNowhereIsRefusedOnceBeforeAnyRankStarts) {
   }
 }
 
+TEST(Weights, AConfigThatLeadsNowhereIsRefused) {
+  const TempFolder folder;
+  fs::create_symlink("/nonexistent/blob", folder.path("config.json"));
+  const CommandResult result = run_command(small_run(folder.path(), golden("/tokens.bin")));
+  EXPECT_EQ(result.exit_code, 1);
+  expect_part(result.err, "config.json, a link to /nonexistent/blob: No such file");
+}
+
 TEST(Weights, WithNanAreRefusedByNameBeforeStepOne) {
   const TempFolder folder;
   const std::string model = copy_of_model(folder, "m");
