@@ -65,13 +65,14 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
   const Log log = rank_log(flags, 0, num_ranks);
   LaunchRequest request{own_executable(), argv, num_ranks};
   {
-    const PlannedJob planned(make_job(flags, num_ranks, log), log);
-    const Job& job = planned.job();
-    check_metrics(job, 0);
+    Job unplanned = make_job(flags, num_ranks, log);
+    check_metrics(unplanned, 0);
+    open_data(unplanned);
+    initial_parameters(unplanned, Log(LogLevel::off));
+    const PlannedJob planned(std::move(unplanned), log);
     planned.require_sound();
+    const Job& job = planned.job();
     if (job.ranks_are_threads()) return train_as_threads(job, log);
-    open_data(job);
-    initial_parameters(job, Log(LogLevel::off));
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
   }
