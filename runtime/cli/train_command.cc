@@ -7,7 +7,7 @@
 #include "config/usage_error.h"
 #include "launch/launcher.h"
 #include "launch/rank_environment.h"
-#include "launch/signals.h"
+#include "launch/process_setup.h"
 #include "observe/print_error.h"
 #include "train/local_ranks.h"
 #include "train/planned_job.h"
@@ -99,6 +99,7 @@ int train_as_rank_of(const RankEnvironment& environment, std::span<const std::st
 }  // namespace
 
 int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  raise_descriptor_limit();
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
   if (environment.world_size > 1) return train_as_rank_of(environment, arguments);
   const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
