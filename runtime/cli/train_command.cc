@@ -6,8 +6,8 @@
 #include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "launch/launcher.h"
-#include "launch/rank_environment.h"
 #include "launch/process_setup.h"
+#include "launch/rank_environment.h"
 #include "observe/print_error.h"
 #include "train/local_ranks.h"
 #include "train/planned_job.h"
@@ -39,7 +39,9 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   const Log log = rank_log(flags, environment.rank, environment.world_size);
   if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
   require_secret(environment, flags.config.insecure, log);
-  const Job job = make_job(flags, environment.world_size, log);
+  // What there is to say of plugins and model is said once: by our launcher, or by rank 0.
+  const bool speaks = environment.rank == 0 && !process.is_launched();
+  const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
   check_metrics(job, environment.rank);
   const auto data = open_data(job);
   return process.run(job.config.start_timeout_ms, log, [&](const RankPlace& place, JobWatch& watch) {

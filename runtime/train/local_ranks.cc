@@ -4,6 +4,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "launch/memory_store.h"
@@ -42,9 +43,17 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
     }
   };
   std::vector<std::thread> threads;
-  for (int rank = 1; rank < num_ranks; ++rank)
-    threads.emplace_back(run, rank);
-  run(0);
+  try {
+    for (int rank = 1; rank < num_ranks; ++rank)
+      threads.emplace_back(run, rank);
+    run(0);
+  } catch (const std::system_error& error) {
+    first_error = Error(TSR_E_RESOURCE_EXHAUSTED, "cannot start a thread for each of " + std::to_string(num_ranks) +
+                                                      " ranks: " + error.code().message() +
+                                                      "; start fewer ranks, or raise ulimit -u");
+    stopped = true;
+    store->close(first_error->what());
+  }
   for (std::thread& thread : threads)
     thread.join();
   if (first_error) throw *first_error;
