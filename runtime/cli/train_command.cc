@@ -42,7 +42,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment) 
   const auto data = open_data(job);
   const JobStore store = join_job(environment, job.config.start_timeout_ms, log);
   const RankPlace place{environment.rank, environment.local_rank, environment.local_size, environment.is_local(),
-                        store.store,      [] { return false; }, environment.store_host};
+                        store.store,      [] { return false; },   environment.store_host};
   train_rank(job, *data, place, write_metrics(job.config, environment.rank), log);
   return 0;
 }

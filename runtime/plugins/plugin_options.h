@@ -45,8 +45,8 @@ struct PluginUse {
 /// Throws UsageError, with a suggestion, for a flag that no plugin in `uses` declares.
 void check_plugin_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
 
-/// Whether ranks may differ in this flag, because the option of `plugin` that it sets is about a rank's own place. False
-/// for a flag that is not this plugin's.
+/// Whether ranks may differ in this flag, because the option of `plugin` that it sets is about a rank's own place.
+/// False for a flag that is not this plugin's.
 bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin);
 
 /// The help of a plugin's options, one or two lines each.
