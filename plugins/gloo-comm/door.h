@@ -11,8 +11,9 @@ namespace tessera::gloo_comm {
 /// A connection to the member `peer`, who is who it says.
 using OnMember = std::function<void(int peer, Descriptor socket)>;
 
-/// Where members connect to this one. Strangers may come at any time and in any number: they are dropped as soon as they
-/// say a wrong word, when they are silent for long, or when there are too many, and cost one descriptor each until then.
+/// Where members connect to this one. Strangers may come at any time and in any number: they are dropped as soon as
+/// they say a wrong word, when they are silent for long, or when there are too many, and cost one descriptor each until
+/// then.
 class Door {
  public:
   /// Listens at once, at a port that the system chooses and that is put into `address`. Throws as listen_at().

@@ -8,7 +8,7 @@ namespace tessera::gloo_comm {
 namespace {
 
 // Beside a connection to each peer: where they connect to; later gloo's loop, its wake-up, and the port of its pair.
-constexpr int kMoreDescriptors = 4;
+constexpr int kMoreDescriptors = 3;
 
 std::vector<Descriptor> meet(const Member& member, const KeyValue& store, const std::string& prefix,
                              const MeshSetup& setup, const Deadline& deadline, DirectReader& direct) {

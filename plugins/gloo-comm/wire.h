@@ -20,7 +20,7 @@ using BufferPtr = std::unique_ptr<Buffer>;
 
 /// Of one collective from one rank to another, or of one message.
 struct Header {
-  uint32_t kind;          // TSR_COLL_*; SEND for every message
+  uint32_t kind;  // TSR_COLL_*; SEND for every message
   uint32_t reduce;
   tsr_dtype dtype;
   int32_t root;

@@ -42,10 +42,14 @@ class HostsTest : public ::testing::Test {
   }
 
   static std::map<std::string, std::string> environment_of(int rank, int num_hosts, const std::string& master) {
-    return {{"RANK", std::to_string(rank)},     {"WORLD_SIZE", std::to_string(num_hosts)},
-            {"LOCAL_RANK", "0"},                {"LOCAL_WORLD_SIZE", "1"},
-            {"MASTER_ADDR", master},            {"MASTER_PORT", "29500"},  // of namespaces that are this test's alone
-            {"TESSERA_JOB_SECRET", "of hosts"}, {"OPENBLAS_NUM_THREADS", "1"}};
+    return {{"RANK", std::to_string(rank)},
+            {"WORLD_SIZE", std::to_string(num_hosts)},
+            {"LOCAL_RANK", "0"},
+            {"LOCAL_WORLD_SIZE", "1"},
+            {"MASTER_ADDR", master},
+            {"MASTER_PORT", "29500"},  // of namespaces that are this test's alone
+            {"TESSERA_JOB_SECRET", "of hosts"},
+            {"OPENBLAS_NUM_THREADS", "1"}};
   }
 
   /// All end well with the numbers of a run on one host.
@@ -56,8 +60,8 @@ class HostsTest : public ::testing::Test {
     }
     const auto found = bits(metrics());
     const std::string calm = folder_.path() + "/calm.jsonl";
-    const CommandResult one_host = run_command(train({"--nproc", std::to_string(num_hosts), "--strategy=ddp",
-                                                      "--comm=gloo", "--steps=3", "--metrics=" + calm}));
+    const CommandResult one_host = run_command(train(
+        {"--nproc", std::to_string(num_hosts), "--strategy=ddp", "--comm=gloo", "--steps=3", "--metrics=" + calm}));
     EXPECT_EQ(one_host.exit_code, 0) << one_host.err;
     EXPECT_EQ(found, bits(calm));
     EXPECT_EQ(found.size(), 3u);

@@ -38,9 +38,10 @@ std::string Hosts::obstacle() {
   if (geteuid() != 0) return "network namespaces need root";
   if (!runs({"ip", "-V"})) return "there is no ip command (Debian: iproute2)";
   const std::string probe = new_prefix() + "probe";
-  const bool is_possible = runs({"ip", "netns", "add", probe}) &&
-                           runs({"ip", "-n", probe, "link", "add", "name", "hub", "type", "bridge"}) &&
-                           runs({"ip", "-n", probe, "link", "add", "name", "cable", "type", "veth", "peer", "name", "port"});
+  const bool is_possible =
+      runs({"ip", "netns", "add", probe}) &&
+      runs({"ip", "-n", probe, "link", "add", "name", "hub", "type", "bridge"}) &&
+      runs({"ip", "-n", probe, "link", "add", "name", "cable", "type", "veth", "peer", "name", "port"});
   runs({"ip", "netns", "del", probe});
   return is_possible ? "" : "this system allows no network namespaces with bridges";
 }
@@ -58,7 +59,8 @@ void Hosts::add(int host) const {
   const std::string hub = prefix_ + "hub", name = name_of(host), cable = "cable" + std::to_string(host);
   must_run({"ip", "netns", "add", name});
   must_run({"ip", "-n", name, "link", "set", "lo", "up"});
-  must_run({"ip", "-n", hub, "link", "add", "name", cable, "type", "veth", "peer", "name", interface(host), "netns", name});
+  must_run(
+      {"ip", "-n", hub, "link", "add", "name", cable, "type", "veth", "peer", "name", interface(host), "netns", name});
   must_run({"ip", "-n", hub, "link", "set", cable, "master", "bridge", "up"});
   must_run({"ip", "-n", name, "addr", "add", address(host) + "/24", "dev", interface(host)});
   must_run({"ip", "-n", name, "link", "set", interface(host), "up"});
