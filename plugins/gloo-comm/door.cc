@@ -8,7 +8,6 @@
 namespace tessera::gloo_comm {
 namespace {
 
-constexpr size_t kMaxCallers = 128;
 constexpr int kMaxAccepts = 64;  // before the others are looked at again
 constexpr std::chrono::seconds kMaxSilence(5);
 
@@ -29,7 +28,7 @@ void Door::drop_silent() {
 
 void Door::let_in(const Circle& circle, int own) {
   for (int i = 0; i < kMaxAccepts; ++i) {
-    if (callers_.size() >= kMaxCallers) make_room();
+    if (callers_.size() >= max_callers_) make_room();
     Descriptor socket = accept_from(listener_);
     if (socket) {
       callers_.emplace_back(circle, std::move(socket), own);
