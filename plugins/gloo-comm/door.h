@@ -29,6 +29,8 @@ class Door {
 
  private:
   void let_in(const Circle& circle, int own);
+  /// Whose place another may take, or the end.
+  std::list<Greeting>::iterator least_likely();
   bool make_room();
   void drop_silent();
 

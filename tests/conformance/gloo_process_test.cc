@@ -248,6 +248,24 @@ TEST(GlooProcess, StrangersTakeNoDescriptorThatMembersNeed) {
     ::close(socket);
 }
 
+TEST(GlooProcess, AGroupComesTogetherWithTheFewestDescriptors) {
+  constexpr int kRanks = 4;
+  Processes processes;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    processes.start(rank, kRanks, kLongMs, [](CommRank& self, const ChildProcess::Say& say) {
+      const int first_free = ::dup(0);
+      ::close(first_free);
+      const auto most =
+          static_cast<rlim_t>(first_free + kRanks - 1 + 3 + 1);  // what create asks for; and the test's store
+      const rlimit limit{most, most};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      kBarrier(self, say);
+    });
+  }
+  for (size_t rank = 0; rank < kRanks; ++rank)
+    EXPECT_EQ(processes.rank(rank).next_line(kLongMs), "done");
+}
+
 TEST(GlooProcess, TooFewDescriptorsAreOneSentenceThatSaysHowManyAreNeeded) {
   Processes processes;
   processes.start(0, 16, kLongMs, [](CommRank& rank, const ChildProcess::Say& say) {
