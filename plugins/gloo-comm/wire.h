@@ -54,6 +54,8 @@ constexpr uint64_t kDataPhases = 4;
 constexpr uint64_t kReadPhase = 2;     // a byte: what was given has been read, and what was reduced is there
 constexpr uint64_t kReadAllPhase = 3;  // a byte: and what was reduced has been read
 
+constexpr uint64_t kCreateTicket = (uint64_t{1} << 59) - 1;  // of the barrier that ends create
+
 constexpr uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
   hash *= 0xff51afd7ed558ccdu;
