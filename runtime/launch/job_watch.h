@@ -53,7 +53,10 @@ class JobWatch {
   std::thread thread_;     // last: it uses the members above
 };
 
-/// For the rank that serves the store: waits until the JobWatch of `num_ranks` ranks has ended, or `timeout_ms`.
+/// A rank needs the store no more.
+void leave_job(KeyValueStore& store);
+/// For the rank that serves the store: waits until `num_ranks` ranks have left (each JobWatch does at its end), or
+/// `timeout_ms`.
 void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms);
 
 }  // namespace tessera

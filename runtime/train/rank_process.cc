@@ -75,7 +75,10 @@ int RankProcess::fail_before_joining(const std::exception& error) {
   try {
     const JobStore job = join(kTellMs, Log(LogLevel::off));
     report_failure(*job.store, failure);
-    if (job.server) wait_until_left(*job.store, environment_.world_size - 1, kTellMs);
+    if (job.server)
+      wait_until_left(*job.store, environment_.world_size - 1, kTellMs);
+    else
+      leave_job(*job.store);
   } catch (const std::exception&) {  // nobody is there to be told
   }
   return failure.exit_code;
