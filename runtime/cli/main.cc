@@ -11,6 +11,7 @@
 #include "config/usage_error.h"
 #include "observe/print_error.h"
 #include "tessera/core.h"
+#include "tessera/error.hpp"
 
 namespace tessera {
 namespace {
@@ -62,7 +63,7 @@ int run_guarded(const std::vector<std::string>& argv) {
     print_error(e.what());
     return 2;
   } catch (const std::exception& e) {
-    print_error(e.what());
+    print_error(sentence_of(e));
     return 1;
   }
 }

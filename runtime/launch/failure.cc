@@ -99,7 +99,7 @@ Failure make_failure(const std::exception& error, int rank, int64_t step) {
   Failure failure;
   failure.who = this_process(rank);
   failure.step = step;
-  failure.sentence = std::string(error.what()).substr(0, kLongestText);
+  failure.sentence = sentence_of(error).substr(0, kLongestText);
   if (const auto* ours = dynamic_cast<const Error*>(&error)) {
     failure.code = ours->code();
     failure.about = ours->rank();

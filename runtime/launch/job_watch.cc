@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <future>
+#include <system_error>
 
 #include "observe/print_error.h"
 #include "observe/text.h"
@@ -67,7 +68,11 @@ bool JobWatch::tell(const Failure& failure) {
     }
   };
   std::future<bool> answer = told->get_future();
-  std::thread(report).detach();
+  try {
+    std::thread(report).detach();
+  } catch (const std::system_error&) {  // there is no thread left
+    report();
+  }
   is_cut_off_ = answer.wait_for(kTellTime) != std::future_status::ready;
   return !is_cut_off_ && answer.get();
 }

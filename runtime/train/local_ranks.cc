@@ -35,7 +35,7 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
     } catch (const std::exception& e) {
       const std::lock_guard lock(mutex);
       const auto* error = dynamic_cast<const Error*>(&e);
-      const std::string text = num_ranks > 1 ? "rank " + std::to_string(rank) + ": " + e.what() : e.what();
+      const std::string text = num_ranks > 1 ? "rank " + std::to_string(rank) + ": " + sentence_of(e) : sentence_of(e);
       if (!first_error || (is_echo(first_error->code()) && error && !is_echo(error->code())))
         first_error = Error(error ? error->code() : TSR_E_INTERNAL, text, error ? error->rank() : -1);
       stopped = true;
@@ -48,9 +48,8 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
       threads.emplace_back(run, rank);
     run(0);
   } catch (const std::system_error& error) {
-    first_error = Error(TSR_E_RESOURCE_EXHAUSTED, "cannot start a thread for each of " + std::to_string(num_ranks) +
-                                                      " ranks: " + error.code().message() +
-                                                      "; start fewer ranks, or raise ulimit -u");
+    const std::lock_guard lock(mutex);
+    first_error = Error(TSR_E_RESOURCE_EXHAUSTED, sentence_of(error));
     stopped = true;
     store->close(first_error->what());
   }

@@ -15,6 +15,16 @@ constexpr int64_t kGraceMs = 300;
 // before they came.
 constexpr int64_t kLeaveMs = 10'000, kFailedMs = 500, kTellMs = 10'000;
 
+bool try_to_report(KeyValueStore& store, const Failure& failure) {
+  try {
+    report_failure(store, failure);
+    leave_job(store);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 RankProcess::RankProcess(const RankEnvironment& environment)
@@ -61,8 +71,9 @@ int RankProcess::run(int64_t start_timeout_ms, const Log& log,
       was_told = watch.tell(*failure);
       if (watch.is_cut_off()) ::_exit(conclude(job, *failure, false));
     }
-  } catch (const std::exception& error) {  // there is no store to tell it
+  } catch (const std::exception& error) {  // there is no store to tell it, or no thread to watch it
     failure = make_failure(error, environment_.rank, 0);
+    was_told = job.store && try_to_report(*job.store, *failure);
   }
   if (job.server) wait_until_left(*job.store, num_others, failure ? kFailedMs : kLeaveMs);
   return failure ? conclude(job, *failure, was_told) : 0;

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "tessera/core.h"
@@ -52,6 +53,14 @@ inline void fill_error(tsr_error* err, tsr_status code, std::string_view domain,
   std::memcpy(err->message, message.data(), std::min(message.size(), sizeof err->message - 1));
 }
 
+/// What to tell of an exception: what(), and for a thread that cannot be had what to do.
+inline std::string sentence_of(const std::exception& error) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (!system || system->code() != std::errc::resource_unavailable_try_again) return error.what();
+  return "cannot start a thread: " + system->code().message() +
+         "; start fewer ranks, or raise the limit on threads (ulimit -u, the container's pids limit)";
+}
+
 /// Runs `f` at the ABI's edge: returns TSR_OK, or the status of what it threw with `err` filled. Never throws.
 template <class F>
 tsr_status guard(tsr_error* err, std::string_view domain, F&& f) noexcept {
@@ -65,7 +74,7 @@ tsr_status guard(tsr_error* err, std::string_view domain, F&& f) noexcept {
     fill_error(err, TSR_E_RESOURCE_EXHAUSTED, domain, "out of memory");
     return TSR_E_RESOURCE_EXHAUSTED;
   } catch (const std::exception& e) {
-    fill_error(err, TSR_E_INTERNAL, domain, e.what());
+    fill_error(err, TSR_E_INTERNAL, domain, sentence_of(e));
     return TSR_E_INTERNAL;
   } catch (...) {
     fill_error(err, TSR_E_INTERNAL, domain, "an exception that is no std::exception");
