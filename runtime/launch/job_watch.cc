@@ -28,7 +28,7 @@ JobWatch::~JobWatch() {
   leave();
   try {
     store_->set(own_end_, "");
-    store_->add(kLeft, 1);
+    leave_job(*store_);
   } catch (const std::exception&) {  // then the store is gone, and the thread has noticed
   }
   thread_.join();
@@ -40,6 +40,10 @@ void JobWatch::leave() {
     has_left_ = true;
   }
   left_.notify_one();
+}
+
+void leave_job(KeyValueStore& store) {
+  store.add(kLeft, 1);
 }
 
 void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms) {

@@ -50,7 +50,11 @@ class JobWatch {
   std::thread thread_;     // last: it uses the members above
 };
 
-/// For the rank that serves the store: waits until the JobWatch of `num_ranks` ranks has ended, or `timeout_ms`.
+/// A rank that has had no JobWatch leaves.
+void leave_job(KeyValueStore& store);
+
+/// For the rank that serves the store: waits until `num_ranks` ranks have left, as leave_job or the end of their
+/// JobWatch says, or `timeout_ms`.
 void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,7 +88,9 @@ pid_t start(const std::string& executable, std::vector<std::string> arguments, s
   const std::vector<char*> envp = pointers(environment);
   const pid_t launcher = ::getpid();
   const pid_t child = ::fork();
-  if (child < 0) throw Error(TSR_E_UNAVAILABLE, concat("cannot start a rank: ", std::strerror(errno), "; start fewer"));
+  if (child < 0)
+    throw Error(TSR_E_UNAVAILABLE,
+                concat("cannot start a rank: ", std::strerror(errno), "; start fewer, or raise ulimit -u"));
   if (child > 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(kStartFailed);  // it died before the line above
@@ -234,6 +237,19 @@ LaunchResult conclude(Ranks& ranks, MemoryStore& store) {
   return {exit_code_of(ends[static_cast<size_t>(cause)]), failure_block(ends)};
 }
 
+// Beside the connections of ranks: the standard ones, the store's three, and one for a rank that greets.
+constexpr int kOwnDescriptors = 7, kConnectionsOfRank = 2;
+
+// A rank that finds none left here would wait, and blame what it waits for.
+void require_descriptors(int num_ranks) {
+  rlimit limit{};
+  const auto needed = static_cast<rlim_t>(kOwnDescriptors + kConnectionsOfRank * num_ranks);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  throw Error(TSR_E_RESOURCE_EXHAUSTED,
+              concat("this process may have ", limit.rlim_cur, " files open, and starting ", num_ranks,
+                     " ranks takes at least ", needed, "; raise the limit with ulimit -n, or start fewer"));
+}
+
 }  // namespace
 
 std::string own_executable() {
@@ -243,6 +259,7 @@ std::string own_executable() {
 LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   if (::access(request.executable.c_str(), X_OK) != 0)
     throw Error(TSR_E_UNAVAILABLE, concat("cannot start ", request.executable, ": ", std::strerror(errno)));
+  require_descriptors(request.num_ranks);
   const BlockedSignals signals;  // first: the server's threads inherit the mask
   const std::string secret = random_secret();
   TcpStoreServer server("127.0.0.1", 0, secret);

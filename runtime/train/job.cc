@@ -5,11 +5,13 @@
 
 #include "config/usage_error.h"
 #include "data/batch_order.h"
+#include "data/file_list.h"
 #include "exec/device.h"
 #include "model/freeze.h"
 #include "model/hf_folder.h"
 #include "model/initial_values.h"
 #include "model/model_name.h"
+#include "model/read_only_file.h"
 #include "model/weight_files.h"
 #include "observe/text.h"
 #include "program/collective.h"
@@ -236,7 +238,12 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
 }
 
 std::unique_ptr<TokenSource> open_data(const Job& job) {
-  auto source = open_tokens(job.config.data, job.gpt2.vocab);
+  const std::string& path = job.config.data;
+  if (!is_pattern(path) && !name_is_there(path))
+    throw UsageError(concat("--data ", path,
+                            ": there is no such file or folder; give text, token files, a folder or a ",
+                            "pattern of them (see docs/data.md)"));
+  auto source = open_tokens(path, job.gpt2.vocab);
   try {
     BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
   } catch (const Error& e) {

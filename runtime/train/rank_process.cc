@@ -2,6 +2,7 @@
 
 #include "launch/torchelastic.h"
 #include "observe/print_error.h"
+#include "observe/progress.h"
 #include "observe/text.h"
 
 namespace tessera {
@@ -65,14 +66,20 @@ int RankProcess::run(int64_t start_timeout_ms, const Log& log,
   return failure ? conclude(job, *failure, was_told) : 0;
 }
 
-int RankProcess::fail_before_joining(const std::exception& error) {
+int RankProcess::fail_before_joining(const std::exception& error, bool may_meet) {
   const Failure failure = make_failure(error, environment_.rank, 0);
   if (!is_launched_) print_error(failure.sentence);
   write_torchelastic_error(failure);
+  if (!may_meet) return failure.exit_code;
   try {
+    const Progress progress(Log(LogLevel::info, environment_.rank, environment_.world_size),
+                            concat("telling the other ranks, for at most ", kTellMs / 1000, " s"));
     const JobStore job = join(kTellMs, Log(LogLevel::off));
     report_failure(*job.store, failure);
-    if (job.server) wait_until_left(*job.store, environment_.world_size - 1, kTellMs);
+    if (job.server)
+      wait_until_left(*job.store, environment_.world_size - 1, kTellMs);
+    else
+      leave_job(*job.store);
   } catch (const std::exception&) {  // nobody is there to be told
   }
   return failure.exit_code;
