@@ -220,6 +220,8 @@ int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const 
       ending.begin(request.signal_grace_ms);
       ended_by = signal;
     }
+    if (signal == SIGCHLD && info.si_code == CLD_STOPPED && is_stopped(info.si_pid))
+      log.warning("process ", info.si_pid, ", a rank, is stopped; it goes on with kill -CONT ", info.si_pid);
     ranks.reap();
     if (const RankEnd* failed = ranks.first_failure()) store.close(rank_name(failed->who) + " " + cause_text(*failed));
     if (store.is_closed()) ending.begin(request.grace_ms);
@@ -237,14 +239,23 @@ LaunchResult conclude(Ranks& ranks, MemoryStore& store) {
   return {exit_code_of(ends[static_cast<size_t>(cause)]), failure_block(ends)};
 }
 
-// Beside the connections of ranks: the standard ones, the store's three, and one for a rank that greets.
-constexpr int kOwnDescriptors = 7, kConnectionsOfRank = 2;
+// The store's own three, and one for a rank that greets.
+constexpr int kDescriptorsOfStore = 4, kConnectionsOfRank = 2;
+
+int num_open_files(rlim_t limit) {
+  constexpr rlim_t kFirst = 4096;
+  int num_open = 0;
+  for (int fd = 0, end = static_cast<int>(std::min(limit, kFirst)); fd < end; ++fd)
+    if (::fcntl(fd, F_GETFD) != -1) ++num_open;
+  return num_open;
+}
 
 // A rank that finds none left here would wait, and blame what it waits for.
 void require_descriptors(int num_ranks) {
   rlimit limit{};
-  const auto needed = static_cast<rlim_t>(kOwnDescriptors + kConnectionsOfRank * num_ranks);
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const int needed = num_open_files(limit.rlim_cur) + kDescriptorsOfStore + kConnectionsOfRank * num_ranks;
+  if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
   throw Error(TSR_E_RESOURCE_EXHAUSTED,
               concat("this process may have ", limit.rlim_cur, " files open, and starting ", num_ranks,
                      " ranks takes at least ", needed, "; raise the limit with ulimit -n, or start fewer"));

@@ -11,7 +11,6 @@
 #include "model/hf_folder.h"
 #include "model/initial_values.h"
 #include "model/model_name.h"
-#include "model/read_only_file.h"
 #include "model/weight_files.h"
 #include "observe/text.h"
 #include "program/collective.h"
@@ -238,12 +237,8 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
 }
 
 std::unique_ptr<TokenSource> open_data(const Job& job) {
-  const std::string& path = job.config.data;
-  if (!is_pattern(path) && !name_is_there(path))
-    throw UsageError(concat("--data ", path,
-                            ": there is no such file or folder; give text, token files, a folder or a ",
-                            "pattern of them (see docs/data.md)"));
-  auto source = open_tokens(path, job.gpt2.vocab);
+  require_data(job.config.data);
+  auto source = open_tokens(job.config.data, job.gpt2.vocab);
   try {
     BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
   } catch (const Error& e) {

@@ -46,7 +46,6 @@ RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
 
 int RankProcess::run(int64_t start_timeout_ms, const Log& log,
                      const std::function<void(const RankPlace&, JobWatch&)>& body) {
-  const int num_others = environment_.world_size - 1;
   std::optional<Failure> failure;
   bool was_told = false;
   JobStore job;
@@ -62,7 +61,7 @@ int RankProcess::run(int64_t start_timeout_ms, const Log& log,
   } catch (const std::exception& error) {  // there is no store to tell it
     failure = make_failure(error, environment_.rank, 0);
   }
-  if (job.server) wait_until_left(*job.store, num_others, failure ? kFailedMs : kLeaveMs);
+  if (job.server) wait_until_left(*job.store, environment_.world_size, failure ? kFailedMs : kLeaveMs);
   return failure ? conclude(job, *failure, was_told) : 0;
 }
 

@@ -61,7 +61,8 @@ TEST(Cut, ListedPartsBeginWithSegmentsOrUnits) {
   expect_error([&] { cut(programs, "loss", 2); }, {"cannot begin with 'loss'"});
   expect_error([&] { cut(programs, "wte", 2); }, {"cannot begin with 'wte'"});
   expect_error([&] { cut(programs, "h.3,h.1", 3); }, {"'h.1' does not come after"});
-  expect_error([&] { cut(programs, "h.1", 3); }, {"where 1 parts begin; 3 parts need 2"});
+  expect_error([&] { cut(programs, "h.1", 3); },
+               {"cuts the model into 2 parts, not 3; list where each but the first begins, 2 in all"});
 }
 
 TEST(Cut, MorePartsThanStretchesAreRefused) {
