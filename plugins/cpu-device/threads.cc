@@ -41,7 +41,7 @@ void require_threads(uint32_t num_threads) {
       team.emplace_back([&] { all_made.wait(); });
   } catch (const std::system_error& error) {
     end_all();
-    throw refusal(std::to_string(num_threads) + " threads", error);
+    throw refusal(num_threads == 1 ? "a thread" : std::to_string(num_threads) + " threads", error);
   }
   end_all();
 }

@@ -67,8 +67,7 @@ void DirectReader::try_peer(int peer, const Readable& readable) {
   if (!permission_ || readable.process == 0) return;
   processes_[static_cast<size_t>(peer)] = readable.process;
   uint64_t word = ~readable.word;
-  can_read_[static_cast<size_t>(peer)] =
-      read(peer, readable.address, &word, sizeof word) && word == readable.word;
+  can_read_[static_cast<size_t>(peer)] = read(peer, readable.address, &word, sizeof word) && word == readable.word;
 }
 
 void DirectReader::settle() {

@@ -8,17 +8,26 @@
 namespace tessera::gloo_comm {
 namespace {
 
-constexpr size_t kMaxCallers = 128;
 constexpr int kMaxAccepts = 64;  // before the others are looked at again
 constexpr std::chrono::seconds kMaxSilence(5);
+// For how long nobody else takes the place of a caller that is silent, and of one whose first word was right.
+constexpr std::chrono::milliseconds kMaxFirstWord(10), kMaxGreeting(1000);
 
 }  // namespace
 
 // A flood drives out who has not said anything right yet; a member whom it hits connects again.
+std::list<Greeting>::iterator Door::least_likely() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto is_old = [&](const Greeting& caller) {
+    return now - caller.since() > (caller.peer() < 0 ? kMaxFirstWord : kMaxGreeting);
+  };
+  return std::ranges::find_if(callers_, is_old);
+}
+
 bool Door::make_room() {
-  if (callers_.empty()) return false;
-  const auto unknown = std::ranges::find(callers_, -1, &Greeting::peer);
-  callers_.erase(unknown == callers_.end() ? callers_.begin() : unknown);
+  const auto caller = least_likely();
+  if (caller == callers_.end()) return false;
+  callers_.erase(caller);
   return true;
 }
 
@@ -29,13 +38,15 @@ void Door::drop_silent() {
 
 void Door::let_in(const Circle& circle, int own) {
   for (int i = 0; i < kMaxAccepts; ++i) {
-    if (callers_.size() >= kMaxCallers) make_room();
+    if (callers_.size() >= max_callers_ && !make_room()) return;
     Descriptor socket = accept_from(listener_);
     if (socket) {
       callers_.emplace_back(circle, std::move(socket), own);
-    } else if (errno == EMFILE || errno == ENFILE) {
-      if (!make_room()) throw too_few_descriptors(where_, 1);
-    } else {
+      if (callers_.back().advance() == Greeting::Result::kDropped) callers_.pop_back();
+    } else if (errno != EMFILE && errno != ENFILE) {
+      return;
+    } else if (!make_room()) {
+      if (callers_.empty()) throw too_few_descriptors(where_, 1);
       return;
     }
   }
@@ -50,7 +61,8 @@ void Door::watch(Poller& poller, const Circle& circle, int own, const OnMember& 
       if (result != Greeting::Result::kPending) callers_.erase(caller);
     });
   }
-  poller.add(listener_, POLLIN, [this, &circle, own] { let_in(circle, own); });
+  if (callers_.size() < max_callers_ || least_likely() != callers_.end())
+    poller.add(listener_, POLLIN, [this, &circle, own] { let_in(circle, own); });
 }
 
 void Door::close() {

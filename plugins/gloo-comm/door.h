@@ -11,13 +11,15 @@ namespace tessera::gloo_comm {
 /// A connection to the member `peer`, who is who it says.
 using OnMember = std::function<void(int peer, Descriptor socket)>;
 
-/// Where members connect to this one. Strangers may come at any time and in any number: they are dropped as soon as they
-/// say a wrong word, when they are silent for long, or when there are too many, and cost one descriptor each until then.
+/// Where members connect to this one. Strangers may come at any time and in any number: they are dropped as soon as
+/// they say a wrong word, when they are silent for long, or when there are too many, and cost one descriptor each until
+/// then.
 class Door {
  public:
-  /// Listens at once, at a port that the system chooses and that is put into `address`. Throws as listen_at().
-  /// `where` begins the sentences of its errors.
-  Door(std::string where, Address& address) : where_(std::move(where)), listener_(listen_at(address)) {}
+  /// Listens at once, at a port that the system chooses and that is put into `address`; knows at most `max_callers` > 0
+  /// strangers at a time. `where` begins the sentences of its errors. Throws as listen_at().
+  Door(std::string where, size_t max_callers, Address& address)
+      : where_(std::move(where)), max_callers_(max_callers), listener_(listen_at(address)) {}
 
   /// Adds to `poller`, to be called last, what lets in who comes to member `own`. RESOURCE_EXHAUSTED when there is no
   /// descriptor left for a connection.
@@ -27,10 +29,13 @@ class Door {
 
  private:
   void let_in(const Circle& circle, int own);
+  /// Whose place another may take, or the end.
+  std::list<Greeting>::iterator least_likely();
   bool make_room();
   void drop_silent();
 
   const std::string where_;
+  const size_t max_callers_;
   Descriptor listener_;
   std::list<Greeting> callers_;  // oldest first
 };

@@ -28,9 +28,12 @@ GlooCommunicator::GlooCommunicator(const tsr_comm_create& args, std::string inte
                                    const std::atomic<bool>& aborted)
     : QueuedCommunicator("gloo-comm", args), interface_(std::move(interface)), reads_directly_(reads_directly) {
   const SigpipeGuard guard;  // the threads made here inherit it
+  const Deadline deadline(member().timeout_ms);
   const MeshSetup setup{{args.is_local != 0, interface_, store_host()}, reads_directly, aborted};
   endpoint_ = std::make_unique<Endpoint>(member(), KeyValue(args.host), rendezvous(), setup);
-  if (member().num_ranks > 1) ticker_ = std::make_unique<Ticker>(kTick, [this] { tick(); });
+  if (member().num_ranks == 1) return;
+  ticker_ = std::make_unique<Ticker>(kTick, [this] { tick(); });
+  meet_all(deadline);
 }
 
 GlooCommunicator::~GlooCommunicator() {
@@ -43,6 +46,16 @@ GlooCommunicator::~GlooCommunicator() {
 
 std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create& args) {
   return std::make_unique<GlooCommunicator>(args, interface_, reads_directly_, abort_flag());
+}
+
+// Until all are at work nobody may leave: who destroys its communicator at once would be taken for dead by the others.
+void GlooCommunicator::meet_all(const Deadline& deadline) {
+  Collective barrier;
+  barrier.kind = TSR_COLL_BARRIER;
+  barrier.timeout_ms = std::max<int64_t>(deadline.left_ms(), 1);
+  barrier.ticket = kCreateTicket;
+  barrier.label = "create";
+  run(barrier);
 }
 
 void GlooCommunicator::interrupt() noexcept {

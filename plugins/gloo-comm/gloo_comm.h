@@ -22,6 +22,7 @@ class GlooCommunicator final : public QueuedCommunicator {
   void interrupt() noexcept override;
   std::unique_ptr<Communicator> join(const tsr_comm_create& args) override;
 
+  void meet_all(const Deadline& deadline);
   void run_locked(const Collective& collective);
   void stop(const Error& error, int silent_peer);
   void hang_up(const Fault& fault, int silent_peer);

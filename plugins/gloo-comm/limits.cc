@@ -17,11 +17,12 @@ namespace {
 Error exhausted(const std::string& where, int error, int num_open, int num_more) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const std::string text =
-      error == EMFILE ? ": this process may have " + std::to_string(limit.rlim_cur) + " files open and needs at least " +
-                            std::to_string(num_open + num_more) + " (" + std::to_string(num_more) +
-                            " of them for this communicator's connections); raise the limit with ulimit -n"
-                      : std::string(": no more files can be opened on this machine: ") + std::strerror(error);
+  const std::string text = error == EMFILE
+                               ? ": this process may have " + std::to_string(limit.rlim_cur) +
+                                     " files open and needs at least " + std::to_string(num_open + num_more) + " (" +
+                                     std::to_string(num_more) +
+                                     " of them for this communicator's connections); raise the limit with ulimit -n"
+                               : std::string(": no more files can be opened on this machine: ") + std::strerror(error);
   return Error(TSR_E_RESOURCE_EXHAUSTED, where + text);
 }
 
@@ -34,15 +35,20 @@ int num_open_files() {
 
 }  // namespace
 
-void require_descriptors(const std::string& where, int num_more) {
+int require_descriptors(const std::string& where, int num_more, int num_wished) {
   std::vector<Descriptor> spare;
   int error = 0;
-  while (error == 0 && static_cast<int>(spare.size()) < num_more) {
-    spare.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!spare.back()) error = errno;
+  while (error == 0 && static_cast<int>(spare.size()) < num_more + num_wished) {
+    Descriptor descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!descriptor)
+      error = errno;
+    else
+      spare.push_back(std::move(descriptor));
   }
+  const int num_left = static_cast<int>(spare.size()) - num_more;
   spare.clear();
-  if (error != 0) throw exhausted(where, error, num_open_files(), num_more);
+  if (num_left < 0) throw exhausted(where, error, num_open_files(), num_more);
+  return num_left;
 }
 
 Error too_few_descriptors(const std::string& where, int num_more) {

@@ -4,6 +4,14 @@
 
 namespace tessera::gloo_comm {
 
+Error lost_in_create(const Member& member, int peer) {
+  const int world_rank = member.world_rank(peer);
+  return Error(TSR_E_UNAVAILABLE,
+               member.where() + ": create lost the connection to rank " + std::to_string(world_rank) +
+                   ": its process died or was cut off",
+               world_rank);
+}
+
 Links::Links(const Member& member, DirectReader& direct)
     : member_(member), direct_(direct), links_(static_cast<size_t>(member.num_ranks)) {}
 
@@ -41,12 +49,7 @@ void Links::hear(int peer) {
   Link& from = link(peer);
   const Inbox::Result result = from.inbox.receive(from.socket, &from.frame, sizeof from.frame);
   if (result == Inbox::Result::kPartial) return;
-  const int world_rank = member_.world_rank(peer);
-  if (result == Inbox::Result::kClosed)
-    throw Error(TSR_E_UNAVAILABLE,
-                member_.where() + ": create lost the connection to rank " + std::to_string(world_rank) +
-                    ": its process died or was cut off",
-                world_rank);
+  if (result == Inbox::Result::kClosed) throw lost_in_create(member_, peer);
   if (from.frame.kind == Frame::kReady) {
     direct_.try_peer(peer, from.frame.readable);
     from.stage = Stage::kReady;

@@ -23,6 +23,9 @@ struct Frame {
   char text[440];            // of kFault, zero-terminated
 };
 
+/// UNAVAILABLE about a peer that was lost while the communicator was made.
+Error lost_in_create(const Member& member, int peer);
+
 /// The connections of one member while the group comes together: nobody goes on before all have met all, so that a
 /// member that stops or dies until then is known to everybody, with the reason.
 class Links {

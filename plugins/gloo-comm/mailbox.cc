@@ -13,7 +13,11 @@ Mailbox::Mailbox(const Mesh& mesh, const Member& member)
     if (peer == member.rank) continue;
     slots_[i].data = memory_.get() + i * kMaxMessageBytes;
     slots_[i].buffer = mesh.buffer(slots_[i].data, kMaxMessageBytes);
-    slots_[i].buffer->recv(peer, kHeaderSlot);
+    try {
+      slots_[i].buffer->recv(peer, kHeaderSlot);
+    } catch (const std::exception&) {
+      throw lost_in_create(member, peer);
+    }
   }
 }
 

@@ -13,7 +13,7 @@ constexpr int64_t kGraceMs = 200;
 }  // namespace
 
 Meeting::Meeting(const Member& member, const KeyValue& store, const std::string& prefix, Address address,
-                 DirectReader& direct, const std::atomic<bool>& aborted)
+                 DirectReader& direct, const std::atomic<bool>& aborted, size_t max_strangers)
     : member_(member),
       store_(store),
       keys_(prefix + "/card/"),
@@ -21,7 +21,7 @@ Meeting::Meeting(const Member& member, const KeyValue& store, const std::string&
       aborted_(aborted),
       circle_{{}, prefix, member.num_ranks},
       address_(address),
-      door_(member.where(), address_),
+      door_(member.where(), max_strangers, address_),
       caller_(member),
       links_(member, direct),
       cards_awaited_(static_cast<size_t>(member.num_ranks)) {

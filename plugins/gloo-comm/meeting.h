@@ -14,9 +14,9 @@ namespace tessera::gloo_comm {
 /// (link.h). One thread, one poll().
 class Meeting {
  public:
-  /// Listens at `address`, which has no port yet. All references outlive it.
-  Meeting(const Member& member, const KeyValue& store, const std::string& prefix, Address address,
-          DirectReader& direct, const std::atomic<bool>& aborted);
+  /// Listens at `address`, which has no port yet; see Door. All references outlive it.
+  Meeting(const Member& member, const KeyValue& store, const std::string& prefix, Address address, DirectReader& direct,
+          const std::atomic<bool>& aborted, size_t max_strangers);
 
   /// One connection to each other member, by peer; its own place is empty. DEADLINE names all members that are missing,
   /// UNAVAILABLE one that has died; ABORTED soon after `aborted` is set; else what a peer reports. The other members

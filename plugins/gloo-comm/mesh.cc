@@ -7,14 +7,16 @@
 namespace tessera::gloo_comm {
 namespace {
 
-// Beside a connection to each peer: where they connect to; later gloo's loop, its wake-up, and the port of its pair.
-constexpr int kMoreDescriptors = 4;
+// Beside a connection to each peer: where they connect to, and one that is not known yet; later gloo's loop, its
+// wake-up, and the port of its pair.
+constexpr int kMoreDescriptors = 3;
+constexpr int kMaxStrangers = 128;
 
 std::vector<Descriptor> meet(const Member& member, const KeyValue& store, const std::string& prefix,
                              const MeshSetup& setup, const Deadline& deadline, DirectReader& direct) {
-  require_descriptors(member.where(), member.num_ranks - 1 + kMoreDescriptors);
+  const int spare = require_descriptors(member.where(), member.num_ranks - 1 + kMoreDescriptors, kMaxStrangers);
   const Address address = choose_address(setup.place, member, store, prefix, deadline, setup.aborted);
-  Meeting meeting(member, store, prefix, address, direct, setup.aborted);
+  Meeting meeting(member, store, prefix, address, direct, setup.aborted, static_cast<size_t>(spare) + 1);
   auto sockets = meeting.connect_all(deadline);
   direct.settle();
   return sockets;
@@ -30,7 +32,7 @@ std::shared_ptr<Pairs> start_gloo(const Member& member, std::vector<Descriptor> 
     throw Error(TSR_E_RESOURCE_EXHAUSTED, member.where() + ": no thread can be started (" + error.code().message() +
                                               "); raise the limit of processes with ulimit -u");
   } catch (const std::exception&) {
-    require_descriptors(member.where(), kMoreDescriptors);
+    require_descriptors(member.where(), kMoreDescriptors, 0);
     throw Error(TSR_E_UNAVAILABLE, member.where() +
                                        ": create cannot hand its connections to gloo: a member has just ended, or "
                                        "this machine has no loopback interface (ip link set lo up)");

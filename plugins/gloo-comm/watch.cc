@@ -22,9 +22,13 @@ Watch::Watch(const Mesh& mesh, const Member& member)
     peer.notice_in = mesh.buffer(&peer.notice, sizeof peer.notice);
     peer.farewell_out = mesh.buffer(&peer.farewell_sent, 1);
     peer.farewell_in = mesh.buffer(&peer.farewell_received, 1);
-    peer.tripwire->recv(peer.rank, kTripwireSlot);
-    peer.notice_in->recv(peer.rank, kNoticeSlot);
-    peer.farewell_out->send(peer.rank, kFarewellSlot);
+    try {
+      peer.tripwire->recv(peer.rank, kTripwireSlot);
+      peer.notice_in->recv(peer.rank, kNoticeSlot);
+      peer.farewell_out->send(peer.rank, kFarewellSlot);
+    } catch (const std::exception&) {
+      throw lost_in_create(member, peer.rank);
+    }
   }
 }
 

@@ -20,7 +20,7 @@ using BufferPtr = std::unique_ptr<Buffer>;
 
 /// Of one collective from one rank to another, or of one message.
 struct Header {
-  uint32_t kind;          // TSR_COLL_*; SEND for every message
+  uint32_t kind;  // TSR_COLL_*; SEND for every message
   uint32_t reduce;
   tsr_dtype dtype;
   int32_t root;
@@ -53,6 +53,8 @@ constexpr uint64_t kFarewellSlot = 4;  // one byte, sent by the peer's gloo thre
 constexpr uint64_t kDataPhases = 4;
 constexpr uint64_t kReadPhase = 2;     // a byte: what was given has been read, and what was reduced is there
 constexpr uint64_t kReadAllPhase = 3;  // a byte: and what was reduced has been read
+
+constexpr uint64_t kCreateTicket = (uint64_t{1} << 59) - 1;  // of the barrier that ends create
 
 constexpr uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);

@@ -6,8 +6,8 @@
 #include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "launch/launcher.h"
+#include "launch/process_setup.h"
 #include "launch/rank_environment.h"
-#include "launch/signals.h"
 #include "observe/print_error.h"
 #include "observe/text.h"
 #include "train/local_ranks.h"
@@ -40,7 +40,9 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   const Log log = rank_log(flags, environment.rank, environment.world_size);
   if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
   require_secret(environment, flags.config.insecure, log);
-  const Job job = make_job(flags, environment.world_size, log);
+  // What there is to say of plugins and model is said once: by our launcher, or by rank 0.
+  const bool speaks = environment.rank == 0 && !process.is_launched();
+  const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
   if (job.ranks_are_threads())
     throw UsageError(concat("--comm ", job.config.comm, " is for ranks that are threads of one process, and ",
                             environment.source, " started ", environment.world_size, " processes; give --comm gloo, ",
@@ -70,13 +72,14 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
   const Log log = rank_log(flags, 0, num_ranks);
   LaunchRequest request{own_executable(), argv, num_ranks};
   {
-    const PlannedJob planned(make_job(flags, num_ranks, log), log);
-    const Job& job = planned.job();
-    check_metrics(job, 0);
+    Job unplanned = make_job(flags, num_ranks, log);
+    check_metrics(unplanned, 0);
+    open_data(unplanned);
+    initial_parameters(unplanned, Log(LogLevel::off));
+    const PlannedJob planned(std::move(unplanned), log);
     planned.require_sound();
+    const Job& job = planned.job();
     if (job.ranks_are_threads()) return train_as_threads(job, log);
-    open_data(job);
-    initial_parameters(job, Log(LogLevel::off));
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
   }
@@ -105,6 +108,7 @@ int train_as_rank_of(const RankEnvironment& environment, std::span<const std::st
 }  // namespace
 
 int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  raise_descriptor_limit();
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
   if (environment.world_size > 1) return train_as_rank_of(environment, arguments);
   const ParsedFlags flags = parse_flags(FlagSet::train, arguments);

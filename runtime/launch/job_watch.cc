@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <future>
 
 #include "observe/print_error.h"
 #include "observe/text.h"
@@ -12,6 +13,8 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kForeverMs = int64_t{1} << 40;
+// The machine that serves the store may be out of reach, and requests wait long for it.
+constexpr std::chrono::milliseconds kTellTime(500);
 constexpr const char* kLeft = "job/num_left";
 
 }  // namespace
@@ -54,12 +57,19 @@ void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms) {
 
 bool JobWatch::tell(const Failure& failure) {
   leave();
-  try {
-    report_failure(*store_, failure);
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
+  const auto told = std::make_shared<std::promise<bool>>();
+  const auto report = [store = store_, failure, told] {
+    try {
+      report_failure(*store, failure);
+      told->set_value(true);
+    } catch (const std::exception&) {
+      told->set_value(false);
+    }
+  };
+  std::future<bool> answer = told->get_future();
+  std::thread(report).detach();
+  is_cut_off_ = answer.wait_for(kTellTime) != std::future_status::ready;
+  return !is_cut_off_ && answer.get();
 }
 
 void JobWatch::listen() {

@@ -29,8 +29,11 @@ class JobWatch {
   void note_step(int64_t step) { step_ = step; }
   /// What this rank has to say of an error.
   Failure failure_of(const std::exception& error) const { return make_failure(error, rank_, step_); }
-  /// Tells the job, and with that all others to end; this rank then ends by itself. False when the store is gone.
+  /// Tells the job, and with that all others to end; this rank then ends by itself. False when the store is gone, or
+  /// does not answer within half a second.
   bool tell(const Failure& failure);
+  /// The store did not answer: no other call of it would return soon, nor this object's destructor.
+  bool is_cut_off() const { return is_cut_off_; }
 
  private:
   void leave();
@@ -42,7 +45,7 @@ class JobWatch {
   const std::string own_end_;  // a key of this rank alone, which it sets to end the wait
   const int64_t grace_ms_;
   const bool speaks_;
-  std::atomic<bool> is_over_{false};
+  std::atomic<bool> is_over_{false}, is_cut_off_{false};
   std::atomic<int64_t> step_{0};
   std::mutex mutex_;
   std::condition_variable left_;

@@ -15,7 +15,7 @@
 #include <fstream>
 
 #include "launch/failure.h"
-#include "launch/signals.h"
+#include "launch/process_setup.h"
 #include "launch/tcp_store.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"

@@ -28,9 +28,7 @@ bool is_control(char c) {
 }
 
 std::string shown(const std::string& given) {
-  std::string text = given.size() <= kShownLetters ? given : given.substr(0, kShownLetters) + "...";
-  std::ranges::replace_if(text, is_control, '?');
-  return text;
+  return given.size() <= kShownLetters ? given : given.substr(0, kShownLetters) + "...";
 }
 
 std::string lower(std::string text) {
@@ -67,7 +65,7 @@ void refuse_absent(const std::string& given) {
     refuse("--model ", name, " is an address; download the model and give its folder: ",
            how_to_download("openai-community/gpt2", "gpt2"));
   if (std::ranges::any_of(given, is_control))
-    refuse("--model ", name, " has control characters (shown as ?), and there is no such folder; ",
+    refuse("--model ", name, " has control characters, and there is no such folder; ",
            "give the name or folder without them");
   if (given.starts_with('~'))
     refuse("--model ", name, ": there is no such folder; the shell puts your home in the place of ~ only after a ",

@@ -26,8 +26,8 @@ struct PluginOption {
   std::string default_value;
   std::vector<std::string> choices;  ///< empty: any text
   std::string help;
-  double min = 1, max = 0;  ///< inclusive; no limits when min > max
-  uint32_t type = 0;        ///< TSR_OPTION_*
+  double min = 1, max = 0;   ///< inclusive; no limits when min > max
+  uint32_t type = 0;         ///< TSR_OPTION_*
   bool is_per_rank = false;  ///< ranks may differ in it
 };
 

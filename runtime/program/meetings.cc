@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "program/collective_form.h"
@@ -122,9 +123,10 @@ class Matcher {
     const std::string& stream = program.streams[action.stream].name;
     const Coordinates coordinates = mesh_.coordinates(rank);
     std::vector<int> members;
+    std::unordered_set<int> listed;
     for (const int member : mesh_.members(group, coordinates)) {
       const int matched = matched_.representative(member);
-      if (!std::ranges::count(members, matched)) members.push_back(matched);
+      if (listed.insert(matched).second) members.push_back(matched);
     }
     const auto own = std::ranges::find(members, rank);
     if (own == members.end()) return {0, -1};

@@ -1,5 +1,7 @@
 #include "train/rank_process.h"
 
+#include <unistd.h>
+
 #include "launch/torchelastic.h"
 #include "observe/print_error.h"
 #include "observe/progress.h"
@@ -57,6 +59,7 @@ int RankProcess::run(int64_t start_timeout_ms, const Log& log,
     } catch (const std::exception& error) {
       failure = watch.failure_of(error);
       was_told = watch.tell(*failure);
+      if (watch.is_cut_off()) ::_exit(conclude(job, *failure, false));
     }
   } catch (const std::exception& error) {  // there is no store to tell it
     failure = make_failure(error, environment_.rank, 0);

@@ -253,9 +253,9 @@ TEST_P(SplitLossOps, RefusePhasesAndPartsThatAreNone) {
     op.phase = phase;
     expect_error([&] { runner().describe(op); }, texts);
   };
-  refuse(head_logits_case(part).op, TSR_PHASE_NONE, {"op 9", "phase 0"});
-  refuse(softmax_stats_case(part).op, TSR_PHASE_BACKWARD, {"op 10", "phase 2"});
-  refuse(loss_grad_case(part).op, TSR_PHASE_BACKWARD_INPUT, {"op 11", "phase 3"});
+  refuse(head_logits_case(part).op, TSR_PHASE_NONE, {"op head_logits", "phase none"});
+  refuse(softmax_stats_case(part).op, TSR_PHASE_BACKWARD, {"op softmax_stats", "phase backward"});
+  refuse(loss_grad_case(part).op, TSR_PHASE_BACKWARD_INPUT, {"op loss_grad", "phase backward_input"});
   for (tsr_op op : {head_logits_case(part).op, softmax_stats_case(part).op, loss_grad_case(part).op}) {
     op.attributes[TSR_ATTR_VOCAB_COUNT] = 6;
     refuse(op, TSR_PHASE_FORWARD, {"VOCAB_COUNT 6", "table of 5 rows"});

@@ -1,6 +1,7 @@
 // gloo-comm between processes: what only death, a stop or a limit of the system can show.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -225,6 +226,44 @@ TEST(GlooProcess, ARankThatStopsWhileTheGroupComesTogetherIsNamedByAll) {
     EXPECT_EQ(report.rank, 2) << report.line;
     EXPECT_NE(report.line.find("waiting for rank 2"), std::string::npos) << report.line;
   }
+}
+
+TEST(GlooProcess, StrangersTakeNoDescriptorThatMembersNeed) {
+  Processes processes;
+  const auto few_files = [](CommRank& rank, const ChildProcess::Say& say) {
+    const rlimit limit{24, 24};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    kBarrier(rank, say);
+  };
+  processes.start(0, 2, kLongMs, few_files);
+  const auto listeners = wait_for_listeners(processes.rank(0).id());
+  ASSERT_EQ(listeners.size(), 1u);
+  std::vector<int> strangers;
+  for (int i = 0; i < 100; ++i)
+    strangers.push_back(connect_to(listeners.front().port));
+  processes.start(1, 2, kLongMs, kBarrier);
+  EXPECT_EQ(processes.rank(0).next_line(kLongMs), "done");
+  EXPECT_EQ(processes.rank(1).next_line(kLongMs), "done");
+  for (const int socket : strangers)
+    ::close(socket);
+}
+
+TEST(GlooProcess, AGroupComesTogetherWithTheFewestDescriptors) {
+  constexpr int kRanks = 4;
+  Processes processes;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    processes.start(rank, kRanks, kLongMs, [](CommRank& self, const ChildProcess::Say& say) {
+      const int first_free = ::dup(0);
+      ::close(first_free);
+      const auto most =
+          static_cast<rlim_t>(first_free + kRanks - 1 + 3 + 1);  // what create asks for; and the test's store
+      const rlimit limit{most, most};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      kBarrier(self, say);
+    });
+  }
+  for (size_t rank = 0; rank < kRanks; ++rank)
+    EXPECT_EQ(processes.rank(rank).next_line(kLongMs), "done");
 }
 
 TEST(GlooProcess, TooFewDescriptorsAreOneSentenceThatSaysHowManyAreNeeded) {

@@ -118,7 +118,9 @@ TEST(ByHand, TorchrunIsToldTheCauseBeforeTheReports) {
     ranks.push_back(&job.start(rank, {"--steps=100000", rank == 0 ? "--metrics=/dev/full" : "--log-level=info"},
                                {{"TORCHELASTIC_ERROR_FILE", folder.path("error" + std::to_string(rank))}}));
   job.wait();
-  const auto error = [&](const char* name) { return nlohmann::json::parse(std::ifstream(folder.path(name)))["message"]; };
+  const auto error = [&](const char* name) {
+    return nlohmann::json::parse(std::ifstream(folder.path(name)))["message"];
+  };
   const auto cause = error("error0"), report = error("error1");
   expect_part(cause["message"], "No space left on device");
   const auto time = [](const nlohmann::json& e) { return std::stoll(e["extraInfo"]["timestamp"].get<std::string>()); };

@@ -19,8 +19,12 @@ std::string folder() {
 }
 
 std::string plan(std::vector<std::string> more) {
-  std::vector<std::string> arguments = {"plan", "--model=" + folder() + "/two-blocks", "--batch-size=2", "--seq-len=16",
-                                        "--print-program", "--plugin-dir=" TESSERA_TEST_DEVICES};
+  std::vector<std::string> arguments = {"plan",
+                                        "--model=" + folder() + "/two-blocks",
+                                        "--batch-size=2",
+                                        "--seq-len=16",
+                                        "--print-program",
+                                        "--plugin-dir=" TESSERA_TEST_DEVICES};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const CommandResult result = run_command(tessera(arguments));
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -57,6 +57,8 @@ std::string words_of(StrangerKind kind, std::mt19937& random) {
   }
 }
 
+}  // namespace
+
 int connect_to(uint16_t port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_in address{};
@@ -68,8 +70,6 @@ int connect_to(uint16_t port) {
   ::close(socket);
   return -1;
 }
-
-}  // namespace
 
 std::vector<Listener> listeners_of(pid_t process) {
   const auto inodes = socket_inodes(process);

@@ -18,6 +18,9 @@ struct Listener {
   uint16_t port = 0;
 };
 
+/// A socket that begins to connect to a port of loopback; -1 when that is refused at once.
+int connect_to(uint16_t port);
+
 /// The TCP sockets on which a process listens; none when it has ended.
 std::vector<Listener> listeners_of(pid_t process);
 /// A process and its children.

@@ -131,7 +131,7 @@ TEST(Wrap, IsReadFromText) {
   for (const char* wrong : {"", "units", "size", "count:3"})
     expect_error([&] { parse_wrap(wrong); }, {"unit, root, size:BYTES or min-params:N"});
   for (const char* wrong : {"size:", "size:0", "size:-1", "size:10MB", "min-params:ten", "size:99999999999999999999"})
-    expect_error([&] { parse_wrap(wrong); }, {wrong, "a number above 0"});
+    expect_error([&] { parse_wrap(wrong); }, {wrong, "a whole number from 1 to 18446744073709551615"});
 }
 
 // ---- options that contradict one another ----

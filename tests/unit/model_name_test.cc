@@ -50,7 +50,7 @@ TEST(ModelName, WhatCannotBeAModelIsNamedForWhatItIs) {
       {"GPT2", {"did you mean gpt2?"}},
       {"GPT2-medium", {"did you mean gpt2_medium?"}},
       {"gpt2/", {"did you mean gpt2?"}},
-      {"\033[31mx", {"--model ?[31mx", "control characters"}},
+      {"\033[31mx", {"--model \033[31mx", "control characters"}},
       {std::string(5000, 'a'), {"aaa...", "5000 letters", "too many"}}};
   for (const auto& [given, parts] : cases) {
     const std::string text = expect_error([&] { is_model_folder(given); }, parts);

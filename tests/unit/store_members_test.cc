@@ -35,11 +35,11 @@ void expect_refused(const std::function<void()>& join) {
 TEST_F(TcpStore, BeforeTheJobStartsARankClaimedTwiceEndsItForAll) {
   auto first = join(kFirst), other = join({0, 1, "hostA"});
   std::thread waiting([&] {
-    expect_error([&] { other->get("never", 60'000); }, {"rank 1", "process 733 on hostA", "process 741 on hostB"});
+    expect_error([&] { other->get("never", kSoonMs); }, {"rank 1", "process 733 on hostA", "process 741 on hostB"});
   });
   expect_refused([&] { join(kSecond); });
   waiting.join();
-  expect_error([&] { first->get("never", 60'000); }, {"two jobs"});
+  expect_error([&] { first->get("never", kSoonMs); }, {"two jobs"});
   first.reset();
   other.reset();
   const uint16_t port = server_->port();
@@ -50,7 +50,7 @@ TEST_F(TcpStore, BeforeTheJobStartsARankClaimedTwiceEndsItForAll) {
   });
   expect_error(
       [&] {
-        TcpStoreClient("127.0.0.1", port, secret_, {2, 9, "hostB"}, kSoonMs).get("never", 60'000);
+        TcpStoreClient("127.0.0.1", port, secret_, {2, 9, "hostB"}, kSoonMs).get("never", kSoonMs);
       },
       {"two jobs"});
   owner.join();
@@ -106,7 +106,7 @@ class StoreProcess {
 
  private:
   static void run(const ChildProcess::Say& say) {
-    const StoreEvents events{[&](const Participant& who) { say(concat("lost ", who.rank, " ", who.pid)); }};
+    const StoreEvents events{[&](MemoryStore&, const Participant& who) { say(concat("lost ", who.rank, " ", who.pid)); }};
     const TcpStoreServer server("127.0.0.1", 0, "secret", events);
     say(concat(server.port()));
     ::pause();

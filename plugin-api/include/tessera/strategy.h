@@ -1,11 +1,10 @@
 /* Tessera plugin ABI, kind "strategy": a compiler pass over the step program, for one axis of the mesh.
  *
  * The host creates one instance per axis. For the axes of two or more ranks (over one there is nothing to split) it
- * calls layout, builds the base program, and calls lower for every program (init, step, eval), by role and then innermost
- * axis first. layout and lower are pure: their result depends on the view and the options only, and they talk to nobody;
- * the host plans other ranks by calling them with other coordinates, on any thread. Finding places: ask which actions
- * bind a parameter, a gradient or a value, and who writes it last; there are no markers.
- * Since 0.9. */
+ * calls layout, builds the base program, and calls lower for every program (init, step, eval), by role and then
+ * innermost axis first. layout and lower are pure: their result depends on the view and the options only, and they talk
+ * to nobody; the host plans other ranks by calling them with other coordinates, on any thread. Finding places: ask
+ * which actions bind a parameter, a gradient or a value, and who writes it last; there are no markers. Since 0.9. */
 #ifndef TESSERA_STRATEGY_H
 #define TESSERA_STRATEGY_H
 

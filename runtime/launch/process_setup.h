@@ -1,4 +1,4 @@
-// Signals that end a job in good order.
+// What a process asks of the system before it takes part in a job: signals that end it in good order, descriptors.
 #pragma once
 
 #include <array>
@@ -12,5 +12,9 @@ inline constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, 
 /// For a process that no launcher of ours watches: says which of kEndingSignals ends it, and lets it. Such of them as
 /// are ignored stay so.
 void announce_ending_signals();
+
+/// Raises the limit of open descriptors to what the system allows this user: a store has a few for each rank, and many
+/// systems start programs with 1,024.
+void raise_descriptor_limit();
 
 }  // namespace tessera

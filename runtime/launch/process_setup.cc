@@ -1,6 +1,7 @@
-#include "launch/signals.h"
+#include "launch/process_setup.h"
 
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <string_view>
@@ -32,6 +33,13 @@ void announce_ending_signals() {
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     ::sigaction(signal, &action, nullptr);
   }
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // without success the old limit holds
 }
 
 }  // namespace tessera

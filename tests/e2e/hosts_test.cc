@@ -1,0 +1,151 @@
+// Jobs on several hosts (network namespaces), their ranks started with torchrun's variables.
+#include <gtest/gtest.h>
+
+#include <list>
+#include <thread>
+
+#include "e2e/cli.h"
+#include "support/hosts.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr int64_t kTimeoutMs = 2000;
+
+/// What must be equal in all runs of one job.
+std::vector<std::string> bits(const std::string& metrics) {
+  std::vector<std::string> lines;
+  for (const auto& line : read_metrics(metrics))
+    lines.push_back(line.at("loss").dump() + " " + line.at("grad_norm").dump());
+  return lines;
+}
+
+class HostsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string obstacle = Hosts::obstacle();
+    if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  }
+
+  std::string metrics() const { return folder_.path() + "/metrics.jsonl"; }
+
+  /// One rank a host; rank 0 writes metrics.
+  void start(const Hosts& hosts, int num_hosts, std::vector<std::string> flags,
+             const std::string& master = Hosts::address(0), bool names_interfaces = false) {
+    flags.insert(flags.end(), {"--strategy=ddp", "--comm=gloo", "--start-timeout-ms=20000",
+                               "--timeout-ms=" + std::to_string(kTimeoutMs), "--metrics=" + metrics()});
+    for (int rank = 0; rank < num_hosts; ++rank) {
+      auto own = flags;
+      if (names_interfaces) own.push_back("--gloo.interface=" + Hosts::interface(rank));
+      ranks_.emplace_back(hosts.on(rank, train(own)), environment_of(rank, num_hosts, master));
+    }
+  }
+
+  static std::map<std::string, std::string> environment_of(int rank, int num_hosts, const std::string& master) {
+    return {{"RANK", std::to_string(rank)},
+            {"WORLD_SIZE", std::to_string(num_hosts)},
+            {"LOCAL_RANK", "0"},
+            {"LOCAL_WORLD_SIZE", "1"},
+            {"MASTER_ADDR", master},
+            {"MASTER_PORT", "29500"},  // of namespaces that are this test's alone
+            {"TESSERA_JOB_SECRET", "of hosts"},
+            {"OPENBLAS_NUM_THREADS", "1"}};
+  }
+
+  /// All end well with the numbers of a run on one host.
+  void expect_calm_numbers(int num_hosts) {
+    for (Command& rank : ranks_) {
+      const CommandResult result = rank.wait();
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+    }
+    const auto found = bits(metrics());
+    const std::string calm = folder_.path() + "/calm.jsonl";
+    const CommandResult one_host = run_command(train(
+        {"--nproc", std::to_string(num_hosts), "--strategy=ddp", "--comm=gloo", "--steps=3", "--metrics=" + calm}));
+    EXPECT_EQ(one_host.exit_code, 0) << one_host.err;
+    EXPECT_EQ(found, bits(calm));
+    EXPECT_EQ(found.size(), 3u);
+  }
+
+  void wait_for_steps(size_t num_steps) {
+    for (int i = 0; i < 3000; ++i) {
+      std::ifstream in(metrics());
+      size_t num_lines = 0;
+      for (std::string line; std::getline(in, line);)
+        ++num_lines;
+      if (num_lines >= num_steps) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    FAIL() << "the job does not step: " << ranks_.front().err();
+  }
+
+  /// The ranks that are left end soon, each with an error; somebody names the lost one.
+  void expect_end_naming(int lost) {
+    const auto start = std::chrono::steady_clock::now();
+    std::string said;
+    int rank = 0;
+    for (Command& command : ranks_) {
+      if (rank++ == lost) continue;
+      const CommandResult result = command.wait();
+      EXPECT_NE(result.exit_code, 0);
+      said += result.err;
+    }
+    const auto took = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(took, std::chrono::milliseconds(kTimeoutMs + 1000));
+    EXPECT_NE(said.find("waiting for rank " + std::to_string(lost)), std::string::npos) << said;
+  }
+
+  Command& rank(int index) { return *std::next(ranks_.begin(), index); }
+
+ private:
+  TempFolder folder_;
+  std::list<Command> ranks_;
+};
+
+TEST_F(HostsTest, TwoFindTheirAddressesByTheRouteToTheStore) {
+  const Hosts hosts(2);
+  start(hosts, 2, {"--steps=3"});
+  expect_calm_numbers(2);
+}
+
+TEST_F(HostsTest, ThreeMayNameOneInterfaceEach) {
+  const Hosts hosts(3);
+  start(hosts, 3, {"--steps=3"}, Hosts::address(0), true);
+  expect_calm_numbers(3);
+}
+
+TEST_F(HostsTest, ANameThatIsLoopbackOnItsOwnHostIsNoObstacle) {
+  Hosts hosts(3);
+  hosts.set_name(0, "first", "127.0.1.1");  // as Debian writes it
+  hosts.set_name(1, "first", Hosts::address(0));
+  hosts.set_name(2, "first", Hosts::address(0));
+  start(hosts, 3, {"--steps=3"}, "first");
+  expect_calm_numbers(3);
+}
+
+TEST_F(HostsTest, ASlowLinkThatLosesPacketsChangesNoBit) {
+  const Hosts hosts(2);
+  if (!hosts.slow_down(1)) GTEST_SKIP() << "this kernel has no netem (sch_netem)";
+  start(hosts, 2, {"--steps=3"});
+  expect_calm_numbers(2);
+}
+
+TEST_F(HostsTest, ACutCableEndsTheJobAtTheTimeout) {
+  const Hosts hosts(3);
+  start(hosts, 3, {"--steps=100000"});
+  wait_for_steps(3);
+  hosts.cut_cable(2);
+  expect_end_naming(2);
+}
+
+TEST_F(HostsTest, AHostThatVanishesEndsTheJobAtTheTimeout) {
+  const Hosts hosts(3);
+  start(hosts, 3, {"--steps=100000"});
+  wait_for_steps(3);
+  hosts.cut_cable(1);
+  kill(rank(1).pid(), SIGKILL);
+  expect_end_naming(1);
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,42 @@
+// Jobs that strangers visit at every port, at every moment: all end well, with the same numbers to the last bit.
+#include <gtest/gtest.h>
+
+#include "e2e/cli.h"
+#include "support/strangers.h"
+
+namespace tessera::testing {
+namespace {
+
+/// The numbers of a job of three ranks; throws when it does not end well. `num_visits` strangers came.
+std::vector<std::string> run_job(const std::string& metrics, unsigned seed, bool has_strangers, int& num_visits) {
+  Command job(train(
+      {"--nproc=3", "--strategy=ddp", "--comm=gloo", "--steps=2", "--start-timeout-ms=60000", "--metrics=" + metrics}));
+  CommandResult result;
+  if (has_strangers) {
+    const Strangers strangers([&] { return family_of(job.pid()); }, seed);
+    result = job.wait(std::chrono::seconds(120));
+    num_visits += strangers.num_made();
+  } else {
+    result = job.wait();
+  }
+  EXPECT_EQ(result.exit_code, 0) << "seed " << seed << ": " << result.err;
+  std::vector<std::string> numbers;
+  for (const auto& line : read_metrics(metrics))
+    numbers.push_back(line.at("loss").dump() + " " + line.at("grad_norm").dump());
+  return numbers;
+}
+
+TEST(StrangersTest, DoNoHarmToAJob) {
+  const TempFolder folder;
+  const std::string metrics = folder.path() + "/metrics.jsonl";
+  int num_visits = 0;
+  const auto calm = run_job(metrics, 0, false, num_visits);
+  ASSERT_EQ(calm.size(), 2u);
+  for (unsigned seed = 1; seed <= TESSERA_NUM_JOBS; ++seed)
+    ASSERT_EQ(run_job(metrics, seed, true, num_visits), calm) << "seed " << seed;
+  EXPECT_GT(num_visits, TESSERA_NUM_JOBS);
+  std::printf("%d jobs, %d visits of strangers\n", TESSERA_NUM_JOBS, num_visits);
+}
+
+}  // namespace
+}  // namespace tessera::testing
