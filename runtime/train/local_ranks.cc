@@ -48,6 +48,7 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
       threads.emplace_back(run, rank);
     run(0);
   } catch (const std::system_error& error) {
+    const std::lock_guard lock(mutex);
     first_error = Error(TSR_E_RESOURCE_EXHAUSTED, "cannot start a thread for each of " + std::to_string(num_ranks) +
                                                       " ranks: " + error.code().message() +
                                                       "; start fewer ranks, or raise ulimit -u");

@@ -64,7 +64,9 @@ int RankProcess::run(int64_t start_timeout_ms, const Log& log,
   } catch (const std::exception& error) {  // there is no store to tell it
     failure = make_failure(error, environment_.rank, 0);
   }
-  if (job.server) wait_until_left(*job.store, environment_.world_size, failure ? kFailedMs : kLeaveMs);
+  // All, of which this is one. Once steps have run, the one that failed may be out of reach: it is not waited for.
+  const int num_leaving = environment_.world_size - (failure && failure->step > 0 ? 1 : 0);
+  if (job.server) wait_until_left(*job.store, num_leaving, failure ? kFailedMs : kLeaveMs);
   return failure ? conclude(job, *failure, was_told) : 0;
 }
 
