@@ -28,12 +28,12 @@ std::vector<std::string> run_job(const std::string& metrics, unsigned seed, bool
 
 TEST(StrangersTest, DoNoHarmToAJob) {
   const TempFolder folder;
-  const std::string metrics = folder.path() + "/metrics.jsonl";
+  const auto metrics = [&](unsigned job) { return folder.path(std::to_string(job)); };
   int num_visits = 0;
-  const auto calm = run_job(metrics, 0, false, num_visits);
+  const auto calm = run_job(metrics(0), 0, false, num_visits);
   ASSERT_EQ(calm.size(), 2u);
   for (unsigned seed = 1; seed <= TESSERA_NUM_JOBS; ++seed)
-    ASSERT_EQ(run_job(metrics, seed, true, num_visits), calm) << "seed " << seed;
+    ASSERT_EQ(run_job(metrics(seed), seed, true, num_visits), calm) << "seed " << seed;
   EXPECT_GT(num_visits, TESSERA_NUM_JOBS);
   std::printf("%d jobs, %d visits of strangers\n", TESSERA_NUM_JOBS, num_visits);
 }

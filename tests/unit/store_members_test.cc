@@ -106,7 +106,8 @@ class StoreProcess {
 
  private:
   static void run(const ChildProcess::Say& say) {
-    const StoreEvents events{[&](MemoryStore&, const Participant& who) { say(concat("lost ", who.rank, " ", who.pid)); }};
+    const StoreEvents events{
+        [&](MemoryStore&, const Participant& who) { say(concat("lost ", who.rank, " ", who.pid)); }};
     const TcpStoreServer server("127.0.0.1", 0, "secret", events);
     say(concat(server.port()));
     ::pause();
