@@ -194,11 +194,12 @@ std::vector<size_t> cut_as_listed(const ProgramView& view, const Stretches& stre
     if (found == stretches.begins.end() || found == stretches.begins.begin())
       refuse("a part cannot begin with '" + name + "'; it can with " + names_of(view, stretches));
     firsts.push_back(static_cast<size_t>(found - stretches.begins.begin()));
-    if (firsts[firsts.size() - 2] >= firsts.back()) refuse("'" + name + "' does not stand behind the one before it");
+    if (firsts[firsts.size() - 2] >= firsts.back())
+      refuse("'" + name + "' does not come after the part before it; list parts in the order of the model");
   }
   if (firsts.size() != num_parts)
-    refuse("names where " + std::to_string(firsts.size() - 1) + " parts begin; " + std::to_string(num_parts) +
-           " parts need " + std::to_string(num_parts - 1) + " (the first begins with the model)");
+    refuse("it cuts the model into " + std::to_string(firsts.size()) + " parts, not " + std::to_string(num_parts) +
+           "; list where each but the first begins, " + std::to_string(num_parts - 1) + " in all");
   return firsts;
 }
 

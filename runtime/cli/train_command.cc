@@ -9,6 +9,7 @@
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
 #include "observe/print_error.h"
+#include "observe/text.h"
 #include "train/local_ranks.h"
 #include "train/planned_job.h"
 #include "train/rank_process.h"
@@ -42,6 +43,10 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   // What there is to say of plugins and model is said once: by our launcher, or by rank 0.
   const bool speaks = environment.rank == 0 && !process.is_launched();
   const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
+  if (job.ranks_are_threads())
+    throw UsageError(concat("--comm ", job.config.comm, " is for ranks that are threads of one process, and ",
+                            environment.source, " started ", environment.world_size, " processes; give --comm gloo, ",
+                            "or start one process with --nproc ", environment.world_size));
   check_metrics(job, environment.rank);
   const auto data = open_data(job);
   return process.run(job.config.start_timeout_ms, log, [&](const RankPlace& place, JobWatch& watch) {
@@ -86,15 +91,17 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
 int train_as_rank_of(const RankEnvironment& environment, std::span<const std::string> arguments) {
   RankProcess process(environment);
   if (!process.is_launched()) announce_ending_signals();
+  bool may_meet = environment.is_local() || environment.has_secret;
   try {
     const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
+    may_meet |= flags.config.insecure;
     if (flags.help) {
       std::cout << flags_help(FlagSet::train);
       return 0;
     }
     return train_as_rank(flags, environment, process);
   } catch (const std::exception& error) {
-    return process.fail_before_joining(error);
+    return process.fail_before_joining(error, may_meet);
   }
 }
 

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "config/usage_error.h"
+#include "model/read_only_file.h"
 #include "observe/text.h"
 #include "tessera/error.hpp"
 
@@ -93,6 +95,19 @@ std::vector<std::string> files_matching(const std::string& pattern) {
     throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folders of ", pattern, ": ", std::strerror(reason)));
   std::sort(files.begin(), files.end());
   return files;
+}
+
+void require_data(const std::string& path) {
+  if (name_is_there(path)) return;
+  if (!is_pattern(path))
+    throw UsageError(concat("--data ", path,
+                            ": there is no such file or folder; give text, token files, a folder or a ",
+                            "pattern of them (see docs/data.md)"));
+  try {
+    files_matching(path);
+  } catch (const Error& e) {
+    throw UsageError(concat("--data: ", e.what()));
+  }
 }
 
 bool are_shards(const std::string& folder, const std::vector<std::string>& files) {

@@ -17,6 +17,9 @@ bool is_pattern(const std::string& path);
 /// the way cannot be listed.
 std::vector<std::string> files_matching(const std::string& pattern);
 
+/// Throws UsageError when `--data` names neither a file nor a folder, and is no pattern that a file matches.
+void require_data(const std::string& path);
+
 /// Whether all are token files by name (.bin): shards of one sequence. Throws INVALID_ARGUMENT for a `folder` that
 /// holds such files beside others, or beside shards for validation, saying what to give instead.
 bool are_shards(const std::string& folder, const std::vector<std::string>& files);

@@ -85,6 +85,14 @@ int64_t last_step(std::span<const RankEnd> ends) {
   return step;
 }
 
+// "[gloo] dp rank 0: no memory" and "[gloo] dp rank 1: no memory" say the same.
+std::string without_own_rank(const RankEnd& end) {
+  std::string text = end.failure->sentence;
+  const std::string name = concat(" rank ", end.who.rank, ": ");
+  if (const size_t at = text.find(name); at != text.npos) text.erase(at, name.size());
+  return text;
+}
+
 }  // namespace
 
 std::string rank_name(const Participant& who) {
@@ -176,7 +184,7 @@ std::string failure_block(std::span<const RankEnd> ends) {
       ended.push_back(end.who.rank);
     else if (!end.failure)
       continue;
-    else if (cause.failure && end.failure->sentence == cause.failure->sentence)
+    else if (cause.failure && without_own_rank(end) == without_own_rank(cause))
       same.push_back(end.who.rank);
     else if (is_told(*end.failure))
       told.push_back(end.who.rank);

@@ -53,10 +53,11 @@ class JobWatch {
   std::thread thread_;     // last: it uses the members above
 };
 
-/// A rank needs the store no more.
+/// A rank that has had no JobWatch leaves.
 void leave_job(KeyValueStore& store);
-/// For the rank that serves the store: waits until `num_ranks` ranks have left (each JobWatch does at its end), or
-/// `timeout_ms`.
+
+/// For the rank that serves the store: waits until `num_ranks` ranks have left, as leave_job or the end of their
+/// JobWatch says, or `timeout_ms`.
 void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,7 +88,9 @@ pid_t start(const std::string& executable, std::vector<std::string> arguments, s
   const std::vector<char*> envp = pointers(environment);
   const pid_t launcher = ::getpid();
   const pid_t child = ::fork();
-  if (child < 0) throw Error(TSR_E_UNAVAILABLE, concat("cannot start a rank: ", std::strerror(errno), "; start fewer"));
+  if (child < 0)
+    throw Error(TSR_E_UNAVAILABLE,
+                concat("cannot start a rank: ", std::strerror(errno), "; start fewer, or raise ulimit -u"));
   if (child > 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(kStartFailed);  // it died before the line above
@@ -217,6 +220,8 @@ int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const 
       ending.begin(request.signal_grace_ms);
       ended_by = signal;
     }
+    if (signal == SIGCHLD && info.si_code == CLD_STOPPED && is_stopped(info.si_pid))
+      log.warning("process ", info.si_pid, ", a rank, is stopped; it goes on with kill -CONT ", info.si_pid);
     ranks.reap();
     if (const RankEnd* failed = ranks.first_failure()) store.close(rank_name(failed->who) + " " + cause_text(*failed));
     if (store.is_closed()) ending.begin(request.grace_ms);
@@ -234,6 +239,28 @@ LaunchResult conclude(Ranks& ranks, MemoryStore& store) {
   return {exit_code_of(ends[static_cast<size_t>(cause)]), failure_block(ends)};
 }
 
+// The store's own three, and one for a rank that greets.
+constexpr int kDescriptorsOfStore = 4, kConnectionsOfRank = 2;
+
+int num_open_files(rlim_t limit) {
+  constexpr rlim_t kFirst = 4096;
+  int num_open = 0;
+  for (int fd = 0, end = static_cast<int>(std::min(limit, kFirst)); fd < end; ++fd)
+    if (::fcntl(fd, F_GETFD) != -1) ++num_open;
+  return num_open;
+}
+
+// A rank that finds none left here would wait, and blame what it waits for.
+void require_descriptors(int num_ranks) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const int needed = num_open_files(limit.rlim_cur) + kDescriptorsOfStore + kConnectionsOfRank * num_ranks;
+  if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
+  throw Error(TSR_E_RESOURCE_EXHAUSTED,
+              concat("this process may have ", limit.rlim_cur, " files open, and starting ", num_ranks,
+                     " ranks takes at least ", needed, "; raise the limit with ulimit -n, or start fewer"));
+}
+
 }  // namespace
 
 std::string own_executable() {
@@ -243,6 +270,7 @@ std::string own_executable() {
 LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   if (::access(request.executable.c_str(), X_OK) != 0)
     throw Error(TSR_E_UNAVAILABLE, concat("cannot start ", request.executable, ": ", std::strerror(errno)));
+  require_descriptors(request.num_ranks);
   const BlockedSignals signals;  // first: the server's threads inherit the mask
   const std::string secret = random_secret();
   TcpStoreServer server("127.0.0.1", 0, secret);

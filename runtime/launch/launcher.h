@@ -33,8 +33,9 @@ std::string own_executable();
 /// exit code is 0 when all ended with 0. When a rank fails, or says that it does, the store is closed, so that the
 /// others end, and the exit code is that of the first cause (1 if a signal killed it). It is 128 + n when signal n of
 /// kEndingSignals ended the job: the ranks get SIGTERM, and a second one kills them. The ranks die with this process,
-/// whatever ends it. Throws UNAVAILABLE when a rank cannot be started. Call it on the main thread, before other threads
-/// exist: it blocks the signals it handles until it returns. [control-thread]
+/// whatever ends it. Throws UNAVAILABLE when a rank cannot be started,
+/// RESOURCE_EXHAUSTED before that when the limit of open files is too low. Call it on the main thread, before other
+/// threads exist: it blocks the signals it handles until it returns. [control-thread]
 LaunchResult launch_ranks(const LaunchRequest& request, const Log& log);
 
 }  // namespace tessera

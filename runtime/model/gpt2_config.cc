@@ -42,7 +42,7 @@ class Keys {
 
   template <class... Parts>
   [[noreturn]] void refuse(tsr_status code, const char* key, const Parts&... parts) const {
-    throw Error(code, concat(path_, ": \"", key, "\" ", parts...));
+    throw Error(code, printable(concat(path_, ": \"", key, "\" ", parts...)));  // a zero byte would end it
   }
 
   int64_t extent(const char* key, int64_t max = kMaxExtent) const {
@@ -150,9 +150,9 @@ Gpt2Config gpt2_config_by_name(std::string_view name) {
   const std::vector<std::string> names = gpt2_names();
   const std::string close = nearest(name, names);
   throw Error(TSR_E_INVALID_ARGUMENT,
-              concat("there is no GPT-2 named \"", name, "\"", close.empty() ? "." : "; did you mean " + close + "?",
-                     " The names are ", names[0], ", ", names[1], ", ", names[2], " and ", names[3],
-                     "; a folder with a config.json is the other choice"));
+              concat("--model ", name, ": there is neither a GPT-2 nor a folder of that name",
+                     close.empty() ? "; give " : "; did you mean " + close + "? Give ", names[0], ", ", names[1], ", ",
+                     names[2], ", ", names[3], ", or a folder with a config.json"));
 }
 
 Gpt2ConfigFile read_gpt2_config(const std::string& path) {

@@ -95,7 +95,7 @@ bool name_is_there(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) return true;
   const int reason = errno;
-  if (reason == ENOENT) return false;
+  if (reason == ENOENT || reason == ENOTDIR) return false;
   throw Error(TSR_E_UNAVAILABLE,
               concat("cannot tell whether ", path, " is there: ", std::strerror(reason), advice(reason, false)));
 }

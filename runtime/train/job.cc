@@ -5,6 +5,7 @@
 
 #include "config/usage_error.h"
 #include "data/batch_order.h"
+#include "data/file_list.h"
 #include "exec/device.h"
 #include "model/freeze.h"
 #include "model/hf_folder.h"
@@ -236,6 +237,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
 }
 
 std::unique_ptr<TokenSource> open_data(const Job& job) {
+  require_data(job.config.data);
   auto source = open_tokens(job.config.data, job.gpt2.vocab);
   try {
     BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());

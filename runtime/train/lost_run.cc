@@ -30,7 +30,7 @@ std::string key_of(const ParameterElement& e) {
 
 std::string describe(const Model& model, const ParameterElement& e) {
   return concat(key_of(e), "element ", e.index, " of ", model.parameters[static_cast<size_t>(e.parameter)].name, " is ",
-                e.value);
+                std::isnan(e.value) ? std::abs(e.value) : e.value);  // the sign of a NaN says nothing
 }
 
 /// Of all ranks' answers that are not empty the least; each asks, and no question twice.
@@ -63,8 +63,10 @@ std::string LostRunCheck::advice() const {
   if (last_good_step_ == 0)
     return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
   const TrainConfig& config = job_.config;
-  return concat("step ", last_good_step_, " was the last that updated with a finite loss; lower --lr (",
-                shortest(config.lr), "), lengthen --warmup-steps (", config.warmup_steps, ") or ",
+  const bool decays_too_much = config.weight_decay > 1 && config.lr * config.weight_decay >= 1;
+  return concat("step ", last_good_step_, " was the last that updated with a finite loss; ",
+                decays_too_much ? concat("lower --weight-decay (", shortest(config.weight_decay), "), ") : "",
+                "lower --lr (", shortest(config.lr), "), lengthen --warmup-steps (", config.warmup_steps, ") or ",
                 config.clip > 0 ? concat("lower --clip (", shortest(config.clip), ")") : "set --clip, which is off");
 }
 

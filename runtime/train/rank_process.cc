@@ -4,6 +4,7 @@
 
 #include "launch/torchelastic.h"
 #include "observe/print_error.h"
+#include "observe/progress.h"
 #include "observe/text.h"
 
 namespace tessera {
@@ -57,7 +58,6 @@ RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
 
 int RankProcess::run(int64_t start_timeout_ms, const Log& log,
                      const std::function<void(const RankPlace&, JobWatch&)>& body) {
-  const int num_others = environment_.world_size - 1;
   std::optional<Failure> failure;
   bool was_told = false;
   JobStore job;
@@ -75,15 +75,20 @@ int RankProcess::run(int64_t start_timeout_ms, const Log& log,
     failure = make_failure(error, environment_.rank, 0);
     was_told = job.store && try_to_report(*job.store, *failure);
   }
-  if (job.server) wait_until_left(*job.store, num_others, failure ? kFailedMs : kLeaveMs);
+  // All, of which this is one. Once steps have run, the one that failed may be out of reach: it is not waited for.
+  const int num_leaving = environment_.world_size - (failure && failure->step > 0 ? 1 : 0);
+  if (job.server) wait_until_left(*job.store, num_leaving, failure ? kFailedMs : kLeaveMs);
   return failure ? conclude(job, *failure, was_told) : 0;
 }
 
-int RankProcess::fail_before_joining(const std::exception& error) {
+int RankProcess::fail_before_joining(const std::exception& error, bool may_meet) {
   const Failure failure = make_failure(error, environment_.rank, 0);
   if (!is_launched_) print_error(failure.sentence);
   write_torchelastic_error(failure);
+  if (!may_meet) return failure.exit_code;
   try {
+    const Progress progress(Log(LogLevel::info, environment_.rank, environment_.world_size),
+                            concat("telling the other ranks, for at most ", kTellMs / 1000, " s"));
     const JobStore job = join(kTellMs, Log(LogLevel::off));
     report_failure(*job.store, failure);
     if (job.server)

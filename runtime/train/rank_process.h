@@ -23,9 +23,10 @@ class RankProcess {
   /// Joins the job and runs `body`, which calls note_step() of the watch after each step. Returns the exit code.
   int run(int64_t start_timeout_ms, const Log& log, const std::function<void(const RankPlace&, JobWatch&)>& body);
 
-  /// The rank fails before it could join: tells the user, then the others, for whom it waits up to ten seconds. Returns
-  /// the exit code.
-  int fail_before_joining(const std::exception& error);
+  /// The rank fails before it could join: tells the user, then the others, for whom it waits up to ten seconds. They
+  /// are not told unless `may_meet`: without a secret ranks of several machines do not meet at all. Returns the exit
+  /// code.
+  int fail_before_joining(const std::exception& error, bool may_meet);
 
  private:
   JobStore join(int64_t timeout_ms, const Log& log);

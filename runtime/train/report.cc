@@ -63,7 +63,7 @@ void warn_of_rates(const Log& log, const TrainConfig& config) {
                 ": a step takes away that many times the value of each parameter; keep it far below 1");
   if (config.warmup_steps > config.steps)
     log.warning("--warmup-steps ", config.warmup_steps, " is more than --steps ", config.steps,
-                ": the learning rate ends at ", shortest(learning_rate(config, config.steps - 1)),
+                ": the learning rate ends at ", format("%.3g", learning_rate(config, config.steps - 1)),
                 " and never reaches --lr ", shortest(config.lr));
 }
 

@@ -42,6 +42,7 @@ Command::Command(std::vector<std::string> argv, const std::map<std::string, std:
     ::setpgid(0, 0);
     ::dup2(out, 1);
     ::dup2(err, 2);
+    ::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);  // what else this process has open is not the program's
     for (const auto& [name, value] : environment)
       value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
     ::execvp(arguments[0], arguments.data());

@@ -44,7 +44,7 @@ TEST(Gpt2Config, FourSizesByName) {
 
 TEST(Gpt2Config, UnknownNameListsTheNames) {
   expect_error([] { gpt2_config_by_name("gpt2_larg"); },
-               {"gpt2_larg", "did you mean gpt2_large?", "gpt2, gpt2_medium, gpt2_large and gpt2_xl"});
+               {"gpt2_larg", "did you mean gpt2_large?", "gpt2, gpt2_medium, gpt2_large, gpt2_xl, or a folder"});
 }
 
 TEST(Gpt2Config, ReadsTheGoldenModel) {

@@ -60,8 +60,9 @@ TEST(Cut, ListedPartsBeginWithSegmentsOrUnits) {
                {"a part cannot begin with 'h.1.qkv'", "wpe, h.0.ln_1, h.1.ln_1, h.2.ln_1, h.3.ln_1, ln_f"});
   expect_error([&] { cut(programs, "loss", 2); }, {"cannot begin with 'loss'"});
   expect_error([&] { cut(programs, "wte", 2); }, {"cannot begin with 'wte'"});
-  expect_error([&] { cut(programs, "h.3,h.1", 3); }, {"'h.1' does not stand behind"});
-  expect_error([&] { cut(programs, "h.1", 3); }, {"where 1 parts begin; 3 parts need 2"});
+  expect_error([&] { cut(programs, "h.3,h.1", 3); }, {"'h.1' does not come after"});
+  expect_error([&] { cut(programs, "h.1", 3); },
+               {"cuts the model into 2 parts, not 3; list where each but the first begins, 2 in all"});
 }
 
 TEST(Cut, MorePartsThanStretchesAreRefused) {

@@ -40,6 +40,9 @@ StoreLoop::StoreLoop(const Socket& listener, const Socket& wake, std::string sec
       store_(store),
       max_strangers_(max_strangers()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (epoll_.fd() < 0)
+    throw Error(TSR_E_UNAVAILABLE, concat("cannot serve the job's key-value store: ", std::strerror(errno),
+                                          errno == EMFILE ? "; raise ulimit -n" : ""));
   watch(wake_.fd(), EPOLL_CTL_ADD, EPOLLIN);
   watch(listener_.fd(), EPOLL_CTL_ADD, EPOLLIN);
 }
