@@ -35,8 +35,11 @@ void draw_svg(const PlannedJob& planned, const std::string& path) {
     return;
   }
   write_svg(planned.job(), path, drawing);
-  std::cout << "a step of one rank of each of " << planned.programs().classes.members().size()
-            << " classes is drawn in " << path << '\n';
+  const size_t num_classes = planned.programs().classes.members().size();
+  if (num_classes == 1)
+    std::cout << "a step, the same on all ranks, is drawn in " << path << '\n';
+  else
+    std::cout << "a step of each of the " << num_classes << " ranks that differ is drawn in " << path << '\n';
 }
 
 /// What is asked for in place of the report. False: nothing is.

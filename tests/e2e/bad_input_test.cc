@@ -19,6 +19,7 @@ constexpr auto kTimeLimit = std::chrono::seconds(10);
 constexpr bool kIsSanitized = false;
 #endif
 constexpr int kCannotBeTried = 77;
+constexpr int kIsStillBusy = 124;  // timeout's: it says so again and again
 constexpr int kFirstBySignal = 128;
 
 struct Row {
@@ -143,7 +144,10 @@ TEST_P(BadInput, IsAsDocumented) {
   EXPECT_EQ(result.exit_code, row.exit_code) << result.err;
   EXPECT_LT(result.exit_code, kFirstBySignal);
   const std::string said = result.out + result.err;
-  EXPECT_EQ(count(said, row.sentence), 1u) << "'" << row.sentence << "' in:\n" << said;
+  const size_t times = count(said, row.sentence);
+  EXPECT_TRUE(times == 1 || (times > 1 && row.exit_code == kIsStillBusy))
+      << "'" << row.sentence << "' " << times << " times in:\n"
+      << said;
   EXPECT_FALSE(has_control_characters(said)) << said;
 }
 

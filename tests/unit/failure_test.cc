@@ -68,6 +68,16 @@ TEST(FirstCause, ADeathBySignalWinsOverReportsThatWereThereBefore) {
             "  reported by:  rank 1 (process 101 on node): all_reduce #47 lost the connection to rank 2");
 }
 
+TEST(FirstCause, WhatRanksSayOfThemselvesAlikeIsSaidOnce) {
+  FailedJob job(3);
+  for (const int rank : {1, 0, 2})
+    job.told(rank, Error(TSR_E_RESOURCE_EXHAUSTED, "[gloo] dp rank " + std::to_string(rank) + ": no memory"));
+  EXPECT_EQ(job.block(),
+            "the job failed after step 40\n"
+            "  cause:        rank 1 (process 101 on node): [gloo] dp rank 1: no memory\n"
+            "  the same on:  ranks 0, 2");
+}
+
 TEST(FirstCause, OfTwoDeathsTheFirst) {
   FailedJob job(3);
   job.killed(1, SIGSEGV);

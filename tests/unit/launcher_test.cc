@@ -75,6 +75,11 @@ class Launcher : public ::testing::Test {
 
 constexpr const char* kNote = "echo $$ > $1/part.$TESSERA_RANK; mv $1/part.$TESSERA_RANK $1/pid.$TESSERA_RANK; ";
 
+TEST_F(Launcher, ARankThatIsStoppedIsSaidWhileItIs) {
+  EXPECT_EQ(launch("(sleep 1; kill -CONT $$) & kill -STOP $$; wait", 1), 0);
+  expect_log(", a rank, is stopped; it goes on with kill -CONT ");
+}
+
 TEST_F(Launcher, TellsEachRankWhoItIs) {
   EXPECT_EQ(
       launch("echo $TESSERA_RANK $TESSERA_WORLD_SIZE $TESSERA_LOCAL_RANK $TESSERA_LOCAL_SIZE > $1/$TESSERA_RANK", 3),
