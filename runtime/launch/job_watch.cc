@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kForeverMs = int64_t{1} << 40;
 // The machine that serves the store may be out of reach, and requests wait long for it.
-constexpr std::chrono::milliseconds kTellTime(500);
+constexpr std::chrono::milliseconds kTellTime(400);
 constexpr const char* kLeft = "job/num_left";
 
 }  // namespace

@@ -30,7 +30,7 @@ class JobWatch {
   /// What this rank has to say of an error.
   Failure failure_of(const std::exception& error) const { return make_failure(error, rank_, step_); }
   /// Tells the job, and with that all others to end; this rank then ends by itself. False when the store is gone, or
-  /// does not answer within half a second.
+  /// does not answer soon.
   bool tell(const Failure& failure);
   /// The store did not answer: no other call of it would return soon, nor this object's destructor.
   bool is_cut_off() const { return is_cut_off_; }

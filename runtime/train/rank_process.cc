@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kGraceMs = 300;
 // How long the rank that serves the store stays for the others: after the job, after a failure, and when it failed
 // before they came.
-constexpr int64_t kLeaveMs = 10'000, kFailedMs = 500, kTellMs = 10'000;
+constexpr int64_t kLeaveMs = 10'000, kFailedMs = 400, kTellMs = 10'000;
 
 bool try_to_report(KeyValueStore& store, const Failure& failure) {
   try {

