@@ -72,10 +72,9 @@ int plan_command(std::span<const std::string> arguments) {
   if (!findings.empty()) return 1;
   if (flags.plan.print_program) {
     print_programs(planned, std::max(0, flags.plan.rank));
-    return 0;
   }
   std::optional<Misfit> misfit;
-  if (draw(planned, flags.plan)) {
+  if (flags.plan.print_program || draw(planned, flags.plan)) {
     misfit = find_misfit(planned.job(), planned.programs(), log);
   } else {
     const PlanReport report = plan_report(planned, flags.plan.rank);

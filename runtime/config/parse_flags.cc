@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <boost/make_shared.hpp>
 #include <boost/program_options.hpp>
+#include <set>
 
 #include "config/axes.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "observe/output_file.h"
 #include "observe/text.h"
 
 namespace tessera {
@@ -81,7 +83,7 @@ void add_plan_flags(po::options_description& group, std::vector<std::string>& na
   const auto set_rank = [&plan](const char* flag, const std::string& text) {
     const int rank = static_cast<int>(parse_integer(flag, text, 0, (1 << 20) - 1));
     if (plan.rank >= 0 && plan.rank != rank)
-      throw UsageError(concat("--print-program ", rank, " and --rank ", plan.rank, " name two ranks; give one"));
+      throw UsageError(concat("--print-program and --rank name two ranks, ", plan.rank, " and ", rank, "; give one"));
     plan.rank = rank;
   };
   const auto text = [](const char* name) { return po::value<std::string>()->value_name(name); };
@@ -209,6 +211,9 @@ void join_optional_values(std::vector<std::string>& words) {
 }
 
 void check_plan(const PlanFlags& plan) {
+  if (is_standard_output(plan.svg) && (plan.verify || plan.schedule))
+    throw UsageError(
+        "--svg - writes the drawing to standard output, where --verify and --schedule write too; give a file");
   const bool draws = plan.verify || plan.schedule || !plan.svg.empty();
   if (int{plan.print_program} + int{plan.as_json} + int{draws} > 1)
     throw UsageError(
@@ -225,6 +230,19 @@ void check_together(const TrainConfig& config) {
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr),
                " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
+}
+
+/// Boost looks itself, but not at flags that may stand without a value.
+void check_given_once(const po::parsed_options& options) {
+  const auto is_repeatable = [](const std::string& name) {
+    const auto flag = std::ranges::find(train_flags(), name, [](const Flag& f) { return std::string(f.name); });
+    return flag != train_flags().end() && flag->is_repeatable;
+  };
+  std::set<std::string> seen;
+  for (const po::option& option : options.options)
+    if (!option.unregistered && option.position_key < 0 && !seen.insert(option.string_key).second &&
+        !is_repeatable(option.string_key))
+      throw UsageError(concat("--", option.string_key, " is given twice; give it once"));
 }
 
 }  // namespace
@@ -246,6 +264,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
       parsed.help = true;
       return parsed;
     }
+    check_given_once(options);
     parsed.plugin_flags = PluginFlagReader(description.names).read(options);
     po::variables_map values;
     po::store(options, values);

@@ -3,9 +3,11 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "config/usage_error.h"
 #include "model/read_only_file.h"
@@ -53,12 +55,25 @@ void list_one(const fs::path& folder, std::vector<std::string>& files, std::vect
   if (why) cannot_list(folder.string(), why);
 }
 
+/// Whether the word, in any case, stands between other things than letters.
+bool has_word(const std::string& name, std::string_view word) {
+  std::string found;
+  for (const char c : name + ".") {
+    if (std::isalpha(static_cast<unsigned char>(c))) {
+      found += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (std::exchange(found, "") == word) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Folders as they are published hold shards for validation beside those for training.
 void refuse_validation_shards(const std::string& folder, const std::vector<std::string>& files) {
-  const auto with = [&](const char* word) {
-    return std::ranges::find_if(files, [=](const std::string& f) { return name_of(f).find(word) != f.npos; });
-  };
-  const auto validation = with("val"), training = with("train");
+  const auto validation = std::ranges::find_if(files, [](const std::string& f) {
+    return has_word(name_of(f), "train") ? false : has_word(name_of(f), "val") || has_word(name_of(f), "validation");
+  });
+  const auto training = std::ranges::find_if(files, [](const std::string& f) { return has_word(name_of(f), "train"); });
   if (validation == files.end() || training == files.end()) return;
   throw Error(TSR_E_INVALID_ARGUMENT,
               concat("the folder ", folder, " holds ", name_of(*validation), " for validation beside ",

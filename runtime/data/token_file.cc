@@ -45,12 +45,43 @@ std::string doubt_of(const std::string& path, bool is_named_bin, std::span<const
                 " to train on its bytes");
 }
 
+/// Containers that hold tokens, or text, in a form of their own.
+void refuse_other_formats(const std::string& path, std::span<const std::byte> start) {
+  using namespace std::string_view_literals;
+  constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
+      {"\x93NUMPY"sv, "a NumPy file"},        {"PK\x03\x04"sv, "a ZIP archive"},
+      {"\x1f\x8b"sv, "compressed with gzip"}, {"\x28\xb5\x2f\xfd"sv, "compressed with zstd"},
+      {"PAR1"sv, "a Parquet file"},           {"ARROW1"sv, "an Arrow file"}};
+  const std::string_view bytes(reinterpret_cast<const char*>(start.data()), start.size());
+  for (const auto& [begin, what] : kFormats)
+    if (bytes.starts_with(begin))
+      throw Error(TSR_E_UNSUPPORTED, concat(path, " is ", what, "; write plain text, or raw uint16 tokens: in NumPy ",
+                                            "tokens.astype('uint16').tofile('data.bin')"));
+}
+
+/// Integers of 32 or 64 bits have a zero in every second uint16, and no tokens do.
+void refuse_wide_tokens(const std::string& path, std::span<const std::byte> start) {
+  std::vector<uint16_t> tokens(start.size() / sizeof(uint16_t));
+  std::memcpy(tokens.data(), start.data(), tokens.size() * sizeof(uint16_t));
+  constexpr std::size_t kEnough = 16;
+  bool is_wide = tokens.size() >= kEnough, is_zero = true;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    is_zero = is_zero && tokens[i] == 0;
+    is_wide = is_wide && (i % 2 == 0 || tokens[i] == 0);
+  }
+  if (is_wide && !is_zero)
+    throw Error(TSR_E_UNSUPPORTED,
+                concat(path, " looks like integers of 32 or 64 bits: every second uint16 in it is 0; ",
+                       "write uint16 tokens: in NumPy tokens.astype('uint16').tofile('data.bin')"));
+}
+
 TokenFormat recognise(const ReadOnlyFile& file) {
   std::vector<std::byte> start(std::min<uint64_t>(file.num_bytes(), kStartBytes));
   file.read(0, start);
   int32_t magic = 0;
   if (start.size() >= 3 * sizeof magic) std::memcpy(&magic, start.data(), sizeof magic);
   if (magic == kLlmcMagic) return llmc_format(file, start);
+  refuse_other_formats(file.path(), start);
   if (magic == kLlmcMagic32) {
     throw Error(TSR_E_UNSUPPORTED, concat(file.path(), " is an llm.c file of uint32 tokens (header ", magic,
                                           "); files of uint16 tokens (header ", kLlmcMagic, ") are supported"));
@@ -63,6 +94,7 @@ TokenFormat recognise(const ReadOnlyFile& file) {
                 concat(file.path(), " has ", file.num_bytes(),
                        " bytes, an odd number, so it does not hold uint16 tokens", doubt.empty() ? "" : "; " + doubt));
   }
+  refuse_wide_tokens(file.path(), start);
   return {"raw uint16 tokens without a header", sizeof(uint16_t), 0, doubt};
 }
 

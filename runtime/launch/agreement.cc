@@ -56,14 +56,22 @@ std::string shown(const std::string& value) {
   return value.size() <= kLongest ? concat("'", value, "'") : concat("'", value.substr(0, kLongest), "...'");
 }
 
-// The sentence about the first difference, or empty.
+/// The sentence about the first difference, or empty.
 std::string first_difference(const std::vector<Fingerprint>& ours, const std::vector<Fingerprint>& theirs,
                              int their_rank) {
+  const auto lacks = [](const std::vector<Fingerprint>& list, const Fingerprint& one) {
+    return std::ranges::find(list, one.name, &Fingerprint::name) == list.end();
+  };
+  const auto only = [](int rank, const Fingerprint& one, int other) {
+    return concat("rank ", rank, " has ", one.name, " (", shown(one.value), ") and rank ", other,
+                  " does not; start all ranks with the same program and flags");
+  };
   for (size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
+    if (i < ours.size() && lacks(theirs, ours[i])) return only(0, ours[i], their_rank);
+    if (i < theirs.size() && lacks(ours, theirs[i])) return only(their_rank, theirs[i], 0);
     if (i >= ours.size() || i >= theirs.size() || ours[i].name != theirs[i].name)
-      return concat("rank 0 has ", i < ours.size() ? ours[i].name : "nothing more", " where rank ", their_rank, " has ",
-                    i < theirs.size() ? theirs[i].name : "nothing more",
-                    "; start all ranks with the same program and flags");
+      return concat("rank 0 and rank ", their_rank, " have the same settings in another order; start all ranks with ",
+                    "the same program and flags");
     if (ours[i].value != theirs[i].value)
       return concat("the ranks differ in ", ours[i].name, ": rank 0 has ", shown(ours[i].value), " and rank ",
                     their_rank, " has ", shown(theirs[i].value), "; make them equal");
@@ -144,7 +152,9 @@ class Agreement {
     for (int peer = 1; peer < world_size_; ++peer) {
       const auto theirs = wait_for(peer, deadline);
       if (!theirs) return late(missing());
-      if (verdict.sentence.empty()) verdict.sentence = first_difference(fingerprints, *theirs, peer);
+      if (!verdict.sentence.empty()) continue;
+      verdict.sentence = first_difference(fingerprints, *theirs, peer);
+      if (!verdict.sentence.empty()) verdict.about = peer;
     }
     return verdict;
   }

@@ -153,7 +153,7 @@ void choose_secret(const Reader& reader, const Source& source, const std::string
     result.secret = *key;
     result.has_secret = true;
   } else {
-    result.secret = concat(job, result.store_host, ":", result.store_port);
+    result.secret = concat(job, "port ", result.store_port);
     if (result.is_local()) result.secret += concat(" user ", ::getuid());
   }
 }
@@ -222,7 +222,7 @@ int ranks_to_start(int requested_world, const RankEnvironment& environment) {
   if (environment.world_size == 1) return requested_world == 0 ? 1 : requested_world;
   if (requested_world != 0 && requested_world != environment.world_size)
     throw UsageError(concat("the flags ask for ", requested_world, " ranks and ", environment.source, " started ",
-                            environment.world_size, "; make them equal, or leave out --nproc"));
+                            environment.world_size, "; make them equal, or leave out --nproc and --mesh"));
   return 1;
 }
 

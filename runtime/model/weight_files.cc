@@ -21,9 +21,13 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kTensorEndBytes = 4096;
 constexpr std::size_t kShownDigits = 16;
 
+/// Weights that are not to be read, by their names in the wild: other formats, downloads that were not finished.
 bool is_foreign(const std::string& name) {
-  return name.ends_with(".safetensors") || name.starts_with("pytorch_model") || name.starts_with("tf_model") ||
-         name.starts_with("flax_model");
+  constexpr std::string_view kBegins[] = {kWholeFile, "pytorch_model", "tf_model", "flax_model", "gpt2_"};
+  constexpr std::string_view kEnds[] = {".safetensors", ".pt",  ".pth", ".ckpt", ".gguf",   ".ggml",
+                                        ".onnx",        ".npz", ".ot",  ".h5",   ".msgpack"};
+  return std::ranges::any_of(kBegins, [&](auto begin) { return name.starts_with(begin); }) ||
+         std::ranges::any_of(kEnds, [&](auto end) { return name.ends_with(end); });
 }
 
 void refuse_foreign_weights(const std::string& folder) {

@@ -12,6 +12,8 @@ class LossScaler {
  public:
   static constexpr double kInitialScale = 65536, kGrowth = 2, kBackoff = 0.5, kMinScale = 1;
   static constexpr int64_t kGrowthInterval = 2000;
+  /// Steps in a row that are skipped until kInitialScale has become kMinScale.
+  static constexpr int64_t kMostBackoffs = 16;
 
   /// Not dynamic: the scale is 1 for ever.
   explicit LossScaler(bool is_dynamic) : is_dynamic_(is_dynamic), scale_(is_dynamic ? kInitialScale : 1) {}

@@ -94,7 +94,7 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const TokenSource
 }  // namespace
 
 void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads, const Log& log) {
-  std::vector<Fingerprint> all;
+  std::vector<Fingerprint> all = {{"the number of ranks", std::to_string(job.mesh.num_ranks())}};
   const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
   plugin(job.plugins.device);
   if (job.plugins.cpu.path != job.plugins.device.path) plugin(job.plugins.cpu);
@@ -114,9 +114,9 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   number("vocabulary of the model", job.gpt2.vocab);
   number("positions of the model", job.gpt2.positions);
   all.push_back({"epsilon of the model", shortest(job.gpt2.epsilon)});
-  number("activation of the model", job.gpt2.activation);
+  all.push_back({"activation of the model", job.gpt2.activation == TSR_ACTIVATION_RELU ? "relu" : "gelu_new"});
   add_inputs(all, job, data);
-  number("threads per rank", num_threads);
+  number("threads per rank (--threads)", num_threads);
   all.push_back(library_environment());
   require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "compare their settings", all,
                     job.config.start_timeout_ms, log);

@@ -7,6 +7,7 @@
 #include "config/text_values.h"
 #include "launch/agreement.h"
 #include "observe/text.h"
+#include "optim/loss_scaler.h"
 #include "program/findings.h"
 #include "tessera/error.hpp"
 #include "train/agree.h"
@@ -122,6 +123,10 @@ void LostRunCheck::after_step(int64_t step, const StepResult& result) {
 
 void LostRunCheck::after_last_step() {
   look("after the last step");
+  const int64_t limit = runtime_.scales_loss() ? LossScaler::kMostBackoffs : 1;
+  if (job_.config.max_skipped_steps != 0 && num_not_good_ > limit)
+    fail(concat("the last ", num_not_good_, " steps changed nothing, since a gradient was not finite, and the largest ",
+                "parameter is finite: ", largest_));
   if (!last_loss_is_finite_)
     fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
 }
