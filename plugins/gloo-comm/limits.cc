@@ -52,7 +52,8 @@ int require_descriptors(const std::string& where, int num_more, int num_wished) 
 }
 
 Error too_few_descriptors(const std::string& where, int num_more) {
-  return exhausted(where, errno, num_open_files(), num_more);
+  const int error = errno;  // which counting changes
+  return exhausted(where, error, num_open_files(), num_more);
 }
 
 }  // namespace tessera::gloo_comm

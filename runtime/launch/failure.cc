@@ -56,8 +56,9 @@ std::map<int, int> count_blame(std::span<const RankEnd> ends) {
 bool is_told(const Failure& failure) {
   return failure.code == TSR_E_ABORTED || failure.code == TSR_E_CANCELLED;
 }
+/// A rank that has told why it ends may leave its connections and threads as they are.
 bool is_dead(const RankEnd& end) {
-  return (end.how == How::killed && !end.was_ended) || end.how == How::lost;
+  return !end.failure && ((end.how == How::killed && !end.was_ended) || end.how == How::lost);
 }
 bool failed_itself(const RankEnd& end) {
   return end.failure && !end.failure->is_echo();

@@ -119,7 +119,7 @@ Socket Socket::listen(const std::string& address, uint16_t port) {
   return socket;
 }
 
-Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline) {
+Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused) {
   int error = ETIMEDOUT;
   do {
     const Addresses list = resolve(host, port, 0);
@@ -132,6 +132,7 @@ Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline
       ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
       return socket;
     }
+    if (error == ECONNREFUSED && refused == Refused::no_more) break;
     std::this_thread::sleep_for(std::min(kRetryPause, milliseconds(remaining_ms(deadline))));
   } while (std::chrono::steady_clock::now() < deadline);
   throw Error(TSR_E_DEADLINE, concat("nobody answers at ", host, " port ", port, ": ", std::strerror(error)));

@@ -12,6 +12,9 @@ Deadline deadline_in(int64_t timeout_ms);
 /// For poll(2) and its kin; 0 when it has passed.
 int remaining_ms(Deadline deadline);
 
+/// What a refused connection means: nobody listens there yet, or nobody does any more.
+enum class Refused { not_yet, no_more };
+
 /// An IPv4 or IPv6 TCP socket; closed by the destructor. Not blocking inside: every function that waits takes a
 /// deadline. Also the owner of other descriptors that are waited for.
 class Socket {
@@ -25,8 +28,9 @@ class Socket {
   /// Listens on `address` (numeric, or a name) and `port`; 0: one the kernel chooses. Throws ALREADY_EXISTS when the
   /// port is taken, else UNAVAILABLE.
   static Socket listen(const std::string& address, uint16_t port);
-  /// Connects, trying again until the deadline while nobody listens there. Throws DEADLINE with the last reason.
-  static Socket connect(const std::string& host, uint16_t port, Deadline deadline);
+  /// Connects, trying again until the deadline while nobody answers there, or until all its addresses have refused if
+  /// that means no_more. Throws DEADLINE with the last reason.
+  static Socket connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused = Refused::not_yet);
 
   int fd() const noexcept { return fd_; }
   /// The port that listen() got.

@@ -140,19 +140,29 @@ void agree_on_programs(const Job& job, const CompileInput& input, const RankProg
                   first_difference(planned, expected));
 }
 
-bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& question, bool own_answer,
-                 int64_t timeout_ms) {
+std::string least_answer(const RankPlace& place, int num_ranks, const std::string& question,
+                         const std::string& own_answer, int64_t timeout_ms) {
   KeyValueStore& store = *place.store;
-  store.set(question + "/" + std::to_string(place.rank), own_answer ? "yes" : "no");
-  store.add(question + "/no", own_answer ? 0 : 1);
-  if (store.add(question + "/answers", 1) == num_ranks)
-    store.set(question + "/all", store.add(question + "/no", 0) == 0 ? "yes" : "no");
+  store.set(concat(question, "/", place.rank), own_answer);
+  if (store.add(question + "/answers", 1) == num_ranks) {  // the last has all
+    std::string least;
+    for (int rank = 0; rank < num_ranks; ++rank)
+      if (const std::string answer = store.get(concat(question, "/", rank), timeout_ms);
+          !answer.empty() && (least.empty() || answer < least))
+        least = answer;
+    store.set(question + "/least", least);
+  }
   try {
-    return store.get(question + "/all", timeout_ms) == "yes";
+    return store.get(question + "/least", timeout_ms);
   } catch (const Error& error) {
     if (error.code() != TSR_E_DEADLINE) throw;
     throw late_error(missing_ranks(store, question + "/", num_ranks), "answer '" + question + "'", timeout_ms);
   }
+}
+
+bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& question, bool own_answer,
+                 int64_t timeout_ms) {
+  return least_answer(place, num_ranks, question, own_answer ? "yes" : "no", timeout_ms) == "yes";  // "no" is less
 }
 
 void wait_for_all(const RankPlace& place, int num_ranks, const std::string& purpose, int64_t timeout_ms,

@@ -17,7 +17,11 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
 /// did not plan the same here as there.
 void agree_on_programs(const Job& job, const CompileInput& input, const RankPrograms& own, const RankPlace& place);
 
-/// Whether all ranks say yes; each asks, and no question twice. Throws DEADLINE when one does not.
+/// The least of all ranks' answers that are not empty, or empty; each asks, and no question twice. Throws DEADLINE when
+/// one does not, and names those that are missing.
+std::string least_answer(const RankPlace& place, int num_ranks, const std::string& question,
+                         const std::string& own_answer, int64_t timeout_ms);
+/// Whether all ranks say yes; as least_answer.
 bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& question, bool own_answer,
                  int64_t timeout_ms);
 

@@ -1,23 +1,48 @@
 #include "train/local_ranks.h"
 
 #include <atomic>
-#include <exception>
 #include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <vector>
 
+#include "launch/failure.h"
 #include "launch/memory_store.h"
+#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {
 
 namespace {
 
-/// What a rank says when another one failed; it must not hide why that one did.
-bool is_echo(tsr_status code) {
-  return code == TSR_E_ABORTED || code == TSR_E_CANCELLED || code == TSR_E_UNAVAILABLE;
-}
+/// Ends the others when one rank fails, and knows with which it began. Functions are [any-thread].
+class Failures {
+ public:
+  explicit Failures(MemoryStore& store) : store_(store) {}
+
+  void add(int rank, const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    RankEnd& end = ends_.emplace_back();
+    end.failure = make_failure(error, rank, 0);
+    end.who = end.failure->who;
+    end.failure_order = static_cast<int>(ends_.size());
+    is_over_ = true;
+    store_.close(concat("rank ", rank, " failed: ", end.failure->sentence));
+  }
+  bool is_over() const { return is_over_; }
+  void throw_cause(int num_ranks) const {
+    if (ends_.empty()) return;
+    const Failure& cause = *ends_[static_cast<size_t>(first_cause(ends_))].failure;
+    throw Error(cause.code, (num_ranks > 1 ? concat("rank ", cause.who.rank, ": ") : "") + cause.sentence, cause.about);
+  }
+
+ private:
+  MemoryStore& store_;
+  std::atomic<bool> is_over_{false};
+  std::mutex mutex_;
+  std::vector<RankEnd> ends_;  // guarded by mutex_; of the ranks that failed
+};
 
 }  // namespace
 
@@ -25,37 +50,31 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
                        const Log& log) {
   const int num_ranks = job.mesh.num_ranks();
   const auto store = std::make_shared<MemoryStore>();
-  std::atomic<bool> stopped{false};
-  std::mutex mutex;
-  std::optional<Error> first_error;
+  Failures failures(*store);
   const auto run = [&](int rank) {
     try {
-      const RankPlace place{rank, rank, num_ranks, true, store, [&stopped] { return stopped.load(); }};
+      const RankPlace place{rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }};
       train_rank(job, data, place, observer(rank), rank == 0 ? log : Log(LogLevel::warning, rank, num_ranks));
-    } catch (const std::exception& e) {
-      const std::lock_guard lock(mutex);
-      const auto* error = dynamic_cast<const Error*>(&e);
-      const std::string text = num_ranks > 1 ? "rank " + std::to_string(rank) + ": " + sentence_of(e) : sentence_of(e);
-      if (!first_error || (is_echo(first_error->code()) && error && !is_echo(error->code())))
-        first_error = Error(error ? error->code() : TSR_E_INTERNAL, text, error ? error->rank() : -1);
-      stopped = true;
-      store->close("another rank failed: " + text);
+    } catch (const std::exception& error) {
+      failures.add(rank, error);
     }
   };
+  std::optional<Error> cannot_start;
   std::vector<std::thread> threads;
   try {
     for (int rank = 1; rank < num_ranks; ++rank)
       threads.emplace_back(run, rank);
     run(0);
   } catch (const std::system_error& error) {
-    const std::lock_guard lock(mutex);
-    first_error = Error(TSR_E_RESOURCE_EXHAUSTED, sentence_of(error));
-    stopped = true;
-    store->close(first_error->what());
+    cannot_start = Error(TSR_E_RESOURCE_EXHAUSTED,
+                         concat("cannot start a thread for each of ", num_ranks, " ranks: ", error.code().message(),
+                                "; start fewer ranks, or raise ulimit -u"));
+    failures.add(0, *cannot_start);
   }
   for (std::thread& thread : threads)
     thread.join();
-  if (first_error) throw *first_error;
+  if (cannot_start) throw *cannot_start;  // ranks that did start may have failed for the same reason
+  failures.throw_cause(num_ranks);
 }
 
 }  // namespace tessera

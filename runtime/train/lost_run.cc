@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "config/text_values.h"
-#include "launch/agreement.h"
 #include "observe/text.h"
 #include "optim/loss_scaler.h"
 #include "program/findings.h"
@@ -32,27 +31,6 @@ std::string key_of(const ParameterElement& e) {
 std::string describe(const Model& model, const ParameterElement& e) {
   return concat(key_of(e), "element ", e.index, " of ", model.parameters[static_cast<size_t>(e.parameter)].name, " is ",
                 std::isnan(e.value) ? std::abs(e.value) : e.value);  // the sign of a NaN says nothing
-}
-
-/// Of all ranks' answers that are not empty the least; each asks, and no question twice.
-std::string least_answer(const RankPlace& place, int num_ranks, const std::string& question,
-                         const std::string& own_answer, int64_t timeout_ms) {
-  KeyValueStore& store = *place.store;
-  store.set(concat(question, "/", place.rank), own_answer);
-  if (store.add(question + "/answers", 1) == num_ranks) {  // the last has all
-    std::string least;
-    for (int rank = 0; rank < num_ranks; ++rank)
-      if (const std::string answer = store.get(concat(question, "/", rank), timeout_ms);
-          !answer.empty() && (least.empty() || answer < least))
-        least = answer;
-    store.set(question + "/least", least);
-  }
-  try {
-    return store.get(question + "/least", timeout_ms);
-  } catch (const Error& error) {
-    if (error.code() != TSR_E_DEADLINE) throw;
-    throw late_error(missing_ranks(store, question + "/", num_ranks), "look for what is not finite", timeout_ms);
-  }
 }
 
 }  // namespace

@@ -69,15 +69,21 @@ int RankProcess::run(int64_t start_timeout_ms, const Log& log,
     } catch (const std::exception& error) {
       failure = watch.failure_of(error);
       was_told = watch.tell(*failure);
-      if (watch.is_cut_off()) ::_exit(conclude(job, *failure, false));
+      if (watch.is_cut_off()) ::_exit(leave(job, failure, false));
     }
   } catch (const std::exception& error) {  // there is no store to tell it, or no thread to watch it
     failure = make_failure(error, environment_.rank, 0);
     was_told = job.store && try_to_report(*job.store, *failure);
   }
+  return leave(job, failure, was_told);
+}
+
+int RankProcess::leave(const JobStore& job, const std::optional<Failure>& failure, bool was_told) {
+  // The rank's own server needs no connection.
+  if (failure && !was_told && job.server) was_told = try_to_report(job.server->store(), *failure);
   // All, of which this is one. Once steps have run, the one that failed may be out of reach: it is not waited for.
   const int num_leaving = environment_.world_size - (failure && failure->step > 0 ? 1 : 0);
-  if (job.server) wait_until_left(*job.store, num_leaving, failure ? kFailedMs : kLeaveMs);
+  if (job.server) wait_until_left(job.server->store(), num_leaving, failure ? kFailedMs : kLeaveMs);
   return failure ? conclude(job, *failure, was_told) : 0;
 }
 
@@ -85,43 +91,49 @@ int RankProcess::fail_before_joining(const std::exception& error, bool may_meet)
   const Failure failure = make_failure(error, environment_.rank, 0);
   if (!is_launched_) print_error(failure.sentence);
   write_torchelastic_error(failure);
-  if (!may_meet) return failure.exit_code;
+  const bool was_told = may_meet && join_and_tell(failure);
+  if (is_launched_ && !was_told) print_error(failure.sentence);
+  return failure.exit_code;
+}
+
+bool RankProcess::join_and_tell(const Failure& failure) {
   try {
     const Progress progress(Log(LogLevel::info, environment_.rank, environment_.world_size),
                             concat("telling the other ranks, for at most ", kTellMs / 1000, " s"));
     const JobStore job = join(kTellMs, Log(LogLevel::off));
-    report_failure(*job.store, failure);
-    if (job.server)
-      wait_until_left(*job.store, environment_.world_size - 1, kTellMs);
-    else
-      leave_job(*job.store);
+    const bool was_told = try_to_report(*job.store, failure);
+    if (job.server) wait_until_left(job.server->store(), environment_.world_size, kTellMs);
+    return was_told;
   } catch (const std::exception&) {  // nobody is there to be told
+    return false;
   }
-  return failure.exit_code;
 }
 
 int RankProcess::conclude(const JobStore& job, const Failure& failure, bool was_told) {
   write_torchelastic_error(failure);
   if (is_launched_ && was_told) return failure.exit_code;
   if (job.server)
-    print_error(failure_block(collect(*job.store)));
+    print_error(failure_block(collect(job.server->store(), failure)));
   else
     print_error(concat("rank ", failure.who.rank, was_told && failure.is_echo() ? " ends: " : ": ", failure.sentence));
   return failure.exit_code;
 }
 
-std::vector<RankEnd> RankProcess::collect(KeyValueStore& store) {
+std::vector<RankEnd> RankProcess::collect(KeyValueStore& store, const Failure& own) {
   std::vector<RankEnd> ends(static_cast<size_t>(environment_.world_size));
   for (size_t rank = 0; rank < ends.size(); ++rank)
     ends[rank].who.rank = static_cast<int>(rank);
   const std::lock_guard lock(mutex_);
   for (const Participant& who : lost_) {
-    RankEnd& end = ends.at(static_cast<size_t>(who.rank));
+    if (who.rank >= environment_.world_size) continue;  // of a larger world; the store was closed with its name
+    RankEnd& end = ends[static_cast<size_t>(who.rank)];
     end.who = who;
     end.how = RankEnd::How::lost;
     end.order = static_cast<int>(&who - lost_.data());
   }
   read_failures(store, ends);
+  RankEnd& here = ends[static_cast<size_t>(environment_.rank)];
+  if (!here.failure) here.failure = own;
   return ends;
 }
 

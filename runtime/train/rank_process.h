@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "launch/failure.h"
@@ -31,8 +32,10 @@ class RankProcess {
  private:
   JobStore join(int64_t timeout_ms, const Log& log);
   RankPlace place(const JobStore& job, const JobWatch& watch) const;
+  bool join_and_tell(const Failure& failure);
+  int leave(const JobStore& job, const std::optional<Failure>& failure, bool was_told);
   int conclude(const JobStore& job, const Failure& failure, bool was_told);
-  std::vector<RankEnd> collect(KeyValueStore& store);
+  std::vector<RankEnd> collect(KeyValueStore& store, const Failure& own);
   void note_lost(const Participant& who);
 
   const RankEnvironment& environment_;

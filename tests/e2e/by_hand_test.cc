@@ -95,6 +95,21 @@ TEST(ByHand, AKilledRankEndsTheOthersAndIsNamedInOneBlock) {
   expect_part(results[0].err, "ended without a word");
 }
 
+// The store ends with it.
+TEST(ByHand, AKilledRankZeroEndsTheOthersAtOnce) {
+  ByHand job(2);
+  Command& first = job.start(0, {"--steps=100000"});
+  Command& second = job.start(1, {"--steps=100000"});
+  while (first.err().find("step   10/") == std::string::npos && is_running(first.pid()))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto start = Clock::now();
+  kill(first.pid(), SIGKILL);
+  const CommandResult result = second.wait();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(result.exit_code, 1);
+  expect_part(result.err, "lost the connection to rank 0");
+}
+
 // It has joined, and the others have not come to connect to it.
 TEST(ByHand, ARankThatDiesAtTheStartEndsTheOthersAtOnce) {
   ByHand job(3);

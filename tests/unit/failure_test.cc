@@ -141,6 +141,19 @@ TEST(FirstCause, AConnectionThatWasLostCountsAsADeath) {
   EXPECT_EQ(job.cause(), 1);
 }
 
+// A rank that waits where nothing can interrupt it tells that it was told, and then ends as it is.
+TEST(FirstCause, ARankThatToldBeforeItWasLostIsNotToBlame) {
+  FailedJob job(3);
+  job.told(0, Error(TSR_E_ABORTED, "rank 2 failed: no memory"));
+  job.lost(0);
+  job.told(1, lost_peer(2));
+  job.killed(1, SIGSEGV);
+  job.told(2, Error(TSR_E_RESOURCE_EXHAUSTED, "no memory"));
+  EXPECT_EQ(job.cause(), 2);
+  EXPECT_NE(job.block().find("cause:        rank 2 (process 102 on node): no memory"), std::string::npos)
+      << job.block();
+}
+
 TEST(FirstCause, WhatAllSayIsSaidOnce) {
   FailedJob job(4);
   for (const int rank : {2, 0, 1, 3})

@@ -209,6 +209,16 @@ TEST_F(TcpStore, AServerThatEndsFreesItsWaitingClients) {
   stop.join();
 }
 
+// Nor is a key missing, which would be blamed on the rank that sets it.
+TEST_F(TcpStore, AServerThatHasEndedIsNotWaitedFor) {
+  const auto client = join();
+  server_.reset();
+  const Deadline deadline = deadline_in(kSoonMs);
+  for (int i = 0; i < 3; ++i)
+    expect_error([&] { client->get("key", 0); }, {"store at 127.0.0.1:", "is gone (key 'key'"});
+  EXPECT_GT(remaining_ms(deadline), 0);
+}
+
 TEST_F(TcpStore, TheServersOwnerSharesTheStore) {
   const auto client = join();
   std::thread owner([&] {

@@ -48,17 +48,18 @@ Socket TcpStoreClient::take() {
       return socket;
     }
   }
-  return join_store(host_, port_, secret_, who_, kReplyTimeoutMs);
+  return join_store(host_, port_, secret_, who_, kReplyTimeoutMs, Refused::no_more);
 }
 
 std::string TcpStoreClient::request(uint64_t operation, std::string_view key, std::string_view value, int64_t argument,
                                     int64_t timeout_ms) {
   check_key(key);
   check_value(key, value);
-  Socket socket = take();
+  Socket socket;
   wire::Reply header{};
   std::string payload;
   try {
+    socket = take();
     const std::string frame = wire::request(operation, key, value, argument);
     socket.write(frame.data(), frame.size(), deadline_in(kReplyTimeoutMs));
     socket.read(&header, sizeof header, deadline_in(timeout_ms + kReplyTimeoutMs));

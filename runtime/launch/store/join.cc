@@ -92,10 +92,11 @@ class Greeting {
   const Deadline deadline_;
 };
 
-Socket connect(const std::string& host, uint16_t port, Deadline deadline) {
+Socket connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused) {
   try {
-    return Socket::connect(host, port, deadline);
+    return Socket::connect(host, port, deadline, refused);
   } catch (const Error& error) {
+    if (refused == Refused::no_more) throw;
     throw Error(error.code(), concat("cannot join the job's key-value store: ", error.what(),
                                      "; check that rank 0 runs, and that all ranks have the same MASTER_ADDR and ",
                                      "MASTER_PORT (or TESSERA_STORE_ADDR)"));
@@ -105,12 +106,12 @@ Socket connect(const std::string& host, uint16_t port, Deadline deadline) {
 }  // namespace
 
 Socket join_store(const std::string& host, uint16_t port, const std::string& secret, const Participant& who,
-                  int64_t timeout_ms) {
+                  int64_t timeout_ms, Refused refused) {
   const std::string place = concat(host, ":", port);
   const Deadline deadline = deadline_in(timeout_ms);
   milliseconds pause = kFirstPause;
   for (int tries = 1;; ++tries) {
-    Socket socket = connect(host, port, deadline);
+    Socket socket = connect(host, port, deadline, refused);
     try {
       Greeting(socket, place, secret, std::min(deadline, deadline_in(kSilenceMs))).run(who);
       return socket;
