@@ -148,6 +148,8 @@ int first_cause(std::span<const RankEnd> ends) {
   };
   if (const int dead = first_of(ends, is_dead, noticed); dead >= 0) return dead;
   if (const int guilty = first_of(ends, failed_itself, told); guilty >= 0) return guilty;
+  const auto is_missed_and_stopped = [&](const RankEnd& end) { return end.was_stopped && is_missed(end); };
+  if (const int stopped = first_of(ends, is_missed_and_stopped, more_blamed); stopped >= 0) return stopped;
   if (const int mute = first_of(ends, ended_wordless, noticed); mute >= 0) return mute;
   if (const int missed = first_of(ends, is_missed, more_blamed); missed >= 0) return missed;
   if (const int first = first_of(ends, has_told, told); first >= 0) return first;
@@ -168,8 +170,9 @@ std::string cause_text(const RankEnd& end) {
   if (end.failure) return end.failure->sentence;
   if (end.how == How::exited && !end.was_ended) return concat("ended with exit code ", end.value, " without a word");
   if (end.how == How::finished) return "ended with exit code 0 before the job was done";
-  return end.was_stopped ? "did not answer: its process was stopped (SIGSTOP, or a debugger)"
-                         : "did not answer: its process ran, but did not take part";
+  if (end.was_stopped) return "did not answer: its process was stopped (SIGSTOP, or a debugger)";
+  return end.was_ended ? "did not answer: its process ran, but did not take part"
+                       : "did not answer: it never came, or was stopped or cut off; see its own log";
 }
 
 std::string failure_block(std::span<const RankEnd> ends) {

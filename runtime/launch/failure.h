@@ -55,9 +55,9 @@ struct RankEnd {
 /// Puts into each end what its rank told the store.
 void read_failures(KeyValueStore& store, std::vector<RankEnd>& ends);
 
-/// The rank with which it began, in this order: killed by a signal or lost without a word; failed by itself; ended
-/// without a word; missed by others and silent; the first that said anything; did not end with the others. -1: none
-/// failed.
+/// The rank with which it began, in this order: killed by a signal or lost without a word; failed by itself; stopped
+/// while others missed it; ended without a word; missed by others and silent; the first that said anything; did not end
+/// with the others. -1: none failed.
 int first_cause(std::span<const RankEnd> ends);
 /// Its exit code: what the whole job ends with.
 int exit_code_of(const RankEnd& cause);

@@ -139,6 +139,11 @@ class Ranks {
   const RankEnd* first_failure() const {
     return first_failure_ < 0 ? nullptr : &ends_[static_cast<size_t>(first_failure_)];
   }
+  /// Those that still run are stopped: no signal but SIGKILL does anything to them.
+  bool only_stopped_run() const {
+    return std::ranges::all_of(
+        ends_, [](const RankEnd& end) { return end.how != RankEnd::How::running || is_stopped(pid_of(end)); });
+  }
   std::vector<RankEnd>& ends() { return ends_; }
 
   void signal(int signal) const {
@@ -190,8 +195,9 @@ class Ending {
   }
   void tick() {
     if (step_ == Step::none || Clock::now() < next_) return;
+    const bool can_act = step_ == Step::grace && !ranks_.only_stopped_run();
     if (step_ == Step::grace) ranks_.begin_to_end();
-    ranks_.signal(step_ == Step::grace ? SIGTERM : SIGKILL);
+    ranks_.signal(can_act ? SIGTERM : SIGKILL);
     step_ = Step::terminated;
     next_ = Clock::now() + std::chrono::milliseconds(request_.kill_ms);
   }
@@ -224,7 +230,7 @@ int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const 
       log.warning("process ", info.si_pid, ", a rank, is stopped; it goes on with kill -CONT ", info.si_pid);
     ranks.reap();
     if (const RankEnd* failed = ranks.first_failure()) store.close(rank_name(failed->who) + " " + cause_text(*failed));
-    if (store.is_closed()) ending.begin(request.grace_ms);
+    if (store.is_closed()) ending.begin(ranks.only_stopped_run() ? 0 : request.grace_ms);
     if (ranks.has_finished()) ending.begin(request.finish_ms);
     ending.tick();
   }

@@ -33,6 +33,9 @@ struct StoreEvents {
   /// The last connection of a rank's process closed without a goodbye: its process died. Once per rank, on the server's
   /// thread; it may use the server's `store`, and must neither wait nor throw.
   std::function<void(MemoryStore& store, const Participant& who)> on_lost;
+  /// Somebody spoke the store's language and has another secret; what it says of itself is not proved. On the server's
+  /// thread, as above.
+  std::function<void(const Participant& who)> on_other_secret = {};
 };
 
 /// Answers on one thread. Whoever has not completed the greeting is a stranger: few are kept at once, none for longer

@@ -43,7 +43,12 @@ JobStore RankProcess::join(int64_t timeout_ms, const Log& log) {
     end.how = RankEnd::How::lost;
     store.close(rank_name(who) + " " + cause_text(end));
   };
-  return join_job(environment_, timeout_ms, log, StoreEvents{on_lost});
+  const auto on_other_secret = [log, was_said = false](const Participant& who) mutable {
+    if (std::exchange(was_said, true)) return;
+    log.warning("what calls itself ", rank_name(who), " was refused, since its secret is another: set the same ",
+                "TESSERA_JOB_SECRET, MASTER_ADDR and MASTER_PORT on all ranks, unless it belongs to another job");
+  };
+  return join_job(environment_, timeout_ms, log, StoreEvents{on_lost, on_other_secret});
 }
 
 RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {

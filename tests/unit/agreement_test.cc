@@ -68,11 +68,11 @@ TEST(Agreement, ADifferenceIsNamedOnAllRanksAlike) {
 TEST(Agreement, ListsOfOtherLengthsOrNamesDiffer) {
   auto longer = kSame;
   longer.push_back({"plugin tensor", "x"});
-  expect_all(agree({kSame, longer}), {"rank 0 has nothing more where rank 1 has plugin tensor"});
-  expect_all(agree({longer, kSame}), {"rank 0 has plugin tensor where rank 1 has nothing more"});
+  expect_all(agree({kSame, longer}), {"rank 1 has plugin tensor ('x') and rank 0 does not"});
+  expect_all(agree({longer, kSame}), {"rank 0 has plugin tensor ('x') and rank 1 does not"});
   auto renamed = kSame;
   renamed[0].name = "plugin fsdp";
-  expect_all(agree({kSame, renamed}), {"plugin ddp", "plugin fsdp"});
+  expect_all(agree({kSame, renamed}), {"rank 0 has plugin ddp", "rank 1 does not"});
 }
 
 TEST(Agreement, LongValuesAreCut) {

@@ -91,6 +91,7 @@ void StoreLoop::take_claim(Peer& peer) {
   if (!wire::is_equal(claim.proof, proofs.client(claim))) {
     send(peer, wire::bytes_of(wire::Answer{{}, wire::kOtherSecret}));
     peer.stage = Stage::leaving;
+    if (events_.on_other_secret) events_.on_other_secret(wire::participant_of(claim));
     return;
   }
   const Participant who = wire::participant_of(claim);
