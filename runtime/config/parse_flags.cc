@@ -242,7 +242,7 @@ void check_given_once(const po::parsed_options& options) {
   for (const po::option& option : options.options)
     if (!option.unregistered && option.position_key < 0 && !seen.insert(option.string_key).second &&
         !is_repeatable(option.string_key))
-      throw UsageError(concat("--", option.string_key, " is given twice; give it once"));
+      throw UsageError(concat("--", option.string_key, " is given more than once; give it once"));
 }
 
 }  // namespace

@@ -64,12 +64,13 @@ void refuse_wide_tokens(const std::string& path, std::span<const std::byte> star
   std::vector<uint16_t> tokens(start.size() / sizeof(uint16_t));
   std::memcpy(tokens.data(), start.data(), tokens.size() * sizeof(uint16_t));
   constexpr std::size_t kEnough = 16;
-  bool is_wide = tokens.size() >= kEnough, is_zero = true;
+  bool is_wide = tokens.size() >= kEnough;
+  std::size_t num_set = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    is_zero = is_zero && tokens[i] == 0;
+    num_set += tokens[i] != 0;
     is_wide = is_wide && (i % 2 == 0 || tokens[i] == 0);
   }
-  if (is_wide && !is_zero)
+  if (is_wide && num_set * kEnough >= tokens.size())
     throw Error(TSR_E_UNSUPPORTED,
                 concat(path, " looks like integers of 32 or 64 bits: every second uint16 in it is 0; ",
                        "write uint16 tokens: in NumPy tokens.astype('uint16').tofile('data.bin')"));

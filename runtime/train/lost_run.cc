@@ -101,12 +101,12 @@ void LostRunCheck::after_step(int64_t step, const StepResult& result) {
 
 void LostRunCheck::after_last_step() {
   look("after the last step");
+  if (!last_loss_is_finite_)
+    fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
   const int64_t limit = runtime_.scales_loss() ? LossScaler::kMostBackoffs : 1;
   if (job_.config.max_skipped_steps != 0 && num_not_good_ > limit)
     fail(concat("the last ", num_not_good_, " steps changed nothing, since a gradient was not finite, and the largest ",
                 "parameter is finite: ", largest_));
-  if (!last_loss_is_finite_)
-    fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
 }
 
 }  // namespace tessera
