@@ -61,10 +61,11 @@ void refuse_other_formats(const std::string& path, std::span<const std::byte> st
 
 /// Integers of 32 or 64 bits have a zero in every second uint16, and no tokens do.
 void refuse_wide_tokens(const std::string& path, std::span<const std::byte> start) {
-  std::vector<uint16_t> tokens(start.size() / sizeof(uint16_t));
-  std::memcpy(tokens.data(), start.data(), tokens.size() * sizeof(uint16_t));
   constexpr std::size_t kEnough = 16;
-  bool is_wide = tokens.size() >= kEnough;
+  std::vector<uint16_t> tokens(start.size() / sizeof(uint16_t));
+  if (tokens.size() < kEnough) return;
+  std::memcpy(tokens.data(), start.data(), tokens.size() * sizeof(uint16_t));
+  bool is_wide = true;
   std::size_t num_set = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     num_set += tokens[i] != 0;
