@@ -113,7 +113,7 @@ std::vector<std::string> paths_matching(const std::string& pattern) {
 }
 
 std::vector<std::string> files_matching(const std::string& pattern) {
-  const std::vector<std::string> files = paths_matching(pattern);
+  std::vector<std::string> files = paths_matching(pattern);
   if (files.empty())
     throw Error(TSR_E_NOT_FOUND, concat("no file matches ", pattern, "; check the folder and the pattern"));
   std::error_code unknown;
