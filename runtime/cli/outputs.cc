@@ -5,22 +5,39 @@
 
 #include "config/usage_error.h"
 #include "data/file_list.h"
+#include "model/model_name.h"
+#include "model/weight_files.h"
 #include "observe/output_file.h"
 #include "train/step_svg.h"
 
 namespace tessera {
 namespace {
 
-std::vector<std::string> data_files(const std::string& data) {
+JobInput model_input(const std::string& model) {
+  JobInput input = {"--model", model};
+  if (!is_model_folder(model)) return input;
+  input.would_read = [model](const std::string& path) {
+    const std::filesystem::path file = std::filesystem::absolute(path);
+    std::error_code not_there;
+    return std::filesystem::equivalent(file.parent_path(), model, not_there) &&
+           looks_like_weights(file.filename().string());
+  };
+  return input;
+}
+
+std::vector<JobInput> data_inputs(const std::string& data) {
   if (data.empty()) return {};
-  if (is_pattern(data) && !std::filesystem::exists(data)) return files_matching(data);
-  return {data};
+  if (!is_pattern(data) || std::filesystem::exists(data)) return {{"--data", data, true}};
+  std::vector<JobInput> inputs = {
+      {"--data", data, false, [data](const std::string& path) { return would_match(data, path); }}};
+  for (const std::string& path : paths_matching(data))
+    inputs.push_back({"--data", path, true});
+  return inputs;
 }
 
 std::vector<JobInput> inputs_of(const Job& job) {
-  std::vector<JobInput> inputs = {{"--model", job.config.model}};
-  for (const std::string& path : data_files(job.config.data))
-    inputs.push_back({"--data", path, true});
+  std::vector<JobInput> inputs = data_inputs(job.config.data);
+  inputs.insert(inputs.begin(), model_input(job.config.model));
   const auto plugin = [&](const char* flag, const LoadedPlugin& p) { inputs.push_back({flag, p.path}); };
   plugin("--device", job.plugins.device);
   plugin("--device", job.plugins.cpu);

@@ -62,10 +62,10 @@ Flag choice(string_view group, string_view name, string_view choices, string_vie
   return {group, name, choices, help, read, print};
 }
 
-Flag turned_on(string_view name, string_view help, bool TrainConfig::*field) {
+Flag turned_on(string_view group, string_view name, string_view help, bool TrainConfig::*field) {
   const auto read = [=](TrainConfig& config, string_view given) { config.*field = parse_bool(name, given); };
   const auto print = [=](const TrainConfig& config) { return std::string(config.*field ? "true" : "false"); };
-  return {kReports, name, "", help, read, print};
+  return {group, name, "", help, read, print};
 }
 
 /// Also takes the names of other frameworks.
@@ -188,13 +188,6 @@ Flag recompute_flag() {
           print};
 }
 
-Flag insecure_flag() {
-  const auto read = [](TrainConfig& config, string_view given) { config.insecure = parse_bool("insecure", given); };
-  const auto print = [](const TrainConfig& config) { return std::string(config.insecure ? "true" : "false"); };
-  return {kRanks, "insecure", "", "let ranks of several machines meet without TESSERA_JOB_SECRET, in a trusted network",
-          read,   print};
-}
-
 void add_rank_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   const auto read_mesh = [](C& config, string_view given) { config.mesh = parse_mesh(given); };
@@ -217,7 +210,8 @@ void add_rank_flags(std::vector<Flag>& flags) {
        choice(kRanks, "reduce-every", kReduceEvery, "when gradients are summed over the ranks", &C::reduce_every),
        recompute_flag(),
        device_memory_flag(),
-       insecure_flag(),
+       turned_on(kRanks, "insecure",
+                 "let ranks of several machines meet without TESSERA_JOB_SECRET, in a trusted network", &C::insecure),
        integer(kRanks, "threads", "of each rank; 0: cores / local ranks", &C::threads, 0, 4096)});
 }
 
@@ -242,7 +236,7 @@ void add_report_flags(std::vector<Flag>& flags) {
                   "add JSON lines to this file: one object for the run, then one a step; -: to standard output",
                   &C::metrics)),
        local(turned_on(
-           "overwrite",
+           kReports, "overwrite",
            "let --metrics and --svg replace a file that tessera did not write, but never one that the job reads",
            &C::overwrite)),
        integer(
@@ -251,7 +245,7 @@ void add_report_flags(std::vector<Flag>& flags) {
            &C::max_skipped_steps, 0, kMostSteps),
        {kReports, "log-level", kLogLevelNames, "least level of the log", read_level,
         [](const C& config) { return config.log_level; }, false},
-       turned_on("debug-memory", "fill buffers with NaN before use and guard their ends", &C::debug_memory),
+       turned_on(kReports, "debug-memory", "fill buffers with NaN before use and guard their ends", &C::debug_memory),
        {kReports, "stream-delay", "SEED", "delay every stream at random; no bit of the result may change", read_delay,
         print_delay, false}});
 }

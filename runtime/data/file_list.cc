@@ -1,5 +1,6 @@
 #include "data/file_list.h"
 
+#include <fnmatch.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -97,19 +98,40 @@ bool is_pattern(const std::string& path) {
   return path.find_first_of("*?[") != path.npos;
 }
 
-std::vector<std::string> files_matching(const std::string& pattern) {
+std::vector<std::string> paths_matching(const std::string& pattern) {
   glob_t found{};
   errno = 0;
   const int status = ::glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
   const int reason = errno;
-  std::vector<std::string> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  if (status == GLOB_NOMATCH || (status == GLOB_ABORTED && reason == ENOENT))
-    throw Error(TSR_E_NOT_FOUND, concat("no file matches ", pattern, "; check the folder and the pattern"));
-  if (status != 0)
+  const bool is_nothing = status == GLOB_NOMATCH || (status == GLOB_ABORTED && reason == ENOENT);
+  if (status != 0 && !is_nothing)
     throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folders of ", pattern, ": ", std::strerror(reason)));
-  std::sort(files.begin(), files.end());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<std::string> files_matching(const std::string& pattern) {
+  std::vector<std::string> files = paths_matching(pattern);
+  if (files.empty())
+    throw Error(TSR_E_NOT_FOUND, concat("no file matches ", pattern, "; check the folder and the pattern"));
+  std::error_code unknown;
+  for (const std::string& path : files)
+    if (fs::is_directory(path, unknown))
+      throw Error(TSR_E_INVALID_ARGUMENT, concat("the pattern ", pattern, " matches the folder ", path,
+                                                 "; give a pattern that files alone match, or a folder"));
   return files;
+}
+
+bool would_match(const std::string& pattern, const std::string& path) {
+  const fs::path of_pattern(pattern), file = fs::absolute(path);
+  if (::fnmatch(of_pattern.filename().c_str(), file.filename().c_str(), FNM_PERIOD) != 0) return false;
+  const std::string folders = of_pattern.parent_path().string();
+  std::error_code not_there;
+  for (const std::string& folder : folders.empty() ? std::vector<std::string>{"."} : paths_matching(folders))
+    if (fs::equivalent(folder, file.parent_path(), not_there)) return true;
+  return false;
 }
 
 void require_data(const std::string& path) {

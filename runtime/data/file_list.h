@@ -13,9 +13,14 @@ std::vector<std::string> files_in(const std::string& folder);
 /// Whether the path holds a wildcard of a shell: *, ? or [.
 bool is_pattern(const std::string& path);
 
-/// What matches the shell's pattern, sorted by path. Throws NOT_FOUND when nothing does, UNAVAILABLE when a folder on
-/// the way cannot be listed.
+/// The files and folders that match the shell's pattern, sorted by path; none when nothing does. Throws UNAVAILABLE
+/// when a folder on the way cannot be listed.
+std::vector<std::string> paths_matching(const std::string& pattern);
+/// The same for files alone: throws also NOT_FOUND when nothing matches, INVALID_ARGUMENT when a folder does.
 std::vector<std::string> files_matching(const std::string& pattern);
+
+/// Whether the pattern matches a file of that path, once it is there; the folder may be written in another way.
+bool would_match(const std::string& pattern, const std::string& path);
 
 /// Throws UsageError when `--data` names neither a file nor a folder, and is no pattern that a file matches.
 void require_data(const std::string& path);

@@ -35,6 +35,7 @@ class TokenFile {
   const std::string& path() const { return file_.path(); }
   const TokenFormat& format() const { return format_; }
   uint64_t num_tokens() const { return num_tokens_; }
+  uint64_t num_bytes() const { return file_.num_bytes(); }
   /// out[i] = token offset + i, which the file must have. Throws DATA_LOSS for a file that was cut since.
   void read(uint64_t offset, std::span<int32_t> out) const;
 

@@ -41,11 +41,20 @@ std::optional<std::size_t> first_beyond(std::span<const int32_t> tokens, int64_t
                      vocab, " tokens; ", doubt.empty() ? "use data made for this model" : doubt));
 }
 
+// Of a shard: nobody makes an empty one, but a download or a job that was stopped leaves it.
+void require_tokens(const TokenFile& file) {
+  if (file.num_tokens() > 0) return;
+  throw Error(TSR_E_INVALID_ARGUMENT,
+              concat("the shard ", file.path(), " holds no token (", file.num_bytes(),
+                     " bytes); was it cut? Make it again, or remove it to train on the others"));
+}
+
 // One file or more, one after the other. The first one stays open: most data is one file.
 class FileTokens : public TokenSource {
  public:
   FileTokens(std::string path, const std::vector<std::string>& files, int64_t vocab)
       : path_(std::move(path)), vocab_(vocab), first_(files.front()), doubt_(first_.format().doubt) {
+    if (files.size() > 1) require_tokens(first_);
     shards_.push_back({files.front(), 0, first_.num_tokens()});
     for (const std::string& file : std::span(files).subspan(1))
       append(file);
@@ -78,6 +87,7 @@ class FileTokens : public TokenSource {
 
   void append(const std::string& path) {
     const TokenFile file(path);
+    require_tokens(file);
     if (!file.format().goes_with(first_.format()))
       throw Error(TSR_E_INVALID_ARGUMENT,
                   concat(path, " is another kind of file (", file.format().name, ") than ", first_.path(), " (",

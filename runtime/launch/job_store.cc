@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "observe/text.h"
 #include "tessera/error.hpp"
@@ -13,6 +14,7 @@ namespace {
 // which is asked again and again, since it may be starting.
 constexpr int64_t kTakenPortMs = 5'000;
 constexpr int64_t kOtherStoreMs = 500;
+constexpr int64_t kPauseMs = 100;  // what has the port may refuse at once, turn after turn
 
 std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, const std::string& host, int64_t timeout_ms) {
   return std::make_shared<TcpStoreClient>(host, environment.store_port, environment.secret,
@@ -57,6 +59,7 @@ JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const 
     if (auto server = serve(environment, address, events))
       return {std::move(server), join(environment, own_address(address), timeout_ms)};
     if (auto store = meet_other_store(environment, own_address(address))) return {nullptr, std::move(store)};
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min<int64_t>(kPauseMs, remaining_ms(deadline))));
   } while (std::chrono::steady_clock::now() < deadline);
   throw Error(TSR_E_ALREADY_EXISTS,
               concat("rank 0 cannot serve the job's key-value store on port ", environment.store_port,

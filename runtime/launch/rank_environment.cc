@@ -113,13 +113,42 @@ uint16_t after_master_port(int64_t master_port) {
   return static_cast<uint16_t>(master_port + 1);
 }
 
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+/// "[::1]" is how an address is written before a port.
+std::string_view without_brackets(std::string_view host) {
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
 void read_store_address(const std::string& text, RankEnvironment& result) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0)
     throw UsageError(concat("TESSERA_STORE_ADDR is '", text, "'; give host:port"));
-  result.store_host = text.substr(0, colon);
+  result.store_host = without_brackets(std::string_view(text).substr(0, colon));
   result.store_port =
       checked_port("TESSERA_STORE_ADDR", parse_environment_integer("TESSERA_STORE_ADDR", text.substr(colon + 1)));
+}
+
+/// MASTER_ADDR is a name or an address alone. What is more would only be said not to resolve, after a while, and on
+/// one machine, where the ranks meet on loopback, not even that.
+void check_master_address(const std::string& master) {
+  const auto refuse = [&](const auto&... rest) {
+    throw UsageError(concat("MASTER_ADDR is '", master, "'; ", rest...));
+  };
+  const std::string_view text = master;
+  if (text.find_first_not_of(" \t\n") == text.npos) refuse("give the name or the address of rank 0's host");
+  if (text.find("://") != text.npos) refuse("it is no URL: give the host alone, and the port as MASTER_PORT");
+  if (text.find_first_of(" \t\n") != text.npos) refuse("it has blanks: give the name of one host, or its address");
+  const size_t colon = text.rfind(':');
+  const std::string_view host = text.substr(0, colon);
+  const bool has_port =
+      colon != text.npos && is_digits(text.substr(colon + 1)) && (host.find(':') == host.npos || host.ends_with(']'));
+  if (has_port)
+    refuse("a port does not belong there: give MASTER_ADDR=", without_brackets(host),
+           " and MASTER_PORT=", text.substr(colon + 1), ", on all ranks");
+  if (text != without_brackets(text)) refuse("give the address without brackets: ", without_brackets(text));
 }
 
 void choose_store_address(const Reader& reader, const std::string& job, RankEnvironment& result) {
@@ -128,6 +157,7 @@ void choose_store_address(const Reader& reader, const std::string& job, RankEnvi
   const auto master_port = reader.text("MASTER_PORT");
   const auto nodes = reader.text("SLURM_STEP_NODELIST");
   if (master && master_port) {
+    check_master_address(*master);
     result.store_host = *master;
     result.store_port = after_master_port(parse_environment_integer("MASTER_PORT", *master_port));
   } else if (nodes) {

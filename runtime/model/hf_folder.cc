@@ -102,6 +102,18 @@ void HuggingFaceWeights::place_tensors(const SafetensorsFile& file) {
   }
 }
 
+std::string HuggingFaceWeights::wrapper_hint(const std::string& parameter) const {
+  for (const auto& [name, place] : places_) {
+    if (!name.ends_with("." + parameter)) continue;
+    const std::string prefix = place.name.substr(0, place.name.size() - parameter.size());
+    return concat(
+        ", but ", place.name, ": its names begin with ", prefix, ", as a model inside another has them ",
+        "(DistributedDataParallel adds module., torch.compile _orig_mod.); save the inner model, or take the ",
+        "prefix off all names");
+  }
+  return "";
+}
+
 void HuggingFaceWeights::check_parameters(std::span<const Parameter> parameters) const {
   std::set<std::string_view> extra;
   for (const auto& entry : places_)
@@ -109,8 +121,9 @@ void HuggingFaceWeights::check_parameters(std::span<const Parameter> parameters)
   for (const Parameter& parameter : parameters) {
     const auto found = places_.find(parameter.name);
     if (found == places_.end()) {
-      throw Error(TSR_E_INVALID_ARGUMENT, concat(folder_, ": the weights have no tensor ", parameter.name, " ",
-                                                 shape_text(shape_of(parameter)), ", which config.json calls for"));
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat(folder_, ": the weights have no tensor ", parameter.name, " ", shape_text(shape_of(parameter)),
+                         ", which config.json calls for", wrapper_hint(parameter.name)));
     }
     const SafetensorsFile& file = *found->second.file;
     const SafetensorsTensor& tensor = file.tensor(found->second.name);

@@ -35,6 +35,8 @@ class HuggingFaceWeights : public ParameterSource {
 
   void open_files(const std::string& folder);
   void place_tensors(const SafetensorsFile& file);
+  /// The end of the sentence about a parameter that is there under a longer name; else empty.
+  std::string wrapper_hint(const std::string& parameter) const;
   void check_parameters(std::span<const Parameter> parameters) const;
   void check_head(const Place& head) const;
 

@@ -21,22 +21,13 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kTensorEndBytes = 4096;
 constexpr std::size_t kShownDigits = 16;
 
-/// Weights that are not to be read, by their names in the wild: other formats, downloads that were not finished.
-bool is_foreign(const std::string& name) {
-  constexpr std::string_view kBegins[] = {kWholeFile, "pytorch_model", "tf_model", "flax_model", "gpt2_"};
-  constexpr std::string_view kEnds[] = {".safetensors", ".pt",  ".pth", ".ckpt", ".gguf",   ".ggml",
-                                        ".onnx",        ".npz", ".ot",  ".h5",   ".msgpack"};
-  return std::ranges::any_of(kBegins, [&](auto begin) { return name.starts_with(begin); }) ||
-         std::ranges::any_of(kEnds, [&](auto end) { return name.ends_with(end); });
-}
-
 void refuse_foreign_weights(const std::string& folder) {
   std::error_code why;
   std::set<std::string> names;
   for (fs::directory_iterator entry(folder, why), end; !why && entry != end; entry.increment(why))
     names.insert(entry->path().filename().string());
   if (why) throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folder ", folder, ": ", why.message()));
-  const auto foreign = std::ranges::find_if(names, is_foreign);
+  const auto foreign = std::ranges::find_if(names, looks_like_weights);
   if (foreign == names.end()) return;
   throw Error(TSR_E_UNSUPPORTED,
               concat(folder, " holds ", *foreign, " but neither ", kWholeFile, " nor ", kIndexFile,
@@ -98,6 +89,15 @@ WeightFiles find_weight_files(const std::string& folder) {
   for (const std::string& name : names)
     files.paths.push_back((root / name).string());
   return files;
+}
+
+// By their names in the wild: also of other formats, and of downloads that were not finished.
+bool looks_like_weights(const std::string& name) {
+  constexpr std::string_view kBegins[] = {kWholeFile, "pytorch_model", "tf_model", "flax_model", "gpt2_"};
+  constexpr std::string_view kEnds[] = {".safetensors", ".pt",  ".pth", ".ckpt", ".gguf",   ".ggml",
+                                        ".onnx",        ".npz", ".ot",  ".h5",   ".msgpack"};
+  return std::ranges::any_of(kBegins, [&](auto begin) { return name.starts_with(begin); }) ||
+         std::ranges::any_of(kEnds, [&](auto end) { return name.ends_with(end); });
 }
 
 std::vector<std::string> weight_fingerprints(const std::string& folder) {

@@ -18,6 +18,9 @@ struct WeightFiles {
 /// is a file: to open it is the error.
 WeightFiles find_weight_files(const std::string& folder);
 
+/// Whether a file of that name in a model's folder is taken for weights: those that are read, or of another format.
+bool looks_like_weights(const std::string& name);
+
 /// What ranks compare so that all start from equal values: a line a file, with its name, its size, the hash of its
 /// header, and a hash of its tensors: of all bytes when the folder has at most 64 MiB of weights, else of both ends of
 /// each tensor and of blocks spread over the file. Throws what opening the files throws.

@@ -75,6 +75,10 @@ std::string refusal_of_new_file(const Output& output) {
     if (input.takes_all && fs::is_directory(input.path) && lies_in(output.path, input.path))
       return concat("lies in the folder that the job reads for ", input.flag, " (", input.path,
                     "), and would be read with it; give a file elsewhere");
+  for (const JobInput& input : output.inputs)
+    if (input.would_read && input.would_read(output.path))
+      return concat("has a name under which the next run would read it for ", input.flag, " (", input.path,
+                    "); give another name, or a file elsewhere");
   return "";
 }
 
@@ -120,16 +124,21 @@ class WithoutSigpipe {
   sigset_t pipe_, before_;
 };
 
+/// The end of the sentence about a file that the system does not open.
+std::string why_not_open(const std::string& path, int error) {
+  std::error_code unknown;
+  if (error == ENXIO && fs::is_fifo(path, unknown))
+    return "is a FIFO that nobody reads; start its reader first, or give a file";
+  if (error == ENXIO)
+    return "cannot be written: this process has no terminal, or the device is not there; give a file, or - for "
+           "standard output";
+  return concat("cannot be written: ", std::strerror(error));
+}
+
 int open_output(const Output& output, bool append) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : O_TRUNC);
   const int descriptor = ::open(output.path.c_str(), flags, 0666);
-  if (descriptor < 0) {
-    const int error = errno;
-    throw Error(
-        TSR_E_UNAVAILABLE,
-        concat(name_of(output), error == ENXIO ? " is a FIFO that nobody reads; start its reader first, or give a file"
-                                               : concat(" cannot be written: ", std::strerror(error))));
-  }
+  if (descriptor < 0) throw Error(TSR_E_UNAVAILABLE, concat(name_of(output), " ", why_not_open(output.path, errno)));
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // only to open never waits
   return descriptor;
 }

@@ -14,6 +14,8 @@ struct JobInput {
   std::string flag;  ///< "--data"
   std::string path;
   bool takes_all = false;  ///< of a folder: whatever is put into it is read too, so nothing may be added
+  /// Whether a file that is put there would be read by the next run; empty: none would, but for takes_all.
+  std::function<bool(const std::string& path)> would_read = {};
 };
 
 /// What is to be written, and when it may.

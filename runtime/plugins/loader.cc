@@ -1,6 +1,7 @@
 #include "plugins/loader.h"
 
 #include <dlfcn.h>
+#include <sys/statvfs.h>
 
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
@@ -53,10 +54,16 @@ void check_exports(const ElfExports& exports) {
                             "); build it with a version script, as tessera_add_plugin() does"));
 }
 
+// Where code is not mapped, as on many a /tmp and /home.
+bool is_mounted_noexec(const std::string& path) {
+  struct statvfs mount {};
+  return ::statvfs(path.c_str(), &mount) == 0 && (mount.f_flag & ST_NOEXEC) != 0;
+}
+
 // What ld.so says when it has no room; then libraries are not to blame.
 bool is_of_memory(std::string_view text) {
   const bool cannot_map = text.find("failed to map segment") != std::string_view::npos;
-  const bool may_not = text.find("Operation not permitted") != std::string_view::npos;  // on a file system without exec
+  const bool may_not = text.find("Operation not permitted") != std::string_view::npos;
   return (cannot_map && !may_not) || text.find("annot allocate memory") != std::string_view::npos ||
          text.find("cannot map zero-fill pages") != std::string_view::npos;
 }
@@ -70,6 +77,11 @@ Query* open_library(const std::string& path) {
     dll::shared_library library(path, mode);
     return &library.get<Query>(TSR_ENTRY_SYMBOL);
   } catch (const std::exception& error) {
+    if (is_mounted_noexec(path))
+      throw UsageError(
+          "cannot be loaded: its file system is mounted noexec, and no code runs from there; move the plugin to "
+          "another "
+          "folder, or mount that one with exec");
     if (is_of_memory(error.what()))
       throw UsageError(
           concat("cannot be loaded, since there is no memory left for it and the libraries it needs; raise "

@@ -15,6 +15,8 @@
 namespace tessera {
 namespace {
 
+/// Below it adamw divides by next to nothing where a gradient is zero.
+constexpr double kLeastEps = 1e-12;
 /// An answer begins with a key: the least of all ranks' answers is about the worst element.
 constexpr size_t kKeyChars = 33;
 constexpr char kNotFinite = 'a', kFinite = 'b';
@@ -43,9 +45,12 @@ std::string LostRunCheck::advice() const {
     return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
   const TrainConfig& config = job_.config;
   const bool decays_too_much = config.weight_decay > 1 && config.lr * config.weight_decay >= 1;
-  return concat("step ", last_good_step_, " was the last that updated with a finite loss; ",
+  const bool divides_by_nothing = config.optimizer == OptimizerKind::adamw && config.eps < kLeastEps;
+  return concat("step ", last_good_step_, " was the last that updated with a finite loss; lower --lr (",
+                shortest(config.lr), "), ",
                 decays_too_much ? concat("lower --weight-decay (", shortest(config.weight_decay), "), ") : "",
-                "lower --lr (", shortest(config.lr), "), lengthen --warmup-steps (", config.warmup_steps, ") or ",
+                divides_by_nothing ? concat("raise --eps (", shortest(config.eps), "), ") : "",
+                "lengthen --warmup-steps (", config.warmup_steps, ") or ",
                 config.clip > 0 ? concat("lower --clip (", shortest(config.clip), ")") : "set --clip, which is off");
 }
 

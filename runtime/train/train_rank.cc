@@ -204,6 +204,8 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
     Progress progress(first_log, "filling the parameters");
     runtime.initialise(*initial_parameters(job, first_log), &progress);
   }
+  // A rank may find only here that weights of its own are not finite, and a run that is refused writes no metrics.
+  wait_for_all(place, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   observer.on_start(run_metrics(job, runtime));
   train_steps(job, data, runtime, meter, place, observer, log);
   observer.on_end(runtime);

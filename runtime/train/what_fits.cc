@@ -181,6 +181,13 @@ void try_changes(const Job& job, Misfit& misfit, const Log& log) {
     }
 }
 
+/// In bytes where a size that is too much reads as the limit does.
+std::string size_text(uint64_t num_bytes, const Misfit& misfit) {
+  const std::string limit = human_bytes(misfit.limit_bytes);
+  const bool is_close = limit == human_bytes(misfit.arena_bytes) || limit == human_bytes(misfit.smallest.arena_bytes);
+  return is_close ? concat(num_bytes, " bytes") : human_bytes(num_bytes);
+}
+
 }  // namespace
 
 std::optional<Misfit> find_misfit(const Job& job, const JobPrograms& programs, const Log& log) {
@@ -196,18 +203,18 @@ std::optional<Misfit> find_misfit(const Job& job, const JobPrograms& programs, c
 }
 
 std::string misfit_text(const Misfit& misfit) {
-  std::string text =
-      concat("the run does not fit --device-memory ", human_bytes(misfit.limit_bytes), ": rank ", misfit.rank,
-             " needs ", human_bytes(misfit.arena_bytes), " (", class_list(misfit.peak), ")");
+  const auto size = [&](uint64_t num_bytes) { return size_text(num_bytes, misfit); };
+  std::string text = concat("the run does not fit --device-memory ", size(misfit.limit_bytes), ": rank ", misfit.rank,
+                            " needs ", size(misfit.arena_bytes), " (", class_list(misfit.peak), ")");
   if (!misfit.fitting.empty()) {
     text += "; what would fit:";
     for (const Trial& trial : misfit.fitting)
-      text += concat("\n  ", trial.flags, ": ", human_bytes(trial.arena_bytes));
+      text += concat("\n  ", trial.flags, ": ", size(trial.arena_bytes));
   } else if (misfit.smallest.flags.empty()) {
     text += "; no change of flags that was tried needs less";
   } else {
-    text += concat("; nothing that was tried fits, the smallest is ", human_bytes(misfit.smallest.arena_bytes),
-                   " with ", misfit.smallest.flags);
+    text += concat("; nothing that was tried fits, the smallest is ", size(misfit.smallest.arena_bytes), " with ",
+                   misfit.smallest.flags);
   }
   return text;
 }

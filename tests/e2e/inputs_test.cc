@@ -167,6 +167,19 @@ TEST(Weights, WithNanAreRefusedByNameBeforeStepOne) {
   }
 }
 
+// Rank 0 reads the others' halves never, and its own may be whole.
+TEST(Weights, WithNanOnALaterRankLeaveNoMetrics) {
+  const TempFolder folder;
+  const std::string model = copy_of_model(folder, "m"), metrics = folder.path("m.jsonl");
+  change_end(model + "/model.safetensors", std::numeric_limits<float>::quiet_NaN());
+  for (const char* comm : {"--comm=gloo", "--comm=local"}) {
+    const CommandResult result = run_command(
+        small_run(model, golden("/tokens.bin"), {"--nproc=2", "--strategy=fsdp", comm, "--metrics=" + metrics}));
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_FALSE(fs::exists(metrics)) << comm << ": " << file_bytes(metrics);
+  }
+}
+
 TEST(Weights, AreRandomWithAWarningOnce) {
   const TempFolder folder;
   const std::string model = copy_of_model(folder, "m");

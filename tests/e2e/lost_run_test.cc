@@ -63,6 +63,14 @@ TEST(LostRun, TheMemoryCheckNamesTheFirstActionThatIsNotFinite) {
               {"with a result that is not finite: rank ", " compute forward "});
 }
 
+TEST(LostRun, NamesWhatElseMayBeToBlame) {
+  expect_lost(train_at("1e-3", {"--eps=0", "--steps=4"}), {"lower --lr (0.001), raise --eps (0), lengthen"});
+  expect_lost(train_at("1e-3", {"--weight-decay=1e99", "--steps=4"}),
+              {"lower --lr (0.001), lower --weight-decay (1e+99), lengthen"});
+  const CommandResult of_rate = train_at("1e38", {"--clip=0", "--steps=1"});
+  expect_lost(of_rate, {"lower --lr (1e+38), lengthen"});
+}
+
 TEST(LostRun, SkippedStepsOfLossScalingAreNone) {
   const CommandResult result = train_at("1e-3", {"--dtype=fp16", "--steps=30"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -124,6 +124,19 @@ TEST(Metrics, NeverReplaceAShard) {
   expect_said(run_command(words), 2, {"is what the job reads for --data (" + job.data() + ")"});
 }
 
+TEST(Metrics, NeverBecomeAShardOrWeightsOfTheNextRun) {
+  const Job job;
+  const std::string shard = job.folder.path("d.jsonl"), weights = job.folder.path("model/extra.safetensors");
+  Words words = job.train({"--metrics", shard});
+  std::ranges::replace(words, job.data(), job.folder.path("d*"));
+  expect_said(run_command(words), 2, {"the next run would read it for --data (" + job.folder.path("d*") + ")"});
+  for (const char* nproc : {"--nproc=1", "--nproc=2"})
+    expect_said(run_command(job.train({nproc, "--metrics", weights})), 2, {"would read it for --model"});
+  for (const std::string& file : {shard, weights})
+    EXPECT_FALSE(std::filesystem::exists(file)) << file;
+  expect_said(run_command(job.train({"--metrics", job.folder.path("model/m.jsonl")})), 0, {});
+}
+
 TEST(Metrics, ReplaceAnotherFileOnlyWhenAskedTo) {
   const Job job;
   const std::string file = job.folder.write("notes", "three years of work\n");

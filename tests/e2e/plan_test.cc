@@ -235,7 +235,8 @@ TEST(DeviceMemory, WhatDoesNotFitIsRefusedWithWhatWould) {
   const std::string limit = "--device-memory=" + std::to_string(arena - 1);
   const CommandResult refused = plan({"--nproc=2", limit, "--json"});
   EXPECT_EQ(refused.exit_code, 1);
-  expect_all(refused.err, {"does not fit --device-memory", "parameters", "gradients", "what would fit:"});
+  expect_all(refused.err, {"does not fit --device-memory " + std::to_string(arena - 1) + " bytes",
+                           "needs " + std::to_string(arena) + " bytes", "parameters", "gradients", "what would fit:"});
   const CommandResult verified = plan({"--nproc=2", limit, "--verify"});
   EXPECT_EQ(verified.exit_code, 1);
   expect_all(verified.err, {"does not fit --device-memory"});

@@ -87,6 +87,13 @@ TEST(Agreement, MissingRanksAreNamed) {
 }
 
 // Rank 0 is the one that would say who is missing.
+// Rank 0 was started for more ranks than the others were: the missing one was never meant to come.
+TEST(Agreement, ADifferenceIsBlamedBeforeAMissingRank) {
+  const std::vector<std::string> errors = agree({{{"ranks", "3"}}, {{"ranks", "2"}}, {}}, 200, {2});
+  for (const int rank : {0, 1})
+    EXPECT_EQ(errors[rank], "the ranks differ in ranks: rank 0 has '3' and rank 1 has '2'; make them equal");
+}
+
 TEST(Agreement, AMissingRankZeroIsNamedByTheOthers) {
   auto errors = agree({kSame, kSame, kSame, kSame}, 200, {0, 2});
   EXPECT_EQ(errors[1], "timed out after 200 ms waiting for ranks 0, 2 to start");

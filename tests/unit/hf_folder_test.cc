@@ -129,6 +129,16 @@ TEST(HuggingFaceWeights, RefusesAMissingTensor) {
   }
 }
 
+TEST(HuggingFaceWeights, NamesThePrefixOfAWrappedModel) {
+  for (const std::string prefix : {"module.", "_orig_mod.", "model.", "module.transformer.", "transformer.module."}) {
+    const TempFolder folder;
+    save(folder.path("model.safetensors"), model_tensors(prefix));
+    expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); },
+                 {"no tensor wte.weight", "but " + prefix + "wte.weight: its names begin with " + prefix + ",",
+                  "take the prefix off all names"});
+  }
+}
+
 TEST(HuggingFaceWeights, RefusesAnExtraTensor) {
   for (const char* name : {"h.2.ln_1.weight", "score.weight", "h.x.attn.bias", "h..attn.bias", "h.0.attn.bias2"}) {
     expect_refused(

@@ -4,8 +4,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
-
 #include <sstream>
 #include <thread>
 
@@ -62,6 +62,29 @@ TEST(JobStore, AnotherProgramAtThePortIsNamedAsThat) {
   const Socket silent = Socket::listen("127.0.0.1", 0);
   expect_error([&] { join_job(rank_zero(silent.local_port()), 500, kSilent); },
                {"rank 0 cannot serve", "another program", "MASTER_PORT"});
+}
+
+// It refuses at once, so that nothing but a pause keeps rank 0 from asking all the time.
+TEST(JobStore, AsksWhatHasThePortATurnAtATime) {
+  const Socket listener = Socket::listen("127.0.0.1", 0);
+  std::atomic<bool> is_over{false};
+  int num_asked = 0;
+  std::thread web([&] {
+    while (!is_over) {
+      const Socket socket = listener.accept();
+      if (socket.fd() < 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      ++num_asked;
+      testing::shout(socket, "HTTP/1.1 400 Bad Request\r\n" + std::string(100, ' '));
+    }
+  });
+  expect_error([&] { join_job(rank_zero(listener.local_port()), 1'000, kSilent); }, {"another program"});
+  is_over = true;
+  web.join();
+  EXPECT_GE(num_asked, 1);
+  EXPECT_LE(num_asked, 11);
 }
 
 // Nobody listens there, and yet it is taken.

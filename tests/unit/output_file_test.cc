@@ -102,6 +102,17 @@ TEST(OutputFile, NothingIsAddedToAFolderOfData) {
   EXPECT_EQ(refusal_of(out), "");
 }
 
+TEST(OutputFile, ANameUnderWhichTheNextRunWouldReadItIsRefused) {
+  const TempFolder folder;
+  Output out = output(folder.path("a.bin"));
+  out.overwrite = true;
+  out.inputs = {{"--data", "*.bin", false, [](const std::string& path) { return path.ends_with(".bin"); }}};
+  expect_refusal(out, {"a name under which the next run would read it for --data (*.bin)", "give another name"});
+  EXPECT_FALSE(std::filesystem::exists(out.path));
+  out.path = folder.path("a.jsonl");
+  EXPECT_EQ(refusal_of(out), "");
+}
+
 TEST(OutputFile, WhatIsNoFileIsRefused) {
   const TempFolder folder;
   expect_refusal(output(folder.path()), {"is a folder"});
@@ -117,6 +128,17 @@ TEST(OutputFile, AFifoIsNeverWaitedFor) {
   ASSERT_EQ(::mkfifo(out.path.c_str(), 0600), 0);
   EXPECT_EQ(refusal_of(out), "");  // not opened: its reader would see an end
   expect_error([&] { OutputFile file(out); }, {"is a FIFO that nobody reads"});
+}
+
+TEST(OutputFile, ATerminalThatIsNotThereIsAnError) {
+  testing::ChildProcess child([](const auto& say) {
+    ::setsid();
+    say("alone");
+    OutputFile file(output("/dev/tty"));
+  });
+  ASSERT_EQ(child.next_line(10'000), "alone");
+  const std::string said = child.next_line(10'000);
+  EXPECT_NE(said.find("threw --out /dev/tty cannot be written: this process has no terminal"), said.npos) << said;
 }
 
 TEST(OutputFile, AReaderThatGoesIsAnError) {

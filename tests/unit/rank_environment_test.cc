@@ -207,6 +207,28 @@ TEST(RankEnvironment, BadValuesAreRefused) {
     expect_error<UsageError>([&] { read(replace(kTorchrun, "TESSERA_STORE_ADDR", address)); }, {"TESSERA_STORE_ADDR"});
 }
 
+TEST(RankEnvironment, AMasterAddressThatIsMoreThanAHostIsRefused) {
+  const auto refuse = [](const std::string& address, const std::vector<std::string>& parts) {
+    for (const char* local_size : {"2", "4"})  // all on one machine: it would not even be looked up
+      expect_error<UsageError>(
+          [&] { read(replace(replace(kTorchrun, "MASTER_ADDR", address), "LOCAL_WORLD_SIZE", local_size)); }, parts);
+  };
+  refuse("node0:29500", {"MASTER_ADDR is 'node0:29500'", "MASTER_ADDR=node0 and MASTER_PORT=29500"});
+  refuse("[fe80::1]:29500", {"MASTER_ADDR=fe80::1 and MASTER_PORT=29500"});
+  refuse("[::1]", {"MASTER_ADDR is '[::1]'", "without brackets: ::1"});
+  refuse("tcp://node0:29500", {"it is no URL"});
+  refuse("node0 node1", {"it has blanks"});
+  refuse("", {"MASTER_ADDR is ''", "rank 0's host"});
+  for (const char* address : {"fe80::1", "fe80::1%eth0", "2001:db8::7:29500", "node-0.cluster"})
+    EXPECT_EQ(read(replace(kTorchrun, "MASTER_ADDR", address)).store_host, address);
+}
+
+TEST(RankEnvironment, AStoreAddressMayHaveBrackets) {
+  const RankEnvironment rank = read(replace(kTorchrun, "TESSERA_STORE_ADDR", "[fe80::1]:1234"));
+  EXPECT_EQ(rank.store_host, "fe80::1");
+  EXPECT_EQ(rank.store_port, 1234);
+}
+
 TEST(Slurm, NodeLists) {
   EXPECT_EQ(first_slurm_host("node1"), "node1");
   EXPECT_EQ(first_slurm_host("node1,node2"), "node1");

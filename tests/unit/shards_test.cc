@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "data/file_list.h"
 #include "data/token_source.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
@@ -117,6 +118,48 @@ TEST(Shards, OneThatIsCutMissingOrForeignIsNamed) {
   fs::create_symlink("/nonexistent/blob", second);
   for (const std::string& data : {folder.path(), folder.path("*.bin")})
     expect_error([&] { open_tokens(data, 100); }, {second, "/nonexistent/blob", "No such file"});
+}
+
+TEST(Shards, OneThatIsEmptyIsNamed) {
+  for (const char* name : {"train_0.bin", "train_2.bin"}) {
+    const TempFolder folder;
+    write_shards(folder, 3, llmc);
+    folder.write(name, llmc({}));
+    for (const std::string& data : {folder.path(), folder.path("*.bin")})
+      expect_error([&] { open_tokens(data, 100); }, {folder.path(name), "holds no token (1024 bytes)", "remove it"});
+  }
+  const TempFolder folder;
+  write_shards(folder, 2, raw);
+  const std::string empty = folder.write("train_1.bin", "");
+  expect_error([&] { open_tokens(folder.path(), 100); }, {empty, "holds no token (0 bytes)"});
+}
+
+TEST(Shards, APatternThatAFolderMatchesIsRefused) {
+  const TempFolder folder;
+  write_shards(folder, 1, raw);
+  folder.write("val.bin/0.bin", raw(counted(0)));
+  const std::string pattern = folder.path("*.bin");
+  expect_error([&] { open_tokens(pattern, 100); },
+               {"the pattern " + pattern + " matches the folder " + folder.path("val.bin")});
+}
+
+TEST(Shards, APatternIsKnownToMatchFilesThatAreNotThereYet) {
+  const TempFolder folder;
+  folder.write("data/a.bin", "");
+  const auto matches = [&](const std::string& pattern, const std::string& path) {
+    return would_match(folder.path(pattern), folder.path(path));
+  };
+  EXPECT_TRUE(matches("data/*.bin", "data/b.bin"));
+  EXPECT_TRUE(matches("d*a/*", "data/../data/b.jsonl"));
+  EXPECT_FALSE(matches("data/*.bin", "data/b.jsonl"));
+  EXPECT_FALSE(matches("data/*", "data/.hidden"));
+  EXPECT_FALSE(matches("data/*.bin", "b.bin"));
+  EXPECT_FALSE(matches("*.bin", "data/b.bin"));
+  const auto here = fs::current_path();
+  fs::current_path(folder.path("data"));
+  EXPECT_TRUE(would_match("*.bin", folder.path("data/b.bin")));
+  EXPECT_TRUE(would_match(folder.path("data/*.bin"), "b.bin"));
+  fs::current_path(here);
 }
 
 TEST(Shards, OneThatChangesDuringTheRunIsNamed) {

@@ -159,7 +159,7 @@ TEST_F(TcpStore, AnotherProgramIsToldApart) {
                {"another protocol", "another program has the port", "MASTER_PORT"});
   const Socket silent = Socket::listen("127.0.0.1", 0);
   expect_error([&] { join_store("127.0.0.1", silent.local_port(), secret_, {}, 200); },
-               {"did not greet in time", "another program has the port"});
+               {"does not answer: another program has the port, or rank 0 is stopped or overloaded"});
   FakeStore closing([](const Socket&) {});
   expect_error([&] { join_store("127.0.0.1", closing.port(), secret_, {}, 1'000); },
                {"another program has the port", "MASTER_PORT"});

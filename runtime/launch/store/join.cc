@@ -68,7 +68,7 @@ class Greeting {
     try {
       move();
     } catch (const Error& error) {
-      if (error.code() == TSR_E_DEADLINE) throw not_a_store("it did not greet in time");
+      if (error.code() == TSR_E_DEADLINE) throw no_answer();
       throw Dropped{error.what()};
     }
   }
@@ -78,6 +78,14 @@ class Greeting {
     std::string sentence(std::min<uint64_t>(header.num_bytes, kMaxKeyBytes), '\0');
     transfer([&] { socket_.read(sentence.data(), sentence.size(), deadline_); });
     return Error(static_cast<tsr_status>(header.status), sentence);
+  }
+
+  // It is a store for all one knows, so who is stopped is told from who is not one.
+  Error no_answer() const {
+    return Error(TSR_E_UNAVAILABLE,
+                 concat("what listens at ", place_, " does not answer: another program has the port, or rank 0 is ",
+                        "stopped or overloaded; see whether rank 0 runs, or give all ranks a free MASTER_PORT (the ",
+                        "store is at MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
   }
 
   Error not_a_store(std::string_view why) const {
