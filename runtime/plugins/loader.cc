@@ -80,8 +80,7 @@ Query* open_library(const std::string& path) {
     if (is_mounted_noexec(path))
       throw UsageError(
           "cannot be loaded: its file system is mounted noexec, and no code runs from there; move the plugin to "
-          "another "
-          "folder, or mount that one with exec");
+          "another folder, or mount that one with exec");
     if (is_of_memory(error.what()))
       throw UsageError(
           concat("cannot be loaded, since there is no memory left for it and the libraries it needs; raise "
