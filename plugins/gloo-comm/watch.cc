@@ -127,7 +127,7 @@ void Watch::settle(int64_t timeout_ms, int silent) noexcept {
   const Deadline deadline(timeout_ms);
   for (Peer& peer : peers_) {
     try {
-      if (peer.is_gone || peer.rank == silent) continue;
+      if (peer.is_gone || member_.world_rank(peer.rank) == silent) continue;
       peer.farewell_in->recv(peer.rank, kFarewellSlot);
     } catch (const std::exception&) {
       peer.is_gone = true;
@@ -135,7 +135,7 @@ void Watch::settle(int64_t timeout_ms, int silent) noexcept {
   }
   for (Peer& peer : peers_) {
     try {
-      if (peer.is_gone || peer.rank == silent) continue;
+      if (peer.is_gone || member_.world_rank(peer.rank) == silent) continue;
       peer.farewell_in->waitRecv(nullptr, milliseconds(deadline.left_ms()));
     } catch (const std::exception&) {
       // Gone, or it does not answer in time; then gloo has dropped all connections, and the other waits end at once.

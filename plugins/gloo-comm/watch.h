@@ -33,8 +33,9 @@ class Watch {
   Buffer& notice(int peer) { return *peer_of(peer).notice_in; }
   Fault read_notice(int peer);
 
-  /// Waits until every peer but `silent` (-1: none) has read all that this rank sent; after this, connections may be
-  /// closed. Only the first call counts, and after its time-out no connection is left.
+  /// Waits until every peer has read all that this rank sent, but for the one whose world rank is `silent`: it is known
+  /// not to answer. After this, connections may be closed. Only the first call counts, and after its time-out no
+  /// connection is left.
   void settle(int64_t timeout_ms, int silent = -1) noexcept;
 
  private:

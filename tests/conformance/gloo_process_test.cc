@@ -143,6 +143,36 @@ TEST_P(Stopped, SurvivorsFailAtTheDeadlineAndNameTheRank) {
   }
 }
 
+// Communicators that are aborted at once hang up at once: each knows nothing of the rank that another one missed.
+TEST(GlooProcess, AStoppedRankDelaysTheEndOnceNotOnceACommunicator) {
+  constexpr int64_t kTimeoutMs = 800;
+  Processes processes;
+  processes.start_all(kLongMs, [](CommRank& rank, const ChildProcess::Say& say) {
+    std::list<std::unique_ptr<Comm>> idle;
+    for (const char* name : {"a", "b", "c", "d"})
+      idle.push_back(rank.create(name));
+    std::vector<float> data(40);
+    run_once(rank, {"", TSR_COLL_ALL_REDUCE, 40}, data);
+    say("ready");
+    try {
+      for (;;)
+        run_once(rank, {"", TSR_COLL_ALL_REDUCE, 40}, data, kTimeoutMs);
+    } catch (const Error&) {
+      const auto start = std::chrono::steady_clock::now();
+      rank.comm().abort();
+      for (const auto& comm : idle)
+        comm->abort();
+      idle.clear();
+      say(std::to_string(ms_since(start)));
+    }
+  });
+  for (size_t i = 0; i < kNumRanks; ++i)
+    ASSERT_EQ(processes.rank(i).next_line(kLongMs), "ready");
+  processes.rank(kVictim).signal(SIGSTOP);
+  for (size_t i = 0; i < kVictim; ++i)
+    EXPECT_LT(std::stoi("0" + processes.rank(i).next_line(kLongMs)), 400);
+}
+
 constexpr Work kWork[] = {{"SmallAllReduce", TSR_COLL_ALL_REDUCE, 40},
                           {"LargeAllReduce", TSR_COLL_ALL_REDUCE, 1 << 22},
                           {"LargeBroadcast", TSR_COLL_BROADCAST, 1 << 22}};
