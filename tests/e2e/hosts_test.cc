@@ -10,7 +10,7 @@
 namespace tessera::testing {
 namespace {
 
-constexpr int64_t kTimeoutMs = 2000;
+constexpr int64_t kTimeoutMs = 2000, kStartTimeoutMs = 20000;
 constexpr int64_t kLoadMs = 1500;  // what other work on the machine may add to the second that is promised
 
 /// What must be equal in all runs of one job.
@@ -33,7 +33,7 @@ class HostsTest : public ::testing::Test {
   /// One rank a host; rank 0 writes metrics.
   void start(const Hosts& hosts, int num_hosts, std::vector<std::string> flags,
              const std::string& master = Hosts::address(0), bool names_interfaces = false) {
-    flags.insert(flags.end(), {"--strategy=ddp", "--comm=gloo", "--start-timeout-ms=20000",
+    flags.insert(flags.end(), {"--strategy=ddp", "--comm=gloo", "--start-timeout-ms=" + std::to_string(kStartTimeoutMs),
                                "--timeout-ms=" + std::to_string(kTimeoutMs), "--metrics=" + metrics()});
     for (int rank = 0; rank < num_hosts; ++rank) {
       auto own = flags;
@@ -113,6 +113,20 @@ TEST_F(HostsTest, ThreeMayNameOneInterfaceEach) {
   const Hosts hosts(3);
   start(hosts, 3, {"--steps=3"}, Hosts::address(0), true);
   expect_calm_numbers(3);
+}
+
+TEST_F(HostsTest, TheLoopbackInterfaceIsRefusedAtOnce) {
+  const Hosts hosts(2);
+  const auto start_time = std::chrono::steady_clock::now();
+  start(hosts, 2, {"--steps=3", "--gloo.interface=lo"});
+  const CommandResult first = rank(0).wait(), second = rank(1).wait();
+  EXPECT_NE(first.exit_code, 0);
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start_time, std::chrono::milliseconds(kStartTimeoutMs / 2));
+  EXPECT_NE(
+      (first.err + second.err).find("--gloo.interface: the addresses of \"lo\" lead to this machine only, and rank "),
+      std::string::npos)
+      << first.err << second.err;
 }
 
 TEST_F(HostsTest, ANameThatIsLoopbackOnItsOwnHostIsNoObstacle) {
