@@ -41,7 +41,7 @@ class Watch {
  private:
   struct Peer {
     int rank = 0;
-    bool is_gone = false;
+    bool is_gone = false, has_left = false;  // left: in good order, or after its own last words
     char nothing = 0, farewell_sent = 0, farewell_received = 0;
     Notice notice{};
     BufferPtr tripwire, notice_in, farewell_out, farewell_in;
@@ -52,6 +52,7 @@ class Watch {
   std::optional<Fault> look_locked();
   Peer& peer_of(int rank) { return peers_[static_cast<size_t>(rank > member_.rank ? rank - 1 : rank)]; }
   Fault fault_of(Peer& peer);
+  bool has_left(int peer);
   void send_notice(Peer& peer) noexcept;
 
   const Mesh& mesh_;

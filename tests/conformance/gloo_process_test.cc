@@ -1,5 +1,6 @@
 // gloo-comm between processes: what only death, a stop or a limit of the system can show.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -171,6 +172,30 @@ TEST(GlooProcess, AStoppedRankDelaysTheEndOnceNotOnceACommunicator) {
   processes.rank(kVictim).signal(SIGSTOP);
   for (size_t i = 0; i < kVictim; ++i)
     EXPECT_LT(std::stoi("0" + processes.rank(i).next_line(kLongMs)), 400);
+}
+
+// A rank that is there, but whose memory cannot be read, has not left.
+TEST(GlooProcess, WhoeverIsLostWithoutAFarewellIsNotSaidToHaveLeft) {
+  constexpr uint64_t kNumElements = 1 << 20;
+  Processes processes;
+  processes.start_all(kLongMs, [](CommRank& rank, const ChildProcess::Say& say) {
+    auto* const data = static_cast<float*>(
+        ::mmap(nullptr, kNumElements * sizeof(float), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto broadcast = make_collective(TSR_COLL_BROADCAST, TSR_F32, kNumElements, data, data);
+    broadcast.peer = kVictim;
+    rank.comm();
+    if (rank.rank() == kVictim) ::mprotect(data, kNumElements * sizeof(float), PROT_NONE);
+    rank.comm().submit(broadcast);
+    rank.synchronize(0, 2 * kLongMs);
+    say("connections");  // this system lets no process read another
+  });
+  for (size_t i = 0; i < kVictim; ++i) {
+    const std::string line = processes.rank(i).next_line(kLongMs);
+    if (line == "connections" || line.empty()) GTEST_SKIP() << "ranks do not read one another's memory here";
+    EXPECT_EQ(parse(line).code, TSR_E_UNAVAILABLE) << line;
+    EXPECT_NE(line.find("rank 2: its process died or its host cannot be reached"), std::string::npos) << line;
+    EXPECT_EQ(line.find("destroyed"), std::string::npos) << line;
+  }
 }
 
 constexpr Work kWork[] = {{"SmallAllReduce", TSR_COLL_ALL_REDUCE, 40},
