@@ -35,13 +35,14 @@ void Links::watch(Poller& poller) {
       poller.add(link(peer).socket, POLLIN, [this, peer] { hear(peer); });
 }
 
+// A peer that was told to end, by the job's store, has nothing of its own to report.
 void Links::take_fault(int peer) {
   Link& from = link(peer);
   from.frame.text[sizeof from.frame.text - 1] = '\0';
   from.gave_up = true;
-  const Error error(from.frame.code,
-                    member_.where() + ": create stopped: rank " + std::to_string(member_.world_rank(peer)) +
-                        " reports: " + from.frame.text,
+  const std::string reporter =
+      from.frame.code == TSR_E_ABORTED ? "" : "rank " + std::to_string(member_.world_rank(peer)) + " reports: ";
+  const Error error(from.frame.code, member_.where() + ": create stopped: " + reporter + from.frame.text,
                     from.frame.world_rank);
   if (!heard_ || error.code() != TSR_E_DEADLINE) heard_.emplace(Heard{error, from.frame});
   if (error.code() != TSR_E_DEADLINE) throw error;

@@ -70,6 +70,17 @@ TEST(GlooLinks, AFaultThatAPeerToldIsPassedOnInItsWords) {
   EXPECT_STREQ(heard.text, "[gloo-comm] dp rank 1: no");
 }
 
+TEST(GlooLinks, WhatAPeerHadFromTheStoreIsNotThatPeersReport) {
+  LinksOfThree group;
+  group.say(1, TSR_E_ABORTED, "rank 2 (process 7 on host) failed: no memory");
+  try {
+    group.listen();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[gloo-comm] dp rank 0: create stopped: rank 2 (process 7 on host) failed: no memory");
+  }
+}
+
 TEST(GlooLinks, ATimeOutThatAPeerToldIsToo) {
   LinksOfThree group;
   group.say(1, TSR_E_DEADLINE, "[gloo-comm] dp rank 1: create timed out");
