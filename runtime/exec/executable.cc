@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::microseconds kPause{50};  // between two looks at a gate
 constexpr milliseconds kQuestion{1000};          // how often `cancelled` is asked
-/// On one device errors pass to the streams that wait for what failed; to others, and from one device to the other, only
-/// the host passes them on.
+/// On one device errors pass to the streams that wait for what failed; to others, and from one device to the other,
+/// only the host passes them on.
 constexpr int64_t kPollMs = 10;
 /// So many actions are issued behind a gate that is closed. A stream of CUDA takes about a thousand launches that
 /// cannot run yet; then it blocks whoever issues the next, who could no more see that what the gate waits for has
