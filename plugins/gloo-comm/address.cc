@@ -37,6 +37,15 @@ AddressList addresses_of(const std::string& host) {
   return AddressList(list, &freeaddrinfo);
 }
 
+using InterfaceList = std::unique_ptr<ifaddrs, decltype(&freeifaddrs)>;
+
+InterfaceList all_interfaces() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0)
+    throw Error(TSR_E_INTERNAL, std::string("[gloo-comm] cannot list the network interfaces: ") + std::strerror(errno));
+  return InterfaceList(list, &freeifaddrs);
+}
+
 void set_port(Address& address, uint16_t port) {
   if (address.storage.ss_family == AF_INET)
     reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port = htons(port);
@@ -70,13 +79,10 @@ Address loopback_address() {
 }
 
 Address interface_address(const std::string& interface) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0)
-    throw Error(TSR_E_INTERNAL, std::string("[gloo-comm] cannot list the network interfaces: ") + std::strerror(errno));
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  const InterfaceList list = all_interfaces();
   const ifaddrs* found = nullptr;
   std::string names;
-  for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
+  for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next) {
     if (!is_internet(entry->ifa_addr)) continue;
     const bool is_ipv4 = entry->ifa_addr->sa_family == AF_INET;
     if (is_ipv4) names += (names.empty() ? "" : ", ") + std::string(entry->ifa_name);
@@ -86,6 +92,15 @@ Address interface_address(const std::string& interface) {
     throw Error(TSR_E_NOT_FOUND, "[gloo-comm] --gloo.interface: no network interface \"" + interface +
                                      "\" has an address on this machine; there are " + names);
   return to_address(found->ifa_addr);
+}
+
+std::string routable_interfaces() {
+  const InterfaceList list = all_interfaces();
+  std::string names;
+  for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next)
+    if (entry->ifa_addr && entry->ifa_addr->sa_family == AF_INET && !to_address(entry->ifa_addr).is_loopback())
+      names += (names.empty() ? "" : ", ") + std::string(entry->ifa_name);
+  return names;
 }
 
 std::optional<Address> address_towards(const Address& target) {

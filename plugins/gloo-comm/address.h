@@ -23,6 +23,9 @@ Address loopback_address();
 /// The first address of a network interface ("eth0"), IPv4 before IPv6. NOT_FOUND lists the interfaces there are.
 Address interface_address(const std::string& interface);
 
+/// The interfaces with an address that other machines could reach: "eth0, ib0"; or "".
+std::string routable_interfaces();
+
 /// The address from which this machine would reach `target`; nothing is sent. None when there is no route.
 std::optional<Address> address_towards(const Address& target);
 /// The same for a host's name or number; none too when it has no address.

@@ -8,8 +8,9 @@ namespace tessera::gloo_comm {
 namespace {
 
 constexpr std::chrono::milliseconds kTick(50);
-// How long this rank waits until its peers have read its last words.
-constexpr int64_t kStopTimeoutMs = 500;
+// How long this rank waits until its peers have read its last words. They are read by threads that do nothing else, so
+// it is the time of those that are stopped. After an abort, of all communicators of the job at once, any may be.
+constexpr int64_t kStopTimeoutMs = 500, kAbortTimeoutMs = 100;
 constexpr int64_t kLeaveTimeoutMs = 1000;
 
 void execute(Operation& operation) {
@@ -58,8 +59,10 @@ void GlooCommunicator::meet_all(const Deadline& deadline) {
   run(barrier);
 }
 
+// The ticker hangs up, so several communicators that are aborted at once do so side by side.
 void GlooCommunicator::interrupt() noexcept {
   endpoint_->waiter.wake(Outcome::kAborted);
+  if (ticker_) ticker_->hurry();
 }
 
 void GlooCommunicator::tick() {
@@ -85,26 +88,26 @@ void GlooCommunicator::run_locked(const Collective& collective) {
   try {
     execute(operation);
   } catch (const Error& error) {
-    stop(error, operation.silent_peer());
+    stop(error);
     throw;
   } catch (const std::exception& error) {
-    stop(collective_error(TSR_E_INTERNAL, member(), collective, error.what()), -1);
+    stop(collective_error(TSR_E_INTERNAL, member(), collective, error.what()));
     throw *error_;
   }
 }
 
-void GlooCommunicator::stop(const Error& error, int silent_peer) {
+void GlooCommunicator::stop(const Error& error) {
   error_ = error;
-  hang_up({error.code(), error.rank(), error.what()}, silent_peer);
+  hang_up({error.code(), error.rank(), error.what()}, error.code() == TSR_E_ABORTED ? kAbortTimeoutMs : kStopTimeoutMs);
 }
 
 void GlooCommunicator::hang_up_aborted() {
-  hang_up({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"}, -1);
+  hang_up({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"}, kAbortTimeoutMs);
 }
 
-void GlooCommunicator::hang_up(const Fault& fault, int silent_peer) {
+void GlooCommunicator::hang_up(const Fault& fault, int64_t timeout_ms) {
   endpoint_->watch.announce(fault);
-  endpoint_->watch.settle(kStopTimeoutMs, silent_peer);
+  endpoint_->watch.settle(timeout_ms, fault.code == TSR_E_DEADLINE ? fault.world_rank : -1);
   endpoint_->mesh.close();
 }
 

@@ -24,8 +24,8 @@ class GlooCommunicator final : public QueuedCommunicator {
 
   void meet_all(const Deadline& deadline);
   void run_locked(const Collective& collective);
-  void stop(const Error& error, int silent_peer);
-  void hang_up(const Fault& fault, int silent_peer);
+  void stop(const Error& error);
+  void hang_up(const Fault& fault, int64_t timeout_ms);
   void hang_up_aborted();
   void tick();
 

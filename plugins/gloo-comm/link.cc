@@ -4,12 +4,14 @@
 
 namespace tessera::gloo_comm {
 
+std::string lost_connection_text(int world_rank) {
+  return "lost the connection to rank " + std::to_string(world_rank) +
+         ": its process died or its host cannot be reached";
+}
+
 Error lost_in_create(const Member& member, int peer) {
   const int world_rank = member.world_rank(peer);
-  return Error(TSR_E_UNAVAILABLE,
-               member.where() + ": create lost the connection to rank " + std::to_string(world_rank) +
-                   ": its process died or was cut off",
-               world_rank);
+  return Error(TSR_E_UNAVAILABLE, member.where() + ": create " + lost_connection_text(world_rank), world_rank);
 }
 
 Links::Links(const Member& member, DirectReader& direct)
@@ -33,16 +35,17 @@ void Links::watch(Poller& poller) {
       poller.add(link(peer).socket, POLLIN, [this, peer] { hear(peer); });
 }
 
+// A peer that was told to end, by the job's store, has nothing of its own to report.
 void Links::take_fault(int peer) {
   Link& from = link(peer);
   from.frame.text[sizeof from.frame.text - 1] = '\0';
   from.gave_up = true;
-  const Error error(from.frame.code,
-                    member_.where() + ": create stopped: rank " + std::to_string(member_.world_rank(peer)) +
-                        " reports: " + from.frame.text,
+  const std::string reporter =
+      from.frame.code == TSR_E_ABORTED ? "" : "rank " + std::to_string(member_.world_rank(peer)) + " reports: ";
+  const Error error(from.frame.code, member_.where() + ": create stopped: " + reporter + from.frame.text,
                     from.frame.world_rank);
+  if (!heard_ || error.code() != TSR_E_DEADLINE) heard_.emplace(Heard{error, from.frame});
   if (error.code() != TSR_E_DEADLINE) throw error;
-  if (!heard_timeout_) heard_timeout_ = error;
 }
 
 void Links::hear(int peer) {
@@ -96,10 +99,14 @@ std::vector<int> Links::awaited() const {
 void Links::announce(const Error& error) noexcept {
   if (announced_ || sent_ == Stage::kGo) return;
   Frame& frame = announced_.emplace();
-  frame.kind = Frame::kFault;
-  frame.code = error.code();
-  frame.world_rank = error.rank();
-  std::string_view(error.what()).copy(frame.text, sizeof frame.text - 1);
+  if (heard_ && std::string_view(heard_->error.what()) == error.what()) {
+    frame = heard_->frame;
+  } else {
+    frame.kind = Frame::kFault;
+    frame.code = error.code();
+    frame.world_rank = error.rank();
+    std::string_view(error.what()).copy(frame.text, sizeof frame.text - 1);
+  }
   for (int peer = 0; peer < member_.num_ranks; ++peer)
     say(peer, frame);
 }

@@ -23,6 +23,8 @@ struct Frame {
   char text[440];            // of kFault, zero-terminated
 };
 
+/// "lost the connection to rank 3: its process died or its host cannot be reached"
+std::string lost_connection_text(int world_rank);
 /// UNAVAILABLE about a peer that was lost while the communicator was made.
 Error lost_in_create(const Member& member, int peer);
 
@@ -46,11 +48,12 @@ class Links {
   /// The peers for which this member waits, without those that have said that they wait themselves.
   std::vector<int> awaited() const;
   /// A peer has said that its time is up.
-  bool is_time_up() const { return heard_timeout_.has_value(); }
+  bool is_time_up() const { return heard_.has_value(); }
   /// What that peer said.
-  const Error& timeout() const { return *heard_timeout_; }
+  const Error& timeout() const { return heard_->error; }
 
-  /// Tells every peer that can still hear it. Only the first call counts.
+  /// Tells every peer that can still hear it; what a peer told is passed on as that peer said it. Only the first call
+  /// counts.
   void announce(const Error& error) noexcept;
 
   /// By peer; its own place is empty. The links are left without.
@@ -66,6 +69,11 @@ class Links {
     Frame frame{};
   };
 
+  struct Heard {
+    Error error;
+    Frame frame;
+  };
+
   Link& link(int peer) { return links_[static_cast<size_t>(peer)]; }
   const Link& link(int peer) const { return links_[static_cast<size_t>(peer)]; }
   bool reached_by_all(Stage stage) const;
@@ -79,7 +87,7 @@ class Links {
   std::vector<Link> links_;  // by peer
   Stage sent_ = Stage::kLinked;
   std::optional<Frame> announced_;
-  std::optional<Error> heard_timeout_;
+  std::optional<Heard> heard_;  // the first time-out, or the fault that ended this member
 };
 
 }  // namespace tessera::gloo_comm

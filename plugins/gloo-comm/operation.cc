@@ -28,9 +28,8 @@ void Operation::fail_aborted() const {
 // The peer may itself be late because it waits for another: its own deadline passed a little earlier then, and it says
 // so.
 void Operation::time_out(int peer) {
-  constexpr int64_t kGraceMs = 200;
+  constexpr int64_t kGraceMs = 150;
   const Error error = timeout_error(endpoint_.member, collective_, {peer});
-  silent_peer_ = peer;
   endpoint_.watch.announce({error.code(), error.rank(), error.what()});
   endpoint_.waiter.begin(Deadline(kGraceMs));
   const Outcome outcome = endpoint_.waiter.wait_received(endpoint_.watch.notice(peer));

@@ -68,9 +68,6 @@ class Operation {
   /// Throws INVALID_ARGUMENT about this collective.
   [[noreturn]] void refuse(std::string_view problem) const;
 
-  /// The peer for which this operation waited in vain; -1 if none.
-  int silent_peer() const { return silent_peer_; }
-
   /// Waits until all headers are sent and gives the received ones' memory back.
   void finish();
 
@@ -100,7 +97,6 @@ class Operation {
   std::deque<Signal> signals_in_, signals_out_;
   std::vector<Header> headers_;  // by peer
   std::vector<int> met_;
-  int silent_peer_ = -1;
 };
 
 }  // namespace tessera::gloo_comm

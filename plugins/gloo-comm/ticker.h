@@ -14,20 +14,30 @@ class Ticker {
   Ticker(std::chrono::milliseconds period, std::function<void()> tick)
       : period_(period), tick_(std::move(tick)), thread_([this] { run(); }) {}
   ~Ticker() {
-    {
-      const std::lock_guard lock(mutex_);
-      stops_ = true;
-    }
-    wake_.notify_one();
+    set(stops_);
     thread_.join();
   }
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
 
+  /// The next call is due now. [any-thread]
+  void hurry() noexcept { set(is_due_); }
+
  private:
+  void set(bool& flag) {
+    {
+      const std::lock_guard lock(mutex_);
+      flag = true;
+    }
+    wake_.notify_one();
+  }
+
   void run() {
     std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, period_, [this] { return stops_; })) {
+    for (;;) {
+      wake_.wait_for(lock, period_, [this] { return stops_ || is_due_; });
+      if (stops_) return;
+      is_due_ = false;
       lock.unlock();
       tick_();
       lock.lock();
@@ -38,8 +48,8 @@ class Ticker {
   const std::function<void()> tick_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool stops_ = false;  // guarded by mutex_
-  std::thread thread_;  // last: it uses the members above
+  bool stops_ = false, is_due_ = false;  // guarded by mutex_
+  std::thread thread_;                   // last: it uses the members above
 };
 
 }  // namespace tessera::gloo_comm

@@ -11,6 +11,10 @@ using std::chrono::milliseconds;
 // For a wait whose operation is known to be over.
 constexpr milliseconds kOver{1};
 
+Fault lost(int world_rank) {
+  return {TSR_E_UNAVAILABLE, world_rank, lost_connection_text(world_rank)};
+}
+
 }  // namespace
 
 Watch::Watch(const Mesh& mesh, const Member& member)
@@ -57,17 +61,16 @@ Fault Watch::read_notice(int peer) {
 
 // Of a peer whose connection is lost: its operations have completed or failed.
 std::optional<Fault> Watch::last_words(Peer& peer) {
-  const int world_rank = member_.world_rank(peer.rank);
   try {
     if (peer.notice_in->waitRecv(nullptr, kOver)) return fault_of(peer);
   } catch (const std::exception&) {
   }
   try {
-    if (peer.farewell_out->waitSend(nullptr, kOver)) return std::nullopt;
+    peer.has_left = peer.farewell_out->waitSend(nullptr, kOver);
+    if (peer.has_left) return std::nullopt;
   } catch (const std::exception&) {
   }
-  return Fault{TSR_E_UNAVAILABLE, world_rank,
-               "lost the connection to rank " + std::to_string(world_rank) + ": its process died or was cut off"};
+  return lost(member_.world_rank(peer.rank));
 }
 
 std::optional<Fault> Watch::look_locked() {
@@ -85,6 +88,11 @@ std::optional<Fault> Watch::look() {
   return look_locked();
 }
 
+bool Watch::has_left(int peer) {
+  const std::lock_guard lock(mutex_);
+  return peer_of(peer).has_left;
+}
+
 Fault Watch::explain(int peer) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -92,6 +100,7 @@ Fault Watch::explain(int peer) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   const int world_rank = member_.world_rank(peer);
+  if (!has_left(peer)) return lost(world_rank);
   return {TSR_E_UNAVAILABLE, world_rank,
           "failed: rank " + std::to_string(world_rank) + " has already destroyed this communicator"};
 }
@@ -127,7 +136,7 @@ void Watch::settle(int64_t timeout_ms, int silent) noexcept {
   const Deadline deadline(timeout_ms);
   for (Peer& peer : peers_) {
     try {
-      if (peer.is_gone || peer.rank == silent) continue;
+      if (peer.is_gone || member_.world_rank(peer.rank) == silent) continue;
       peer.farewell_in->recv(peer.rank, kFarewellSlot);
     } catch (const std::exception&) {
       peer.is_gone = true;
@@ -135,7 +144,7 @@ void Watch::settle(int64_t timeout_ms, int silent) noexcept {
   }
   for (Peer& peer : peers_) {
     try {
-      if (peer.is_gone || peer.rank == silent) continue;
+      if (peer.is_gone || member_.world_rank(peer.rank) == silent) continue;
       peer.farewell_in->waitRecv(nullptr, milliseconds(deadline.left_ms()));
     } catch (const std::exception&) {
       // Gone, or it does not answer in time; then gloo has dropped all connections, and the other waits end at once.

@@ -33,14 +33,15 @@ class Watch {
   Buffer& notice(int peer) { return *peer_of(peer).notice_in; }
   Fault read_notice(int peer);
 
-  /// Waits until every peer but `silent` (-1: none) has read all that this rank sent; after this, connections may be
-  /// closed. Only the first call counts, and after its time-out no connection is left.
+  /// Waits until every peer has read all that this rank sent, but for the one whose world rank is `silent`: it is known
+  /// not to answer. After this, connections may be closed. Only the first call counts, and after its time-out no
+  /// connection is left.
   void settle(int64_t timeout_ms, int silent = -1) noexcept;
 
  private:
   struct Peer {
     int rank = 0;
-    bool is_gone = false;
+    bool is_gone = false, has_left = false;  // left: in good order, or after its own last words
     char nothing = 0, farewell_sent = 0, farewell_received = 0;
     Notice notice{};
     BufferPtr tripwire, notice_in, farewell_out, farewell_in;
@@ -51,6 +52,7 @@ class Watch {
   std::optional<Fault> look_locked();
   Peer& peer_of(int rank) { return peers_[static_cast<size_t>(rank > member_.rank ? rank - 1 : rank)]; }
   Fault fault_of(Peer& peer);
+  bool has_left(int peer);
   void send_notice(Peer& peer) noexcept;
 
   const Mesh& mesh_;

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "cli/commands.h"
@@ -49,7 +50,8 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
                             "or start one process with --nproc ", environment.world_size));
   check_metrics(job, environment.rank);
   const auto data = open_data(job);
-  return process.run(job.config.start_timeout_ms, log, [&](const RankPlace& place, JobWatch& watch) {
+  const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
+  return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankPlace& place, JobWatch& watch) {
     RankObserver observer = write_metrics(job, environment.rank);
     observer.on_step = [&watch, inner = observer.on_step](const StepMetrics& step) {
       inner(step);

@@ -15,8 +15,9 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::microseconds kPause{50};  // between two looks at a gate
 constexpr milliseconds kQuestion{1000};          // how often `cancelled` is asked
-/// On one device errors pass from stream to stream; from one device to the other only the host passes them on.
-constexpr int64_t kPollMs = 1000, kPollBothMs = 10;
+/// On one device errors pass to the streams that wait for what failed; to others, and from one device to the other,
+/// only the host passes them on.
+constexpr int64_t kPollMs = 10;
 /// So many actions are issued behind a gate that is closed. A stream of CUDA takes about a thousand launches that
 /// cannot run yet; then it blocks whoever issues the next, who could no more see that what the gate waits for has
 /// failed.
@@ -177,7 +178,7 @@ void Executable::finish(const Cancelled& cancelled) {
   auto question = start + kQuestion;
   std::vector<RankStream> busy = streams_;
   for (;;) {
-    int64_t timeout_ms = crossings_.empty() ? kPollMs : kPollBothMs;
+    int64_t timeout_ms = kPollMs;
     std::erase_if(busy, [&](const RankStream& stream) { return is_done(stream, std::exchange(timeout_ms, 0)); });
     context_.comms().check();  // also of work that has ended: not every stream can fail
     if (busy.empty()) break;

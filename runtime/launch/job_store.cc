@@ -16,9 +16,10 @@ constexpr int64_t kTakenPortMs = 5'000;
 constexpr int64_t kOtherStoreMs = 500;
 constexpr int64_t kPauseMs = 100;  // what has the port may refuse at once, turn after turn
 
-std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, const std::string& host, int64_t timeout_ms) {
+std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, const std::string& host, int64_t timeout_ms,
+                                    int64_t reply_ms) {
   return std::make_shared<TcpStoreClient>(host, environment.store_port, environment.secret,
-                                          this_process(environment.rank), timeout_ms);
+                                          this_process(environment.rank), timeout_ms, reply_ms);
 }
 
 // How the rank that serves reaches its own server: store_host may lead here for the others only.
@@ -41,7 +42,7 @@ std::unique_ptr<TcpStoreServer> serve(const RankEnvironment& environment, const 
 // store is there, or not yet.
 std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environment, const std::string& host) {
   try {
-    return join(environment, host, kOtherStoreMs);
+    return join(environment, host, kOtherStoreMs, kReplyTimeoutMs);
   } catch (const Error& error) {
     if (error.code() == TSR_E_DEADLINE || error.code() == TSR_E_UNAVAILABLE) return nullptr;
     throw;
@@ -50,14 +51,15 @@ std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environme
 
 }  // namespace
 
-JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log, const StoreEvents& events) {
+JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log, const StoreEvents& events,
+                  int64_t reply_ms) {
   if (environment.world_size == 1) return {nullptr, std::make_shared<MemoryStore>()};
-  if (!environment.serves_store) return {nullptr, join(environment, environment.store_host, timeout_ms)};
+  if (!environment.serves_store) return {nullptr, join(environment, environment.store_host, timeout_ms, reply_ms)};
   const std::string address = listen_address(environment, log);
   const Deadline deadline = deadline_in(std::min(timeout_ms, kTakenPortMs));
   do {
     if (auto server = serve(environment, address, events))
-      return {std::move(server), join(environment, own_address(address), timeout_ms)};
+      return {std::move(server), join(environment, own_address(address), timeout_ms, reply_ms)};
     if (auto store = meet_other_store(environment, own_address(address))) return {nullptr, std::move(store)};
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min<int64_t>(kPauseMs, remaining_ms(deadline))));
   } while (std::chrono::steady_clock::now() < deadline);

@@ -18,10 +18,10 @@ struct JobStore {
 
 /// Starts the server where this rank must, and joins. A world of one rank gets a store in memory. The server listens as
 /// listen_address says; when it cannot, since another store has the port, the rank joins that one as any other process,
-/// and learns there whose it is. `events` are those of the server, if this rank makes it. Throws what TcpStoreServer
-/// and TcpStoreClient do, after `timeout_ms`.
+/// and learns there whose it is. `events` are those of the server, if this rank makes it; `reply_ms` is the client's.
+/// Throws what TcpStoreServer and TcpStoreClient do, after `timeout_ms`.
 JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log,
-                  const StoreEvents& events = {});
+                  const StoreEvents& events = {}, int64_t reply_ms = kReplyTimeoutMs);
 
 /// The address for the store's server on the rank that serves: loopback when all ranks are on this machine; else the
 /// address that store_host has, if it is one of this machine's; else (a name for the loopback address, as Debian gives

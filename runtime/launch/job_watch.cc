@@ -14,8 +14,9 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kForeverMs = int64_t{1} << 40;
-// The machine that serves the store may be out of reach, and requests wait long for it.
-constexpr std::chrono::milliseconds kTellTime(400);
+// The machine that serves the store may be out of reach, and requests wait long for it; the more so if it was silent
+// before.
+constexpr std::chrono::milliseconds kTellTime(400), kTellSilentTime(100);
 constexpr const char* kLeft = "job/num_left";
 
 }  // namespace
@@ -29,13 +30,19 @@ JobWatch::JobWatch(std::shared_ptr<KeyValueStore> store, int rank, int64_t grace
       thread_([this] { listen(); }) {}
 
 JobWatch::~JobWatch() {
+  end();
+  thread_.join();
+}
+
+void JobWatch::end() {
   leave();
+  if (std::exchange(has_ended_, true)) return;
   try {
     store_->set(own_end_, "");
     leave_job(*store_);
-  } catch (const std::exception&) {  // then the store is gone, and the thread has noticed
+  } catch (const std::exception&) {  // then the store is gone, and the thread has noticed, or it is cut off
+    is_cut_off_ = store_->is_silent();
   }
-  thread_.join();
 }
 
 void JobWatch::leave() {
@@ -58,6 +65,7 @@ void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms) {
 
 bool JobWatch::tell(const Failure& failure) {
   leave();
+  const auto time = store_->is_silent() ? kTellSilentTime : kTellTime;
   const auto told = std::make_shared<std::promise<bool>>();
   const auto report = [store = store_, failure, told] {
     try {
@@ -73,7 +81,7 @@ bool JobWatch::tell(const Failure& failure) {
   } catch (const std::system_error&) {  // there is no thread left
     report();
   }
-  is_cut_off_ = answer.wait_for(kTellTime) != std::future_status::ready;
+  is_cut_off_ = answer.wait_for(time) != std::future_status::ready;
   return !is_cut_off_ && answer.get();
 }
 

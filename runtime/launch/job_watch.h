@@ -19,7 +19,7 @@ class JobWatch {
  public:
   /// `speaks`: nobody else tells the user why this process ends, so it does, on stderr.
   JobWatch(std::shared_ptr<KeyValueStore> store, int rank, int64_t grace_ms, bool speaks);
-  /// The rank ends by itself.
+  /// end().
   ~JobWatch();
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
@@ -29,6 +29,8 @@ class JobWatch {
   void note_step(int64_t step) { step_ = step; }
   /// What this rank has to say of an error.
   Failure failure_of(const std::exception& error) const { return make_failure(error, rank_, step_); }
+  /// The rank ends by itself, and says so.
+  void end();
   /// Tells the job, and with that all others to end; this rank then ends by itself. False when the store is gone, or
   /// does not answer soon.
   bool tell(const Failure& failure);
@@ -49,8 +51,9 @@ class JobWatch {
   std::atomic<int64_t> step_{0};
   std::mutex mutex_;
   std::condition_variable left_;
-  bool has_left_ = false;  // guarded by mutex_
-  std::thread thread_;     // last: it uses the members above
+  bool has_left_ = false;   // guarded by mutex_
+  bool has_ended_ = false;  // of the rank's own thread
+  std::thread thread_;      // last: it uses the members above
 };
 
 /// A rank that has had no JobWatch leaves.

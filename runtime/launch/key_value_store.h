@@ -33,6 +33,9 @@ class KeyValueStore {
   /// kMaxValueBytes). Only the first reason counts. Keys that are there can still be read; set and add go on, so that
   /// ranks can tell why they end.
   virtual void close(std::string_view reason) = 0;
+  /// A request was not answered in its time: the machine that serves may be cut off, and further requests would wait as
+  /// long.
+  virtual bool is_silent() const { return false; }
 };
 
 /// Throws INVALID_ARGUMENT when the store would not take it. For implementations of KeyValueStore.

@@ -36,7 +36,7 @@ void RankProcess::note_lost(const Participant& who) {
   lost_.push_back(who);
 }
 
-JobStore RankProcess::join(int64_t timeout_ms, const Log& log) {
+JobStore RankProcess::join(int64_t timeout_ms, int64_t reply_ms, const Log& log) {
   const auto on_lost = [this](MemoryStore& store, const Participant& who) {
     note_lost(who);
     RankEnd end;
@@ -48,7 +48,7 @@ JobStore RankProcess::join(int64_t timeout_ms, const Log& log) {
     log.warning("what calls itself ", rank_name(who), " was refused, since its secret is another: set the same ",
                 "TESSERA_JOB_SECRET, MASTER_ADDR and MASTER_PORT on all ranks, unless it belongs to another job");
   };
-  return join_job(environment_, timeout_ms, log, StoreEvents{on_lost, on_other_secret});
+  return join_job(environment_, timeout_ms, log, StoreEvents{on_lost, on_other_secret}, reply_ms);
 }
 
 RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
@@ -61,21 +61,22 @@ RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
           environment_.store_host};
 }
 
-int RankProcess::run(int64_t start_timeout_ms, const Log& log,
+int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
                      const std::function<void(const RankPlace&, JobWatch&)>& body) {
   std::optional<Failure> failure;
   bool was_told = false;
   JobStore job;
   try {
-    job = join(start_timeout_ms, log);
+    job = join(start_timeout_ms, reply_ms, log);
     JobWatch watch(job.store, environment_.rank, kGraceMs, !is_launched_);
     try {
       body(place(job, watch), watch);
+      watch.end();
     } catch (const std::exception& error) {
       failure = watch.failure_of(error);
       was_told = watch.tell(*failure);
-      if (watch.is_cut_off()) ::_exit(leave(job, failure, false));
     }
+    if (watch.is_cut_off()) ::_exit(leave(job, failure, false));
   } catch (const std::exception& error) {  // there is no store to tell it, or no thread to watch it
     failure = make_failure(error, environment_.rank, 0);
     was_told = job.store && try_to_report(*job.store, *failure);
@@ -105,7 +106,7 @@ bool RankProcess::join_and_tell(const Failure& failure) {
   try {
     const Progress progress(Log(LogLevel::info, environment_.rank, environment_.world_size),
                             concat("telling the other ranks, for at most ", kTellMs / 1000, " s"));
-    const JobStore job = join(kTellMs, Log(LogLevel::off));
+    const JobStore job = join(kTellMs, kTellMs, Log(LogLevel::off));
     const bool was_told = try_to_report(*job.store, failure);
     if (job.server) wait_until_left(job.server->store(), environment_.world_size, kTellMs);
     return was_told;

@@ -1,5 +1,6 @@
 // gloo-comm between processes: what only death, a stop or a limit of the system can show.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -140,6 +141,60 @@ TEST_P(Stopped, SurvivorsFailAtTheDeadlineAndNameTheRank) {
     EXPECT_EQ(report.code, TSR_E_DEADLINE) << report.line;
     EXPECT_EQ(report.rank, kVictim) << report.line;
     EXPECT_NE(report.line.find("800 ms waiting for rank 2"), std::string::npos) << report.line;
+  }
+}
+
+// Communicators that are aborted at once hang up at once: each knows nothing of the rank that another one missed.
+TEST(GlooProcess, AStoppedRankDelaysTheEndOnceNotOnceACommunicator) {
+  constexpr int64_t kTimeoutMs = 800;
+  Processes processes;
+  processes.start_all(kLongMs, [](CommRank& rank, const ChildProcess::Say& say) {
+    std::list<std::unique_ptr<Comm>> idle;
+    for (const char* name : {"a", "b", "c", "d"})
+      idle.push_back(rank.create(name));
+    std::vector<float> data(40);
+    run_once(rank, {"", TSR_COLL_ALL_REDUCE, 40}, data);
+    say("ready");
+    try {
+      for (;;)
+        run_once(rank, {"", TSR_COLL_ALL_REDUCE, 40}, data, kTimeoutMs);
+    } catch (const Error&) {
+      const auto start = std::chrono::steady_clock::now();
+      rank.comm().abort();
+      for (const auto& comm : idle)
+        comm->abort();
+      idle.clear();
+      say(std::to_string(ms_since(start)));
+    }
+  });
+  for (size_t i = 0; i < kNumRanks; ++i)
+    ASSERT_EQ(processes.rank(i).next_line(kLongMs), "ready");
+  processes.rank(kVictim).signal(SIGSTOP);
+  for (size_t i = 0; i < kVictim; ++i)
+    EXPECT_LT(std::stoi("0" + processes.rank(i).next_line(kLongMs)), 400);
+}
+
+// A rank that is there, but whose memory cannot be read, has not left.
+TEST(GlooProcess, WhoeverIsLostWithoutAFarewellIsNotSaidToHaveLeft) {
+  constexpr uint64_t kNumElements = 1 << 20;
+  Processes processes;
+  processes.start_all(kLongMs, [](CommRank& rank, const ChildProcess::Say& say) {
+    auto* const data = static_cast<float*>(
+        ::mmap(nullptr, kNumElements * sizeof(float), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto broadcast = make_collective(TSR_COLL_BROADCAST, TSR_F32, kNumElements, data, data);
+    broadcast.peer = kVictim;
+    rank.comm();
+    if (rank.rank() == kVictim) ::mprotect(data, kNumElements * sizeof(float), PROT_NONE);
+    rank.comm().submit(broadcast);
+    rank.synchronize(0, 2 * kLongMs);
+    say("connections");  // this system lets no process read another
+  });
+  for (size_t i = 0; i < kVictim; ++i) {
+    const std::string line = processes.rank(i).next_line(kLongMs);
+    if (line == "connections" || line.empty()) GTEST_SKIP() << "ranks do not read one another's memory here";
+    EXPECT_EQ(parse(line).code, TSR_E_UNAVAILABLE) << line;
+    EXPECT_NE(line.find("rank 2: its process died or its host cannot be reached"), std::string::npos) << line;
+    EXPECT_EQ(line.find("destroyed"), std::string::npos) << line;
   }
 }
 

@@ -24,6 +24,23 @@ TEST(Faults, AKillInTheMiddleNamesCollectiveAndStep) {
     EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
 }
 
+TEST(Faults, AStopInTheMiddleEndsTheJobASecondAfterTheTimeoutAtMost) {
+  for (size_t victim = 0; victim < kRanks; ++victim) {
+    auto arguments = job("100000");
+    arguments.push_back("--strategy=fsdp");  // several communicators
+    Command run(arguments);
+    while (is_running(run.pid()) && run.err().find("step   20/") == std::string::npos)
+      std::this_thread::sleep_for(milliseconds(10));
+    const std::vector<int> ranks = children_of(run.pid());
+    ASSERT_EQ(ranks.size(), static_cast<size_t>(kRanks));
+    const auto when = Clock::now();
+    ASSERT_EQ(kill(ranks[victim], SIGSTOP), 0);
+    const CommandResult result = run.wait(std::chrono::seconds(30));
+    EXPECT_LT(Clock::now() - when, milliseconds(kStepMs + 1'000)) << result.err;
+    EXPECT_NE(result.err.find("cause:        rank " + std::to_string(victim)), std::string::npos) << result.err;
+  }
+}
+
 TEST(Faults, ARankThatCannotWriteItsMetricsIsTheCause) {
   const auto start = Clock::now();
   const CommandResult result = run_command(train({"--nproc=2", "--comm=gloo", "--steps=20", "--metrics=/dev/full"}));

@@ -10,7 +10,7 @@
 namespace tessera::testing {
 namespace {
 
-constexpr int64_t kTimeoutMs = 2000;
+constexpr int64_t kTimeoutMs = 2000, kStartTimeoutMs = 20000;
 constexpr int64_t kLoadMs = 1500;  // what other work on the machine may add to the second that is promised
 
 /// What must be equal in all runs of one job.
@@ -33,9 +33,10 @@ class HostsTest : public ::testing::Test {
   /// One rank a host; rank 0 writes metrics.
   void start(const Hosts& hosts, int num_hosts, std::vector<std::string> flags,
              const std::string& master = Hosts::address(0), bool names_interfaces = false) {
-    flags.insert(flags.end(), {"--strategy=ddp", "--comm=gloo", "--start-timeout-ms=20000",
-                               "--timeout-ms=" + std::to_string(kTimeoutMs), "--metrics=" + metrics()});
-    for (int rank = 0; rank < num_hosts; ++rank) {
+    flags.insert(flags.end(),
+                 {"--strategy=ddp", "--comm=gloo", "--start-timeout-ms=" + std::to_string(start_timeout_ms_),
+                  "--timeout-ms=" + std::to_string(kTimeoutMs), "--metrics=" + metrics()});
+    for (int rank = 0; rank < num_hosts - num_absent_; ++rank) {
       auto own = flags;
       if (names_interfaces) own.push_back("--gloo.interface=" + Hosts::interface(rank));
       ranks_.emplace_back(hosts.on(rank, train(own)), environment_of(rank, num_hosts, master));
@@ -96,6 +97,9 @@ class HostsTest : public ::testing::Test {
     EXPECT_NE(said.find("waiting for rank " + std::to_string(lost)), std::string::npos) << said;
   }
 
+  int64_t start_timeout_ms_ = kStartTimeoutMs;
+  int num_absent_ = 0;  // of the job's last ranks: they do not come
+
   Command& rank(int index) { return *std::next(ranks_.begin(), index); }
 
  private:
@@ -113,6 +117,20 @@ TEST_F(HostsTest, ThreeMayNameOneInterfaceEach) {
   const Hosts hosts(3);
   start(hosts, 3, {"--steps=3"}, Hosts::address(0), true);
   expect_calm_numbers(3);
+}
+
+TEST_F(HostsTest, TheLoopbackInterfaceIsRefusedAtOnce) {
+  const Hosts hosts(2);
+  const auto start_time = std::chrono::steady_clock::now();
+  start(hosts, 2, {"--steps=3", "--gloo.interface=lo"});
+  const CommandResult first = rank(0).wait(), second = rank(1).wait();
+  EXPECT_NE(first.exit_code, 0);
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start_time, std::chrono::milliseconds(kStartTimeoutMs / 2));
+  EXPECT_NE(
+      (first.err + second.err).find("--gloo.interface: the addresses of \"lo\" lead to this machine only, and rank "),
+      std::string::npos)
+      << first.err << second.err;
 }
 
 TEST_F(HostsTest, ANameThatIsLoopbackOnItsOwnHostIsNoObstacle) {
@@ -146,6 +164,29 @@ TEST_F(HostsTest, AHostThatVanishesEndsTheJobAtTheTimeout) {
   hosts.cut_cable(1);
   kill(rank(1).pid(), SIGKILL);
   expect_end_naming(1);
+}
+
+TEST_F(HostsTest, TheHostOfTheStoreEndsTheJobSoToo) {
+  const Hosts hosts(3);
+  start(hosts, 3, {"--steps=100000"});
+  wait_for_steps(3);
+  hosts.cut_cable(0);
+  expect_end_naming(0);
+}
+
+TEST_F(HostsTest, WithoutTheHostOfTheStoreNoRankOutlivesTheTimeOfTheStart) {
+  start_timeout_ms_ = 4000;
+  num_absent_ = 1;
+  const Hosts hosts(2);
+  start(hosts, 3, {"--steps=3"});
+  while (rank(0).err().find("rank 0 of 3") == std::string::npos)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));  // both have joined, and wait
+  hosts.cut_cable(0);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_NE(rank(1).wait().exit_code, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(start_timeout_ms_ + 1000 + kLoadMs));
+  EXPECT_NE(rank(0).wait().exit_code, 0);
 }
 
 }  // namespace

@@ -8,13 +8,14 @@
 namespace tessera::gloo_comm {
 namespace {
 
-/// Member `rank` of a group of two chooses, where the other one listens at `others` ("": at an address of its own).
-std::string chosen(const Place& place, const std::string& others = "", int num_ranks = 2) {
+/// Rank 0 of a group of two chooses, where the other one listens at `others` ("": it has not come) in its network.
+std::string chosen(const Place& place, const std::string& others = "", int num_ranks = 2,
+                   const Network& network = own_network()) {
   testing::MemoryKv memory;
   const tsr_host host = memory.host();
   const KeyValue store(&host);
   const Member member{"gloo-comm", "dp", 0, num_ranks, {0, 1}, 1000};
-  if (!others.empty()) store.set("comm/route/1", to_bytes(*address_towards(others)));
+  if (!others.empty()) store.set("comm/route/1", to_bytes(View{*address_towards(others), network}));
   const std::atomic<bool> never{false};
   return choose_address(place, member, store, "comm", Deadline(1000), never).text();
 }
@@ -35,7 +36,7 @@ TEST(GlooAddress, LocalRanksListenOnLoopback) {
 
 TEST(GlooAddress, AnInterfaceIsTakenWhetherRanksAreLocalOrNot) {
   EXPECT_EQ(chosen({true, "lo", ""}), "127.0.0.1");
-  EXPECT_EQ(chosen({false, "lo", ""}), "127.0.0.1");
+  EXPECT_EQ(chosen({false, "lo", ""}, "127.0.0.1"), "127.0.0.1");
 }
 
 TEST(GlooAddress, AnUnknownInterfaceIsRefusedWithTheListOfThoseThereAre) {
@@ -44,6 +45,22 @@ TEST(GlooAddress, AnUnknownInterfaceIsRefusedWithTheListOfThoseThereAre) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("lo"), std::string::npos) << text;
+}
+
+TEST(GlooAddress, TheLoopbackInterfaceIsRefusedWhenAMemberIsOnAnotherMachine) {
+  Network other = own_network();
+  ++other.name_space;
+  try {
+    ADD_FAILURE() << chosen({false, "lo", ""}, "127.0.0.1", 2, other);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), TSR_E_INVALID_ARGUMENT);
+    EXPECT_EQ(error.rank(), 0);
+    EXPECT_NE(std::string(error.what())
+                  .find("--gloo.interface: the addresses of \"lo\" lead to this machine only, and rank 1 is on "
+                        "another one; name an interface that leads there"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(GlooAddress, AGroupOfOneRefusesItToo) {

@@ -1,15 +1,21 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <thread>
 
+#include "launch/job_watch.h"
 #include "launch/store/join.h"
 #include "launch/store/wire.h"
 #include "launch/tcp_store.h"
 #include "observe/text.h"
+#include "support/child_process.h"
 #include "support/expect_error.h"
 #include "support/store_fixture.h"
 
@@ -207,6 +213,54 @@ TEST_F(TcpStore, AServerThatEndsFreesItsWaitingClients) {
     EXPECT_EQ(error.code(), TSR_E_UNAVAILABLE) << error.what();
   }
   stop.join();
+}
+
+/// A server in a process of its own, which is stopped: to its clients it is a machine that was cut off.
+class SilentStore : public ::testing::Test {
+ protected:
+  void silence() {
+    server_.signal(SIGSTOP);
+    ::waitpid(server_.id(), nullptr, WUNTRACED);
+  }
+  static int64_t ms_since(Deadline start) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(deadline_in(0) - start).count();
+  }
+
+  testing::ChildProcess server_{[](const testing::ChildProcess::Say& say) {
+    const TcpStoreServer server("127.0.0.1", 0, "secret");
+    say(std::to_string(server.port()));
+    ::pause();
+  }};
+  const uint16_t port_ = static_cast<uint16_t>(std::stoi("0" + server_.next_line(kSoonMs)));
+};
+
+TEST_F(SilentStore, EndsEveryRequestInItsTime) {
+  TcpStoreClient client("127.0.0.1", port_, "secret", {}, kSoonMs, 1'000);
+  client.set("key", "value");
+  EXPECT_FALSE(client.is_silent());
+  silence();
+  for (const std::function<void()>& request :
+       {std::function<void()>([&] { client.set("key", ""); }), std::function<void()>([&] { client.add("n", 1); }),
+        std::function<void()>([&] { client.get("key", 500); }), std::function<void()>([&] { client.get("key", 0); })}) {
+    const Deadline start = deadline_in(0);
+    expect_error(request, {"is gone"});
+    EXPECT_LT(ms_since(start), 4'000);
+    EXPECT_TRUE(client.is_silent());
+  }
+}
+
+TEST_F(SilentStore, DelaysNeitherTheReportNorTheEndOfARank) {
+  const auto client = std::make_shared<TcpStoreClient>("127.0.0.1", port_, "secret", Participant{}, kSoonMs, 1'000);
+  JobWatch watch(client, 1, 100, false);
+  client->set("key", "value");
+  silence();
+  const Deadline start = deadline_in(0);
+  watch.end();
+  EXPECT_TRUE(watch.is_cut_off());
+  EXPECT_FALSE(watch.tell(Failure{}));
+  EXPECT_TRUE(watch.is_cut_off());
+  EXPECT_LT(ms_since(start), 4'000);
+  server_.signal(SIGKILL);  // so that the watch ends
 }
 
 // Nor is a key missing, which would be blamed on the rank that sets it.

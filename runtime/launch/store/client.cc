@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -12,9 +13,6 @@ namespace {
 
 // Requests that are about the whole job carry it, since no key is empty.
 constexpr std::string_view kNoKey = "job";
-// How late the answer to a get may come: the machine that serves may be cut off, which nothing else tells.
-constexpr int64_t kLateMs = 800;
-
 }  // namespace
 
 std::string random_secret() {
@@ -26,8 +24,12 @@ std::string random_secret() {
 }
 
 TcpStoreClient::TcpStoreClient(std::string host, uint16_t port, const std::string& secret, Participant who,
-                               int64_t timeout_ms)
-    : host_(std::move(host)), port_(port), secret_(secret), who_(std::move(who)) {
+                               int64_t timeout_ms, int64_t reply_ms)
+    : host_(std::move(host)),
+      port_(port),
+      secret_(secret),
+      who_(std::move(who)),
+      reply_ms_(std::clamp(reply_ms, kShortestReplyMs, kReplyTimeoutMs)) {
   idle_.push_back(join_store(host_, port_, secret_, who_, timeout_ms));
 }
 
@@ -50,7 +52,7 @@ Socket TcpStoreClient::take() {
       return socket;
     }
   }
-  return join_store(host_, port_, secret_, who_, kReplyTimeoutMs, Refused::no_more);
+  return join_store(host_, port_, secret_, who_, reply_ms_, Refused::no_more);
 }
 
 std::string TcpStoreClient::request(uint64_t operation, std::string_view key, std::string_view value, int64_t argument,
@@ -60,16 +62,19 @@ std::string TcpStoreClient::request(uint64_t operation, std::string_view key, st
   Socket socket;
   wire::Reply header{};
   std::string payload;
+  const Deadline late = deadline_in(kShortestReplyMs), at_once = deadline_in(reply_ms_);
   try {
+    // The machine that serves may be cut off, which nothing but the time tells. A get is answered at its deadline at
+    // the latest, the others at once.
     socket = take();
     const std::string frame = wire::request(operation, key, value, argument);
-    socket.write(frame.data(), frame.size(), deadline_in(kReplyTimeoutMs));
-    // A get is answered at its deadline; for the others the deadline is now, and the time is a dead server's.
-    socket.read(&header, sizeof header, deadline_in(timeout_ms > 0 ? timeout_ms + kLateMs : kReplyTimeoutMs));
+    socket.write(frame.data(), frame.size(), deadline_in(reply_ms_));
+    socket.read(&header, sizeof header, timeout_ms > 0 ? deadline_in(timeout_ms + kShortestReplyMs) : at_once);
     if (header.num_bytes > kMaxValueBytes) throw Error(TSR_E_UNAVAILABLE, "the reply is longer than any value may be");
     payload.resize(header.num_bytes);
-    socket.read(payload.data(), payload.size(), deadline_in(kReplyTimeoutMs));
+    socket.read(payload.data(), payload.size(), deadline_in(reply_ms_));
   } catch (const Error& error) {
+    if (error.code() == TSR_E_DEADLINE && remaining_ms(late) == 0) is_silent_ = true;  // not refused
     throw Error(TSR_E_UNAVAILABLE, concat("the job's key-value store at ", host_, ":", port_, " is gone (key '", key,
                                           "': ", error.what(), "); the launcher or rank 0 has ended, see its log"));
   }
