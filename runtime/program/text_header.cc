@@ -1,3 +1,5 @@
+// The lines above a program's buffers: purpose and coordinates, the shape of the step, streams, groups.
+
 #include "program/text_header.h"
 
 #include <algorithm>
