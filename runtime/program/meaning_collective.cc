@@ -149,9 +149,9 @@ void MeaningRules::carry(const CollectiveForm& form) {
   meanings_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
 }
 
-// Of the slices of other ranks only this program's own is known. On an axis that splits the batch all slices have the
-// same meaning. On others they may hold other parameters, with other splits, and stay unknown: compute that reads them
-// asks the layout.
+// Only the meaning of the own slice is known. On an axis that splits the batch the other slices have the same one. On
+// other axes they may hold other parameters, with other splits, and stay unknown: compute that reads them asks the
+// layout.
 void MeaningRules::carry_gather(const CollectiveForm& form) {
   const auto offsets = slice_offsets(*action_, form.destination->num_elements, form.num_ranks);
   Binding own = *form.destination;

@@ -24,7 +24,7 @@ uint32_t phase_of(const Program& program, const Action& action) {
       return TSR_PHASE_BACKWARD_INPUT;
     case TSR_ACTION_BACKWARD_WEIGHT:
       return TSR_PHASE_BACKWARD_WEIGHT;
-    // The loss, and the three segments of a split tail: one action computes the loss and its gradient, except in eval.
+    // LOSS computes the loss and its gradients in one phase; eval needs the loss alone.
     default:
       return program.purpose == TSR_PURPOSE_EVAL ? TSR_PHASE_FORWARD : TSR_PHASE_BACKWARD;
   }
