@@ -1,3 +1,18 @@
+// Moves values between whole and rows (Korthikanti et al. 2022). The host's local model has both forms of such a value;
+// this file fills the one from the other:
+//
+//     forward  ln_1 (rows)      w norm_1                     rows of this rank
+//     all_gather                r norm_1  w norm_1.whole     after the rows are made: for qkv
+//     forward  qkv              r norm_1.whole
+//     ...
+//     forward  proj             w projected.whole            an addend
+//     reduce_scatter            r projected.whole  w projected
+//     forward  add_ln_2 (rows)  r projected
+//
+// The backward gathers norm_1 once more, so that the whole need not be kept from the forward: sequence parallelism is
+// there to save activation memory. Gradients move the other way: that of a gathered value is scattered, that of a
+// scattered one gathered.
+
 #include "rows.h"
 
 #include <algorithm>
