@@ -12,9 +12,9 @@
 //     54    comm.dp.gradient  reduce group=dp root=0 reduce=sum  r %79+4864:4096 src  w %91 dst  w %92 w:0
 //     75    comm.dp.gather    broadcast group=dp root=1  a %3+0:4864 dst
 //     76    comm.dp.gather    broadcast group=dp root=0  a %3+4864:4096 dst  # 69
-//
-// All ranks list the same collectives in the same order; only owners bind a source or a destination. One collective for
-// each run, not each tensor: a run ends where the owner changes.
+// All ranks list the same collectives in the same order; the owner alone binds the source of a broadcast and the
+// destination of a reduce. There is one collective for each run, not for each tensor: a run ends where the owner
+// changes.
 
 #include "owned.h"
 
