@@ -1,3 +1,21 @@
+// GPT-2 as segments. A segment ends where a collective may have to be inserted and nowhere else (decision 0001);
+// elementwise work is fused into the product or the norm next to it. One block, with the residual stream x from left to
+// right:
+//
+//     x --- ln_1 --- qkv --- attention --- proj --- add_ln_2 --- fc_gelu --- fc_proj --- add --- next x
+//       norm_1    qkv    attended   projected   mid, norm_2   hidden      ffn_out
+//
+// Why just there:
+// - proj and fc_proj have no bias. Their outputs contract a dim that tensor parallelism splits (heads, ffn) and are
+//   addends until they are summed; bias and residual, which must be added once, are in add_ln_2 and add.
+// - qkv and fc_gelu begin after a norm, so the gradients of their inputs can be summed before the norm's backward.
+// - Residual values are new buffers, never in place: the backward reads them.
+//
+// `gradient_of` says that a value's gradient is another value's: ffn_out is an addend of the next x, and so is wte.out
+// of the first one. `projected` has a gradient of its own, since the residual's is added to after backward(proj).
+//
+// The embedding is tied: wte is used by the first and the last segment, and is a unit of its own for that reason.
+
 #include "model/gpt2.h"
 
 #include "tessera/error.hpp"
@@ -85,6 +103,7 @@ class Gpt2Builder {
     op.struct_size = sizeof op;
     op.kind = kind;
     op.dtype = shape_.dtype;
+    // Gradients of parameters leave the product in float32 whatever the compute dtype is.
     op.gradient_dtype = TSR_F32;
     op.dims[TSR_DIM_BATCH] = shape_.batch;
     op.dims[TSR_DIM_SEQ] = shape_.seq;
@@ -130,6 +149,7 @@ class Gpt2Builder {
     const int64_t head_dim = config_.embed / config_.num_heads;
     const auto named = [&](const char* text) { return name + "." + text; };
     const tsr_dim embed = dim(TSR_NAME_EMBED, config_.embed), ffn = dim(TSR_NAME_FFN, config_.ffn);
+    // q, k and v are three blocks of one matrix; a split cuts each of them, at multiples of a head.
     const tsr_dim qkv3 = dim(TSR_NAME_HEADS, 3 * config_.embed, 3, head_dim);
     const tsr_dim heads = dim(TSR_NAME_HEADS, config_.embed, 1, head_dim);
 

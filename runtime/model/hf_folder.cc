@@ -1,3 +1,9 @@
+// Weights of a Hugging Face folder. Names and shapes must match the model one to one, so that nothing is left at random
+// values and nothing that was trained is dropped unnoticed. Linear layers of GPT-2 are Conv1D there, [in, out] and not
+// [out, in], which is our layout as well; nothing is transposed.
+//
+// Values are read when a rank asks for its pieces, and only those are looked at for NaN: no rank reads the whole model.
+
 #include "model/hf_folder.h"
 
 #include <algorithm>
@@ -78,6 +84,7 @@ HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, std::span<cons
   for (const SafetensorsFile& file : files_)
     place_tensors(file);
   const bool is_tied = places_.contains(kTokenEmbedding);
+  // A saved lm_head repeats wte. It must do so exactly, as the model has one tensor for both.
   const auto head = is_tied ? places_.extract(std::string(kHead)) : decltype(places_)::node_type();
   check_parameters(parameters);
   if (!head.empty()) check_head(head.mapped());

@@ -1,3 +1,6 @@
+// Files read with pread, not mmap: a mapped file that is truncated by another process ends this one with SIGBUS, a read
+// gives an error that names the file. pread has no file position, so threads may share a descriptor.
+
 #include "model/read_only_file.h"
 
 #include <fcntl.h>

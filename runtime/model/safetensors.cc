@@ -1,3 +1,11 @@
+// The safetensors format: 8 bytes of length (little-endian), a JSON header of that length, then the tensors' bytes.
+//
+//     | u64 n | {"wte.weight": {"dtype": "F32", "shape": [..], "data_offsets": [b, e]}, ...} | data |
+//                                                               from the end of the header  ^
+//
+// The header is checked once, when the file is opened; after that any range of elements is one read. float32 goes
+// straight into the caller's memory, other types through a buffer of 64 Ki elements.
+
 #include "model/safetensors.h"
 
 #include <algorithm>

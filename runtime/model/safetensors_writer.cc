@@ -1,3 +1,7 @@
+// Writes a file all or nothing: data goes into `path`.partial, which is made durable (fsync), renamed, and made durable
+// under its new name (fsync of the folder). POSIX replaces the old file in one step, so a reader or a crash sees one or
+// the other. Tensors with the widest elements come first, so that each is aligned to its element size.
+
 #include "model/safetensors_writer.h"
 
 #include <fcntl.h>
