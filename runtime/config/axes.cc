@@ -1,3 +1,7 @@
+// --mesh, --strategy and --nproc say overlapping things; here they become one list of axes. Without --mesh there is one
+// axis over the whole world. Without --strategy it has ddp. With several axes each needs a strategy, as there is no
+// default that would be right for most.
+
 #include "config/axes.h"
 
 #include <algorithm>

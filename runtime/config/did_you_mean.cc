@@ -1,3 +1,10 @@
+// Suggestions for names that are not known: first a table of other frameworks' flags, which mean the same and look
+// different, then the nearest name.
+//
+// The distance is that of Damerau and Levenshtein in its simple form (optimal string alignment): insertions, deletions,
+// replacements and swaps of neighbours count one each. Three rows of the table are kept: O(len(a) len(b)) time,
+// O(len(b)) memory. A third of the letters may differ; more would suggest names that nobody meant.
+
 #include "config/did_you_mean.h"
 
 #include <algorithm>

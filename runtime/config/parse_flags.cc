@@ -1,3 +1,10 @@
+// Parses the command line in one pass with Boost.Program_options. Flags with a dot are plugins' options. Which of them
+// exist is known only when plugins are loaded, which other flags decide; so they are collected unread and checked later
+// (plugins/plugin_options.h).
+//
+// The rest of this file is what Boost does not do: underscores for dashes, a value after a plugin's option, flags given
+// twice, flags that contradict one another, and sentences that say what to type.
+
 #include "config/parse_flags.h"
 
 #include <algorithm>
@@ -18,7 +25,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-// Flags that later versions bring: recognised, so that nobody takes them for done.
+// Flags that people try and that are not supported yet. To ignore them would be worse than to refuse: a run with
+// --resume would start anew.
 struct LaterFlag {
   std::string_view name;
   std::string_view instead;
@@ -254,12 +262,14 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
   join_optional_values(normal);
   check_no_empty_value(normal);
+  // No guessing: --st would be --steps today and ambiguous, or another flag, in the next version.
   const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
     const po::parsed_options options =
         po::command_line_parser(normal).options(description.all).style(style).allow_unregistered().run();
     const bool asks_for_help = std::any_of(options.options.begin(), options.options.end(),
                                            [](const po::option& option) { return option.string_key == "help"; });
+    // Before anything is checked: --help must work beside flags that are wrong.
     if (asks_for_help) {
       parsed.help = true;
       return parsed;

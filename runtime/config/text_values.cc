@@ -1,3 +1,7 @@
+// Numbers of flags and environment variables. from_chars takes the whole text or nothing, and no locale: "1,5", "+1", "
+// 1" and "1e" are refused in every country alike. Texts that are printed (shortest) read back to the same bits, as
+// ranks compare settings as text.
+
 #include "config/text_values.h"
 
 #include <charconv>
@@ -43,6 +47,8 @@ struct ByteUnit {
   uint64_t num_bytes;
 };
 constexpr uint64_t kThousand = 1000;
+// Largest first, and binary before decimal units: print_bytes takes the first that divides, parse_bytes the first
+// suffix.
 constexpr ByteUnit kByteUnits[] = {{"TiB", uint64_t{1} << 40},
                                    {"GiB", uint64_t{1} << 30},
                                    {"MiB", uint64_t{1} << 20},
