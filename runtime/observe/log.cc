@@ -1,3 +1,6 @@
+// The log, by spdlog, on standard error: standard output belongs to results (plans, JSON). Each rank has a logger of
+// its own, since ranks may be threads of one process, and lines are flushed at once, since a rank may be killed.
+
 #include "observe/log.h"
 
 #include <spdlog/logger.h>

@@ -1,3 +1,7 @@
+// Metrics as JSON lines: one object for the run, then one for each step, so a file can be read while it grows and holds
+// several runs, told apart by `run`. Doubles are printed to read back to the same bits. JSON has no NaN: such a number
+// becomes null, and `not_finite` lists its name.
+
 #include "observe/metrics.h"
 
 #include <cmath>

@@ -1,3 +1,8 @@
+// Opens what a run writes without destroying anything (decision 0023). Files are compared by device and inode, not by
+// name, so a link to the training data is recognised; a file is ours if it begins like what we write. The check runs
+// twice: before the start, without opening anything for writing, so that a wrong path is told before an hour of
+// planning, and again when the file is opened.
+
 #include "observe/output_file.h"
 
 #include <fcntl.h>
