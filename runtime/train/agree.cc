@@ -1,3 +1,17 @@
+// Ranks make sure that they run the same thing (decision 0005), by way of the key-value store. First settings: each
+// rank publishes named fingerprints, and a difference names the field, two ranks and both values. Then programs:
+//
+//     rank 0     compiles one rank of each class, verifies the job, sets
+//                  programs/sha256/<rank>   the hash that this rank must have
+//                  programs/text/<hash>     the text, once for each class
+//                  programs/verdict         "" or why the job is refused; set last, so that it says that all is there
+//     rank r     compiles its own programs, compares the hash; only if it differs, fetches the text
+//
+// So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means a strategy that
+// is not pure or a build that differs, and the first line that differs usually shows which.
+//
+// Nothing is allocated before both have passed.
+
 #include "train/agree.h"
 
 #include <optional>
@@ -144,6 +158,7 @@ std::string least_answer(const RankPlace& place, int num_ranks, const std::strin
                          const std::string& own_answer, int64_t timeout_ms) {
   KeyValueStore& store = *place.store;
   store.set(concat(question, "/", place.rank), own_answer);
+  // Whoever comes last evaluates: no rank has to be chosen for it, and none waits but for the result.
   if (store.add(question + "/answers", 1) == num_ranks) {  // the last has all
     std::string least;
     for (int rank = 0; rank < num_ranks; ++rank)

@@ -1,3 +1,10 @@
+// From flags to a Job: plugins, mesh, model, the shape of a step. All of it is equal on all ranks, as it depends on
+// flags and files only; what differs (device index, streams, options of one rank) comes later, in train_rank.cc. The
+// order is that of dependence: axes name the strategies, strategies say what their axes split, and the mesh follows
+// from that.
+//
+// Whatever can be refused is refused here, in a second, before any rank is started.
+
 #include "train/job.h"
 
 #include <algorithm>
@@ -20,6 +27,7 @@ namespace {
 
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
+  // The default device is the CPU, which is loaded in any case: it is the host's side of a job on another device.
   const std::string cpu = TrainConfig{}.device;
   JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
   plugins.cpu = config.device == cpu ? plugins.device : load_plugin(PluginKind::device, cpu, folders, log);
@@ -218,6 +226,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
   job.mesh = make_mesh(job.axes, job.plugins);
   check_flags(job, log);
+  // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
   job.staged.calls =
       to_string(job.plugins.device.device()->stream_kind) != to_string(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
@@ -278,6 +287,7 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
       throw UsageError(e.what() + see_options(plugin), e.code());
     }
     instances_.emplace_back(strategy.instance, Destroy{strategy.interface});
+    // One rank has nothing to split, and a pass that runs nevertheless would be in the way of others (decision 0024).
     if (job.axes[i].num_ranks > 1) strategies_.push_back(strategy);
   }
 }

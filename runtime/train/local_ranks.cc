@@ -1,3 +1,7 @@
+// --comm local: ranks are threads that share one store. A rank that fails closes the store, which wakes the others
+// wherever they wait in it; those that wait in a collective ask `cancelled` once a second. Errors of the others are
+// consequences and must not hide the cause, so all are collected and the one that came first is thrown.
+
 #include "train/local_ranks.h"
 
 #include <atomic>

@@ -1,3 +1,15 @@
+// Notices that a run cannot recover (decision 0023). It costs nothing while the run goes well: whether a step was good
+// is known on all ranks anyway. Only after a step that was not good do ranks look at the parameters they hold. One rank
+// may hold the bad slice alone, so they agree on the worst element of all, by one string for each rank whose least is
+// taken:
+//
+//     a0000000012/...  element 34 of h.0.ln_1.weight is nan          not finite: by parameter, then element
+//     b3199729663/...  element 7 of wte.weight is 12.5               finite: the largest value has the smallest key
+//
+// A magnitude is compared as the bits of its float, which order as the numbers do.
+//
+// All ranks then throw the same sentence, after they have met: none ends while another still asks the store.
+
 #include "train/lost_run.h"
 
 #include <bit>
@@ -103,6 +115,7 @@ void LostRunCheck::after_last_step() {
   look("after the last step");
   if (!last_loss_is_finite_)
     fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
+  // In float16 so many skipped steps in a row are the scale on its way down.
   const int64_t limit = runtime_.scales_loss() ? LossScaler::kMostBackoffs : 1;
   if (job_.config.max_skipped_steps != 0 && num_not_good_ > limit)
     fail(concat("the last ", num_not_good_, " steps changed nothing, since a gradient was not finite, and the largest ",

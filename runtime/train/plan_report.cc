@@ -1,3 +1,6 @@
+// Collects what `plan` says of one rank. The other value of --reduce-every is planned as well, because its trade
+// (gradient memory for bytes on the wire) cannot be estimated without a program.
+
 #include "train/plan_report.h"
 
 #include <algorithm>
@@ -41,7 +44,7 @@ std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int 
   }
 }
 
-/// Of the programs that a step alternates between, the first of those that send most.
+/// The step program that sends most: strategies such as local SGD alternate between several.
 const Program& busiest_step(const RankPrograms& programs) {
   return *std::ranges::max_element(programs.steps, {}, sent_in);
 }

@@ -1,3 +1,5 @@
+// The plan as a person reads it: memory first, then what is sent, then advice where there is any.
+
 #include "observe/text.h"
 #include "train/plan_report.h"
 #include "train/text.h"

@@ -1,3 +1,6 @@
+// Counts what `plan --verify` has proved. Ranks of a class are counted by multiplication, and a collective once: each
+// of its n members contributes a share of 1/n.
+
 #include "train/proof.h"
 
 #include <map>

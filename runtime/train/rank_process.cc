@@ -1,3 +1,13 @@
+// One rank that is a process, from joining to its exit code. The order at the end matters: a rank that fails tells the
+// store first, since the store names the cause to all others, then leaves, and prints last. The rank that serves the
+// store stays until the others have left or a time has passed; if it ended first, their errors would be about a lost
+// store.
+//
+//     run() -> join -> body -> failure? -> tell the store -> wait until the others have left -> print once -> exit code
+//
+// What happened is printed once for the job (decision 0026): by our launcher, or else by the rank that serves the
+// store.
+
 #include "train/rank_process.h"
 
 #include <unistd.h>

@@ -1,3 +1,11 @@
+// `plan --svg`: a simulated step as a drawing without dependencies: one rectangle for each action, with a tool tip, and
+// a path for live memory. Time is scaled to a fixed width, so a step of any length fits. One rank of each class is
+// drawn.
+//
+//     compute            |ffff|ffff|    |bbbbbbbb|bbbbbbbb|oo|
+//     comm.dp.gradient                       |cccc|   |cccc|
+//     live memory        /////^^^^^^^^^^^^^\\\____
+
 #include "train/step_svg.h"
 
 #include <algorithm>

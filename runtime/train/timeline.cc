@@ -1,3 +1,6 @@
+// Live memory as a chart of text. A column stands for several actions and shows the largest of them: a peak of one
+// action must not vanish by averaging.
+
 #include "train/timeline.h"
 
 #include <algorithm>

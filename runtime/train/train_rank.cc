@@ -1,3 +1,8 @@
+// A rank, from its plugins to its last step. train_rank() at the end of the file is the whole of it, in order; the rest
+// of the file fills in setups. The ranks meet to compare settings, then programs (agree.cc), before communicators are
+// created, before the first step, and at the end, so that none closes its connections while another one still needs
+// them.
+
 #include "train/train_rank.h"
 
 #include <algorithm>
@@ -150,6 +155,8 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
     line.loss_scale = scaler.scale();
     const StepResult result = runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches);
     scaler.update(result.updated);
+    // The sum is exact and unscaled, so this is the mean over all tokens however they are cut into micro-batches and
+    // ranks.
     line.loss = result.loss_sum / tokens;
     line.grad_norm = result.grad_norm;
     line.updated = result.updated;

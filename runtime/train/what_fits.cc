@@ -1,3 +1,11 @@
+// Answers "it does not fit" with flags that would make it fit. Candidates are tried, not estimated: each is planned
+// like a job of its own, so what is offered does fit, with its exact arena. They are ordered by what they cost the
+// user: recompute, shard, 16 bits, smaller micro-batches, more ranks. Of each family the first that fits is offered,
+// and nothing that only adds to a change that already fits.
+//
+// Cost: one plan for each candidate. Candidates whose ranks are of many classes are left out: each class takes some 20
+// ms.
+
 #include "train/what_fits.h"
 
 #include <algorithm>
@@ -111,6 +119,7 @@ std::vector<Family> families_for(const Job& job) {
 void set(ParsedFlags& flags, const Setting& setting) {
   const auto flag = std::ranges::find(train_flags(), setting.flag, &Flag::name);
   if (flag == train_flags().end()) throw UsageError("there is no flag --" + setting.flag);
+  // The two say the same thing; the one that is changed replaces the other.
   if (setting.flag == "nproc") flags.config.mesh.clear();
   if (setting.flag == "mesh") flags.config.nproc = 0;
   flag->read(flags.config, setting.value);
