@@ -1,3 +1,13 @@
+// Reads the exported symbols of a shared object from its bytes, without dlopen: loading runs constructors, so a file is
+// judged before it may run anything. Found are foreign files, truncated ones, and plugins that export more than the
+// entry, whose symbols would collide with another plugin's.
+//
+//     ELF header -> program headers -> PT_DYNAMIC -> symbol table, string table, hash table
+//                   PT_LOAD: address -> file offset
+//
+// Only what the dynamic linker uses is read; section headers may be stripped. The file is untrusted: every access is
+// checked against its end.
+
 #include "plugins/elf_inspect.h"
 
 #include <elf.h>

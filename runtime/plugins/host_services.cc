@@ -1,3 +1,6 @@
+// The host's functions that plugins may call: log and key-value store. They are called from any thread of a plugin and
+// are noexcept, as no exception may cross the ABI.
+
 #include "plugins/host_services.h"
 
 #include <algorithm>

@@ -1,3 +1,9 @@
+// Checks a plugin's tables once, when it is loaded, so that the rest of the host may call any required function without
+// asking. Sizes are checked against floors, the tables as ABI 0.9 has them: tables only grow at the end, so a table
+// that is longer is newer and fine, one that is shorter is malformed.
+//
+// Texts are copied, with limits: a plugin's memory is not trusted to stay as it is.
+
 #include "plugins/interface_check.h"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// Loads a plugin, in an order in which nothing runs before it has been judged:
+//
+//     read_plugin_file        who may write it; its bytes and hash
+//     inspect_shared_object   an ELF file for this machine that exports the one entry symbol
+//     dlopen                  RTLD_NOW: missing symbols now, not at step 300; RTLD_LOCAL: no symbol is shared
+//     handshake               ranges of ABI versions, magic number
+//     descriptor, tables      copied and checked
+//
+// Each step may refuse with one sentence that begins with the file. A plugin is never unloaded: its threads, tables and
+// strings may be in use until the process ends.
+
 #include "plugins/loader.h"
 
 #include <dlfcn.h>

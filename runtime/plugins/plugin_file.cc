@@ -1,3 +1,10 @@
+// Who could change a plugin's file (decision 0025). A plugin is code that runs as this user, so the file and all
+// folders above it must belong to users who could run code as this user anyway: root, the user, the owner of the
+// program. Anything that anybody may write is refused; what some other user or a group may write is refused to root and
+// warned of otherwise.
+//
+// The file is opened once, and its bytes are hashed from that descriptor.
+
 #include "plugins/plugin_file.h"
 
 #include <fcntl.h>
@@ -47,6 +54,7 @@ bool holds_the_program(const std::filesystem::path& folder) {
   return std::mismatch(folder.begin(), folder.end(), program.begin(), program.end()).first == folder.end();
 }
 
+// As /tmp: others may add files there, but not replace those of this user.
 bool is_roots_sticky(const struct stat& folder) {
   return (folder.st_mode & S_ISVTX) != 0 && folder.st_uid == 0;
 }

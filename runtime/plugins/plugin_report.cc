@@ -1,3 +1,6 @@
+// `plugins list` judges files without running them; `plugins info` loads one. All texts of plugins are escaped before
+// they are printed.
+
 #include "plugins/plugin_report.h"
 
 #include <algorithm>
