@@ -70,6 +70,7 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
   try {
     return store.get(key, timeout_ms);
   } catch (const Error& error) {
+    // The store knows that a key did not come; the user needs to know which rank did not.
     if (error.code() != TSR_E_DEADLINE) throw;
     throw late_error(std::vector{0}, purpose, timeout_ms);
   }
@@ -118,6 +119,7 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   for (const ConfigField& field : shared_fields(job.config))
     all.push_back({"--" + field.name, field.value});
   for (const PluginFlag& flag : job.plugin_flags)
+    // Options about a rank's own place, such as a network interface, may differ.
     if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
       all.push_back({"--" + flag.name, flag.value});
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
@@ -130,6 +132,8 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   all.push_back({"epsilon of the model", shortest(job.gpt2.epsilon)});
   all.push_back({"activation of the model", job.gpt2.activation == TSR_ACTIVATION_RELU ? "relu" : "gelu_new"});
   add_inputs(all, job, data);
+  // Kernels cut their work by the number of threads, and BLAS libraries by their environment. Either may change the
+  // last bit of a sum, so both are part of "the same job".
   number("threads per rank (--threads)", num_threads);
   all.push_back(library_environment());
   require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "compare their settings", all,

@@ -52,6 +52,9 @@ std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
 
 /// What is wrong with plugins' options is said before any work.
 void check_flags(const Job& job, const Log& log) {
+  // On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
+  // ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
+  // logged.
   if (job.plugin_flags.empty()) return;
   std::vector<PluginUse> uses{{&job.plugins.device, ""}};
   if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
@@ -85,6 +88,8 @@ std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str strea
 
 /// Comm streams are made by the first of {the job's device, the CPU} whose streams the communicator takes.
 void place_comm_streams(Job& job) {
+  // nccl takes the device's streams, gloo takes only the host's. With the host's, collectives are staged through host
+  // memory (program/staging.cc), and the device's streams have to be able to wait for the host.
   if (!job.plugins.communicator || job.mesh.num_ranks() == 1) return;
   const LoadedPlugin &device = job.plugins.device, &communicator = *job.plugins.communicator;
   const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
@@ -117,6 +122,7 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
 }
 
 Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
+  // Known by name, so that it is not taken for a folder that is missing.
   if (config.model.starts_with("mlp"))
     throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
   try {
@@ -197,6 +203,7 @@ void check_recompute(const Recompute& recompute, const Model& model) {
 
 /// The device's slots of an op, however many.
 std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
+  // Room for every op there is; a device that has more says how many, and is asked again.
   std::vector<tsr_slot_spec> slots(32);
   uint64_t num_slots = slots.size();
   tsr_error err{};

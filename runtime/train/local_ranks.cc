@@ -66,6 +66,7 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
   std::optional<Error> cannot_start;
   std::vector<std::thread> threads;
   try {
+    // Rank 0 runs on the calling thread: a run of one rank starts no thread, and debuggers stop where one expects.
     for (int rank = 1; rank < num_ranks; ++rank)
       threads.emplace_back(run, rank);
     run(0);

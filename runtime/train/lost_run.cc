@@ -54,6 +54,7 @@ std::string LostRunCheck::advice() const {
   if (last_good_step_ == 0)
     return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
   const TrainConfig& config = job_.config;
+  // lr times weight decay is the share of a parameter that one step takes away; from 1 on it overshoots zero.
   const bool decays_too_much = config.weight_decay > 1 && config.lr * config.weight_decay >= 1;
   return concat("step ", last_good_step_, " was the last that updated with a finite loss; ",
                 decays_too_much ? concat("lower --weight-decay (", shortest(config.weight_decay), "), ") : "",
@@ -79,6 +80,7 @@ void LostRunCheck::fail(const std::string& why) const {
 }
 
 void LostRunCheck::look(const std::string& when) {
+  // Parameters that no step has updated since the last look are as they were.
   if (!has_changed_) return;
   has_changed_ = false;
   const auto own = runtime_.worst_parameter_element();

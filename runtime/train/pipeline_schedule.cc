@@ -46,6 +46,7 @@ class StageItems {
     for (const Action& action : program.actions)
       if (is_compute(action.kind)) computed.insert(action.segment);
     for (const int segment : computed) {
+      // Chunks of a stage are never neighbours: the chunk after one is on the next stage.
       if (!computed.contains(segment - 1)) ++num_chunks_;
       chunk_of_[segment] = num_chunks_ - 1;
     }

@@ -41,6 +41,7 @@ std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const
       text += "\n  " + finding;
     return Error(TSR_E_INTERNAL, text);
   }
+  // Last, as it plans other jobs when this one does not fit.
   if (const auto misfit = find_misfit(job, programs, input.log))
     return Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
   return std::nullopt;

@@ -44,6 +44,7 @@ Proof count_proof(const PlannedJob& planned) {
   for (const Program* program : all.of(0).all())
     proof.programs.push_back(program_name(*program));
   for (const auto& [num_members, num_shares] : in_groups)
+    // Exact: all members of a group list the collective.
     proof.num_collectives += num_shares / static_cast<uint64_t>(num_members);
   proof.largest_rank = largest_rank(all);
   proof.arena_bytes = all.of(proof.largest_rank).arena_bytes(TSR_MEMORY_DEVICE);

@@ -51,6 +51,7 @@ JobStore RankProcess::join(int64_t timeout_ms, const Log& log) {
     note_lost(who);
     RankEnd end;
     end.how = RankEnd::How::lost;
+    // Everyone who waits for the lost rank in the store wakes with its name.
     store.close(rank_name(who) + " " + cause_text(end));
   };
   const auto on_other_secret = [log, was_said = false](const Participant& who) mutable {
@@ -84,6 +85,7 @@ int RankProcess::run(int64_t start_timeout_ms, const Log& log,
     } catch (const std::exception& error) {
       failure = watch.failure_of(error);
       was_told = watch.tell(*failure);
+      // The store's host cannot be reached: destructors would wait for it, so the process ends without them.
       if (watch.is_cut_off()) ::_exit(leave(job, failure, false));
     }
   } catch (const std::exception& error) {  // there is no store to tell it, or no thread to watch it
@@ -126,6 +128,7 @@ bool RankProcess::join_and_tell(const Failure& failure) {
 
 int RankProcess::conclude(const JobStore& job, const Failure& failure, bool was_told) {
   write_torchelastic_error(failure);
+  // The launcher prints it; a second sentence would only repeat it.
   if (is_launched_ && was_told) return failure.exit_code;
   if (job.server)
     print_error(failure_block(collect(job.server->store(), failure)));

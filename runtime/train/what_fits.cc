@@ -52,6 +52,7 @@ int batch_axis(const Job& job) {
 /// fsdp on the batch axis, the others as they are; empty when an axis has it already.
 Change shard(const Job& job) {
   const int axis = batch_axis(job);
+  // The one strategy that is advised by name: it is part of every installation, and cuts what every rank keeps.
   if (axis < 0 || std::ranges::count(job.axes, "fsdp", &MeshAxis::strategy)) return {};
   if (job.axes.size() == 1) return {{"strategy", "fsdp"}};
   std::string strategies;
@@ -80,6 +81,7 @@ using Family = std::vector<Change>;
 /// As many tokens a step, in smaller micro-batches.
 Family smaller_batches(const Job& job) {
   Family family;
+  // Halving keeps the tokens of a step, and thereby what is trained, as they are.
   for (int64_t factor = 2; job.config.batch_size % factor == 0; factor *= 2)
     family.push_back({{"batch-size", std::to_string(job.config.batch_size / factor)},
                       {"grad-accum", std::to_string(job.config.grad_accum * factor)}});
