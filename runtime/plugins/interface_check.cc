@@ -73,6 +73,7 @@ PluginOption copy_option(const tsr_option& given) {
   if (given.type < TSR_OPTION_INT || given.type > TSR_OPTION_STRING)
     refuse(concat("has the option ", option.name, " of the unknown type ", given.type));
   try {
+    // A default that its own range refuses would fail in every run; here the author sees it.
     check_option_value(option.name, option, option.default_value);
   } catch (const Error& error) {
     refuse(concat("has an option whose default is not valid (", error.what(), ")"));

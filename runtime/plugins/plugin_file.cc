@@ -45,6 +45,7 @@ class FileDescriptor {
 TrustedUsers trusted_users() {
   struct stat program {};
   const uid_t self = ::geteuid();
+  // Who owns the program can make this user run anything, so a plugin of theirs adds no risk.
   return {self, ::stat("/proc/self/exe", &program) == 0 ? program.st_uid : self};
 }
 
@@ -101,6 +102,7 @@ std::vector<char> read_all(int fd, size_t num_bytes, const std::string& path) {
 
 PluginFile read_plugin_file(const std::filesystem::path& path) {
   std::error_code error;
+  // Links are followed first: the folders that matter are those of the file itself.
   const std::filesystem::path real = std::filesystem::canonical(path, error);
   if (error) {
     errno = error.value();
@@ -125,6 +127,7 @@ std::string who_else_may_write(const struct stat& status, const TrustedUsers& tr
   const uid_t owner = status.st_uid;
   if (owner != 0 && owner != trusted.self && owner != trusted.program)
     return concat("belongs to user ", owner, "; if you trust what is in it, run chown ", trusted.self, " on it");
+  // Many systems give each user a group of the same number, with no other member.
   const bool is_own_group = status.st_gid == 0 || status.st_gid == owner;
   if ((status.st_mode & S_IWGRP) != 0 && !is_own_group)
     return concat("may be written by group ", status.st_gid, "; run chmod g-w on it");

@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 
 std::string status_of(const fs::path& path) {
   try {
+    // Not loaded: a list must not run what it lists.
     check_plugin_file(path);
     return "ok";
   } catch (const Error& error) {
