@@ -45,6 +45,7 @@ struct Log::Sink {
   Sink(spdlog::sink_ptr sink, LogLevel level, int rank, int world_size) : logger("", std::move(sink)) {
     logger.set_level(to_spdlog(level));
     logger.flush_on(spdlog::level::debug);
+    // Alone, a rank needs no name.
     const std::string who = world_size > 1 ? concat("[rank ", rank, "] ") : "";
     logger.set_pattern("[%H:%M:%S.%e] " + who + "%^%l%$: %v");
   }

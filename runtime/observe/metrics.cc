@@ -31,6 +31,7 @@ void name_run(RunMetrics& run) {
   std::tm utc{};
   ::gmtime_r(&now, &utc);
   run.started = concat(std::put_time(&utc, "%Y-%m-%dT%H:%M:%SZ"));
+  // Two runs may start in one second, on machines that share a folder.
   std::random_device random;
   run.run = concat(std::put_time(&utc, "%Y%m%d-%H%M%S-"), std::hex, std::setfill('0'), std::setw(8), random());
 }

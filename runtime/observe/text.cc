@@ -56,6 +56,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const Utf8Char c = first_char(text);
     const size_t num_bytes = c.num_bytes ? c.num_bytes : 1;
+    // A newline before two blanks is that of our own lists; no log line looks like it.
     if ((c.num_bytes && may_be_shown(c.code)) || text.starts_with("\n  "))
       shown += text.substr(0, num_bytes);
     else
