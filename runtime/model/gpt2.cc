@@ -55,6 +55,7 @@ class Gpt2Builder {
 
     const int embedded = activation("wte.out", embed);
     int x = activation("h.0.x", embed);
+    // wpe adds to it: both gradients are one.
     model_.values[embedded].gradient_of = x;
     segment("wte", TSR_OP_TOKEN_EMBEDDING, {wte}, {tokens}, {embedded}, {{TSR_NAME_VOCAB, TSR_REDUCE_SUM}});
     segment("wpe", TSR_OP_POSITION_EMBEDDING, {wpe}, {embedded}, {x});
@@ -109,6 +110,7 @@ class Gpt2Builder {
     op.dims[TSR_DIM_SEQ] = shape_.seq;
     op.dims[TSR_DIM_EMBED] = config_.embed;
     std::array<uint32_t, TSR_NUM_DIMS> names{};
+    // Which named dim each extent is of: a split of heads then finds every op that has heads.
     names[TSR_DIM_BATCH] = TSR_NAME_BATCH;
     names[TSR_DIM_SEQ] = TSR_NAME_SEQ;
     names[TSR_DIM_EMBED] = TSR_NAME_EMBED;
@@ -176,6 +178,7 @@ class Gpt2Builder {
     segment(named("ln_1"), TSR_OP_LAYER_NORM, {ln_1_weight, ln_1_bias}, {x}, {norm_1});
     linear(named("qkv"), {qkv_weight, qkv_bias}, norm_1, qkv, config_.embed, 3 * config_.embed, TSR_NAME_EMBED);
     Segment& attention = segment(named("attention"), TSR_OP_ATTENTION, {}, {qkv}, {attended});
+    // Attention knows heads and their width only, so it works on however many heads a rank has.
     attention.op.dims[TSR_DIM_EMBED] = 0;
     attention.op.dims[TSR_DIM_HEADS] = config_.num_heads;
     attention.op.dims[TSR_DIM_HEAD_DIM] = head_dim;

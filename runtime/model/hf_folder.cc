@@ -151,6 +151,7 @@ void HuggingFaceWeights::check_head(const Place& head) const {
     const auto a = std::span(ours).first(num_elements), b = std::span(theirs).first(num_elements);
     tied.file->read(tied.name, i, a);
     head.file->read(head.name, i, b);
+    // As bits: a NaN equals itself, and 0 is not -0.
     equal = std::equal(a.begin(), a.end(), b.begin(),
                        [](float x, float y) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y); });
   }
@@ -165,6 +166,7 @@ void HuggingFaceWeights::read(std::string_view parameter, uint64_t offset, std::
   if (found == places_.end()) throw Error(TSR_E_NOT_FOUND, concat(folder_, " has no tensor ", parameter));
   const Place& place = found->second;
   place.file->read(place.name, offset, out);
+  // Which one it is is looked for only when there is one.
   if (all_finite(out)) return;
   const auto bad = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
   throw Error(TSR_E_INVALID_ARGUMENT,

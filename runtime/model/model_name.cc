@@ -104,6 +104,7 @@ bool is_model_folder(const std::string& given) {
     return false;
   }
   if (!S_ISDIR(info.st_mode)) {
+    // A plain file of that name does not matter.
     if (is_name) return false;
     refuse("--model ", shown(given), " is not a folder; give the folder that holds config.json and model.safetensors");
   }

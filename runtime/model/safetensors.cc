@@ -30,6 +30,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
                 concat(path, " has ", file_.num_bytes(), " bytes, too few for a safetensors file"));
   }
   file_.read(0, std::as_writable_bytes(std::span(&num_header_bytes, 1)));
+  // Before anything of that size is allocated.
   if (num_header_bytes > kMaxSafetensorsHeaderBytes || num_header_bytes > file_.num_bytes() - kLengthBytes) {
     throw Error(
         TSR_E_INVALID_ARGUMENT,

@@ -71,6 +71,7 @@ std::string header_text(const SafetensorsHeader& header, const std::string& path
   } catch (const json::exception& e) {
     throw Error(TSR_E_INVALID_ARGUMENT, concat("cannot write the header of ", path, ": ", e.what()));
   }
+  // The format allows blanks at the end of the header for this.
   text.resize((text.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment, ' ');
   if (text.size() > kMaxSafetensorsHeaderBytes) {
     throw Error(TSR_E_INVALID_ARGUMENT, concat("the header of ", path, " would have ", text.size(),

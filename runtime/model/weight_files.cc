@@ -113,6 +113,7 @@ std::vector<std::string> weight_fingerprints(const std::string& folder) {
   for (const std::string& path : find_weight_files(folder).paths)
     num_bytes += files.emplace_back(path).file().num_bytes();
   std::vector<std::string> fingerprints;
+  // A share of the blocks for each file, and at least its first and last.
   const uint64_t num_blocks = num_bytes <= kMaxWholeBytes ? 0 : 2 + kSampledBlocks / files.size();
   for (const SafetensorsFile& file : files)
     fingerprints.push_back(fingerprint(file, num_blocks));
