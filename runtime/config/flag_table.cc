@@ -80,6 +80,7 @@ Flag precision(string_view name, string_view help, Precision TrainConfig::*field
   constexpr std::pair<string_view, string_view> kAliases[] = {
       {"fp32", "float32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}};
   Flag flag = choice(kRanks, name, kPrecisions, help, field);
+  // Only read: what is printed and compared is always our name (decision 0024).
   flag.read = [read = flag.read, kAliases](TrainConfig& config, string_view given) {
     const auto* alias = std::ranges::find(kAliases, given, &std::pair<string_view, string_view>::first);
     read(config, alias == std::end(kAliases) ? given : alias->second);

@@ -76,6 +76,7 @@ boost::shared_ptr<po::option_description> describe(const Flag& flag, TrainConfig
     });
   } else {
     auto* value = po::value<std::string>()->value_name(std::string(flag.value));
+    // A switch: --overwrite alone is true, --overwrite=false turns it off.
     if (flag.value.empty()) value->implicit_value("true", "")->value_name("true|false");
     semantic = value->notifier([&flag, config](const std::string& given) { flag.read(*config, given); });
   }
@@ -160,6 +161,7 @@ class PluginFlagReader {
   std::vector<PluginFlag> read(const po::parsed_options& options) {
     for (const po::option& option : options.options) {
       const std::string& word = option.original_tokens.at(0);
+      // Known flags are Boost's. Of the others a word without dashes is the value of the option before it.
       if (option.position_key < 0 && !option.unregistered)
         awaits_value_ = false;
       else if (awaits_value_ && (option.position_key >= 0 || is_number(word)))
@@ -234,6 +236,7 @@ void check_together(const TrainConfig& config) {
   if (config.min_lr > config.lr)
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr), "; give one that is not"));
+  // A flag without effect is a mistake, even where the result would be well defined.
   if (config.min_lr > 0 && config.lr_schedule == LrSchedule::constant)
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr),

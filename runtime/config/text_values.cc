@@ -37,6 +37,7 @@ std::string range_text(T min, T max, bool is_beyond_type) {
   if (open_below && open_above) return "";
   if (open_above) return concat(" of at least ", number_text(min));
   if (open_below) return concat(" of at most ", number_text(max));
+  // The largest number below 1 is a limit that users should not have to read.
   if (std::is_floating_point_v<T> && max < T{1} && max == std::nexttoward(T{1}, 0.0L))
     return concat(" of at least ", number_text(min), " and below 1");
   return concat(" from ", number_text(min), " to ", number_text(max));
@@ -96,6 +97,7 @@ uint64_t parse_bytes(std::string_view flag, std::string_view text) {
       break;
     }
   const double num_bytes = parse_all(number, value) == std::errc() ? value * scale : -1;
+  // Written so that NaN is refused as well.
   if (!(num_bytes >= 1 && num_bytes < 1e18))
     throw UsageError(concat("--", flag, " is '", text, "'; give a number of bytes, such as 2GiB, 512MiB or 1.5GB"));
   return static_cast<uint64_t>(num_bytes);
