@@ -102,7 +102,7 @@ class BaseBuilder {
     return end;
   }
 
-  /// Where a parameter's value stands: in `buffers` (by unit), or, if it is frozen, in its unit's frozen part.
+  /// Where a parameter's value is: in `buffers` (by unit), or, if it is frozen, in its unit's frozen part.
   tsr_home_role place_of_value(const Parameter& parameter, const std::vector<uint64_t>& buffers) const {
     const int unit = parameter.unit;
     if (parameter.trainable) return {buffers[unit], parameter.unit_offset, parameter.num_elements};

@@ -26,7 +26,7 @@ Error invalid(const std::string& text) {
   return Error(TSR_E_INVALID_ARGUMENT, text);
 }
 
-/// Which role of `home` a binding of one of its actions stands on, or -1.
+/// The role of `home` that a binding of one of its actions covers, or -1.
 int role_of(const Home& home, const Binding& binding) {
   for (uint32_t r = 0; r < TSR_NUM_HOME_ROLES; ++r) {
     const tsr_home_role& role = home.roles[r];

@@ -137,7 +137,7 @@ void sum_loss_over_world(Program& program) {
   }
 }
 
-/// The coordinates of a layer axis on which a parameter stands, if they are several.
+/// The coordinates of a layer axis that hold a parameter, if they are several.
 std::span<const int> stages_of(const Program& program, int parameter, int axis) {
   const Split* split = split_on(program, parameter, axis, TSR_HOME_GRADIENT);
   if (!split || split->kind != TSR_LAYOUT_REPLICATED || split->coordinates.size() < 2) return {};
@@ -246,7 +246,7 @@ void zero_pads(Program& program) {
   program.actions = std::move(result);
 }
 
-/// The memory in which a collective works: the host's, or that of the device, where its operands stand.
+/// The memory that a collective's operands are in: the host's or the device's.
 uint32_t memory_of(const Program& program, const Action& collective) {
   const bool on_host = std::ranges::any_of(
       collective.bindings, [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });

@@ -247,7 +247,7 @@ class Localiser {
     parameter.num_elements = product(parameter.dims);
   }
 
-  /// Which elements of the whole parameter this rank has, and where they stand in its part.
+  /// Which elements of the whole parameter this rank has, and where they are in its part.
   std::vector<ParameterPiece> pieces(const Parameter& parameter, size_t position) const {
     const std::span<const tsr_dim> dims(parameter.dims);
     const tsr_dim& dim = dims[position];

@@ -61,7 +61,7 @@ bool MeaningRules::leaves_out_ranks(const CollectiveForm& form) const {
       if (place.buffer != range.buffer || place.offset >= range.offset + range.num_elements ||
           range.offset >= place.offset + place.num_elements)
         continue;
-      is_of_homes = true;  // those of one home stand on the same ranks, an empty slice of it too
+      is_of_homes = true;  // all pieces of a home are on the same ranks; an empty slice counts too
       if (!stands_there(program_.model->units[home.unit].parameters.front(), role)) return true;
     }
   return !is_of_homes;

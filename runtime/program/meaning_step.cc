@@ -72,7 +72,7 @@ void MeaningRules::clip() {
 State MeaningRules::updated_state(const Binding& value, const MeaningPair& pair, State moments, bool clips_alike) {
   const State before = pair.first.state;
   if (pair.first.is_neutral() || pair.second.is_neutral()) return before;
-  // A part of a replicated parameter, updated where its moments stand.
+  // A part of a replicated parameter, updated by the rank that has its moments (ZeRO-1).
   const bool is_sum = pair.second.state == State::split || pair.second.state == State::replicated;
   if (before == State::replicated && moments == State::split && is_sum) return State::split;
   if (!fits(before, pair.second.state)) {

@@ -127,7 +127,7 @@ class RecomputePass {
     if (!again.empty()) inserts_[first] = std::move(again);
   }
 
-  /// `forward` once more, into new buffers; optional results that nobody needs are left out.
+  /// `forward` once more, into new buffers; optional results that are not needed are left out.
   Action recompute_of(const Action& forward, const std::set<uint64_t>& needed) {
     Action action = forward;
     action.id = program_.next_id++;

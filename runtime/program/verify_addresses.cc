@@ -28,7 +28,7 @@ constexpr uint32_t kNobody = UINT32_MAX;
 /// The last accesses of a range of bytes, in list order: the writer, and of the readers since then the last one on each
 /// stream.
 struct Access {
-  uint32_t owner = kNobody;  // index of the buffer whose contents stand there
+  uint32_t owner = kNobody;  // index of the buffer whose contents are there
   uint32_t writer = kNobody;
   struct Reader {
     uint32_t action, buffer;

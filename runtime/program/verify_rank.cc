@@ -1,6 +1,6 @@
 // All checks of one rank's program, from form to order: tables, actions, slots and collectives, then what is written
-// and who waits for whom. A program has to pass once before memory is planned (the planner relies on valid bindings)
-// and once after, by address.
+// and which actions wait for which. A program has to pass once before memory is planned (the planner relies on valid
+// bindings) and once after, by address.
 
 #include "program/verify_parts.h"
 
