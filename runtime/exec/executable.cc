@@ -110,7 +110,7 @@ void Executable::issue(Step& step) {
 }
 
 void Executable::issue_all(const Cancelled& cancelled) {
-  size_t standing = 0;  // the first action that may stand at a closed gate
+  size_t standing = 0;  // the first action that may be waiting at a closed gate
   for (size_t i = 0; i < steps_.size(); ++i) {
     while (standing < i) {
       const Crossing* const gate = closed_gate(*steps_[standing]);

@@ -215,7 +215,7 @@ struct Executable::Preparation {
       if (life == lives.end() || !seen.insert(b.buffer).second) continue;
       const Buffer& buffer = program.buffer(b.buffer);
       auto* begin = static_cast<std::byte*>(context.pointer(buffer, memory));
-      const uint64_t end = buffer.num_bytes();  // what stands up to the next buffer is nobody's
+      const uint64_t end = buffer.num_bytes();  // the bytes up to the next buffer belong to none
       const uint64_t guard =
           (end + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment - end + debug.guard_bytes;
       if (life->second.first == position) {
