@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;                            // the header's length stands before it
+constexpr uint64_t kLengthBytes = 8;                            // the header's length comes before it
 constexpr std::size_t kElementsPerRead = std::size_t{1} << 16;  // of types that are converted through a small buffer
 
 }  // namespace
