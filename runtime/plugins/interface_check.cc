@@ -40,7 +40,7 @@ std::string copy_text(tsr_str text, const char* what) {
   return copy;
 }
 
-// Names stand in flags and file names.
+// Names are used in flags and file names.
 std::string copy_name(tsr_str text, const char* what) {
   std::string name = copy_text(text, what);
   const bool is_valid = !name.empty() && name.size() <= 64 &&
