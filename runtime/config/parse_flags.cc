@@ -210,7 +210,7 @@ void check_required(FlagSet set, const TrainConfig& config) {
     throw UsageError("--data is missing; give a text file, a folder of text, or a .bin file of tokens");
 }
 
-/// A number after --print-program is its value, which Boost takes only behind '='.
+/// A number after --print-program is its value, which Boost takes only after '='.
 void join_optional_values(std::vector<std::string>& words) {
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     const std::string& next = words[i + 1];
@@ -243,7 +243,7 @@ void check_together(const TrainConfig& config) {
                " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
 }
 
-/// Boost looks itself, but not at flags that may stand without a value.
+/// Boost checks this itself, but not for flags that may be given without a value.
 void check_given_once(const po::parsed_options& options) {
   const auto is_repeatable = [](const std::string& name) {
     const auto flag = std::ranges::find(train_flags(), name, [](const Flag& f) { return std::string(f.name); });
