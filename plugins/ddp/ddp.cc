@@ -150,8 +150,8 @@ class Reducer {
     return edit_.add_buffer(name, TSR_BUFFER_GRADIENT, buffers_[buffer].dtype, num_elements);
   }
 
-  /// Where this rank's own gradient stands until it is summed into `buffer`: there, or, when it is sent in another
-  /// dtype, in a buffer of its own.
+  /// Where this rank's own gradient is until it is summed into `buffer`: there, or, when it is sent in another dtype,
+  /// in a buffer of its own.
   uint64_t local(uint64_t buffer) {
     if (sends_float32()) return buffer;
     const tsr_buffer& sum = buffers_[buffer];

@@ -91,8 +91,9 @@ int StagePass::part_of(int segment) const {
   return static_cast<int>(after - parts_.begin()) - 1;
 }
 
-/// Where the values that enter parts stand, and their gradients: all stages' programs come from one base, so a buffer
-/// has the same id and size on both sides. A value whose producer has no backward (frozen parameters) has no gradient.
+/// The buffers of the values that enter parts, and of their gradients: all stages' programs come from one base, so a
+/// buffer has the same id and size on both sides. A value whose producer has no backward (frozen parameters) has no
+/// gradient.
 void StagePass::find_crossings() {
   std::set<int> entering;
   for (const Part& part : parts_)

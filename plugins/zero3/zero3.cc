@@ -32,7 +32,7 @@ void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& l
   }
 }
 
-/// A tensor goes to the rank in whose equal share of all elements its middle stands.
+/// A tensor goes to the rank whose equal share of all elements holds its middle.
 void cut_runs(std::span<const tsr_parameter> parameters, uint64_t num_ranks, std::vector<int>& owners) {
   uint64_t total = 0, done = 0;
   for (const tsr_parameter& parameter : parameters)
