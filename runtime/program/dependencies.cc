@@ -2,7 +2,7 @@
 //
 //     40    compute           backward wte mb=0  ...  a %61+28928:3072 g:weight
 //     41    compute           zero  w %61+32:96 dst  ...
-//     42    comm.dp.gradient  all_reduce group=dp reduce=sum  a %61 dst  # 41
+//     42    comm.dp.gradient  all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
 //     43    compute           sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
 //     44    compute           sum_squares home=wpe.weight  r %61+26880:2048 src  a %17 x:squares
 //
