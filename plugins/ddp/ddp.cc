@@ -1,3 +1,19 @@
+// Data parallelism with overlapped, bucketed sums (as PyTorch's DDP: Li et al. 2020). Gradients of several units are
+// bound into one buffer, the bucket, which is summed as soon as its last writer is done. In
+// tests/golden/programs/two-blocks-ddp.txt all units fit into one bucket: every g: operand is a range of %61, and
+//
+//     40    compute             backward wte mb=0  ...  a %61+28928:3072 g:weight                its last writer
+//     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41       inserted
+//
+// With several buckets the first sums run while the backward of earlier blocks still computes, since they are on a
+// stream of their own. The pass writes no dependency: an all_reduce that is listed right after the last writer means
+// that.
+//
+// INIT broadcasts the values of coordinate 0, so that ranks start alike whatever they have read.
+//
+// Invariant: the bucket size changes no bit. Sums are canonical, so the result of an element does not depend on what is
+// sent with it. Cost: bindings times the logarithm of the ranges.
+
 #include "ddp.h"
 
 #include <algorithm>
@@ -34,8 +50,8 @@ class Buffers {
   std::map<uint64_t, const tsr_buffer*> by_id_;
 };
 
-/// The buffers whose contents are gradients of one rank that wait to be summed: where homes keep them, or, where `add`
-/// actions put them there, what those read.
+/// The buffers with gradients of one rank that have to be summed: those of the homes, or, with
+/// --reduce-every=micro-batch, the ones of each micro-batch, which `add` actions read.
 std::set<uint64_t> gradient_sources(const ProgramView& view) {
   std::set<uint64_t> homes, sources;
   for (const tsr_home& home : view.homes())
@@ -48,6 +64,7 @@ std::set<uint64_t> gradient_sources(const ProgramView& view) {
     if (target != bindings.end() && source != bindings.end() && homes.contains(target->buffer))
       sources.insert(source->buffer);
   }
+  // Where there are `add`s, what they read is summed, and the homes' own buffers then hold sums already.
   return sources.empty() ? homes : sources;
 }
 
@@ -100,6 +117,8 @@ class Reducer {
         bucket_bytes_(bucket_bytes),
         stream_(edit.stream(view.raw.axis, "gradient")) {}
 
+  /// Units come in the order in which they are complete, so a bucket holds neighbours and is closed early. A bucket
+  /// never mixes micro-batches: the first would wait for the last.
   void run() {
     std::vector<const UnitGradient*> small;
     uint64_t small_bytes = 0;
@@ -131,8 +150,8 @@ class Reducer {
     return edit_.add_buffer(name, TSR_BUFFER_GRADIENT, buffers_[buffer].dtype, num_elements);
   }
 
-  /// Where this rank's own gradient stands until it is summed into `buffer`: there, or, when it is sent in another
-  /// dtype, in a buffer of its own.
+  /// Where this rank's own gradient is until it is summed into `buffer`: there, or, when it is sent in another dtype,
+  /// in a buffer of its own.
   uint64_t local(uint64_t buffer) {
     if (sends_float32()) return buffer;
     const tsr_buffer& sum = buffers_[buffer];
@@ -153,6 +172,7 @@ class Reducer {
   void cut(const UnitGradient& unit) {
     const uint64_t bucket = std::max<uint64_t>(bucket_bytes_ / width(unit.buffer), 1);
     const uint64_t from = local(unit.buffer);
+    // From the end: the backward completes the last parameters of a unit first.
     for (uint64_t end = unit.num_elements; end > 0;) {
       const uint64_t begin = end - std::min(bucket, end);
       size_t last = 0;
@@ -178,6 +198,8 @@ class Reducer {
     const uint64_t own = sends_float32() ? bucket : add_gradient(name, first, num_elements);
     uint64_t offset = 0;
     for (const UnitGradient* unit : units) {
+      // With a 16-bit reduce dtype writers, what is sent and what the optimizer reads are three buffers (decision
+      // 0010).
       if (!sends_float32()) storage::move_writers(view_, edit_, unit->buffer, own, offset);
       edit_.rebind(unit->buffer, bucket, offset);
       offset += unit->num_elements;

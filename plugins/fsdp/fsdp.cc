@@ -1,3 +1,11 @@
+// Fully sharded data parallelism (PyTorch FSDP: Zhao et al. 2023; ZeRO: Rajbhandari et al. 2020): options, groups and
+// the layout. sharding.cc rewrites programs.
+//
+// A group is what FSDP calls a flat parameter: the parameters of some units one after another, cut into equal slices.
+// With 2 ranks and the 13,312 elements of a block each rank owns 6,656, wherever parameters begin and end. Equal slices
+// make ranks' programs equal (one rank is planned for all) and reductions balanced; a slice may cut through a tensor,
+// so optimizers that need whole tensors would not work on it.
+
 #include "fsdp.h"
 
 #include <algorithm>
@@ -42,6 +50,7 @@ Wrap parse_wrap(std::string_view text) {
 uint64_t slice_elements(uint64_t num_elements, int num_ranks) {
   const auto n = static_cast<uint64_t>(num_ranks);
   const uint64_t slice = (num_elements + n - 1) / n;
+  // Whole cache lines in every dtype, for at most 32 elements of padding for each rank.
   return (slice + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
 }
 
@@ -69,6 +78,8 @@ std::vector<storage::Group> Fsdp::groups(const ProgramView& view) const {
     const uint64_t bytes = group.num_elements * TSR_DTYPE_BYTES(group.first().value->dtype);
     return group.num_elements >= wrap_.min_elements && bytes >= wrap_.min_bytes;
   };
+  // A slice has to be the same elements in every role, so what is frozen or of another dtype is in a group of its own.
+  // So is what several pipeline stages share: its gradient is completed between stages whose other parameters differ.
   const auto belongs = [&](const storage::Group& group, const storage::Flat& flat) {
     return group.first().value->dtype == flat.value->dtype && (group.first().m != 0) == (flat.m != 0) &&
            !storage::stands_on_several_stages(view, group.first()) && !storage::stands_on_several_stages(view, flat);

@@ -17,7 +17,7 @@ namespace tessera::fsdp {
 enum class Sharding {
   full_shard,      ///< parameters, gradients, optimizer state (ZeRO-3)
   shard_grad_op,   ///< the same, with parameters gathered once a step (ZeRO-2)
-  optimizer_only,  ///< optimizer state and reduced gradients; parameters stand whole on every rank (ZeRO-1)
+  optimizer_only,  ///< optimizer state and reduced gradients; every rank has all parameters (ZeRO-1)
   no_shard,        ///< nothing: gradients are summed, as ddp does
 };
 

@@ -1,3 +1,23 @@
+// The rewriting of fsdp. With full_shard over 2 ranks (tests/golden/programs/two-blocks-fsdp-full-shard.txt), where %10
+// is this rank's half of block h.0:
+//
+//     %26 = gathered h.0 f32[13312]
+//     4     comm.dp.gather      all_gather group=dp  r %10 src  w %26 dst  # 3
+//     7     compute             forward h.0.ln_1 mb=0  r %26+0:32 p:ln_1.weight  ...
+//     ...
+//     %76 = gathered h.0 f32[13312]
+//     33    comm.dp.gather      all_gather group=dp  r %10 src  w %76 dst  # 29      again, for the backward
+//     44    compute             backward h.0.fc_proj mb=0  r %76+9088:4096 p:mlp.c_proj.weight  ...
+//     52    comm.dp.gradient    reduce_scatter group=dp reduce=sum  r %90 src  w %101 dst  w %102 w:0  # 51
+//     66    compute             optimizer home=h.0 predicated  a %10 dst  r %101 src  a %17 st:m  a %18 st:v  ...
+//
+// Nothing is ever freed: a second gather is a second buffer, and lifetimes end where the last use is. Whether
+// parameters are kept between forward and backward (shard_grad_op) is only a question of which compute actions read
+// which buffer. The place of a gather in the list is the prefetch: h.0 is gathered while the forward of wpe runs (line
+// 5).
+//
+// optimizer_only (ZeRO-1) keeps values whole, and ends with gathers in place: all_gather group=dp  a %14 dst.
+
 #include "sharding.h"
 
 #include <algorithm>
@@ -64,6 +84,7 @@ Sharder::Shard Sharder::make_shard(const Group& group, bool whole_values) const 
   Shard shard{&group, slice_elements(group.num_elements, axis.num_ranks), {}, {}};
   const tsr_dtype dtype = group.first().value->dtype;
   if (whole_values) {
+    // The slice is named by offset, so the program differs by coordinate (Fsdp::depends_on_coordinate).
     shard.whole = add(group, TSR_BUFFER_HOME, dtype, shard.slice * static_cast<uint64_t>(axis.num_ranks));
     shard.value = {shard.whole, static_cast<uint64_t>(axis.coordinate) * shard.slice, shard.slice};
   } else {
@@ -159,6 +180,8 @@ void Sharder::reduce(const Shard& shard, const GradientSum& sum) const {
   if (casts) after.cast(received, own);
 }
 
+// As ddp does, but in the groups that --fsdp.wrap makes and in fsdp's flat buffers: for comparisons, and to turn
+// sharding off with one option.
 void replicate(const ProgramView& view, const Edit& edit, std::span<const Group> groups) {
   const uint32_t stream = edit.stream(view.raw.axis, "gradient");
   if (view.raw.purpose == TSR_PURPOSE_INIT) return storage::broadcast_values(view, edit, stream);

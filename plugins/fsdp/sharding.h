@@ -16,8 +16,8 @@ class Sharder {
 
   /// Everything is a slice: values are gathered for compute, gradients reduced to slices.
   void shard_all(const storage::GatherOptions& options);
-  /// Values stand whole on every rank: gradients are reduced to slices, each rank updates its slice of the values, and
-  /// all gather them in place. INIT gathers too, since a rank reads only its slice.
+  /// Every rank has all values: gradients are reduced to slices, each rank updates its slice of the values, and all
+  /// gather them in place. INIT gathers too, since a rank reads only its slice.
   void shard_optimizer();
 
  private:
@@ -25,7 +25,7 @@ class Sharder {
     const storage::Group* group;
     uint64_t slice;                  // elements of one rank
     storage::Range value, gradient;  // this rank's; gradient.buffer is 0 where there is none
-    uint64_t whole = 0;              // buffer of all values, when they stand whole
+    uint64_t whole = 0;              // buffer of all values, where every rank has them
   };
 
   Shard make_shard(const storage::Group& group, bool whole_values) const;

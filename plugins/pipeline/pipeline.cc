@@ -1,3 +1,7 @@
+// Pipeline parallelism: the layout and the order of work. The model is cut into parts (stages.cc), a schedule gives
+// each stage its items (schedule.cc), and a pass over the base program removes what other stages do and inserts
+// messages (stage_pass.cc).
+
 #include "pipeline.h"
 
 #include <algorithm>
@@ -54,6 +58,8 @@ void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) cons
 
 void Pipeline::lower(const ProgramView& view, const Edit& edit) const {
   const Shape shape = shape_of(view);
+  // Not cut_model: `lower` sees this rank's part of the model, in which an axis of tensors may have changed the costs.
+  // What the layout says is where the parameters are.
   const auto parts = parts_of_layout(view, shape.num_stages * shape.num_chunks);
   const int stage = view.axis().coordinate;
   StagePass pass(view, edit, schedule_, shape, parts);

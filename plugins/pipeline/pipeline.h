@@ -19,8 +19,8 @@ class Pipeline final : public Strategy {
   static constexpr std::string_view kName = "pipeline";
   Pipeline(std::string_view axis, std::span<const tsr_option_value> options);
 
-  /// A parameter belongs to the stage that uses it; one that several use (a tied embedding) stands on all of these,
-  /// and the host completes its gradient.
+  /// A parameter belongs to the stage that uses it; one that several use (a tied embedding) is on all of these, and the
+  /// host completes its gradient.
   void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
   /// Throws INVALID_ARGUMENT for a schedule or a cut that does not fit, UNSUPPORTED for actions it does not know.
   void lower(const ProgramView& view, const Edit& edit) const override;

@@ -1,3 +1,19 @@
+// Schedules as lists of items. 2 stages, 3 micro-batches; a backward takes two slots:
+//
+//     gpipe    stage 0    F0 F1 F2 .  .  .  B0 B0 B1 B1 B2 B2
+//              stage 1    .  F0 F1 F2 B0 B0 B1 B1 B2 B2 .  .
+//     1f1b     stage 0    F0 F1 .  .  B0 B0 F2 B1 B1 .  B2 B2
+//              stage 1    .  F0 B0 B0 F1 B1 B1 F2 B2 B2 .  .
+//
+// gpipe (Huang et al. 2019) runs all forwards first and keeps the activations of all micro-batches. 1f1b
+// (PipeDream-Flush, Narayanan et al. 2021) starts a backward as soon as there is one: the bubble is the same,
+// (p-1)/(m+p-1) of all slots, but stage s keeps the activations of at most p-s micro-batches. interleaved_1f1b
+// (Megatron-LM, Narayanan et al. 2021) gives each stage v parts of the model, which divides the bubble by about v and
+// multiplies the messages by v.
+//
+// Invariant: in every schedule the backwards of a chunk run by ascending micro-batch, so gradients are added in one
+// order and all schedules give the same bits.
+
 #include "schedule.h"
 
 #include <algorithm>
@@ -25,6 +41,7 @@ int num_warmup_items(Schedule schedule, const Shape& shape, int stage) {
   const int total = shape.num_micro_batches * shape.num_chunks, behind = shape.num_stages - stage - 1;
   if (schedule == Schedule::gpipe) return total;
   if (schedule == Schedule::one_f_one_b) return std::min(behind, total);
+  // Megatron's warm-up: 2 (p - s - 1) + (v - 1) p.
   return std::min(2 * behind + (shape.num_chunks - 1) * shape.num_stages, total);
 }
 

@@ -32,13 +32,13 @@ struct Shape {
 /// Throws INVALID_ARGUMENT, with the values that do, for a shape that the schedule does not fit.
 void check_fits(Schedule schedule, const Shape& shape);
 
-/// One stage's items of a step. Each (micro-batch, chunk) stands once forward and once backward, and the backwards of a
-/// chunk by ascending micro-batches, so that all schedules add gradients in one order.
+/// One stage's items of a step. Each (micro-batch, chunk) is there once forward and once backward, and the backwards of
+/// a chunk by ascending micro-batches, so that all schedules add gradients in one order.
 std::vector<Item> step_items(Schedule schedule, const Shape& shape, int stage);
 /// Whether a stage may ask for what `item` needs in front of the item before it, `previous`, so that it arrives while
 /// the stage computes: where the stages' lists, run from top to bottom, still come to their end.
 bool receives_early(Schedule schedule, const Shape& shape, int stage, const Item& previous, const Item& item);
-/// Forwards only, in an order that the stages can follow one behind the other.
+/// Forwards only, in an order that the stages can follow one after another.
 std::vector<Item> eval_items(const Shape& shape);
 
 }  // namespace tessera::pipeline

@@ -1,3 +1,22 @@
+// The rewriting of pipeline. Of two stages, 1f1b with 3 micro-batches, the end of stage 0's first forward and the first
+// receive of stage 1 (tests/golden/programs/two-blocks-pipeline-stage-0.txt and -1.txt):
+//
+//     10    compute               forward h.0.add mb=0  ...  w %38 o:h.1.x
+//     11    comm.pp.activation_0  send mb=0 group=pp{0,1} peer=1 tag=36  r %38 src  # 10
+//     12    compute               forward wte mb=1  ...
+//
+//     1     comm.pp.activation_0  recv mb=0 group=pp{0,1} peer=0 tag=36  w %21 dst
+//     2     compute               forward h.1.ln_1 mb=0  ...  r %21 i:x  ...  # 1
+//
+// The base program holds the whole model. The pass removes the compute of other stages, drops the homes that this stage
+// does not use, sorts the rest by the schedule's items, and adds a send after the last writer of what leaves a part and
+// a receive for what enters it. All stages start from one base program, so both ends of a message know its size without
+// asking one another.
+//
+// Actions that a schedule does not know (a collective of another pass) are refused: there is no right place for them.
+//
+// Cost: linear in the actions of the whole model, and for each gradient that is sent one look through a stage's items.
+
 #include "stage_pass.h"
 
 #include <algorithm>
@@ -25,7 +44,7 @@ std::string name_of(uint32_t action_kind) {
   return action_kind == TSR_ACTION_SCALE ? "a scale" : "a copy";
 }
 
-/// The position behind the last action that writes the buffer; none of them: behind all.
+/// The position after the last action that writes the buffer; if none does, after all.
 size_t behind_last_writer(std::span<const tsr_action* const> actions, uint64_t buffer) {
   for (size_t i = actions.size(); i-- > 0;)
     for (const tsr_binding& b : ProgramView::bindings(*actions[i]))
@@ -72,8 +91,9 @@ int StagePass::part_of(int segment) const {
   return static_cast<int>(after - parts_.begin()) - 1;
 }
 
-/// Where the values that enter parts stand, and their gradients: all stages' programs come from one base, so a buffer
-/// has the same id and size on both sides. A value whose producer has no backward (frozen parameters) has no gradient.
+/// The buffers of the values that enter parts, and of their gradients: all stages' programs come from one base, so a
+/// buffer has the same id and size on both sides. A value whose producer has no backward (frozen parameters) has no
+/// gradient.
 void StagePass::find_crossings() {
   std::set<int> entering;
   for (const Part& part : parts_)
@@ -91,7 +111,7 @@ void StagePass::find_crossings() {
   }
 }
 
-/// Puts every action into an item, before or behind all items, or removes it.
+/// Puts every action into an item, before or after all items, or removes it.
 void StagePass::sort_actions() {
   std::vector<const tsr_action*> casts;
   for (const tsr_action& action : view_.actions()) {
@@ -122,7 +142,7 @@ void StagePass::sort_compute(const tsr_action& action) {
   of_item_[{is_forward, action.micro_batch, part / shape_.num_stages}].push_back(&action);
 }
 
-/// Behind the last backward that makes the gradient: that of the first part that uses the parameter.
+/// After the last backward that adds to the gradient: that of the first part on this stage that uses the parameter.
 void StagePass::sort_gradient_add(const tsr_action& action) {
   const auto home = std::ranges::find(view_.homes(), action.home, &tsr_home::id);
   const int32_t parameter = home->pieces[0].parameter;
@@ -163,7 +183,7 @@ void StagePass::append_receives(const Item& item) {
   order_.push_back(message(TSR_ACTION_RECV, item.is_forward, from, part, place->second, crossing));
 }
 
-/// The item's compute, and what leaves it right behind the action that completes it.
+/// The item's compute, and what leaves it right after the action that completes it.
 void StagePass::append_item(const Item& item) {
   const std::vector<const tsr_action*>& actions = of_item_[key(item)];
   const int part = item.chunk * shape_.num_stages + stage();

@@ -1,3 +1,15 @@
+// Where the model may be cut, and where it is cut. A cut goes in front of a segment if exactly one value passes it and
+// no unit has parameters on both sides. In GPT-2 (cut points are drawn as |):
+//
+//     wte | wpe | h.0 | h.1 | ... | ln_f loss
+//
+// Inside of a block the residual and another value would have to be sent. The tied embedding is a unit of one
+// parameter, which may be used on both sides; its gradient is completed by the host.
+//
+// `auto` solves the linear partition problem by dynamic programming: of all ways to cut n stretches into k parts, the
+// one whose most expensive part is cheapest, and among those the most even. O(k n^2) for n of the model's blocks. Costs
+// are operations of the forward, in which the head counts: a last stage with the loss gets fewer blocks.
+
 #include "stages.h"
 
 #include <algorithm>
@@ -122,6 +134,7 @@ std::vector<size_t> balance(const std::vector<double>& costs, size_t num_parts) 
     for (size_t i = k; i <= n; ++i)
       for (size_t j = k - 1; j < i; ++j) {
         const double last = before[i] - before[j];
+        // Sums of squares break ties: they are smaller the more even the parts are.
         const Balance with{std::max(best[k - 1][j].largest, last), best[k - 1][j].squares + last * last};
         if (with < best[k][i]) {
           best[k][i] = with;
@@ -274,8 +287,8 @@ std::vector<std::vector<int32_t>> stages_by_layout(const ProgramView& view) {
   return stages;
 }
 
-/// Parts follow one another, each on the stage behind the last one's. A stretch goes with the part before it if all its
-/// parameters stand there, else with the next.
+/// Parts follow one another, each on the next stage. A stretch belongs to the part before it if all its parameters are
+/// on that stage, else it begins the next part.
 std::vector<Part> parts_of_layout(const ProgramView& view, int num_parts) {
   const Stretches stretches = stretches_of(view);
   const auto stages = stages_by_layout(view);

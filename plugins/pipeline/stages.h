@@ -1,4 +1,4 @@
-// Where the model is cut into parts, one behind the other: part v runs on stage v % num_stages.
+// Where the model is cut into parts, one after another: part v runs on stage v % num_stages.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace tessera::pipeline {
 
-/// Whether the segment belongs to the loss, which stands with the backward: `loss`, or the tail it is split into.
+/// Whether the segment belongs to the loss, which is scheduled with the backward: `loss`, or the tail it is split into.
 bool is_of_loss(const tsr_segment& segment);
 
 /// A part: segments [begin, end), and the one value that enters it (-1: the first part, which reads tokens).

@@ -1,3 +1,18 @@
+// Moves values between whole and rows (Korthikanti et al. 2022). The host's local model has both forms of such a value;
+// this file fills the one from the other:
+//
+//     forward  ln_1 (rows)      w norm_1                     rows of this rank
+//     all_gather                r norm_1  w norm_1.whole     after the rows are made: for qkv
+//     forward  qkv              r norm_1.whole
+//     ...
+//     forward  proj             w projected.whole            an addend
+//     reduce_scatter            r projected.whole  w projected
+//     forward  add_ln_2 (rows)  r projected
+//
+// The backward gathers norm_1 once more, so that the whole need not be kept from the forward: sequence parallelism is
+// there to save activation memory. Gradients move the other way: that of a gathered value is scattered, that of a
+// scattered one gathered.
+
 #include "rows.h"
 
 #include <algorithm>
@@ -63,12 +78,12 @@ void RowMover::insert(const tsr_action& anchor, uint32_t where, uint32_t kind, c
 }
 
 void RowMover::scatter(const tsr_action& action, const tsr_binding& whole, int32_t value) const {
-  if (action.kind == TSR_ACTION_RECOMPUTE) return;  // what was made from it stands in rows still
+  if (action.kind == TSR_ACTION_RECOMPUTE) return;  // the forward's rows are still there
   const int32_t rows = rows_of(value);
   const bool of_gradient = is_gradient(TSR_SLOT_ROLE(whole.slot));
   const auto& buffers = of_gradient ? gradients_ : inputs_;
   const auto to = buffers.find({of_gradient ? gradient_value(rows) : rows, action.micro_batch});
-  if (to == buffers.end()) return;  // nobody on this rank reads it
+  if (to == buffers.end()) return;  // no action on this rank reads it
   insert(action, TSR_AFTER, TSR_ACTION_REDUCE_SCATTER, whole, whole_buffer(to->second, kDestination, TSR_MODE_WRITE));
 }
 

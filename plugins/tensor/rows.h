@@ -1,4 +1,4 @@
-// Sequence parallelism: values that stand twice, whole for the segments that are split and in rows for those that work
+// Sequence parallelism: values that exist twice, whole for the segments that are split and in rows for those that work
 // row by row, are moved from one to the other.
 #pragma once
 
@@ -23,7 +23,7 @@ class RowMover {
   /// Behind `action`, which leaves addends of a whole value (or of its gradient) in `whole`: their sum, in rows.
   void scatter(const tsr_action& action, const tsr_binding& whole, int32_t value) const;
 
-  /// Gathers behind and before the actions of the program, to be called with each in list order.
+  /// Inserts gathers after and before an action of the program; to be called with each, in list order.
   void gather(const tsr_action& action);
 
  private:

@@ -1,3 +1,21 @@
+// Tensor parallelism (Megatron-LM, Shoeybi et al. 2019). The host has cut parameters, values and ops to this rank's
+// part (program/local_model.cc); this pass inserts the sums that make partial results whole. In a block, over 2 ranks:
+//
+//     forward  h.0.proj    ...  w projected                 contracts heads, which are split: an addend
+//     all_reduce group=tp reduce=sum  a projected           inserted
+//     forward  h.0.add_ln_2 ...  r projected
+//     ...
+//     backward h.0.qkv     ...  w d norm_1                  each rank has the gradient of its own columns: an addend
+//     all_reduce group=tp reduce=sum  a d norm_1            inserted
+//
+// These are Megatron's g and f: two sums in the forward and two in the backward of a block. The pass finds them by what
+// the model declares, the dims of values and the dims that a segment contracts, and so knows no segment by name.
+//
+// With sequence parallelism a sum that ends in rows is a reduce_scatter, and what needs the whole gathers it (rows.cc):
+// the bytes are the same, since an all_reduce is both.
+//
+// Cost: linear in the bindings.
+
 #include "tensor.h"
 
 #include <algorithm>
@@ -94,6 +112,7 @@ class Completer {
     for (const tsr_binding& b : ProgramView::bindings(action)) {
       if (TSR_SLOT_ROLE(b.slot) != TSR_ROLE_INPUT_GRADIENT) continue;
       const int32_t input = segment.inputs[TSR_SLOT_INDEX(b.slot)];
+      // dx = dy W^T sums over the columns of W, of which this rank has some.
       const bool is_partial = std::ranges::any_of(names_, [&](uint32_t name) {
         return !has(input, name) && std::any_of(segment.outputs, segment.outputs + segment.num_outputs,
                                                 [&](int32_t output) { return has(output, name); });

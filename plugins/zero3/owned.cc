@@ -1,3 +1,21 @@
+// The rewriting of zero3. A unit is a row of runs, neighbouring tensors of one owner. Stage 3 over 2 ranks, rank 0's
+// program (tests/golden/programs/two-blocks-zero3-stage-3.txt), where %11 is what rank 0 owns of h.0:
+//
+//     %20 = gathered h.0 f32[13312]
+//     4     comm.dp.gather    broadcast group=dp root=1  w %20+0:4864 dst  # 3
+//     5     comm.dp.gather    broadcast group=dp root=0  w %20+4864:4096 dst  r %11 src
+//     6     comm.dp.gather    broadcast group=dp root=1  w %20+8960:4352 dst
+//
+// and stage 2, where the sum of a run goes to its owner and the new values come back at the end of the step:
+//
+//     53    comm.dp.gradient  reduce group=dp root=1 reduce=sum  r %79+0:4864 src  w %90 w:0  # 52
+//     54    comm.dp.gradient  reduce group=dp root=0 reduce=sum  r %79+4864:4096 src  w %91 dst  w %92 w:0
+//     75    comm.dp.gather    broadcast group=dp root=1  a %3+0:4864 dst
+//     76    comm.dp.gather    broadcast group=dp root=0  a %3+4864:4096 dst  # 69
+// All ranks list the same collectives in the same order; the owner alone binds the source of a broadcast and the
+// destination of a reduce. There is one collective for each run, not for each tensor: a run ends where the owner
+// changes.
+
 #include "owned.h"
 
 #include <algorithm>
@@ -31,6 +49,7 @@ std::vector<Run> runs_of(const Group& group, std::span<const int> owners) {
     if (home->num_pieces == 0) continue;
     const int owner = owners[static_cast<size_t>(home->pieces[0].parameter)];
     if (runs.empty() || runs.back().owner != owner) {
+      // A run ends where the next begins, so the pads between them are sent as well and every element has an owner.
       if (!runs.empty()) runs.back().end = offset_of(*home);
       runs.push_back({owner, offset_of(*home), group.num_elements, 0, {}});
     }
@@ -73,6 +92,7 @@ void OwnerPass::run() {
       else
         reduce(owned, sum);
     replace_homes(owned);
+    // INIT broadcasts all: until then each rank has filled its own homes only. Frozen values are sent in INIT alone.
     const bool changes = view_.raw.purpose == TSR_PURPOSE_STEP && owned.group->trains();
     if (stage_ < 3 && (changes || view_.raw.purpose == TSR_PURPOSE_INIT)) broadcast_in_place(owned);
   }

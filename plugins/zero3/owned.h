@@ -10,11 +10,11 @@
 
 namespace tessera::zero3 {
 
-/// Homes of one group that stand side by side and have one owner: what one broadcast or reduction moves.
+/// Neighbouring homes of one group that have one owner: what one broadcast or reduction moves.
 struct Run {
   int owner = 0;
   uint64_t begin = 0, end = 0;  ///< in the group, up to where the next run begins
-  uint64_t own_begin = 0;       ///< in the owner's buffer, where its runs stand one behind the other
+  uint64_t own_begin = 0;       ///< in the owner's buffer, where its runs follow one another
   std::vector<const tsr_home*> homes;
 
   uint64_t num_elements() const { return end - begin; }

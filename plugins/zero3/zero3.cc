@@ -1,3 +1,7 @@
+// ZeRO (Rajbhandari et al. 2020) with whole tensors instead of slices: each tensor has an owner, which alone keeps its
+// optimizer state. A tensor is never cut, which suits optimizers that look at whole matrices. The price is balance: one
+// large tensor (wte) may exceed a fair share, and an owner sends while the others wait. owned.cc rewrites programs.
+
 #include "zero3.h"
 
 #include <algorithm>
@@ -13,6 +17,8 @@ Partition parse_partition(std::string_view text) {
   return text == "contiguous" ? Partition::contiguous : Partition::round_robin;
 }
 
+/// Longest processing time first (Graham 1969): at most 4/3 of the best possible largest load. Deterministic, as every
+/// rank has to find the same owners: ties go to the earlier parameter and the lower rank.
 void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& load, std::vector<int>& owners) {
   std::vector<size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -26,7 +32,7 @@ void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& l
   }
 }
 
-/// A tensor goes to the rank in whose equal share of all elements its middle stands.
+/// A tensor goes to the rank whose equal share of all elements holds its middle.
 void cut_runs(std::span<const tsr_parameter> parameters, uint64_t num_ranks, std::vector<int>& owners) {
   uint64_t total = 0, done = 0;
   for (const tsr_parameter& parameter : parameters)

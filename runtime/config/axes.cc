@@ -1,3 +1,7 @@
+// --mesh, --strategy and --nproc say overlapping things; here they become one list of axes. Without --mesh there is one
+// axis over the whole world. Without --strategy it has ddp. With several axes each needs a strategy, as there is no
+// default that would be right for most.
+
 #include "config/axes.h"
 
 #include <algorithm>
@@ -123,6 +127,7 @@ std::vector<MeshAxis> resolve_axes(const TrainConfig& config, int world_size) {
                             "; change --mesh or the number of ranks that are started"));
   std::vector<MeshAxis> axes = bare_axes(config, world_size);
   put_strategies(config, axes);
+  // ddp needs no choice of the user and changes nothing but the time.
   if (config.strategies.empty() && axes.size() == 1 && axes[0].num_ranks > 1) axes[0].strategy = "ddp";
   for (const MeshAxis& axis : axes)
     if (axis.strategy.empty() && axis.num_ranks > 1)

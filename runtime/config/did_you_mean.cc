@@ -1,3 +1,10 @@
+// Suggestions for names that are not known: first a table of other frameworks' flags, which mean the same and look
+// different, then the nearest name.
+//
+// The distance is that of Damerau and Levenshtein in its simple form (optimal string alignment): insertions, deletions,
+// replacements and swaps of neighbours count one each. Three rows of the table are kept: O(len(a) len(b)) time,
+// O(len(b)) memory. A third of the letters may differ; more would suggest names that nobody meant.
+
 #include "config/did_you_mean.h"
 
 #include <algorithm>
@@ -68,6 +75,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
       row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      // A swap of neighbours (--setps) is one mistake, not two.
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         row[j] = std::min(row[j], before_last[j - 2] + 1);
     }

@@ -1,3 +1,9 @@
+// Every flag of train and plan, once: group, name, help, how to read it, how to print it. Parsing, --help, the
+// comparison of settings between ranks and the search for flags that would fit are loops over this table, so a new flag
+// is a field of TrainConfig and an entry here.
+//
+// Flags that may differ between ranks (paths, the log) are not shared, and so not compared.
+
 #include "config/flag_table.h"
 
 #include <algorithm>
@@ -20,6 +26,7 @@ constexpr std::string_view kPrecisions = "float32|bf16|fp16";
 constexpr std::string_view kCudaGraphs = "auto|off";
 constexpr double kInfinity = std::numeric_limits<double>::max();
 constexpr int64_t kMostSteps = std::numeric_limits<int64_t>::max();
+// Decay rates must be below 1: with 1 a moving average never moves.
 constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;
 
 constexpr std::string_view kData = "Model and data";
@@ -73,6 +80,7 @@ Flag precision(string_view name, string_view help, Precision TrainConfig::*field
   constexpr std::pair<string_view, string_view> kAliases[] = {
       {"fp32", "float32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}};
   Flag flag = choice(kRanks, name, kPrecisions, help, field);
+  // Only read: what is printed and compared is always our name (decision 0024).
   flag.read = [read = flag.read, kAliases](TrainConfig& config, string_view given) {
     const auto* alias = std::ranges::find(kAliases, given, &std::pair<string_view, string_view>::first);
     read(config, alias == std::end(kAliases) ? given : alias->second);
@@ -279,6 +287,7 @@ std::string_view to_string(CudaGraph cuda_graph) {
 }
 
 std::span<const Flag> train_flags() {
+  // Built once; parse_flags keeps references into it.
   static const std::vector<Flag> flags = make_flags();
   return flags;
 }

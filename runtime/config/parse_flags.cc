@@ -1,3 +1,10 @@
+// Parses the command line in one pass with Boost.Program_options. Flags with a dot are plugins' options. Which of them
+// exist is known only when plugins are loaded, which other flags decide; so they are collected unread and checked later
+// (plugins/plugin_options.h).
+//
+// The rest of this file is what Boost does not do: underscores for dashes, a value after a plugin's option, flags given
+// twice, flags that contradict one another, and sentences that say what to type.
+
 #include "config/parse_flags.h"
 
 #include <algorithm>
@@ -18,7 +25,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-// Flags that later versions bring: recognised, so that nobody takes them for done.
+// Flags that people try and that are not supported yet. To ignore them would be worse than to refuse: a run with
+// --resume would start anew.
 struct LaterFlag {
   std::string_view name;
   std::string_view instead;
@@ -68,6 +76,7 @@ boost::shared_ptr<po::option_description> describe(const Flag& flag, TrainConfig
     });
   } else {
     auto* value = po::value<std::string>()->value_name(std::string(flag.value));
+    // A switch: --overwrite alone is true, --overwrite=false turns it off.
     if (flag.value.empty()) value->implicit_value("true", "")->value_name("true|false");
     semantic = value->notifier([&flag, config](const std::string& given) { flag.read(*config, given); });
   }
@@ -152,6 +161,7 @@ class PluginFlagReader {
   std::vector<PluginFlag> read(const po::parsed_options& options) {
     for (const po::option& option : options.options) {
       const std::string& word = option.original_tokens.at(0);
+      // Known flags are Boost's. Of the others a word without dashes is the value of the option before it.
       if (option.position_key < 0 && !option.unregistered)
         awaits_value_ = false;
       else if (awaits_value_ && (option.position_key >= 0 || is_number(word)))
@@ -200,7 +210,7 @@ void check_required(FlagSet set, const TrainConfig& config) {
     throw UsageError("--data is missing; give a text file, a folder of text, or a .bin file of tokens");
 }
 
-/// A number after --print-program is its value, which Boost takes only behind '='.
+/// A number after --print-program is its value, which Boost takes only after '='.
 void join_optional_values(std::vector<std::string>& words) {
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     const std::string& next = words[i + 1];
@@ -226,13 +236,14 @@ void check_together(const TrainConfig& config) {
   if (config.min_lr > config.lr)
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr), "; give one that is not"));
+  // A flag without effect is a mistake, even where the result would be well defined.
   if (config.min_lr > 0 && config.lr_schedule == LrSchedule::constant)
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr),
                " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
 }
 
-/// Boost looks itself, but not at flags that may stand without a value.
+/// Boost checks this itself, but not for flags that may be given without a value.
 void check_given_once(const po::parsed_options& options) {
   const auto is_repeatable = [](const std::string& name) {
     const auto flag = std::ranges::find(train_flags(), name, [](const Flag& f) { return std::string(f.name); });
@@ -254,12 +265,14 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
   join_optional_values(normal);
   check_no_empty_value(normal);
+  // No guessing: --st would be --steps today and ambiguous, or another flag, in the next version.
   const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
     const po::parsed_options options =
         po::command_line_parser(normal).options(description.all).style(style).allow_unregistered().run();
     const bool asks_for_help = std::any_of(options.options.begin(), options.options.end(),
                                            [](const po::option& option) { return option.string_key == "help"; });
+    // Before anything is checked: --help must work beside flags that are wrong.
     if (asks_for_help) {
       parsed.help = true;
       return parsed;

@@ -1,3 +1,5 @@
+// --recompute: full is every=1. Blocks are counted later, when the model is known (train/job.cc).
+
 #include "config/recompute.h"
 
 #include "config/text_values.h"

@@ -1,3 +1,6 @@
+// SHA-256 by OpenSSL, which uses the processor's instructions where there are any: ranks hash plugins, programs and up
+// to 64 MiB of weights at every start.
+
 #include "config/sha256.h"
 
 #include <openssl/evp.h>

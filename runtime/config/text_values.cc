@@ -1,3 +1,7 @@
+// Numbers of flags and environment variables. from_chars takes the whole text or nothing, and no locale: "1,5", "+1", "
+// 1" and "1e" are refused in every country alike. Texts that are printed (shortest) read back to the same bits, as
+// ranks compare settings as text.
+
 #include "config/text_values.h"
 
 #include <charconv>
@@ -33,6 +37,7 @@ std::string range_text(T min, T max, bool is_beyond_type) {
   if (open_below && open_above) return "";
   if (open_above) return concat(" of at least ", number_text(min));
   if (open_below) return concat(" of at most ", number_text(max));
+  // The largest number below 1 is a limit that users should not have to read.
   if (std::is_floating_point_v<T> && max < T{1} && max == std::nexttoward(T{1}, 0.0L))
     return concat(" of at least ", number_text(min), " and below 1");
   return concat(" from ", number_text(min), " to ", number_text(max));
@@ -43,6 +48,8 @@ struct ByteUnit {
   uint64_t num_bytes;
 };
 constexpr uint64_t kThousand = 1000;
+// Largest first, and binary before decimal units: print_bytes takes the first that divides, parse_bytes the first
+// suffix.
 constexpr ByteUnit kByteUnits[] = {{"TiB", uint64_t{1} << 40},
                                    {"GiB", uint64_t{1} << 30},
                                    {"MiB", uint64_t{1} << 20},
@@ -90,6 +97,7 @@ uint64_t parse_bytes(std::string_view flag, std::string_view text) {
       break;
     }
   const double num_bytes = parse_all(number, value) == std::errc() ? value * scale : -1;
+  // Written so that NaN is refused as well.
   if (!(num_bytes >= 1 && num_bytes < 1e18))
     throw UsageError(concat("--", flag, " is '", text, "'; give a number of bytes, such as 2GiB, 512MiB or 1.5GB"));
   return static_cast<uint64_t>(num_bytes);

@@ -1,3 +1,10 @@
+// Creates the communicators of a rank. Creation is collective and may block, so all ranks go through theirs in one
+// order: by key, which sorts alike everywhere. In another order two ranks could each wait in a communicator that the
+// other one creates later.
+//
+// The rendezvous name of a group holds its axis, its first member and its coordinates. Groups that are disjoint, such
+// as the two dp groups of pp=2,dp=2, thereby meet under different keys of one store.
+
 #include "exec/communicators.h"
 
 #include "program/findings.h"
@@ -81,6 +88,7 @@ void Communicators::abort() {
   std::vector<tsr_comm*> comms;
   for (auto& [key, made] : by_key_)
     comms.push_back(made.comm);
+  // One call for all: aborted one by one, a peer could fail on the first and report that instead of the cause.
   if (!comms.empty()) setup_.api->abort(comms.data(), comms.size());
 }
 

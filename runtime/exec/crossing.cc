@@ -1,3 +1,13 @@
+// Waits between a rank's two devices (decision 0018). Events order streams of one device; between devices the host
+// passes the signal on, in a different way for each direction:
+//
+//     device -> host    a host function on the device's stream sets a flag; one on the CPU stream waits for it. The CPU
+//                       stream has a thread of its own, which may block.
+//     host -> device    a host function on the CPU stream opens a gate, a counter on which the device's stream waits.
+//                       A host function there would block a callback thread of the driver, which must not block.
+//
+// Gates count runs: a wait for run n passes once the counter is n, so nothing has to be reset between runs.
+
 #include "exec/crossing.h"
 
 #include <atomic>
@@ -45,6 +55,7 @@ class CrossingToHost final : public Crossing {
     auto& crossing = *static_cast<CrossingToHost*>(self);
     std::unique_lock lock(crossing.mutex_);
     crossing.changed_.wait(lock, [&] { return crossing.has_happened_ || crossing.is_released_; });
+    // Released without a signal: what would have signalled has failed, and what waits must not run.
     if (crossing.has_happened_) return TSR_OK;
     fill_error(err, TSR_E_ABORTED, "host", "the device's work that this waits for has failed");
     return TSR_E_ABORTED;

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// What stands between an action and those on the other device that wait for it. Used once a run.
+/// A signal from an action to those on the other device that wait for it. Used once a run.
 class Crossing {
  public:
   virtual ~Crossing() = default;
@@ -20,7 +20,7 @@ class Crossing {
   virtual void begin_run() = 0;
   /// True when the signal, or a release, has come in this run. [any-thread]
   virtual bool is_open() const = 0;
-  /// After an error: whoever waits, now or later in this run, goes on. A waiting stream of the host fails. [any-thread]
+  /// After an error: all waits, now or later in this run, go on. A waiting stream of the host fails. [any-thread]
   virtual void release() = 0;
 };
 

@@ -1,3 +1,5 @@
+// Objects of a device plugin with owners. Errors of a plugin become exceptions in call(), with its sentence.
+
 #include "exec/device.h"
 
 #include <utility>

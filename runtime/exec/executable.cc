@@ -1,3 +1,13 @@
+// Runs a prepared program. One thread issues all actions in list order, and the streams do the rest: a compute action
+// is a launch, a wait is an event, and the thread never blocks on either. List order is safe, since every wait points
+// to an action that is further up and so has been issued. The thread then waits for all streams.
+//
+// Streams carry errors (decision 0004): work after a failure is skipped, and a stream that waits for a failed event
+// fails too. So whichever stream the thread looks at, it finds the error, within a poll. After an error all
+// communicators are aborted at once, which ends what waits for other ranks, and the rank runs nothing more.
+//
+// From its second run on, a step may be one graph (graph.h), which is issued by a single call.
+
 #include "exec/executable.h"
 
 #include <algorithm>
@@ -18,11 +28,11 @@ constexpr milliseconds kQuestion{1000};          // how often `cancelled` is ask
 /// On one device errors pass to the streams that wait for what failed; to others, and from one device to the other,
 /// only the host passes them on.
 constexpr int64_t kPollMs = 10;
-/// So many actions are issued behind a gate that is closed. A stream of CUDA takes about a thousand launches that
-/// cannot run yet; then it blocks whoever issues the next, who could no more see that what the gate waits for has
-/// failed.
+/// Maximum number of actions that are issued after one that waits at a closed gate. A CUDA stream takes about a
+/// thousand pending launches and then blocks the issuing thread, which could no longer notice that what the gate waits
+/// for has failed.
 constexpr size_t kMaxBehindGate = 128;
-/// Libraries do what they do at first use before.
+/// The second run is captured: libraries initialise lazily in the first.
 constexpr uint64_t kCapturedRun = 2;
 
 /// False after `timeout_ms`; throws the stream's error.
@@ -41,8 +51,9 @@ void ask(const std::function<bool()>& cancelled) {
 
 Executable::~Executable() = default;
 
-/// A device may load a kernel at its first launch, and wait for all of its streams to do so: also for one that stands
-/// at a gate. So all are launched before, in a graph that never runs; where that fails, they are loaded when they run.
+/// CUDA may load a kernel lazily at its first launch, and synchronise all streams to do so, which deadlocks with a
+/// stream that waits at a gate. So all kernels are captured up front into a graph that is never launched. If that
+/// fails, they are loaded when they first run.
 void Executable::load_kernels() const {
   const Device& device = context_.device();
   if (!device.table<tsr_device_capture>(TSR_DEVICE_CAPTURE)) return;
@@ -99,7 +110,7 @@ void Executable::issue(Step& step) {
 }
 
 void Executable::issue_all(const Cancelled& cancelled) {
-  size_t standing = 0;  // the first action that may stand at a closed gate
+  size_t standing = 0;  // the first action that may be waiting at a closed gate
   for (size_t i = 0; i < steps_.size(); ++i) {
     while (standing < i) {
       const Crossing* const gate = closed_gate(*steps_[standing]);
@@ -179,6 +190,8 @@ void Executable::finish(const Cancelled& cancelled) {
   std::vector<RankStream> busy = streams_;
   for (;;) {
     int64_t timeout_ms = kPollMs;
+    // Waits for the first stream only; the others are asked whether they are done. Errors reach every stream that
+    // depends on the failed one.
     std::erase_if(busy, [&](const RankStream& stream) { return is_done(stream, std::exchange(timeout_ms, 0)); });
     context_.comms().check();  // also of work that has ended: not every stream can fail
     if (busy.empty()) break;
@@ -190,7 +203,8 @@ void Executable::finish(const Cancelled& cancelled) {
   if (!graph_) longest_run_ = std::max(longest_run_, Clock::now() - start);
 }
 
-/// In a graph no collective starts a clock of its own.
+/// In a graph no collective starts a clock of its own, so the whole step is timed against the longest one without a
+/// graph.
 void Executable::check_deadline(Clock::time_point start) const {
   const milliseconds timeout(context_.comms().timeout_ms(program_));
   if (context_.comms().empty() || Clock::now() - start < longest_run_ + timeout) return;

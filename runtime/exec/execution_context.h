@@ -18,7 +18,7 @@ namespace tessera {
 
 /// What is done beside the program, to find faults. Results must not change by a bit.
 struct DebugOptions {
-  bool check_memory = false;  ///< NaN fill at the start of each transient buffer's life, guards behind its end
+  bool check_memory = false;  ///< NaN fill at the start of each transient buffer's life, guards after its end
   uint64_t guard_bytes = 0;   ///< as given to the memory planner
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay (up to 200 us) before every action
 };

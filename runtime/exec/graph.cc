@@ -1,3 +1,13 @@
+// Captures a step as a graph: CUDA graphs, or what a device offers in their place. Capture begins on one stream, the
+// lead; the others join by waiting for an event of it and are joined back at the end:
+//
+//     lead      record(fork) ---- work ---------------- wait(join 1) wait(join 2) -- end
+//     stream 1  wait(fork) ------ work -- record(join 1)
+//     stream 2  wait(fork) ------ work -- record(join 2)
+//
+// Host functions, waits between devices and anything that looks at single actions do not fit into a graph;
+// obstacle_to_capture names the first reason.
+
 #include "exec/graph.h"
 
 #include <algorithm>

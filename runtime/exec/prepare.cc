@@ -1,3 +1,18 @@
+// Turns each action into a step with everything resolved: kernel, pointers, events to wait for, communicator. Running a
+// program then allocates nothing and looks nothing up. Of ddp's line
+//
+//     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
+//
+// the step holds the communicator of (dp, comm.dp.gradient), recv = send = the address of %61, the workspace's address,
+// and the event that the step of action 41 records.
+//
+// Dependencies on the same stream cost nothing, as stream order covers them; others share one event for each awaited
+// action. Kernels are prepared once for all actions with equal op, slots and stream: the blocks of a model share
+// theirs.
+//
+// With --debug-memory a buffer is filled with NaN when its life begins, bytes after its end are guarded, and all
+// results are looked at.
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -76,6 +91,7 @@ struct Executable::Preparation {
   }
 
   Crossing* add_crossing(const Device& from) {
+    // One crossing serves all actions that wait for the same one: two devices have one other device each.
     const bool to_host = &from == &context.device();
     self.crossings_.push_back(to_host ? make_crossing_to_host() : make_crossing_to(context.device()));
     return self.crossings_.back().get();
@@ -199,7 +215,7 @@ struct Executable::Preparation {
       if (life == lives.end() || !seen.insert(b.buffer).second) continue;
       const Buffer& buffer = program.buffer(b.buffer);
       auto* begin = static_cast<std::byte*>(context.pointer(buffer, memory));
-      const uint64_t end = buffer.num_bytes();  // what stands up to the next buffer is nobody's
+      const uint64_t end = buffer.num_bytes();  // the bytes up to the next buffer belong to none
       const uint64_t guard =
           (end + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment - end + debug.guard_bytes;
       if (life->second.first == position) {

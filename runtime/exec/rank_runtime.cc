@@ -1,3 +1,10 @@
+// A rank's device, memory, communicators and programs. The order of construction matters and is that of the members:
+// device, arenas, then a meeting of all ranks, then communicators. A rank that has no memory fails before the meeting,
+// where the others miss it at once; after it they would wait for it inside of a communicator.
+//
+// Between programs the host writes inputs and scalars and reads accumulators, on the compute stream: it waits before a
+// run, so other streams see what was written.
+
 #include "exec/rank_runtime.h"
 
 #include <algorithm>
@@ -45,6 +52,7 @@ const tsr_home_role& role_of_values(const Home& home) {
 }
 
 bool is_worse(const ParameterElement& a, const ParameterElement& b) {
+  // The same answer whatever ranks hold: not finite before finite, then by place in the model, or by magnitude.
   if (a.is_finite() && b.is_finite()) return std::abs(a.value) > std::abs(b.value);
   if (a.is_finite() || b.is_finite()) return b.is_finite();
   return std::pair(a.parameter, a.index) < std::pair(b.parameter, b.index);
@@ -62,7 +70,8 @@ size_t worst_of(std::span<const float> values) {
                              values.begin());
 }
 
-/// The meeting of all ranks before they make communicators.
+/// All ranks meet here before they create communicators; in the constructor's list, so that it is between the two
+/// members.
 const CommunicatorSetup& meet(const RankSetup& setup) {
   setup.before_joining();
   return setup.communicators;
@@ -146,6 +155,7 @@ void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<f
 
 void RankRuntime::initialise(const ParameterSource& values, Progress* progress) {
   const Program& program = programs_.steps[0];
+  // Everything persistent starts from zero: pads must be, and so must optimizer state and the step count.
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent) call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
   std::vector<float> piece_values;
@@ -198,6 +208,7 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
   if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
   wait();
+  // executables_: init, the variants of the step, eval.
   Executable& executable = *executables_[1 + step % programs_.steps.size()];
   executable.run(setup_.cancelled);
   double clip[3];

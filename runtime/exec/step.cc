@@ -1,3 +1,6 @@
+// What steps run as host functions on a stream: strategies' calls, and the checks of --debug-memory and --stream-delay.
+// They are called on the stream's thread, so an error is the stream's error and ends the run like that of a kernel.
+
 #include "exec/step.h"
 
 #include <algorithm>
@@ -52,6 +55,7 @@ tsr_status Watch::check(void* self, tsr_error*) {
   const Watch& watch = *static_cast<const Watch*>(self);
   if (is_finite(watch)) return TSR_OK;
   size_t first = watch.first->load();
+  // The minimum over all streams: the first in list order is the one that caused the others.
   while (watch.position < first && !watch.first->compare_exchange_weak(first, watch.position)) {
   }
   return TSR_OK;

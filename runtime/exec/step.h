@@ -16,8 +16,8 @@ struct Delay {
   static tsr_status run(void* self, tsr_error* err);
 };
 
-/// Bytes behind a buffer that nobody may write: filled when the buffer's life starts, copied to the host and compared
-/// when it ends.
+/// Bytes after a buffer's end that no action may write: filled when the buffer's life starts, copied to the host and
+/// compared when it ends.
 struct Guard {
   const std::byte* begin = nullptr;
   Arena seen;  // host memory that the device copies to without waiting
@@ -73,7 +73,7 @@ struct Executable::Step {
   Delay delay;
   bool delayed = false;
   std::vector<Fill> fills;                     // debug: before the action
-  std::vector<std::unique_ptr<Guard>> guards;  // debug: behind it
+  std::vector<std::unique_ptr<Guard>> guards;  // debug: after it
   std::vector<Watch> watches;                  // debug: of its results
 };
 

@@ -1,3 +1,11 @@
+// Ranks are the coordinates read as a number with mixed digits, the last axis fastest: with pp=2,dp=3 rank 4 is pp=1,
+// dp=1. So the innermost axis joins neighbouring ranks, which launchers put on one machine; put the axis that
+// communicates most there.
+//
+//     pp\dp   0  1  2
+//     0        0  1  2
+//     1        3  4  5
+
 #include "mesh/mesh.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// Decodes elements of weight files. The table is that of the safetensors format: sizes are needed of all dtypes, to
+// check a header, values only of floating types. Conversion goes bit by bit and does not rely on the compiler's half
+// types, so all machines read the same values.
+
 #include "model/element_conversion.h"
 
 #include <algorithm>

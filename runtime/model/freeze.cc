@@ -1,3 +1,6 @@
+// --freeze. A pattern that matches nothing is an error: it is nearly always a misspelt name, and the run would train
+// what it was told to keep. Units are laid out anew, since trainable parameters come first in a unit.
+
 #include "model/freeze.h"
 
 #include <fnmatch.h>

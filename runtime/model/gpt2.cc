@@ -1,3 +1,21 @@
+// GPT-2 as segments. A segment ends where a collective may have to be inserted and nowhere else (decision 0001);
+// elementwise work is fused into the product or the norm next to it. One block, with the residual stream x from left to
+// right:
+//
+//     x --- ln_1 --- qkv --- attention --- proj --- add_ln_2 --- fc_gelu --- fc_proj --- add --- next x
+//       norm_1    qkv    attended   projected   mid, norm_2   hidden      ffn_out
+//
+// Why just there:
+// - proj and fc_proj have no bias. Their outputs contract a dim that tensor parallelism splits (heads, ffn) and are
+//   addends until they are summed; bias and residual, which must be added once, are in add_ln_2 and add.
+// - qkv and fc_gelu begin after a norm, so the gradients of their inputs can be summed before the norm's backward.
+// - Residual values are new buffers, never in place: the backward reads them.
+//
+// `gradient_of` says that a value's gradient is another value's: ffn_out is an addend of the next x, and so is wte.out
+// of the first one. `projected` has a gradient of its own, since the residual's is added to after backward(proj).
+//
+// The embedding is tied: wte is used by the first and the last segment, and is a unit of its own for that reason.
+
 #include "model/gpt2.h"
 
 #include "tessera/error.hpp"
@@ -37,6 +55,7 @@ class Gpt2Builder {
 
     const int embedded = activation("wte.out", embed);
     int x = activation("h.0.x", embed);
+    // wpe adds to it: both gradients are one.
     model_.values[embedded].gradient_of = x;
     segment("wte", TSR_OP_TOKEN_EMBEDDING, {wte}, {tokens}, {embedded}, {{TSR_NAME_VOCAB, TSR_REDUCE_SUM}});
     segment("wpe", TSR_OP_POSITION_EMBEDDING, {wpe}, {embedded}, {x});
@@ -85,11 +104,13 @@ class Gpt2Builder {
     op.struct_size = sizeof op;
     op.kind = kind;
     op.dtype = shape_.dtype;
+    // Gradients of parameters leave the product in float32 whatever the compute dtype is.
     op.gradient_dtype = TSR_F32;
     op.dims[TSR_DIM_BATCH] = shape_.batch;
     op.dims[TSR_DIM_SEQ] = shape_.seq;
     op.dims[TSR_DIM_EMBED] = config_.embed;
     std::array<uint32_t, TSR_NUM_DIMS> names{};
+    // Which named dim each extent is of: a split of heads then finds every op that has heads.
     names[TSR_DIM_BATCH] = TSR_NAME_BATCH;
     names[TSR_DIM_SEQ] = TSR_NAME_SEQ;
     names[TSR_DIM_EMBED] = TSR_NAME_EMBED;
@@ -130,6 +151,7 @@ class Gpt2Builder {
     const int64_t head_dim = config_.embed / config_.num_heads;
     const auto named = [&](const char* text) { return name + "." + text; };
     const tsr_dim embed = dim(TSR_NAME_EMBED, config_.embed), ffn = dim(TSR_NAME_FFN, config_.ffn);
+    // q, k and v are three blocks of one matrix; a split cuts each of them, at multiples of a head.
     const tsr_dim qkv3 = dim(TSR_NAME_HEADS, 3 * config_.embed, 3, head_dim);
     const tsr_dim heads = dim(TSR_NAME_HEADS, config_.embed, 1, head_dim);
 
@@ -156,6 +178,7 @@ class Gpt2Builder {
     segment(named("ln_1"), TSR_OP_LAYER_NORM, {ln_1_weight, ln_1_bias}, {x}, {norm_1});
     linear(named("qkv"), {qkv_weight, qkv_bias}, norm_1, qkv, config_.embed, 3 * config_.embed, TSR_NAME_EMBED);
     Segment& attention = segment(named("attention"), TSR_OP_ATTENTION, {}, {qkv}, {attended});
+    // Attention knows heads and their width only, so it works on however many heads a rank has.
     attention.op.dims[TSR_DIM_EMBED] = 0;
     attention.op.dims[TSR_DIM_HEADS] = config_.num_heads;
     attention.op.dims[TSR_DIM_HEAD_DIM] = head_dim;

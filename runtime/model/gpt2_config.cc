@@ -1,3 +1,7 @@
+// Reads config.json. A key that changes the arithmetic and is not supported is refused, by name: a model that is
+// trained with other attention scores than it was made with gives a loss that looks fine and is wrong. Dropout is not
+// applied and is reported; keys that are not about the arithmetic are ignored.
+
 #include "model/gpt2_config.h"
 
 #include <algorithm>

@@ -1,3 +1,9 @@
+// Weights of a Hugging Face folder. Names and shapes must match the model one to one, so that nothing is left at random
+// values and nothing that was trained is dropped unnoticed. Linear layers of GPT-2 are Conv1D there, [in, out] and not
+// [out, in], which is our layout as well; nothing is transposed.
+//
+// Values are read when a rank asks for its pieces, and only those are looked at for NaN: no rank reads the whole model.
+
 #include "model/hf_folder.h"
 
 #include <algorithm>
@@ -78,6 +84,7 @@ HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, std::span<cons
   for (const SafetensorsFile& file : files_)
     place_tensors(file);
   const bool is_tied = places_.contains(kTokenEmbedding);
+  // A saved lm_head repeats wte. It must do so exactly, as the model has one tensor for both.
   const auto head = is_tied ? places_.extract(std::string(kHead)) : decltype(places_)::node_type();
   check_parameters(parameters);
   if (!head.empty()) check_head(head.mapped());
@@ -157,6 +164,7 @@ void HuggingFaceWeights::check_head(const Place& head) const {
     const auto a = std::span(ours).first(num_elements), b = std::span(theirs).first(num_elements);
     tied.file->read(tied.name, i, a);
     head.file->read(head.name, i, b);
+    // As bits: a NaN equals itself, and 0 is not -0.
     equal = std::equal(a.begin(), a.end(), b.begin(),
                        [](float x, float y) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y); });
   }
@@ -171,6 +179,7 @@ void HuggingFaceWeights::read(std::string_view parameter, uint64_t offset, std::
   if (found == places_.end()) throw Error(TSR_E_NOT_FOUND, concat(folder_, " has no tensor ", parameter));
   const Place& place = found->second;
   place.file->read(place.name, offset, out);
+  // Which one it is is looked for only when there is one.
   if (all_finite(out)) return;
   const auto bad = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
   throw Error(TSR_E_INVALID_ARGUMENT,

@@ -15,12 +15,12 @@ namespace tessera {
 
 /// Weights by parameter name, from `model.safetensors` or, without it, the files of its sharded index. Strict: tensors
 /// and parameters must match one to one in name (with or without the prefix `transformer.`) and shape; Conv1D weights
-/// are [in, out] there as here. Two things may stand there besides: mask buffers (`h.*.attn.bias`,
-/// `h.*.attn.masked_bias`) are skipped, and `lm_head.weight` must equal `wte.weight` element by element.
+/// are [in, out] there as here. Two things may be there besides: mask buffers (`h.*.attn.bias`, `h.*.attn.masked_bias`)
+/// are skipped, and `lm_head.weight` must equal `wte.weight` element by element.
 class HuggingFaceWeights : public ParameterSource {
  public:
   /// Opens all files and checks everything but the parameters' values. Throws INVALID_ARGUMENT naming the tensor and
-  /// the file (both shapes where they differ), UNSUPPORTED for an element type that is no float, NOT_FOUND without
+  /// the file (both shapes where they differ), UNSUPPORTED for an element type that is not a float, NOT_FOUND without
   /// files; what find_weight_files throws.
   HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters);
 

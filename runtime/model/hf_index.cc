@@ -1,3 +1,6 @@
+// The index of sharded weights. It comes from elsewhere and names files that are opened, so only plain names beside the
+// index are accepted: no slash, no "..".
+
 #include "model/hf_index.h"
 
 #include <nlohmann/json.hpp>

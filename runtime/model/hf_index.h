@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-/// Reads a `model.safetensors.index.json`: the file's name for each tensor's name. Files stand beside the index, so a
+/// Reads a `model.safetensors.index.json`: the file's name for each tensor's name. Files are beside the index, so a
 /// name with a slash is refused. Throws INVALID_ARGUMENT, naming what is wrong.
 std::map<std::string, std::string> read_safetensors_index(const std::string& path);
 

@@ -1,3 +1,7 @@
+// GPT-2's initialisation (Radford et al. 2019): the weights of the two projections into the residual stream are divided
+// by sqrt(2 layers), the number of addends of the stream, so that its variance does not grow with depth. A rule is
+// found by name, and a value by seed, name and index, so each rank makes the elements it owns and no others.
+
 #include "model/initial_values.h"
 
 #include <algorithm>

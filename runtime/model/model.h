@@ -16,7 +16,7 @@ namespace tessera {
 /// Every parameter starts on a multiple of this many elements of its unit's flat buffers.
 inline constexpr uint64_t kParameterAlignment = 128;
 
-/// Elements of a whole parameter that stand together in a rank's part of it.
+/// Elements of a whole parameter that are contiguous in a rank's part of it.
 struct ParameterPiece {
   uint64_t whole_offset = 0;
   uint64_t num_elements = 0;
@@ -58,10 +58,10 @@ struct Value {
   tsr_dtype dtype = TSR_F32;
   int gradient_of = -1;  ///< its gradient is the buffer of that value's gradient
   uint64_t num_elements = 0;
-  int rows = -1;  ///< in a local model: this value is whole, and stands in rows over a tensors axis as that one
+  int rows = -1;  ///< in a local model: index of the row-sharded form of this whole value; -1: none
 };
 
-/// The smallest compute between two places where a collective may stand. `op` has kind, dims and attributes set.
+/// The smallest compute between two places where a collective may be inserted. `op` has kind, dims and attributes set.
 struct Segment {
   std::string name;
   tsr_op op{};

@@ -1,3 +1,7 @@
+// Tells what --model was meant to be. The name of a size, a folder, an id of the Hugging Face hub and an address look
+// alike, and each mistake has another remedy: so the kind of mistake is recognised first and then answered with what to
+// type. A folder that is named like a size (gpt2) wins, since that is where `hf download` puts the weights.
+
 #include "model/model_name.h"
 
 #include <sys/stat.h>
@@ -100,6 +104,7 @@ bool is_model_folder(const std::string& given) {
     return false;
   }
   if (!S_ISDIR(info.st_mode)) {
+    // A plain file of that name does not matter.
     if (is_name) return false;
     refuse("--model ", shown(given), " is not a folder; give the folder that holds config.json and model.safetensors");
   }

@@ -1,3 +1,10 @@
+// Normal numbers from a counter (Philox4x32-10, Salmon et al. 2011; Box and Muller 1958). A counter-based generator has
+// no state: element i of a tensor is a function of (seed, name, i), which is what lets ranks with different slices
+// start from one model.
+//
+// Logarithm, sine and cosine are computed here with series, not by libm: libm differs between systems in the last bit,
+// and initial values are to be the same everywhere. Only + - * / and sqrt are used, which IEEE 754 defines to the bit.
+
 #include "model/philox.h"
 
 #include <algorithm>
@@ -18,6 +25,8 @@ constexpr std::array<double, 24> kReciprocals = [] {
   return values;
 }();
 
+// Fowler-Noll-Vo: gives each name its own stream. A collision would give two tensors equal numbers; with 64 bits and a
+// few hundred names none is to be expected.
 uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text)

@@ -1,3 +1,6 @@
+// Files read with pread, not mmap: a mapped file that is truncated by another process ends this one with SIGBUS, a read
+// gives an error that names the file. pread has no file position, so threads may share a descriptor.
+
 #include "model/read_only_file.h"
 
 #include <fcntl.h>
@@ -78,6 +81,7 @@ void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
   while (num_done < out.size()) {
     const std::size_t num_wanted = std::min(out.size() - num_done, kMaxBytesPerCall);
     const ssize_t num_read = ::pread(fd_, out.data() + num_done, num_wanted, static_cast<off_t>(offset + num_done));
+    // A signal came before the first byte.
     if (num_read < 0 && errno == EINTR) continue;
     if (num_read < 0) {
       throw Error(TSR_E_UNAVAILABLE,

@@ -1,3 +1,11 @@
+// The safetensors format: 8 bytes of length (little-endian), a JSON header of that length, then the tensors' bytes.
+//
+//     | u64 n | {"wte.weight": {"dtype": "F32", "shape": [..], "data_offsets": [b, e]}, ...} | data |
+//                                                               from the end of the header  ^
+//
+// The header is checked once, when the file is opened; after that any range of elements is one read. float32 goes
+// straight into the caller's memory, other types through a buffer of 64 Ki elements.
+
 #include "model/safetensors.h"
 
 #include <algorithm>
@@ -10,7 +18,7 @@
 namespace tessera {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;                            // the header's length stands before it
+constexpr uint64_t kLengthBytes = 8;                            // the header's length comes before it
 constexpr std::size_t kElementsPerRead = std::size_t{1} << 16;  // of types that are converted through a small buffer
 
 }  // namespace
@@ -22,6 +30,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
                 concat(path, " has ", file_.num_bytes(), " bytes, too few for a safetensors file"));
   }
   file_.read(0, std::as_writable_bytes(std::span(&num_header_bytes, 1)));
+  // Before anything of that size is allocated.
   if (num_header_bytes > kMaxSafetensorsHeaderBytes || num_header_bytes > file_.num_bytes() - kLengthBytes) {
     throw Error(
         TSR_E_INVALID_ARGUMENT,

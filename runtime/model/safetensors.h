@@ -14,7 +14,7 @@ namespace tessera {
 /// An open safetensors file with a checked header. Movable. Every const function is [any-thread].
 class SafetensorsFile {
  public:
-  /// Throws what ReadOnlyFile throws, and INVALID_ARGUMENT, naming the file, for what is no well-formed file.
+  /// Throws what ReadOnlyFile throws, and INVALID_ARGUMENT, naming the file, for a file that is not well formed.
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }

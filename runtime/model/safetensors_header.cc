@@ -1,3 +1,7 @@
+// Checks a header strictly: keys and dtypes must be known, sizes are multiplied with overflow checks, and tensors must
+// cover the data without gap or overlap. A file may be cut, half downloaded or malicious; what passes here can be read
+// without further checks.
+
 #include "model/safetensors_header.h"
 
 #include <algorithm>

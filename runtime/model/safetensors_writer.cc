@@ -1,3 +1,7 @@
+// Writes a file all or nothing: data goes into `path`.partial, which is made durable (fsync), renamed, and made durable
+// under its new name (fsync of the folder). POSIX replaces the old file in one step, so a reader or a crash sees one or
+// the other. Tensors with the widest elements come first, so that each is aligned to its element size.
+
 #include "model/safetensors_writer.h"
 
 #include <fcntl.h>
@@ -67,6 +71,7 @@ std::string header_text(const SafetensorsHeader& header, const std::string& path
   } catch (const json::exception& e) {
     throw Error(TSR_E_INVALID_ARGUMENT, concat("cannot write the header of ", path, ": ", e.what()));
   }
+  // The format allows blanks at the end of the header for this.
   text.resize((text.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment, ' ');
   if (text.size() > kMaxSafetensorsHeaderBytes) {
     throw Error(TSR_E_INVALID_ARGUMENT, concat("the header of ", path, " would have ", text.size(),

@@ -37,7 +37,7 @@ class SafetensorsWriter {
   /// written is zero. Throws NOT_FOUND, INVALID_ARGUMENT (beyond the tensor), UNAVAILABLE.
   void write(std::string_view name, uint64_t offset, std::span<const std::byte> elements);
 
-  /// The file stands complete at its path, and survives a power cut. Once. Throws UNAVAILABLE.
+  /// The file is complete at its path and survives a power cut. To be called once. Throws UNAVAILABLE.
   void commit();
 
  private:

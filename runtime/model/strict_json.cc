@@ -1,3 +1,7 @@
+// JSON of files that others wrote. The library is lenient where it matters here: it keeps the last of two equal keys,
+// stops at a zero byte and recurses as deep as the text asks. A reader that disagrees with other readers about a file's
+// meaning is a way to smuggle something past them.
+
 #include "model/strict_json.h"
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,10 @@
+// Finds a folder's weights, and what ranks compare of them (decision 0022). Large weights are not hashed whole, which
+// would cost a read of gigabytes on every rank at every start. A header, both ends of each tensor and 256 blocks are
+// enough to tell checkpoints apart; one changed number in the middle of a file is not found.
+//
+// Other formats (pytorch_model.bin, .gguf) are refused instead of passed over: else a folder with them would train from
+// random values.
+
 #include "model/weight_files.h"
 
 #include <algorithm>
@@ -106,6 +113,7 @@ std::vector<std::string> weight_fingerprints(const std::string& folder) {
   for (const std::string& path : find_weight_files(folder).paths)
     num_bytes += files.emplace_back(path).file().num_bytes();
   std::vector<std::string> fingerprints;
+  // A share of the blocks for each file, and at least its first and last.
   const uint64_t num_blocks = num_bytes <= kMaxWholeBytes ? 0 : 2 + kSampledBlocks / files.size();
   for (const SafetensorsFile& file : files)
     fingerprints.push_back(fingerprint(file, num_blocks));

@@ -1,3 +1,6 @@
+// The log, by spdlog, on standard error: standard output belongs to results (plans, JSON). Each rank has a logger of
+// its own, since ranks may be threads of one process, and lines are flushed at once, since a rank may be killed.
+
 #include "observe/log.h"
 
 #include <spdlog/logger.h>
@@ -42,6 +45,7 @@ struct Log::Sink {
   Sink(spdlog::sink_ptr sink, LogLevel level, int rank, int world_size) : logger("", std::move(sink)) {
     logger.set_level(to_spdlog(level));
     logger.flush_on(spdlog::level::debug);
+    // Alone, a rank needs no name.
     const std::string who = world_size > 1 ? concat("[rank ", rank, "] ") : "";
     logger.set_pattern("[%H:%M:%S.%e] " + who + "%^%l%$: %v");
   }

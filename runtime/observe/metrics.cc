@@ -1,3 +1,7 @@
+// Metrics as JSON lines: one object for the run, then one for each step, so a file can be read while it grows and holds
+// several runs, told apart by `run`. Doubles are printed to read back to the same bits. JSON has no NaN: such a number
+// becomes null, and `not_finite` lists its name.
+
 #include "observe/metrics.h"
 
 #include <cmath>
@@ -27,6 +31,7 @@ void name_run(RunMetrics& run) {
   std::tm utc{};
   ::gmtime_r(&now, &utc);
   run.started = concat(std::put_time(&utc, "%Y-%m-%dT%H:%M:%SZ"));
+  // Two runs may start in one second, on machines that share a folder.
   std::random_device random;
   run.run = concat(std::put_time(&utc, "%Y%m%d-%H%M%S-"), std::hex, std::setfill('0'), std::setw(8), random());
 }

@@ -1,3 +1,8 @@
+// Opens what a run writes without destroying anything (decision 0023). Files are compared by device and inode, not by
+// name, so a link to the training data is recognised; a file is ours if it begins like what we write. The check runs
+// twice: before the start, without opening anything for writing, so that a wrong path is told before an hour of
+// planning, and again when the file is opened.
+
 #include "observe/output_file.h"
 
 #include <fcntl.h>
@@ -32,6 +37,7 @@ bool is_same(const fs::path& path, const struct stat& file) {
 bool reads(const JobInput& input, const struct stat& file) {
   std::error_code error;
   if (!fs::is_directory(input.path, error)) return is_same(input.path, file);
+  // A folder of data is read recursively, and may link to the output.
   const auto options = fs::directory_options::skip_permission_denied;
   for (auto it = fs::recursive_directory_iterator(input.path, options, error);
        !error && it != fs::recursive_directory_iterator(); it.increment(error))
@@ -55,6 +61,7 @@ bool is_ours(const Output& output) {
 }
 
 std::string refusal_of_old_file(const Output& output, const struct stat& file) {
+  // An empty file holds nothing that could be lost.
   const bool ours = file.st_size == 0 || is_ours(output);
   for (const JobInput& input : output.inputs)
     if ((input.takes_all || !ours || file.st_size == 0) && reads(input, file))
@@ -114,6 +121,7 @@ class WithoutSigpipe {
   }
   ~WithoutSigpipe() {
     constexpr timespec kNow = {0, 0};
+    // Takes the pending signal away, unless the caller had blocked it and may be waiting for it.
     if (!sigismember(&before_, SIGPIPE)) ::sigtimedwait(&pipe_, nullptr, &kNow);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }

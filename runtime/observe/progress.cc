@@ -1,3 +1,7 @@
+// A thread that reports what takes long. A phase need not have a loop in which to look at the clock, which is why the
+// work itself does not report. A line may show a count and a total of two moments, which does no harm; the work never
+// waits for the reporter.
+
 #include "observe/progress.h"
 
 #include <system_error>

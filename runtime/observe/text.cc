@@ -1,3 +1,7 @@
+// Makes text from outside safe to show: paths, names in files and plugins' messages may hold control characters, escape
+// sequences of terminals or characters that reverse the direction of a line. Escaped at the one place where text leaves
+// the program, not where it comes in (decision 0024). Invalid UTF-8 is shown byte by byte.
+
 #include "observe/text.h"
 
 #include <cstdint>
@@ -15,6 +19,7 @@ Utf8Char first_char(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return {1, byte(0)};
   const size_t n = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+  // 0xc0 and 0xc1 would be overlong forms of ASCII, above 0xf4 there are no code points.
   if (byte(0) < 0xc2 || byte(0) > 0xf4 || n > text.size()) return {};
   uint32_t code = byte(0) & (0xffu >> (n + 1));
   for (size_t i = 1; i < n; ++i) {
@@ -51,6 +56,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const Utf8Char c = first_char(text);
     const size_t num_bytes = c.num_bytes ? c.num_bytes : 1;
+    // A newline before two blanks is that of our own lists; no log line looks like it.
     if ((c.num_bytes && may_be_shown(c.code)) || text.starts_with("\n  "))
       shown += text.substr(0, num_bytes);
     else

@@ -1,3 +1,6 @@
+// A pure function of the step: nothing is carried along, so any step can be computed alone. Warm-up reaches lr with its
+// last step (hence step + 1), the schedule min_lr with the last step of the run (hence steps - 1).
+
 #include "optim/learning_rate.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// Dynamic loss scaling (Micikevicius et al. 2018). Halved at once after an overflow, doubled only after many good
+// steps: a scale that is too large costs a step, one that is too small only some bits of small gradients. Powers of two
+// change no bit of a gradient that stays in range.
+
 #include "optim/loss_scaler.h"
 
 #include <algorithm>

@@ -1,3 +1,13 @@
+// Reads the exported symbols of a shared object from its bytes, without dlopen: loading runs constructors, so a file is
+// judged before it may run anything. Found are foreign files, truncated ones, and plugins that export more than the
+// entry, whose symbols would collide with another plugin's.
+//
+//     ELF header -> program headers -> PT_DYNAMIC -> symbol table, string table, hash table
+//                   PT_LOAD: address -> file offset
+//
+// Only what the dynamic linker uses is read; section headers may be stripped. The file is untrusted: every access is
+// checked against its end.
+
 #include "plugins/elf_inspect.h"
 
 #include <elf.h>
@@ -109,10 +119,12 @@ class Inspector {
       const auto symbol = bytes_.at<Symbol>(symbols + i * sizeof(Symbol), "dynamic symbol");
       const auto binding = ELF64_ST_BIND(symbol.st_info);
       const auto visibility = ELF64_ST_VISIBILITY(symbol.st_other);
+      // Undefined symbols are imports; hidden and local ones nobody else can see.
       if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL || visibility == STV_HIDDEN ||
           visibility == STV_INTERNAL)
         continue;
       found.names.push_back(bytes_.name(names, dynamic_.names_num_bytes, symbol.st_name));
+      // g++ makes inline variables unique over the whole process, RTLD_LOCAL or not: two plugins would share them.
       if (binding == STB_GNU_UNIQUE) found.unique.push_back(found.names.back());
     }
     return found;
@@ -139,6 +151,7 @@ class Inspector {
       if (entry.d_tag == DT_STRSZ) dynamic_.names_num_bytes = entry.d_un.d_val;
       if (entry.d_tag == DT_FLAGS_1) dynamic_.flags = entry.d_un.d_val;
     }
+    // Position-independent executables are ET_DYN as well; dlopen refuses them in its own words.
     if (dynamic_.flags & DF_1_PIE) throw UsageError("is an executable and not a shared object; link it with -shared");
   }
 

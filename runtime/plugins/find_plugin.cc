@@ -1,3 +1,6 @@
+// From a name to a file: `fsdp` is fsdp.so, `gloo` is gloo-comm.so, `cpu` is cpu-device.so (decision 0006). No folder
+// has precedence: a name that is found twice is an error, since which one runs must not depend on the order of folders.
+
 #include <algorithm>
 #include <tuple>
 
@@ -45,6 +48,7 @@ bool ends_with(std::string_view text, std::string_view end) {
 }  // namespace
 
 fs::path default_plugin_folder() {
+  // A build tree, then an installation, else the folder that was compiled in.
   for (const fs::path& folder :
        {executable_folder() / "plugins", executable_folder().parent_path() / "lib" / "tessera"}) {
     std::error_code error;

@@ -1,3 +1,9 @@
+// Checks a plugin's tables once, when it is loaded, so that the rest of the host may call any required function without
+// asking. Sizes are checked against floors, the tables as ABI 0.9 has them: tables only grow at the end, so a table
+// that is longer is newer and fine, one that is shorter is malformed.
+//
+// Texts are copied, with limits: a plugin's memory is not trusted to stay as it is.
+
 #include "plugins/interface_check.h"
 
 #include <algorithm>
@@ -34,7 +40,7 @@ std::string copy_text(tsr_str text, const char* what) {
   return copy;
 }
 
-// Names stand in flags and file names.
+// Names are used in flags and file names.
 std::string copy_name(tsr_str text, const char* what) {
   std::string name = copy_text(text, what);
   const bool is_valid = !name.empty() && name.size() <= 64 &&
@@ -67,6 +73,7 @@ PluginOption copy_option(const tsr_option& given) {
   if (given.type < TSR_OPTION_INT || given.type > TSR_OPTION_STRING)
     refuse(concat("has the option ", option.name, " of the unknown type ", given.type));
   try {
+    // A default that its own range refuses would fail in every run; here the author sees it.
     check_option_value(option.name, option, option.default_value);
   } catch (const Error& error) {
     refuse(concat("has an option whose default is not valid (", error.what(), ")"));

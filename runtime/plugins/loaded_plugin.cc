@@ -1,3 +1,5 @@
+// Kinds of plugins by flag, file name and table. The fingerprint is what ranks compare.
+
 #include "plugins/loaded_plugin.h"
 
 #include "observe/text.h"

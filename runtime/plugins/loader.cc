@@ -1,3 +1,14 @@
+// Loads a plugin, in an order in which nothing runs before it has been judged:
+//
+//     read_plugin_file        who may write it; its bytes and hash
+//     inspect_shared_object   an ELF file for this machine that exports the one entry symbol
+//     dlopen                  RTLD_NOW: missing symbols now, not at step 300; RTLD_LOCAL: no symbol is shared
+//     handshake               ranges of ABI versions, magic number
+//     descriptor, tables      copied and checked
+//
+// Each step may refuse with one sentence that begins with the file. A plugin is never unloaded: its threads, tables and
+// strings may be in use until the process ends.
+
 #include "plugins/loader.h"
 
 #include <dlfcn.h>
@@ -19,6 +30,7 @@
 namespace tessera {
 namespace {
 
+// Before 1.0 a host takes plugins of its own minor only.
 constexpr uint32_t kHostMinorMin = TSR_ABI_MINOR;
 constexpr uint32_t kHostMinorMax = TSR_ABI_MINOR;
 constexpr uint32_t kNotSaid = std::numeric_limits<uint32_t>::max();
@@ -121,6 +133,7 @@ void check_handshake(const tsr_handshake& answer, tsr_status status, const tsr_e
 
 LoadedPlugin query(Query* entry, const Log& log) {
   const HostServices host(log);
+  // The plugin's fields start as kNotSaid: an answer that is left out must not pass for version 0.
   tsr_handshake handshake{TSR_MAGIC, sizeof(tsr_handshake), TSR_ABI_MAJOR, kHostMinorMin, kHostMinorMax, kNotSaid,
                           kNotSaid,  8 * sizeof(void*),     kNotSaid};
   tsr_error error{};
@@ -176,6 +189,7 @@ LoadedPlugin load_plugin(PluginKind kind, std::string_view name, const std::vect
   if (plugin.kind != kind)
     throw UsageError(concat("the plugin ", plugin.path, " is a ", to_string(plugin.kind), " and ", flag_of(kind),
                             " needs a ", to_string(kind), "; use it with ", flag_of(plugin.kind)));
+  // --strategy fsdp that runs something else is a mistake nobody finds (decision 0006).
   if (name.find('/') == std::string_view::npos && plugin.name != name)
     throw UsageError(concat("the plugin ", plugin.path, " calls itself ", plugin.name, ", not ", name,
                             "; rename the file to ", plugin.name, file_suffix(kind), ".so, or give its path"));

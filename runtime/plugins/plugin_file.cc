@@ -1,3 +1,10 @@
+// Who could change a plugin's file (decision 0025). A plugin is code that runs as this user, so the file and all
+// folders above it must belong to users who could run code as this user anyway: root, the user, the owner of the
+// program. Anything that anybody may write is refused; what some other user or a group may write is refused to root and
+// warned of otherwise.
+//
+// The file is opened once, and its bytes are hashed from that descriptor.
+
 #include "plugins/plugin_file.h"
 
 #include <fcntl.h>
@@ -38,6 +45,7 @@ class FileDescriptor {
 TrustedUsers trusted_users() {
   struct stat program {};
   const uid_t self = ::geteuid();
+  // Who owns the program can make this user run anything, so a plugin of theirs adds no risk.
   return {self, ::stat("/proc/self/exe", &program) == 0 ? program.st_uid : self};
 }
 
@@ -47,6 +55,7 @@ bool holds_the_program(const std::filesystem::path& folder) {
   return std::mismatch(folder.begin(), folder.end(), program.begin(), program.end()).first == folder.end();
 }
 
+// As /tmp: others may add files there, but not replace those of this user.
 bool is_roots_sticky(const struct stat& folder) {
   return (folder.st_mode & S_ISVTX) != 0 && folder.st_uid == 0;
 }
@@ -93,6 +102,7 @@ std::vector<char> read_all(int fd, size_t num_bytes, const std::string& path) {
 
 PluginFile read_plugin_file(const std::filesystem::path& path) {
   std::error_code error;
+  // Links are followed first: the folders that matter are those of the file itself.
   const std::filesystem::path real = std::filesystem::canonical(path, error);
   if (error) {
     errno = error.value();
@@ -117,6 +127,7 @@ std::string who_else_may_write(const struct stat& status, const TrustedUsers& tr
   const uid_t owner = status.st_uid;
   if (owner != 0 && owner != trusted.self && owner != trusted.program)
     return concat("belongs to user ", owner, "; if you trust what is in it, run chown ", trusted.self, " on it");
+  // Many systems give each user a group of the same number, with no other member.
   const bool is_own_group = status.st_gid == 0 || status.st_gid == owner;
   if ((status.st_mode & S_IWGRP) != 0 && !is_own_group)
     return concat("may be written by group ", status.st_gid, "; run chmod g-w on it");

@@ -1,3 +1,7 @@
+// Plugins' options. The plugin declares name, type, range, choices and default; the host reads, checks and names them
+// in errors, so all plugins' options behave alike. An option of one axis (--shard.fsdp.prefetch) is stronger than one
+// of the plugin (--fsdp.prefetch), and both are stronger than the default.
+
 #include "plugins/plugin_options.h"
 
 #include <algorithm>
@@ -18,6 +22,7 @@ constexpr int64_t kExactDouble = int64_t{1} << 53;
 int64_t check_int(const std::string& flag, const PluginOption& option, const std::string& text) {
   const bool has_limits = option.min <= option.max;
   const auto limit = [](double value) {
+    // Limits are doubles in the ABI, and exact up to 2^53.
     return static_cast<int64_t>(std::clamp(value, -double{kExactDouble}, double{kExactDouble}));
   };
   return has_limits

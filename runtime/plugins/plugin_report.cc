@@ -1,3 +1,6 @@
+// `plugins list` judges files without running them; `plugins info` loads one. All texts of plugins are escaped before
+// they are printed.
+
 #include "plugins/plugin_report.h"
 
 #include <algorithm>
@@ -15,6 +18,7 @@ namespace fs = std::filesystem;
 
 std::string status_of(const fs::path& path) {
   try {
+    // Not loaded: a list must not run what it lists.
     check_plugin_file(path);
     return "ok";
   } catch (const Error& error) {

@@ -1,3 +1,7 @@
+// How evenly persistent memory is shared. fsdp cuts every group equally; zero3 gives whole tensors to ranks, and then
+// one tensor may be larger than a fair share (the embedding of a small model). No partition helps against that, so it
+// is reported by name. Looks at one rank of each class.
+
 #include "program/balance.h"
 
 #include <map>

@@ -1,3 +1,26 @@
+// Writes the base program: what a rank would run if only the batch were split. Of a GPT-2 with tied embeddings, a step
+// of one micro-batch reads (shortened; the texts in tests/golden/programs show it after the passes):
+//
+//     compute  zero  w loss dst  w squares dst:1
+//     compute  forward wte mb=0  r wte p:weight  r tokens i:tokens  w %23 o:wte.out
+//     ...                                                                             the segments in order
+//     compute  loss loss mb=0  r wte p:weight  r %57 i:ln_f.out  ...  a loss x:loss  w %60 di:ln_f.out  a g:weight
+//     compute  backward ln_f mb=0  ...                                                 the segments in reverse
+//     compute  sum_squares home=wte.weight  r gradient src  a squares x:squares       one for each home
+//     compute  clip  r squares x:squares  w clip x:clip  a step x:step
+//     compute  optimizer home=wte.weight predicated  a value dst  r gradient src  a m st:m  a v st:v  ...
+//
+// Three rules keep the passes simple:
+// - An action binds exactly the slots that the device's describe(op) lists (decision 0001). The device decides what its
+//   backward keeps from the forward; the program only gives it a buffer.
+// - Every gradient is bound with *add*. Which use of a parameter comes first is known only after all passes, so
+//   finish_program turns the first *add* into a *write*.
+// - All parameters of a unit share one buffer per role, and a home is a range of it. A pass that shards storage cuts a
+//   few large buffers, not a dozen tensors for each block.
+//
+// No action has a dependency or a communication stream yet: the order of the list is all the meaning there is. Cost:
+// linear in segments times micro-batches.
+
 #include "program/base.h"
 
 #include <algorithm>
@@ -33,6 +56,9 @@ class BaseBuilder {
 
   void add_persistent_buffers() {
     for (const Unit& unit : model_.units) {
+      // Frozen parameters have a buffer of their own (decision 0010): a slice must be the same elements in every role,
+      // and a frozen parameter has a value and no other role. Its value is in the compute dtype, since nothing ever
+      // updates it.
       const uint64_t trainable = trainable_elements(unit);
       const uint64_t frozen = unit.num_elements - trainable;
       const bool has_v = program_.shape.optimizer == TSR_OP_ADAMW;
@@ -63,6 +89,8 @@ class BaseBuilder {
     add_homes();
   }
 
+  /// Trainable parameters come first in a unit (decision 0002), so the aligned end of the last one is the size of the
+  /// trainable part.
   uint64_t trainable_elements(const Unit& unit) const {
     uint64_t end = 0;
     for (int p : unit.parameters) {
@@ -74,7 +102,7 @@ class BaseBuilder {
     return end;
   }
 
-  /// Where a parameter's value stands: in `buffers` (by unit), or, if it is frozen, in its unit's frozen part.
+  /// Where a parameter's value is: in `buffers` (by unit), or, if it is frozen, in its unit's frozen part.
   tsr_home_role place_of_value(const Parameter& parameter, const std::vector<uint64_t>& buffers) const {
     const int unit = parameter.unit;
     if (parameter.trainable) return {buffers[unit], parameter.unit_offset, parameter.num_elements};
@@ -164,6 +192,8 @@ class BaseBuilder {
 
   void micro_batch(int mb, bool trains) {
     const int loss = static_cast<int>(model_.segments.size()) - 1;
+    // Every micro-batch has buffers of its own, so a schedule may run several at once. The memory planner lets them
+    // share addresses where they do not overlap in time.
     activations_.assign(model_.values.size(), 0);
     activation_gradients_.assign(model_.values.size(), 0);
     saved_.assign(model_.segments.size(), {});
@@ -182,6 +212,8 @@ class BaseBuilder {
     action.micro_batch = mb;
     for (const tsr_slot_spec& spec : describe_(op_of(program_, action))) {
       const uint32_t role = TSR_SLOT_ROLE(spec.slot);
+      // Evaluation has no backward to save for, and a frozen parameter has no gradient: the kernels leave out what is
+      // unbound.
       if (role == TSR_ROLE_SAVED && !trains && (spec.flags & TSR_SLOT_OPTIONAL)) continue;
       if (role == TSR_ROLE_GRADIENT && !model_.parameters[parameter_at(segment, spec)].trainable) continue;
       bind_slot(action, spec, segment, mb);
@@ -258,6 +290,8 @@ class BaseBuilder {
     return activation(activations_, value, mb, "");
   }
   uint64_t gradient_buffer(int value, int mb) {
+    // The gradient of an addend is the gradient of the sum, so both share one buffer and no copy is made (decision
+    // 0001).
     while (model_.values[value].gradient_of >= 0)
       value = model_.values[value].gradient_of;
     return activation(activation_gradients_, value, mb, "d ");
@@ -270,6 +304,9 @@ class BaseBuilder {
     return buffers[v];
   }
 
+  /// With --reduce-every=micro-batch. A backward writes into gradients of its own micro-batch, and these `add` actions
+  /// bring them into the homes. A storage pass sums over ranks what an `add` reads. Last parameter first: the order in
+  /// which the backward completes them.
   void accumulate_gradients(int mb) {
     for (size_t p = model_.parameters.size(); p-- > 0;) {
       const Parameter& parameter = model_.parameters[p];
@@ -288,6 +325,9 @@ class BaseBuilder {
     if (role.buffer) bind(action, slot, mode, role.buffer, role.offset, role.num_elements);
   }
 
+  /// `clip` runs also when clipping is off: it decides whether the step is good, by which `optimizer` is predicated,
+  /// and counts the good steps. Everything that changes from step to step (coefficient, step count, learning rate) is
+  /// read from memory. So the program of all steps is one, and a captured graph of it stays valid.
   void step_actions() {
     const uint32_t src = TSR_SLOT(TSR_ROLE_SOURCE, 0);
     const auto scalar = [](uint32_t index) { return TSR_SLOT(TSR_ROLE_SCALAR, index); };

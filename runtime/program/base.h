@@ -21,7 +21,7 @@ Program base_program(const Model& model, const Mesh& mesh, const Coordinates& co
 tsr_op op_of(const Program& program, const Action& action);
 
 /// What of a home this rank updates (all pieces, with their weight decay), and what it counts in the gradient norm: a
-/// range that stands on several ranks counts on the first of them only.
+/// range that several ranks hold counts on the first of them only.
 std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home);
 std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& home);
 

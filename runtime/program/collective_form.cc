@@ -1,3 +1,11 @@
+// Reads the bindings of collectives. There are two forms, here of all_gather in a group of 2:
+//
+//     all_gather group=dp  r %10 src  w %26 dst        out of place: the own slice, and the whole
+//     all_gather group=dp  a %14 dst                   in place: the whole, which holds the own slice at its position
+//
+// In place the whole is bound with *add*, although only the own slice is read. accesses() tells the verifiers so: the
+// other slices may be unwritten before the action.
+
 #include "program/collective_form.h"
 
 namespace tessera {

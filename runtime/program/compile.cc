@@ -1,3 +1,27 @@
+// The pipeline of passes, from a model to the programs of one rank:
+//
+//     layout          each strategy states how it splits parameters; pairs that conflict are refused here
+//     local_model     the model with the extents that splits of tensors leave to this rank
+//     base_program    forward, loss, backward, clip, optimizer
+//     dead_work       removes what frozen parameters make useless
+//     schedule        pipeline: which compute this rank runs, in which order, and the messages
+//     recompute       needs the schedule, as it looks for the first backward of each block
+//     split compute   tensor: sums of what a split contraction leaves partial, of recomputed segments too
+//     split storage   fsdp and zero3, then ddp: gathers and reductions, around all compute that is there by now
+//     finish          sums of loss and norm, completion of shared gradients, first adds, pads
+//     staging         copies for collectives that work in the host's memory, those of finish too
+//     workspaces      what communicators need beside their operands
+//     dependencies    waits between streams, from the bindings
+//     verify_rank     well formed, written before read, ordered
+//     plan_memory     addresses, over all programs of the rank at once; adds waits
+//     verify_rank     again, now by address; then verify_meaning
+//
+// The order matters: reductions that run before a pass that inserts further uses of a gradient would miss those. So
+// roles decide the order, never the command line (decision 0003).
+//
+// All of it is pure. Any process can compile the program of any rank, which is how rank 0 checks the whole job before
+// the first step. Cost: about 20 us and a kilobyte for each action (decision 0025).
+
 #include "program/compile.h"
 
 #include <algorithm>
@@ -19,10 +43,10 @@
 namespace tessera {
 namespace {
 
-/// Long programs with one mistake have many findings: the first ones say it.
+/// One mistake usually causes many findings; report the first few.
 constexpr size_t kFindingsShown = 8;
 
-/// The arena may grow by this over the live peak where that saves waits.
+/// Ratio of arena to live peak up to which the planner prefers a place that needs no wait.
 constexpr double kMemoryBudget = 1.02;
 
 std::string_view purpose_name(uint32_t purpose) {
@@ -38,6 +62,8 @@ void refuse(const Program& program, const Findings& findings) {
   throw Error(TSR_E_INTERNAL, text);  // a pass is to blame, not the flags
 }
 
+/// Layouts are asked for before any program exists, of the whole model, in the order of the passes: the first entries
+/// are applied first.
 Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std::span<const StrategyOnAxis> order) {
   Program bare;
   bare.model = &input.model;
@@ -71,8 +97,9 @@ Program compile_program(const CompileInput& input, const Model& model, const Coo
   return program;
 }
 
-/// Debug mode fills a buffer before its first action and looks behind it after its last, in list order; here every
-/// other action on it is made to wait for the first and to be waited for by the last. No wait starts at a send.
+/// Debug mode fills a buffer before its first action and checks the guard after it when its last action has run, in
+/// list order. Two readers on different streams are not ordered otherwise, so here all other actions on the buffer wait
+/// for the first, and the last waits for all others. No action waits for a send (see plan_memory).
 void order_lifetimes(Program& program) {
   std::map<uint64_t, std::vector<uint32_t>> uses;
   for (uint32_t i = 0; i < program.actions.size(); ++i)
@@ -89,6 +116,7 @@ void order_lifetimes(Program& program) {
   add_dependencies(program, waits);
 }
 
+/// Two strategies with periods of their own would need a program for each pair of variants, so only one may alternate.
 uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
   uint32_t variants = 1;
   const StrategyOnAxis* alternating = nullptr;
@@ -175,6 +203,8 @@ std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategie
   std::vector<StrategyOnAxis> order(strategies.begin(), strategies.end());
   std::ranges::sort(order, {}, [](const StrategyOnAxis& s) {
     const bool shards = (s.interface->flags & TSR_STRATEGY_SHARDS_HOMES) != 0;
+    // Shards before sums: with replicate=2,shard=4, ddp then sums slices, not whole gradients. Innermost axis first:
+    // nested sums can equal the flat canonical sum in that order only.
     return std::tuple(s.interface->role, !shards, -s.axis);
   });
   return order;

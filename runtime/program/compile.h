@@ -26,7 +26,7 @@ struct CompileInput {
   std::span<const StrategyOnAxis> strategies;  ///< one per axis, in the mesh's order
   DescribeOp describe_op;
   DescribeCollective describe_collective;
-  uint64_t guard_bytes = 0;      ///< left free behind every buffer (debug mode)
+  uint64_t guard_bytes = 0;      ///< left free after every buffer (debug mode)
   StagedKinds staged = {};       ///< what works in the host's memory, beside a device with memory of its own
   Log log = Log(LogLevel::off);  ///< how far planning is that takes long
 };

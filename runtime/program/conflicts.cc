@@ -1,3 +1,12 @@
+// Refuses strategies that cannot be combined, by what they state in the layout, before any pass runs. For example
+// --mesh a=2,b=2 --strategy a=fsdp,b=zero3 gives two entries {batch axis, flat, value} for each parameter:
+//
+//     --strategy a=fsdp,b=zero3: both split the storage of parameters, and only one axis may; put the 4 ranks on ...
+//
+// Comparing layout entries needs no table of pairs of plugins. It covers third-party strategies, and options that
+// change what a strategy splits (decision 0024). A pass that met the other one's leftovers could only say that the
+// program looks strange.
+
 #include "program/conflicts.h"
 
 #include <algorithm>

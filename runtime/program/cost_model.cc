@@ -1,3 +1,8 @@
+// Estimates the time of an action by the roofline model (Williams, Waterman, Patterson 2009): the longer one of
+// arithmetic at peak rate and of moving all operands once at peak bandwidth; for a collective, its bytes over one link.
+// It has no latency and no efficiency factors. It is good enough to draw a step and to see which stream idles, not to
+// predict a step's time.
+
 #include "program/cost_model.h"
 
 #include <algorithm>
@@ -15,6 +20,7 @@ double forward_operations(const tsr_op& op) {
     case TSR_OP_LINEAR:
       return 2 * num_tokens * dim(TSR_DIM_IN) * dim(TSR_DIM_OUT);
     case TSR_OP_ATTENTION:
+      // Two products (scores, and scores times values) of 2 S H D operations a token; the causal mask halves them.
       return 2 * num_tokens * dim(TSR_DIM_SEQ) * dim(TSR_DIM_HEADS) * dim(TSR_DIM_HEAD_DIM);
     case TSR_OP_LOSS:
     case TSR_OP_HEAD_LOGITS:
@@ -35,6 +41,8 @@ double memory_bytes(const Program& program, const Action& action) {
 
 double num_operations(const tsr_op& op) {
   const double forward = forward_operations(op);
+  // One product for the gradient of the input, one for that of the weight. A backward that is split has one in each
+  // half.
   if (op.phase != TSR_PHASE_BACKWARD) return forward;
   return op.kind == TSR_OP_LOSS ? 3 * forward : 2 * forward;  // the loss computes its logits there
 }

@@ -1,3 +1,19 @@
+// Dead code elimination on a fresh base program, for --freeze. With wte and wpe frozen, the end of the backward of
+//
+//     backward h.0.add_ln_2 mb=0  ...  w %80 di:x  w %81 di:projected  w g:...
+//     backward h.0.ln_1 mb=0  ...  a %80 di:x  w g:ln_1.weight  w g:ln_1.bias
+//     backward wpe mb=0  r %80 do:h.0.x
+//     backward wte mb=0  r tokens i:tokens  r %80 do:wte.out
+//
+// becomes
+//
+//     backward h.0.add_ln_2 mb=0  ...  w %81 di:projected  w g:...
+//     backward h.0.ln_1 mb=0  ...  w g:ln_1.weight  w g:ln_1.bias
+//
+// One walk from the end of the list keeps the set of buffers that are read later, as in a liveness analysis. Only
+// results that kernels may leave out are dropped: gradients of inputs, and what a forward saves. The remaining results
+// keep their bits. Cost: bindings times the logarithm of buffers.
+
 #include "program/dead_work.h"
 
 #include <algorithm>
@@ -12,7 +28,8 @@ int gradient_value(const Model& model, int value) {
   return value;
 }
 
-/// Whether a pass moves the value's gradient between whole and rows, to where it is read.
+/// Whether the value exists twice, whole and in rows. The actions that move its gradient from one to the other are
+/// inserted by a later pass, so here the gradient seems to have no reader.
 bool is_moved(const Model& model, int value) {
   const int gradient = gradient_value(model, value);
   return std::ranges::any_of(model.values, [&](const Value& whole) {

@@ -1,4 +1,4 @@
-// What nobody needs of a base program.
+// Dead code elimination for frozen parameters.
 #pragma once
 
 #include "program/program.h"

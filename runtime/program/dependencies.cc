@@ -1,3 +1,25 @@
+// Derives which action waits for which, from the bindings alone. In the program of ddp (the numbers after '#'):
+//
+//     40    compute           backward wte mb=0  ...  a %61+28928:3072 g:weight
+//     41    compute           zero  w %61+32:96 dst  ...
+//     42    comm.dp.gradient  all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
+//     43    compute           sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
+//     44    compute           sum_squares home=wpe.weight  r %61+26880:2048 src  a %17 x:squares
+//
+// 42 needs all that wrote %61, but waits for 41 only: its stream is in order, so 41 implies the rest. 44 needs 42 too,
+// and 43 before it has waited for that.
+//
+// Two steps. The Deriver walks the list and keeps, for each range of each buffer, the last writer and its readers,
+// which gives all pairs of read after write, write after read and write after write. keep_unimplied then drops what
+// streams and other waits imply, with vector clocks (Fidge 1988, Mattern 1989): a clock says of each stream how many of
+// its actions have finished before this one starts.
+//
+// Invariant: any execution that keeps stream order and these waits gives the result of running the list from top to
+// bottom. The verifier checks it anew by address (verify_addresses.cc), and does not use what is derived here.
+//
+// Cost: actions times streams for the clocks; the waits are linear in the bindings, up to the pieces a buffer falls
+// into.
+
 #include "program/dependencies.h"
 
 #include <algorithm>
@@ -39,6 +61,7 @@ class ClockBuilder {
     return clocks_.ordered(earlier, static_cast<uint32_t>(clocks_.stream_.size() - 1));
   }
 
+  /// Takes over all that `earlier` knew when it started, and that it has itself finished.
   void wait(uint32_t earlier) {
     const size_t n = clocks_.num_streams_;
     uint32_t* row = clocks_.clock_.data() + clocks_.clock_.size() - n;
@@ -61,7 +84,8 @@ namespace {
 
 using Waits = std::vector<std::vector<uint32_t>>;  // of each action: what it must follow
 
-// Latest first: what an earlier action could imply of a later one is nothing, so one pass finds the fewest.
+// Transitive reduction. Candidates are tried latest first: an earlier action never implies a later one, so one pass
+// finds the smallest set.
 void keep_unimplied(Program& program, Waits& waits) {
   ClockBuilder builder(program.actions);
   for (size_t i = 0; i < program.actions.size(); ++i) {
@@ -78,7 +102,8 @@ void keep_unimplied(Program& program, Waits& waits) {
   }
 }
 
-// Who touched a range last. Of the readers since the last write, the last one on each stream is enough.
+// The last accesses of a range: its writer, and of the readers since then the last one on each stream, which has waited
+// for those before it.
 struct Access {
   uint32_t writer = UINT32_MAX;
   std::vector<uint32_t> readers;
@@ -117,6 +142,8 @@ class Deriver {
 
   void follow(uint32_t action, uint32_t earlier) {
     std::vector<uint32_t>& waits = waits_[action];
+    // `earlier == action`: an action may bind a range twice, in place. Repeats are common (many parameters of one
+    // buffer) and cheap to drop here.
     if (earlier == UINT32_MAX || earlier == action || (!waits.empty() && waits.back() == earlier)) return;
     waits.push_back(earlier);
   }
@@ -141,6 +168,7 @@ void add_asked_for(const Program& program, Waits& waits) {
   std::unordered_map<uint64_t, uint32_t> index;
   for (uint32_t i = 0; i < program.actions.size(); ++i) {
     for (const uint64_t earlier : program.actions[i].waits_for) {
+      // Only actions further up are indexed yet, so a wait that points down the list is found to be missing.
       const auto found = index.find(earlier);
       if (found == index.end())
         throw Error(TSR_E_INVALID_ARGUMENT, "a pass makes action " + std::to_string(i) +

@@ -30,8 +30,8 @@ class Clocks {
 
 /// Replaces every action's `dependencies` by the fewest that keep the meaning of the list (read after write, write
 /// after read, write after write, by element range) and what passes asked for (`waits_for`; INVALID_ARGUMENT when that
-/// does not stand before the action). Linear in bindings, up to the pieces a buffer falls into. Bindings
-/// must lie inside their buffers.
+/// is not before the action). Linear in bindings, up to the pieces a buffer falls into. Bindings must lie inside their
+/// buffers.
 void derive_dependencies(Program& program);
 
 /// Adds the wait `second` on `first` (first < second) to each pair, then drops all waits already implied.

@@ -1,3 +1,8 @@
+// Axes on which parameters diverge, as in local SGD (decision 0014). The loss is scaled by 1/(tokens of the step), so
+// that gradients are addends whose sum over all ranks is the gradient of the mean. On an axis of n ranks that never
+// sum, each rank's addend would be n times too small. The factor belongs here and not into a strategy: "strategies only
+// sum" is what verify_meaning relies on.
+
 #include "program/divergence.h"
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+// The host's side of the edit table: each entry forwards to an EditSession, and guard() turns an exception into a
+// status, since none may cross the ABI. An invalid edit fails at the call that makes it, where the author of a pass can
+// see it; what only the whole program shows (races, missing sums) is left to the verifiers. Edits go to a private copy
+// that replaces the program when the pass returns OK, so a failed pass leaves no trace.
+
 #include "program/edit.h"
 
 #include "program/edit_session.h"

@@ -1,3 +1,15 @@
+// Edits a private copy of a program. Actions are a linked list with an index by id: an insert, a removal and a lookup
+// take constant time, and handles stay valid whatever is inserted around them.
+//
+// Inserts at one anchor keep the order of the calls, on both sides:
+//
+//     after(5, a)  after(5, b)  before(5, c)  before(5, d)    gives    c d 5 a b
+//
+// So a pass that inserts a cast, a collective and a cast makes three calls with one anchor and does not have to chain
+// ids.
+//
+// Ids are checked where they are used. They are never given out twice, and a new one may be used at once.
+
 #include "program/edit_session.h"
 
 #include <algorithm>
@@ -14,7 +26,7 @@ Error invalid(const std::string& text) {
   return Error(TSR_E_INVALID_ARGUMENT, text);
 }
 
-/// Which role of `home` a binding of one of its actions stands on, or -1.
+/// The role of `home` that a binding of one of its actions covers, or -1.
 int role_of(const Home& home, const Binding& binding) {
   for (uint32_t r = 0; r < TSR_NUM_HOME_ROLES; ++r) {
     const tsr_home_role& role = home.roles[r];
@@ -39,6 +51,7 @@ void EditSession::index(Position position, uint64_t inserted_after) {
 
 Program EditSession::take() {
   for (Action& a : actions_)
+    // A pass may ask for a wait, and remove the action that it is for later.
     std::erase_if(a.waits_for, [&](uint64_t earlier) { return !by_id_.contains(earlier); });
   program_.actions.assign(std::make_move_iterator(actions_.begin()), std::make_move_iterator(actions_.end()));
   return std::move(program_);
@@ -151,6 +164,7 @@ uint64_t EditSession::insert(uint64_t anchor, uint32_t where, const tsr_action& 
   Position position;
   if (anchor == 0) {
     position = actions_.insert(where == TSR_BEFORE ? first_ : actions_.end(), std::move(made));
+    // The first action of an empty program: later inserts at the start go in front of it.
     if (where == TSR_AFTER && first_ == actions_.end()) first_ = position;
   } else if (where == TSR_BEFORE) {
     position = actions_.insert(by_id_[anchor].position, std::move(made));
@@ -167,6 +181,7 @@ void EditSession::remove(uint64_t id) {
   action(id);
   const auto [gone, last_after, inserted_after] = by_id_[id];
   const auto anchor = by_id_.find(inserted_after);
+  // The next insert after that anchor goes to where this one was.
   if (anchor != by_id_.end() && anchor->second.last_after == gone) anchor->second.last_after = std::prev(gone);
   if (first_ == gone) ++first_;
   actions_.erase(gone);
@@ -183,6 +198,8 @@ void EditSession::bind(uint64_t id, const tsr_binding& binding) {
     *found = binding;
 }
 
+// Whatever names `from` names `to` instead, actions and homes alike: how ddp moves the gradients of small units into
+// one bucket. `from` stays, unused, until garbage is collected.
 void EditSession::rebind(uint64_t from, uint64_t to, uint64_t offset) {
   const Buffer &old = buffer(from), &target = buffer(to);
   if (offset > target.num_elements || old.num_elements > target.num_elements - offset || old.dtype != target.dtype)
@@ -212,6 +229,15 @@ void EditSession::bind_home_action(Action& a, const Home& from, const Home& to) 
   std::erase_if(a.bindings, [](const Binding& b) { return b.buffer == 0; });
 }
 
+// Several homes become one, and so do the actions on them. fsdp makes one home for each unit, after which one action is
+// left of a dozen:
+//
+//     sum_squares home=h.0.ln_1.weight  ...           sum_squares home=h.0  r %101 src  a %2 x:squares
+//     sum_squares home=h.0.ln_1.bias  ...       ->
+//     ...
+//
+// Of the actions of one kind, group and micro-batch the first stays and is bound to the new home's roles; the others
+// go. Without a replacement all go: another rank owns them.
 uint64_t EditSession::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
   Home made;
   if (replacement) {
@@ -241,6 +267,9 @@ uint64_t EditSession::replace_homes(const std::vector<uint64_t>& ids, const tsr_
   return replacement ? program_.homes.back().id : 0;
 }
 
+// One half of a backward, with the bindings of the whole, or 0 if it would produce nothing (a segment without
+// parameters has no weight half). Contexts are what the input half computes for the weight half: the first half makes
+// the buffers, the second one finds them in `contexts`.
 uint64_t EditSession::half_of(const Action& whole, uint32_t kind, std::vector<uint64_t>& contexts) {
   Action half = whole;
   half.id = program_.next_id++;
@@ -291,6 +320,7 @@ void EditSession::order(const std::vector<uint64_t>& ids) {
     action(id);
   for (uint64_t id : ids)
     actions_.splice(actions_.end(), actions_, by_id_[id].position);
+  // What was inserted after an anchor may now be anywhere, so the next insert starts anew, right after it.
   for (auto& [id, anchored] : by_id_)
     anchored.last_after = anchored.position;
   first_ = actions_.begin();

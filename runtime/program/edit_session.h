@@ -35,7 +35,7 @@ class EditSession {
   using Position = std::list<Action>::iterator;
   struct Anchored {
     Position position;
-    Position last_after;      // the next insert after this anchor goes behind it
+    Position last_after;      // the next insert after this anchor goes after it
     uint64_t inserted_after;  // the anchor it was inserted after, or 0
   };
 

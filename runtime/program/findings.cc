@@ -1,3 +1,6 @@
+// The texts of findings. Verifiers run on programs that may be wrong in any way, so nothing here trusts an index, an id
+// or a name: what cannot be looked up is printed as its number.
+
 #include "program/findings.h"
 
 #include <algorithm>

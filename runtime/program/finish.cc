@@ -1,3 +1,26 @@
+// Completes a program after the last pass. In the program of ddp (tests/golden/programs/two-blocks-ddp.txt):
+//
+//     20    compute             loss loss mb=0  ...  a %16 x:loss  w %60 di:ln_f.out  w %61+28928:3072 g:weight  ...
+//     21    comm.world.scalars  all_reduce group=world reduce=sum  a %16 dst  # 20            inserted: the loss
+//     ...
+//     40    compute             backward wte mb=0  ...  a %61+28928:3072 g:weight
+//     41    compute             zero  w %61+32:96 dst  w %61+160:96 dst:1  ...                inserted: pads
+//     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
+//     ...
+//     71    comm.world.scalars  all_reduce group=world reduce=sum  a %17 dst  # 70            inserted: squares
+//     72    compute             clip  r %17 x:squares  w %18 x:clip  a %19 x:step  # 71
+//
+// and in that of pipeline, whose stages 0 and 1 both use the tied embedding:
+//
+//     67    comm.pp.completion  all_reduce group=pp{0,1} reduce=sum home=wte.weight  a %71 dst  w %114 w:0  # 66
+//     68    compute             sum_squares home=wte.weight  r %71 src  a %11 x:squares  # 67
+//
+// In line 20 the gradient of wte is written, in line 40 it is added to: both were bound with *add* until here. Line 41
+// is there because parameters start on multiples of 128 elements: the reduction reads the gaps between them, which no
+// kernel writes.
+// All ranks of a group insert the same collectives, whether they own anything or not; what is asked is the layout,
+// which is equal on all ranks. Cost: linear in the bindings, and with stages a scan of the list for each home.
+
 #include "program/finish.h"
 
 #include <algorithm>
@@ -54,9 +77,10 @@ Binding accumulator(const Program& program, std::string_view name) {
   return id ? Binding{id, 0, program.buffer(id).num_elements, 0, 0} : Binding{};
 }
 
-/// Where all ranks train the same parameters, squares are summed over the world. Where the ranks of an axis train their
-/// own, each has its own norm: squares are summed over the other axes, one by one since the sums are exact. The count
-/// of what is not finite is the world's in any case: all skip a step together.
+/// Where all ranks train the same parameters, squares are summed over the world. Where the ranks of an axis train
+/// parameters of their own, each has its own norm: squares are summed over the other axes, one after another, which is
+/// the same as at once because the sums are exact. The count of values that are not finite (element 0) is always summed
+/// over the world: all ranks skip a step together.
 std::vector<Action> sums_of_squares(Program& program, const Binding& squares) {
   const auto& axes = program.mesh->axes();
   const std::vector<bool> divergent = divergent_axes(*program.model, *program.mesh, program.layout);
@@ -71,7 +95,8 @@ std::vector<Action> sums_of_squares(Program& program, const Binding& squares) {
   return sums;
 }
 
-/// Before what needs the sum, since a rank that owns nothing adds nothing and yet has to meet the others there.
+/// Inserted before the first consumer, not after the last producer: a rank that owns no slice has no producer, but must
+/// still join the collective.
 void sum_squares(Program& program) {
   const Binding squares = accumulator(program, kSquaresAccumulator);
   const ptrdiff_t at = squares.buffer ? before_first_reader(program, squares) : -1;
@@ -80,8 +105,8 @@ void sum_squares(Program& program) {
   program.actions.insert(program.actions.begin() + at, sums.begin(), sums.end());
 }
 
-/// The groups over which losses are addends: ranks that split tensors have the same ones. The sums are exact, so they
-/// may be nested.
+/// The groups over which losses are addends: ranks of an axis that splits tensors compute the same loss. The sums are
+/// exact, so nested sums equal one sum.
 std::vector<Group> groups_of_loss(const Mesh& mesh) {
   std::vector<Group> groups;
   bool is_all = true;
@@ -95,8 +120,8 @@ std::vector<Group> groups_of_loss(const Mesh& mesh) {
   return is_all ? std::vector<Group>{Group{}} : groups;
 }
 
-/// As soon as the last loss is there; where stages have none of their own, when all have passed on all they have to:
-/// the others still wait for it.
+/// Inserted after the last loss. With pipeline stages it is inserted before the norm instead: stages without a loss
+/// still have to send, and a collective in front of a send would hold up the peers that wait for it.
 void sum_loss_over_world(Program& program) {
   const Binding loss = accumulator(program, kLossAccumulator);
   ptrdiff_t at = loss.buffer ? after_last_writer(program, loss) : -1;
@@ -112,7 +137,7 @@ void sum_loss_over_world(Program& program) {
   }
 }
 
-/// The coordinates of a layer axis on which a parameter stands, if they are several.
+/// The coordinates of a layer axis that hold a parameter, if they are several.
 std::span<const int> stages_of(const Program& program, int parameter, int axis) {
   const Split* split = split_on(program, parameter, axis, TSR_HOME_GRADIENT);
   if (!split || split->kind != TSR_LAYOUT_REPLICATED || split->coordinates.size() < 2) return {};
@@ -122,7 +147,7 @@ std::span<const int> stages_of(const Program& program, int parameter, int axis) 
 void complete_gradient(Program& program, const Home& home, int axis) {
   const tsr_home_role& gradient = home.roles[TSR_HOME_GRADIENT];
   if (!gradient.buffer) return;
-  // Of the unit, not of the first piece: ranks with no element of it in their slice do as the others.
+  // Ask the unit, not the first piece: a rank whose slice is empty must plan the same collective.
   const auto stages = stages_of(program, program.model->units[home.unit].parameters.front(), axis);
   for (const tsr_piece& piece : home.pieces)
     if (!std::ranges::equal(stages, stages_of(program, piece.parameter, axis)))
@@ -131,7 +156,7 @@ void complete_gradient(Program& program, const Home& home, int axis) {
                                               ", which do not stand on the same ranks of axis " +
                                               program.mesh->axes()[axis].name + "; a strategy has to keep them apart");
   const Binding range{gradient.buffer, gradient.offset, gradient.num_elements, 0, 0};
-  // Not behind its last writer: another stage may have to receive from this one before it has its part.
+  // Not after the last writer: another stage may first have to receive from this one to complete its own addend.
   const ptrdiff_t at = before_first_reader(program, range);
   if (stages.empty() || at < 0) return;
   Action action = sum_in_place(program, Group{axis, {stages.begin(), stages.end()}}, "completion", range);
@@ -150,6 +175,8 @@ void complete_gradients(Program& program) {
 /// What has been written of each transient buffer while walking the list.
 using Written = std::map<uint64_t, RangeSet>;
 
+/// Saves a fill and a read of every gradient. Other kinds of actions keep their *add*: on a range that nothing has
+/// written it is an error, which verify_written reports.
 void turn_first_adds_into_writes(Program& program) {
   Written written;
   for (Action& action : program.actions) {
@@ -187,6 +214,8 @@ Written parameter_ranges(const Program& program) {
   return ranges;
 }
 
+/// Only gaps that hold no parameter are zeroed. An unwritten parameter stays unwritten, and is a finding: a zero there
+/// would hide a backward that is missing.
 void zero_pads(Program& program) {
   const Written real = parameter_ranges(program);
   Written written;
@@ -217,7 +246,7 @@ void zero_pads(Program& program) {
   program.actions = std::move(result);
 }
 
-/// The memory in which a collective works: the host's, or that of the device, where its operands stand.
+/// The memory that a collective's operands are in: the host's or the device's.
 uint32_t memory_of(const Program& program, const Action& collective) {
   const bool on_host = std::ranges::any_of(
       collective.bindings, [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });

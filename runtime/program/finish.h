@@ -8,8 +8,8 @@
 namespace tessera {
 
 /// In this order:
-///  - the sums over the ranks of loss and squares of gradients, behind all compute;
-///  - completion: gradients of parameters that stand on a subset of a layer axis (tied embedding) are summed over it;
+///  - the sums over the ranks of the loss and of the squares of gradients;
+///  - completion: gradients of parameters that several stages hold (tied embedding) are summed over these;
 ///  - the first *add* of a compute action or of `add` on a transient range becomes a *write*;
 ///  - one `zero` before an action that reads across pads of a transient buffer (elements of no parameter).
 /// Throws INVALID_ARGUMENT for an add into a range that is only partly written.

@@ -23,7 +23,7 @@ struct Lifetime {
 /// Of the transient buffers in that memory that an action binds; ascending by `first`, then by id.
 std::vector<Lifetime> lifetimes_in(const Program& program, uint32_t memory);
 
-/// Of each action, and of the end behind the last: bytes of the buffers alive at it, as they take place in an arena.
+/// Of each action, and of the end of the program: bytes of the buffers alive at it, rounded as in an arena.
 std::vector<uint64_t> live_bytes(const Program& program, std::span<const Lifetime> lifetimes, uint64_t guard_bytes = 0);
 
 /// Answers which of the lifetimes that were added so far conflict with another one. Cost: about as much as the answer.
@@ -87,7 +87,7 @@ void Conflicts::alive_together(uint32_t lifetime, Visit& visit) const {
     if (added_[index]) visit(index);
 }
 
-// A stream is in order: what stands before a use that is known to be over is over too.
+// A stream is in order: all uses before one that is known to be over are over too.
 template <class Visit>
 void Conflicts::earlier_unordered(uint32_t lifetime, const Uses& uses, Visit& visit) const {
   const Lifetime& self = lifetimes_[lifetime];

@@ -1,3 +1,25 @@
+// The model that one rank computes where an axis splits tensors (decision 0013). Parameters keep their part, values and
+// ops get their local extents; after that the base program, the passes and the verifiers need not know that anything is
+// split. The alternatives are extents that are looked up wherever one is used, and a base program that knows axes.
+//
+// A dim may consist of equal blocks, each of which is cut: q, k and v of the fused c_attn. Over 2 ranks
+//
+//     whole     | q0 q1 | k0 k1 | v0 v1 |        blocks = 3, granule = head_dim
+//     rank 0    | q0 | k0 | v0 |                 three pieces of the whole for each row of the matrix
+//     rank 1    | q1 | k1 | v1 |
+//
+// A part is a whole number of granules of each block, so a head is never cut. Only the vocabulary is padded, at its
+// end.
+//
+// With a split vocabulary no rank has all logits, so the loss becomes three segments with collectives between them
+// (Megatron-LM, Shoeybi et al. 2019). With logits z and target t:
+//
+//     head_logits     z of this rank's part, and its row maximum      all_reduce max -> m
+//     softmax_stats   s = sum exp(z - m), and z_t if t is here        all_reduce sum -> s, z_t
+//     loss_grad       log s + m - z_t, and its gradient by z
+//
+// Invariant: the parts of all ranks, laid side by side, are the whole model. Cost: linear in the pieces.
+
 #include "program/local_model.h"
 
 #include <algorithm>
@@ -75,6 +97,7 @@ class CutReader {
                              std::to_string(cut.parts) + " parts of " + std::to_string(split.padded_size));
   }
 
+  /// A dim is split in all parameters that have it, or in none: a product of a split and a whole operand would not fit.
   void check_all_are_cut(const Cuts& cuts) const {
     for (const auto& [name, cut] : cuts) {
       size_t num_dims = 0;
@@ -93,8 +116,10 @@ class CutReader {
   std::map<uint32_t, size_t> num_cut_;
 };
 
-/// Row-wise segments work on this rank's rows; where a value passes between them and others, it stands twice: whole and
-/// in rows. A pass moves it from one to the other.
+/// Sequence parallelism (Korthikanti et al. 2022): segments that work row by row, norms and residuals, compute this
+/// rank's rows only. Rows are batch times sequence, flat, so that a part is contiguous and any batch will do. A value
+/// that passes between such a segment and another one exists twice, whole and in rows; the pass of the tensor strategy
+/// moves it.
 class RowSplitter {
  public:
   RowSplitter(Model& model, const Cut& cut) : model_(model), cut_(cut) {}
@@ -150,6 +175,7 @@ class RowSplitter {
     const int64_t num_rows = model_.batch * model_.seq / cut_.parts;
     segment.op.dims[TSR_DIM_BATCH] = 1;
     segment.op.dims[TSR_DIM_SEQ] = num_rows;
+    // Position embeddings are added by row, and start over with each sequence.
     segment.op.attributes[TSR_ATTR_ROW_BEGIN] = static_cast<double>(cut_.coordinate * num_rows % model_.seq);
     segment.op.attributes[TSR_ATTR_ROW_PERIOD] = static_cast<double>(model_.seq);
     for (const int p : segment.parameters)
@@ -221,7 +247,7 @@ class Localiser {
     parameter.num_elements = product(parameter.dims);
   }
 
-  /// Which elements of the whole parameter this rank has, and where they stand in its part.
+  /// Which elements of the whole parameter this rank has, and where they are in its part.
   std::vector<ParameterPiece> pieces(const Parameter& parameter, size_t position) const {
     const std::span<const tsr_dim> dims(parameter.dims);
     const tsr_dim& dim = dims[position];

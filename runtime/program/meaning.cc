@@ -1,3 +1,18 @@
+// The domain of verify_meaning: what an element of a buffer is to the ranks of one axis. DTensor calls it a placement
+// (Replicate, Partial, Shard); here it is inferred from the program and not declared, element range by element range,
+// and `different` is added for values that ranks have of their own (activations of their tokens).
+//
+// The sum of two meanings; a sum that means nothing is a finding:
+//
+//     +             replicated   partial   split       different
+//     replicated    replicated   -         different   different
+//     partial       -            partial   -           -
+//     split         different    -         split       different
+//     different     different    -         different   different
+//
+// Zero and unknown fit everything. `factor` is what elements have been multiplied by on the way, so that a strategy
+// that averages where it must sum is found too.
+
 #include "program/meaning.h"
 
 #include <algorithm>
@@ -32,6 +47,7 @@ std::string meaning_text(const Meaning& meaning, const std::string& axis) {
 std::optional<Meaning> meaning_of_sum(const Meaning& a, const Meaning& b) {
   if (a.is_neutral()) return a.state == State::unknown && b.state == State::zero ? a : b;
   if (b.is_neutral()) return a;
+  // x/n + x is neither the sum nor the average of anything.
   const Meaning ratio{State::unknown, a.factor / b.factor};
   if (ratio.is_scaled()) return std::nullopt;
   if (a.state == b.state) return a;

@@ -1,3 +1,18 @@
+// What collectives do to meanings. On the axis that is looked at:
+//
+//     all_reduce sum        partial            -> replicated
+//     reduce_scatter sum    partial            -> split
+//     reduce sum            partial            -> split           (the root has it)
+//     the same, avg         also replicated and different; partial is scaled by 1/n
+//     the same, min or max  only replicated and different: the maximum of addends is not that of their sum
+//     all_gather            split, different   -> replicated
+//     broadcast             all but partial    -> replicated
+//     all_to_all            all but partial    -> split from replicated, else as it was
+//     send, recv            all but partial    -> as compute leaves values
+//
+// On another axis elements move or are added without regard to this one. Sums are linear, so the sum of partials is
+// partial, of split is split: meanings are carried along.
+
 #include "program/meaning_rules.h"
 
 namespace tessera {
@@ -28,8 +43,8 @@ void MeaningRules::collective() {
   }
 }
 
-/// Whether the group lists some ranks of this axis, and what it works on is not of a home that the layout puts on just
-/// these.
+/// True if the group is a proper subset of the axis, and the operand does not belong to a home that the layout places
+/// on exactly that subset.
 bool MeaningRules::leaves_out_ranks(const CollectiveForm& form) const {
   const Group& group = program_.groups[action_->group];
   if (group.axis == TSR_WORLD_AXIS || form.num_ranks == program_.mesh->axes()[axis_].num_ranks) return false;
@@ -46,14 +61,14 @@ bool MeaningRules::leaves_out_ranks(const CollectiveForm& form) const {
       if (place.buffer != range.buffer || place.offset >= range.offset + range.num_elements ||
           range.offset >= place.offset + place.num_elements)
         continue;
-      is_of_homes = true;  // those of one home stand on the same ranks, an empty slice of it too
+      is_of_homes = true;  // all pieces of a home are on the same ranks; an empty slice counts too
       if (!stands_there(program_.model->units[home.unit].parameters.front(), role)) return true;
     }
   return !is_of_homes;
 }
 
-/// What a reduction over this axis makes of what is given: partial sums become `result`. Anything else is a finding,
-/// but for the average, minimum and maximum of what is no sum.
+/// The meanings after a reduction over this axis: partial becomes `result`. Averages, minima and maxima also take
+/// values that are not addends.
 MeaningParts MeaningRules::reduced(const CollectiveForm& form, State result) {
   const Binding& given = *form.given();
   const bool over_world = program_.groups[action_->group].axis == TSR_WORLD_AXIS;
@@ -120,8 +135,7 @@ void MeaningRules::transpose_on_axis(const CollectiveForm& form) {
   meanings_.write(*form.destination, meaning);
 }
 
-// On another axis elements move or are summed without regard to this one: sums are linear, so every meaning is carried
-// along.
+// Collectives of another axis.
 void MeaningRules::carry(const CollectiveForm& form) {
   if (action_->reduce == TSR_REDUCE_MIN || action_->reduce == TSR_REDUCE_MAX)
     expect(*form.given(), ~bit(State::partial), "the minimum or maximum of addends is none of their sum");
@@ -135,8 +149,9 @@ void MeaningRules::carry(const CollectiveForm& form) {
   meanings_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
 }
 
-// What other ranks' slices mean is known where it cannot change with the slice: on an axis that splits the batch.
-// Elsewhere a slice may hold other parameters, split otherwise; whoever reads them knows from the layout.
+// Only the meaning of the own slice is known. On an axis that splits the batch the other slices have the same one. On
+// other axes they may hold other parameters, with other splits, and stay unknown: compute that reads them asks the
+// layout.
 void MeaningRules::carry_gather(const CollectiveForm& form) {
   const auto offsets = slice_offsets(*action_, form.destination->num_elements, form.num_ranks);
   Binding own = *form.destination;
@@ -147,8 +162,8 @@ void MeaningRules::carry_gather(const CollectiveForm& form) {
   meanings_.write(own, parts);
 }
 
-// What a message brings is known from what programs send: values and their gradients, which are as compute leaves them.
-// Everything else is taken on trust.
+// The program of the sender is not at hand. Values and their gradients are as compute leaves them on any rank; whatever
+// else is received stays unknown, and so fits everything.
 void MeaningRules::messages() {
   const bool is_batch = splits_ == TSR_SPLITS_BATCH;
   for (const Message& message : messages_of(*action_)) {

@@ -1,3 +1,15 @@
+// What forward, loss and backward do to meanings on an axis of ranks with their own tokens, and on an axis of stages.
+// In ddp's program the sums of the gradients matter:
+//
+//     38    backward h.0.ln_1 mb=0  ...  w %61+13568:32 g:ln_1.weight       %61 is partial: an addend of every rank
+//     42    all_reduce group=dp reduce=sum  a %61 dst                       %61 is replicated
+//     43    sum_squares home=wte.weight  r %61+28928:3072 src               takes anything but partial
+//
+// Without line 42 the program has no race and all ranks still match, and the finding is
+//
+//     rank 0 #41 compute sum_squares wte.weight takes src0 = gradient bucket 0 of dp[28928:32000], which is a sum over
+//     dp that nothing has taken yet: squares of addends are not the square of their sum; is a collective missing?
+
 #include "program/meaning_rules.h"
 
 namespace tessera {

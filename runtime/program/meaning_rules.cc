@@ -1,3 +1,8 @@
+// Abstract interpretation of a program for one axis: each action is applied to meanings instead of numbers. The rules
+// are in four files: meaning_compute (axes that split the batch or the layers), meaning_tensor, meaning_collective,
+// meaning_step (elementwise, norm, optimizer). What has caused a finding becomes unknown, which fits everything, so a
+// fault is reported once and not for each action after it.
+
 #include "program/meaning_rules.h"
 
 namespace tessera {

@@ -1,3 +1,8 @@
+// What elementwise actions, norm, clip, optimizer and calls do to meanings. Here the mistakes of strategies surface, as
+// this is where gradients are used: `sum_squares` and `optimizer` take no addends and nothing that was scaled, and a
+// gradient must be split as the parameter is. An exception is ZeRO-1: a replicated value whose moments are split
+// becomes split, since each rank has updated its slice, and the gather at the end makes it replicated again.
+
 #include <algorithm>
 
 #include "program/meaning_rules.h"
@@ -15,7 +20,8 @@ bool any_of(const MeaningParts& parts, State state) {
   return std::ranges::any_of(parts, [&](const MeaningPart& part) { return part.meaning.state == state; });
 }
 
-/// Whether a gradient may change a parameter: both the same, both parts, or the parameter every rank's own.
+/// Whether a parameter may be updated with a gradient: both replicated, both split alike, or the parameter the rank's
+/// own.
 bool fits(State value, State gradient) {
   return value == gradient || value == State::different;
 }
@@ -38,8 +44,9 @@ void MeaningRules::elementwise() {
   put(destination, meanings_.read(*action_->find(kSource)));
 }
 
-// A range that stands on several ranks is counted by one of them, so squares are addends, but for divergent parameters.
-// The count of what is not finite, their first element, is an addend in any case: all ranks skip a step together.
+// A range that several ranks hold is counted by one of them, so squares are addends over every axis, divergent
+// parameters excepted. Element 0, the count of values that are not finite, is always an addend: all ranks skip a step
+// together.
 void MeaningRules::sum_squares() {
   const Binding& source = *action_->find(kSource);
   expect(source, ~bit(State::partial), "squares of addends are not the square of their sum; is a collective missing?");
@@ -65,7 +72,7 @@ void MeaningRules::clip() {
 State MeaningRules::updated_state(const Binding& value, const MeaningPair& pair, State moments, bool clips_alike) {
   const State before = pair.first.state;
   if (pair.first.is_neutral() || pair.second.is_neutral()) return before;
-  // A part of a replicated parameter, updated where its moments stand.
+  // A part of a replicated parameter, updated by the rank that has its moments (ZeRO-1).
   const bool is_sum = pair.second.state == State::split || pair.second.state == State::replicated;
   if (before == State::replicated && moments == State::split && is_sum) return State::split;
   if (!fits(before, pair.second.state)) {
@@ -97,8 +104,8 @@ void MeaningRules::optimizer() {
   meanings_.write(value, updated);
 }
 
-// The strategy's own arithmetic is not known. On its own axis it may take addends (compression before the sum) and then
-// leaves addends; on others its results are as its operands.
+// The arithmetic of a strategy is unknown. On its own axis it may take addends (compression before the sum) and then
+// leaves addends; on other axes its results have the meaning of its operands.
 void MeaningRules::call() {
   const bool is_own = action_->strategy_axis == axis_;
   MeaningParts operands;

@@ -1,3 +1,14 @@
+// What compute does to meanings on an axis that splits tensors. All ranks have the same tokens; what is split follows
+// from the dims that parameters and values carry and from what a segment contracts. Of a block under Megatron's cut:
+//
+//     forward qkv        weight split by heads (its columns)          -> qkv split
+//     forward attention  works on the heads it has                    -> attended split
+//     forward proj       contracts heads, which is split              -> projected partial; an all_reduce must follow
+//     forward add_ln_2   needs projected replicated                   -> replicated
+//     backward qkv       output gradient split, input replicated      -> the input's gradient partial
+//
+// A maximum over a split dim (row maxima of the logits) counts as `different` until it is taken: it is not a sum.
+
 #include <algorithm>
 #include <functional>
 #include <set>

@@ -1,3 +1,22 @@
+// Matches the collectives and messages of all ranks, as MPI and NCCL do at run time: by order. The k-th collective that
+// a rank issues on a communicator meets the k-th of every other member, and so do sends and receives of a pair. Of a
+// pipeline of two stages:
+//
+//     rank 0 #11   comm.pp.activation_0  send mb=0 group=pp{0,1} peer=1 tag=36  r %38 src
+//     rank 1 #1    comm.pp.activation_0  recv mb=0 group=pp{0,1} peer=0 tag=36  w %21 dst
+//
+// What must agree is compared: kind, reduction, root, dtype, counts (messages: elements, dtype, tag). At run time a
+// difference is a hang or silent garbage. Where both ranks know what an operand is, its subject is compared too: two
+// ranks that gather different parameters of equal size agree in everything else.
+//
+// A collective needs one member of each class only, as long as ranks of one class take part in the same action of their
+// list. So a job of 1,024 ranks under fsdp is matched as one rank. Groups that list some ranks of a class, and messages
+// within a class, break that, and then every rank is matched.
+//
+// A communicator with a mismatch is reported once, and none of its collectives is in the result.
+//
+// Cost: the collectives of one rank of each class, times the classes in a group.
+
 #include "program/meetings.h"
 
 #include <algorithm>
@@ -38,7 +57,7 @@ Signature signature_of(const Program& program, const Action& action) {
     signature.dtype = program.buffer(whole->buffer).dtype;
     signature.num_elements = whole->num_elements;
   }
-  // What one rank sends to the others in an all_to_all is its own affair.
+  // The ranks of an all_to_all may send different counts.
   if (action.kind == TSR_ACTION_ALL_TO_ALL && !action.counts.empty())
     signature.num_elements = 0;
   else
@@ -246,7 +265,7 @@ class Matcher {
   Meetings result_;
 };
 
-/// Whether all members of the action's group that are of one class do as one.
+/// Whether one rank of each class can stand for its class in this action.
 bool meets_by_class(const Mesh& mesh, const RankClasses& classes, const Program& program, int rank,
                     const Action& action) {
   const Group& group = program.groups[action.group];

@@ -1,3 +1,22 @@
+// Assigns an address to every buffer, ahead of time: static buffer assignment, as in XLA. Persistent buffers come
+// first, one after another, at the same addresses in all programs of the rank. Transient ones follow, by first fit
+// (placement.cc), where buffers that are never alive together share addresses:
+//
+//     0           persistent_bytes                                    arena_bytes
+//     | homes, m, v, inputs, scalars | activations, gradients, gathered parameters, workspaces |
+//
+// Streams may keep two buffers apart in time less strictly than the list does. Then the planner may add a wait from the
+// last use of one to the first use of the other. Waits cost overlap, so places that need none come first as long as the
+// arena stays within a budget over the live peak. Without added waits, arenas were 1.36 to 2.25 times the ideal in the
+// prototype, with them 1.00 (interleaved pipelines 1.08).
+//
+// A wait never starts at a send. A send ends when another rank has received, and that rank may be waiting for this one.
+//
+// An allocator at run time was not an option: with addresses known before step 1 the peak is exact, there is no
+// fragmentation and no out-of-memory at step 300, `plan` needs no GPU, and a captured graph stays valid.
+//
+// Checked by verify_addresses, which knows nothing of this file.
+
 #include "program/memory.h"
 
 #include <algorithm>
@@ -14,7 +33,7 @@ namespace {
 
 using Waits = std::vector<std::pair<uint32_t, uint32_t>>;
 
-// The persistent buffers of all programs, one behind the other in order of appearance.
+// The persistent buffers of all programs, one after another in order of appearance.
 class PersistentPart {
  public:
   PersistentPart(std::span<Program* const> programs, uint64_t guard_bytes) {
@@ -74,8 +93,9 @@ void describe_peak(const Program& program, std::span<const Lifetime> lifetimes, 
       use.peak_bytes_by_kind[lifetime.buffer->kind] += footprint_bytes(*lifetime.buffer, 0);
 }
 
-// With waits wherever they save memory, unless fewer do within the budget. Where the places without a wait leave gaps
-// that are too small for the rest, fewer of them may do.
+// First the smallest arena that waits can give. Then one with as few waits as fit below `top`: places without a wait
+// are allowed up to a limit only. If those leave gaps too small for the rest, so that the top is passed, a lower limit
+// may succeed.
 Placement place(const FirstFit& first_fit, double budget) {
   const uint64_t base = first_fit.base;
   const auto live = live_bytes(first_fit.program, first_fit.lifetimes, first_fit.guard_bytes);
@@ -90,7 +110,7 @@ Placement place(const FirstFit& first_fit, double budget) {
   return smallest;
 }
 
-// Only the last owner of an address has to be waited for: it waited for the one before.
+// Only the last owner of an address has to be waited for: it has waited for the one before it.
 void add_waits(const Clocks& clocks, std::span<const Lifetime> lifetimes, const Placement& placement,
                uint64_t guard_bytes, Waits& waits) {
   RangeMap<const Lifetime*> owners(placement.top);

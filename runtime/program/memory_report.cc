@@ -1,3 +1,7 @@
+// Sums up a memory plan in the words of those who train. Bytes are those of live ranges, as planned; nothing is
+// measured. Staging buffers are looked through: a gathered copy that a collective fills by way of the host is still a
+// gathered copy.
+
 #include "program/memory_report.h"
 
 #include <algorithm>

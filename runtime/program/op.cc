@@ -1,3 +1,10 @@
+// Lowers an action to the op of a device. The planner asks describe(op) and the executor prepare(op) for the op that is
+// made here, so what is planned is what runs.
+//
+// The ranges of `sum_squares` and `optimizer` are not part of that op. They depend on which elements the rank owns, and
+// are filled in when the kernel is prepared. Equal ranks therefore have equal program texts, although they own
+// different elements.
+
 #include <algorithm>
 
 #include "program/base.h"
@@ -17,6 +24,7 @@ uint32_t phase_of(const Program& program, const Action& action) {
       return TSR_PHASE_BACKWARD_INPUT;
     case TSR_ACTION_BACKWARD_WEIGHT:
       return TSR_PHASE_BACKWARD_WEIGHT;
+    // LOSS computes the loss and its gradients in one phase; eval needs the loss alone.
     default:
       return program.purpose == TSR_PURPOSE_EVAL ? TSR_PHASE_FORWARD : TSR_PHASE_BACKWARD;
   }
@@ -43,6 +51,9 @@ void append(std::vector<tsr_op_range>& ranges, const tsr_op_range& range) {
     ranges.push_back(range);
 }
 
+/// Where several ranks hold an element, one of them counts it in the norm: the rank that has the first coordinate of
+/// every axis over which the gradient is replicated. On an axis that splits the parameter, or lets it diverge, all
+/// ranks count.
 bool counts_here(const Program& program, int parameter) {
   for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
     const Split* split = split_on(program, parameter, static_cast<int>(axis), TSR_HOME_GRADIENT);
@@ -83,6 +94,7 @@ tsr_op op_of(const Program& program, const Action& action) {
 std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home) {
   std::vector<tsr_op_range> ranges;
   for (const Stretch& stretch : stretches_of(home)) {
+    // As in GPT-2's recipe: matrices decay, biases and norms do not.
     const bool decays = program.model->parameters[stretch.parameter].dims.size() >= 2;
     append(ranges, {stretch.home_offset, stretch.num_elements, decays ? program.shape.weight_decay : 0.0});
   }

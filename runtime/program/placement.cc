@@ -1,3 +1,16 @@
+// First fit, largest buffer first (first fit decreasing). Each buffer takes the lowest gap between the buffers that it
+// conflicts with:
+//
+//     address ->   |#### %61 ####|..gap..|## %64 ##|....    what conflicts with both goes into the gap, if it
+//                                                               fits there, else after %64
+//
+// Large ones first, because small ones fit into the gaps that are left; among equals in order of their lives, so the
+// result is deterministic and equal on all ranks of a class.
+//
+// Each placement scans all address ranges given out so far, so the whole is quadratic, with a small factor: 400 layers
+// take 0.4 s, 3,000 layers 8 s (decision 0025). Conflicts are marked by the number of the query instead of being
+// collected in a heap; that was five times slower.
+
 #include "program/placement.h"
 
 #include <algorithm>

@@ -74,8 +74,7 @@ struct Home {
 /// The `parameter` of a layout entry that splits the rows of values (sequence parallelism).
 inline constexpr int kRowsOfValues = -1;
 
-/// Elements of one parameter that stand side by side in a home. Those of a part of a split tensor come from many
-/// pieces.
+/// Elements of one parameter that are contiguous in a home. Those of a part of a split tensor come from many pieces.
 struct Stretch {
   int parameter = -1;
   uint64_t home_offset = 0, num_elements = 0;

@@ -1,3 +1,8 @@
+// Ranks with equal programs, by what strategies state of themselves: fsdp gives every rank the same program (except
+// optimizer_only), pipeline one per stage, zero3 one per owner. Programs name homes and coordinates, not ranks and
+// pieces, which is what makes them equal. It is a claim that each rank checks later: it compares its own program's hash
+// with the one that rank 0 planned for it.
+
 #include "program/rank_classes.h"
 
 namespace tessera {

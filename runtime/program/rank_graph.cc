@@ -1,3 +1,13 @@
+// The wait-for graph of all ranks: a node is an action, a node of a collective is that action on all its members, a
+// message has a node for its start and one for its end. An edge goes from an action to what it waits for:
+//
+//     rank 0    #10 forward  <-  #11 send: start  <-  end                  the end also waits for the start of the recv
+//     rank 1                     #1 recv:  start  <-  end  <-  #2 forward  the end also waits for the start of the send
+//
+// A cycle is a deadlock (Order::streams), or lists that disagree about an order (Order::list, see verify_ranks.cc). The
+// graph is walked in topological order by counting open waits (Kahn 1962): O(nodes + edges), and what is never reached
+// is on a cycle or waits for one.
+
 #include "program/rank_graph.h"
 
 #include <algorithm>

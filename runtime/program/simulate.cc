@@ -1,3 +1,7 @@
+// Runs the wait-for graph with clocks: an action starts at the latest end of what it waits for, which is the longest
+// path in the graph, found in one walk in topological order. The programs are those that run, so the picture of a
+// schedule cannot drift from the schedule.
+
 #include "program/simulate.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// A program as arrays of the ABI's fixed-size structs. The arrays are owned here; names, dims, pieces and bindings are
+// borrowed from the program. A pass reads the program as it was when the pass began, whatever it edits meanwhile
+// (edit_session.cc works on a copy): it may loop over the actions and insert at the same time.
+
 #include "program/edit.h"
 #include "tessera/error.hpp"
 

@@ -15,19 +15,19 @@ struct StagedKinds {
   bool calls = false;
 };
 
-/// Binds those actions to staging buffers in TSR_MEMORY_HOST instead of ranges of device memory. What they read is
-/// copied there on copy_out right before the action, what they write is copied back on copy_in right behind it; what
-/// they add to, both. In place, an all_gather is given its own slice only, and of a reduce_scatter its own slice is
-/// taken back. What a message brings is copied where it is first touched: schedules post it long before, and on copy_in
-/// all else would wait for it. In a group of one nothing passes between ranks: a collective becomes a copy in device
-/// memory, and one in place stays as it is. After finish_program, which adds collectives; before workspaces are bound,
-/// which stand where the operands do.
+/// Binds those actions to staging buffers in TSR_MEMORY_HOST instead of ranges of device memory. Operands that are read
+/// are copied out on copy_out right before the action, those that are written are copied in on copy_in right after it,
+/// and those that are added to both. In place, an all_gather is given its own slice only, and of a reduce_scatter only
+/// the own slice is copied back. What a message brings is copied in front of its first use: schedules post receives
+/// long before, and on copy_in everything else would wait. In a group of one nothing passes between ranks: a collective
+/// becomes a copy in device memory, and one in place stays as it is. Runs after finish_program, which adds collectives,
+/// and before workspaces are bound, which are in the memory of the operands.
 void stage_through_host(Program& program, const StagedKinds& kinds);
 
 /// Whether the action copies a staging buffer back to the range that it stands for.
 bool brings_back(const Program& program, const Action& action);
 
-/// What the staging buffers of a program stand for, for those who ask what a collective is about.
+/// Maps the staging buffers of a program back to the ranges that they stand for.
 class StagedRanges {
  public:
   explicit StagedRanges(const Program& program);

@@ -1,3 +1,7 @@
+// What the contents of a range are: a parameter, a value of a micro-batch, a gradient, the loss. It is learnt from
+// homes and from what compute actions bind, and only from those; what a strategy's own buffers hold is unknown, and
+// unknown agrees with everything. Used to compare what ranks put into a collective (meetings.cc). Lookup: logarithmic.
+
 #include "program/subject.h"
 
 #include <iterator>
@@ -90,6 +94,7 @@ Subject Subjects::of(const Binding& binding) const {
   const Binding range = staged_.of(binding);
   const auto buffer = known_.find(range.buffer);
   if (buffer == known_.end()) return {};
+  // The known range that holds the first element, else the next one that begins within the range.
   auto next = buffer->second.upper_bound(range.offset);
   if (next != buffer->second.begin() && std::prev(next)->second.end > range.offset) {
     --next;

@@ -1,4 +1,4 @@
-// What stands in a range of a buffer: the parameter, value or scalar that homes and compute actions know it as.
+// What a range of a buffer holds: the parameter, value or scalar that homes and compute actions know it as.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-/// The first thing known in a range: element `element` of something stands at `position` of the range.
+/// The first thing known in a range: element `element` of something is at `position` of the range.
 struct Subject {
   uint32_t role =
       0;  ///< TSR_ROLE_*: PARAMETER, GRADIENT, INPUT (a value), INPUT_GRADIENT (its gradient), SCALAR; 0: unknown

@@ -1,3 +1,8 @@
+// Prints a program; text.h shows the format. The text is what ranks compare (by hash), what the golden files hold and
+// what --print-program shows. So it leaves out what may differ between equal ranks (coordinates on request, ids, pieces
+// of homes) and holds everything else: buffers are numbered by appearance, doubles are printed so that they read back
+// to the same bits.
+
 #include "program/text.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The lines above a program's buffers: purpose and coordinates, the shape of the step, streams, groups.
+
 #include "program/text_header.h"
 
 #include <algorithm>
@@ -13,7 +15,7 @@ void check_coordinate(int coordinate, const Axis& axis) {
               std::to_string(axis.num_ranks));
 }
 
-// The axis stands in the name: "comm.<axis or world>.<lane>".
+// The axis is part of the name: "comm.<axis or world>.<lane>".
 int axis_of_stream(const std::string& name, const Mesh& mesh) {
   if (name.starts_with("comm.world.")) return TSR_WORLD_AXIS;
   for (size_t i = 0; i < mesh.axes().size(); ++i)

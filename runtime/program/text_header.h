@@ -1,4 +1,4 @@
-// The lines of a program's text that stand above its buffers and actions.
+// The lines of a program's text above its buffers and actions.
 #pragma once
 
 #include "program/program.h"

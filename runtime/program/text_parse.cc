@@ -1,3 +1,7 @@
+// Reads what print_program wrote, so that tests can write programs by hand and check that a text determines its
+// program. A line is recognised by its first word: program, shape, stream, group, %N (a buffer), or the number of an
+// action. Errors name the line and say what was expected there.
+
 #include <algorithm>
 #include <map>
 

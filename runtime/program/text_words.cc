@@ -1,3 +1,7 @@
+// Names of slots are those of the model without the prefix that the segment says already: `p:mlp.c_fc.weight` in
+// h.0.fc_gelu is h.0.mlp.c_fc.weight. A name that occurs twice in a segment, is a number or needs quotes is replaced by
+// its index, so that every text reads back to one slot.
+
 #include "program/text_words.h"
 
 #include <algorithm>

@@ -12,9 +12,9 @@
 
 namespace tessera {
 
-/// Letters, digits and ". _ - / : + @": what stands in the text as it is, and as part of a longer word.
+/// Letters, digits and ". _ - / : + @": what is written as it is, and as part of a longer word.
 bool is_plain_word(std::string_view text);
-/// In quotes, with \" \\ \n for what cannot stand there.
+/// In quotes, with \" \\ \n for what needs escaping.
 std::string quoted(std::string_view text);
 inline std::string quoted_unless_plain(std::string_view text) {
   return is_plain_word(text) ? std::string(text) : quoted(text);

@@ -1,3 +1,6 @@
+// Counts bytes, not time. The formulas (traffic.h) hold for algorithms that send each operand once to where it is
+// added, as canonical sums do; a ring sends as many bytes.
+
 #include "program/traffic.h"
 
 #include <algorithm>
@@ -26,6 +29,7 @@ uint64_t message_bytes(const Program& program, const Action& action) {
   return num_bytes;
 }
 
+/// How copies of parameters are made: fsdp gathers slices, zero3 broadcasts from owners.
 bool fills(const Action& action) {
   return action.kind == TSR_ACTION_ALL_GATHER || action.kind == TSR_ACTION_BROADCAST;
 }

@@ -28,7 +28,8 @@ struct Traffic {
 /// By stream, then kind, in the order of their first action.
 std::vector<Traffic> traffic_of(const Program& program);
 
-/// How often the parameters of a unit are gathered: a doubled gather is no error that a check can see.
+/// How often the parameters of a unit are gathered: a doubled gather is waste that no check can see, since it is
+/// correct.
 struct UnitGathers {
   std::string unit;
   uint64_t num_times = 0;        ///< buffers of kind `gathered` with parameters of the unit that collectives fill

@@ -1,3 +1,12 @@
+// Checks each action by itself, whatever its kind: bindings inside their buffers, a stream and a group that fit the
+// kind, waits that point backwards. A program that names what does not exist ends here, with findings such as
+//
+//     rank 0 #42 comm.dp.gradient all_reduce bucket 0 of dp is for group dp, but its stream is for another axis
+//     rank 0 #73 compute optimizer wte.weight has a predicate, but does not read the result of clip (slot x2), ...
+//
+// Only collectives and messages may be on comm streams: these may be another device's streams (the host's), where no
+// kernel of the job's device can run. Cost: linear in the bindings.
+
 #include <string>
 #include <unordered_set>
 

@@ -1,3 +1,19 @@
+// Checks what a program means, axis by axis: it interprets the program on placements (meaning.cc) instead of numbers.
+// It finds what no other check can: mistakes that all ranks make alike, which race with nothing and match perfectly.
+//
+//     enter     tokens are different on a batch axis; homes are as the layout says; pads are zero
+//     walk      each action by its rule (meaning_rules.h)
+//     leave     every persistent home must have the placement that it entered with, and the loss must be summed
+//
+// The last condition makes steps repeatable: a step that took replicated values and left split ones would train on
+// garbage from the second step on. For example, zero3 stage 2 without its broadcasts at the end:
+//
+//     rank 0 home wte.weight: its value, home wte, is the same on all ranks of dp before the program, and after it
+//     split over dp
+//
+// Unknown contents (a strategy's own buffers, other ranks' slices on some axes) fit everything, so the check can miss a
+// mistake that hides behind them. Cost: linear in the bindings, up to pieces, for each axis of more than one rank.
+
 #include <vector>
 
 #include "program/meaning_rules.h"

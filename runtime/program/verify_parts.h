@@ -7,11 +7,11 @@
 
 namespace tessera {
 
-/// Tables: ids ascend, ranges and indices exist, homes stand inside their buffers.
+/// Tables: ids ascend, ranges and indices exist, homes lie inside their buffers.
 void verify_tables(const Program& program, FindingList& findings);
 /// Actions as such: known kinds, bindings inside buffers, streams and groups that fit the kind, dependencies backwards.
 void verify_actions(const Program& program, FindingList& findings);
-/// Slots, modes and element counts fit the kind of each action that is no collective.
+/// Slots, modes and element counts fit the kind of each action that is not a collective.
 void verify_slots(const Program& program, FindingList& findings);
 /// The same for collectives and messages; roots, peers, counts and reductions.
 void verify_collectives(const Program& program, FindingList& findings);

@@ -1,9 +1,13 @@
+// All checks of one rank's program, from form to order: tables, actions, slots and collectives, then what is written
+// and which actions wait for which. A program has to pass once before memory is planned (the planner relies on valid
+// bindings) and once after, by address.
+
 #include "program/verify_parts.h"
 
 namespace tessera {
 
-// What an action does can be asked only of a program that is well formed, and whether it is ordered well only of one
-// whose actions make sense. So the first stage with findings is the last.
+// Each stage relies on the ones before it (bindings inside buffers, slots of the right kind), so the first stage with
+// findings ends the check.
 Findings verify_rank(const Program& program, const MemoryPlan* memory) {
   FindingList findings;
   verify_tables(program, findings);

@@ -1,3 +1,10 @@
+// Checks that the programs of all ranks fit together: matching (meetings.cc), then no cycle in the wait-for graph
+// (rank_graph.cc). A deadlock is printed as a chain:
+//
+//     deadlock: rank 0 #12 comm.pp.activation_0 send h.1.x -> waits for rank 1 #9 comm.pp.gradient_1 send d ...
+//
+// Cost: actions of one rank of each class; the classes are few (8 for 1,024 ranks of a typical mesh).
+
 #include "program/rank_graph.h"
 #include "program/verify.h"
 

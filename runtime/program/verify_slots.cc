@@ -1,3 +1,11 @@
+// Checks what each kind of action binds, against a table of {kind, slot, modes, required}: a forward reads parameters,
+// an optimizer has a value, a gradient, and so on. Sizes are checked where the model knows them. For example
+//
+//     rank 0 #5 compute forward h.0.attention mb=0 binds o0 (h.0.attended) with mode read; it must be write
+//
+// Two things are left to the device: slots of compute are optional in the table, since describe(op) decides which there
+// are, and dtypes are its to accept or refuse. `call` binds what its strategy likes. Cost: bindings times rules.
+
 #include <algorithm>
 
 #include "program/verify_parts.h"

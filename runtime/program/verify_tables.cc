@@ -1,3 +1,10 @@
+// Checks what actions refer to: buffers, streams, groups, layout, homes. For example
+//
+//     the m of home h.0 has 6656 elements, the home 13312
+//     the gradient of home h.0 reaches beyond gradient h.0, which has 6656 elements
+//
+// Everything that later code indexes without asking is checked here. Cost: linear in the tables.
+
 #include <algorithm>
 
 #include "program/verify_parts.h"

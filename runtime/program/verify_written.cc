@@ -1,3 +1,15 @@
+// Checks, in list order, that no transient range is read before it is written, and that none is written twice. For
+// example, if a pass drops a gather:
+//
+//     rank 0 #7 compute forward h.0.ln_1 mb=0 reads gathered h.0[0:32] through p0 (h.0.ln_1.weight), which nothing has
+//     written
+//
+// Why written once: with two writes the contents of a range would depend on the place in the list, and passes that look
+// for "the writer" of a gradient would find one of two. Workspaces are exempt, and so are copies back from staging.
+//
+// What a predicated action writes exists only in good steps, so only predicated actions may read it. Cost: linear in
+// the bindings, up to the pieces a buffer falls into.
+
 #include <vector>
 
 #include "program/collective_form.h"

@@ -1,3 +1,17 @@
+// Ranks make sure that they run the same thing (decision 0005), by way of the key-value store. First settings: each
+// rank publishes named fingerprints, and a difference names the field, two ranks and both values. Then programs:
+//
+//     rank 0     compiles one rank of each class, verifies the job, sets
+//                  programs/sha256/<rank>   the hash that this rank must have
+//                  programs/text/<hash>     the text, once for each class
+//                  programs/verdict         "" or why the job is refused; set last, so that it says that all is there
+//     rank r     compiles its own programs, compares the hash; only if it differs, fetches the text
+//
+// So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means a strategy that
+// is not pure or a build that differs, and the first line that differs usually shows which.
+//
+// Nothing is allocated before both have passed.
+
 #include "train/agree.h"
 
 #include <optional>
@@ -56,6 +70,7 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
   try {
     return store.get(key, timeout_ms);
   } catch (const Error& error) {
+    // The store knows that a key did not come; the user needs to know which rank did not.
     if (error.code() != TSR_E_DEADLINE) throw;
     throw late_error(std::vector{0}, purpose, timeout_ms);
   }
@@ -104,6 +119,7 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   for (const ConfigField& field : shared_fields(job.config))
     all.push_back({"--" + field.name, field.value});
   for (const PluginFlag& flag : job.plugin_flags)
+    // Options about a rank's own place, such as a network interface, may differ.
     if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
       all.push_back({"--" + flag.name, flag.value});
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
@@ -116,6 +132,8 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
   all.push_back({"epsilon of the model", shortest(job.gpt2.epsilon)});
   all.push_back({"activation of the model", job.gpt2.activation == TSR_ACTIVATION_RELU ? "relu" : "gelu_new"});
   add_inputs(all, job, data);
+  // Kernels cut their work by the number of threads, and BLAS libraries by their environment. Either may change the
+  // last bit of a sum, so both are part of "the same job".
   number("threads per rank (--threads)", num_threads);
   all.push_back(library_environment());
   require_agreement(*place.store, place.rank, job.mesh.num_ranks(), "compare their settings", all,
@@ -144,6 +162,7 @@ std::string least_answer(const RankPlace& place, int num_ranks, const std::strin
                          const std::string& own_answer, int64_t timeout_ms) {
   KeyValueStore& store = *place.store;
   store.set(concat(question, "/", place.rank), own_answer);
+  // Whoever comes last evaluates: no rank has to be chosen for it, and none waits but for the result.
   if (store.add(question + "/answers", 1) == num_ranks) {  // the last has all
     std::string least;
     for (int rank = 0; rank < num_ranks; ++rank)

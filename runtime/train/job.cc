@@ -1,3 +1,10 @@
+// From flags to a Job: plugins, mesh, model, the shape of a step. All of it is equal on all ranks, as it depends on
+// flags and files only; what differs (device index, streams, options of one rank) comes later, in train_rank.cc. The
+// order is that of dependence: axes name the strategies, strategies say what their axes split, and the mesh follows
+// from that.
+//
+// Whatever can be refused is refused here, in a second, before any rank is started.
+
 #include "train/job.h"
 
 #include <algorithm>
@@ -20,6 +27,7 @@ namespace {
 
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
+  // The default device is the CPU, which is loaded in any case: it is the host's side of a job on another device.
   const std::string cpu = TrainConfig{}.device;
   JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
   plugins.cpu = config.device == cpu ? plugins.device : load_plugin(PluginKind::device, cpu, folders, log);
@@ -44,6 +52,9 @@ std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
 
 /// What is wrong with plugins' options is said before any work.
 void check_flags(const Job& job, const Log& log) {
+  // On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
+  // ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
+  // logged.
   if (job.plugin_flags.empty()) return;
   std::vector<PluginUse> uses{{&job.plugins.device, ""}};
   if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
@@ -77,6 +88,8 @@ std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str strea
 
 /// Comm streams are made by the first of {the job's device, the CPU} whose streams the communicator takes.
 void place_comm_streams(Job& job) {
+  // nccl takes the device's streams, gloo takes only the host's. With the host's, collectives are staged through host
+  // memory (program/staging.cc), and the device's streams have to be able to wait for the host.
   if (!job.plugins.communicator || job.mesh.num_ranks() == 1) return;
   const LoadedPlugin &device = job.plugins.device, &communicator = *job.plugins.communicator;
   const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
@@ -109,6 +122,7 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
 }
 
 Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
+  // Known by name, so that it is not taken for a folder that is missing.
   if (config.model.starts_with("mlp"))
     throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
   try {
@@ -189,6 +203,7 @@ void check_recompute(const Recompute& recompute, const Model& model) {
 
 /// The device's slots of an op, however many.
 std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
+  // Room for every op there is; a device that has more says how many, and is asked again.
   std::vector<tsr_slot_spec> slots(32);
   uint64_t num_slots = slots.size();
   tsr_error err{};
@@ -218,6 +233,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
   job.mesh = make_mesh(job.axes, job.plugins);
   check_flags(job, log);
+  // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
   job.staged.calls =
       to_string(job.plugins.device.device()->stream_kind) != to_string(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
@@ -278,6 +294,7 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
       throw UsageError(e.what() + see_options(plugin), e.code());
     }
     instances_.emplace_back(strategy.instance, Destroy{strategy.interface});
+    // One rank has nothing to split, and a pass that runs nevertheless would be in the way of others (decision 0024).
     if (job.axes[i].num_ranks > 1) strategies_.push_back(strategy);
   }
 }

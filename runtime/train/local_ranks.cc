@@ -1,3 +1,7 @@
+// --comm local: ranks are threads that share one store. A rank that fails closes the store, which wakes the others
+// wherever they wait in it; those that wait in a collective ask `cancelled` once a second. Errors of the others are
+// consequences and must not hide the cause, so all are collected and the one that came first is thrown.
+
 #include "train/local_ranks.h"
 
 #include <atomic>
@@ -62,6 +66,7 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
   std::optional<Error> cannot_start;
   std::vector<std::thread> threads;
   try {
+    // Rank 0 runs on the calling thread: a run of one rank starts no thread, and debuggers stop where one expects.
     for (int rank = 1; rank < num_ranks; ++rank)
       threads.emplace_back(run, rank);
     run(0);

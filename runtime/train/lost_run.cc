@@ -1,3 +1,15 @@
+// Notices that a run cannot recover (decision 0023). It costs nothing while the run goes well: whether a step was good
+// is known on all ranks anyway. Only after a step that was not good do ranks look at the parameters they hold. One rank
+// may hold the bad slice alone, so they agree on the worst element of all, by one string for each rank whose least is
+// taken:
+//
+//     a0000000012/...  element 34 of h.0.ln_1.weight is nan          not finite: by parameter, then element
+//     b3199729663/...  element 7 of wte.weight is 12.5               finite: the largest value has the smallest key
+//
+// A magnitude is compared as the bits of its float, which order as the numbers do.
+//
+// All ranks then throw the same sentence, after they have met: none ends while another still asks the store.
+
 #include "train/lost_run.h"
 
 #include <bit>
@@ -44,6 +56,7 @@ std::string LostRunCheck::advice() const {
   if (last_good_step_ == 0)
     return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
   const TrainConfig& config = job_.config;
+  // lr times weight decay is the share of a parameter that one step takes away; from 1 on it overshoots zero.
   const bool decays_too_much = config.weight_decay > 1 && config.lr * config.weight_decay >= 1;
   const bool divides_by_nothing = config.optimizer == OptimizerKind::adamw && config.eps < kLeastEps;
   return concat("step ", last_good_step_, " was the last that updated with a finite loss; lower --lr (",
@@ -72,6 +85,7 @@ void LostRunCheck::fail(const std::string& why) const {
 }
 
 void LostRunCheck::look(const std::string& when) {
+  // Parameters that no step has updated since the last look are as they were.
   if (!has_changed_) return;
   has_changed_ = false;
   const auto own = runtime_.worst_parameter_element();
@@ -108,6 +122,7 @@ void LostRunCheck::after_last_step() {
   look("after the last step");
   if (!last_loss_is_finite_)
     fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
+  // In float16 so many skipped steps in a row are the scale on its way down.
   const int64_t limit = runtime_.scales_loss() ? LossScaler::kMostBackoffs : 1;
   if (job_.config.max_skipped_steps != 0 && num_not_good_ > limit)
     fail(concat("the last ", num_not_good_, " steps changed nothing, since a gradient was not finite, and the largest ",

@@ -1,3 +1,6 @@
+// A device reports what is in use by anyone; there is no peak to ask for, so the peak is the largest value that was
+// seen after a step. For a CPU the kernel keeps both for the process.
+
 #include "train/memory_meter.h"
 
 #include <algorithm>

@@ -1,3 +1,12 @@
+// `plan --schedule`: runs the programs in the simulator with costs of one slot for a forward and two for a backward,
+// and draws who computes when (2 stages, 3 micro-batches):
+//
+//     rank 0    | F0 F1 .  .  B0 B0 F2 B1 B1 .  B2 B2
+//     rank 1    | .  F0 B0 B0 F1 B1 B1 F2 B2 B2 .  .
+//
+// Nothing here knows a schedule: items are found in the programs, so a third-party schedule is drawn as well, and a
+// bubble that differs from the formula is seen. An item's cost is put on its first action; the others take no time.
+
 #include "train/pipeline_schedule.h"
 
 #include <algorithm>
@@ -37,6 +46,7 @@ class StageItems {
     for (const Action& action : program.actions)
       if (is_compute(action.kind)) computed.insert(action.segment);
     for (const int segment : computed) {
+      // Chunks of a stage are never neighbours: the chunk after one is on the next stage.
       if (!computed.contains(segment - 1)) ++num_chunks_;
       chunk_of_[segment] = num_chunks_ - 1;
     }

@@ -1,3 +1,5 @@
+// The plan as JSON, in the order and with the names that docs/plan.md promises. All sizes are in bytes.
+
 #include <nlohmann/json.hpp>
 
 #include "train/plan_report.h"

@@ -1,3 +1,6 @@
+// Collects what `plan` says of one rank. The other value of --reduce-every is planned as well, because its trade
+// (gradient memory for bytes on the wire) cannot be estimated without a program.
+
 #include "train/plan_report.h"
 
 #include <algorithm>
@@ -27,6 +30,7 @@ std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int 
   flags.config.reduce_every = every_step ? ReduceEvery::micro_batch : ReduceEvery::step;
   const auto gradients = [rank](const JobPrograms& programs) {
     const RankPrograms& own = programs.of(rank);
+    // memory[0] is that of init.
     return memory_report(own.steps[0], own.memory[1]).most[MemoryClass::gradients];
   };
   const auto sent = [rank](const JobPrograms& programs) { return sent_in(programs.of(rank).steps[0]); };
@@ -41,7 +45,7 @@ std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int 
   }
 }
 
-/// Of the programs that a step alternates between, the first of those that send most.
+/// The step program that sends most: strategies such as local SGD alternate between several.
 const Program& busiest_step(const RankPrograms& programs) {
   return *std::ranges::max_element(programs.steps, {}, sent_in);
 }

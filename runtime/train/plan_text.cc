@@ -1,3 +1,5 @@
+// The plan as a person reads it: memory first, then what is sent, then advice where there is any.
+
 #include "observe/text.h"
 #include "train/plan_report.h"
 #include "train/text.h"
@@ -50,6 +52,7 @@ std::string memory_part(const PlanReport& r) {
       text +=
           line(to_string(what), bytes_or_dash(m.states[what]), bytes_or_dash(m.peak[what]), human_bytes(m.most[what]));
   text += line("live", human_bytes(m.states.total()), human_bytes(m.peak.total()), "");
+  // What the arena has beyond the live peak: gaps that first fit leaves, and addresses kept apart to save waits.
   const double waste = m.peak.total() ? static_cast<double>(m.waste_bytes()) / static_cast<double>(m.peak.total()) : 0;
   text += line("waste", "", human_bytes(m.waste_bytes()), percent(waste));
   text += line("arena", "", human_bytes(r.arena_bytes), "");
@@ -74,6 +77,7 @@ std::string peak_part(const PlanReport& r) {
          timeline_chart(r.memory.live, r.memory.states.total(), r.phases);
 }
 
+/// Beside the bytes, so that they can be checked by hand.
 std::string formula(uint32_t kind) {
   switch (kind) {
     case TSR_ACTION_ALL_REDUCE:

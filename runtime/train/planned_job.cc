@@ -1,3 +1,6 @@
+// A planned job is compiled and verified without being started: by `plan`, by the launcher before it starts ranks, and
+// for the search for flags that fit.
+
 #include "train/planned_job.h"
 
 #include <algorithm>
@@ -12,6 +15,7 @@ ReportedProgram largest_program(const RankPrograms& programs) {
     const auto use = programs.memory[i].use.find(TSR_MEMORY_DEVICE);
     return use == programs.memory[i].use.end() ? 0 : use->second.arena_bytes;
   };
+  // all() begins with init; of equal arenas the first step is the one to show.
   size_t largest = 1;
   for (size_t i = 0; i < all.size(); ++i)
     if (arena(i) > arena(largest)) largest = i;
@@ -37,6 +41,7 @@ std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const
       text += "\n  " + finding;
     return Error(TSR_E_INTERNAL, text);
   }
+  // Last, as it plans other jobs when this one does not fit.
   if (const auto misfit = find_misfit(job, programs, input.log))
     return Error(TSR_E_RESOURCE_EXHAUSTED, misfit_text(*misfit));
   return std::nullopt;

@@ -1,3 +1,6 @@
+// Counts what `plan --verify` has proved. Ranks of a class are counted by multiplication, and a collective once: each
+// of its n members contributes a share of 1/n.
+
 #include "train/proof.h"
 
 #include <map>
@@ -41,6 +44,7 @@ Proof count_proof(const PlannedJob& planned) {
   for (const Program* program : all.of(0).all())
     proof.programs.push_back(program_name(*program));
   for (const auto& [num_members, num_shares] : in_groups)
+    // Exact: all members of a group list the collective.
     proof.num_collectives += num_shares / static_cast<uint64_t>(num_members);
   proof.largest_rank = largest_rank(all);
   proof.arena_bytes = all.of(proof.largest_rank).arena_bytes(TSR_MEMORY_DEVICE);

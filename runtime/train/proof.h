@@ -15,7 +15,7 @@ struct Proof {
   std::vector<std::string> programs;
   uint64_t num_planned_actions = 0;  ///< of one rank of each class
   uint64_t num_actions = 0;          ///< of all ranks
-  uint64_t num_collectives = 0;      ///< each once, whoever takes part
+  uint64_t num_collectives = 0;      ///< each once, however many ranks take part
   uint64_t num_messages = 0;
   uint64_t num_homes = 0;  ///< of all ranks
   uint64_t arena_bytes = 0;

@@ -1,3 +1,13 @@
+// One rank that is a process, from joining to its exit code. The order at the end matters: a rank that fails tells the
+// store first, since the store names the cause to all others, then leaves, and prints last. The rank that serves the
+// store stays until the others have left or a time has passed; if it ended first, their errors would be about a lost
+// store.
+//
+//     run() -> join -> body -> failure? -> tell the store -> wait until the others have left -> print once -> exit code
+//
+// What happened is printed once for the job (decision 0026): by our launcher, or else by the rank that serves the
+// store.
+
 #include "train/rank_process.h"
 
 #include <unistd.h>
@@ -41,6 +51,7 @@ JobStore RankProcess::join(int64_t timeout_ms, int64_t reply_ms, const Log& log)
     note_lost(who);
     RankEnd end;
     end.how = RankEnd::How::lost;
+    // Everyone who waits for the lost rank in the store wakes with its name.
     store.close(rank_name(who) + " " + cause_text(end));
   };
   const auto on_other_secret = [log, was_said = false](const Participant& who) mutable {
@@ -76,6 +87,7 @@ int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
       failure = watch.failure_of(error);
       was_told = watch.tell(*failure);
     }
+    // The store's host cannot be reached: destructors would wait for it, so the process ends without them.
     if (watch.is_cut_off()) ::_exit(leave(job, failure, false));
   } catch (const std::exception& error) {  // there is no store to tell it, or no thread to watch it
     failure = make_failure(error, environment_.rank, 0);
@@ -117,6 +129,7 @@ bool RankProcess::join_and_tell(const Failure& failure) {
 
 int RankProcess::conclude(const JobStore& job, const Failure& failure, bool was_told) {
   write_torchelastic_error(failure);
+  // The launcher prints it; a second sentence would only repeat it.
   if (is_launched_ && was_told) return failure.exit_code;
   if (job.server)
     print_error(failure_block(collect(job.server->store(), failure)));

@@ -1,3 +1,5 @@
+// What rank 0 logs at the start, for each step and at the end, with warnings of rates that cannot train anything.
+
 #include "train/report.h"
 
 #include <algorithm>

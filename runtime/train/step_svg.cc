@@ -1,3 +1,11 @@
+// `plan --svg`: a simulated step as a drawing without dependencies: one rectangle for each action, with a tool tip, and
+// a path for live memory. Time is scaled to a fixed width, so a step of any length fits. One rank of each class is
+// drawn.
+//
+//     compute            |ffff|ffff|    |bbbbbbbb|bbbbbbbb|oo|
+//     comm.dp.gradient                       |cccc|   |cccc|
+//     live memory        /////^^^^^^^^^^^^^\\\____
+
 #include "train/step_svg.h"
 
 #include <algorithm>
@@ -49,6 +57,7 @@ std::string escaped(std::string_view text) {
 
 std::string rectangle(std::string_view css_class, double x, double y, double width, double height,
                       const std::string& title) {
+  // At least 0.2 pixels wide: what takes no time can still be found.
   return format("<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\">",
                 std::string(css_class).c_str(), x, y, std::max(width, 0.2), height) +
          "<title>" + escaped(title) + "</title></rect>\n";
@@ -209,6 +218,7 @@ class Drawing {
   std::string draw_stream(const Program& program, int rank, const std::vector<Interval>& intervals, uint32_t stream) {
     std::string text = words(16, y_ + 12, program.streams[stream].name);
     double free_from = 0;
+    // Only compute is marked idle: that a communication stream waits is what overlap looks like.
     const auto idle_until = [&](double time) {
       if (stream == TSR_STREAM_COMPUTE && time > free_from)
         text += rectangle(kIdle.css_class, x(free_from), y_, x(time) - x(free_from), kBar,

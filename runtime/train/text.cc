@@ -1,3 +1,5 @@
+// Sizes and names as reports print them.
+
 #include "train/text.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Live memory as a chart of text. A column stands for several actions and shows the largest of them: a peak of one
+// action must not vanish by averaging.
+
 #include "train/timeline.h"
 
 #include <algorithm>
@@ -73,6 +76,7 @@ std::string timeline_chart(const std::vector<uint64_t>& live, uint64_t state_byt
   std::string chart;
   for (size_t row = height; row > 0; --row) {
     const double step = static_cast<double>(peak) / static_cast<double>(height);
+    // A cell is drawn if the bytes reach its middle.
     const double top = step * static_cast<double>(row), middle = top - step / 2;
     chart += label(top, peak);
     for (const uint64_t bytes : columns)

@@ -24,7 +24,7 @@ struct PhaseRun {
 std::vector<PhaseRun> phase_runs(const std::vector<Phase>& phases);
 
 /// One column for as many actions as it takes to have at most `width`, one row for a tenth of the peak. What stays
-/// between steps is drawn '=', the rest '#'. Under the chart stand the phases.
+/// between steps is drawn '=', the rest '#'. The phases are written under the chart.
 std::string timeline_chart(const std::vector<uint64_t>& live, uint64_t state_bytes, const std::vector<Phase>& phases,
                            size_t width = 64, size_t height = 10);
 

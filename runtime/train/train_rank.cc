@@ -1,3 +1,8 @@
+// A rank, from its plugins to its last step. train_rank() at the end of the file is the whole of it, in order; the rest
+// of the file fills in setups. The ranks meet to compare settings, then programs (agree.cc), before communicators are
+// created, before the first step, and at the end, so that none closes its connections while another one still needs
+// them.
+
 #include "train/train_rank.h"
 
 #include <algorithm>
@@ -25,6 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 int num_threads(const Job& job, const RankPlace& place) {
+  // The ranks of a host share its cores.
   if (job.config.threads > 0) return job.config.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.num_local_ranks);
 }
@@ -73,6 +79,7 @@ GraphOptions graph_options(const Job& job, const RankPlace& place, const Log& lo
   GraphOptions graphs;
   graphs.is_on = job.config.cuda_graph == CudaGraph::automatic;
   graphs.all_agree = [&job, place, num_asked = 0](bool captured) mutable {
+    // All ranks ask after the same runs, so counting gives them the same question.
     const std::string question = "captured/" + std::to_string(num_asked++);
     return all_say_yes(place, job.mesh.num_ranks(), question, captured, job.config.timeout_ms);
   };
@@ -106,6 +113,7 @@ std::vector<MicroBatch> next_batches(const Job& job, BatchOrder& order, int data
   for (MicroBatch& batch : batches) {
     batch.inputs.resize(tokens);
     batch.targets.resize(tokens);
+    // Ranks that differ in other axes only (stages, tensor parts) have the same data rank and read the same tokens.
     order.read(data_rank, batch.inputs, batch.targets);
     order.advance();
   }
@@ -137,6 +145,7 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   const Coordinates coordinates = job.mesh.coordinates(place.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+  // One on each rank: it is a function of outcomes that are equal on all.
   LossScaler scaler(runtime.scales_loss());
   LostRunCheck lost(job, place, runtime);
   const auto tokens = static_cast<double>(job.tokens_per_step());
@@ -150,6 +159,8 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
     line.loss_scale = scaler.scale();
     const StepResult result = runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches);
     scaler.update(result.updated);
+    // The sum is exact and unscaled, so this is the mean over all tokens however they are cut into micro-batches and
+    // ranks.
     line.loss = result.loss_sum / tokens;
     line.grad_norm = result.grad_norm;
     line.updated = result.updated;
@@ -182,6 +193,7 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
   const RankOptions options(job);
 
+  // Nothing below may depend on what has not been compared.
   agree_on_job(job, data, place, num_threads(job, place), log);
   const Log first_log = place.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
   if (job.device_is_cpu()) warn_of_threads(job, place, first_log);
@@ -189,6 +201,7 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   RankPrograms programs = as_usage([&] { return compile_rank(input, job.mesh.coordinates(place.rank)); });
   agree_on_programs(job, input, programs, place);
 
+  // Measured here, so that the report can tell the arena from what the process had before.
   const int64_t process_before = resident_memory().now_bytes;
   RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), options, log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
@@ -196,6 +209,8 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   // in turn waits for it.
   wait_for_all(place, job.mesh.num_ranks(), "prepare their programs", job.config.start_timeout_ms, log);
   if (place.rank == 0) {
+    // Until here a second process that claims a rank ends the job, as two jobs may share a port; from here on it is
+    // only refused.
     place.store->set(kJobStarted, "");
     report_start(log, job, data, runtime);
     warn_of_data(log, job, data);

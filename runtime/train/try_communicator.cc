@@ -1,3 +1,6 @@
+// A communicator may refuse its options only when it is created (an interface that does not exist). In a job every rank
+// would then print that; here one group of one finds it out first.
+
 #include "train/try_communicator.h"
 
 #include <algorithm>

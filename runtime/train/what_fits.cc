@@ -1,3 +1,11 @@
+// Answers "it does not fit" with flags that would make it fit. Candidates are tried, not estimated: each is planned
+// like a job of its own, so what is offered does fit, with its exact arena. They are ordered by what they cost the
+// user: recompute, shard, 16 bits, smaller micro-batches, more ranks. Of each family the first that fits is offered,
+// and nothing that only adds to a change that already fits.
+//
+// Cost: one plan for each candidate. Candidates whose ranks are of many classes are left out: each class takes some 20
+// ms.
+
 #include "train/what_fits.h"
 
 #include <algorithm>
@@ -44,6 +52,7 @@ int batch_axis(const Job& job) {
 /// fsdp on the batch axis, the others as they are; empty when an axis has it already.
 Change shard(const Job& job) {
   const int axis = batch_axis(job);
+  // The one strategy that is advised by name: it is part of every installation, and cuts what every rank keeps.
   if (axis < 0 || std::ranges::count(job.axes, "fsdp", &MeshAxis::strategy)) return {};
   if (job.axes.size() == 1) return {{"strategy", "fsdp"}};
   std::string strategies;
@@ -72,6 +81,7 @@ using Family = std::vector<Change>;
 /// As many tokens a step, in smaller micro-batches.
 Family smaller_batches(const Job& job) {
   Family family;
+  // Halving keeps the tokens of a step, and thereby what is trained, as they are.
   for (int64_t factor = 2; job.config.batch_size % factor == 0; factor *= 2)
     family.push_back({{"batch-size", std::to_string(job.config.batch_size / factor)},
                       {"grad-accum", std::to_string(job.config.grad_accum * factor)}});
@@ -111,6 +121,7 @@ std::vector<Family> families_for(const Job& job) {
 void set(ParsedFlags& flags, const Setting& setting) {
   const auto flag = std::ranges::find(train_flags(), setting.flag, &Flag::name);
   if (flag == train_flags().end()) throw UsageError("there is no flag --" + setting.flag);
+  // The two say the same thing; the one that is changed replaces the other.
   if (setting.flag == "nproc") flags.config.mesh.clear();
   if (setting.flag == "mesh") flags.config.nproc = 0;
   flag->read(flags.config, setting.value);
