@@ -1,4 +1,9 @@
 // One collective inside a communicator: checked, copied (it outlives the call of submit), its slices laid out.
+//
+// submit() borrows its argument, and the work runs later on another thread: so communicators work on a Collective,
+// which owns all but the data. The three numbers in it are easily confused. `sequence` is the host's, for messages to
+// people. `ticket` and Transfer::index are counted here, in the order of submission, and are equal on all ranks that
+// take part: they pair the ranks' calls with one another, so two streams of a rank may run collectives in either order.
 #pragma once
 
 #include <cstddef>

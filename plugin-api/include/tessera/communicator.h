@@ -84,7 +84,8 @@ typedef struct tsr_collective {
   uint64_t num_transfers;
   void* workspace; /* as many bytes as describe() asked for; device memory, 256-byte aligned */
   tsr_stream* stream;
-  int64_t timeout_ms; /* from the moment the operation starts on the stream; the work then fails with DEADLINE */
+  int64_t timeout_ms; /* from the moment the operation starts on the stream; the work then fails with DEADLINE.
+                         0: that of create */
   uint64_t sequence;  /* counts the collectives of this communicator from 0; for errors */
   tsr_str label;      /* what it is about, for errors: "all_reduce gradient h.2" */
 } tsr_collective;
@@ -154,7 +155,7 @@ typedef struct tsr_communicator_interface {
    * such a stream.
    * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, a root or peer outside the
    * group or this rank itself, NULL or unaligned data, counts that overflow, send and recv that overlap but not in
-   * place, timeout_ms that is not positive, no stream; UNSUPPORTED for what caps() does not list; FAILED_PRECONDITION
+   * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; FAILED_PRECONDITION
    * for another kind than SEND and RECV between group_begin and group_end; ABORTED after abort(). A communicator that
    * has failed may return its first error here too. [issue-thread] */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
