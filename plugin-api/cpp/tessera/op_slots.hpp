@@ -4,7 +4,7 @@
 // A device's describe() starts from these lists and appends its scratch, so that two devices differ in nothing else,
 // and a program planned for one has the same buffers on the other. The host allocates what is listed here and nothing
 // more: a slot that a backward half does not list is a buffer whose life ends earlier, so each half lists only what it
-// reads. In a list the order is the table's of docs/plugin-abi.md: p, i, s, do, then what is written.
+// reads. The order within a list is that of the table in docs/plugin-abi.md.
 #pragma once
 
 #include <cmath>

@@ -28,8 +28,8 @@ inline const tsr_buffer& buffer(const ProgramView& view, uint64_t id) {
 }
 
 /// Notes the cast that makes the copy which is computed with (bf16, fp16), and refuses any other reader: once the
-/// values are slices, an action that reads them whole would read past its slice. Compute actions are bound to the copy
-/// later, and optimizers through their home.
+/// values are slices, an action that reads them whole would read past its slice. Compute actions are
+/// excepted, since they will read gathered copies, and optimizers, which follow their home.
 inline void find_copy(const ProgramView& view, Flat& flat) {
   for (const tsr_action& action : view.actions()) {
     if (is_compute(action) || action.kind == TSR_ACTION_OPTIMIZER) continue;
@@ -281,8 +281,8 @@ inline std::string suffix_of(const GradientSum& sum) {
 }
 
 // With float32 on the wire and one flat there is nothing to move: the sum is in place. Several flats are rebound into
-// one buffer, so that one collective sums them. With another dtype the gradient of this rank and the sum are two
-// buffers, since the cast back must not overwrite what later micro-batches still add to.
+// one buffer, so that one collective sums them. With another dtype writers move to a buffer of their own and readers
+// get the sum: a transient range is written once, and the cast back would be the second time.
 inline uint64_t sum_group_on_every_rank(const ProgramView& view, const Edit& edit, uint32_t stream, const Group& group,
                                         const GradientSum& sum) {
   const tsr_dtype dtype = view.raw.reduce_dtype;
