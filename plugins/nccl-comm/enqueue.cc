@@ -1,3 +1,13 @@
+// Which calls each collective is. NCCL has no all_to_all with counts, no uneven gather and scatter, and no barrier:
+//
+//     REDUCE_SCATTER  even: ncclReduceScatter      uneven: a group of n ncclReduce, one for each owner
+//     ALL_GATHER      even: ncclAllGather          uneven: a group of n ncclBroadcast, one for each owner
+//     ALL_TO_ALL      a group of n sends and n receives
+//     BARRIER         an ncclAllReduce of 4 bytes
+//
+// Between ncclGroupStart and ncclGroupEnd NCCL gathers the calls and launches them as a whole. All ranks
+// leave out the same calls (empty slices), which they can since counts are equal on all. AVG is ncclAvg: each operand
+// times 1/n, rounded, then summed; exact where n is a power of two.
 #include "nccl-comm/enqueue.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A collective as calls of NCCL.
 #pragma once
 
 #include <cuda_runtime_api.h>

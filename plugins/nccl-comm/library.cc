@@ -1,3 +1,5 @@
+// Which NCCL will do, and what its results mean as codes of the ABI. Below 2.28.9 it is refused rather than warned of:
+// its release notes name a hang with many ranks, which a user would look for in their own job (docs/decisions/0019).
 #include "nccl-comm/library.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// What the ABI asks, as calls of a Session. The order of construction matters: everything that may refuse (arguments,
+// GPU, library, meeting the others) comes before join(), which is the first call that other ranks would wait in. If
+// join() throws, the watchdog's destructor ends the session.
 #include "nccl-comm/nccl_comm.h"
 
 #include "nccl-comm/enqueue.h"

@@ -1,3 +1,5 @@
+// nccl-comm: ranks with a GPU each, over NCCL. A communicator with native streams: submit puts NCCL's kernels on the
+// host's CUDA streams and returns, so collectives overlap with compute and may be captured into a graph.
 #pragma once
 
 #include "nccl-comm/watchdog.h"

@@ -1,3 +1,13 @@
+// The life of one NCCL communicator.
+//
+//     thread            calls
+//     control           the constructor, join, split
+//     issue             run: enqueue, then wait until NCCL's own thread has the kernel on the stream (some 30 us)
+//     watchdog          look every 20 ms: late operations, NCCL's asynchronous errors; end
+//     any               check, abort: these only set what the others look at
+//
+// Nothing blocks in NCCL without a way out: communicators are made with blocking = 0, so every call returns at once,
+// and waiting is a loop of ours with a deadline. docs/decisions/0019 has what was read in NCCL and why.
 #pragma once
 
 #include <atomic>

@@ -1,3 +1,6 @@
+// Looking costs an event query and a call of NCCL every 20 ms, which is how late an error may be seen, well under the
+// two seconds that abort has. At the end the thread is waited for kEndLimit; an NCCL that does not come back from an
+// abort keeps its thread and its session, which the process can do without, instead of hanging the process.
 #include "nccl-comm/watchdog.h"
 
 namespace tessera::nccl_comm {
