@@ -1,3 +1,4 @@
+// The listening side of a meeting.
 #pragma once
 
 #include <functional>

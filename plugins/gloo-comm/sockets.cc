@@ -8,6 +8,8 @@
 
 #include "tessera/error.hpp"
 
+// Headers and signals are small and waited for, so Nagle's algorithm is off on every socket; CLOEXEC, since a forked
+// child that kept a connection would keep its peer from seeing this process's end.
 namespace tessera::gloo_comm {
 namespace {
 

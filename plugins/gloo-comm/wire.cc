@@ -1,3 +1,5 @@
+// Headers are compared field by field and not as bytes, so that the message can say in what two ranks differ. Of uneven
+// counts only a hash travels: they are n numbers, and a header must fit into one message.
 #include "gloo-comm/wire.h"
 
 namespace tessera::gloo_comm {
