@@ -1,3 +1,6 @@
+// Events are counters of records: a wait names the record that was last when it was submitted, and so is not confused
+// by a later one. A record completes in its place on the stream, also when the stream has failed, with the error: so
+// whoever waits wakes up and fails too (docs/decisions/0004), and never hangs.
 #include "cpu-device/event.h"
 
 namespace tessera::cpu {

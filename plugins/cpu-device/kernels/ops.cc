@@ -1,3 +1,4 @@
+// From TSR_OP_* to a family, with or without the conversions of 16-bit values around it.
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/mixed_precision.h"
 #include "tessera/op_slots.hpp"
