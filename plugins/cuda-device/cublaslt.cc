@@ -1,3 +1,6 @@
+// cuBLASLt rather than cuBLAS: it is asked for an algorithm before the run (find_algorithm) and given it at every
+// launch, so nothing is chosen, measured or allocated in a step, and a machine always gets the same bits
+// (docs/decisions/0017).
 #include "cuda-device/cublaslt.h"
 
 #include <array>

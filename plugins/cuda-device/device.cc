@@ -1,3 +1,5 @@
+// The GPU as a device: which family computes an op, and a kernel handle that knows its device. Launching and freeing a
+// kernel may be on different threads, so both make the GPU current.
 #include "cuda-device/device.h"
 
 #include <string>

@@ -1,3 +1,7 @@
+// One allocation for an arena, at start; nothing in a step, since cudaMalloc may synchronize the device. Pinned memory
+// is made of ordinary pages that are then registered, because gloo-comm on other ranks reads it with process_vm_readv,
+// which works on ordinary pages for certain (docs/decisions/0011, 0015). Every base is over-allocated to start at a
+// page.
 #include "cuda-device/memory.h"
 
 #include <sys/mman.h>

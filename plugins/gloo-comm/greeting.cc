@@ -1,3 +1,6 @@
+// One function for each message of the table in greeting.h: take_*() checks what has come and sends what follows. Tags
+// are compared in constant time, and no branch says which part was wrong: every mistake is a closed connection. Nonces
+// of both sides are in the tags of answer and proof, so neither can be recorded and used again.
 #include "gloo-comm/greeting.h"
 
 #include <openssl/crypto.h>
@@ -8,9 +11,6 @@
 
 #include "tessera/error.hpp"
 
-// One function for each message of the table in greeting.h: take_*() checks what has come and sends what follows. Tags
-// are compared in constant time, and no branch says which part was wrong: every mistake is a closed connection. Nonces
-// of both sides are in the tags of answer and proof, so neither can be recorded and used again.
 namespace tessera::gloo_comm {
 namespace {
 

@@ -1,3 +1,5 @@
+// Headers and signals are small and waited for, so Nagle's algorithm is off on every socket; CLOEXEC, since a forked
+// child that kept a connection would keep its peer from seeing this process's end.
 #include "gloo-comm/sockets.h"
 
 #include <netinet/in.h>
@@ -8,8 +10,6 @@
 
 #include "tessera/error.hpp"
 
-// Headers and signals are small and waited for, so Nagle's algorithm is off on every socket; CLOEXEC, since a forked
-// child that kept a connection would keep its peer from seeing this process's end.
 namespace tessera::gloo_comm {
 namespace {
 

@@ -1,11 +1,3 @@
-#include "cpu-device/kernels/attention_head.h"
-
-#include <algorithm>
-#include <cmath>
-
-#include "cpu-device/kernels/matmul.h"
-#include "cpu-device/kernels/softmax_rows.h"
-
 // Scores are made for 64 queries at a time, over the keys they can see, and used while they are in the cache: memory is
 // 64 T floats for a head instead of T^2, and products above the diagonal are computed within a
 // block only. It is not
@@ -18,6 +10,14 @@
 // Backward makes the probabilities again from the log-sum-exp, with the formulas of FlashAttention (Dao 2022):
 // delta = rowsum(dO O), dS = scale P (dO v^T - delta); dv += P^T dO, dk += dS^T q, dq = dS k.
 // Cost: 2 products of [T,T,D] / 2 forward, 5 backward.
+#include "cpu-device/kernels/attention_head.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu-device/kernels/matmul.h"
+#include "cpu-device/kernels/softmax_rows.h"
+
 namespace tessera::cpu {
 namespace {
 

@@ -1,3 +1,5 @@
+// sgemm and not dnnl_matmul: see matmul.h. The team is OpenMP's, of whatever thread calls; inside a parallel region it
+// is this thread alone.
 #include "cpu-device/kernels/matmul.h"
 
 #include <dnnl.h>
@@ -7,8 +9,6 @@
 
 #include "tessera/error.hpp"
 
-// sgemm and not dnnl_matmul: see matmul.h. The team is OpenMP's, of whatever thread calls; inside a parallel region it
-// is this thread alone.
 namespace tessera::cpu {
 
 void matmul(ProductExtents extents, ConstMatrix a, ConstMatrix b, Matrix c, bool accumulate, int num_threads) {

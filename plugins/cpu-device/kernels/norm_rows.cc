@@ -1,11 +1,11 @@
-#include "cpu-device/kernels/norm_rows.h"
-
-#include "cpu-device/kernels/lanes.h"
-
 // Layer norm of one row, by two passes for the statistics: the mean, then the squares of the differences from it. The
 // one-pass form, E[x^2] - E[x]^2, cancels for rows far from zero. Sums are of 16 lanes (lanes.h), the same bits at
 // every instruction-set level. The gradient, with y = norm(x), h = dy weight and s = 1 / std:
 //     dx = s (h - mean(h) - y mean(h y))
+#include "cpu-device/kernels/norm_rows.h"
+
+#include "cpu-device/kernels/lanes.h"
+
 namespace tessera::cpu::TESSERA_SIMD {
 
 NormStatistics norm_statistics(const float* x, size_t num_columns, float epsilon) {

@@ -1,7 +1,7 @@
-#include "cpu-device/kernels/rows.h"
-
 // column_sums adds four rows at a time: one load and store of the sums for four rows, and a shorter chain of dependent
 // additions. The grouping depends on the number of rows alone.
+#include "cpu-device/kernels/rows.h"
+
 namespace tessera::cpu::TESSERA_SIMD {
 
 void add(const float* a, const float* b, size_t num_elements, float* out) {

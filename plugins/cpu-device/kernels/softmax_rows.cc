@@ -1,11 +1,11 @@
+// exp_sum and exp_in_place must give one sum for one row: FORWARD of the loss uses the first and BACKWARD the second,
+// and an evaluation has to report the loss that training would. So both take the same blocks and the same lanes. All
+// exponents are of x - max, at most 0: nothing overflows, and what underflows to 0 would not change the sum.
 #include "cpu-device/kernels/softmax_rows.h"
 
 #include "cpu-device/kernels/lanes.h"
 #include "cpu-device/kernels/vector_math.h"
 
-// exp_sum and exp_in_place must give one sum for one row: FORWARD of the loss uses the first and BACKWARD the second,
-// and an evaluation has to report the loss that training would. So both take the same blocks and the same lanes. All
-// exponents are of x - max, at most 0: nothing overflows, and what underflows to 0 would not change the sum.
 namespace tessera::cpu::TESSERA_SIMD {
 namespace {
 

@@ -1,3 +1,6 @@
+// GELU (tanh form) and ReLU where cuBLASLt has not fused them, and their gradients with the parts of the bias gradient.
+// The derivative and the sum over rows come from the same registers: dz is not read again for the bias
+// (docs/decisions/0017 counts the passes and says why DGELU is not fused). Formulas as in cpu-device's activation.cc.
 #include "cuda-device/kernels/activation.h"
 
 #include <string>

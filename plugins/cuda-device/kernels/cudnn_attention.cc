@@ -1,4 +1,11 @@
-// Attention through cuDNN: plans are made in prepare, once for all ops of one form, and executed in launch.
+// Attention through cuDNN: plans are made in prepare, once for all ops of one form, and executed in launch. All layers
+// of a model have one form, so a plan, which takes cuDNN seconds to compile, is made once for forward and once for
+// backward.
+//
+// A backward may be taken in parts (attention_parts.h): the same plan is executed with other pointers for some
+// sequences and heads at a time, so that the scratch of the deterministic algorithm stays below 512 MiB. Launches whose
+// operands are not aligned for cuDNN's vector loads run on the plain kernels, which every object here has beside its
+// plan.
 #include <map>
 
 #include "cuda-device/cudnn.h"

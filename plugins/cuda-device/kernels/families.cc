@@ -1,3 +1,4 @@
+// From TSR_OP_* to the family that computes it.
 #include "cuda-device/kernels/families.h"
 
 namespace tessera::cuda {

@@ -1,3 +1,7 @@
+// The vocabulary of GPT-2, 50257, is what makes this file longer than three products: tensor cores want rows that start
+// at multiples of 16 bytes. So stored logits have 50304 columns, made from a copy of the table with zero rows after the
+// last; the gradient of the table cannot be padded, as it is the parameter's own buffer: the product makes its first
+// 50256 rows, and multiply_last_columns the last one (docs/decisions/0017). Chunks are cut by the extents alone.
 #include "cuda-device/kernels/head.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // o0[N,V] = i0[N,C] p0[V,C]^T for this rank's part of the vocabulary, and o1[N], the largest logit of a token here.
 // Logits are float32. In 16 bits the products of the backward are made from their gradient rounded to the dtype of i0,
-// as those of LOSS are.
+// as those of LOSS are: in float32 they would run without tensor cores.
 #include <algorithm>
 #include <cub/block/block_reduce.cuh>
 

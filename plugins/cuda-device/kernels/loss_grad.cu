@@ -1,6 +1,6 @@
 // The loss of each row from the maximum i1[N], the sum i2[N] of e^(logit - max) and the target's logit i3[N], all over
 // the whole vocabulary; and the gradient of this rank's part of the logits i0[N,V], which is zero in padding. All ranks
-// of a split vocabulary have the same losses.
+// of a split vocabulary have the same losses, each of them all.
 #include "cuda-device/context.h"
 #include "cuda-device/kernels/families.h"
 #include "cuda-device/kernels/losses.cuh"

@@ -1,3 +1,8 @@
+// cuBLASLt is column-major. A row-major C = A B is, read column by column, C^T = B^T A^T: so it is given our b as its A
+// and our a as its B, with m and n exchanged, and nothing is transposed in memory. Each plan holds a description,
+// layouts and one algorithm; launching it sets the epilogue's pointers and enqueues. Only algorithms that add parts in
+// float32 in a step of their own are allowed (make_preference): the others round in between, or add in an order that is
+// not promised.
 #include "cuda-device/kernels/matmul.h"
 
 #include <string>

@@ -1,5 +1,8 @@
 // AdamW and SGD over the ranges of a home, in one kernel: a block a tile. Elements outside of the ranges stay as they
-// are; the result of an element depends on that element of the operands only.
+// are; the result of an element depends on that element of the operands only. All of a home is one launch, whatever its
+// number of ranges: weight decay comes with the tile. Compiled without fused multiply-adds (--fmad=false), so that the
+// bits are cpu-device's. Whether the step counts is decided on the GPU (x:CLIP): a skipped step is a kernel that
+// returns.
 #include <type_traits>
 
 #include "cuda-device/context.h"

@@ -47,7 +47,7 @@ class Forward final : public Kernel {
   const op::Operand table_, input_, output_;
 };
 
-// A thread has one element of the table: rows at its position stand `period` apart.
+// A thread has one element of the table: rows at its position are `period` apart. No atomics, so the order is fixed.
 template <class T>
 __global__ void __launch_bounds__(kNumThreads)
     sum_positions(const T* dy, uint64_t rows, uint64_t columns, uint64_t first, uint64_t period, uint64_t num_elements,

@@ -1,3 +1,5 @@
+// Additions of matrices, all bound by memory: vectors of 16 bytes where addresses and extents allow it, single values
+// where not. Both forms do the same additions in the same order, so alignment changes no bit.
 #include "cuda-device/kernels/row_sums.h"
 
 #include "cuda-device/kernels/column_parts.cuh"

@@ -1,6 +1,7 @@
 // What softmax needs of this rank's part of the vocabulary, given the maximum i1[N] over all of it: o0[N], the sum of
 // e^(logit - max), and o1[N], the target's logit if the target is here, else 0. Summed over the ranks they are those of
-// the whole vocabulary.
+// the whole vocabulary. One block a row: every thread sums columns a block's width apart, then one tree over the block,
+// so the order depends on the number of columns alone.
 #include <cub/block/block_reduce.cuh>
 
 #include "cuda-device/kernels/families.h"
