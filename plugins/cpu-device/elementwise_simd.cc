@@ -41,6 +41,7 @@ void cast(void* dst, const void* src, size_t num_elements) {
     to[i] = static_cast<To>(from[i]);
 }
 
+// A template for each op; the functions below give them names that can be chosen by level.
 template <class T>
 void add(void* dst, const void* src, size_t num_elements) {
   auto* __restrict to = static_cast<T*>(dst);

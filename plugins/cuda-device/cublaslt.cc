@@ -104,6 +104,7 @@ void CublasLt::check(cublasStatus_t status, const char* call) const {
               std::string(call) + " of " + name() + " failed: " + call_.status_name(status));
 }
 
+// Made at first use and not in the constructor: a library that is not there is missed only by ops that need it.
 CublasLt& Context::cublaslt() {
   if (!cublaslt_) {
     make_current();

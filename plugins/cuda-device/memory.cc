@@ -70,6 +70,8 @@ Memory::Block Memory::allocate_device(uint64_t num_bytes) const {
   return {TSR_MEMORY_DEVICE, base, num_bytes + kAlignment};
 }
 
+// Pages, then the registration that pins them for every GPU of the process (portable: ranks that are threads share
+// them). "Not permitted" is told from "not enough": ulimit -l is the usual cause of the latter.
 Memory::Block Memory::allocate_host(uint64_t num_bytes) const {
   const auto exhausted = [&](const std::string& reason) {
     return Error(TSR_E_RESOURCE_EXHAUSTED,

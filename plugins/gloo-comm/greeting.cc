@@ -56,6 +56,9 @@ short Greeting::events() const {
   return step_ == Step::kConnecting ? POLLOUT : POLLIN;
 }
 
+// HMAC over magic, part, from, to, both nonces (the server's is not known yet in the first message) and the prefix. The
+// part keeps one message from being sent back as another (a reflection), from and to keep it from being sent to a third
+// member.
 Secret Greeting::tag(char part) const {
   const bool is_client = step_ <= Step::kAwaitWelcome;
   std::string text;

@@ -45,6 +45,7 @@ Header make_header(const Collective& collective, const Transfer& transfer) {
   return header;
 }
 
+// In the order in which a difference is most likely the cause and the later ones its consequences.
 const char* difference(const Header& expected, const Header& received) {
   if (expected.kind != received.kind) return "kind";
   if (expected.ticket != received.ticket) return "order";

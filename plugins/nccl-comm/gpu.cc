@@ -42,6 +42,8 @@ Gpu::~Gpu() {
   api_->release(device_, TSR_MEMORY_DEVICE, scratch_);
 }
 
+// The zeroed scratch is waited for: the barrier that reads it may be on another stream, which knows nothing of this
+// one.
 void Gpu::identify() {
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, scratch_), "cudaPointerGetAttributes");

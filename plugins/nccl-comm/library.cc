@@ -45,6 +45,7 @@ std::shared_ptr<const Library> Library::open() {
   return library;
 }
 
+// ncclGetLastError says what the code alone does not, such as which interface or peer; it may be of several lines.
 std::string Library::text(ncclResult_t result) const {
   std::string text = get_error_string(result);
   const char* last = get_last_error(nullptr);

@@ -76,6 +76,7 @@ class Backward : public Kernel {
   }
 
  private:
+  // total is made even if neither input's gradient is wanted: the weight half sums it for g0.
   void run_input_half(void* const* pointers, const NormForBackward& kept) const {
     float* total = total_.in(pointers);
     norm_backward_input(shape_, kept, norm_weight_.in(pointers), normed_gradient_.in(pointers),

@@ -127,6 +127,7 @@ class Backward : public Kernel {
            {input_gradient_.in(pointers), shape_.in}, input_gradient_.accumulates, num_threads_);
   }
 
+  // Needs dz of the input half and nothing else of it: a schedule may run it much later (zero-bubble pipelines).
   void run_weight_half(void* const* pointers, const float* dz) const {
     if (weight_gradient_.is_bound())
       matmul({shape_.in, shape_.out, shape_.rows}, {input_.in(pointers), shape_.in, true}, {dz, shape_.out},

@@ -58,6 +58,7 @@ void norm_row_backward(const float* x, NormStatistics statistics, const float* w
   }
 }
 
+// Row after row into the sums of all columns of this thread: a column at a time would touch a cache line a row.
 void norm_weight_gradient(const float* x, const float* mean, const float* inverse_deviation, const float* dy,
                           size_t num_rows, size_t num_columns, size_t stride, bool accumulate, float* dweight) {
   if (!accumulate) __builtin_memset(dweight, 0, num_columns * sizeof(float));

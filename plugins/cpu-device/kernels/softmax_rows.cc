@@ -28,6 +28,7 @@ inline float block_sum(const float* x, size_t num_elements) {
 
 }  // namespace
 
+// Starts from -infinity, so a row of no elements has no maximum, and the padding lanes of the last vector never win.
 float row_max(const float* x, size_t num_elements) {
   Lanes largest = Lanes{} - __builtin_inff(), values;
   size_t i = 0;

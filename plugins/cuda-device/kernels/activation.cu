@@ -69,6 +69,8 @@ __global__ void __launch_bounds__(kNumThreads) apply(const T* z, uint64_t num_ve
   store<kNum>(values, y, i);
 }
 
+// dz = dy activation'(z), and the parts of the sum of dz over rows: a block has 128 rows by 32 vectors, its 8 warps
+// take every eighth row, and write_part adds the warps in order. Sums are of dz before it is rounded to 16 bits.
 template <Activation kActivation, int kNum, class T>
 __global__ void __launch_bounds__(kPartThreads)
     differentiate(const T* __restrict__ z, const T* __restrict__ dy, uint64_t rows, uint64_t vectors_of_row,

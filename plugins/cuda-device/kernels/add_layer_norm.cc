@@ -69,7 +69,9 @@ class Backward final : public Kernel {
       gradients_[i] = op::find_operand(slots, TSR_ROLE_GRADIENT, i);
   }
 
-  // The weight half has no weight bound: there total is read.
+  // One kernel for all phases; what is bound decides. BACKWARD: total goes to the targets and, in the same pass, into
+  // the sums. Input half: total is kept as the context. Weight half: no weight is bound, total is the context, read as
+  // base.
   void launch(cudaStream_t stream, void* const* pointers) override {
     const bool is_weight_half = !weight_.is_bound();
     norm_backward(stream, shape_, kNumSums,

@@ -27,6 +27,7 @@ uint64_t element_bytes(tsr_dtype dtype) {
   return num_bytes;
 }
 
+// The same dtypes as cpu-device takes, in the same words: a program that one device refuses, the other does too.
 void check_dtypes(const tsr_op& op) {
   element_bytes(op.dtype);
   const tsr_dtype from = op.dtype, to = op.gradient_dtype;
@@ -126,6 +127,7 @@ unsigned grid_for(uint64_t num_elements) {
   return blocks_for(num_elements, uint64_t{kNumThreads} * kOfThread);
 }
 
+// Vectors where extent and both addresses allow it. Elements are rounded alike in both kernels.
 template <class To, class From>
 void launch_cast(cudaStream_t stream, uint64_t num_elements, const From* src, To* dst) {
   if constexpr (sizeof(From) <= 4 && sizeof(To) <= 4) {

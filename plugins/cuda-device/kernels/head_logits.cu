@@ -20,7 +20,8 @@ struct Larger {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// One block a row. -infinity of none; NaNs are passed over.
+// One block a row. -infinity of none; NaNs are passed over: the sum of exponentials that follows shows them. Maxima are
+// exact, so any order will do.
 __global__ void __launch_bounds__(kNumThreads)
     find_max(const float* logits, uint64_t columns, uint64_t num_tokens, float* row_max) {
   using Reduce = cub::BlockReduce<float, kNumThreads>;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr unsigned kNumThreads = 256;
 
+// Exact, so threads and blocks may add in any order: first into shared memory, then once a block into the op's limbs.
 __global__ void __launch_bounds__(kNumThreads)
     add_losses(const float* max, const float* sum, const float* target_logit, uint64_t rows, int64_t* loss) {
   __shared__ int64_t of_block[TSR_ACCUMULATOR_LIMBS];
@@ -36,7 +37,8 @@ struct Arguments {
   float* gradient;
 };
 
-// blockIdx.x is the row.
+// blockIdx.x is the row. scale (softmax - one at the target), for the columns that are tokens here; a target of another
+// rank is outside [0, count) and nothing is subtracted.
 template <int kNum>
 __global__ void __launch_bounds__(kNumThreads) differentiate(Arguments a) {
   const uint64_t row = blockIdx.x, v = uint64_t{blockIdx.y} * kNumThreads + threadIdx.x;

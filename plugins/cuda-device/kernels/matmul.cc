@@ -113,6 +113,8 @@ MatmulPlan::MatmulPlan(const Product& product, uint64_t alignment, Context& cont
                make_factor_layout(*library_, product, product.a, product.m, product.k),
                library_->make_layout(cuda_type(product.out_dtype), product.n, product.m, product.out_stride)} {}
 
+// The library's first choice, by its heuristics alone. Measuring candidates would be faster by some percent and choose
+// differently from run to run.
 std::optional<MatmulPlan> MatmulPlan::find(const Product& product, uint64_t alignment, Context& context) {
   MatmulPlan plan(product, alignment, context);
   // The library looks at the alignment of these pointers too, and at nothing behind them.
@@ -146,6 +148,8 @@ Matmul::Matmul(const Product& product, Context& context)
               context.cublaslt().name() + " has no algorithm on this GPU for " + product_name(product));
 }
 
+// The plan for 256 bytes if the operands allow it, else the one for 4: both exist since prepare, so a launch never
+// plans.
 void Matmul::launch(cudaStream_t stream, const ProductOperands& operands) const {
   for (const std::optional<MatmulPlan>* plan : {&aligned_, &any_})
     if (*plan && (*plan)->takes(operands)) return (*plan)->launch(stream, operands);

@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(kRowThreads<kGroups>, 1)
   row.store(x, a.y);
 }
 
-// Writes to `part` the sums of the block: those of its rows at once, one behind the other. All threads call it.
+// Writes to `part` the sums of the block: those of the rows it has at once, added one after another. All threads call
+// it.
 template <class T, int kGroups>
 __device__ inline void write_part(float (&sums)[kGroups][kNumLanes<T>], uint64_t columns, float* part) {
   using Row = RowPart<T, kGroups, false>;
