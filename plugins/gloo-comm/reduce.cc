@@ -28,7 +28,7 @@ constexpr uint64_t kMaxWorkspaceBytes = 16 * 1024 * 1024;  // as long as pieces 
 constexpr uint64_t kStages = 2;                            // pieces received ahead from each peer
 constexpr uint64_t kAlignment = 64;
 
-/// Of each member's slice: where it stands in the send buffer, in bytes.
+/// Where each member's slice lies in the send buffer, in bytes.
 struct Slices {
   std::vector<uint64_t> offsets;  // [num_ranks + 1]
 
@@ -153,7 +153,7 @@ class PieceReducer {
     }
   }
 
-  // In place, a result lands where the operand stood that was sent for it: its owner reduced it after it had received
+  // In place, a result overwrites the operand that was sent for it: its owner reduced it after it had received
   // it.
   void receive_results() {
     for (const int peer : peers_) {

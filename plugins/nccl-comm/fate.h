@@ -12,7 +12,7 @@
 
 namespace tessera::nccl_comm {
 
-/// What becomes of a communicator: its first error, whether it shall end, and whether it has. [any-thread]
+/// What becomes of a communicator: its first error, whether it is to end, and whether it has. [any-thread]
 class Fate {
  public:
   /// Records the error if it is the first, requests the end, and returns the first error.
@@ -32,7 +32,7 @@ class Fate {
     wishes_end_ = true;
     changed_.notify_all();
   }
-  /// Waits for `period`; true when the end is wished for.
+  /// Waits for `period`; true when the end is requested.
   bool wait_for_wish(std::chrono::milliseconds period) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, period, [this] { return wishes_end_; });

@@ -4,7 +4,7 @@
 //     not started: before is pending.  runs: before is done, behind is not; the clock counts from when that was first
 //     seen.  done: behind is done.
 //
-// A collective behind a long backward pass is thus not late: its time starts when the GPU reaches it.
+// So a collective that is queued after a long backward pass is not late: its time starts when the GPU reaches it.
 #pragma once
 
 #include <chrono>

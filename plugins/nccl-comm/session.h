@@ -57,7 +57,7 @@ class Session {
  private:
   ncclConfig_t config() const;
   void issue(const Collective& collective, const std::function<ncclResult_t(ncclComm_t)>& enqueue);
-  /// Waits until NCCL is no more in progress. `bear` is called meanwhile, and throws when that takes too long.
+  /// Waits until NCCL is no longer in progress. `bear` is called in each round, and throws when that takes too long.
   void wait_until_ready(const std::function<std::string()>& what, const std::function<void()>& bear);
   void wait_until_ready(const char* what, const Deadline& deadline);
   void look_at_operations();
@@ -77,7 +77,7 @@ class Session {
   Fate fate_;
   std::atomic<bool> is_aborted_{false};
   // During a split: where NCCL puts the new communicator, and whose it will be. A split that failed leaves them. Read
-  // and written in handle_.use(), and by the end behind handle_.release().
+  // and written in handle_.use(), and by end() after handle_.release().
   ncclComm_t split_off_ = nullptr;
   std::shared_ptr<Session> child_;
 };

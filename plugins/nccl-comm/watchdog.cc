@@ -24,7 +24,7 @@ Watchdog::~Watchdog() {
 
 void Watchdog::run(const std::shared_ptr<Session>& session) noexcept {
   cudaSetDevice(session->gpu());
-  // Asking for an event is no business of the graph that another thread may be capturing.
+  // Querying an event must not invalidate a graph that another thread may be capturing.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cudaThreadExchangeStreamCaptureMode(&mode);
   while (!session->fate().wait_for_wish(kPeriod))

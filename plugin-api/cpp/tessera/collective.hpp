@@ -25,7 +25,7 @@ constexpr const char* reduce_name(uint32_t reduce) {
   constexpr const char* kNames[] = {"none", "sum", "avg", "min", "max"};
   return reduce <= TSR_REDUCE_MAX ? kNames[reduce] : "unknown";
 }
-/// "f32", "bf16", ...; "unknown" for what is no TSR_* dtype.
+/// "f32", "bf16", ...; "unknown" for anything but a TSR_* dtype.
 constexpr const char* dtype_name(tsr_dtype dtype) {
   constexpr struct {
     tsr_dtype dtype;

@@ -77,8 +77,8 @@ class CudaLibrary {
     return nullptr;
   }
 
-  // The linker takes a library that is open already for any later wish of its soname. Parts need one another in an
-  // order of their own, so those that failed are tried again.
+  // The linker uses a library that is open already for any later request of its soname. The parts depend on one another
+  // in an order of their own, so those that failed are tried again.
   static void open_parts(const std::string& folder, const std::string& name) {
     const std::string stem = name.substr(0, name.find('.'));
     const std::vector<std::string> parts = cuda_folders::matches(folder + "/" + stem + "[-_]*.so.*");

@@ -59,7 +59,7 @@ inline void fill_error(tsr_error* err, tsr_status code, std::string_view domain,
   std::memcpy(err->message, message.data(), std::min(message.size(), sizeof err->message - 1));
 }
 
-/// What to tell of an exception: what(), and for a thread that cannot be had what to do.
+/// The text of an exception: what(), and what to do when the system grants no thread.
 inline std::string sentence_of(const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (!system || system->code() != std::errc::resource_unavailable_try_again) return error.what();

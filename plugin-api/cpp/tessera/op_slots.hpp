@@ -229,7 +229,7 @@ inline SlotList add_slots(const tsr_op& op) {
   return slots;
 }
 
-/// Logits are no slot: they never exist as a whole, [N,V] being the largest tensor of a small model.
+/// Logits are not a slot: they never exist as a whole, [N,V] being the largest tensor of a small model.
 inline SlotList loss_slots(const tsr_op& op) {
   const SegmentSlots s{op};
   const uint64_t rows = num_rows(op), elements = rows * extent(op, TSR_DIM_EMBED);

@@ -104,7 +104,7 @@ class GatherPlanner {
     size_t group;
     uint64_t base;
   };
-  /// Uses of one group that no other group's stand between. Positions count the actions that use any group.
+  /// Uses of one group with no other group's between them. Positions count the actions that use any group.
   struct Span {
     size_t group;
     bool is_forward;

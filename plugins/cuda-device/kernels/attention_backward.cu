@@ -80,8 +80,8 @@ struct Shared {
   float *queries, *keys, *values, *output_gradients, *scores, *log_sum, *delta;
 };
 
-// Turns a score into its probability, and the gradient of the probability into that of the score. Of a key behind its
-// query both are 0, whatever they were.
+// Turns a score into its probability, and the gradient of the probability into that of the score. For a key that comes
+// after its query both are 0, whatever they were.
 __device__ inline void apply_softmax(bool is_seen, float scale, float log_sum, float delta, float& weight,
                                      float& gradient) {
   weight = is_seen ? expf(fmaf(weight, scale, -log_sum)) : 0.0f;

@@ -13,7 +13,7 @@ namespace {
 template <class Tile>
 constexpr size_t kSharedBytes = sizeof(float) * (2 * Tile::kElements + Tile::kScoreElements);
 
-// scores = their exponentials relative to the new maximum, 0 where a key is behind its query; sums and the results so
+// scores = their exponentials relative to the new maximum, 0 where a key comes after its query; sums and the results so
 // far follow.
 template <class Tile>
 __device__ void update_softmax(typename Tile::Scores& scores, float scale, int first_row, int first_column,

@@ -90,7 +90,7 @@ CudnnPlan plan(const std::shared_ptr<CudnnGraph>& graph, const CudnnTarget& targ
 }
 
 // Refuses what older versions do only with copies and fills that the front end makes at each launch, and workspaces
-// that it divides where cuDNN's vector loads are not aligned: behind one float32 for each row of each head.
+// that it divides where cuDNN's vector loads are not aligned: they follow one float32 for each row of each head.
 void check_backward(const CudnnAttention& backward) {
   if (const int64_t rows = backward.part.num_heads() * backward.shape.sequence; rows % 4 != 0)
     throw Error(TSR_E_UNSUPPORTED,

@@ -117,7 +117,7 @@ MatmulPlan::MatmulPlan(const Product& product, uint64_t alignment, Context& cont
 // differently from run to run.
 std::optional<MatmulPlan> MatmulPlan::find(const Product& product, uint64_t alignment, Context& context) {
   MatmulPlan plan(product, alignment, context);
-  // The library looks at the alignment of these pointers too, and at nothing behind them.
+  // The library looks at the alignment of these pointers too, and not at what they point to.
   void* const aligned = reinterpret_cast<void*>(alignment);
   set_epilogue_pointers(*plan.library_, plan.description_, has_bias(product.epilogue) ? aligned : nullptr,
                         has_aux(product.epilogue) ? aligned : nullptr);
