@@ -4,7 +4,7 @@
  *   layout  all trainable parameters diverge over the axis. So the host scales the loss for the rank's own tokens,
  *           clips by the rank's own norm, and holds nobody to gradients that are summed
  *   init    nothing: all start from the same values, and a run that is resumed from values that already differ
- *   step    one program for each step % H; in the last one the axis averages each home's value behind its update
+ *   step    one program for each step % H; in the last one the axis averages each home's value after its update
  *   eval    nothing
  * It names homes, not parameters or ranks, so other axes may cut layers, tensors or homes before it. */
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static tsr_status layout(tsr_strategy* strategy, const tsr_program_view* view, c
   return status;
 }
 
-/* Inserts the average of what an optimizer action updates right behind it. */
+/* Inserts the average of what an optimizer action updates right after it. */
 static tsr_status average(const tsr_edit* edit, tsr_action* all_reduce, const tsr_action* update, tsr_error* err) {
   for (uint64_t b = 0; b < update->num_bindings; ++b) {
     if (update->bindings[b].slot != DESTINATION) continue;

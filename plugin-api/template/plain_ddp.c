@@ -91,7 +91,7 @@ static uint64_t last_writer(const tsr_program_view* view, const tsr_binding* ran
   return 0;
 }
 
-/* Inserts the collective over one range, or over the whole buffer it stands in, unless that has been done. */
+/* Inserts the collective over one range, or over the whole buffer it lies in, unless that has been done. */
 static tsr_status collect(pass* p, uint64_t buffer, uint64_t offset, uint64_t num_elements) {
   tsr_binding range = {buffer, offset, num_elements, DESTINATION, TSR_MODE_ADD};
   if (!p->strategy->by_parameter) {

@@ -1,3 +1,6 @@
+// The optimizer and the sum of squares work on chunks and not on ranges, since one home may be a single range of
+// millions of elements and another hundreds of small ones. Chunks are cut from the op alone, so which thread does one
+// changes nothing: each element is updated alone, and the accumulators of the threads are exact.
 #include "cpu-device/chunks.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// The ABI edge of cpu-device: the device that is always there. It computes on machines without a GPU, it is the host
+// beside a GPU (communicators and strategies' own arithmetic run on its streams), and it is the plain reference beside
+// faster ones.
 #include "cpu-device/device.h"
 #include "tessera/device_table.hpp"
 #include "tessera/plugin.hpp"

@@ -1,3 +1,5 @@
+// The CPU as a device: which family computes an op, and memory. One kernel object is shared by the handle and by the
+// work that is queued, so it may be destroyed before the stream has come to it.
 #include "cpu-device/device.h"
 
 #include <sys/mman.h>
@@ -63,6 +65,8 @@ op::SlotList describe(const tsr_op& op) {
   return family_of(op).describe(op);
 }
 
+// Too little memory must be an error here, where it can be said, and not in a kernel: oneDNN and OpenMP end the
+// process. Linux gives out addresses it has no memory for, so only limits on addresses (ulimit -v) are caught.
 void* CpuDevice::allocate(uint32_t memory, uint64_t num_bytes) {
   check_memory(memory);
   void* pointer = nullptr;
@@ -94,6 +98,7 @@ std::unique_ptr<DeviceKernel> CpuDevice::prepare(const tsr_op& op, std::span<con
   return std::make_unique<PreparedKernel>(family.prepare(op, slots, num_threads_), slots.size());
 }
 
+// The team is tried out before the first step, since OpenMP ends the process when the system grants it no thread.
 std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
   require_threads(args.num_threads);

@@ -1,3 +1,6 @@
+// COPY, CAST, ADD_INTO, SCALE and ZERO: which loop a dtype needs, and the team that runs it. All are bound by memory:
+// one core of a server does not fill its channels, so they are cut over the team from kGrain elements on. Element i of
+// the result depends on element i alone, so neither the cut nor the instruction set changes a bit.
 #include "cpu-device/elementwise.h"
 
 #include <cstring>
@@ -52,7 +55,8 @@ uint64_t element_bytes(tsr_dtype dtype) {
   return num_bytes;
 }
 
-/// COPY, CAST and ADD_INTO: a loop over two operands.
+/// COPY, CAST and ADD_INTO: a loop over two operands. An ADD_INTO that the host has turned into the first write of its
+/// target is a copy.
 struct TwoOperands final : Kernel {
   SizedLoop loop;
   size_t dst, src;  // positions in the slots
@@ -75,6 +79,7 @@ struct Scale final : Kernel {
   }
 };
 
+/// One action may zero many pads, each a few hundred bytes: too little for a team.
 struct Zero final : Kernel {
   std::vector<uint64_t> num_bytes;  // of each operand
 
@@ -84,6 +89,7 @@ struct Zero final : Kernel {
   }
 };
 
+/// In describe already, so that a plan refuses what a run would.
 void check_dtypes(const tsr_op& op) {
   element_bytes(op.dtype);
   if (op.kind == TSR_OP_CAST) cast_function(op.dtype, op.gradient_dtype);

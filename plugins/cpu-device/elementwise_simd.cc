@@ -1,3 +1,6 @@
+// The loops of elementwise.h, compiled once per instruction set (simd.h). __restrict is what lets the compiler
+// vectorise: operands do not overlap. int64 is added as uint64, since overflow of signed integers is undefined and
+// accumulators may pass through here. 16-bit values are widened, worked on in float32, and rounded once.
 #include "cpu-device/elementwise.h"
 #include "tessera/half.hpp"
 
@@ -38,6 +41,7 @@ void cast(void* dst, const void* src, size_t num_elements) {
     to[i] = static_cast<To>(from[i]);
 }
 
+// A template for each op; the functions below give them names that can be chosen by level.
 template <class T>
 void add(void* dst, const void* src, size_t num_elements) {
   auto* __restrict to = static_cast<T*>(dst);

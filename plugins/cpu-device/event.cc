@@ -1,3 +1,6 @@
+// Events are counters of records: a wait names the record that was last when it was submitted, and so is not confused
+// by a later one. A record completes in its place on the stream, also when the stream has failed, with the error: so
+// streams that wait wake up and fail too (docs/decisions/0004), and never hang.
 #include "cpu-device/event.h"
 
 namespace tessera::cpu {
@@ -15,7 +18,7 @@ uint64_t EventState::last_record() const {
 void EventState::complete(uint64_t record, const std::optional<tsr_error>& error) {
   {
     const std::lock_guard lock(mutex_);
-    // Records on two streams may complete out of order; the later one stands for the event.
+    // Records on two streams may complete out of order; the later one counts.
     if (record < num_completed_) return;
     num_completed_ = record;
     error_ = error;

@@ -1,3 +1,7 @@
+// AdamW and SGD with momentum, an element at a time, in the order of step_scalars.hpp. Not one fused multiply-add: the
+// CUDA kernels round after every operation too, so an optimizer step has the same bits on both. These files are
+// compiled without contraction of a * b + c for that reason. Per element AdamW reads 16 bytes and writes 12: memory is
+// the limit.
 #include "cpu-device/optimizer.h"
 
 namespace tessera::cpu::TESSERA_SIMD {

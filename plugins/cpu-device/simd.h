@@ -9,13 +9,12 @@
 //     const auto scale = TESSERA_SIMD_CHOOSE(scale);
 //
 // Rules of such a source:
-//  - Plain loops that the compiler vectorises, or the compiler's vector types. All levels give the same bits: no FMA
-//  but
-//    __builtin_fma where it is meant, and sums over a fixed number of lanes that does not depend on the level (`omp
+//  - Plain loops that the compiler vectorises, or the compiler's vector types. All levels give the same bits: FMA only
+//    where it is written (__builtin_fma), and sums over a fixed number of lanes that does not depend on the level (`omp
 //    simd reduction` only where every partial sum is exact).
 //  - No inline function or template of other headers that may stay a call (std::vector, std::min): the linker keeps one
 //    copy of it for the whole program, perhaps one with instructions that the machine lacks. __builtin_* are fine, and
-//    so is all that stands inside the namespace TESSERA_SIMD.
+//    so is everything defined inside the namespace TESSERA_SIMD.
 #pragma once
 
 namespace tessera::cpu {

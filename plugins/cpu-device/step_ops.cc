@@ -1,3 +1,11 @@
+// SUM_SQUARES, CLIP, ADAMW and SGD: what happens once a step, on homes.
+//
+//     sum_squares(home)...  ->  x:ACCUMULATOR  -> all_reduce over the ranks (int64)  ->  clip  ->  x:CLIP, x:STEP
+//     optimizer(home)...    reads x:CLIP and x:STEP, so no gradient is rewritten to be clipped
+//
+// The sum is exact (accumulator.hpp), hence the same for every cut over homes, threads and ranks, and so is the
+// decision to skip a step whose gradients overflowed. STEP counts in CLIP and not on the host: a step that runs as a
+// graph, or is skipped, counts right all the same.
 #include <memory>
 #include <string>
 
@@ -21,7 +29,7 @@ constexpr uint32_t kStep = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP);
 constexpr uint32_t kLossScale = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE);
 constexpr uint32_t kLr = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LR);
 
-/// Where the operands of a kernel stand among its pointers.
+/// Where the operands of a kernel are among its pointers.
 class Positions {
  public:
   explicit Positions(std::span<const tsr_slot_spec> slots) : slots_(slots.begin(), slots.end()) {}
@@ -36,6 +44,7 @@ class Positions {
   std::vector<tsr_slot_spec> slots_;
 };
 
+/// Each thread sums its chunks into an accumulator of its own; they are added at the end, which is exact in any order.
 class SumSquares final : public Kernel {
  public:
   SumSquares(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
@@ -64,6 +73,7 @@ class SumSquares final : public Kernel {
   std::vector<Accumulator> partial_;  // of each thread; zero between runs
 };
 
+/// Three scalars from one: too little for a team.
 class Clip final : public Kernel {
  public:
   Clip(const tsr_op& op, std::span<const tsr_slot_spec> slots)

@@ -1,3 +1,12 @@
+// A stream is a queue and one thread that empties it.
+//
+//     submit (any thread)          worker
+//     lock, push, notify           wait for work; pop; unlock; run; lock; note the error; count; notify
+//
+// The error is the stream's state: once it is set, all work but records is skipped, so the queue drains at once and
+// synchronize returns. A wait blocks the worker, which is why each stream has a thread of its own; an idle stream costs
+// a sleeping thread, and none before its first work. num_submitted_ and num_done_ let synchronize wait for what was
+// submitted before it and not for what others submit meanwhile.
 #include "cpu-device/stream.h"
 
 #include <omp.h>
@@ -85,6 +94,7 @@ void Stream::submit(Work work) {
   submitted_.notify_one();
 }
 
+// The name is the thread's too, cut to the 15 characters Linux keeps: debuggers and profilers show "comm.dp.gradient".
 void Stream::work_until_closed() {
   pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
   omp_set_num_threads(num_threads_);  // for libraries that ask OpenMP; our kernels name their team
@@ -105,6 +115,7 @@ void Stream::work_until_closed() {
   }
 }
 
+// Records come first: they complete on a failed stream too. Whatever a kernel throws ends here, as the stream's error.
 std::optional<tsr_error> Stream::run(Work& work) noexcept {
   if (const auto* record = std::get_if<Record>(&work)) {
     record->event->complete(record->record, error_);

@@ -1,4 +1,4 @@
-// Streams: a queue of work and a thread that does it.
+// Streams of the CPU: a queue of work and a thread that does it.
 #pragma once
 
 #include <condition_variable>

@@ -1,3 +1,9 @@
+// An exact sum at the speed of memory. Adding each square to the accumulator would cost three integer additions an
+// element; instead a block of 1024 values is summed in two doubles, which are exact as long as the exponents of its
+// values lie within a window of 20 (sum_squares_simd.cc has the proof), and only those two go into the accumulator.
+//
+// Gradients of a block nearly always lie in one window. Others take one pass a window, from the largest exponents down,
+// at most 13: float32 has 254 exponents. Values that are not finite are counted in limb 0 and left out of the rest.
 #include "cpu-device/sum_squares.h"
 
 #include <algorithm>

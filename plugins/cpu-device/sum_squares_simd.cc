@@ -28,6 +28,8 @@ uint32_t largest_magnitude(const float* values, size_t num_elements, uint32_t bo
   return largest;
 }
 
+// The splitting is Dekker's: adding a large constant and taking it away again leaves the part of a number above a fixed
+// bit, and the difference is the rest, both exactly. The compiler must not simplify that, so no -ffast-math here.
 // Let all squares be below 2^q, q = 2 (exponent - 127) + 2. Adding and subtracting `splitter` rounds a square to a
 // multiple of 2^(q-42), which is its high part; 1024 of them sum to at most 2^(q+10), 52 bits. The low parts are at
 // most 2^(q-43) each, 2^(q-33) in sum, and multiples of the last bit of the smallest square, at least 2^(2 (exponent -

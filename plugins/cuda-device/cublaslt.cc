@@ -1,3 +1,6 @@
+// cuBLASLt rather than cuBLAS: it is asked for an algorithm before the run (find_algorithm) and given it at every
+// launch, so nothing is chosen, measured or allocated in a step, and a machine always gets the same bits
+// (docs/decisions/0017).
 #include "cuda-device/cublaslt.h"
 
 #include <array>
@@ -101,6 +104,7 @@ void CublasLt::check(cublasStatus_t status, const char* call) const {
               std::string(call) + " of " + name() + " failed: " + call_.status_name(status));
 }
 
+// Made at first use and not in the constructor: a library that is not there is missed only by ops that need it.
 CublasLt& Context::cublaslt() {
   if (!cublaslt_) {
     make_current();

@@ -1,3 +1,5 @@
+// The ABI edge of cuda-device: NVIDIA GPUs from compute capability 8.0 on. It loads on machines without a GPU, so that
+// a plan for one can be made anywhere; what it needs of CUDA is opened by the first rank that trains.
 #include "cuda-device/device.h"
 #include "tessera/device_table.hpp"
 #include "tessera/plugin.hpp"

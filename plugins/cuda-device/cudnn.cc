@@ -1,3 +1,5 @@
+// When cuDNN is looked for: once for a device, by the first attention op in 16 bits. Not finding it is a warning with
+// --cuda.attention=auto and an error with =cudnn, so nobody trains on the slow kernels unknowingly.
 #include "cuda-device/cudnn.h"
 
 #include "cuda-device/context.h"

@@ -1,4 +1,4 @@
-// cuDNN, as far as we use it: attention in 16 bits. Its headers stay behind this one.
+// cuDNN, as far as we use it: attention in 16 bits. Nothing that includes this sees cuDNN's headers.
 #pragma once
 
 #include <memory>

@@ -1,3 +1,5 @@
+// The GPU as a device: which family computes an op, and a kernel handle that knows its device. Launching and freeing a
+// kernel may be on different threads, so both make the GPU current.
 #include "cuda-device/device.h"
 
 #include <string>
@@ -68,6 +70,7 @@ std::unique_ptr<DeviceKernel> CudaDevice::prepare(const tsr_op& op, std::span<co
   return std::make_unique<PreparedKernel>(context_, family.prepare(op, slots, context_), slots.size());
 }
 
+// num_threads is the CPU's, and checked all the same, so that a caller's mistake shows on every device.
 std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
   const std::span options(args.options, args.num_options);

@@ -1,3 +1,5 @@
+// Which GPU: local rank r computes on GPU r of those that CUDA shows (CUDA_VISIBLE_DEVICES). Every way in which that
+// may not be possible is told apart here, since each has a remedy of its own.
 #include "cuda-device/device_choice.h"
 
 #include <cuda_runtime_api.h>
@@ -33,12 +35,14 @@ std::string version_text(int version) {
   throw Error(TSR_E_UNAVAILABLE, reason + "; " + kRemedy);
 }
 
-// What we ask of CUDA, which reads it when it starts; a user's own choice stays. Streams of one process share queues in
-// hardware, 8 unless told otherwise, and what stands in one goes in order: a stream that waits for another rank, at a
-// gate or in a kernel of NCCL, must not stand before the work that rank waits for. NCCL has streams of its own beside
-// ours, so we get all queues there are. And a kernel that is loaded at its first launch waits for all streams of the
-// process, of ranks that share a GPU also for those that wait for what its own thread has yet to issue: so all are
-// loaded at the start.
+// Two settings that CUDA reads from the environment when it starts; a user's own choice stays.
+//  - CUDA_DEVICE_MAX_CONNECTIONS: streams of one process share hardware queues, 8 unless told otherwise, and what is in
+//  one
+//    queue runs in order. A stream that waits for another rank, at a gate or in a kernel of NCCL, must not be queued
+//    before the work that rank waits for. NCCL has streams of its own beside ours, so we ask for all queues there are.
+//  - CUDA_MODULE_LOADING: a kernel that is loaded at its first launch synchronizes all streams of the process. Ranks
+//  that
+//    share a GPU and a process would wait for streams that wait for them, so all kernels are loaded at the start.
 void ask_for_concurrency(bool share) {
   static std::once_flag once;
   std::call_once(once, [share] {

@@ -1,3 +1,5 @@
+// Events without timing, which are cheaper to record and to wait for. Recording and waiting are in stream.cc, under the
+// stream's lock: the event's clock has to be that of the moment of the record.
 #include "cuda-device/event.h"
 
 #include "cuda-device/cuda_error.h"

@@ -1,3 +1,12 @@
+// Vector clocks (Fidge 1988, Mattern 1989) over the streams of a device. Two streams and an event:
+//
+//     stream 0     host_function f: ticket 1   record e           clock of stream 0: {1, 0}, copied into e
+//     stream 1                                 wait e  kernel g   clock of stream 1: {1, 0} after the merge
+//
+// If f fails, the failure is (stream 0, ticket 1), and g is after it since its clock has reached 1 for stream 0:
+// whoever synchronizes stream 1 gets f's error. Kernels themselves run on, since a queue of the GPU cannot look; that
+// is harmless, as nobody uses what they write. Cost: one vector of as many numbers as streams for each host function,
+// and one load of a flag for each synchronize as long as nothing has failed.
 #include "cuda-device/failures.h"
 
 #include <algorithm>
@@ -44,6 +53,7 @@ void Failures::fail_device(const tsr_error& error) {
   any_.store(true, std::memory_order_release);
 }
 
+// The list is in the order of time, so the first that matches is the cause and what follows it are consequences.
 std::optional<tsr_error> Failures::first_before(const Clock& clock) {
   look_for_fault();
   if (!any_.load(std::memory_order_acquire)) return std::nullopt;

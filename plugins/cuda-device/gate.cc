@@ -1,3 +1,7 @@
+// A gate is a 32-bit counter in pinned memory at which the GPU's front end polls (cuStreamWaitValue32): neither a
+// kernel nor a thread is held up. A host function that waits would do neither: CUDA runs those of all streams on one
+// thread. Comparison is of the difference as a signed number, here and on the GPU (GEQ), so the counter may wrap
+// around.
 #include "cuda-device/gate.h"
 
 #include <atomic>
@@ -50,6 +54,8 @@ void Gate::wait(Stream& stream, uint32_t value) {
     throw Error(TSR_E_INTERNAL, "cuStreamWaitValue32 failed with CUresult " + std::to_string(result));
 }
 
+// Two threads may open one gate, and the later value wins: a gate is never lowered, or a stream that was let pass in
+// one run would be held in the next. Release, so that what was written before is visible when the counter is.
 void Gate::open(uint32_t value) noexcept {
   const std::atomic_ref<uint32_t> counter(*counter_);
   uint32_t current = counter.load(std::memory_order_relaxed);

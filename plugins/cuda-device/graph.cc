@@ -1,3 +1,7 @@
+// CUDA graphs. What makes them more than a call of the runtime is host functions: CUDA is given a pointer for each,
+// which must live as long as the graph, and the failure of one must fail the launch it belongs to. So a graph owns its
+// calls, and every launch that is under way has an entry with its ticket; a function that runs belongs to the oldest
+// entry, since launches of one graph never overlap.
 #include "cuda-device/graph.h"
 
 #include <algorithm>
@@ -49,6 +53,8 @@ void Capture::leave(const Stream& stream) {
   std::erase(streams_, &stream);
 }
 
+// All streams of the capture are told, also those that joined by an event: the next event they record is an ordinary
+// one.
 std::unique_ptr<GraphCalls> Capture::close() {
   is_open_ = false;
   for (Stream* stream : streams_)

@@ -1,3 +1,6 @@
+// cudaLaunchHostFunc takes a pointer and says nothing when the function has run, so each call lives in a list of its
+// stream's until then and is used again: a step allocates none after the first. A function runs on a thread of CUDA's
+// that serves all streams, so it must neither wait nor call CUDA.
 #include "cuda-device/host_calls.h"
 
 #include <thread>

@@ -20,7 +20,7 @@ class HostCalls {
   HostCalls(const HostCalls&) = delete;
   HostCalls& operator=(const HostCalls&) = delete;
 
-  /// Puts the function behind the work on `stream`. [any-thread]
+  /// Enqueues the function after the work on `stream`. [any-thread]
   void enqueue(cudaStream_t stream, tsr_host_function function, void* user, const Work& work);
 
  private:

@@ -1,3 +1,7 @@
+// One allocation for an arena, at start; nothing in a step, since cudaMalloc may synchronize the device. Pinned memory
+// is made of ordinary pages that are then registered, because gloo-comm on other ranks reads it with process_vm_readv,
+// which works on ordinary pages for certain (docs/decisions/0011, 0015). Every base is over-allocated to start at a
+// page.
 #include "cuda-device/memory.h"
 
 #include <sys/mman.h>
@@ -66,6 +70,8 @@ Memory::Block Memory::allocate_device(uint64_t num_bytes) const {
   return {TSR_MEMORY_DEVICE, base, num_bytes + kAlignment};
 }
 
+// Pages, then the registration that pins them for every GPU of the process (portable: ranks that are threads share
+// them). "Not permitted" is told from "not enough": ulimit -l is the usual cause of the latter.
 Memory::Block Memory::allocate_host(uint64_t num_bytes) const {
   const auto exhausted = [&](const std::string& reason) {
     return Error(TSR_E_RESOURCE_EXHAUSTED,

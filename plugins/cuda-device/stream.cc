@@ -1,3 +1,9 @@
+// CUDA streams, plus what CUDA does not know: which failure precedes which work. Everything that orders or may fail
+// takes the lock, enqueues and updates the clock in one go; kernels and copies, which cannot fail alone, take no lock.
+//
+// synchronize polls instead of blocking: cudaStreamSynchronize has no time-out, and a stream that waits for a rank that
+// has died would never come back. For 80 us without sleeping, since most waits are short, then with sleeps up to 100
+// us.
 #include "cuda-device/stream.h"
 
 #include <algorithm>
@@ -97,6 +103,8 @@ void Stream::record(DeviceEvent& event) {
   recorded.capture_ = capture_;
 }
 
+// Three cases: an event of an open capture draws this stream into it; one of a capture that has ended belongs to the
+// graph and is refused, where CUDA would give an error without a reason; any other merges its clock.
 void Stream::wait(DeviceEvent& event) {
   const Event& awaited = cuda(event);
   if (!awaited.is_recorded_) return;
@@ -148,6 +156,7 @@ void Stream::begin_capture() {
   capture_ = std::make_shared<Capture>(failures_, *this);
 }
 
+// The streams leave the capture before anything may throw: they take work as before, whatever became of the graph.
 std::unique_ptr<Graph> Stream::end_capture() {
   context_.make_current();
   const std::shared_ptr<Capture> capture = capture_;
@@ -177,6 +186,7 @@ void Stream::leave_capture() {
   capture_.reset();
 }
 
+// Only what can fail by itself takes a ticket: clocks of a step without host functions never change.
 Work Stream::next_work() {
   const uint64_t ticket = clock_.advance(index_);
   return {index_, ticket, clock_};

@@ -1,3 +1,10 @@
+// Of each pair the higher rank connects and the lower listens, so there is one connection a pair and no tie to break. A
+// member of higher rank that dies before it has connected would be noticed by nobody: so its door is probed, by a
+// connection that is closed at once.
+//
+// A refused connection may mean three things: the peer is not listening yet (it is tried again), a firewall (it is
+// tried until the deadline, and named there), or a peer that has ended. It counts as the last only where the door has
+// been seen open before, or on loopback, and only after 200 ms of refusals.
 #include "gloo-comm/caller.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// The connecting side of a meeting.
 #pragma once
 
 #include <optional>

@@ -1,3 +1,4 @@
+// A file descriptor with an owner.
 #pragma once
 
 #include <unistd.h>

@@ -1,3 +1,6 @@
+// Whether a peer can be read is not asked of the system, whose rules are many (user ids, Yama, seccomp, namespaces),
+// but tried: the peer says where a random word is, and it must be found there. A wrong word is as good as none: in
+// another process-id namespace the same number may name another process.
 #include "gloo-comm/direct.h"
 
 #include <sys/prctl.h>

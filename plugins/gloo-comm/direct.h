@@ -1,3 +1,5 @@
+// Reading another rank's memory instead of sending it: one copy in place of two and the
+// packets between them (docs/decisions/0011).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +12,7 @@ namespace tessera::gloo_comm {
 /// What a peer needs to try whether it can read this process's memory.
 struct Readable {
   uint64_t process;        ///< 0: it shall not
-  uint64_t address, word;  ///< where the word stands, and what it is
+  uint64_t address, word;  ///< where the word lies, and its value
 };
 
 /// While one lives, the processes of this process's parent, so all ranks that one launcher started, may read its memory

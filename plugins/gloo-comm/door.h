@@ -1,3 +1,4 @@
+// The listening side of a meeting.
 #pragma once
 
 #include <functional>
@@ -21,8 +22,8 @@ class Door {
   Door(std::string where, size_t max_callers, Address& address)
       : where_(std::move(where)), max_callers_(max_callers), listener_(listen_at(address)) {}
 
-  /// Adds to `poller`, to be called last, what lets in who comes to member `own`. RESOURCE_EXHAUSTED when there is no
-  /// descriptor left for a connection.
+  /// Adds to `poller`, which is done last, what accepts connections to member `own`. RESOURCE_EXHAUSTED when there is
+  /// no descriptor left for a connection.
   void watch(Poller& poller, const Circle& circle, int own, const OnMember& on_member);
 
   void close();

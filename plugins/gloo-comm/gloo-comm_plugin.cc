@@ -1,3 +1,5 @@
+// The ABI edge of gloo-comm: ranks that are processes, over TCP, on one machine or many. Sums are canonical, so its
+// bits are those of local-comm.
 #include "gloo-comm/gloo_comm.h"
 #include "gloo-comm/reduce.h"
 #include "tessera/plugin.hpp"
@@ -37,6 +39,8 @@ struct Plugin {
     caps.num_stream_kinds = std::size(kStreamKinds);
   }
 
+  // Only what reduces needs workspace, for the operands of other ranks. It depends on the largest slice, so it is the
+  // same on all ranks, and programs of different ranks stay equal.
   static uint64_t describe(const tsr_collective& c, int num_ranks) {
     if (num_ranks < 1) throw Error(TSR_E_INVALID_ARGUMENT, "[gloo-comm] describe: a group has at least one rank");
     if (!tessera::collective_check::is_reducing(c.kind)) return 0;

@@ -1,3 +1,6 @@
+// One function for each message of the table in greeting.h: take_*() checks what has come and sends what follows. Tags
+// are compared in constant time, and no branch says which part was wrong: every mistake is a closed connection. Nonces
+// of both sides are in the tags of answer and proof, so neither can be recorded and used again.
 #include "gloo-comm/greeting.h"
 
 #include <openssl/crypto.h>
@@ -53,6 +56,9 @@ short Greeting::events() const {
   return step_ == Step::kConnecting ? POLLOUT : POLLIN;
 }
 
+// HMAC over magic, part, from, to, both nonces (the server's is not known yet in the first message) and the prefix. The
+// part keeps one message from being sent back as another (a reflection), from and to keep it from being sent to a third
+// member.
 Secret Greeting::tag(char part) const {
   const bool is_client = step_ <= Step::kAwaitWelcome;
   std::string text;

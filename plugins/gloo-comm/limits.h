@@ -1,3 +1,4 @@
+// Whether there are descriptors enough, asked before anything else of create.
 #pragma once
 
 #include <string>

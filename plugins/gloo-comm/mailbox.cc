@@ -1,3 +1,6 @@
+// A peer can be at most one collective ahead: it needs this rank's header to finish the one it is in. So two posted
+// receives a peer are enough: gloo sends only what meets a receive, and a header never waits for one. Memory: 2 n
+// messages of 4 KiB and a header.
 #include "gloo-comm/mailbox.h"
 
 namespace tessera::gloo_comm {

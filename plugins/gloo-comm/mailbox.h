@@ -1,3 +1,4 @@
+// Where headers of collectives arrive.
 #pragma once
 
 #include "gloo-comm/mesh.h"

@@ -1,3 +1,12 @@
+// One loop of turns (store, sockets, store, ...) in one thread, until all links are done or somebody gives up:
+//
+//     1. put the own card {address; of rank 0: the key} into the store
+//     2. fetch the others' cards, one wait at a time                 fetch_cards
+//     3. connect, listen, greet; all sockets in one poll()           take_turn: Caller, Door, Links
+//     4. "all are here", "so say all"                                Links, link.h
+//
+// Nothing here waits for one member alone, so at the deadline all who are missing are known, and everybody names the
+// same: a member that gives up says why, and waits kGraceMs for others to say that they wait too.
 #include "gloo-comm/meeting.h"
 
 #include <numeric>

@@ -1,3 +1,4 @@
+// How the members of a group come together, from nothing but a key-value store.
 #pragma once
 
 #include <atomic>

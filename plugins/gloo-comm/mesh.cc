@@ -1,3 +1,5 @@
+// The order in which create can fail: descriptors (before anything is begun), the own address, the members (all named
+// by Meeting), gloo. What gloo throws names its own source lines, so it is replaced by what a user can do about it.
 #include "gloo-comm/mesh.h"
 
 #include <system_error>

@@ -1,3 +1,4 @@
+// The connections of a member, made and then handed to gloo.
 #pragma once
 
 #include "gloo-comm/meeting.h"

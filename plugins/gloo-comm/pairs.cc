@@ -1,3 +1,8 @@
+// gloo's pair opens a port and takes whoever connects first as its peer. So a pair of ours closes that port in its
+// constructor and goes on with a socket that Meeting has made sure of. Between the base class's constructor and ours
+// the port is open, on loopback, for microseconds; gloo's thread, the only one that would accept from it, is the thread
+// that runs the constructor (Task), so nobody can be taken. This leans on gloo's members m_, fd_, state_ and
+// handleConnected(), which are protected so that its TLS pair can do the same.
 #include "gloo-comm/pairs.h"
 
 #include <gloo/transport/tcp/pair.h>

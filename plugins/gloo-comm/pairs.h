@@ -1,3 +1,4 @@
+// gloo given connections, instead of making them.
 #pragma once
 
 #include <gloo/transport/tcp/context.h>

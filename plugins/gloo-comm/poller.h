@@ -1,3 +1,4 @@
+// poll() for code that is made of parts.
 #pragma once
 
 #include <poll.h>

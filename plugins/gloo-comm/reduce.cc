@@ -1,3 +1,20 @@
+// Why not a ring: its partial sums are added in an order that depends on the slice, and the canonical sum needs all
+// operands of an element at once. So the owner of a slice receives it from everybody and reduces it in the order of the
+// tree. The bytes are those of a ring, (n-1)/n of the data out and in for a reduce_scatter; what a ring saves is
+// connections, and those are there already.
+//
+// The long way, for one owner and three pieces of its slice, two stages a peer:
+//
+//     receive from each peer   p0  p1  p2
+//     reduce                       p0  p1  p2           operands in rank order, into the result
+//     send to each peer                p0  p1  p2       ALL_REDUCE: everybody needs every result
+//
+// Stages are the workspace: kStages pieces of each peer, at most kMaxWorkspaceBytes as long as that leaves pieces of
+// kMinPieceBytes. Where two ranks read one another's memory the owner copies the piece out of the peer's
+// operand instead of receiving it, and signals when it has read all, since only then may the peer write there.
+//
+// The short way, up to kInlineBytes, is one message from each to each, with the data in the header: one trip over the
+// network, and every rank computes all of an all_reduce itself, with the same bits since the tree is the same.
 #include "gloo-comm/reduce.h"
 
 #include "tessera/canonical_sum.hpp"
@@ -11,7 +28,7 @@ constexpr uint64_t kMaxWorkspaceBytes = 16 * 1024 * 1024;  // as long as pieces 
 constexpr uint64_t kStages = 2;                            // pieces received ahead from each peer
 constexpr uint64_t kAlignment = 64;
 
-/// Of each member's slice: where it stands in the send buffer, in bytes.
+/// Where each member's slice lies in the send buffer, in bytes.
 struct Slices {
   std::vector<uint64_t> offsets;  // [num_ranks + 1]
 
@@ -136,7 +153,7 @@ class PieceReducer {
     }
   }
 
-  // In place, a result lands where the operand stood that was sent for it: its owner reduced it after it had received
+  // In place, a result overwrites the operand that was sent for it: its owner reduced it after it had received
   // it.
   void receive_results() {
     for (const int peer : peers_) {

@@ -1,3 +1,4 @@
+// Sums over ranks, canonical ones.
 #pragma once
 
 #include "gloo-comm/operation.h"

@@ -1,3 +1,4 @@
+// Writing to a socket whose peer is gone must be an error, not the end of the process.
 #pragma once
 
 #include <csignal>

@@ -1,3 +1,5 @@
+// Headers and signals are small and waited for, so Nagle's algorithm is off on every socket; CLOEXEC, since a forked
+// child that kept a connection would keep its peer from seeing this process's end.
 #include "gloo-comm/sockets.h"
 
 #include <netinet/in.h>
@@ -56,6 +58,7 @@ int connect_error(const Descriptor& socket) {
   return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &num_bytes) == 0 ? error : errno;
 }
 
+// Never more than the message: what follows on the connection is gloo's, and must still be in the socket.
 Inbox::Result Inbox::receive(const Descriptor& socket, void* data, size_t num_bytes) {
   while (num_received_ < num_bytes) {
     const ssize_t got =

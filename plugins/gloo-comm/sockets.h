@@ -20,7 +20,7 @@ Descriptor start_connecting(const Address& target);
 /// Of a socket that was connecting and is now writable: 0, or why it is not connected.
 int connect_error(const Descriptor& socket);
 
-/// A message of known length while it is received: nothing behind it is taken from the connection.
+/// A message of known length while it is received: nothing after it is taken from the connection.
 class Inbox {
  public:
   enum class Result { kPartial, kComplete, kClosed };

@@ -1,3 +1,4 @@
+// Collectives and messages that reduce nothing.
 #pragma once
 
 #include "gloo-comm/operation.h"

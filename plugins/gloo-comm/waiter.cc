@@ -1,3 +1,7 @@
+// gloo's abortWait* marks the buffer, and the next wait on it takes the mark, also if it was meant for one that has
+// just ended. So the reason is kept here under a lock, every wait looks at it before and after, and a wait that was
+// ended without a reason begins again. A time-out is of one operation and is forgotten when the next begins; an abort
+// and a lost connection stay.
 #include "gloo-comm/waiter.h"
 
 #include <exception>

@@ -1,3 +1,4 @@
+// How a wait inside gloo ends when it should not go on.
 #pragma once
 
 #include <mutex>

@@ -1,3 +1,6 @@
+// How the ranks of a group find that all of them are there. attach() is the barrier at the end of create: nobody may
+// submit before it, since a collective reads the memory of all ranks and a rank that never came would be a deadlock
+// with a worse message. The first rank whose deadline passes fails the hub for all, so all name the same missing rank.
 #include "local-comm/hub.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// What a group of local-comm shares: its lock, its meetings, its mailbox.
+//
+// Ranks hold the hub by reference count and not by a shared_ptr, since the only way from one rank to another before
+// they have met is a value in the key-value store (rendezvous.cc).
 #pragma once
 
 #include "local-comm/mailbox.h"

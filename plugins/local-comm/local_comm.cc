@@ -1,3 +1,14 @@
+// The collectives. Each is: enter (all ranks have come and brought the same), work on one another's memory, leave (all
+// have finished, so operands may be changed again).
+//
+//     ALL_REDUCE, 3 ranks          slice 0     slice 1     slice 2
+//     1. rank r reduces slice r    0 reads 012 1 reads 012 2 reads 012      from all ranks' send, into its own recv
+//     2. pass                      a barrier: all slices are reduced
+//     3. rank r copies the others  1, 2 read 0 0, 2 read 1 0, 1 read 2      from the owners' recv
+//
+// Cost for n ranks and b bytes: each rank reads b and writes b / n in step 1, reads and writes b (n - 1) / n in step 3.
+// All cores work at once, and no element is reduced twice. In steps that visit all ranks, rank r starts with rank r +
+// 1, so not all of them read the same memory first.
 #include "local-comm/local_comm.h"
 
 #include "local-comm/memory.h"
@@ -62,8 +73,8 @@ void LocalCommunicator::reduce_own_slice(Meeting& meeting, const Collective& col
   reduce(hub_->monitor(), meeting, rank, collective.slice_begin(rank), collective.slice_elements(rank), out);
 }
 
-// In place is safe: a rank writes slice i of its memory only after the owner of i, the one reader, has finished with
-// it.
+// In place (send == recv) is safe: a rank writes slice i of its memory only after the owner of i, the one reader of it,
+// has finished, which is what the barrier says.
 void LocalCommunicator::all_reduce(Meeting& meeting, const Collective& collective) {
   reduce_own_slice(meeting, collective, slice(collective.recv, collective, member().rank));
   hub_->meetings().pass(meeting);
@@ -74,6 +85,8 @@ void LocalCommunicator::all_reduce(Meeting& meeting, const Collective& collectiv
   }
 }
 
+// ALL_GATHER takes the whole send of each rank, ALL_TO_ALL the slice of it that is meant for this rank. In place a
+// gather's own slice is its own source, which copy() leaves alone.
 void LocalCommunicator::copy_slices(const Meeting& meeting, const Collective& collective) {
   const bool is_gather = collective.kind == TSR_COLL_ALL_GATHER;
   const std::vector<uint64_t>& offsets = is_gather ? collective.offsets : collective.recv_offsets;

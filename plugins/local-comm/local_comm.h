@@ -1,3 +1,6 @@
+// local-comm: ranks that are threads of one process. What tests and single-machine runs use (`--comm local`): no
+// sockets, no copies through a buffer, and a debugger that sees all ranks at once. Its sums are the canonical ones, and
+// so the bits of every other canonical communicator.
 #pragma once
 
 #include "local-comm/rendezvous.h"

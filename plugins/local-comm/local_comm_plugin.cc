@@ -1,4 +1,5 @@
-// The ABI edge of local-comm.
+// The ABI edge of local-comm. Ranks that are processes are refused by join_hub (rendezvous.cc), in a sentence that
+// names both processes.
 #include "local-comm/local_comm.h"
 #include "tessera/plugin.hpp"
 

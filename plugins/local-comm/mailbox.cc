@@ -1,3 +1,11 @@
+// A sender posts {operand, peer, index} and waits; the receiver finds it, copies out of the sender's memory without the
+// lock, and takes the post away, which ends the sender's wait. So a message costs one copy and no allocation once the
+// list has grown. Messages between two ranks match by their index, which both sides count, not by their tag: the host's
+// verifier has compared those.
+//
+// Invariant: while a post is marked is_taken, a receiver reads the sender's memory without the lock. A sender that
+// gives up withdraws what is not taken and waits for what is: no time-out may cut a copy off, or the caller would free
+// memory that is still read. That wait ends, since a copy waits for nobody.
 #include "local-comm/mailbox.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The messages of local-comm: SEND, RECV and EXCHANGE.
 #pragma once
 
 #include <vector>

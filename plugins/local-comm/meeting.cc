@@ -1,3 +1,14 @@
+// One meeting per collective that is in progress, found by its ticket: the ranks' n-th collective is one meeting, on
+// whatever streams they have it. A rank's post is a pointer to its Collective, on the stack of its stream's worker;
+// that is why nobody may leave before all have finished with it.
+//
+// The life of a meeting counts arrivals at barriers: n arrivals complete enter, 2n the next barrier, and so on. The
+// last to enter compares all posts, once, while everybody waits: O(n) comparisons, O(n^2) for ALL_TO_ALL, where each
+// pair has its own counts. Meetings are reused, so a step allocates none.
+//
+// After a complete enter nothing may throw and no failure interrupts a barrier: a rank that left would free memory that
+// others still read. Before it, whoever gives up does so under the lock, so a meeting either completes or has failed
+// for all.
 #include "local-comm/meeting.h"
 
 namespace tessera::local {

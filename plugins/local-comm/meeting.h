@@ -1,3 +1,4 @@
+// The collectives of local-comm in which all ranks take part: how they meet.
 #pragma once
 
 #include <span>

@@ -1,3 +1,5 @@
+// Work goes in pieces of about a megabyte (2^17 elements for sums), and between two of them each looks whether the
+// group has failed: abort() must end everything within two seconds, and a copy of gigabytes takes longer.
 #include "local-comm/memory.h"
 
 #include <algorithm>

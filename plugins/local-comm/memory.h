@@ -1,3 +1,4 @@
+// The loops of local-comm over the ranks' memory.
 #pragma once
 
 #include "local-comm/meeting.h"

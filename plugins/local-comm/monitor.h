@@ -1,3 +1,5 @@
+// The lock of a group. One mutex and one condition for all of it: groups are small, waits are long against the work
+// under the lock, and with one lock "nobody is missing" and "I give up on him" cannot both become true.
 #pragma once
 
 #include <atomic>

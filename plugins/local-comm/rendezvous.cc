@@ -1,3 +1,11 @@
+// Coordinate 0 makes the hub and puts its address into the key-value store; the others read it. An address is worth
+// something in one process only, so it comes with the process id and the address of a function of this library: in two
+// containers ids may be equal, but not with code at one place and the same store by chance.
+//
+// Who owns the hub when some do not come? References start at n. Each rank that comes counts up `claims` before it
+// touches the hub, and gives its reference back at its end. When coordinate 0 gives up it adds kClosed to the counter:
+// what it reads below kClosed is how many came before, and the references of the others are its to drop; who counts
+// after that reads more than kClosed, knows that the hub may be gone, and stays away. One atomic counter decides both.
 #include "local-comm/rendezvous.h"
 
 #include <unistd.h>

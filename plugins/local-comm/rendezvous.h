@@ -1,3 +1,4 @@
+// How the ranks of a group find their hub.
 #pragma once
 
 #include <memory>

@@ -1,3 +1,7 @@
+// Only counters are used, since add() never waits for a key: `waits/<r>` is one more than the highest ticket that rank
+// r has waited in, and a read is an add of 0. Tickets count the collectives of a communicator, so one number says it
+// for all earlier ones too. `stopped/claims` lets only the first that stops write who it was. Nothing here throws: it
+// helps to explain an error, and must not become one.
 #include "nccl-comm/bulletin.h"
 
 namespace tessera::nccl_comm {

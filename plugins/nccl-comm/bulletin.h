@@ -1,3 +1,4 @@
+// What ranks tell one another beside NCCL: enough to name the missing rank in an error.
 #pragma once
 
 #include <mutex>

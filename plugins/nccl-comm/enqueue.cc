@@ -1,3 +1,13 @@
+// Which calls each collective is. NCCL has no all_to_all with counts, no uneven gather and scatter, and no barrier:
+//
+//     REDUCE_SCATTER  even: ncclReduceScatter      uneven: a group of n ncclReduce, one for each owner
+//     ALL_GATHER      even: ncclAllGather          uneven: a group of n ncclBroadcast, one for each owner
+//     ALL_TO_ALL      a group of n sends and n receives
+//     BARRIER         an ncclAllReduce of 4 bytes
+//
+// Between ncclGroupStart and ncclGroupEnd NCCL gathers the calls and launches them as a whole. All ranks
+// leave out the same calls (empty slices), which they can since counts are equal on all. AVG is ncclAvg: each operand
+// times 1/n, rounded, then summed; exact where n is a power of two.
 #include "nccl-comm/enqueue.h"
 
 #include <algorithm>
@@ -41,6 +51,7 @@ ncclRedOp_t nccl_reduce(uint32_t reduce) {
   }
 }
 
+// All ranks have the same counts, so all of them take the same branch.
 bool is_even(const std::vector<uint64_t>& offsets) {
   for (size_t i = 1; i < offsets.size(); ++i)
     if (offsets[i] - offsets[i - 1] != offsets[1]) return false;

@@ -1,3 +1,4 @@
+// A collective as calls of NCCL.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,7 +22,7 @@ struct Target {
   cudaStream_t stream;
 };
 
-/// Gives the collective to NCCL, which has it on the stream only when the communicator is no more in progress. NCCL's
+/// Gives the collective to NCCL, which has it on the stream only when the communicator is no longer in progress. NCCL's
 /// counts are equal on all ranks, so uneven slices become a group of broadcasts or reductions, one a slice: the bytes
 /// of a ring, as with equal ones, where sends from each to each would take n - 1 times those of one slice out of one
 /// machine. Empty slices and messages are left out. Returns the first error, or ncclSuccess. [issue-thread]

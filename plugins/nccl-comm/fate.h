@@ -1,3 +1,6 @@
+// The end of a communicator, shared by the thread that issues, the watchdog, and whoever aborts. One direction only:
+// runs -> shall end (wishes_end_, perhaps with an error) -> has ended. The first error is kept, since the later ones
+// are its consequences.
 #pragma once
 
 #include <chrono>
@@ -9,10 +12,10 @@
 
 namespace tessera::nccl_comm {
 
-/// What becomes of a communicator: its first error, whether it shall end, and whether it has. [any-thread]
+/// What becomes of a communicator: its first error, whether it is to end, and whether it has. [any-thread]
 class Fate {
  public:
-  /// Keeps the first error, wishes for the end, and returns the first.
+  /// Records the error if it is the first, requests the end, and returns the first error.
   Error fail(const Error& error) {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = error;
@@ -29,7 +32,7 @@ class Fate {
     wishes_end_ = true;
     changed_.notify_all();
   }
-  /// Waits for `period`; true when the end is wished for.
+  /// Waits for `period`; true when the end is requested.
   bool wait_for_wish(std::chrono::milliseconds period) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, period, [this] { return wishes_end_; });

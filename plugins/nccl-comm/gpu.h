@@ -17,7 +17,7 @@ void check(cudaError_t error, const char* what);
 /// The GPU behind an open device of the host, found by where its memory is. [control-thread]
 class Gpu {
  public:
-  /// INVALID_ARGUMENT when the device's memory is no GPU's.
+  /// INVALID_ARGUMENT when the device's memory is not on a GPU.
   Gpu(const tsr_device_interface* api, tsr_device* device);
   ~Gpu();
   Gpu(const Gpu&) = delete;

@@ -1,3 +1,5 @@
+// The one thing all threads of a communicator share, and the rule it enforces: NCCL takes one thread at a time with a
+// communicator, and none once it is being destroyed.
 #pragma once
 
 #include <mutex>

@@ -1,3 +1,5 @@
+// Which NCCL will do, and what its results mean as codes of the ABI. Below 2.28.9 it is refused rather than warned of:
+// its release notes name a hang with many ranks, which a user would look for in their own job (docs/decisions/0019).
 #include "nccl-comm/library.h"
 
 #include <algorithm>
@@ -43,6 +45,7 @@ std::shared_ptr<const Library> Library::open() {
   return library;
 }
 
+// ncclGetLastError says what the code alone does not, such as which interface or peer; it may be of several lines.
 std::string Library::text(ncclResult_t result) const {
   std::string text = get_error_string(result);
   const char* last = get_last_error(nullptr);

@@ -1,3 +1,4 @@
+// NCCL, loaded when it is first needed.
 #pragma once
 
 #include <nccl.h>

@@ -1,4 +1,5 @@
-// The ABI edge of nccl-comm.
+// The ABI edge of nccl-comm. It does not claim CANONICAL_SUM: NCCL adds in an order of its own. It needs no workspace,
+// as NCCL has its own buffers.
 #include "nccl-comm/enqueue.h"
 #include "nccl-comm/nccl_comm.h"
 #include "tessera/plugin.hpp"

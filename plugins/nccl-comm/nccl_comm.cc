@@ -1,3 +1,6 @@
+// What the ABI asks, as calls of a Session. The order of construction matters: everything that may refuse (arguments,
+// GPU, library, meeting the others) comes before join(), which is the first call that other ranks would wait in. If
+// join() throws, the watchdog's destructor ends the session.
 #include "nccl-comm/nccl_comm.h"
 
 #include "nccl-comm/enqueue.h"
@@ -58,6 +61,7 @@ void NcclCommunicator::group_end() {
   if (!messages.transfers.empty()) run(messages);
 }
 
+// Tickets count what all members take part in, equal on all ranks: by them Bulletin compares who has come how far.
 void NcclCommunicator::run(Collective& collective) {
   if (!collective.is_messages()) collective.ticket = num_collectives_++;
   auto* const stream = static_cast<cudaStream_t>(device_interface_->native_handle(collective.stream, str(kStreamKind)));
@@ -67,6 +71,8 @@ void NcclCommunicator::run(Collective& collective) {
   });
 }
 
+// Who is in which new group is agreed in the store first, since NCCL tells only its own result; then all members, those
+// of no new group too, take part in ncclCommSplit.
 std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, std::string_view name) {
   const Deadline deadline(member_.timeout_ms);
   const std::string prefix = rendezvous_ + "/split/" + std::to_string(num_splits_++);

@@ -1,3 +1,5 @@
+// nccl-comm: ranks with a GPU each, over NCCL. A communicator with native streams: submit puts NCCL's kernels on the
+// host's CUDA streams and returns, so collectives overlap with compute and may be captured into a graph.
 #pragma once
 
 #include "nccl-comm/watchdog.h"
@@ -9,8 +11,8 @@ namespace tessera::nccl_comm {
 /// One GPU a rank, over NCCL. The sums are NCCL's: the same bits for the same program on the same machines, but not
 /// those of the canonical tree. NCCL does not compare what the ranks submit.
 ///
-/// Work on a CUDA stream cannot fail: after an error or an abort the stream goes on with what the memory holds, so
-/// whoever waits for it asks check_async() behind that.
+/// Work on a CUDA stream cannot fail: after an error or an abort the stream goes on with whatever the memory holds, so
+/// the host calls check_async() after every wait for the stream.
 class NcclCommunicator final : public Communicator {
  public:
   /// Throws as Library::open, Gpu, meet and Session::join.

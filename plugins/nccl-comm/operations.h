@@ -1,3 +1,10 @@
+// What is on the stream, for the watchdog: NCCL has no time-outs, so each collective is put between two events.
+//
+//     stream:  ... | before | NCCL's kernel | behind | ...
+//     not started: before is pending.  runs: before is done, behind is not; the clock counts from when that was first
+//     seen.  done: behind is done.
+//
+// So a collective that is queued after a long backward pass is not late: its time starts when the GPU reaches it.
 #pragma once
 
 #include <chrono>

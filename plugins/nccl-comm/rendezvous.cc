@@ -1,3 +1,7 @@
+// Every member publishes its place; coordinate 0 looks at all of them, and puts one decision into the store: NCCL's id,
+// or a refusal. So all ranks stop with the same sentence. Two ranks on one GPU must be found here: NCCL refuses it on
+// one of them and hangs on the other. A GPU is the machine's boot id and the PCI bus id, since containers on one
+// machine may have different host names and number GPUs differently.
 #include "nccl-comm/rendezvous.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// How the members of an NCCL communicator find one another.
 #pragma once
 
 #include "nccl-comm/gpu.h"

@@ -1,3 +1,6 @@
+// Two rules hold everywhere. An error is recorded in fate_ before anything acts on it, because the kernels that NCCL
+// aborts end like any others: check_async must have the error before the stream goes on with what the memory holds. And
+// only the watchdog's thread ends the communicator, once no other thread is inside NCCL (handle_.release()).
 #include "nccl-comm/session.h"
 
 #include <algorithm>
@@ -61,6 +64,8 @@ void Session::join(ncclUniqueId id, const Deadline& deadline) {
   wait_until_ready("create", deadline);
 }
 
+// NCCL writes the new communicator into split_off_ some time after ncclCommSplit returned, so it must outlive a failure
+// of this call: it is a member, and end() aborts it when nobody has taken it over.
 void Session::split(int color, int key, const std::shared_ptr<Session>& child, const Deadline& deadline) {
   child_ = child;
   ncclConfig_t options = child ? child->config() : config();
@@ -79,6 +84,9 @@ void Session::split(int color, int key, const std::shared_ptr<Session>& child, c
   child_.reset();
 }
 
+// Before NCCL is given anything the errors there were are thrown: what follows an error is not submitted. In a capture
+// there are no events, since they could not be asked, and so no time-out of a collective's own: the host bounds the
+// step.
 void Session::run(const Collective& collective, cudaStream_t stream,
                   const std::function<ncclResult_t(ncclComm_t)>& enqueue) {
   if (is_aborted_) throw collective_error(TSR_E_ABORTED, member_, collective, "was aborted", member_.world_rank());
@@ -97,6 +105,7 @@ void Session::run(const Collective& collective, cudaStream_t stream,
   }
 }
 
+// Returns when NCCL has the kernel on the stream, and not before: what the host submits next must come after it.
 void Session::issue(const Collective& collective, const std::function<ncclResult_t(ncclComm_t)>& enqueue) {
   operations_.issue(&collective);
   const std::unique_ptr<Operations, void (*)(Operations*)> end(&operations_, [](Operations* o) { o->issue(nullptr); });
@@ -196,6 +205,7 @@ void Session::bear_with(const Collective& collective, Patience& patience) {
                            "was aborted by rank " + std::to_string(member_.world_rank(*by)), member_.world_rank(*by));
 }
 
+// Messages have no common ticket, so those waited for are simply the peers of the transfers.
 Error Session::late_error(const Collective& collective) {
   if (!collective.is_messages()) bulletin_.waits_in(collective.ticket);
   const auto missing = collective.is_messages() ? peers_of(collective) : bulletin_.missing(collective.ticket);
@@ -205,6 +215,8 @@ Error Session::late_error(const Collective& collective) {
                               " ms, though all ranks are in it; NCCL_DEBUG=INFO tells more");
 }
 
+// After an error the others are told first (stops): they wait for this rank and would do so until their own time-out.
+// ncclCommFinalize waits for what is outstanding, so it has a limit, and is left out after an error.
 void Session::end() noexcept {
   const bool has_failed = fate_.error().has_value();
   if (has_failed) bulletin_.stops();

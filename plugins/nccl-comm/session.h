@@ -1,3 +1,13 @@
+// The life of one NCCL communicator.
+//
+//     thread            calls
+//     control           the constructor, join, split
+//     issue             run: enqueue, then wait until NCCL's own thread has the kernel on the stream (some 30 us)
+//     watchdog          look every 20 ms: late operations, NCCL's asynchronous errors; end
+//     any               check, abort: these only set what the others look at
+//
+// Nothing blocks in NCCL without a way out: communicators are made with blocking = 0, so every call returns at once,
+// and waiting is a loop of ours with a deadline. docs/decisions/0019 has what was read in NCCL and why.
 #pragma once
 
 #include <atomic>
@@ -47,7 +57,7 @@ class Session {
  private:
   ncclConfig_t config() const;
   void issue(const Collective& collective, const std::function<ncclResult_t(ncclComm_t)>& enqueue);
-  /// Waits until NCCL is no more in progress. `bear` is called meanwhile, and throws when that takes too long.
+  /// Waits until NCCL is no longer in progress. `bear` is called in each round, and throws when that takes too long.
   void wait_until_ready(const std::function<std::string()>& what, const std::function<void()>& bear);
   void wait_until_ready(const char* what, const Deadline& deadline);
   void look_at_operations();
@@ -67,7 +77,7 @@ class Session {
   Fate fate_;
   std::atomic<bool> is_aborted_{false};
   // During a split: where NCCL puts the new communicator, and whose it will be. A split that failed leaves them. Read
-  // and written in handle_.use(), and by the end behind handle_.release().
+  // and written in handle_.use(), and by end() after handle_.release().
   ncclComm_t split_off_ = nullptr;
   std::shared_ptr<Session> child_;
 };

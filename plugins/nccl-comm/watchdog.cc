@@ -1,3 +1,6 @@
+// Looking costs an event query and a call of NCCL every 20 ms, which is how late an error may be seen, well under the
+// two seconds that abort has. At the end the thread is waited for kEndLimit; an NCCL that does not come back from an
+// abort keeps its thread and its session, which the process can do without, instead of hanging the process.
 #include "nccl-comm/watchdog.h"
 
 namespace tessera::nccl_comm {
@@ -21,7 +24,7 @@ Watchdog::~Watchdog() {
 
 void Watchdog::run(const std::shared_ptr<Session>& session) noexcept {
   cudaSetDevice(session->gpu());
-  // Asking for an event is no business of the graph that another thread may be capturing.
+  // Querying an event must not invalidate a graph that another thread may be capturing.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cudaThreadExchangeStreamCaptureMode(&mode);
   while (!session->fate().wait_for_wish(kPeriod))

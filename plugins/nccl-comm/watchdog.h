@@ -1,3 +1,4 @@
+// The thread of a communicator that looks and ends.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,9 @@
 // One collective inside a communicator: checked, copied (it outlives the call of submit), its slices laid out.
+//
+// submit() borrows its argument, and the work runs later on another thread: so communicators work on a Collective,
+// which owns all but the data. The three numbers in it are easily confused. `sequence` is the host's, for messages to
+// people. `ticket` and Transfer::index are counted here, in the order of submission, and are equal on all ranks that
+// take part: they pair the ranks' calls with one another, so two streams of a rank may run collectives in either order.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +25,7 @@ constexpr const char* reduce_name(uint32_t reduce) {
   constexpr const char* kNames[] = {"none", "sum", "avg", "min", "max"};
   return reduce <= TSR_REDUCE_MAX ? kNames[reduce] : "unknown";
 }
-/// "f32", "bf16", ...; "unknown" for what is no TSR_* dtype.
+/// "f32", "bf16", ...; "unknown" for anything but a TSR_* dtype.
 constexpr const char* dtype_name(tsr_dtype dtype) {
   constexpr struct {
     tsr_dtype dtype;

@@ -7,6 +7,9 @@
 //       static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create& args);
 //     };
 //     constexpr auto kTable = tessera::communicator_table<Plugin>();
+//
+// A communicator whose device has streams of its own (NCCL) derives from Communicator. One that works on the host's
+// threads derives from QueuedCommunicator (queued_communicator.hpp), which leaves it three functions to write.
 #pragma once
 
 #include <memory>
@@ -47,6 +50,8 @@ inline Member make_member(std::string_view plugin, const tsr_comm_create& args) 
   return member;
 }
 
+/// The functions of the table. A tsr_comm is a Communicator under another name: `*comm` belongs to the host, which ends
+/// it with destroy(). Nothing is thrown past here: guard() turns what is thrown into a status and a tsr_error.
 template <class Plugin>
 class CommunicatorTable {
   static Communicator& of(tsr_comm* comm) { return *reinterpret_cast<Communicator*>(comm); }
@@ -55,7 +60,7 @@ class CommunicatorTable {
  public:
   static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] {
-      tsr_comm_caps ours{};
+      tsr_comm_caps ours{};  // filled in full, then cut to the host's struct, which may be older and shorter
       Plugin::caps(view(stream_kind), ours);
       const uint32_t num_bytes = std::min<uint32_t>(caps->struct_size, sizeof ours);
       ours.struct_size = caps->struct_size;
@@ -93,6 +98,7 @@ class CommunicatorTable {
   static const void* get_extension(tsr_str) noexcept { return nullptr; }
 };
 
+/// The table itself; give it static storage.
 template <class Plugin>
 constexpr tsr_communicator_interface communicator_table() {
   using Table = CommunicatorTable<Plugin>;

@@ -3,6 +3,10 @@
 //
 //     const tessera::CudaLibrary library("libcublasLt.so.13");
 //     const auto create = library.function<decltype(&cublasLtCreate)>("cublasLtCreate");
+//
+// So one plugin file serves machines with and without a GPU: `tessera plan --device cuda` works on a laptop, and what
+// is missing is said by name at the moment it is needed, with the places that were searched and what to install. The
+// price is that every function is looked up by a string, which decltype(&symbol) ties to the declaration in the header.
 #pragma once
 
 #include <dlfcn.h>
@@ -73,8 +77,8 @@ class CudaLibrary {
     return nullptr;
   }
 
-  // The linker takes a library that is open already for any later wish of its soname. Parts need one another in an
-  // order of their own, so those that failed are tried again.
+  // The linker uses a library that is open already for any later request of its soname. The parts depend on one another
+  // in an order of their own, so those that failed are tried again.
   static void open_parts(const std::string& folder, const std::string& name) {
     const std::string stem = name.substr(0, name.find('.'));
     const std::vector<std::string> parts = cuda_folders::matches(folder + "/" + stem + "[-_]*.so.*");

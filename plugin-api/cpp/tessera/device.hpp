@@ -1,5 +1,7 @@
 // Devices in C++: what a device plugin derives from; tessera/device_table.hpp makes the ABI's function table of it.
-// What each function does, and from which thread, stands in tessera/device.h. All may throw tessera::Error.
+// What each function does, which errors it has and from which thread it is called is in tessera/device.h. All may throw
+// tessera::Error. Objects belong to the host through their handles: the table deletes them in destroy and close, so a
+// destructor is where a stream waits for its work and a device gives its memory back.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +14,13 @@
 
 namespace tessera {
 
+/// A point in a stream's work; only the device's own streams look into it.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
 };
 
+/// First in, first out. What fails in the work fails the stream; what a function throws is about the call alone.
 class DeviceStream {
  public:
   virtual ~DeviceStream() = default;  // waits for work in flight
@@ -30,12 +34,14 @@ class DeviceStream {
   virtual void* native_handle(std::string_view) noexcept { return nullptr; }
 };
 
+/// One op, prepared; launched any number of times.
 class DeviceKernel {
  public:
   virtual ~DeviceKernel() = default;
   virtual void launch(DeviceStream& stream, std::span<void* const> pointers) = 0;
 };
 
+/// An open device of one rank.
 class Device {
  public:
   virtual ~Device() = default;

@@ -70,6 +70,8 @@ struct DeviceTable {
   static tsr_status stream_create(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) noexcept {
     return guarded(err, [&] { *stream = handle<tsr_stream>(object(device).create_stream(view(name))); });
   }
+  // A stream's error is not one of this call: it is returned by value, so that it keeps the domain of what failed. The
+  // call's own time-out is not an error either.
   static tsr_status synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) noexcept {
     std::optional<tsr_error> error;
     const tsr_status status = guarded(err, [&] { error = object(stream).synchronize(timeout_ms); });
@@ -122,6 +124,8 @@ struct DeviceTable {
   }
 };
 
+/// The table itself, with static storage. Its functions are named here by field, so that one that is forgotten does not
+/// shift the others.
 template <class Plugin, class Table = DeviceTable<Plugin>>
 inline constexpr tsr_device_interface kDeviceInterface = {
     .struct_size = sizeof(tsr_device_interface),

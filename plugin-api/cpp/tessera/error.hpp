@@ -1,5 +1,11 @@
 // Errors of the C++ layer: thrown inside a module, turned into a status at the ABI's edge, and back into an exception
 // by the caller on the other side.
+//
+//     plugin:  throw Error(code, text)  ->  guard(err, domain, ...) returns the code and fills *err
+//     host:    call(table->function, ...)  ->  check(status, err) throws Error(code, "[domain] text")
+//
+// So an error keeps its code, its rank and its sentence on the way through C. The domain is put before the text only if
+// it is not there already: a plugin that says "[fsdp] ..." itself is not named twice.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +59,7 @@ inline void fill_error(tsr_error* err, tsr_status code, std::string_view domain,
   std::memcpy(err->message, message.data(), std::min(message.size(), sizeof err->message - 1));
 }
 
-/// What to tell of an exception: what(), and for a thread that cannot be had what to do.
+/// The text of an exception: what(), and what to do when the system grants no thread.
 inline std::string sentence_of(const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (!system || system->code() != std::errc::resource_unavailable_try_again) return error.what();
@@ -61,7 +67,8 @@ inline std::string sentence_of(const std::exception& error) {
          "; start fewer ranks, or raise the limit on threads (ulimit -u, the container's pids limit)";
 }
 
-/// Runs `f` at the ABI's edge: returns TSR_OK, or the status of what it threw with `err` filled. Never throws.
+/// Runs `f` at the ABI's edge: returns TSR_OK, or the status of what it threw with `err` filled. Never throws. No
+/// memory is RESOURCE_EXHAUSTED, in a text that needs none; any other exception is INTERNAL.
 template <class F>
 tsr_status guard(tsr_error* err, std::string_view domain, F&& f) noexcept {
   try {

@@ -29,6 +29,8 @@ namespace tessera {
   return float_from_bits(static_cast<uint32_t>(bits) << 16);
 }
 
+// bf16 is float32 without its low 16 bits. To round to nearest even: add half of the last kept bit, less one unless
+// that bit is set; a carry into the exponent is what rounding up a full mantissa means, and gives infinity at the top.
 [[gnu::always_inline]] inline uint16_t float_to_bf16(float value) {
   const uint32_t bits = float_bits(value);
   const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
@@ -49,6 +51,8 @@ namespace tessera {
   return float_from_bits(select_bits(exponent == 0x7c00u, special | quiet, finite) | sign);
 }
 
+// Three cases computed side by side and chosen by masks: normal halves, rounded as bf16 is but at bit 13 and with the
+// exponent's bias changed from 127 to 15; subnormal ones; infinity and NaN.
 [[gnu::always_inline]] inline uint16_t float_to_f16(float value) {
   const uint32_t bits = float_bits(value);
   const uint32_t sign = bits >> 16 & 0x8000u;

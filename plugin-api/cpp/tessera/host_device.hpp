@@ -1,4 +1,4 @@
-// TESSERA_HOST_DEVICE stands before functions that a GPU's kernels call too, so that devices agree to the bit.
+// TESSERA_HOST_DEVICE marks functions that a GPU's kernels call too, so that devices agree to the bit.
 #pragma once
 
 #ifdef __CUDACC__

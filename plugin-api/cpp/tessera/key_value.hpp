@@ -1,4 +1,5 @@
-// The host's key-value service, as a plugin uses it for rendezvous.
+// The host's key-value service, as a plugin uses it for rendezvous: members put their addresses under the prefix that
+// create was given, and wait for the others'. Keys are never removed: one means the same for the life of the job.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // The messages between group_begin and group_end, gathered into one exchange.
+//
+// Two ranks that each send to the other and then receive would wait for one another, since a send ends when it has been
+// received. As one exchange both directions are open at once. ncclGroupStart and ncclGroupEnd have the same meaning.
 #pragma once
 
 #include "tessera/collective.hpp"

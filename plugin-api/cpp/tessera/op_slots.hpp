@@ -1,5 +1,10 @@
 // For authors of devices: the slots of every op of tessera/device.h, as docs/plugin-abi.md lists them, without what is
 // a device's own: workspaces and contexts.
+//
+// A device's describe() starts from these lists and appends its scratch, so that two devices differ in nothing else,
+// and a program planned for one has the same buffers on the other. The host allocates what is listed here and nothing
+// more: a slot that a backward half does not list is a buffer whose life ends earlier, so each half lists only what it
+// reads. The order within a list is that of the table in docs/plugin-abi.md.
 #pragma once
 
 #include <cmath>
@@ -96,6 +101,10 @@ struct SegmentSlots {
   }
 };
 
+// ---- the ops ----------------------------------------------------------------------------------------------------
+// Each list throws UNSUPPORTED for a phase the op does not have and INVALID_ARGUMENT for extents it cannot have. An
+// empty list means that this half of a backward has nothing to do; split_backward then leaves it out.
+
 /// Throws UNSUPPORTED unless the phase is one of a backward.
 inline void require_backward(const tsr_op& op) {
   if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
@@ -123,6 +132,7 @@ inline SlotList position_embedding_slots(const tsr_op& op) {
   return {s.output_gradient(0, elements), s.gradient(0, table)};
 }
 
+/// The normed row is not kept: the backward makes it from the input, mean and 1/std. Both halves need the statistics.
 inline SlotList layer_norm_slots(const tsr_op& op) {
   const SegmentSlots s{op};
   const uint64_t rows = num_rows(op), columns = extent(op, TSR_DIM_EMBED), elements = rows * columns;
@@ -166,6 +176,8 @@ inline SlotList linear_slots(const tsr_op& op) {
   return slots;
 }
 
+/// The softmax is not kept, [B,H,T,T] as it would be: the backward makes it again from q, k and the log-sum-exp of each
+/// row, as FlashAttention does.
 inline SlotList attention_slots(const tsr_op& op) {
   const SegmentSlots s{op};
   const uint64_t elements = num_rows(op) * extent(op, TSR_DIM_HEADS) * extent(op, TSR_DIM_HEAD_DIM);
@@ -217,6 +229,7 @@ inline SlotList add_slots(const tsr_op& op) {
   return slots;
 }
 
+/// Logits are not a slot: they never exist as a whole, [N,V] being the largest tensor of a small model.
 inline SlotList loss_slots(const tsr_op& op) {
   const SegmentSlots s{op};
   const uint64_t rows = num_rows(op), elements = rows * extent(op, TSR_DIM_EMBED);
@@ -228,6 +241,8 @@ inline SlotList loss_slots(const tsr_op& op) {
   return slots;
 }
 
+/// The vocabulary-parallel loss needs two collectives between its parts, so here logits are a buffer, always in
+/// float32. The row maximum has no gradient: it cancels out of the softmax.
 inline SlotList head_logits_slots(const tsr_op& op) {
   const SegmentSlots s{op};
   const uint64_t rows = num_rows(op), elements = rows * extent(op, TSR_DIM_EMBED);

@@ -1,5 +1,9 @@
 // For authors of devices: how slots are listed by describe, checked by prepare, and found again among the pointers of a
 // launch. All functions: [any-thread]. What they throw is INVALID_ARGUMENT unless said otherwise.
+//
+//     describe(op)          -> {p:0, i:0, o:0, s:0?}            slot_of, context, workspace
+//     prepare(op, slots)       check_slots; then find_operand   once, off the hot path
+//     launch(pointers)         operand.in(pointers)             an index, no search
 #pragma once
 
 #include <cstdint>
@@ -116,7 +120,8 @@ constexpr tsr_slot_spec slot_of(uint32_t role, uint32_t index, uint32_t mode, ui
 constexpr tsr_slot_spec workspace(uint32_t index, uint64_t num_elements, tsr_dtype dtype = TSR_F32) {
   return slot_of(TSR_ROLE_WORKSPACE, index, TSR_MODE_WRITE, num_elements, dtype);
 }
-/// What the input half of a backward leaves for the weight half: scratch when both run as one.
+/// What the input half of a backward leaves for the weight half: a context that lives from one to the other, and
+/// scratch when both run as one.
 constexpr tsr_slot_spec context(uint32_t phase, uint32_t index, uint64_t num_elements, tsr_dtype dtype = TSR_F32) {
   if (phase == TSR_PHASE_BACKWARD) return workspace(index, num_elements, dtype);
   return slot_of(TSR_ROLE_CONTEXT, index, phase == TSR_PHASE_BACKWARD_INPUT ? TSR_MODE_WRITE : TSR_MODE_READ,

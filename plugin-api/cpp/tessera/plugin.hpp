@@ -6,6 +6,9 @@
 //                                                                "sums gradients ...", kOptions);
 //     }
 //     TESSERA_PLUGIN(kDescriptor, TSR_STRATEGY_INTERFACE, kTable)
+//
+// All of it is constexpr: a plugin has no state to set up, and `tessera plugins info` may load it for its descriptor
+// alone, on a machine without its device.
 #pragma once
 
 #include <span>

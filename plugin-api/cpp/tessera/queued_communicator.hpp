@@ -2,6 +2,17 @@
 //
 // The base checks and copies the collective, gathers groups of messages into one, numbers collectives and messages,
 // keeps the first error, and splits through the key-value service. A communicator adds run(), join() and interrupt().
+//
+//     submit (issuing thread)        the stream's worker
+//     check, copy, number
+//     host_function(stream, job) --> run(collective)      blocks for the peers, up to timeout_ms
+//                                    an error fails the stream, and is kept for async_error
+//
+// The stream's worker blocks while its peers are late, which costs a thread and no time: other streams have workers of
+// their own. So a device whose streams share one thread (CUDA) cannot be used with this, and the host stages copies.
+// Collectives of one communicator may run at the same time only if they were submitted to two streams; that no cycle of
+// waits arises is the verifier's business before the run. Jobs are reused: a step that was queued once allocates
+// nothing.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,6 @@
-// Included by queued_communicator.hpp.
+// Included by queued_communicator.hpp: the life of a job. take_job -> submit fills and numbers it -> the device has it
+// -> run_job -> give_back. It is given back exactly once, on every path: by run_job, by submit when it refuses or puts
+// the message into a group, or by enqueue when the device does not take it.
 #pragma once
 
 #include "tessera/queued_communicator.hpp"
@@ -22,6 +24,8 @@ inline void QueuedCommunicator::give_back(Job& job) {
   idle_.push_back(&job);
 }
 
+// On the stream's worker. The first error is kept under the lock; all errors are returned, so that each stream fails
+// with its own. A stream that fails skips its later jobs: they are not run and not given back, but jobs_ owns them.
 inline tsr_status QueuedCommunicator::run_job(void* user, tsr_error* err) noexcept {
   Job& job = *static_cast<Job*>(user);
   QueuedCommunicator& owner = *job.owner;
@@ -39,6 +43,8 @@ inline tsr_status QueuedCommunicator::run_job(void* user, tsr_error* err) noexce
   return status;
 }
 
+// Numbers are given when the device is about to take the job, and not before: a refused submit must not use one up, or
+// this rank's numbers would no longer match the others'.
 inline void QueuedCommunicator::number(Collective& collective) {
   const size_t n = static_cast<size_t>(member_.num_ranks);
   if (!collective.is_messages()) collective.ticket = num_collectives_++;
@@ -85,11 +91,14 @@ inline void QueuedCommunicator::check_async() {
   check(first_error_.code, first_error_);
 }
 
+// The flag first: what starts to wait after interrupt() must see it.
 inline void QueuedCommunicator::abort() noexcept {
   aborted_.store(true, std::memory_order_release);
   interrupt();
 }
 
+// All members count their splits alike, so the n-th split of each meets under one prefix; the color then separates the
+// new groups, each of which joins as create would.
 inline std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, std::string_view name) {
   const std::string prefix = rendezvous_ + "/split/" + std::to_string(num_splits_++);
   const auto group = agree_on_split(KeyValue(host_), prefix, member_, color, key, aborted_);

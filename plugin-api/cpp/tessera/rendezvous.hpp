@@ -1,4 +1,7 @@
 // How the members of a group find out about one another through the key-value service.
+//
+// Every wait here is cut into pieces of kPollMs, since the service knows nothing of abort(). With n members a split is
+// n values set and n * n read, each of a few bytes: splits happen at the start of a job, not in a step.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,8 @@
 // What CLIP computes, and what ADAMW and SGD compute once for all elements: the same doubles on every device.
+//
+// A step on a CPU and on a GPU has the same bits in its optimizer because both call these functions and then do the
+// same float32 operations an element, in the order the formulas below are written, without fused multiply-adds. AdamW
+// is Loshchilov and Hutter's (2019): the decay multiplies the value itself and does not pass through m and v.
 #pragma once
 
 #include <cmath>
@@ -10,13 +14,16 @@
 
 namespace tessera {
 
-/// TSR_SCALAR_CLIP, and whether the step counts.
+/// TSR_SCALAR_CLIP, and whether the step counts. `coefficient` has the loss scale taken out again, so that the
+/// optimizer multiplies gradients by it and needs to know neither clipping nor scaling.
 struct ClipScalars {
   double coefficient;
   bool ok;
   double norm;
 };
 
+/// Clipping by the global norm, as torch.nn.utils.clip_grad_norm_ has it: min(1, max_norm / (norm + 1e-6)). A norm that
+/// is not finite means an overflow somewhere on some rank: coefficient 0, and nobody counts or applies the step.
 TESSERA_HOST_DEVICE inline ClipScalars clip_scalars(ConstAccumulatorView squares, double max_norm,
                                                     double loss_scale) noexcept {
   const double norm = std::sqrt(decode(squares)) / loss_scale;

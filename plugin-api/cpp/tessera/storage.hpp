@@ -1,6 +1,18 @@
-// What passes that split the storage of parameters share: which homes stand in one buffer, when a whole copy of it has
-// to be there, and when its gradient is complete. Where the copy comes from and where the sum goes is the strategy's
-// own.
+// What passes that split the storage of parameters share: which homes share one buffer, when a whole copy of it has to
+// be there, and when its gradient is complete. Where the copy comes from and where the sum goes is the strategy's own.
+//
+// fsdp over two ranks, from tests/golden/programs/two-blocks-fsdp-full-shard.txt. In the base program buffer h.0 is
+// whole, f32[13312], and compute actions read it. Afterwards each rank has a slice and gathers a copy before its use:
+//     %10 = home h.0 persistent f32[6656]
+//     %26 = gathered h.0 f32[13312]
+//     4     comm.dp.gather      all_gather group=dp  r %10 src  w %26 dst  # 3
+//     8     compute             forward h.0.qkv mb=0  r %26+256:3072 p:attn.c_attn.weight  ...
+//     52    comm.dp.gradient    reduce_scatter group=dp reduce=sum  r %90 src  w %101 dst  w %102 w:0  # 51
+//
+// The order of use: flats_of, sorted into Groups by the strategy; plan_gatherings for where copies are made (PyTorch's
+// FSDP calls that unshard and reshard); GradientSums for where gradients are complete. All of it reads the view as it
+// was at the start of the pass, and writes through Edit. Time and memory are linear in the actions, but for the
+// planner, which looks back over the copies made before: quadratic in the number of gathers of a program.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +44,7 @@ struct Range {
   tsr_home_role role() const { return buffer ? tsr_home_role{buffer, offset, num_elements} : tsr_home_role{}; }
 };
 
-/// Inserts actions one behind the other at one place; they are for `micro_batch`, or for the step.
+/// Inserts actions one after another at one place; they are for `micro_batch`, or for the step.
 class Inserter {
  public:
   Inserter(const Edit& edit, uint64_t anchor, uint32_t where, int micro_batch = -1)
@@ -80,11 +92,12 @@ struct Flat {
 /// The flats of a program, in order of their buffers. Throws UNSUPPORTED when another pass has split them already.
 std::vector<Flat> flats_of(const ProgramView& view);
 
-/// Whether some of it stands on listed coordinates of an axis (a tied embedding on two stages): ranks there complete
-/// its gradient together, so it may not be mixed with what stands on one of them only.
+/// Whether some of it is replicated on listed coordinates of an axis (a tied embedding on two stages): ranks there
+/// complete its gradient together, so it may not be mixed with what is on one of them only.
 bool stands_on_several_stages(const ProgramView& view, const Flat& flat);
 
-/// Flats that are gathered and reduced together, one behind the other: `base[i]` is where flat i starts.
+/// Flats that are gathered and reduced together, one after another: `base[i]` is where flat i starts. Larger groups
+/// mean fewer, larger collectives and more memory at once.
 struct Group {
   std::string name;
   std::vector<Flat> flats;
@@ -112,9 +125,9 @@ struct GatherOptions {
 };
 /// From the options prefetch, backward-prefetch, limit-all-gathers, reshard-after-forward (auto|true|false).
 GatherOptions read_gather_options(std::span<const tsr_option_value> options);
-/// Under a pipeline a unit is used once per micro-batch, far apart: gathering it each time would cost that many
-/// gathers, and the pipeline has made the model of a rank small already. So copies are kept there, unless the options
-/// say otherwise. Throws INVALID_ARGUMENT, naming `strategy`, for a limit on what is kept.
+/// With pipelining each unit is used once per micro-batch, far apart, so resharding after forward multiplies the
+/// all-gathers, and a stage's part of the model is small already. So parameters are kept gathered there, unless the
+/// options say otherwise. Throws INVALID_ARGUMENT, naming `strategy`, for a limit on what is kept.
 GatherOptions options_in_mesh(GatherOptions options, const ProgramView& view, std::string_view strategy);
 
 /// An operand that reads a group's parameters; `offset` is into the group.
@@ -132,12 +145,12 @@ struct Gathering {
 };
 
 /// The copies that the program's compute actions need, in the order in which they are made. A copy serves uses that no
-/// use of another group stands between, and later ones if it is still there when the next copy would be made. Throws
+/// use of another group comes between, and later ones if it is still there when the next copy would be made. Throws
 /// INVALID_ARGUMENT when the limit is below what one action needs.
 std::vector<Gathering> plan_gatherings(const ProgramView& view, std::span<const Group> groups,
                                        const GatherOptions& options);
 
-/// Takes out the casts of whole flats: what is gathered has been cast before it was sent.
+/// Takes out the casts of whole flats: what is gathered has been cast before it was sent, which halves the bytes.
 inline void remove_casts(const Edit& edit, std::span<const Group> groups) {
   for (const Group& group : groups)
     for (const Flat& flat : group.flats)
@@ -172,6 +185,7 @@ class GradientSums {
 };
 
 /// The sum of `local` over all ranks, on every rank, into `sum`: the same range, summed in place, when float32 is sent.
+/// Otherwise a cast, the sum in 16 bits, and a cast back: rounded before the sum and after it, never accumulated so.
 inline void sum_on_every_rank(const Edit& edit, const Inserter& inserter, tsr_dtype dtype, uint32_t stream,
                               int32_t group, std::string_view name, const Range& local, const Range& sum) {
   Range sent = sum;
@@ -184,7 +198,7 @@ inline void sum_on_every_rank(const Edit& edit, const Inserter& inserter, tsr_dt
   if (dtype != TSR_F32) inserter.cast(sent, sum);
 }
 
-/// Whatever writes or adds to `from` does so to `to` instead, `offset` elements later; readers and homes stay.
+/// Actions that write or add to `from` do so to `to` instead, `offset` elements later; readers and homes stay.
 void move_writers(const ProgramView& view, const Edit& edit, uint64_t from, uint64_t to, uint64_t offset);
 
 /// The gradients of a group in one buffer, summed over all ranks on every rank once the last of them is there. Returns
@@ -195,7 +209,7 @@ uint64_t sum_group_on_every_rank(const ProgramView& view, const Edit& edit, uint
 /// "" or " mb=2": what is added to the names of buffers.
 std::string suffix_of(const GradientSum& sum);
 
-/// Every rank starts from coordinate 0's values, one broadcast a buffer: for homes that stand whole on every rank.
+/// Every rank starts from coordinate 0's values, one broadcast a buffer: for homes that are whole on every rank.
 void broadcast_values(const ProgramView& view, const Edit& edit, uint32_t stream);
 
 }  // namespace tessera::storage

@@ -1,4 +1,4 @@
-// The bodies of storage.hpp.
+// The bodies of storage.hpp. The part that takes thought is GatherPlanner; the rest looks things up in the view.
 #pragma once
 
 #include "tessera/storage.hpp"
@@ -16,6 +16,7 @@ inline bool is_compute(const tsr_action& action) {
   return action.kind >= TSR_ACTION_FORWARD && action.kind <= TSR_ACTION_LOSS;
 }
 
+// Ids ascend in the view's arrays.
 inline const tsr_buffer& buffer(const ProgramView& view, uint64_t id) {
   return *std::ranges::lower_bound(view.buffers(), id, {}, &tsr_buffer::id);
 }
@@ -26,7 +27,9 @@ inline const tsr_buffer& buffer(const ProgramView& view, uint64_t id) {
                                      "them and the others ddp: --strategy replicate=ddp,shard=fsdp");
 }
 
-/// Notes the cast that makes the copy which is computed with, and refuses any other reader.
+/// Notes the cast that makes the copy which is computed with (bf16, fp16), and refuses any other reader: once the
+/// values are slices, an action that reads them whole would read past its slice. Compute actions are
+/// excepted, since they will read gathered copies, and optimizers, which follow their home.
 inline void find_copy(const ProgramView& view, Flat& flat) {
   for (const tsr_action& action : view.actions()) {
     if (is_compute(action) || action.kind == TSR_ACTION_OPTIMIZER) continue;
@@ -42,12 +45,13 @@ inline void find_copy(const ProgramView& view, Flat& flat) {
   }
 }
 
+/// All roles of a home lie at its value's offset, so that one slice of the flat is the same elements in every role.
 inline void add_home(Flat& flat, const tsr_home& home) {
   const auto note = [&](uint32_t role, uint64_t& id) {
     const tsr_home_role& place = home.roles[role];
     if (!place.buffer) return;
     if (place.offset != home.roles[TSR_HOME_VALUE].offset || (id && id != place.buffer))
-      refuse_split(to_string(home.name));  // who split it keeps roles at offsets of their own
+      refuse_split(to_string(home.name));  // a strategy that has split it keeps roles at offsets of their own
     id = place.buffer;
   };
   note(TSR_HOME_GRADIENT, flat.gradient);
@@ -56,7 +60,24 @@ inline void add_home(Flat& flat, const tsr_home& home) {
   flat.homes.push_back(&home);
 }
 
-/// Uses of groups by the compute actions, and how far each copy's life reaches.
+/// Decides before which compute action each copy of a group is made, and how long it lives.
+///
+/// Only the actions that use some group count, numbered from 0: positions. Uses of one group with no other group's
+/// between them are a span. With a prefetch of 1:
+///
+///     position    0     1     2     3     4          span       copy is made before
+///     group      h.0   h.1   wte   h.1   h.0         h.0  0     0
+///     phase       f     f    loss   b     b          h.1  1     0, one span ahead
+///                                                    wte  2     1
+///                                                    h.1  3     2: the copy of 1 is there still, and is used again
+///                                                    h.0  4     3: gathered again
+///
+/// A copy is there until its last use; one that would be made no later than right after that is merged into it: this is
+/// the gather that PyTorch's FSDP saves for the last block. With a limit a copy waits until no more than limit - 1
+/// others are alive. With `keep` a group has one span, and so one copy, for the whole program.
+///
+/// Invariant: position <= first, a copy is made before its first use; a limit that breaks it is refused. Copies are
+/// inserted in the order of their positions, which depend on the program alone, so the gathers of all ranks match.
 class GatherPlanner {
  public:
   GatherPlanner(const ProgramView& view, std::span<const Group> groups, const GatherOptions& options)
@@ -83,7 +104,7 @@ class GatherPlanner {
     size_t group;
     uint64_t base;
   };
-  /// Uses of one group that no other group's stand between. Positions count the actions that use any group.
+  /// Uses of one group with no other group's between them. Positions count the actions that use any group.
   struct Span {
     size_t group;
     bool is_forward;
@@ -115,7 +136,8 @@ class GatherPlanner {
     }
   }
 
-  /// The first position at which no more than limit - 1 of the earlier copies are left.
+  /// The first position at which no more than limit - 1 of the earlier copies are left: one after the limit-th latest
+  /// end among them.
   size_t earliest_within_limit(size_t index) const {
     if (options_.limit == 0) return 0;
     std::vector<size_t> lasts;
@@ -126,6 +148,8 @@ class GatherPlanner {
     return lasts[options_.limit - 1] + 1;
   }
 
+  /// Where the copy is made: at the start of the span `prefetch` before this one. Backward::post makes it at that
+  /// span's end instead, one copy less alive, with less time to arrive.
   void place(size_t index) {
     Span& span = spans_[index];
     using Backward = GatherOptions::Backward;
@@ -184,6 +208,7 @@ inline std::vector<Flat> flats_of(const ProgramView& view) {
   return flats;
 }
 
+// A parameter without an entry is replicated over all coordinates and does not count.
 inline bool stands_on_several_stages(const ProgramView& view, const Flat& flat) {
   const auto is_of_flat = [&](int32_t parameter) {
     return std::ranges::any_of(flat.homes, [&](const tsr_home* home) {
@@ -255,6 +280,9 @@ inline std::string suffix_of(const GradientSum& sum) {
   return sum.micro_batch < 0 ? "" : " mb=" + std::to_string(sum.micro_batch);
 }
 
+// With float32 on the wire and one flat there is nothing to move: the sum is in place. Several flats are rebound into
+// one buffer, so that one collective sums them. With another dtype writers move to a buffer of their own and readers
+// get the sum: a transient range is written once, and the cast back would be the second time.
 inline uint64_t sum_group_on_every_rank(const ProgramView& view, const Edit& edit, uint32_t stream, const Group& group,
                                         const GradientSum& sum) {
   const tsr_dtype dtype = view.raw.reduce_dtype;
@@ -283,6 +311,9 @@ inline void broadcast_values(const ProgramView& view, const Edit& edit, uint32_t
   }
 }
 
+// Two shapes of program are told apart by whether anything adds into the home's gradient. reduce_every=step: backwards
+// write it directly, and it is complete after its last writer. reduce_every=micro-batch: each micro-batch writes a
+// buffer of its own, which an `add` then brings into the home, and each of them is a sum of its own.
 inline GradientSums::GradientSums(const ProgramView& view) : view_(view) {
   for (size_t i = 0; i < view.actions().size(); ++i)
     for (const tsr_binding& b : ProgramView::bindings(view.actions()[i]))

@@ -1,4 +1,13 @@
-// The C++ layer of strategies: derive from Strategy, and Table<YourStrategy>::kInterface is the ABI's table.
+// The C++ layer of strategies: derive from Strategy, and StrategyTable<YourStrategy, ...>::kInterface is the ABI's
+// table.
+//
+//     class Ddp final : public Strategy {
+//       static constexpr std::string_view kName = "ddp";
+//       Ddp(std::string_view axis, std::span<const tsr_option_value> options);
+//       void lower(const ProgramView& view, const Edit& edit) const override;   // inserts its collectives
+//     };
+//
+// A pass throws; the table turns it into a status, and the host drops the edits. So a pass needs no clean-up.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +51,8 @@ inline tsr_action make_action(uint32_t kind, uint32_t stream) {
   return action;
 }
 
-/// The edit table with exceptions instead of statuses. Borrows; texts are copied by the host.
+/// The edit table with exceptions instead of statuses: each function throws what tsr_edit lists for it. Borrows; texts
+/// are copied by the host.
 class Edit {
  public:
   explicit Edit(const tsr_edit& edit) : edit_(edit) {}
@@ -97,7 +107,7 @@ class Edit {
   }
   /// Schedule passes: the new order of all actions.
   void order(std::span<const uint64_t> actions) const { call(edit_.order, edit_.ctx, actions.data(), actions.size()); }
-  /// `action` starts when `earlier`, which stands before it, has finished.
+  /// `action` starts when `earlier`, which comes before it in the list, has finished.
   void wait_for(uint64_t action, uint64_t earlier) const { call(edit_.wait_for, edit_.ctx, action, earlier); }
   void collect_garbage() const { call(edit_.collect_garbage, edit_.ctx); }
   const tsr_edit& raw() const { return edit_; }
@@ -107,7 +117,8 @@ class Edit {
 };
 
 /// One strategy on one axis. Constructed from (axis name, resolved options); immutable afterwards, so that layout and
-/// lower are pure and may run on several threads.
+/// lower are pure and may run on several threads: the host calls them with the coordinates of other ranks too, to plan
+/// and check their programs without asking them.
 class Strategy {
  public:
   virtual ~Strategy() = default;

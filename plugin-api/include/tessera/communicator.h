@@ -4,6 +4,16 @@
  * the result. All ranks of a group submit the same collectives in the same order. A communicator without native streams
  * enqueues host functions through the device table it was given.
  *
+ * Errors come in two ways. What is wrong with the call (a root outside the group, a dtype the communicator does not
+ * have) is returned by the call. What goes wrong later fails the stream, and is what async_error returns from then on:
+ *   DEADLINE          ranks did not come within timeout_ms; the message names them where that can be known
+ *   UNAVAILABLE       the connection to a rank is gone, as when its process has ended
+ *   INVALID_ARGUMENT  the ranks submitted what does not match (kind, dtype, counts, root); NCCL cannot tell
+ *   ABORTED           abort() was called here, or a peer has stopped
+ *   INTERNAL          a call of a library under the communicator failed
+ * After the first of them a communicator is of no more use: what is submitted later fails too, and only abort,
+ * async_error and destroy are left. There is no retry.
+ *
  * Counts are elements of `dtype`. n = ranks in the group, r = this rank's coordinate in it. Zero counts are legal.
  *   ALL_REDUCE      recv[0:c] = sum over ranks of send[0:c];       send == recv is in place
  *   REDUCE_SCATTER  recv[0:c_r] = sum of every rank's slice r of send[0:sum c];  recv may be send's own slice r
@@ -14,7 +24,7 @@
  *   SEND, RECV      one message to or from `peer`
  *   EXCHANGE        all `transfers` at once; they cannot block one another
  *   BARRIER         no rank leaves before all entered
- * Slices stand one after another: slice i starts at c_0 + ... + c_{i-1}, with c = counts[] or num_elements for each.
+ * Slices lie one after another: slice i starts at c_0 + ... + c_{i-1}, with c = counts[] or num_elements for each.
  *
  * A communicator that sets TSR_COMM_CANONICAL_SUM gives, for each element, the balanced tree over the ranks (split at
  * the largest power of two below n) in float32 or wider, rounded once to the output type, whatever the counts and
@@ -32,6 +42,7 @@ extern "C" {
 
 typedef struct tsr_comm tsr_comm;
 
+/* The kinds; what each reads and writes is in the table above. */
 #define TSR_COLL_ALL_REDUCE 1u
 #define TSR_COLL_REDUCE_SCATTER 2u
 #define TSR_COLL_ALL_GATHER 3u
@@ -73,7 +84,8 @@ typedef struct tsr_collective {
   uint64_t num_transfers;
   void* workspace; /* as many bytes as describe() asked for; device memory, 256-byte aligned */
   tsr_stream* stream;
-  int64_t timeout_ms; /* from the moment the operation starts on the stream; the work then fails with DEADLINE */
+  int64_t timeout_ms; /* from the moment the operation starts on the stream; the work then fails with DEADLINE.
+                         0: that of create */
   uint64_t sequence;  /* counts the collectives of this communicator from 0; for errors */
   tsr_str label;      /* what it is about, for errors: "all_reduce gradient h.2" */
 } tsr_collective;
@@ -118,36 +130,61 @@ typedef struct tsr_comm_create {
 typedef struct tsr_communicator_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* What this communicator can do with a device's streams of that kind; opens nothing. UNSUPPORTED when it takes no
-   * such streams. [any-thread] */
+  /* What this communicator can do with a device's streams of that kind; opens nothing. The caller sets
+   * caps->struct_size; the arrays it gets are the plugin's constants. Errors: UNSUPPORTED when it takes no such
+   * streams, in a message that says which it takes. [any-thread] */
   TSR_FN(tsr_status, caps)(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) TSR_NOEXCEPT;
-  /* Bytes of workspace that submit needs for this collective (pointers in it are ignored) in a group of `size`. Pure.
-   * [any-thread] */
+  /* Bytes of workspace that submit needs for this collective (pointers in it are ignored, but for counts) in a group of
+   * `size`: an upper bound that depends on the arguments alone, so that memory can be planned without a communicator.
+   * Errors: INVALID_ARGUMENT for a size below 1. Pure. [any-thread] */
   TSR_FN(tsr_status, describe)
   (const tsr_collective* collective, int32_t size, uint64_t* workspace_bytes, tsr_error* err) TSR_NOEXCEPT;
-  /* Joins the group; returns when all members have, or at the deadline with the ranks that are missing.
-   * [control-thread] */
+  /* Joins the group; returns when all members have, or at the deadline with the ranks that are missing. A collective of
+   * all members: each calls it with the same size and rendezvous. *comm is the caller's until destroy. `args` is
+   * borrowed for the call; args->host and args->device outlive the communicator.
+   * Errors: INVALID_ARGUMENT when the arguments contradict one another (rank, size, timeout_ms, struct_size) or those
+   * of another member; UNSUPPORTED for a device whose streams it does not take; NOT_FOUND for an option that names what
+   * is not there, such as a network interface; FAILED_PRECONDITION when these members cannot form a group (threads
+   * wanted and processes found, two ranks on one GPU); DEADLINE, naming the missing ranks;
+   * UNAVAILABLE when the key-value store, a library or a member is gone; ABORTED when the job ended meanwhile;
+   * RESOURCE_EXHAUSTED for threads or descriptors. [control-thread] */
   TSR_FN(tsr_status, create)(const tsr_comm_create* args, tsr_comm** comm, tsr_error* err) TSR_NOEXCEPT;
-  /* Enqueues one collective. Argument errors are returned at once, others fail the stream; where work on a stream
-   * cannot fail ("cuda.stream") it ends, what it wrote is undefined, and async_error tells, which is asked for that
-   * behind every wait for the stream. [issue-thread] */
+  /* Enqueues one collective; copies it, but for the data, which is the caller's and stays as it is until the work is
+   * done, or until destroy has returned after an error. Where work on a stream cannot fail ("cuda.stream") failed work
+   * ends, what it wrote is undefined, and async_error has the error by then: the host asks for it after every wait for
+   * such a stream.
+   * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, a root or peer outside the
+   * group or this rank itself, NULL or unaligned data, counts that overflow, send and recv that overlap but not in
+   * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; FAILED_PRECONDITION
+   * for another kind than SEND and RECV between group_begin and group_end; ABORTED after abort(). A communicator that
+   * has failed may return its first error here too. [issue-thread] */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
-  /* Between begin and end, SEND and RECV are gathered and start together at end. [issue-thread] */
+  /* Between begin and end, SEND and RECV are gathered and start together at end, as one EXCHANGE: so they cannot block
+   * one another. All on one stream, with the longest of their time-outs. Groups do not nest.
+   * Errors: FAILED_PRECONDITION inside a group. [issue-thread] */
   TSR_FN(tsr_status, group_begin)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
+  /* Submits what was gathered; nothing if there was no message. Errors: FAILED_PRECONDITION without group_begin; those
+   * of submit. The group has ended in any case. [issue-thread] */
   TSR_FN(tsr_status, group_end)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
-  /* A collective of all members: those of equal `color` form a new communicator, ordered by key, then rank. color < 0:
-   * no member, *comm = NULL. [control-thread] */
+  /* A collective of all members: those of equal `color` form a new communicator, ordered by key, then rank, as
+   * MPI_Comm_split does. color < 0: this rank is in none, *result = NULL. *result is the caller's until destroy and
+   * shares nothing with `comm`, which may be destroyed before it.
+   * Errors: as create. [control-thread] */
   TSR_FN(tsr_status, split)
   (tsr_comm* comm, int32_t color, int32_t key, tsr_str name, tsr_comm** result, tsr_error* err) TSR_NOEXCEPT;
-  /* OK, or the first error of any of this communicator's work. [any-thread] */
+  /* OK, or the first error of any of this communicator's work, which it returns from then on: one of those at the top
+   * of this file. Where work cannot fail its stream, the error is here before
+   * the failed work ends. [any-thread] */
   TSR_FN(tsr_status, async_error)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
   /* Aborts all of them at once; every outstanding and later operation fails with ABORTED within 2 seconds. Does not
-   * block, may be repeated. After it only destroy is legal, and until that has returned the memory of what was
-   * submitted may still be touched, as after any error. [any-thread] */
+   * block, cannot fail, may be repeated; NULL in the array is allowed. Ranks of other processes learn of it: their work
+   * fails too, at the latest at its time-out. After it only async_error and destroy are legal, and until destroy has
+   * returned the memory of what was submitted may still be touched, as after any error. [any-thread] */
   TSR_FN(void, abort)(tsr_comm* const* comms, uint64_t num_comms) TSR_NOEXCEPT;
-  /* Local, never a collective; all submitted work must be done or aborted. [control-thread] */
+  /* Local, never a collective; all submitted work must be done or aborted. NULL is allowed. Waits for threads of the
+   * communicator's own, for seconds at most. [control-thread] */
   TSR_FN(void, destroy)(tsr_comm* comm) TSR_NOEXCEPT;
-  /* Optional tables by id, or NULL. [any-thread] */
+  /* Optional tables by id, or NULL; there is none so far. Constants that live as long as the process. [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
 } tsr_communicator_interface;
 

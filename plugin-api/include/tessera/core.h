@@ -5,8 +5,17 @@
  *  - A struct is FROZEN (its layout never changes) or APPENDABLE (`struct_size` first; grows at the tail only; a field
  *    is read through TSR_HAS). Arrays hold FROZEN structs only. FROZEN is a promise from 1.0 on; until then the host
  *    accepts only plugins of its own 0.x.
- *  - Strings are borrowed UTF-8 {ptr, len}, not zero-terminated. What a call returns by pointer is owned by the callee
- *    and lives as long as the object it came from, unless the function says otherwise.
+ *  - Strings are borrowed UTF-8 {ptr, len}, not zero-terminated. Arguments are borrowed for the call: the callee copies
+ *    what it keeps. What a call returns by pointer is owned by the callee and lives as long as the object it came from,
+ *    unless the function says otherwise. Objects a create, open, prepare or split returns belong to the caller, who
+ *    ends them with the destroy of the same table and with nothing else; no allocator crosses the ABI.
+ *  - Errors: a function with a `tsr_error*` returns TSR_OK or a negative code, and then fills *err if err is not NULL.
+ *    "Errors:" at a function lists the codes with a meaning of their own. Besides them every function may return
+ *    RESOURCE_EXHAUSTED (out of memory) and INTERNAL (a bug in the callee, or a library under it that gives no code).
+ *    On an error the function has done nothing: out-parameters keep their values, no object was made, and there is
+ *    nothing to destroy, unless the function says otherwise. A function without a `tsr_error*` cannot fail. Pointers
+ *    are not NULL unless the function says that they may be; passing NULL elsewhere is undefined, as is an object of
+ *    another plugin.
  *  - Every function carries a tag: [control-thread] one call at a time per object, may block; [issue-thread] the one
  *    thread of a rank that issues its program, must not block; [any-thread] concurrent, must not block.
  *  - A plugin never calls exit or abort, installs no signal handler, keeps no mutable global: one process may hold
@@ -44,27 +53,27 @@ extern "C" {
 
 typedef int32_t tsr_status; /* 0, a negative canonical code (gRPC's numbers, negated), or TSR_IN_PROGRESS */
 #define TSR_OK 0
-#define TSR_IN_PROGRESS 1 /* only where a function says so: its own time-out passed, nothing failed */
-#define TSR_E_CANCELLED (-1)
-#define TSR_E_UNKNOWN (-2)
-#define TSR_E_INVALID_ARGUMENT (-3)
-#define TSR_E_DEADLINE (-4)
-#define TSR_E_NOT_FOUND (-5)
-#define TSR_E_ALREADY_EXISTS (-6)
-#define TSR_E_RESOURCE_EXHAUSTED (-8)
-#define TSR_E_FAILED_PRECONDITION (-9)
-#define TSR_E_ABORTED (-10)
-#define TSR_E_UNSUPPORTED (-12)
-#define TSR_E_INTERNAL (-13)
-#define TSR_E_UNAVAILABLE (-14)
-#define TSR_E_DATA_LOSS (-15)
-#define TSR_E_ABI (-20)
+#define TSR_IN_PROGRESS 1              /* only where a function says so: its own time-out passed, nothing failed */
+#define TSR_E_CANCELLED (-1)           /* the user stopped the run */
+#define TSR_E_UNKNOWN (-2)             /* an error of a library that gives no reason */
+#define TSR_E_INVALID_ARGUMENT (-3)    /* wrong in itself: an unknown id, a range outside its buffer, a bad option */
+#define TSR_E_DEADLINE (-4)            /* the time-out of a wait passed; the message names who is missing */
+#define TSR_E_NOT_FOUND (-5)           /* a key, an option, a file, a network interface */
+#define TSR_E_ALREADY_EXISTS (-6)      /* somebody else has it: a rank, an address */
+#define TSR_E_RESOURCE_EXHAUSTED (-8)  /* out of memory, threads or descriptors; the caller's array is too small */
+#define TSR_E_FAILED_PRECONDITION (-9) /* right call, wrong time or place */
+#define TSR_E_ABORTED (-10)            /* somebody called abort; a consequence, never the cause */
+#define TSR_E_UNSUPPORTED (-12)        /* valid, and not done here; the message says what is */
+#define TSR_E_INTERNAL (-13)           /* a bug in the callee, or a failed call of a library or driver */
+#define TSR_E_UNAVAILABLE (-14)        /* a peer, a server, a device or a library is not there */
+#define TSR_E_DATA_LOSS (-15)          /* bytes arrived, or lie in memory, that cannot be right */
+#define TSR_E_ABI (-20)                /* another ABI, or a struct too short for it */
 
 /* FROZEN, 512 bytes. Owned by the caller, who zeroes it; filled by the callee when it returns other than TSR_OK.
  * `rank` is the peer or own world rank the error is about, -1 if none. Strings are zero-terminated. */
 typedef struct tsr_error {
   int32_t code;        /* equal to the returned status */
-  int32_t native_code; /* errno, cudaError_t, ...; 0 if none */
+  int32_t native_code; /* errno, cudaError_t, ...; 0 if none or not kept */
   int32_t rank;
   uint32_t reserved;
   char domain[32];   /* the plugin's name */
@@ -141,25 +150,34 @@ typedef struct tsr_host {
   uint32_t struct_size;
   uint32_t abi_minor; /* the effective minor of this host and plugin */
   void* ctx;
-  /* Writes one log line. [any-thread] */
+  /* Writes one log line; `level` is TSR_LOG_*, and one outside of the range counts as the nearest. A line that cannot
+   * be written is dropped. [any-thread] */
   TSR_FN(void, log)(void* ctx, int32_t level, tsr_str message) TSR_NOEXCEPT;
-  /* A service table by id (for instance TSR_KV_SERVICE), or NULL when the host has none. [any-thread] */
+  /* A service table by id (for instance TSR_KV_SERVICE), or NULL when the host has none: while a program is only
+   * planned there is no key-value store. The table is the host's and lives as long as it. [any-thread] */
   TSR_FN(const void*, get_service)(void* ctx, tsr_str id) TSR_NOEXCEPT;
 } tsr_host;
 
-/* "tsr.kv/1": the job's key-value store, for rendezvous. Keys <= 8 KiB, values <= 8 MiB. Keys are never removed.
- * `ctx` is tsr_host.ctx. APPENDABLE. */
+/* "tsr.kv/1": the job's key-value store, for rendezvous. Keys of 1 byte to 8 KiB, values up to 8 MiB. Keys are never
+ * removed; values and counters are apart, so get does not see what add counts. Every function copies what it is given.
+ * `ctx` is tsr_host.ctx. APPENDABLE.
+ * Errors of every function: INVALID_ARGUMENT for a key or value of another length; UNAVAILABLE when the store's server
+ * is gone, which is the end of the job; whether the call had an effect is then unknown. */
 #define TSR_KV_SERVICE "tsr.kv/1"
 typedef struct tsr_kv_service {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Stores a copy of `value`; a later set replaces it. [any-thread, may block for the service's own time-out] */
+  /* Stores a copy of `value`; a later set replaces it. Errors: those above, no others. [any-thread, may block for the
+   * service's own time-out] */
   TSR_FN(tsr_status, set)(void* ctx, tsr_str key, const void* value, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
-  /* Waits for the key, then copies its value to `value`. *num_bytes: capacity in, length out (when longer than the
-   * capacity: RESOURCE_EXHAUSTED, nothing copied). DEADLINE after timeout_ms; ABORTED: job ended. [control-thread] */
+  /* Waits for the key, then copies its value to `value`, which is the caller's. *num_bytes: capacity in, length out.
+   * timeout_ms 0 looks once. Errors, beside those above: RESOURCE_EXHAUSTED when the value is longer than the capacity
+   * (*num_bytes then is its length, nothing is copied); DEADLINE when nobody set the key within timeout_ms; ABORTED
+   * when nobody has set it and the job has ended. [control-thread] */
   TSR_FN(tsr_status, get)
   (void* ctx, tsr_str key, void* value, uint64_t* num_bytes, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
-  /* Adds to a counter (made at 0) and returns the new value; INVALID_ARGUMENT: it would not fit. [any-thread] */
+  /* Adds to a counter (made at 0) and returns the new value; delta 0 reads it. Errors, beside those above:
+   * INVALID_ARGUMENT when the sum does not fit, and the counter stays as it was. [any-thread, may block like set] */
   TSR_FN(tsr_status, add)(void* ctx, tsr_str key, int64_t delta, int64_t* result, tsr_error* err) TSR_NOEXCEPT;
 } tsr_kv_service;
 
@@ -187,8 +205,9 @@ typedef struct tsr_factory {
   uint32_t struct_size;
   uint32_t reserved;
   const tsr_descriptor* descriptor;
-  /* The plugin's table for an interface id (TSR_STRATEGY_INTERFACE, ...), or NULL for any id it does not know.
-   * [any-thread] */
+  /* The plugin's table for an interface id (TSR_STRATEGY_INTERFACE, ...), or NULL for any id it does not know. The
+   * table is a constant that lives as long as the process. Must not fail: the host refuses a plugin that has no table
+   * of its own kind. [any-thread] */
   TSR_FN(const void*, get_interface)(tsr_str interface_id) TSR_NOEXCEPT;
 } tsr_factory;
 
@@ -206,8 +225,11 @@ typedef struct tsr_handshake {
 } tsr_handshake;
 #define TSR_MAGIC UINT64_C(0x3161726573736554) /* "Tessera1", first letter in the lowest byte */
 
-/* The one exported symbol. Fast; starts no thread, opens no device, keeps none of its arguments. May be called again.
- * [control-thread] */
+/* The one exported symbol. Fast; starts no thread, opens no device, keeps none of its arguments. May be called again
+ * and then returns the same factory, which is the plugin's and lives as long as the process. Errors: ABI when magic,
+ * major or pointer width are wrong or the ranges of minors do not meet. Unless the magic is wrong, the plugin writes
+ * its own range into *io all the same: the host's message quotes both. The host refuses a plugin whatever code it
+ * returns. [control-thread] */
 #define TSR_ENTRY_SYMBOL "tsr_plugin_query_v1"
 typedef tsr_status (*tsr_plugin_query_fn)(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
                                           tsr_error* err);

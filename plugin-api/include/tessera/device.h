@@ -3,12 +3,17 @@
  * Streams are owned by the host and always explicit. Work submitted to a stream starts after everything already on it;
  * later work on the stream sees its result. A stream whose work failed is *failed*: its later work is skipped, events
  * recorded on it complete as failed, streams that wait for such an event fail too, and stream_synchronize returns the
- * first error. So one error ends a step everywhere, without a hang.
+ * first error. So one error ends a step everywhere, without a hang. Errors of the *call* (a wrong argument, a refusal
+ * of the driver) are returned by the function that submits; errors of the *work* (a token out of range, a host function
+ * that returns other than TSR_OK) fail the stream.
  *
  * A kernel computes one op: {kind, phase, dtypes, dims, attributes} on operands in *slots*. describe(op) lists the
  * slots (pure: no device is opened, so a plan for CUDA needs no GPU); prepare(op, slots) makes a kernel for the slots
- * as the program binds them; launch(kernel, stream, pointers) runs it. Kernels never allocate: scratch is a slot. Since
- * 0.9. */
+ * as the program binds them; launch(kernel, stream, pointers) runs it. Kernels never allocate: scratch is a slot.
+ *
+ * Errors of every function with a tsr_error*, where what is under the device fails: INTERNAL for a failed call of its
+ * driver or libraries; UNAVAILABLE when there is no usable driver, device or library (any more); RESOURCE_EXHAUSTED
+ * when memory or threads are short. "driver errors" below means these three. Since 0.9. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 
@@ -45,7 +50,7 @@ typedef struct tsr_kernel tsr_kernel;
 #define TSR_ROLE_SCALAR 12u         /* x:  step scalars; index TSR_SCALAR_* */
 #define TSR_ROLE_STATE 13u          /* st: optimizer state; index 0 = m, 1 = v */
 
-#define TSR_MODE_READ 1u  /* r */
+#define TSR_MODE_READ 1u  /* r: not written */
 #define TSR_MODE_WRITE 2u /* w: every element of the range is defined by the action */
 #define TSR_MODE_ADD 3u   /* a: read and written; for compute actions, += */
 
@@ -61,7 +66,9 @@ typedef struct tsr_slot_spec {
 #define TSR_SLOT_OPTIONAL 1u
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
-/* Shapes: N = rows = batch * seq tokens; matrices are row-major. docs/plugin-abi.md gives every op's formula.        */
+/* Shapes: N = rows = batch * seq tokens; matrices are row-major. B, T, C, H, D, V, P are the extents BATCH, SEQ, EMBED,
+ * HEADS, HEAD_DIM, VOCAB and POSITIONS of op.dims. p0 is PARAMETER 0, i1 INPUT 1, and so on, as TSR_ROLE_* names them.
+ * docs/plugin-abi.md gives every op's formula, slots, dtypes and gradients. */
 
 #define TSR_OP_TOKEN_EMBEDDING 1u    /* o0[N,C] = p0[V,C][i0[N]] (i0: int32 tokens), 0 where p0 lacks the token */
 #define TSR_OP_POSITION_EMBEDDING 2u /* o0[N,C] = i0[N,C] + p0[P,C][n % seq]; the gradient of i0 is that of o0 */
@@ -71,8 +78,9 @@ typedef struct tsr_slot_spec {
 #define TSR_OP_ADD_LAYER_NORM 6u /* o0 = i0 + i1 + p0[C]; o1 = norm(o0) * p1 + p2; s0, s1 as layer norm */
 #define TSR_OP_ADD 7u            /* o0 = i0 + i1 + p0[C]; the gradient of i1 is that of o0 */
 #define TSR_OP_LOSS 8u           /* i0[N,C] p0[V,C]^T -> softmax cross-entropy with i1[N] int32 targets */
-/* The loss of a vocabulary that is split: three segments instead of one, with a collective behind each of the first
- * two. VOCAB is the local, padded extent; columns from VOCAB_COUNT on are padding. Logits and statistics are float32.
+/* The loss of a vocabulary that is split over ranks (Megatron's vocabulary-parallel cross-entropy): three segments
+ * instead of one, with a collective after each of the first two, max and then sum. VOCAB is the local, padded extent;
+ * columns from VOCAB_COUNT on are padding. Logits and statistics are float32.
  */
 #define TSR_OP_HEAD_LOGITS 9u /* o0[N,V] = i0[N,C] p0[V,C]^T; o1[N] = largest of each row */
 #define TSR_OP_SOFTMAX_STATS \
@@ -93,8 +101,11 @@ typedef struct tsr_slot_spec {
 #define TSR_PHASE_BACKWARD 2u /* = BACKWARD_INPUT then BACKWARD_WEIGHT */
 #define TSR_PHASE_BACKWARD_INPUT 3u
 #define TSR_PHASE_BACKWARD_WEIGHT 4u
-/* LOSS: FORWARD gives the loss alone (eval); BACKWARD the loss, di0 and g0 at once, over chunks of tokens. LOSS_GRAD:
- * FORWARD gives the loss alone, BACKWARD the loss and di0. SOFTMAX_STATS has FORWARD only. */
+/* The halves exist so that a schedule may put other work between them: BACKWARD_INPUT makes what the previous
+ * pipeline stage waits for, BACKWARD_WEIGHT what nobody waits for until gradients are summed (zero-bubble pipelines).
+ * Run one after the other they give the bits of BACKWARD; what the first leaves for the second is a CONTEXT slot, a
+ * WORKSPACE of BACKWARD. LOSS: FORWARD gives the loss alone (eval); BACKWARD the loss, di0 and g0 at once, over chunks
+ * of tokens. LOSS_GRAD: FORWARD gives the loss alone, BACKWARD the loss and di0. SOFTMAX_STATS has FORWARD only. */
 
 /* op.dims[TSR_DIM_*]: local extents, 0 where the op has no such dim. */
 #define TSR_DIM_BATCH 0
@@ -109,7 +120,8 @@ typedef struct tsr_slot_spec {
 #define TSR_DIM_ELEMENTS 9  /* elementwise and step ops: elements of the largest operand */
 #define TSR_NUM_DIMS 12
 
-/* op.attributes[TSR_ATTR_*]; 0 where not used. */
+/* op.attributes[TSR_ATTR_*]; 0 where not used. Flags, tokens and rows are whole numbers, which a double holds exactly
+ * up to 2^53. */
 #define TSR_ATTR_EPSILON 0    /* layer norm, AdamW */
 #define TSR_ATTR_ACTIVATION 1 /* linear: TSR_ACTIVATION_* */
 #define TSR_ATTR_HAS_BIAS 2   /* linear: 1 or 0 */
@@ -162,13 +174,16 @@ typedef struct tsr_op {
 
 /* ---- the table ----------------------------------------------------------------------------------------------- */
 
-/* Runs on the stream, after what was before it; other than TSR_OK fails the stream. Must fill *err then. */
+/* Runs on the stream, after what was before it, on a thread of the device, and may block it unless the device shares
+ * that thread among its streams (host_function). Any code but TSR_OK fails the stream with that code and *err, which
+ * the function must fill then; without a message the device writes one. Must not submit work to a stream of the device.
+ */
 typedef tsr_status (*tsr_host_function)(void* user, tsr_error* err);
 
 /* APPENDABLE. */
 typedef struct tsr_device_open {
   uint32_t struct_size;
-  uint32_t index;       /* which device of this kind; the rank's local rank */
+  uint32_t index;       /* which device of this kind: the rank's local rank, which may be beyond the last */
   uint32_t num_threads; /* team of one rank on a CPU; >= 1 */
   uint32_t reserved;
   const tsr_host* host;
@@ -185,63 +200,96 @@ typedef struct tsr_device_interface {
   uint32_t reserved;
   tsr_str stream_kind; /* "cpu.queue", "cuda.stream" */
 
-  /* Lists the op's slots in launch order. *num_slots: capacity in, count out (RESOURCE_EXHAUSTED if larger).
-   * UNSUPPORTED names what is not. Pure. [any-thread] */
+  /* Lists the op's slots in launch order, in the caller's array. *num_slots: capacity in, count out, also when the call
+   * returns RESOURCE_EXHAUSTED because the array is too small; nothing is written to it then.
+   * Errors: INVALID_ARGUMENT when struct_size is too small or an extent the op needs is not positive (ELEMENTS may be
+   * 0); UNSUPPORTED for a kind, phase or dtype the device does not compute, which the message names. No driver errors:
+   * pure, opens nothing. [any-thread]
+   */
   TSR_FN(tsr_status, describe)
   (const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) TSR_NOEXCEPT;
 
-  /* Opens a device for one rank; everything below belongs to it and is destroyed before close. [control-thread] */
+  /* Opens a device for one rank; *device is the caller's until close, and all that is made with it is destroyed or
+   * released before. `args` is borrowed for the call; args->host outlives the device.
+   * Errors: INVALID_ARGUMENT when struct_size is too small, num_threads is 0, or an option's value is refused;
+   * UNAVAILABLE when there is no driver or no device `index`; UNSUPPORTED for a device older than the kernels;
+   * RESOURCE_EXHAUSTED when the system grants no team of num_threads. [control-thread] */
   TSR_FN(tsr_status, open)(const tsr_device_open* args, tsr_device** device, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, close)
   (tsr_device* device) TSR_NOEXCEPT; /* NULL is allowed, here and in every destroy. [control-thread] */
 
-  /* `num_bytes` of memory (TSR_MEMORY_*), 4096-aligned, contents undefined. [control-thread] */
+  /* `num_bytes` of memory (TSR_MEMORY_*), 4096-aligned, contents undefined; with 0 bytes a pointer to be released and
+   * not followed. *pointer is the caller's until release.
+   * Errors: INVALID_ARGUMENT for another kind of memory; RESOURCE_EXHAUSTED when there is not that much, in a message
+   * that says what was asked for; driver errors. [control-thread] */
   TSR_FN(tsr_status, allocate)
   (tsr_device* device, uint32_t memory, uint64_t num_bytes, void** pointer, tsr_error* err) TSR_NOEXCEPT;
-  /* `memory` as it was allocated. [control-thread] */
+  /* Ends what allocate gave, with `memory` as it was allocated; NULL is allowed. No work that uses it is in flight.
+   * Cannot fail. [control-thread] */
   TSR_FN(void, release)(tsr_device* device, uint32_t memory, void* pointer) TSR_NOEXCEPT;
 
+  /* A stream, independent of all others; the caller's until stream_destroy. `name` ("compute", "comm.dp.gradient") is
+   * copied, for messages and tools; names that start with "comm" may be given priority. Errors: driver errors.
+   * [control-thread] */
   TSR_FN(tsr_status, stream_create)(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, stream_destroy)(tsr_stream* stream) TSR_NOEXCEPT; /* waits for work in flight. [control-thread] */
-  /* Waits until all work on the stream is done: OK, or the stream's first error. After timeout_ms: the error if it is
-   * known by then, though work may still be in flight, which stream_destroy waits for; else TSR_IN_PROGRESS.
-   * [control-thread] */
+  /* Waits until all work submitted so far is done: OK, or the stream's first error, with its code and message, again at
+   * every call, since a failed stream stays failed. After timeout_ms (0 looks once): the error if it is known by then,
+   * though work may still be in flight, which stream_destroy waits for; else TSR_IN_PROGRESS.
+   * Errors, beside those that host functions and collectives brought: INVALID_ARGUMENT for data out of range (a token,
+   * a target), FAILED_PRECONDITION for an optimizer that ran at step count 0, driver errors. [control-thread] */
   TSR_FN(tsr_status, stream_synchronize)(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
 
-  /* An event stands for the work before its last record; re-recording is allowed once nobody waits. [control-thread] */
+  /* An event stands for the work before its last record, on whatever stream; recording it again is allowed once nobody
+   * waits for it. The caller's until event_destroy. Errors: driver errors. [control-thread] */
   TSR_FN(tsr_status, event_create)(tsr_device* device, tsr_event** event, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, event_destroy)(tsr_event* event) TSR_NOEXCEPT; /* [control-thread] */
-  TSR_FN(tsr_status, event_record)
-  (tsr_event* event, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT; /* [issue-thread] */
-  /* Later work on `stream` starts after the event's last record. Does not block. [issue-thread] */
+  TSR_FN(void, event_destroy)(tsr_event* event) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
+  /* The event now stands for the work submitted to `stream` so far. A record always completes, as failed if the stream
+   * has failed: otherwise who waits for it would hang. Errors: driver errors. [issue-thread] */
+  TSR_FN(tsr_status, event_record)(tsr_event* event, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
+  /* Later work on `stream` starts after the work before the event's last record; at once if it was never recorded. If
+   * that work failed, `stream` fails. Does not block.
+   * Errors: FAILED_PRECONDITION when that record was in a capture that has ended; driver errors. [issue-thread] */
   TSR_FN(tsr_status, stream_wait)(tsr_stream* stream, tsr_event* event, tsr_error* err) TSR_NOEXCEPT;
 
-  /* dst and src do not overlap and may be in any memory of this device or the host's. Memory of the host that the
-   * device did not allocate is free again when the call returns, which may wait for the stream. [issue-thread] */
+  /* dst = src. They do not overlap and may be in any memory of this device or the host's. Both stay as they are until
+   * the stream has done the copy; only memory of the host that the device did not allocate is free again when the call
+   * returns, which may wait for the stream. Errors: driver errors. [issue-thread] */
   TSR_FN(tsr_status, copy)
   (tsr_stream* stream, void* dst, const void* src, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
-  /* Sets every byte of memory of this device to `byte`. [issue-thread] */
+  /* Sets num_bytes bytes of memory of this device to the low 8 bits of `byte`. Errors: driver errors. [issue-thread] */
   TSR_FN(tsr_status, fill)
   (tsr_stream* stream, void* dst, uint32_t byte, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Runs `function(user)` in stream order, exactly once, or not at all if the stream has failed. It waits for no other
-   * stream of the device: one thread may run them all. [any-thread] */
+   * stream of the device: one thread may run them all. `user` is the caller's and lives until the function has run or
+   * the stream was synchronized or destroyed; in a capture, until the graph is destroyed. Errors: driver errors; what
+   * the function returns is not among them, it fails the stream. [any-thread] */
   TSR_FN(tsr_status, host_function)
   (tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) TSR_NOEXCEPT;
-  /* The native handle ("cuda.stream": cudaStream_t), or NULL. [any-thread] */
+  /* The native handle ("cuda.stream": cudaStream_t), or NULL for a kind that the stream is not. It is the stream's.
+   * [any-thread] */
   TSR_FN(void*, native_handle)(tsr_stream* stream, tsr_str kind) TSR_NOEXCEPT;
 
-  /* A kernel for `op` with operands in the order and modes of `slots`. Copies what it keeps. [control-thread] */
+  /* A kernel for `op` with operands in the order and modes of `slots`. Copies what it keeps; *kernel is the caller's
+   * until kernel_destroy. What is slow or may be refused is done here, so that launch only enqueues.
+   * Errors: INVALID_ARGUMENT when struct_size is too small, a slot is not the op's, is missing though not optional, is
+   * there twice or has another dtype, num_elements or mode than described, or a range of op.ranges is beyond ELEMENTS;
+   * UNSUPPORTED as describe, and when the libraries an option asks for have no way to compute the op; driver errors.
+   * [control-thread] */
   TSR_FN(tsr_status, prepare)
   (tsr_device* device, const tsr_op* op, const tsr_slot_spec* slots, uint64_t num_slots, tsr_kernel** kernel,
    tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, kernel_destroy)
   (tsr_kernel* kernel) TSR_NOEXCEPT; /* none of its launches is in flight. [control-thread] */
   /* Enqueues the kernel; pointers[i] is the operand of slots[i] given to prepare, 4-byte aligned or better; the array
-   * is copied. [issue-thread] */
+   * is copied, the operands are in use until the stream has run it. One kernel may be launched again before an earlier
+   * launch has ended, on the same stream only.
+   * Errors: INVALID_ARGUMENT for another number of pointers than slots; driver errors. [issue-thread] */
   TSR_FN(tsr_status, launch)
   (tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers, tsr_error* err) TSR_NOEXCEPT;
 
-  /* Optional tables by id, or NULL. [any-thread] */
+  /* The tables below by id, or NULL for one the device does not have. Constants that live as long as the process.
+   * [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
 } tsr_device_interface;
 
@@ -257,22 +305,29 @@ typedef struct tsr_device_capture {
   uint32_t struct_size;
   uint32_t reserved;
   /* From now to end, work submitted to `stream`, and to streams that wait for an event recorded on a stream of the
-   * capture since, is remembered and not run. [issue-thread] */
+   * capture since, is remembered and not run. Errors: FAILED_PRECONDITION when `stream` is in a capture already; driver
+   * errors. [issue-thread] */
   TSR_FN(tsr_status, begin)(tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
   /* Ends it, also when a call since has failed. Every other stream of the capture has an event after its last work that
-   * `stream` waits for. On an error nothing is remembered, nothing was run, and the streams take work as before. Events
-   * of the capture are recorded again before their next use. [issue-thread] */
+   * `stream` waits for. *graph is the caller's until destroy. Events of the capture are recorded again before their
+   * next use.
+   * Errors: FAILED_PRECONDITION when no capture was begun on `stream`; INTERNAL when something was submitted that
+   * cannot be captured; driver errors. Then nothing is remembered, nothing was run, and the streams take work as
+   * before. [issue-thread] */
   TSR_FN(tsr_status, end)(tsr_stream* stream, tsr_graph** graph, tsr_error* err) TSR_NOEXCEPT;
   /* Runs what is remembered, as one piece of work on `stream`: where one of its host functions fails, the others may be
-   * skipped and `stream` has failed. Kernels and pointers in it are alive until it is done. [issue-thread] */
+   * skipped and `stream` has failed. Kernels and pointers in it are alive until it is done. Errors: FAILED_PRECONDITION
+   * when `stream` is in a capture; driver errors. [issue-thread] */
   TSR_FN(tsr_status, launch)(tsr_graph* graph, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, destroy)(tsr_graph* graph) TSR_NOEXCEPT; /* none of its launches is in flight. [control-thread] */
+  /* None of its launches is in flight. NULL is allowed. [control-thread] */
+  TSR_FN(void, destroy)(tsr_graph* graph) TSR_NOEXCEPT;
 } tsr_device_capture;
 
-/* Gates: how a stream waits for the host, or for a stream of another device, without holding up a thread. A gate is a
- * counter that the host raises. Whoever opens it needs nothing from the thread that issues, which a full stream may
- * hold up; and where the opening follows from work of this device, the waiting stream waits for that work's event
- * first, so that the device never puts the two into one queue the wrong way round. */
+/* Gates: how a stream waits for the host, or for a stream of another device, without holding up a thread: what Vulkan
+ * calls a timeline semaphore. A gate is a counter that the host raises. Whoever opens it needs nothing from the thread
+ * that issues, which a full stream may hold up; and where the opening follows from work of this device, the waiting
+ * stream waits for that work's event first, so that the device never puts the two into one queue the wrong way round.
+ */
 #define TSR_DEVICE_GATE "tsr.device.gate/1"
 typedef struct tsr_gate tsr_gate;
 
@@ -280,14 +335,16 @@ typedef struct tsr_gate tsr_gate;
 typedef struct tsr_device_gate {
   uint32_t struct_size;
   uint32_t reserved;
-  /* A gate at 0. [control-thread] */
+  /* A gate at 0, the caller's until destroy. Errors: UNSUPPORTED when the driver has no such wait; driver errors.
+   * [control-thread] */
   TSR_FN(tsr_status, create)(tsr_device* device, tsr_gate** gate, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, destroy)(tsr_gate* gate) TSR_NOEXCEPT; /* no stream waits for it. [control-thread] */
+  TSR_FN(void, destroy)(tsr_gate* gate) TSR_NOEXCEPT; /* no stream waits for it; NULL is allowed. [control-thread] */
   /* Later work on `stream` starts once the gate is at `value` or above (compared as int32 of the difference, so it may
-   * wrap around). [issue-thread] */
+   * wrap around). Such a wait has no time-out: who may fail opens the gate all the same. Errors: driver errors.
+   * [issue-thread] */
   TSR_FN(tsr_status, wait)(tsr_stream* stream, tsr_gate* gate, uint32_t value, tsr_error* err) TSR_NOEXCEPT;
-  /* Raises the gate to `value`; what this thread wrote to memory before is seen by what was waiting. Does not block.
-   * [any-thread] */
+  /* Raises the gate to `value`; one that is above stays. What this thread wrote to memory before is seen by what was
+   * waiting. Does not block, cannot fail. [any-thread] */
   TSR_FN(void, open)(tsr_gate* gate, uint32_t value) TSR_NOEXCEPT;
 } tsr_device_gate;
 
@@ -298,7 +355,8 @@ typedef struct tsr_device_gate {
 typedef struct tsr_device_memory_info {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Bytes of the whole device, and of it in use by anyone, the driver and its libraries included. [control-thread] */
+  /* Bytes of the whole device, and of it in use by anyone, the driver and its libraries included. Errors: driver
+   * errors. [control-thread] */
   TSR_FN(tsr_status, query)
   (tsr_device* device, uint64_t* total_bytes, uint64_t* used_bytes, tsr_error* err) TSR_NOEXCEPT;
 } tsr_device_memory_info;

@@ -7,7 +7,16 @@
  *
  * All arrays here are read-only snapshots, valid during the call that received them. Indices (axis, parameter, unit,
  * value, segment, stream, group) count from 0; ids (buffer, action, home) are 64-bit, never 0, stable over all passes.
- * Since 0.9. */
+ *
+ * The words: a *unit* is the parameters that are sharded together, laid out once as one flat range. A *home* is what
+ * this rank owns of some parameters: its shard of the value, of the gradient and of the optimizer's state, one buffer
+ * range a role. A *segment* is the smallest compute between two places where a collective may be needed; a *value* is
+ * what flows between segments. An *action* is a line of the program: a segment's forward or backward for one
+ * micro-batch, a collective, a copy, an optimizer. A line as `tessera plan --print-program` prints it:
+ *     13    compute   forward h.0.fc_proj mb=0  r %26+9088:4096 p:mlp.c_proj.weight  r %41 i:hidden  w %43 o:ffn_out
+ * action 13 on the stream compute: reads 4096 elements of buffer 26 from 9088 on as parameter 0, buffer 41 as input 0,
+ * and writes buffer 43 as output 0. This file has structs only: no function, and so no error, ownership or thread but
+ * those of the call that hands them over. Since 0.9. */
 #ifndef TESSERA_PROGRAM_H
 #define TESSERA_PROGRAM_H
 
@@ -19,10 +28,10 @@ extern "C" {
 
 /* ---- mesh ---------------------------------------------------------------------------------------------------- */
 
-#define TSR_SPLITS_BATCH 1u
-#define TSR_SPLITS_LAYERS 2u
-#define TSR_SPLITS_TENSORS 3u
-#define TSR_WORLD_AXIS (-1)
+#define TSR_SPLITS_BATCH 1u   /* ranks see other tokens: ddp, fsdp, zero3 */
+#define TSR_SPLITS_LAYERS 2u  /* ranks have other layers: pipeline */
+#define TSR_SPLITS_TENSORS 3u /* ranks have parts of every layer and see the same tokens: tensor */
+#define TSR_WORLD_AXIS (-1)   /* no axis of the mesh: all ranks of the job */
 
 /* FROZEN. One axis of the mesh, outermost first; `coordinate` is this rank's. */
 typedef struct tsr_axis {
@@ -42,6 +51,7 @@ typedef struct tsr_group {
 
 /* ---- model --------------------------------------------------------------------------------------------------- */
 
+/* What a dim is about, so that a strategy can split by meaning and need not know the model. */
 #define TSR_NAME_BATCH 1u
 #define TSR_NAME_SEQ 2u
 #define TSR_NAME_HEADS 3u /* heads * head_dim columns; granule = head_dim */
@@ -50,7 +60,8 @@ typedef struct tsr_group {
 #define TSR_NAME_VOCAB 6u
 #define TSR_NAME_POSITION 7u
 
-/* FROZEN. One dim of a tensor: `blocks` equal blocks, each of which may be cut at multiples of `granule` elements. */
+/* FROZEN. One dim of a tensor: `blocks` equal blocks, each of which may be cut at multiples of `granule` elements. The
+ * fused q|k|v of attention has 3 blocks: a rank's heads are a part of each, not a third of the whole. */
 typedef struct tsr_dim {
   uint32_t name; /* TSR_NAME_* */
   uint32_t blocks;
@@ -93,7 +104,7 @@ typedef struct tsr_value {
   int32_t gradient_of; /* its gradient is the buffer of that value's gradient; -1: it has its own */
   tsr_dtype dtype;
   uint64_t num_elements; /* of this rank and micro-batch */
-  int32_t rows;          /* this value is whole, and stands in rows over a tensors axis as that one; -1: it does not */
+  int32_t rows; /* this value is replicated; value `rows` is its row-sharded form over a tensors axis; -1: none */
   uint32_t reserved;
 } tsr_value;
 
@@ -103,8 +114,8 @@ typedef struct tsr_contraction {
   uint32_t reduce; /* TSR_REDUCE_* that completes the outputs */
 } tsr_contraction;
 
-/* FROZEN. The smallest compute between two places where a collective may stand. Slot indices are positions in
- * `parameters`, `inputs`, `outputs`. */
+/* FROZEN. The smallest compute between two places where a collective may be needed: fusion happens within a segment,
+ * never across one. Slot indices are positions in `parameters`, `inputs`, `outputs`. */
 typedef struct tsr_segment {
   tsr_str name;
   uint32_t op; /* TSR_OP_* */
@@ -120,16 +131,17 @@ typedef struct tsr_segment {
 
 /* ---- layout: who owns which part of which parameter ---------------------------------------------------------- */
 
-#define TSR_HOME_VALUE 0u
-#define TSR_HOME_MASTER 1u
-#define TSR_HOME_GRADIENT 2u
-#define TSR_HOME_M 3u
-#define TSR_HOME_V 4u
+/* Roles of a home. */
+#define TSR_HOME_VALUE 0u    /* the parameters; float32, unless there is a master */
+#define TSR_HOME_MASTER 1u   /* float32 values where VALUE is a copy of 16 bits; else buffer 0 */
+#define TSR_HOME_GRADIENT 2u /* transient, float32 */
+#define TSR_HOME_M 3u        /* AdamW's first moment, SGD's momentum */
+#define TSR_HOME_V 4u        /* AdamW's second moment */
 #define TSR_NUM_HOME_ROLES 5u
 #define TSR_ALL_HOME_ROLES 0x1fu
 
-#define TSR_LAYOUT_REPLICATED 1u
-#define TSR_LAYOUT_SPLIT 2u
+#define TSR_LAYOUT_REPLICATED 1u /* whole on the listed coordinates, all if none is */
+#define TSR_LAYOUT_SPLIT 2u      /* each coordinate has a part; the parts are the whole, and padding */
 /* Each coordinate has its own whole (local SGD): of an axis that splits the batch, all trainable parameters in all
  * roles or none. The host then scales the loss by 1/(tokens of the ranks that share parameters), so that gradients,
  * which are not summed over the axis, are those of these ranks' mean; and it sums squares over the other axes only. */
@@ -151,14 +163,14 @@ typedef struct tsr_split {
   uint64_t padded_size;       /* SPLIT: extent that is cut into `parts`, >= the dim's */
 } tsr_split;
 
-/* FROZEN. Where one role of a home stands; buffer 0: the home has no such role. */
+/* FROZEN. The range in which a home keeps one role; buffer 0: the home has no such role. */
 typedef struct tsr_home_role {
   uint64_t buffer;
   uint64_t offset;
   uint64_t num_elements;
 } tsr_home_role;
 
-/* FROZEN. num_elements of `parameter`, from parameter_offset, stand at home_offset. */
+/* FROZEN. num_elements of `parameter`, from parameter_offset on, are at home_offset of every role of the home. */
 typedef struct tsr_piece {
   int32_t parameter;
   uint32_t reserved;
@@ -167,7 +179,8 @@ typedef struct tsr_piece {
   uint64_t home_offset;
 } tsr_piece;
 
-/* FROZEN. What this rank owns of some parameters; `unit` is the first one's. */
+/* FROZEN. What this rank owns of some parameters; `unit` is the first one's. Pieces ascend by home_offset; elements in
+ * no piece are padding, which is zero and stays zero. */
 typedef struct tsr_home {
   uint64_t id;
   tsr_str name;
@@ -180,6 +193,7 @@ typedef struct tsr_home {
 
 /* ---- program ------------------------------------------------------------------------------------------------- */
 
+/* What a buffer is for: reports add memory up by kind, and a pass finds its way by it. */
 #define TSR_BUFFER_HOME 1u       /* values of parameters, float32 masters */
 #define TSR_BUFFER_GRADIENT 2u   /* gradients of parameters; transient */
 #define TSR_BUFFER_OPTIMIZER 3u  /* m, v */
@@ -206,7 +220,8 @@ typedef struct tsr_buffer {
   uint32_t flags;
 } tsr_buffer;
 
-/* FROZEN. */
+/* FROZEN. One operand of an action, and all that dependencies, memory and checks are derived from: an action that
+ * touches what it does not bind is a race that nobody can see. */
 typedef struct tsr_binding {
   uint64_t buffer;
   uint64_t offset; /* elements */
@@ -283,9 +298,9 @@ typedef struct tsr_action {
   uint32_t reserved;
 } tsr_action;
 
-#define TSR_PURPOSE_INIT 1u
-#define TSR_PURPOSE_STEP 2u
-#define TSR_PURPOSE_EVAL 3u
+#define TSR_PURPOSE_INIT 1u /* once, after homes are filled: what a strategy needs to start */
+#define TSR_PURPOSE_STEP 2u /* forward, backward, optimizer, over all micro-batches */
+#define TSR_PURPOSE_EVAL 3u /* forward and loss alone: nothing is saved, no gradient is bound */
 #define TSR_REDUCE_EVERY_STEP 1u
 #define TSR_REDUCE_EVERY_MICRO_BATCH 2u
 

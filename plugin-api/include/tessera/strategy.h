@@ -4,7 +4,13 @@
  * calls layout, builds the base program, and calls lower for every program (init, step, eval), by role and then
  * innermost axis first. layout and lower are pure: their result depends on the view and the options only, and they talk
  * to nobody; the host plans other ranks by calling them with other coordinates, on any thread. Finding places: ask
- * which actions bind a parameter, a gradient or a value, and who writes it last; there are no markers. Since 0.9. */
+ * which actions bind a parameter, a gradient or a value, and who writes it last; there are no markers.
+ *
+ * What data parallelism does to two lines of a step (tests/golden/programs/two-blocks-ddp.txt): after the last action
+ * that writes a gradient it inserts its sum,
+ *     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
+ *     43    compute             sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
+ * The workspace and the waits (after #) are the host's; the pass says neither. Since 0.9. */
 #ifndef TESSERA_STRATEGY_H
 #define TESSERA_STRATEGY_H
 
@@ -18,10 +24,11 @@ extern "C" {
 
 typedef struct tsr_strategy tsr_strategy;
 
-/* Order of passes. */
-#define TSR_STRATEGY_SCHEDULE 1u
-#define TSR_STRATEGY_SPLIT_COMPUTE 2u
-#define TSR_STRATEGY_SPLIT_STORAGE 3u
+/* Order of passes: what runs where and when comes first, since it decides which actions there are; then what cuts the
+ * work of an action; last what adds collectives to the actions that are left. Other orders would be silently wrong. */
+#define TSR_STRATEGY_SCHEDULE 1u      /* pipeline: moves actions to stages, adds sends, sets the order */
+#define TSR_STRATEGY_SPLIT_COMPUTE 2u /* tensor: layers are cut, partial results are reduced */
+#define TSR_STRATEGY_SPLIT_STORAGE 3u /* ddp, fsdp, zero3: gathers parameters, sums gradients */
 
 /* Splits storage of homes (fsdp) rather than replicating them (ddp); goes first within its role. */
 #define TSR_STRATEGY_SHARDS_HOMES 1u
@@ -30,56 +37,77 @@ typedef struct tsr_strategy tsr_strategy;
 #define TSR_AFTER 2u
 
 /* APPENDABLE. Edits on the host's private copy of the program, committed when the pass returns OK. A pass reads the
- * view as it was at its start; new ids are usable at once; inserts at one anchor keep the order of the calls. Every
- * function returns INVALID_ARGUMENT for an unknown id or a range outside its buffer, and copies what it is given; a
- * pass returns the first error it meets. [the thread of the lower call] */
+ * view as it was at its start; new ids are usable at once; inserts at one anchor keep the order of the calls.
+ * The table and `ctx` are the host's and end with the call of lower; what it is given is copied, what it returns are
+ * numbers. Errors of every function: INVALID_ARGUMENT, in the cases named there. An edit that failed may be half done,
+ * so a pass returns the first error it meets, and the host drops its copy. All: [the thread of the lower call] */
 typedef struct tsr_edit {
   uint32_t struct_size;
   uint32_t reserved;
   void* ctx;
-  /* The comm stream (axis or TSR_WORLD_AXIS, lane); made on first use. */
+  /* The comm stream (axis or TSR_WORLD_AXIS, lane); made on first use. Collectives on one stream run one after another,
+   * so those that should overlap take different lanes. Errors: INVALID_ARGUMENT for no such axis, and for a lane that
+   * is empty or has dots or blanks: names of streams are joined with dots. */
   TSR_FN(tsr_status, add_stream)(void* ctx, int32_t axis, tsr_str lane, uint32_t* stream, tsr_error* err) TSR_NOEXCEPT;
-  /* The group with these fields; made on first use. A rank outside of it may name it, and inserts no action for it. */
+  /* The group with these fields; made on first use. A rank outside of it may name it, and inserts no action for it.
+   * Errors: INVALID_ARGUMENT for no such axis, coordinates that the axis does not have, that do not ascend or are there
+   * twice; the world has no list of coordinates. */
   TSR_FN(tsr_status, add_group)(void* ctx, const tsr_group* group, int32_t* index, tsr_error* err) TSR_NOEXCEPT;
-  /* `buffer->id` is ignored. */
+  /* A new buffer, transient unless its flags say otherwise; `buffer->id` is ignored. Its memory is planned when all
+   * passes have run: a pass asks for no address. Errors: INVALID_ARGUMENT for an unknown kind, dtype or memory. */
   TSR_FN(tsr_status, add_buffer)(void* ctx, const tsr_buffer* buffer, uint64_t* id, tsr_error* err) TSR_NOEXCEPT;
   /* Inserts a copy of `action` (its id is ignored) before or after action `anchor`; anchor 0: before the first or after
-   * the last. INVALID_ARGUMENT on a rank outside the action's group. */
+   * the last. Errors: INVALID_ARGUMENT when `where` is neither TSR_BEFORE nor TSR_AFTER; for an unknown anchor, kind,
+   * stream, segment, home or buffer; for a range outside its buffer or an unknown mode; for a collective without a
+   * group that exists; and on a rank outside the action's group, which would wait there for ever. */
   TSR_FN(tsr_status, insert)
   (void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id, tsr_error* err) TSR_NOEXCEPT;
+  /* Takes an action out; others may wait for it no more. Errors: INVALID_ARGUMENT for an unknown action. */
   TSR_FN(tsr_status, remove)(void* ctx, uint64_t action, tsr_error* err) TSR_NOEXCEPT;
-  /* Sets (or adds) the binding of `binding->slot` in an action. */
+  /* Sets (or adds) the binding of `binding->slot` in an action. Errors: INVALID_ARGUMENT for an unknown action, buffer
+   * or mode, or a range outside the buffer. Whether the action may have this slot is checked after all passes. */
   TSR_FN(tsr_status, bind)(void* ctx, uint64_t action, const tsr_binding* binding, tsr_error* err) TSR_NOEXCEPT;
-  /* In all actions and homes: buffer `from` becomes buffer `to`, offsets plus `offset`. */
+  /* In all actions and homes: buffer `from` becomes buffer `to`, offsets plus `offset`. So several gradients move into
+   * one bucket. Errors: INVALID_ARGUMENT for an unknown buffer, another dtype, or when `from` does not fit there. */
   TSR_FN(tsr_status, rebind)(void* ctx, uint64_t from, uint64_t to, uint64_t offset, tsr_error* err) TSR_NOEXCEPT;
-  /* Where a home keeps a role (TSR_HOME_*). */
+  /* Where a home keeps a role (TSR_HOME_*); place->buffer 0: it has no such role any more. Errors: INVALID_ARGUMENT for
+   * an unknown home, role or buffer, or a range outside the buffer. */
   TSR_FN(tsr_status, set_role)
   (void* ctx, uint64_t home, uint32_t role, const tsr_home_role* place, tsr_error* err) TSR_NOEXCEPT;
   /* Replaces `homes` by one new home (NULL: by none). Actions that name one of them by `home` are bound
    * to the new home's roles, once per kind and group; the others of them are removed. `id` (may be NULL) gets the new
-   * id. */
+   * id. So fsdp makes one optimizer action of a unit's many. Errors: INVALID_ARGUMENT for an unknown home, or a role of
+   * the replacement that is outside its buffer. */
   TSR_FN(tsr_status, replace_homes)
   (void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
    tsr_error* err) TSR_NOEXCEPT;
-  /* Replaces a BACKWARD by BACKWARD_INPUT then BACKWARD_WEIGHT; an id of 0 says that this half has nothing to do. */
+  /* Replaces a BACKWARD by BACKWARD_INPUT then BACKWARD_WEIGHT; an id of 0 says that this half has nothing to do.
+   * Buffers for contexts and workspaces of the halves are added. Errors: INVALID_ARGUMENT for an unknown action, one
+   * that is not a BACKWARD, or that does not bind what its halves need; UNSUPPORTED when the device does not compute
+   * the halves. */
   TSR_FN(tsr_status, split_backward)
   (void* ctx, uint64_t action, uint64_t* input, uint64_t* weight, tsr_error* err) TSR_NOEXCEPT;
-  /* Schedule passes: the new order of all actions; every id exactly once. */
+  /* Schedule passes: the new order of all actions. Errors: INVALID_ARGUMENT unless every id is there exactly once. */
   TSR_FN(tsr_status, order)(void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) TSR_NOEXCEPT;
-  /* Removes buffers that no action binds and no home names: transient ones, and what homes used to be. */
+  /* Removes buffers that no action binds and no home names: transient ones, and what homes used to be. Errors: none of
+   * its own. */
   TSR_FN(tsr_status, collect_garbage)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
-  /* Makes `action` wait for `earlier`, which must stand before it in the list when all passes have run, though they
-   * share no buffer. What the bindings ask for needs no such call: it is for what the pass knows has happened, such as
-   * a send whose answer is received, so that the memory of `earlier` may be used again. */
+  /* Makes `action` wait for `earlier`, which must come before it in the list when all passes have run, though they
+   * share no buffer; if either is removed later, so is the wait. Errors: INVALID_ARGUMENT for an unknown action, or one
+   * that would wait for itself. What the bindings ask for needs no such call: it is for what the pass knows has
+   * happened, such as a send whose answer is received, so that the memory of `earlier` may be used again. */
   TSR_FN(tsr_status, wait_for)(void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) TSR_NOEXCEPT;
 } tsr_edit;
 
-/* APPENDABLE. Receives the layout entries of one strategy, which may only speak of its own axis; copies them. Every
- * function returns INVALID_ARGUMENT for an entry that is not allowed. [the thread of the layout call] */
+/* APPENDABLE. Receives the layout entries of one strategy, which may only speak of its own axis; copies them. The table
+ * and `ctx` end with the call of layout. */
 typedef struct tsr_layout_sink {
   uint32_t struct_size;
   uint32_t reserved;
   void* ctx;
+  /* Adds an entry after those that are there. Errors: INVALID_ARGUMENT for another axis than the strategy's own, for no
+   * such parameter, and for parameter -1 unless it is a SPLIT of rows (dim -1) by a strategy that splits tensors.
+   * Entries that do not go together are found when all layouts are there. [the thread of the layout call] */
   TSR_FN(tsr_status, add_split)(void* ctx, const tsr_split* split, tsr_error* err) TSR_NOEXCEPT;
 } tsr_layout_sink;
 
@@ -99,28 +127,38 @@ typedef struct tsr_strategy_interface {
   uint32_t role;   /* TSR_STRATEGY_SCHEDULE, ... */
   uint32_t splits; /* TSR_SPLITS_*: what its axis splits */
   uint32_t flags;
-  /* An instance for one axis. `args` is borrowed for the call, but args->host outlives the instance. [control-thread]
-   */
+  /* An instance for one axis, also one of a single rank. `args` is borrowed for the call, but args->host outlives the
+   * instance; *strategy is the caller's until destroy. What it is depends on the options alone and never changes.
+   * Errors: INVALID_ARGUMENT for options that do not go together, naming them; ABI when struct_size is too small.
+   * [control-thread] */
   TSR_FN(tsr_status, create)(const tsr_strategy_create* args, tsr_strategy** strategy, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, destroy)(tsr_strategy* strategy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
-  /* How many step programs the run alternates between (step % variants); NULL: one. Pure. [any-thread] */
+  /* How many step programs the run alternates between (step % variants); 0, 1 and NULL: one. At most one strategy of a
+   * run may have more: the host refuses a second. Cannot fail. Pure. [any-thread] */
   TSR_FN(uint32_t, num_variants)(tsr_strategy* strategy) TSR_NOEXCEPT;
   /* 1: the program differs with this axis's coordinate; NULL or 0: the host plans one coordinate for all, and a rank
-   * that plans another program is refused. Pure. [any-thread] */
+   * that plans another program is refused. Cannot fail. Pure. [any-thread] */
   TSR_FN(uint32_t, depends_on_coordinate)(tsr_strategy* strategy) TSR_NOEXCEPT;
   /* States how this axis cuts each parameter. The view has model and mesh, and no program yet. NULL: all replicated.
-   * Pure. [any-thread] */
+   * View and sink are borrowed for the call. Errors: those of the sink; INVALID_ARGUMENT for an option that does not
+   * fit the model (more stages than layers, heads that do not divide); UNSUPPORTED for a mesh or model that the
+   * strategy cannot split; ABI when a struct_size is too small. The host puts strategy and axis before the message and
+   * stops. Pure. [any-thread] */
   TSR_FN(tsr_status, layout)
   (tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink, tsr_error* err) TSR_NOEXCEPT;
-  /* The pass. Pure. [any-thread] */
+  /* The pass. View and edit table are borrowed for the call. Errors: the first one of the edit table; UNSUPPORTED for a
+   * view it cannot work on (another strategy has split its homes, a reduce_every it does not know); INVALID_ARGUMENT
+   * for an option that does not fit the program; ABI when a struct_size is too small. Then the host drops all its
+   * edits, puts strategy and axis before the message and stops before step 1. Pure. [any-thread] */
   TSR_FN(tsr_status, lower)
   (tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) TSR_NOEXCEPT;
-  /* Runs a CALL action of this strategy: operands in binding order, in host memory. NULL: the strategy inserts none.
-   * [the stream's thread] */
+  /* Runs a CALL action of this strategy: operands in binding order, in host memory, borrowed for the call, which may
+   * write those bound with write or add. NULL: the strategy inserts none. Deterministic: all ranks must go on alike.
+   * Errors: UNSUPPORTED for an unknown tag; any code fails the stream and so ends the step. [the stream's thread] */
   TSR_FN(tsr_status, call)
   (tsr_strategy* strategy, uint64_t tag, const tsr_tensor_view* operands, uint64_t num_operands,
    tsr_error* err) TSR_NOEXCEPT;
-  /* Optional tables by id, or NULL. [any-thread] */
+  /* Optional tables by id, or NULL; there is none so far. Constants that live as long as the process. [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
 } tsr_strategy_interface;
 

@@ -1,3 +1,6 @@
+// GELU in its tanh form (Hendrycks and Gimpel 2016, as GPT-2 has it) and ReLU. Written with the logistic function
+// instead of tanh, since (1 + tanh(u)) / 2 = 1 / (1 + e^(-2u)) needs one exponential, which this file has vectorised,
+// and loses no digits for negative x. With g = that value and u' the slope of u, gelu'(x) = g + x g (1 - g) 2u'.
 #include "cpu-device/kernels/activation.h"
 
 #include "cpu-device/kernels/vector_math.h"

@@ -1,4 +1,6 @@
-// o0 = i0 + i1 + p0. The gradient of i1 is the buffer of o0's, so only i0's is made.
+// o0 = i0 + i1 + p0: the residual connection at the end of a block, with the bias of the product before it. The
+// gradient of i1 is the buffer of o0's, so only i0's is made. Bound by memory: three tensors of [N,C] forward, one pass
+// each for di0 and g0 backward.
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/parallel_rows.h"

@@ -1,5 +1,8 @@
 // o0 = i0 + i1 + p0; o1 = norm(o0) * p1 + p2; s0 mean, s1 1 / std of o0's rows. Both inputs have the gradient
 // total = do0 + (gradient of o0 through the norm); the input half leaves it to the weight half.
+//
+// One op and not add then layer_norm, since the row that was just added is still in the cache when it is normed. The
+// norm itself is layer_norm.cc's, so both have the same bits.
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/norm.h"
 #include "cpu-device/kernels/operands.h"
@@ -73,6 +76,7 @@ class Backward : public Kernel {
   }
 
  private:
+  // total is made even if neither input's gradient is wanted: the weight half sums it for g0.
   void run_input_half(void* const* pointers, const NormForBackward& kept) const {
     float* total = total_.in(pointers);
     norm_backward_input(shape_, kept, norm_weight_.in(pointers), normed_gradient_.in(pointers),

@@ -1,5 +1,9 @@
 // o0[N,H*D] = causal softmax attention of i0[N,3*H*D] = q|k|v, head h at columns h*D; s0[B,H,T] log-sum-exp of the
 // scores. The threads share out the heads of all sequences.
+//
+// A head is computed by one thread from beginning to end, so its bits do not depend on the team. Only where there is
+// one head (or one thread) the products inside use the whole team; sgemm's bits are the same with any team. Scratch
+// is a slot, so it is sized before the team is known: for at most 32 threads, which then is the largest team.
 #include <algorithm>
 #include <exception>
 #include <mutex>

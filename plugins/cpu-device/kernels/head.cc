@@ -1,3 +1,4 @@
+// The three products of the head, written once for loss.cc and head_logits.cc.
 #include "cpu-device/kernels/head.h"
 
 #include "cpu-device/kernels/matmul.h"

@@ -1,5 +1,6 @@
 // o0[N,V] = i0[N,C] p0[V,C]^T for this rank's part of the vocabulary, and o1[N], the largest logit of a token here.
-// Padding rows of the table are zero, and so are their logits; they are not in the maximum.
+// Padding rows of the table are zero, and so are their logits; they are not in the maximum: a zero may be larger than
+// every real logit, and the softmax would lose its precision. The maximum is then reduced over the ranks.
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/head.h"
 #include "cpu-device/kernels/operands.h"

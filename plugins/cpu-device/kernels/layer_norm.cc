@@ -1,4 +1,5 @@
-// o0 = norm(i0) * p0 + p1; s0 mean, s1 1 / std of each row.
+// o0 = norm(i0) * p0 + p1; s0 mean, s1 1 / std of each row (Ba, Kiros, Hinton 2016). Input half: threads share rows.
+// Weight half: threads share columns, so each sum over rows is one thread's, in the order of the rows.
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/norm.h"
 #include "cpu-device/kernels/operands.h"

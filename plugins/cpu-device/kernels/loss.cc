@@ -1,6 +1,11 @@
 // Softmax cross-entropy of i0[N,C] p0[V,C]^T with targets i1[N], over chunks of tokens: one chunk's logits are all that
 // is ever stored, and become their own gradient in place. FORWARD adds the losses to x:LOSS; BACKWARD also makes di0
 // and g0, of the loss times x:LOSS_SCALE.
+//
+// Logits of GPT-2 for 32 x 1024 tokens would be 6.6 GB. So a chunk of 64 MiB is made, turned into losses and, in place,
+// into its gradient, and multiplied twice, before the next: the three products of the head run once each, as they would
+// on the whole. The chunk's length depends on the op alone: if it depended on free memory, so would the sums in g0.
+// Losses are added without rounding (accumulator.hpp), so the mean loss does not depend on chunks or ranks.
 #include <algorithm>
 
 #include "cpu-device/kernels/cross_entropy.h"

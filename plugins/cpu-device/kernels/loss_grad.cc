@@ -1,6 +1,7 @@
 // The loss of each token from the maximum i1[N], the sum i2[N] of e^(logit - max) and the target's logit i3[N], all
 // over the whole vocabulary; and the gradient of this rank's part of the logits i0[N,V], which is zero in padding. All
-// ranks of a split vocabulary have the same losses.
+// ranks of a split vocabulary have the same losses: they compute them from the same three numbers a token, reduced
+// before (Megatron-LM's vocabulary-parallel cross-entropy, Shoeybi et al. 2019).
 #include <algorithm>
 
 #include "cpu-device/kernels/cross_entropy.h"
@@ -33,6 +34,7 @@ class LossGrad : public Kernel {
   }
 
  private:
+  // By one thread: N additions of a few integers, against N V exponentials.
   void add_losses(void* const* pointers) const {
     const float* max = row_max_.in(pointers);
     const float* sum = row_sum_.in(pointers);

@@ -1,3 +1,5 @@
+// sgemm and not dnnl_matmul: see matmul.h. The team is OpenMP's, of whatever thread calls; inside a parallel region it
+// is this thread alone.
 #include "cpu-device/kernels/matmul.h"
 
 #include <dnnl.h>

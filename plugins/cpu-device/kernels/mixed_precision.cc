@@ -1,3 +1,12 @@
+// What happens to a linear op in bfloat16, forward:
+//
+//     bound     p0 bf16   i0 bf16   o0 bf16     w0 float32 [p0 | i0 | o0], each from a multiple of 256 bytes on
+//     1. widen  p0 -> w0, i0 -> w0              exact
+//     2. run    the float32 kernel on w0
+//     3. narrow w0 -> o0                        rounded once, to nearest even
+//
+// An operand bound with ADD is widened, added to in float32, and rounded. Cost: 4 bytes of workspace a value and two
+// passes over the operands; against 16-bit kernels it saves a second set of all of them (docs/decisions/0009).
 #include "cpu-device/kernels/mixed_precision.h"
 
 #include <array>

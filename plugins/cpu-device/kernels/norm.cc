@@ -1,3 +1,5 @@
+// Layer norm on a team. Rows are shared out where a row's result is its own; columns where rows are summed, so that a
+// sum over rows is one thread's and in one order, whatever the team.
 #include "cpu-device/kernels/norm.h"
 
 #include "cpu-device/kernels/norm_rows.h"

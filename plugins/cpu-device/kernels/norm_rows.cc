@@ -1,3 +1,7 @@
+// Layer norm of one row, by two passes for the statistics: the mean, then the squares of the differences from it. The
+// one-pass form, E[x^2] - E[x]^2, cancels for rows far from zero. Sums are of 16 lanes (lanes.h), the same bits at
+// every instruction-set level. The gradient, with y = norm(x), h = dy weight and s = 1 / std:
+//     dx = s (h - mean(h) - y mean(h y))
 #include "cpu-device/kernels/norm_rows.h"
 
 #include "cpu-device/kernels/lanes.h"
@@ -54,6 +58,7 @@ void norm_row_backward(const float* x, NormStatistics statistics, const float* w
   }
 }
 
+// Row after row into the sums of all columns of this thread: a column at a time would touch a cache line a row.
 void norm_weight_gradient(const float* x, const float* mean, const float* inverse_deviation, const float* dy,
                           size_t num_rows, size_t num_columns, size_t stride, bool accumulate, float* dweight) {
   if (!accumulate) __builtin_memset(dweight, 0, num_columns * sizeof(float));

@@ -1,3 +1,5 @@
+// From TSR_OP_* to a family, with or without the conversions of 16-bit values around it (mixed_precision.h). The one
+// place to change when an op of segments is added, beside its own file and families.h.
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/mixed_precision.h"
 #include "tessera/op_slots.hpp"

@@ -1,3 +1,4 @@
+// Every cut is by extents and team alone, and no sum crosses a cut: results do not depend on the number of threads.
 #include "cpu-device/kernels/parallel_rows.h"
 
 #include <cstring>

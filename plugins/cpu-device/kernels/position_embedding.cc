@@ -1,5 +1,7 @@
 // o0[N,C] = i0[N,C] + p0[P,C][n % seq], or, of some rows, p0[(ROW_BEGIN + n) % ROW_PERIOD]. The gradient of i0 is the
-// buffer of o0's.
+// buffer of o0's. Rows are grouped into runs of consecutive positions in prepare, so that run() is a few long
+// additions; backward adds the runs one after another, so the rows of a position are summed in the order of the
+// sequences.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -11,7 +13,7 @@
 namespace tessera::cpu {
 namespace {
 
-/// Rows of one sequence, in elements: where they stand, and where their positions do in the table.
+/// Rows of one sequence, in elements: where they are in the tensors, and where their positions are in the table.
 struct Stretch {
   uint64_t at, in_table, num_elements;
 };

@@ -1,3 +1,5 @@
+// column_sums adds four rows at a time: one load and store of the sums for four rows, and a shorter chain of dependent
+// additions. The grouping depends on the number of rows alone.
 #include "cpu-device/kernels/rows.h"
 
 namespace tessera::cpu::TESSERA_SIMD {

@@ -1,3 +1,6 @@
+// exp_sum and exp_in_place must give one sum for one row: FORWARD of the loss uses the first and BACKWARD the second,
+// and an evaluation has to report the loss that training would. So both take the same blocks and the same lanes. All
+// exponents are of x - max, at most 0: nothing overflows, and what underflows to 0 would not change the sum.
 #include "cpu-device/kernels/softmax_rows.h"
 
 #include "cpu-device/kernels/lanes.h"
@@ -25,6 +28,7 @@ inline float block_sum(const float* x, size_t num_elements) {
 
 }  // namespace
 
+// Starts from -infinity, so a row of no elements has no maximum, and the padding lanes of the last vector never win.
 float row_max(const float* x, size_t num_elements) {
   Lanes largest = Lanes{} - __builtin_inff(), values;
   size_t i = 0;

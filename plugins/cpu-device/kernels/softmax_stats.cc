@@ -1,6 +1,7 @@
 // What softmax needs of this rank's part of the vocabulary, given the maximum i1[N] over all of it: o0[N], the sum of
 // e^(logit - max), and o1[N], the target's logit if the target is here, else 0. Summed over the ranks they are those of
-// the whole vocabulary.
+// the whole vocabulary. This is also where targets are checked against the whole vocabulary: the rank that lacks a
+// target must not take a wrong one for a token of another rank.
 #include "cpu-device/kernels/families.h"
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/parallel_rows.h"

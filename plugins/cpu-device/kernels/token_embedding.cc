@@ -1,5 +1,6 @@
 // o0[N,C] = p0[V,C][i0[N]], for values of any dtype: rows are copied, and those of tokens of other parts of the
 // vocabulary are zero. Backward adds rows, in float32, in the order of the tokens: a thread takes a range of columns.
+// Cut by tokens, two threads could meet at one row of the table, which would need atomics and have no fixed order.
 #include <cstddef>
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// Tokens are data, so what is wrong with them fails the stream in a sentence and not the process by a wild read.
 #include "cpu-device/kernels/tokens.h"
 
 #include <string>

@@ -1,3 +1,5 @@
+// The ends of an exact sum: limbs are zeroed before the first addition unless the op adds to them, and carried after
+// the last, so that equal sums have equal limbs. One thread carries: 20 limbs, one after another.
 #include "cuda-device/kernels/accumulator.cuh"
 
 namespace tessera::cuda {

@@ -1,3 +1,6 @@
+// GELU (tanh form) and ReLU where cuBLASLt has not fused them, and their gradients with the parts of the bias gradient.
+// The derivative and the sum over rows come from the same registers: dz is not read again for the bias
+// (docs/decisions/0017 counts the passes and says why DGELU is not fused). Formulas as in cpu-device's activation.cc.
 #include "cuda-device/kernels/activation.h"
 
 #include <string>
@@ -66,6 +69,8 @@ __global__ void __launch_bounds__(kNumThreads) apply(const T* z, uint64_t num_ve
   store<kNum>(values, y, i);
 }
 
+// dz = dy activation'(z), and the parts of the sum of dz over rows: a block has 128 rows by 32 vectors, its 8 warps
+// take every eighth row, and write_part adds the warps in order. Sums are of dz before it is rounded to 16 bits.
 template <Activation kActivation, int kNum, class T>
 __global__ void __launch_bounds__(kPartThreads)
     differentiate(const T* __restrict__ z, const T* __restrict__ dy, uint64_t rows, uint64_t vectors_of_row,

@@ -27,7 +27,7 @@ void fill_rows(cudaStream_t stream, const ValueMatrix& shape, const void* bias, 
 void activate(cudaStream_t stream, Activation activation, const ValueMatrix& shape, const void* z, void* y);
 
 /// Enqueues: dz = dy activation'(z), and the parts [num_parts(rows), columns] of the sums of its columns, before dz is
-/// rounded; `parts` may be null. With kNone there are no z and no dz: the parts are of dy.
+/// rounded; `parts` may be null. With kNone z and dz are not used: the parts are of dy.
 void differentiate_activation(cudaStream_t stream, Activation activation, const ValueMatrix& shape, const void* z,
                               const void* dy, void* dz, float* parts);
 

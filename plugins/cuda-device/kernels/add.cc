@@ -1,4 +1,5 @@
-// o0 = i0 + i1 + p0. The gradient of i1 is the buffer of o0's; that of i0 is added to, or is a copy.
+// o0 = i0 + i1 + p0: the residual connection at the end of a block. The gradient of i1 is the buffer of o0's; that of
+// i0 is added to, or is a copy. One kernel reads do0 once for both di0 and the parts of g0.
 #include "cuda-device/kernels/column_parts.h"
 #include "cuda-device/kernels/families.h"
 #include "cuda-device/kernels/row_sums.h"

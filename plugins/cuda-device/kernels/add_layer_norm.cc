@@ -1,5 +1,6 @@
 // o0 = i0 + i1 + p0; o1 = norm(o0) * p1 + p2; s0 mean, s1 1 / std of o0's rows. Both inputs have the gradient
-// total = do0 + (gradient of o0 through the norm); an input half leaves it to the weight half.
+// total = do0 + (gradient of o0 through the norm); an input half leaves it to the weight half. The sum and the norm are
+// one kernel, forward and backward (norm.cu): a row is read once and stays in registers between them.
 #include "cuda-device/kernels/column_parts.h"
 #include "cuda-device/kernels/families.h"
 #include "cuda-device/kernels/norm.h"
@@ -68,7 +69,9 @@ class Backward final : public Kernel {
       gradients_[i] = op::find_operand(slots, TSR_ROLE_GRADIENT, i);
   }
 
-  // The weight half has no weight bound: there total is read.
+  // One kernel for all phases; what is bound decides. BACKWARD: total goes to the targets and, in the same pass, into
+  // the sums. Input half: total is kept as the context. Weight half: no weight is bound, total is the context, read as
+  // base.
   void launch(cudaStream_t stream, void* const* pointers) override {
     const bool is_weight_half = !weight_.is_bound();
     norm_backward(stream, shape_, kNumSums,

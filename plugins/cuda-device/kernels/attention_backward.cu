@@ -1,6 +1,14 @@
 // Backward, from the statistics: one kernel has a tile of keys and goes over the queries that see them, for the
 // gradients of k and v; the other has a tile of queries and goes over their keys, for that of q. Both compute the
 // probabilities again, so that every gradient is a sum in one thread.
+//
+//     delta = rowsum(dO O)                                one warp a row
+//     P = exp(scale S - log_sum),  dS = scale P (dP - delta),  dP = dO v^T
+//     keys' kernel:     dv += P^T dO,  dk += dS^T q       over the query tiles at and after the diagonal
+//     queries' kernel:  dq += dS k                        over the key tiles up to the diagonal
+//
+// FlashAttention-2 (Dao 2023) has one kernel of 5 products, whose blocks add to dq by atomics, in any order. Two
+// kernels cost 7 products, and the same bits come out in every run. Memory: delta alone, [B,H,T].
 #include "cuda-device/kernels/attention_plain.cuh"
 
 namespace tessera::cuda {
@@ -72,8 +80,8 @@ struct Shared {
   float *queries, *keys, *values, *output_gradients, *scores, *log_sum, *delta;
 };
 
-// Turns a score into its probability, and the gradient of the probability into that of the score. Of a key behind its
-// query both are 0, whatever they were.
+// Turns a score into its probability, and the gradient of the probability into that of the score. For a key that comes
+// after its query both are 0, whatever they were.
 __device__ inline void apply_softmax(bool is_seen, float scale, float log_sum, float delta, float& weight,
                                      float& gradient) {
   weight = is_seen ? expf(fmaf(weight, scale, -log_sum)) : 0.0f;

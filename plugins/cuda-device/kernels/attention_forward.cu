@@ -1,4 +1,9 @@
-// Forward: a block has a tile of queries and goes over the keys they see, tile by tile, with a running maximum and sum.
+// Forward: a block has a tile of queries and goes over the keys they see, tile by tile, with a running maximum and sum
+// (FlashAttention, Dao et al. 2022; the online softmax is Milakov and Gimelshein's, 2018). When a tile raises the
+// maximum from m to m', what was summed before is multiplied by e^(m - m'):
+//     sum = sum e^(m - m') + rowsum(e^(S - m')),   O = O e^(m - m') + e^(S - m') v
+// Nothing of [T,T] reaches memory. Tiles beyond the diagonal are never visited; blocks with the longest way start
+// first, so that the last ones to finish are short.
 #include "cuda-device/kernels/attention_plain.cuh"
 
 namespace tessera::cuda {
@@ -8,7 +13,7 @@ namespace {
 template <class Tile>
 constexpr size_t kSharedBytes = sizeof(float) * (2 * Tile::kElements + Tile::kScoreElements);
 
-// scores = their exponentials relative to the new maximum, 0 where a key is behind its query; sums and the results so
+// scores = their exponentials relative to the new maximum, 0 where a key comes after its query; sums and the results so
 // far follow.
 template <class Tile>
 __device__ void update_softmax(typename Tile::Scores& scores, float scale, int first_row, int first_column,

@@ -1,4 +1,6 @@
-// The norm of all gradients and the factor that limits it: one thread, in float64.
+// CLIP: the norm of all gradients and the factor that limits it, by one thread, in the float64 of step_scalars.hpp. It
+// stays on the GPU: reading the norm on the host would stall the stream in the middle of a step, and cannot be
+// captured.
 #include "cuda-device/kernels/families.h"
 #include "cuda-device/launch.h"
 #include "tessera/op_slots.hpp"

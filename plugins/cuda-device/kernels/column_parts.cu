@@ -1,3 +1,5 @@
+// The second half of a sum over rows: parts are added in their order, one thread a column. Atomics would need no second
+// kernel and give other bits in every run.
 #include <algorithm>
 
 #include "cuda-device/kernels/column_parts.cuh"

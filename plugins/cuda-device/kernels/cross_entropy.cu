@@ -1,3 +1,12 @@
+// Softmax cross-entropy over rows of 50257 logits and their gradient in place: what the loss costs beside its products.
+//
+//     pass 1   read the row; each thread keeps a running maximum and sum (softmax.cuh); one reduction over the block
+//     loss     log(sum) + max - target's logit, added exactly by one thread
+//     pass 2   scale (softmax - one at the target), written over the logits
+//
+// Bound by memory: a row read once and written once is the least. The first pass keeps the raw vectors in shared memory
+// as far as there is room, which on Hopper is a whole row in 16 bits; the second finds the rest in the L2 cache. Which
+// thread has which vector depends on the row's length alone, and so do the sums.
 #include "cuda-device/kernels/cross_entropy.cuh"
 
 #include <algorithm>

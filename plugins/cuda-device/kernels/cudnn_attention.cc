@@ -1,4 +1,11 @@
-// Attention through cuDNN: plans are made in prepare, once for all ops of one form, and executed in launch.
+// Attention through cuDNN: plans are made in prepare, once for all ops of one form, and executed in launch. All layers
+// of a model have one form, so a plan, for which cuDNN may compile kernels, is made once for forward and once for
+// backward.
+//
+// A backward may be taken in parts (attention_parts.h): the same plan is executed with other pointers for some
+// sequences and heads at a time, so that the scratch of the deterministic algorithm stays below 512 MiB. Launches whose
+// operands are not aligned for cuDNN's vector loads run on the plain kernels, which every object here has beside its
+// plan.
 #include <map>
 
 #include "cuda-device/cudnn.h"
@@ -87,6 +94,8 @@ class Backward : public Kernel {
   }
 
  private:
+  // Pointers of a part: strides are those of the whole tensors, so a part begins where its first head does. Only a
+  // gradient that is added to is packed, in scratch after cuDNN's own.
   void launch_part(cudaStream_t stream, void* const* pointers, int64_t sequence, int64_t head) const {
     const AttentionShape& shape = attention_.shape;
     const int64_t row = sequence * shape.sequence * shape.width() + head * shape.head_dim;

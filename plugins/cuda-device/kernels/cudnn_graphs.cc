@@ -1,3 +1,6 @@
+// One operation a graph, scaled dot product attention or its gradient, with q, k and v as views into the packed
+// [N,3HD]: only strides say how a head lies, and nothing is copied apart. Which versions of cuDNN compute what is known
+// to the front end, not always rightly: check_backward refuses what it would do with copies and fills at each launch.
 #include "cuda-device/kernels/cudnn_graphs.h"
 
 #include <dlfcn.h>
@@ -87,7 +90,7 @@ CudnnPlan plan(const std::shared_ptr<CudnnGraph>& graph, const CudnnTarget& targ
 }
 
 // Refuses what older versions do only with copies and fills that the front end makes at each launch, and workspaces
-// that it divides where cuDNN's vector loads are not aligned: behind one float32 for each row of each head.
+// that it divides where cuDNN's vector loads are not aligned: they follow one float32 for each row of each head.
 void check_backward(const CudnnAttention& backward) {
   if (const int64_t rows = backward.part.num_heads() * backward.shape.sequence; rows % 4 != 0)
     throw Error(TSR_E_UNSUPPORTED,

@@ -1,4 +1,7 @@
-// COPY, CAST, ADD_INTO and SCALE of any number of elements, and ZERO of any number of ranges.
+// COPY, CAST, ADD_INTO and SCALE of any number of elements, and ZERO of any number of ranges. All bound by memory. A
+// thread has eight elements, so that enough loads are under way at once; aligned casts between float32 and 16 bits,
+// which every step does for all parameters, move whole vectors. COPY and ZERO are the runtime's own calls, which a
+// graph can hold.
 #include <string>
 #include <vector>
 
@@ -24,6 +27,7 @@ uint64_t element_bytes(tsr_dtype dtype) {
   return num_bytes;
 }
 
+// The same dtypes as cpu-device takes, in the same words: a program that one device refuses, the other does too.
 void check_dtypes(const tsr_op& op) {
   element_bytes(op.dtype);
   const tsr_dtype from = op.dtype, to = op.gradient_dtype;
@@ -123,6 +127,7 @@ unsigned grid_for(uint64_t num_elements) {
   return blocks_for(num_elements, uint64_t{kNumThreads} * kOfThread);
 }
 
+// Vectors where extent and both addresses allow it. Elements are rounded alike in both kernels.
 template <class To, class From>
 void launch_cast(cudaStream_t stream, uint64_t num_elements, const From* src, To* dst) {
   if constexpr (sizeof(From) <= 4 && sizeof(To) <= 4) {

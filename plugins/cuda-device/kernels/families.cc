@@ -1,3 +1,5 @@
+// From TSR_OP_* to the family that computes it: the one place to change when an op is added, beside its own file,
+// families.h and sources.cmake. nullptr makes the device refuse the op by name.
 #include "cuda-device/kernels/families.h"
 
 namespace tessera::cuda {

@@ -1,3 +1,7 @@
+// The vocabulary of GPT-2, 50257, is what makes this file longer than three products: tensor cores want rows that start
+// at multiples of 16 bytes. So stored logits have 50304 columns, made from a copy of the table with zero rows after the
+// last; the gradient of the table cannot be padded, as it is the parameter's own buffer: the product makes its first
+// 50256 rows, and multiply_last_columns the last one (docs/decisions/0017). Chunks are cut by the extents alone.
 #include "cuda-device/kernels/head.h"
 
 #include <algorithm>
@@ -46,6 +50,8 @@ HeadShape::HeadShape(const tsr_op& op)
       width(stores_logits && vocabulary % 8 != 0 ? round_up(vocabulary, 128) : vocabulary),
       chunk(stores_logits ? chunk_length(rows, width * TSR_DTYPE_BYTES(dtype)) : rows) {}
 
+// Workspaces, of GPT-2 at 64 x 1024 tokens in bf16: logits [chunk, 50304] up to 512 MiB; the padded table [50304, 768],
+// 74 MiB; parts of the last row of the table's gradient; 32 MiB for cuBLASLt.
 void append_head_workspaces(const HeadShape& shape, const HeadProducts& products, op::SlotList& slots) {
   if (shape.stores_logits) slots.push_back(aligned_workspace(kLogits, shape.chunk * shape.width, shape.dtype));
   if (reads_table(products) && shape.is_padded())
@@ -81,6 +87,7 @@ Head::Head(const HeadShape& shape, const HeadProducts& products, std::span<const
   if (const uint64_t rest = shape.rows % shape.chunk; rest > 0) last_.emplace(shape, products, rest, context);
 }
 
+// The copy of the table is made at every launch: a parameter changes between steps, and nobody says when.
 Head::Launch Head::begin(cudaStream_t stream, void* const* pointers, const void* table) const {
   Launch launch{.stream = stream,
                 .logits = align_up(logits_.in<void>(pointers)),

@@ -13,14 +13,14 @@
 
 namespace tessera::cuda {
 
-/// Extents of an op of the head. Stored logits have rows of `width` >= V: V itself, or where that is no multiple of 8
-/// the next multiple of 128, since products of other extents are slow; they are then made from a copy of the table with
-/// zero rows behind. The float32 gradient that HEAD_LOGITS is given is not stored again but used in place.
+/// Extents of an op of the head. Stored logits have rows of `width` >= V: V itself, or where that is not a multiple of
+/// 8 the next multiple of 128, since products of other extents are slow; they are then made from a copy of the table
+/// with zero rows at its end. The float32 gradient that HEAD_LOGITS is given is not stored again but used in place.
 struct HeadShape {
   explicit HeadShape(const tsr_op& op);
 
   bool is_padded() const { return width != vocabulary; }
-  /// Rows of the table that vectors of logits cover, and those behind: less than 8.
+  /// Rows of the table that whole vectors of logits cover, and those after them: less than 8.
   uint64_t num_main_rows() const { return vocabulary / 8 * 8; }
   uint64_t num_last_rows() const { return vocabulary % 8; }
 

@@ -1,6 +1,6 @@
 // o0[N,V] = i0[N,C] p0[V,C]^T for this rank's part of the vocabulary, and o1[N], the largest logit of a token here.
 // Logits are float32. In 16 bits the products of the backward are made from their gradient rounded to the dtype of i0,
-// as those of LOSS are.
+// as those of LOSS are: in float32 they would run without tensor cores.
 #include <algorithm>
 #include <cub/block/block_reduce.cuh>
 
@@ -20,7 +20,8 @@ struct Larger {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// One block a row. -infinity of none; NaNs are passed over.
+// One block a row. -infinity of none; NaNs are passed over: the sum of exponentials that follows shows them. Maxima are
+// exact, so any order will do.
 __global__ void __launch_bounds__(kNumThreads)
     find_max(const float* logits, uint64_t columns, uint64_t num_tokens, float* row_max) {
   using Reduce = cub::BlockReduce<float, kNumThreads>;

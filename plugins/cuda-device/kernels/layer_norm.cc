@@ -1,4 +1,5 @@
-// o0 = norm(i0) * p0 + p1; s0 mean, s1 1 / std of each row.
+// o0 = norm(i0) * p0 + p1; s0 mean, s1 1 / std of each row. The kernels are norm.cu's, which the op with a residual sum
+// shares. Backward makes di0 and the parts of g0 and g1 in one pass over i0 and do0.
 #include "cuda-device/kernels/column_parts.h"
 #include "cuda-device/kernels/families.h"
 #include "cuda-device/kernels/norm.h"
@@ -56,7 +57,8 @@ class Backward final : public Kernel {
         bias_gradient_(op::find_operand(slots, TSR_ROLE_GRADIENT, 1)),
         parts_(op::find_operand(slots, TSR_ROLE_WORKSPACE, kParts)) {}
 
-  // An operand of the half that the phase leaves out is not bound.
+  // An operand of the half that the phase leaves out is not bound: without di0 no weight is read and nothing is written
+  // but parts; without g0 and g1 there are no parts.
   void launch(cudaStream_t stream, void* const* pointers) override {
     const bool has_weight_half = weight_gradient_.is_bound() || bias_gradient_.is_bound();
     if (!input_gradient_.is_bound() && !has_weight_half) return;

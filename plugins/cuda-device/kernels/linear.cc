@@ -1,5 +1,10 @@
 // o0[N,out] = act(i0[N,in] p0[in,out] + p1[out]). With an activation, s0 keeps its argument z, and the input half of
 // the backward leaves two contexts to the weight half: z's gradient, and of a bias the parts of its gradient.
+//
+// A product has the fused form that the library offers for these extents on this GPU, found in prepare, and an
+// unfused one beside it for what that does not take. Gradients of weights are added by the product's beta, in float32,
+// so micro-batches cost no pass of their own. What is fused and what is not, with the reasons, is in
+// docs/decisions/0017.
 #include "cuda-device/context.h"
 #include "cuda-device/kernels/activation.h"
 #include "cuda-device/kernels/column_parts.h"

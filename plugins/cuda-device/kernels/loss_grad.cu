@@ -1,6 +1,6 @@
 // The loss of each row from the maximum i1[N], the sum i2[N] of e^(logit - max) and the target's logit i3[N], all over
 // the whole vocabulary; and the gradient of this rank's part of the logits i0[N,V], which is zero in padding. All ranks
-// of a split vocabulary have the same losses.
+// of a split vocabulary have the same losses, each of them all.
 #include "cuda-device/context.h"
 #include "cuda-device/kernels/families.h"
 #include "cuda-device/kernels/losses.cuh"
@@ -13,6 +13,7 @@ namespace {
 
 constexpr unsigned kNumThreads = 256;
 
+// Exact, so threads and blocks may add in any order: first into shared memory, then once a block into the op's limbs.
 __global__ void __launch_bounds__(kNumThreads)
     add_losses(const float* max, const float* sum, const float* target_logit, uint64_t rows, int64_t* loss) {
   __shared__ int64_t of_block[TSR_ACCUMULATOR_LIMBS];
@@ -36,7 +37,8 @@ struct Arguments {
   float* gradient;
 };
 
-// blockIdx.x is the row.
+// blockIdx.x is the row. scale (softmax - one at the target), for the columns that are tokens here; a target of another
+// rank is outside [0, count) and nothing is subtracted.
 template <int kNum>
 __global__ void __launch_bounds__(kNumThreads) differentiate(Arguments a) {
   const uint64_t row = blockIdx.x, v = uint64_t{blockIdx.y} * kNumThreads + threadIdx.x;

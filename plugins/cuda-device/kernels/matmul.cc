@@ -1,3 +1,8 @@
+// cuBLASLt is column-major. A row-major C = A B is, read column by column, C^T = B^T A^T: so it is given our b as its A
+// and our a as its B, with m and n exchanged, and nothing is transposed in memory. Each plan holds a description,
+// layouts and one algorithm; launching it sets the epilogue's pointers and enqueues. Only algorithms that add parts in
+// float32 in a step of their own are allowed (make_preference): the others round in between, or add in an order that is
+// not promised.
 #include "cuda-device/kernels/matmul.h"
 
 #include <string>
@@ -108,9 +113,11 @@ MatmulPlan::MatmulPlan(const Product& product, uint64_t alignment, Context& cont
                make_factor_layout(*library_, product, product.a, product.m, product.k),
                library_->make_layout(cuda_type(product.out_dtype), product.n, product.m, product.out_stride)} {}
 
+// The library's first choice, by its heuristics alone. Measuring candidates would be faster by some percent and choose
+// differently from run to run.
 std::optional<MatmulPlan> MatmulPlan::find(const Product& product, uint64_t alignment, Context& context) {
   MatmulPlan plan(product, alignment, context);
-  // The library looks at the alignment of these pointers too, and at nothing behind them.
+  // The library looks at the alignment of these pointers too, and not at what they point to.
   void* const aligned = reinterpret_cast<void*>(alignment);
   set_epilogue_pointers(*plan.library_, plan.description_, has_bias(product.epilogue) ? aligned : nullptr,
                         has_aux(product.epilogue) ? aligned : nullptr);
@@ -141,6 +148,8 @@ Matmul::Matmul(const Product& product, Context& context)
               context.cublaslt().name() + " has no algorithm on this GPU for " + product_name(product));
 }
 
+// The plan for 256 bytes if the operands allow it, else the one for 4: both exist since prepare, so a launch never
+// plans.
 void Matmul::launch(cudaStream_t stream, const ProductOperands& operands) const {
   for (const std::optional<MatmulPlan>* plan : {&aligned_, &any_})
     if (*plan && (*plan)->takes(operands)) return (*plan)->launch(stream, operands);

@@ -1,5 +1,5 @@
-// Products of row-major matrices by cuBLASLt, which is column-major: it is given the factors in the other order, and so
-// makes the transpose of the product from their transposes, which is the product as it lies in memory.
+// Products of row-major matrices by cuBLASLt, which is column-major: C = A B is computed as C^T = B^T A^T, by swapping
+// the operands. Nothing is transposed in memory.
 #pragma once
 
 #include <cstdint>

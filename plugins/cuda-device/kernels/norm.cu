@@ -6,7 +6,12 @@
 namespace tessera::cuda {
 namespace {
 
-// Mean and variance are made of the values in registers, in two passes.
+// Layer norm with the whole row in registers: a block of threads has one row or several (row_groups.cuh), reads it
+// once, and everything after that is arithmetic. So the variance can be made of the differences from the mean, in two
+// passes over registers, with no cancellation and no second read.
+//
+// Backward: a block goes over the rows of one part with the sums of all columns in registers, and writes them once;
+// parts are then added in order (column_parts.cu). Bound by memory: x and dy are read once, dx is written once.
 template <class T, int kGroups, bool kIsVectors>
 __global__ void __launch_bounds__(kRowThreads<kGroups>, 1)
     forward_rows(uint64_t num_rows, uint64_t columns, float epsilon, NormForward a) {
@@ -42,7 +47,8 @@ __global__ void __launch_bounds__(kRowThreads<kGroups>, 1)
   row.store(x, a.y);
 }
 
-// Writes to `part` the sums of the block: those of its rows at once, one behind the other. All threads call it.
+// Writes to `part` the sums of the block: those of the rows it has at once, added one after another. All threads call
+// it.
 template <class T, int kGroups>
 __device__ inline void write_part(float (&sums)[kGroups][kNumLanes<T>], uint64_t columns, float* part) {
   using Row = RowPart<T, kGroups, false>;

@@ -1,5 +1,8 @@
 // AdamW and SGD over the ranges of a home, in one kernel: a block a tile. Elements outside of the ranges stay as they
-// are; the result of an element depends on that element of the operands only.
+// are; the result of an element depends on that element of the operands only. All of a home is one launch, whatever its
+// number of ranges: weight decay comes with the tile. Compiled without fused multiply-adds (--fmad=false), so that the
+// bits are cpu-device's. Whether the step counts is decided on the GPU (x:CLIP): a skipped step is a kernel that
+// returns.
 #include <type_traits>
 
 #include "cuda-device/context.h"
@@ -28,6 +31,7 @@ struct Update {
   float *value, *m, *v;
 };
 
+// Computed in float64 by one thread of each block, as the CPU does once a chunk: powers of beta need the digits.
 template <class Factors>
 __device__ Factors factors_of(const Update& update, double weight_decay) {
   const OptimizerStep step = {*update.lr, update.clip[0], *update.step};
@@ -65,6 +69,7 @@ __device__ void update_quad(const Factors& factors, const Update& update, const 
   if constexpr (kHasV) quad.store(v, update.v);
 }
 
+// A step count of 0 would divide by 1 - beta^0 = 0: it means that no CLIP ran before, and is a fault of the program.
 template <class Factors>
 __global__ void __launch_bounds__(kNumThreads) optimizer(Update update) {
   if (update.clip[1] == 0) return;

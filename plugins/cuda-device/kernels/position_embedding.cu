@@ -1,5 +1,8 @@
 // o0[N,C] = i0[N,C] + p0[P,C][n % seq], or, of some rows, p0[(ROW_BEGIN + n) % ROW_PERIOD]. The gradient of i0 is the
 // buffer of o0's. A row of the table's gradient is the sum over the sequences, in their order.
+//
+// The rows of a rank under sequence parallelism begin in the middle of a sequence: row n of the op is at position
+// (first + n) mod period, so the rows of position p are (p - first) mod period and then every period-th.
 #include <string>
 
 #include "cuda-device/kernels/families.h"
@@ -47,7 +50,7 @@ class Forward final : public Kernel {
   const op::Operand table_, input_, output_;
 };
 
-// A thread has one element of the table: rows at its position stand `period` apart.
+// A thread has one element of the table: rows at its position are `period` apart. No atomics, so the order is fixed.
 template <class T>
 __global__ void __launch_bounds__(kNumThreads)
     sum_positions(const T* dy, uint64_t rows, uint64_t columns, uint64_t first, uint64_t period, uint64_t num_elements,

@@ -1,3 +1,5 @@
+// Additions of matrices, all bound by memory: vectors of 16 bytes where addresses and extents allow it, single values
+// where not. Both forms do the same additions in the same order, so alignment changes no bit.
 #include "cuda-device/kernels/row_sums.h"
 
 #include "cuda-device/kernels/column_parts.cuh"
@@ -23,6 +25,8 @@ __global__ void __launch_bounds__(kNumThreads)
   store<kNum>(sum, to, i);
 }
 
+// Both results from one read of x: the residual gradient, and the parts of the bias gradient (column_parts.cuh), which
+// sum x itself and not what was added to.
 template <int kNum, class T>
 __global__ void __launch_bounds__(kPartThreads)
     add_or_copy_and_sum_vectors(const T* __restrict__ x, uint64_t rows, uint64_t vectors_of_row, bool accumulates,
@@ -47,6 +51,8 @@ __global__ void __launch_bounds__(kPartThreads)
   if (parts) write_part<kNum>(thread, sums, vectors_of_row, parts);
 }
 
+// (a + b) + bias for a residual, a + position for an embedding: a bias is a table of one row, used by all. A warp has a
+// row, so the modulo is computed once a row and not once an element.
 template <int kNum, class T>
 __global__ void __launch_bounds__(kRowWarpThreads)
     add_row_vectors(const T* __restrict__ a, const T* __restrict__ b, const T* __restrict__ table, uint64_t rows,

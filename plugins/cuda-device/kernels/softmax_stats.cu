@@ -1,6 +1,7 @@
 // What softmax needs of this rank's part of the vocabulary, given the maximum i1[N] over all of it: o0[N], the sum of
 // e^(logit - max), and o1[N], the target's logit if the target is here, else 0. Summed over the ranks they are those of
-// the whole vocabulary.
+// the whole vocabulary. One block a row: every thread sums columns a block's width apart, then one tree over the block,
+// so the order depends on the number of columns alone.
 #include <cub/block/block_reduce.cuh>
 
 #include "cuda-device/kernels/families.h"
@@ -25,7 +26,7 @@ struct Arguments {
   Fault* fault;
 };
 
-// One block a row.
+// One block a row. No maximum is searched here: it came from all ranks, so every exponent is at most 0.
 __global__ void __launch_bounds__(kNumThreads) softmax_stats(Arguments a) {
   using Reduce = cub::BlockReduce<float, kNumThreads>;
   __shared__ typename Reduce::TempStorage storage;

@@ -1,5 +1,9 @@
 // Exact sums of squares of float32 gradients. A warp takes 1024 elements at a time: their squares are split into parts
 // that float64 adds without rounding, in any order, and the two sums go to the warp's limbs.
+//
+// The same method as cpu-device's (sum_squares.cc), and as both are exact, the same bits. Limbs are kept a warp in
+// shared memory and added to the op's by atomics at the end: integers, so in any order. Without the windows each
+// element would be three atomics on a few addresses.
 #include <algorithm>
 #include <bit>
 

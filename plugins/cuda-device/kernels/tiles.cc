@@ -1,3 +1,5 @@
+// Tiles are cut at multiples of 4 elements from the start of the home, not of the range: so that the vectors of a tile
+// are aligned in every operand, wherever its range begins. The table goes to the GPU once, in prepare.
 #include "cuda-device/kernels/tiles.h"
 
 #include <algorithm>

@@ -1,5 +1,13 @@
 // o0[N,C] = p0[V,C][i0[N]]; rows of tokens of other parts of the vocabulary are zero. The backward adds rows, in
 // float32, in the order of the tokens: tokens of one row of the table are linked, and the first has a block that adds.
+//
+//     tokens          5  9  5  7  5         position  0  1  2  3  4
+//     next            2  -  4  -  -         has_previous        x     x
+//     block of 0      dtable[5] += dy[0] + dy[2] + dy[4], one after another
+//
+// The usual way is an atomic add for each token, whose order differs from run to run. A sort would do too, and needs
+// scratch of its size; finding the next equal token is O(N^2) comparisons of N tokens at worst, but of a few kilobytes
+// in the cache, and frequent tokens find theirs soon.
 #include <bit>
 
 #include "cuda-device/context.h"
