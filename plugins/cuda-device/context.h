@@ -50,6 +50,10 @@ class DeviceTable {
 /// What computes attention in 16 bits: cuDNN where it can; our kernels alone; cuDNN alone, refusing what it cannot.
 enum class AttentionChoice { automatic, plain, cudnn };
 
+/// Of what an op needs scratch for, logits or gradients of scores, so many bytes at a time at most, and scratch for as
+/// many is described; larger parts make nothing faster.
+inline constexpr int64_t kMostPartBytes = int64_t{512} << 20;
+
 /// One per open device. [control-thread], but for the accessors.
 class Context {
  public:
@@ -57,6 +61,7 @@ class Context {
     bool allow_tf32 = false;       ///< float32 products in TF32
     bool is_deterministic = true;  ///< the same bits in every run
     AttentionChoice attention = AttentionChoice::automatic;
+    int64_t part_bytes = kMostPartBytes;  ///< parts of ops are this large, or smaller
   };
 
   /// Device `index` of the machine, which is made current. Throws UNAVAILABLE when it cannot be used, UNSUPPORTED for

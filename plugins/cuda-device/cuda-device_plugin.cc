@@ -18,6 +18,10 @@ constexpr tsr_option kOptions[] = {
     tessera::string_option(tessera::cuda::kAttentionOption, "auto", "auto|cudnn|plain",
                            "attention in 16 bits: by cuDNN where it can and by our slower kernels elsewhere; by cuDNN "
                            "or not at all; by our kernels"),
+    tessera::int_option(tessera::cuda::kDebugPartBytesOption, tessera::cuda::kDefaultPartBytes, 1,
+                        tessera::cuda::kMostPartBytes,
+                        "for tests: the head's logits, and the backward of cuDNN's attention, are computed in parts of "
+                        "at most this many bytes"),
 };
 
 constexpr tsr_descriptor kDescriptor =

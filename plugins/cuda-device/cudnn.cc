@@ -11,7 +11,7 @@ Cudnn* Context::cudnn() {
   searched_cudnn_ = true;
   make_current();
   try {
-    cudnn_ = open_cudnn(compute_capability(), options_.is_deterministic);
+    cudnn_ = open_cudnn(compute_capability(), options_.is_deterministic, options_.part_bytes);
   } catch (const Error& error) {
     if (options_.attention == AttentionChoice::cudnn) throw;
     warn_once("attention runs on plain kernels, which are slow in 16 bits: " + std::string(error.what()));

@@ -18,8 +18,8 @@ class Cudnn {
 };
 
 /// Opens cuDNN for the calling thread's device, of `compute_capability` (90 on Hopper). `deterministic`: of all it
-/// offers, only what adds in a fixed order. Throws UNAVAILABLE when it is not there or too old, or when this was built
-/// without its front end. [control-thread]
-std::unique_ptr<Cudnn> open_cudnn(int compute_capability, bool deterministic);
+/// offers, only what adds in a fixed order. Backwards go over parts of at most `part_bytes` of scratch. Throws
+/// UNAVAILABLE when it is not there or too old, or when this was built without its front end. [control-thread]
+std::unique_ptr<Cudnn> open_cudnn(int compute_capability, bool deterministic, int64_t part_bytes);
 
 }  // namespace tessera::cuda

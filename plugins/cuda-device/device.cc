@@ -25,7 +25,8 @@ Context::Options context_options(std::span<const tsr_option_value> options) {
           .is_deterministic = option(options, kDeterministicOption).i != 0,
           .attention = attention == "cudnn"   ? AttentionChoice::cudnn
                        : attention == "plain" ? AttentionChoice::plain
-                                              : AttentionChoice::automatic};
+                                              : AttentionChoice::automatic,
+          .part_bytes = option(options, kDebugPartBytesOption).i};
 }
 
 class PreparedKernel final : public DeviceKernel {

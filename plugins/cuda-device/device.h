@@ -18,6 +18,9 @@ inline constexpr std::string_view kShareOption = "share";
 inline constexpr std::string_view kTf32Option = "tf32";
 inline constexpr std::string_view kDeterministicOption = "deterministic";
 inline constexpr std::string_view kAttentionOption = "attention";
+inline constexpr std::string_view kDebugPartBytesOption = "debug-part-bytes";
+inline constexpr std::string_view kDefaultPartBytes = "536870912";
+static_assert(kMostPartBytes == 536870912);
 
 /// The op's slots in launch order; UNSUPPORTED for an op that this device does not compute. Pure.
 std::vector<tsr_slot_spec> describe(const tsr_op& op);

@@ -279,5 +279,47 @@ TEST_P(Conformance, AllToAll) {
 
 TESSERA_OVER(transports, Conformance, kGroupSizes);
 
+constexpr uint64_t kHugeCount = 1'000'003;
+
+/// A third of kHugeCount for each rank, but for a few elements.
+Slices huge_slices() {
+  return make_slices({kHugeCount / 3 + 5, kHugeCount / 3, kHugeCount - 2 * (kHugeCount / 3) - 5});
+}
+
+// Longer than all that a communicator does at once: each rank's slice is several pieces of it, as those of models are.
+using HugeConformance = CommunicatorTest;
+
+TEST_P(HugeConformance, AllReduce) {
+  run_ranks(spec(), [](CommRank& rank) {
+    check_all_reduce(rank, TSR_F32, TSR_REDUCE_SUM, kHugeCount, true);
+    check_all_reduce(rank, TSR_BF16, TSR_REDUCE_AVG, kHugeCount, false);
+  });
+}
+
+TEST_P(HugeConformance, Reduce) {
+  run_ranks(spec(), [](CommRank& rank) {
+    check_reduce(rank, TSR_F32, TSR_REDUCE_SUM, kHugeCount, 0, true);
+    check_reduce(rank, TSR_BF16, TSR_REDUCE_SUM, kHugeCount, 1, false);
+  });
+}
+
+TEST_P(HugeConformance, ReduceScatter) {
+  run_ranks(spec(), [](CommRank& rank) {
+    check_reduce_scatter(rank, TSR_F32, TSR_REDUCE_SUM, huge_slices(), true);
+    check_reduce_scatter(rank, TSR_BF16, TSR_REDUCE_AVG, huge_slices(), false);
+  });
+}
+
+TEST_P(HugeConformance, BroadcastAndAllGather) {
+  run_ranks(spec(), [](CommRank& rank) {
+    check_broadcast(rank, TSR_F32, kHugeCount, 2, true);
+    check_all_gather(rank, TSR_F32, huge_slices(), true);
+    check_all_gather(rank, TSR_BF16, huge_slices(), false);
+  });
+}
+
+constexpr int kThree[] = {3};
+TESSERA_OVER(transports, HugeConformance, kThree);
+
 }  // namespace
 }  // namespace tessera::testing

@@ -1,9 +1,11 @@
 // Sums of squares, clipping and optimizers, on every device: the bits of plain loops on the host, whatever the ranges
 // and the alignment.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 
 #include "support/device_ops.h"
 #include "support/device_under_test.h"
@@ -116,14 +118,15 @@ class StepOps : public DeviceOpTest {
     return operands.get<int64_t>(scalar(TSR_SCALAR_ACCUMULATOR));
   }
 
-  void check_squares(const std::vector<float>& source, const Ranges& ranges) const {
+  void check_squares(const std::vector<float>& source, const Ranges& ranges,
+                     std::span<const Placement> placements = kPlacements) const {
     Accumulator expected{};
     for (const tsr_op_range& range : ranges)
       for (uint64_t i = 0; i < range.num_elements; ++i)
         accumulate_square(expected, source[range.offset + i]);
     carry(expected);
     const std::vector<int64_t> limbs(expected.begin(), expected.end());
-    for (const Placement& placement : kPlacements)
+    for (const Placement& placement : placements)
       EXPECT_EQ(sum_of_squares(source, ranges, placement), limbs) << source.size() << " elements, " << text(placement);
   }
 };
@@ -136,6 +139,12 @@ TEST_P(StepOps, SumSquaresIsExactOverItsRanges) {
       check_squares(source, ranges_of(num_elements));
   check_squares(normal_floats(100, 3, 1), {});
   check_squares({3}, {{0, 1, 0}});
+}
+
+// More than the 8,388,608 that a GPU takes at once.
+TEST_P(StepOps, SumSquaresIsExactOverManyElements) {
+  const std::vector<float> source = normal_floats(8'500'000, 4, 1e-3f);
+  check_squares(source, {{3, source.size() - 3, 0}}, std::array{Placement{2, 1, false}});
 }
 
 TEST_P(StepOps, SumSquaresCountsWhatIsNotFinite) {

@@ -1,10 +1,6 @@
 // tessera plan: what it prints, and what does not fit.
 #include <gtest/gtest.h>
 
-#include <boost/property_tree/ptree.hpp>
-#include <boost/property_tree/xml_parser.hpp>
-#include <map>
-
 #include "e2e/cli.h"
 
 namespace tessera::testing {
@@ -79,40 +75,6 @@ TEST(Plan, DrawsThePipeline) {
                           "(p-1)/(v m + p-1) is 20.0 %"});
   EXPECT_EQ(plan({"--nproc=2", "--schedule"}).out,
             "there is no pipeline: no axis of two or more ranks has a strategy that splits layers\n");
-}
-
-TEST(Plan, DrawsAllStreamsAsSvg) {
-  namespace pt = boost::property_tree;
-  const TempFolder folder;
-  const std::string file = folder.path("step.svg");
-  const CommandResult result = plan_eight_ranks({"--svg", file});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  pt::ptree xml;
-  ASSERT_NO_THROW(pt::read_xml(file, xml));
-  const pt::ptree& svg = xml.get_child("svg");
-  EXPECT_EQ(svg.get<std::string>("<xmlattr>.version"), "1.1");
-  EXPECT_EQ(svg.get<std::string>("<xmlattr>.xmlns"), "http://www.w3.org/2000/svg");
-  const auto width = svg.get<double>("<xmlattr>.width"), height = svg.get<double>("<xmlattr>.height");
-  std::map<std::string, int> by_class;
-  std::string text;
-  for (const auto& [tag, node] : svg) {
-    if (tag == "text") text += node.data() + "\n";
-    if (tag != "rect" && tag != "path") continue;
-    const auto what = node.get<std::string>("<xmlattr>.class");
-    ++by_class[what];
-    EXPECT_TRUE(what == "paper" || node.get_child_optional("title")) << what << " has no tool tip";
-    if (tag != "rect" || what == "paper") continue;
-    EXPECT_LE(node.get<double>("<xmlattr>.x") + node.get<double>("<xmlattr>.width"), width);
-    EXPECT_LE(node.get<double>("<xmlattr>.y") + node.get<double>("<xmlattr>.height"), height);
-  }
-  // Of 4 micro-batches: wte, wpe, 8 segments a block, ln_f, head_logits and softmax_stats; and once in the legend.
-  const int num_segments = 2 + 4 * 8 + 3;
-  EXPECT_EQ(by_class["f"], 4 * num_segments + 1);
-  EXPECT_EQ(by_class["m"], 2 + 1);
-  EXPECT_GT(by_class["i"], 1);
-  expect_all(text, {"Tflop/s", "rank 0, for the 4 ranks that do the same, up to rank 3: compute is idle for",
-                    "rank 4, for the 4 ranks", "comm.dp.gather", "comm.tp.sum", "live memory"});
-  EXPECT_EQ(plan_eight_ranks({"--svg", folder.path("missing/step.svg")}).exit_code, 2);
 }
 
 TEST(Plan, NeedsNoDataAndNoRanks) {

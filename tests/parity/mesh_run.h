@@ -17,10 +17,10 @@ struct MeshRun {
   int num_ranks, num_data_ranks;
   std::vector<std::string> options = {};
 
-  RunResult run(std::vector<std::string> flags, const std::string& comm = "local") const {
+  RunResult run(std::vector<std::string> flags, const std::string& comm = "local", const AtEnd& at_end = {}) const {
     flags.insert(flags.end(), {"--mesh=" + mesh, "--strategy=" + strategies});
     flags.insert(flags.end(), options.begin(), options.end());
-    return run_local(flags, num_ranks, comm);
+    return run_local(flags, num_ranks, comm, at_end);
   }
 };
 

@@ -9,8 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "train/local_ranks.h"
-
 namespace tessera::testing {
 
 namespace {
@@ -78,7 +76,7 @@ std::string difference(const std::string& what, double a, double b) {
 
 }  // namespace
 
-RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::string& comm) {
+RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::string& comm, const AtEnd& at_end) {
   flags.insert(flags.end(), {"--comm=" + comm, "--threads=1", "--plugin-dir=" + plugin_dir()});
   const Log log(LogLevel::off);
   const Job job = make_job(parse_flags(FlagSet::train, flags), num_ranks, log);
@@ -92,7 +90,10 @@ RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::st
       if (rank == 0) result.steps.push_back(step);
       result.final_losses[static_cast<size_t>(rank)] = step.loss;
     };
-    o.on_end = [&](RankRuntime& runtime) { gatherer.add(runtime); };
+    o.on_end = [&, rank](RankRuntime& runtime) {
+      if (at_end) at_end(job, *data, rank, runtime);
+      gatherer.add(runtime);
+    };
     return o;
   };
   train_local_ranks(job, *data, observer, log);

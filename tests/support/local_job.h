@@ -1,11 +1,13 @@
 // A whole run inside a test: ranks are threads, results are kept.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "observe/metrics.h"
+#include "train/local_ranks.h"
 
 namespace tessera::testing {
 
@@ -18,9 +20,13 @@ struct RunResult {
   uint64_t num_missing = 0;
 };
 
+/// What else each rank does after its last step, all at once.
+using AtEnd = std::function<void(const Job&, const TokenSource&, int rank, RankRuntime&)>;
+
 /// Runs `tessera train` with these flags (plus the build's plugin folder) with `num_ranks` threads, one thread each,
 /// over local-comm or another communicator. Throws what the first rank that failed threw.
-RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::string& comm = "local");
+RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::string& comm = "local",
+                    const AtEnd& at_end = {});
 
 /// The golden model of tests/golden/gpt2-nano and its trajectory.
 std::string golden_folder();

@@ -10,7 +10,8 @@
 namespace tessera::testing {
 namespace {
 
-std::string path_of(const std::string& name) {
+std::string path_of(const std::string& name_and_option) {
+  const std::string name = name_and_option.substr(0, name_and_option.find(':'));
   return name.find('/') == std::string::npos ? plugin_dir() + "/" + name + ".so" : name;
 }
 
@@ -40,11 +41,14 @@ const void* load_interface(const std::string& name, const char* interface_id) {
 
 std::vector<tsr_option_value> default_options(const std::string& name) {
   const tsr_descriptor& descriptor = *load_factory(path_of(name)).descriptor;
+  const size_t colon = name.find(':'), equals = name.find('=');
+  const std::string changed = colon == name.npos ? "" : name.substr(colon + 1, equals - colon - 1);
   std::vector<tsr_option_value> values;
   for (uint64_t i = 0; i < descriptor.num_options; ++i) {
     const tsr_option& option = descriptor.options[i];
     const std::string text = to_string(option.default_value);
-    const double number = text == "true" ? 1 : std::strtod(text.c_str(), nullptr);
+    double number = text == "true" ? 1 : std::strtod(text.c_str(), nullptr);
+    if (to_string(option.name) == changed) number = std::stod(name.substr(equals + 1));
     values.push_back({option.name, option.default_value, static_cast<int64_t>(number), number});
   }
   return values;

@@ -9,10 +9,11 @@
 namespace tessera::testing {
 
 /// The table `interface_id` of plugin `name` in plugin_dir(), or of the file `name` if that has a slash, for the life
-/// of the process. Throws Error.
+/// of the process; what follows a colon is left out. Throws Error.
 const void* load_interface(const std::string& name, const char* interface_id);
 
-/// The options of that plugin with their defaults, as the host gives them where the command line has none.
+/// The options of that plugin with their defaults, as the host gives them where the command line has none. After
+/// "name:option=number" that option has another value.
 std::vector<tsr_option_value> default_options(const std::string& name);
 
 template <class Interface>

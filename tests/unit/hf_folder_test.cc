@@ -30,9 +30,9 @@ std::vector<Parameter> parameters() {
 }
 
 // Value i of parameter number p is 100 p + i.
-std::vector<Tensor> model_tensors(const std::string& prefix = "") {
+std::vector<Tensor> tensors_of(const std::vector<Parameter>& model, const std::string& prefix = "") {
   std::vector<Tensor> tensors;
-  for (const Parameter& parameter : parameters()) {
+  for (const Parameter& parameter : model) {
     Tensor tensor{{prefix + parameter.name, "F32", {}}, {}};
     for (const int64_t extent : parameter.shape())
       tensor.entry.shape.push_back(static_cast<uint64_t>(extent));
@@ -42,6 +42,10 @@ std::vector<Tensor> model_tensors(const std::string& prefix = "") {
     tensors.push_back(std::move(tensor));
   }
   return tensors;
+}
+
+std::vector<Tensor> model_tensors(const std::string& prefix = "") {
+  return tensors_of(parameters(), prefix);
 }
 
 void save(const std::string& path, const std::vector<Tensor>& tensors) {
@@ -120,6 +124,26 @@ TEST(HuggingFaceWeights, HeadMustEqualTheEmbedding) {
   tensors.back().entry.shape = {4, 6};
   save(folder.path("model.safetensors"), tensors);
   expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); }, {"lm_head.weight", "[4, 6]", "[6, 4]"});
+}
+
+// The head is held against the embedding 65,536 elements at a time.
+TEST(HuggingFaceWeights, AHeadOfManyElementsMustEqualTheEmbeddingInAll) {
+  const Gpt2Config config{.num_layers = 1, .num_heads = 1, .embed = 2, .vocab = 70'001, .positions = 1, .ffn = 2};
+  const std::vector<Parameter> model = make_gpt2(config, {}).parameters;
+  const TempFolder folder;
+  std::vector<Tensor> tensors = tensors_of(model);
+  tensors.push_back(find(tensors, "wte.weight"));
+  tensors.back().entry.name = "lm_head.weight";
+  const auto load = [&] {
+    save(folder.path("model.safetensors"), tensors);
+    HuggingFaceWeights(folder.path(), model);
+  };
+  load();
+  for (const size_t i : {0, 65'535, 65'536, 131'071, 131'072, 140'001}) {
+    tensors.back().values[i] += 1;
+    expect_error(load, {"lm_head.weight", "differs", "wte.weight", "[70001, 2]"});
+    tensors.back().values[i] -= 1;
+  }
 }
 
 TEST(HuggingFaceWeights, RefusesAMissingTensor) {

@@ -33,5 +33,14 @@ TEST(LearningRate, EndsAtTheMinimum) {
   EXPECT_NEAR(learning_rate(config(LrSchedule::linear), 7), 1 - 0.9 / 3, 1e-15);  // a third of nine steps
 }
 
+// Nine steps from 1 to 0.1, held against the cosines of 0, 20, 40, ... 180 degrees.
+TEST(LearningRate, FollowsTheCosine) {
+  const double cosines[] = {
+      1,    0.939692620785908384,  0.766044443118978035,  0.5, 0.173648177666930349, -0.173648177666930349,
+      -0.5, -0.766044443118978035, -0.939692620785908384, -1};
+  for (int i = 0; i < 10; ++i)
+    EXPECT_NEAR(learning_rate(config(LrSchedule::cosine), 4 + i), 0.55 + 0.45 * cosines[i], 1e-15) << "step " << 4 + i;
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -5,14 +5,13 @@
 
 #include <algorithm>
 
+#include "cuda-device/context.h"
 #include "cuda-device/kernels/attention_shape.h"
 
 namespace tessera::cuda {
 
 /// Of cuDNN's forward; of all its versions that were asked, the most was 256.
 inline constexpr int64_t kCudnnForwardBytes = int64_t{1} << 16;
-/// Parts are as large as they may be with at most this much scratch; one head may need more.
-inline constexpr int64_t kCudnnPartBytes = int64_t{512} << 20;
 
 /// True if cuDNN may be asked: 16 bits, head dims in steps of 8 up to 128, more than one token.
 inline bool cudnn_may_compute(const tsr_op& op, const AttentionShape& shape) {
@@ -40,7 +39,8 @@ inline int64_t attention_gradient_bytes(const AttentionShape& shape) {
   return 2 * shape.sequence * 3 * shape.head_dim;
 }
 
-inline AttentionPart attention_part(const AttentionShape& shape) {
+/// As large as it may be with at most `part_bytes` of scratch; one head may need more.
+inline AttentionPart attention_part(const AttentionShape& shape, int64_t part_bytes = kMostPartBytes) {
   const auto largest_divisor = [](int64_t n, int64_t limit) {
     int64_t divisor = std::clamp(limit, int64_t{1}, n);
     while (n % divisor != 0)
@@ -48,7 +48,7 @@ inline AttentionPart attention_part(const AttentionShape& shape) {
     return divisor;
   };
   if (shape.sequence % 4 != 0) return {shape.batch, shape.heads};  // parts' statistics would not be aligned
-  const int64_t num_heads = kCudnnPartBytes / (cudnn_backward_bytes(shape) + attention_gradient_bytes(shape));
+  const int64_t num_heads = part_bytes / (cudnn_backward_bytes(shape) + attention_gradient_bytes(shape));
   if (num_heads < shape.heads) return {1, largest_divisor(shape.heads, num_heads)};
   return {largest_divisor(shape.batch, num_heads / shape.heads), shape.heads};
 }

@@ -131,7 +131,8 @@ class Backward : public Kernel {
 
 class OpenedCudnn : public Cudnn {
  public:
-  OpenedCudnn(int compute_capability, bool is_deterministic) : is_deterministic_(is_deterministic) {
+  OpenedCudnn(int compute_capability, bool is_deterministic, int64_t part_bytes)
+      : is_deterministic_(is_deterministic), part_bytes_(part_bytes) {
     cudnn_library();
     target_.compute_capability = compute_capability;
     if (const cudnnStatus_t status = cudnn_frontend::detail::create_handle(&target_.handle);
@@ -161,7 +162,7 @@ class OpenedCudnn : public Cudnn {
 
   std::unique_ptr<Kernel> backward(const tsr_op& op, std::span<const tsr_slot_spec> slots) {
     const AttentionShape shape(op);
-    const AttentionPart part = attention_part(shape);
+    const AttentionPart part = attention_part(shape, part_bytes_);
     const bool accumulates = op::find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0).accumulates;
     CudnnAttention attention{shape, part, op.dtype, is_deterministic_};
     attention.gradient_heads = accumulates ? part.heads : shape.heads;
@@ -182,15 +183,16 @@ class OpenedCudnn : public Cudnn {
   }
 
   const bool is_deterministic_;
+  const int64_t part_bytes_;
   CudnnTarget target_;
   std::map<CudnnAttention, CudnnPlan> plans_;
 };
 
 }  // namespace
 
-std::unique_ptr<Cudnn> open_cudnn(int compute_capability, bool is_deterministic) {
+std::unique_ptr<Cudnn> open_cudnn(int compute_capability, bool is_deterministic, int64_t part_bytes) {
   try {
-    return std::make_unique<OpenedCudnn>(compute_capability, is_deterministic);
+    return std::make_unique<OpenedCudnn>(compute_capability, is_deterministic, part_bytes);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // the front end's own

@@ -3,7 +3,7 @@
 
 namespace tessera::cuda {
 
-std::unique_ptr<Cudnn> open_cudnn(int, bool) {
+std::unique_ptr<Cudnn> open_cudnn(int, bool, int64_t) {
   throw Error(TSR_E_UNAVAILABLE,
               "cuda-device was built without cuDNN's front end; build it with ./dev on a machine with network, or set "
               "TESSERA_CUDNN_FRONTEND");

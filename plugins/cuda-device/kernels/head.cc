@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t kLogits = 0, kTable = 1, kLastParts = 2, kMatmul = 3;  // workspaces
 
-constexpr uint64_t kLogitsBytes = uint64_t{512} << 20;  // larger chunks make the products no faster
 constexpr uint64_t kRowGranule = 128;
 
 constexpr uint64_t round_up(uint64_t n, uint64_t granule) {
@@ -22,8 +21,8 @@ constexpr uint64_t round_up(uint64_t n, uint64_t granule) {
 }
 
 // Chunks of nearly equal lengths, so that none is left with few rows.
-uint64_t chunk_length(uint64_t rows, uint64_t row_bytes) {
-  const uint64_t fitting = std::max<uint64_t>(1, kLogitsBytes / row_bytes);
+uint64_t chunk_length(uint64_t rows, uint64_t row_bytes, int64_t part_bytes) {
+  const uint64_t fitting = std::max<uint64_t>(1, static_cast<uint64_t>(part_bytes) / row_bytes);
   const uint64_t num_chunks = (rows + fitting - 1) / fitting;
   return std::min(rows, round_up((rows + num_chunks - 1) / num_chunks, kRowGranule));
 }
@@ -41,14 +40,14 @@ void* offset(void* pointer, uint64_t num_elements, tsr_dtype dtype) {
 
 }  // namespace
 
-HeadShape::HeadShape(const tsr_op& op)
+HeadShape::HeadShape(const tsr_op& op, int64_t part_bytes)
     : rows(op::num_rows(op)),
       columns(op::extent(op, TSR_DIM_EMBED)),
       vocabulary(op::extent(op, TSR_DIM_VOCAB)),
       dtype(op.dtype),
       stores_logits(op.kind == TSR_OP_LOSS || dtype != TSR_F32),
       width(stores_logits && vocabulary % 8 != 0 ? round_up(vocabulary, 128) : vocabulary),
-      chunk(stores_logits ? chunk_length(rows, width * TSR_DTYPE_BYTES(dtype)) : rows) {}
+      chunk(stores_logits ? chunk_length(rows, width * TSR_DTYPE_BYTES(dtype), part_bytes) : rows) {}
 
 // Workspaces, of GPT-2 at 64 x 1024 tokens in bf16: logits [chunk, 50304] up to 512 MiB; the padded table [50304, 768],
 // 74 MiB; parts of the last row of the table's gradient; 32 MiB for cuBLASLt.

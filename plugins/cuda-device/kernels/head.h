@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "cuda-device/context.h"
 #include "cuda-device/kernels/matmul.h"
 #include "tessera/operands.hpp"
 
@@ -17,7 +18,8 @@ namespace tessera::cuda {
 /// 8 the next multiple of 128, since products of other extents are slow; they are then made from a copy of the table
 /// with zero rows at its end. The float32 gradient that HEAD_LOGITS is given is not stored again but used in place.
 struct HeadShape {
-  explicit HeadShape(const tsr_op& op);
+  /// Chunks have at most `part_bytes` of logits, but for a few rows.
+  explicit HeadShape(const tsr_op& op, int64_t part_bytes = kMostPartBytes);
 
   bool is_padded() const { return width != vocabulary; }
   /// Rows of the table that whole vectors of logits cover, and those after them: less than 8.

@@ -82,7 +82,7 @@ class Forward final : public Kernel {
 class Backward final : public Kernel {
  public:
   Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context& context)
-      : shape_(op),
+      : shape_(op, context.options().part_bytes),
         table_(op::find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         input_(op::find_operand(slots, TSR_ROLE_INPUT, 0)),
         logits_gradient_(op::find_operand(slots, TSR_ROLE_OUTPUT_GRADIENT, 0)),

@@ -16,7 +16,7 @@ namespace {
 class Loss final : public Kernel {
  public:
   Loss(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context& context)
-      : shape_(op),
+      : shape_(op, context.options().part_bytes),
         scale_(op, slots),
         table_(op::find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         input_(op::find_operand(slots, TSR_ROLE_INPUT, 0)),

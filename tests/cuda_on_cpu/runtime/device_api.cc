@@ -61,6 +61,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->maxThreadsPerBlock = static_cast<int>(cuda_on_cpu::kMaxBlockThreads);
   properties->sharedMemPerBlock = cuda_on_cpu::kSharedBytes;
   properties->sharedMemPerBlockOptin = cuda_on_cpu::kMaxSharedBytes;
+  properties->sharedMemPerMultiprocessor = 228 << 10;
+  properties->reservedSharedMemPerBlock = 1 << 10;
   properties->unifiedAddressing = 1;
   properties->pciBusID = device;
   return cudaSuccess;

@@ -1,0 +1,57 @@
+// The loss of an evaluation after some steps is that of the next step on its tokens, as PyTorch's trajectory has it.
+#include <gtest/gtest.h>
+
+#include "data/batch_order.h"
+#include "parity/mesh_run.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr int64_t kSteps = 5;  // then the tokens of the next are evaluated
+
+/// This rank's tokens of the step after the last.
+std::vector<MicroBatch> batches_of_next_step(const Job& job, const TokenSource& data, int rank) {
+  BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+  for (int64_t i = 0; i < kSteps * job.config.grad_accum; ++i)
+    order.advance();
+  std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
+  for (MicroBatch& batch : batches) {
+    batch.inputs.resize(static_cast<size_t>(job.config.batch_size * job.config.seq_len));
+    batch.targets.resize(batch.inputs.size());
+    order.read(job.mesh.data_rank(job.mesh.coordinates(rank)), batch.inputs, batch.targets);
+    order.advance();
+  }
+  return batches;
+}
+
+class Evaluation : public ::testing::TestWithParam<MeshRun> {};
+
+TEST_P(Evaluation, HasTheLossOfTheTrajectory) {
+  const MeshRun& mesh = GetParam();
+  std::vector<std::string> flags = golden_flags(mesh.num_data_ranks);
+  std::erase_if(flags, [](const std::string& flag) { return flag.starts_with("--steps="); });
+  flags.push_back("--steps=" + std::to_string(kSteps));
+  std::vector<double> losses(static_cast<size_t>(mesh.num_ranks));
+  mesh.run(flags, "local", [&](const Job& job, const TokenSource& data, int rank, RankRuntime& runtime) {
+    const auto batches = batches_of_next_step(job, data, rank);
+    losses[static_cast<size_t>(rank)] = runtime.run_eval(batches) / static_cast<double>(job.tokens_per_step());
+  });
+  const double expected = golden_trajectory().loss[kSteps];
+  EXPECT_NEAR(losses[0], expected, 1e-4 * expected);
+  for (const double loss : losses)
+    EXPECT_EQ(loss, losses[0]);
+}
+
+const MeshRun kMeshes[] = {
+    {"dp=1", "dp=ddp", 1, 1},
+    {"dp=2", "dp=ddp", 2, 2},
+    {"dp=2", "dp=fsdp", 2, 2},
+    {"dp=2", "dp=zero3", 2, 2},
+    {"pp=2", "pp=pipeline", 2, 1},
+    {"tp=2", "tp=tensor", 2, 1},
+    {"pp=2,dp=2,tp=2", "pp=pipeline,dp=fsdp,tp=tensor", 8, 2},
+};
+INSTANTIATE_TEST_SUITE_P(All, Evaluation, ::testing::ValuesIn(kMeshes), mesh_name);
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,133 @@
+// What a rank's memory is filled with and what it gives back, for parameters longer than what is read at once; and the
+// value of an evaluation.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "exec/rank_runtime.h"
+#include "model/freeze.h"
+#include "model/gpt2.h"
+#include "model/initial_values.h"
+#include "support/memory_kv.h"
+#include "support/plugin_loader.h"
+#include "tessera/error.hpp"
+
+namespace tessera::testing {
+namespace {
+
+/// Its embedding has 1.3 Mi elements: more than the 1 Mi that are read at once.
+Model model_of(tsr_dtype dtype) {
+  return make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 16, .vocab = 85'197, .positions = 8, .ffn = 64},
+                   {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8, .dtype = dtype});
+}
+
+/// Element i of every parameter, exact in every dtype; no power of two is a period.
+float value_at(uint64_t i) {
+  return static_cast<float>(i % 251);
+}
+
+/// Those values, but for one element of wte.weight.
+class Numbered final : public ParameterSource {
+ public:
+  Numbered() = default;
+  Numbered(uint64_t index, float value) : index_(index), value_(value) {}
+
+  void read(std::string_view parameter, uint64_t offset, std::span<float> out) const override {
+    for (uint64_t i = 0; i < out.size(); ++i)
+      out[i] = parameter == "wte.weight" && offset + i == index_ ? value_ : value_at(offset + i);
+  }
+
+ private:
+  uint64_t index_ = UINT64_MAX;
+  float value_ = 0;
+};
+
+/// On the CPU, and on a device whose memory the host cannot touch.
+class RankRuntimeTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::unique_ptr<RankRuntime> make(const ParameterSource& values) {
+    StepShape shape;
+    shape.dtype = model_.segments[0].op.dtype;
+    const CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe(op); }, {}};
+    RankSetup setup;
+    setup.device.api = &device_;
+    setup.host = &host_;
+    auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
+    runtime->initialise(values);
+    return runtime;
+  }
+
+  std::vector<tsr_slot_spec> describe(const tsr_op& op) const {
+    std::vector<tsr_slot_spec> slots(64);
+    uint64_t num_slots = slots.size();
+    call(device_.describe, &op, slots.data(), &num_slots);
+    slots.resize(num_slots);
+    return slots;
+  }
+
+  void expect_values(RankRuntime& runtime) const {
+    for (size_t p = 0; p < model_.parameters.size(); ++p) {
+      const Parameter& parameter = model_.parameters[p];
+      std::vector<float> read(parameter.num_elements, NAN);
+      runtime.read_parameter(static_cast<int>(p), read);
+      for (uint64_t i = 0; i < read.size(); ++i)
+        ASSERT_EQ(read[i], value_at(i)) << parameter.name << " " << i;
+    }
+  }
+
+  MemoryKv store_;
+  tsr_host host_ = store_.host();
+  const tsr_device_interface& device_ = load_plugin<tsr_device_interface>(GetParam(), TSR_DEVICE_INTERFACE);
+  Mesh mesh_{{{"dp", 1, TSR_SPLITS_BATCH}}};
+  Model model_ = model_of(TSR_F32);
+};
+
+TEST_P(RankRuntimeTest, EveryElementOfALongParameterIsThatOfItsSource) {
+  for (const tsr_dtype dtype : {TSR_F32, TSR_BF16}) {
+    model_ = model_of(dtype);
+    expect_values(*make(Numbered()));
+  }
+}
+
+// Kept in 16 bits alone.
+TEST_P(RankRuntimeTest, SoIsThatOfALongParameterThatIsFrozen) {
+  for (const tsr_dtype dtype : {TSR_BF16, TSR_F16}) {
+    model_ = model_of(dtype);
+    freeze_parameters(model_, std::vector<std::string>{"wte.weight"});
+    expect_values(*make(Numbered()));
+  }
+}
+
+TEST_P(RankRuntimeTest, TheWorstElementIsFoundWhereverItIs) {
+  for (const uint64_t index : {uint64_t{7}, uint64_t{1} << 20, uint64_t{1'300'000}})
+    for (const float value : {-1000.0f, NAN}) {
+      const auto worst = make(Numbered(index, value))->worst_parameter_element();
+      ASSERT_TRUE(worst);
+      EXPECT_EQ(model_.parameters[static_cast<size_t>(worst->parameter)].name, "wte.weight");
+      EXPECT_EQ(worst->index, index);
+      EXPECT_EQ(std::isnan(worst->value), std::isnan(value));
+    }
+}
+
+TEST_P(RankRuntimeTest, AnEvaluationHasTheLossOfTheStepOnTheSameTokens) {
+  const auto runtime = make(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
+  const MicroBatch batch{{0, 1, 2, 3, 4, 5, 6, 85'196}, {1, 2, 3, 4, 5, 6, 85'196, 7}};
+  double before = INFINITY;
+  for (uint64_t step = 0; step < 3; ++step) {
+    const double loss = runtime->run_eval({&batch, 1});
+    EXPECT_EQ(runtime->run_eval({&batch, 1}), loss) << "an evaluation changed something";
+    EXPECT_EQ(runtime->run_step(step, 1e-3, 1, {&batch, 1}).loss_sum, loss);
+    EXPECT_LT(loss, before);
+    if (step == 0) {
+      EXPECT_NEAR(loss, 8 * std::log(85'197.0), 0.5);
+    }
+    before = loss;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, RankRuntimeTest, ::testing::Values("cpu-device", TESSERA_OTHER_DEVICE),
+                         [](const auto& test) { return test.index ? "other" : "cpu"; });
+
+}  // namespace
+}  // namespace tessera::testing
