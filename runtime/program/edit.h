@@ -6,7 +6,7 @@
 
 #include "program/base.h"
 #include "program/program.h"
-#include "tessera/strategy.h"
+#include "program/strategy_on_axis.h"
 
 namespace tessera {
 
@@ -23,14 +23,6 @@ class Snapshot {
  private:
   struct Arrays;
   std::unique_ptr<Arrays> arrays_;
-};
-
-/// A strategy on its axis. Borrowed: the owner keeps instance and table alive.
-struct StrategyOnAxis {
-  std::string name;
-  int axis = -1;
-  const tsr_strategy_interface* interface = nullptr;
-  tsr_strategy* instance = nullptr;
 };
 
 /// Runs one pass. On success `program` is the edited copy; when the pass fails or its edits are not valid, `program` is

@@ -1,8 +1,7 @@
 // What the host adds after all passes, so that no pass has to.
 #pragma once
 
-#include <functional>
-
+#include "program/collective.h"
 #include "program/program.h"
 
 namespace tessera {
@@ -14,9 +13,6 @@ namespace tessera {
 ///  - one `zero` before an action that reads across pads of a transient buffer (elements of no parameter).
 /// Throws INVALID_ARGUMENT for an add into a range that is only partly written.
 void finish_program(Program& program);
-
-/// Bytes of workspace a collective action needs in a group of `num_ranks`.
-using DescribeCollective = std::function<uint64_t(const Program& program, const Action& action, int num_ranks)>;
 
 /// Binds the workspace that communicators ask for, as buffers like any other, in the memory of the operands.
 void bind_workspaces(Program& program, const DescribeCollective& describe);

@@ -5,9 +5,10 @@
 // are filled in when the kernel is prepared. Equal ranks therefore have equal program texts, although they own
 // different elements.
 
+#include "program/op.h"
+
 #include <algorithm>
 
-#include "program/base.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mesh/mesh.h"
-#include "program/edit.h"
+#include "program/strategy_on_axis.h"
 
 namespace tessera {
 

@@ -1,0 +1,18 @@
+// A strategy as the host holds it.
+#pragma once
+
+#include <string>
+
+#include "tessera/strategy.h"
+
+namespace tessera {
+
+/// A strategy on its axis. Borrowed: the owner keeps instance and table alive.
+struct StrategyOnAxis {
+  std::string name;
+  int axis = -1;
+  const tsr_strategy_interface* interface = nullptr;
+  tsr_strategy* instance = nullptr;
+};
+
+}  // namespace tessera
