@@ -18,9 +18,9 @@
 #include <set>
 
 #include "exec/step.h"
-#include "program/base.h"
 #include "program/collective.h"
 #include "program/collective_form.h"
+#include "program/op.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "program/base.h"
+#include "program/op.h"
 #include "program/traffic.h"
 
 namespace tessera {
