@@ -1,5 +1,5 @@
 // Tensor parallelism (Megatron-LM, Shoeybi et al. 2019). The host has cut parameters, values and ops to this rank's
-// part (program/local_model.cc); this pass inserts the sums that make partial results whole. In a block, over 2 ranks:
+// part (passes/local_model.cc); this pass inserts the sums that make partial results whole. In a block, over 2 ranks:
 //
 //     forward  h.0.proj    ...  w projected                 contracts heads, which are split: an addend
 //     all_reduce group=tp reduce=sum  a projected           inserted

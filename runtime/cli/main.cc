@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/print_error.h"
 #include "cli/commands.h"
 #include "cli/exhaustion.h"
 #include "cli/standard_files.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
-#include "observe/print_error.h"
 #include "tessera/core.h"
 #include "tessera/error.hpp"
 

@@ -3,12 +3,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/output_file.h"
 #include "config/usage_error.h"
 #include "data/file_list.h"
 #include "model/model_name.h"
-#include "model/weight_files.h"
-#include "observe/output_file.h"
-#include "train/step_svg.h"
+#include "plan/step_svg.h"
+#include "weights/weight_files.h"
 
 namespace tessera {
 namespace {

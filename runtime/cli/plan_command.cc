@@ -1,15 +1,15 @@
 #include <iostream>
 #include <optional>
 
+#include "base/print_error.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
-#include "observe/print_error.h"
-#include "program/text.h"
-#include "train/pipeline_schedule.h"
-#include "train/plan_report.h"
-#include "train/proof.h"
-#include "train/step_svg.h"
+#include "plan/pipeline_schedule.h"
+#include "plan/plan_report.h"
+#include "plan/proof.h"
+#include "plan/step_svg.h"
+#include "program/program_text.h"
 
 namespace tessera {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/text.h"
 #include "cli/commands.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 #include "plugins/plugin_report.h"
 
 namespace tessera {

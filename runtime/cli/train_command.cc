@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/print_error.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
-#include "observe/print_error.h"
-#include "observe/text.h"
+#include "plan/planned_job.h"
 #include "train/local_ranks.h"
-#include "train/planned_job.h"
 #include "train/rank_process.h"
 #include "train/try_communicator.h"
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

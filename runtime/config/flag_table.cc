@@ -10,11 +10,11 @@
 #include <limits>
 #include <utility>
 
+#include "base/log.h"
+#include "base/text.h"
 #include "config/axes.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "observe/log.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

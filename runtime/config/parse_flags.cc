@@ -12,13 +12,13 @@
 #include <boost/program_options.hpp>
 #include <set>
 
+#include "base/output_file.h"
+#include "base/text.h"
 #include "config/axes.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "observe/output_file.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

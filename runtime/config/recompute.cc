@@ -1,10 +1,10 @@
-// --recompute: full is every=1. Blocks are counted later, when the model is known (train/job.cc).
+// --recompute: full is every=1. Blocks are counted later, when the model is known (job/job.cc).
 
 #include "config/recompute.h"
 
+#include "base/text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

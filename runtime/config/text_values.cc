@@ -9,9 +9,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/text.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <vector>
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

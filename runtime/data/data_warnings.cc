@@ -1,6 +1,6 @@
 #include "data/data_warnings.h"
 
-#include "observe/text.h"
+#include "base/text.h"
 
 namespace tessera {
 namespace {

@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/read_only_file.h"
+#include "base/text.h"
 #include "config/usage_error.h"
-#include "model/read_only_file.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

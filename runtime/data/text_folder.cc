@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/read_only_file.h"
+#include "base/text.h"
 #include "data/looks_like_text.h"
-#include "model/read_only_file.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

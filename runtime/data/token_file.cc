@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/text.h"
 #include "data/looks_like_text.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "model/read_only_file.h"
+#include "base/read_only_file.h"
 
 namespace tessera {
 

@@ -5,13 +5,13 @@
 #include <optional>
 #include <vector>
 
-#include "config/sha256.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "data/file_list.h"
 #include "data/text_folder.h"
 #include "data/token_file.h"
-#include "model/sample_blocks.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
+#include "weights/sample_blocks.h"
 
 namespace tessera {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "exec/communicators.h"
 
-#include "program/findings.h"
 #include "tessera/error.hpp"
+#include "verify/findings.h"
 
 namespace tessera {
 

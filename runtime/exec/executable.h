@@ -13,7 +13,7 @@
 #include "exec/crossing.h"
 #include "exec/execution_context.h"
 #include "exec/graph.h"
-#include "program/memory.h"
+#include "memory/memory.h"
 
 namespace tessera {
 

@@ -7,11 +7,11 @@
 #include <span>
 #include <string>
 
+#include "compile/edit.h"
 #include "exec/communicators.h"
 #include "exec/device.h"
 #include "exec/graph.h"
-#include "program/edit.h"
-#include "program/memory.h"
+#include "memory/memory.h"
 #include "program/program.h"
 
 namespace tessera {

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
+#include "compile/compile.h"
 #include "exec/communicators.h"
 #include "exec/executable.h"
 #include "model/parameter_source.h"
-#include "observe/progress.h"
-#include "program/compile.h"
 
 namespace tessera {
 

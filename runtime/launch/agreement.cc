@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

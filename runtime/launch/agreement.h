@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "launch/key_value_store.h"
-#include "observe/log.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

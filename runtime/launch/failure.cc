@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

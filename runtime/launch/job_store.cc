@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -3,10 +3,10 @@
 
 #include <memory>
 
+#include "base/log.h"
 #include "launch/key_value_store.h"
 #include "launch/rank_environment.h"
 #include "launch/tcp_store.h"
-#include "observe/log.h"
 
 namespace tessera {
 

@@ -6,8 +6,8 @@
 #include <future>
 #include <system_error>
 
-#include "observe/print_error.h"
-#include "observe/text.h"
+#include "base/print_error.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -1,6 +1,6 @@
 #include "launch/key_value_store.h"
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -14,10 +14,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/text.h"
 #include "launch/failure.h"
 #include "launch/process_setup.h"
 #include "launch/tcp_store.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/log.h"
+#include "base/log.h"
 
 namespace tessera {
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "base/text.h"
 #include "launch/job_store.h"
 #include "launch/socket.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

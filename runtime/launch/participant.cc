@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "observe/text.h"
+#include "base/text.h"
 
 namespace tessera {
 

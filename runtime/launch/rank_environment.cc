@@ -7,10 +7,10 @@
 #include <limits>
 #include <vector>
 
-#include "config/sha256.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "observe/log.h"
+#include "base/log.h"
 
 namespace tessera {
 

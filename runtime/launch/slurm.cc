@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "base/text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "launch/rank_environment.h"
-#include "observe/text.h"
 
 namespace tessera {
 

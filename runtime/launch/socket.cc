@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

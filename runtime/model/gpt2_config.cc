@@ -8,10 +8,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/read_only_file.h"
+#include "base/strict_json.h"
+#include "base/text.h"
 #include "config/did_you_mean.h"
-#include "model/read_only_file.h"
-#include "model/strict_json.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

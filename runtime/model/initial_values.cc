@@ -9,8 +9,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/text.h"
 #include "model/philox.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

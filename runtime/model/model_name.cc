@@ -11,10 +11,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/read_only_file.h"
+#include "base/text.h"
 #include "config/did_you_mean.h"
 #include "model/gpt2_config.h"
-#include "model/read_only_file.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

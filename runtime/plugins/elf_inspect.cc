@@ -19,8 +19,8 @@
 #include <fstream>
 #include <optional>
 
+#include "base/text.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 
 #ifndef DF_1_PIE
 #define DF_1_PIE 0x08000000

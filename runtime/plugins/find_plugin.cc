@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/text.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 #include "plugins/loader.h"
 
 namespace tessera {

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "base/log.h"
 #include "launch/key_value_store.h"
-#include "observe/log.h"
 #include "tessera/core.h"
 
 namespace tessera {

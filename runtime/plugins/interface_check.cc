@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 #include "plugins/plugin_options.h"
 #include "tessera/error.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "plugins/loaded_plugin.h"
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -19,8 +19,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/text.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 #include "plugins/elf_inspect.h"
 #include "plugins/host_services.h"
 #include "plugins/interface_check.h"

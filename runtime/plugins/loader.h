@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "observe/log.h"
+#include "base/log.h"
 #include "plugins/loaded_plugin.h"
 
 namespace tessera {

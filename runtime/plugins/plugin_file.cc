@@ -15,9 +15,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "config/sha256.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

@@ -8,10 +8,10 @@
 #include <deque>
 #include <limits>
 
+#include "base/text.h"
 #include "config/did_you_mean.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

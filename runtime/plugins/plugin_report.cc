@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "config/usage_error.h"
-#include "observe/text.h"
 #include "plugins/plugin_options.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "program/text.h"
+#include "program/program_text.h"
 #include "program/text_header.h"
 #include "program/text_tables.h"
 

@@ -16,16 +16,16 @@
 
 #include <optional>
 
-#include "config/sha256.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "config/text_values.h"
 #include "launch/agreement.h"
 #include "model/model_name.h"
-#include "model/weight_files.h"
-#include "observe/text.h"
+#include "plan/planned_job.h"
 #include "plugins/plugin_options.h"
-#include "program/text.h"
+#include "program/program_text.h"
 #include "tessera/error.hpp"
-#include "train/planned_job.h"
+#include "weights/weight_files.h"
 
 namespace tessera {
 namespace {

@@ -1,8 +1,8 @@
 // Where ranks make sure that they run the same job.
 #pragma once
 
+#include "compile/compile.h"
 #include "data/token_source.h"
-#include "program/compile.h"
 #include "train/train_rank.h"
 
 namespace tessera {

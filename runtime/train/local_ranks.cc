@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/text.h"
 #include "launch/failure.h"
 #include "launch/memory_store.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

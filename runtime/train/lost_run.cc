@@ -16,13 +16,13 @@
 #include <cmath>
 #include <limits>
 
+#include "base/text.h"
 #include "config/text_values.h"
-#include "observe/text.h"
-#include "optim/loss_scaler.h"
-#include "program/findings.h"
+#include "plan/format.h"
 #include "tessera/error.hpp"
 #include "train/agree.h"
-#include "train/text.h"
+#include "train/loss_scaler.h"
+#include "verify/findings.h"
 
 namespace tessera {
 namespace {

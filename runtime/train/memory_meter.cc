@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "observe/resident_memory.h"
+#include "base/resident_memory.h"
 
 namespace tessera {
 

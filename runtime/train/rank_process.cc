@@ -12,10 +12,10 @@
 
 #include <unistd.h>
 
+#include "base/print_error.h"
+#include "base/progress.h"
+#include "base/text.h"
 #include "launch/torchelastic.h"
-#include "observe/print_error.h"
-#include "observe/progress.h"
-#include "observe/text.h"
 
 namespace tessera {
 namespace {

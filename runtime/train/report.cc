@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "config/text_values.h"
-#include "observe/text.h"
-#include "optim/learning_rate.h"
-#include "train/planned_job.h"
-#include "train/text.h"
+#include "plan/format.h"
+#include "plan/planned_job.h"
+#include "train/learning_rate.h"
 
 namespace tessera {
 namespace {

@@ -1,12 +1,12 @@
 // What a run says to a person.
 #pragma once
 
+#include "base/log.h"
+#include "base/metrics.h"
 #include "data/token_source.h"
 #include "exec/rank_runtime.h"
-#include "observe/log.h"
-#include "observe/metrics.h"
-#include "optim/loss_scaler.h"
-#include "train/job.h"
+#include "job/job.h"
+#include "train/loss_scaler.h"
 #include "train/memory_meter.h"
 
 namespace tessera {

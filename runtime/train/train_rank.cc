@@ -10,19 +10,19 @@
 #include <optional>
 #include <thread>
 
+#include "base/progress.h"
+#include "base/resident_memory.h"
 #include "data/batch_order.h"
 #include "data/data_warnings.h"
-#include "observe/progress.h"
-#include "observe/resident_memory.h"
-#include "optim/learning_rate.h"
-#include "optim/loss_scaler.h"
+#include "plan/format.h"
+#include "plan/planned_job.h"
 #include "plugins/host_services.h"
 #include "train/agree.h"
+#include "train/learning_rate.h"
+#include "train/loss_scaler.h"
 #include "train/lost_run.h"
 #include "train/memory_meter.h"
-#include "train/planned_job.h"
 #include "train/report.h"
-#include "train/text.h"
 
 namespace tessera {
 namespace {

@@ -4,12 +4,12 @@
 #include <functional>
 #include <memory>
 
+#include "base/log.h"
+#include "base/metrics.h"
 #include "data/token_source.h"
 #include "exec/rank_runtime.h"
+#include "job/job.h"
 #include "launch/key_value_store.h"
-#include "observe/log.h"
-#include "observe/metrics.h"
-#include "train/job.h"
 
 namespace tessera {
 

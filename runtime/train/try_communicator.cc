@@ -7,8 +7,8 @@
 
 #include "exec/device.h"
 #include "launch/memory_store.h"
+#include "plan/planned_job.h"
 #include "plugins/host_services.h"
-#include "train/planned_job.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,7 @@
 // What only a communicator knows of its options, found out before any rank is started.
 #pragma once
 
-#include "train/job.h"
+#include "job/job.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"
-#include "program/text.h"
+#include "program/program_text.h"
 #include "support/gpt2_ddp.h"
 #include "support/guard_page.h"
 #include "support/paths.h"

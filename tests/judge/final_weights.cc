@@ -4,9 +4,9 @@
 #include <exception>
 #include <iostream>
 
-#include "model/safetensors_writer.h"
 #include "support/local_job.h"
 #include "tessera/error.hpp"
+#include "weights/safetensors_writer.h"
 
 namespace tessera::testing {
 namespace {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "optim/loss_scaler.h"
 #include "support/local_job.h"
 #include "support/temp_folder.h"
+#include "train/loss_scaler.h"
 
 namespace tessera::testing {
 namespace {

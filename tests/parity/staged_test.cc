@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "parity/mesh_run.h"
-#include "program/memory_report.h"
-#include "program/traffic.h"
+#include "plan/memory_report.h"
+#include "plan/pipeline_schedule.h"
+#include "plan/traffic.h"
 #include "support/compiled_job.h"
 #include "support/expect_finding.h"
-#include "train/pipeline_schedule.h"
 
 namespace tessera::testing {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "job/job.h"
 #include "plugins/host_services.h"
-#include "program/text.h"
+#include "program/program_text.h"
 #include "support/paths.h"
-#include "train/job.h"
 
 namespace tessera::testing {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "program/verify.h"
+#include "verify/verify.h"
 
 namespace tessera::testing {
 

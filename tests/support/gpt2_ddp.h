@@ -5,14 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "compile/edit.h"
 #include "cpu-device/device.h"
 #include "ddp.h"
+#include "memory/memory.h"
 #include "model/gpt2.h"
-#include "program/base.h"
-#include "program/dependencies.h"
-#include "program/edit.h"
-#include "program/finish.h"
-#include "program/memory.h"
+#include "passes/base.h"
+#include "passes/dependencies.h"
+#include "passes/finish.h"
 
 namespace tessera::testing {
 

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "compile/edit.h"
 #include "cpu-device/device.h"
 #include "model/gpt2.h"
-#include "program/base.h"
-#include "program/edit.h"
+#include "passes/base.h"
 #include "tessera/strategy.hpp"
 
 namespace tessera::testing {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/metrics.h"
+#include "base/metrics.h"
 #include "train/local_ranks.h"
 
 namespace tessera::testing {

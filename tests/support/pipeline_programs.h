@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "compile/compile.h"
 #include "cpu-device/device.h"
 #include "model/gpt2.h"
 #include "pipeline.h"
-#include "program/compile.h"
 
 namespace tessera::testing {
 

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/text.h"
 #include "launch/memory_store.h"
-#include "observe/text.h"
 #include "support/expect_error.h"
 
 namespace tessera {

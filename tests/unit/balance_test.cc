@@ -1,5 +1,5 @@
 // Ranks that keep different amounts.
-#include "program/balance.h"
+#include "plan/balance.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The base program of a small GPT-2, and what the host adds to it.
-#include "program/base.h"
+#include "passes/base.h"
 
 #include <gtest/gtest.h>
 

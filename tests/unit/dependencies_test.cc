@@ -1,4 +1,4 @@
-#include "program/dependencies.h"
+#include "passes/dependencies.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Axes whose ranks train parameters of their own: what the layout may say, the scale of the loss, and who sums squares.
-#include "program/divergence.h"
+#include "passes/divergence.h"
 
 #include <gtest/gtest.h>
 
 #include "cpu-device/device.h"
 #include "model/gpt2.h"
-#include "program/base.h"
-#include "program/finish.h"
+#include "passes/base.h"
+#include "passes/finish.h"
 #include "support/expect_error.h"
 
 namespace tessera::testing {

@@ -1,12 +1,12 @@
 // The edit table: what each edit does, and what is refused.
-#include "program/edit.h"
+#include "compile/edit.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "program/edit_session.h"
-#include "program/text.h"
+#include "compile/edit_session.h"
+#include "program/program_text.h"
 #include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"

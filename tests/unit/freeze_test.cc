@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "program/dead_work.h"
-#include "program/recompute.h"
-#include "program/text.h"
+#include "passes/dead_work.h"
+#include "passes/recompute.h"
+#include "program/program_text.h"
 #include "support/expect_error.h"
 #include "support/expect_finding.h"
 #include "support/gpt2_ddp.h"

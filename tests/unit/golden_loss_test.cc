@@ -10,7 +10,7 @@
 
 #include "data/batch_order.h"
 #include "model/gpt2.h"
-#include "model/hf_folder.h"
+#include "weights/hf_folder.h"
 
 #include "support/paths.h"
 

@@ -1,4 +1,4 @@
-#include "model/hf_folder.h"
+#include "weights/hf_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <functional>
 
 #include "model/gpt2.h"
-#include "model/safetensors_writer.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
+#include "weights/safetensors_writer.h"
 
 namespace tessera {
 namespace {

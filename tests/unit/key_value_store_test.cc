@@ -10,11 +10,11 @@
 #include <memory>
 #include <thread>
 
+#include "base/text.h"
 #include "launch/job_watch.h"
 #include "launch/store/join.h"
 #include "launch/store/wire.h"
 #include "launch/tcp_store.h"
-#include "observe/text.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
 #include "support/store_fixture.h"

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/text.h"
 #include "launch/job_store.h"
-#include "observe/text.h"
 #include "support/expect_error.h"
 
 namespace tessera {

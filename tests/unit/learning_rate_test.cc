@@ -1,4 +1,4 @@
-#include "optim/learning_rate.h"
+#include "train/learning_rate.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "model/gpt2.h"
-#include "program/local_model.h"
+#include "passes/local_model.h"
 #include "support/expect_error.h"
 
 namespace tessera::testing {

@@ -1,4 +1,4 @@
-#include "optim/loss_scaler.h"
+#include "train/loss_scaler.h"
 
 #include <gtest/gtest.h>
 

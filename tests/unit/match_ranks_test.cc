@@ -1,9 +1,9 @@
 // Which ranks are matched for which, and what is found when ranks of one class may not be taken as one.
 #include <gtest/gtest.h>
 
-#include "program/meetings.h"
 #include "support/expect_finding.h"
 #include "support/program_builder.h"
+#include "verify/meetings.h"
 
 namespace tessera::testing {
 namespace {

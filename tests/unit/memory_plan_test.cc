@@ -1,4 +1,4 @@
-#include "program/memory.h"
+#include "memory/memory.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "program/dependencies.h"
+#include "passes/dependencies.h"
 #include "support/expect_error.h"
 #include "support/program_builder.h"
 

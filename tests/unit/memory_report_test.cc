@@ -1,9 +1,9 @@
 // What stands in memory, in the users' words.
-#include "program/memory_report.h"
+#include "plan/memory_report.h"
 
 #include <gtest/gtest.h>
 
-#include "program/dependencies.h"
+#include "passes/dependencies.h"
 #include "support/program_builder.h"
 
 namespace tessera::testing {

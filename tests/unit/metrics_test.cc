@@ -1,4 +1,4 @@
-#include "observe/metrics.h"
+#include "base/metrics.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <random>
 #include <vector>
 
-#include "observe/log.h"
-#include "observe/resident_memory.h"
+#include "base/log.h"
+#include "base/resident_memory.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 

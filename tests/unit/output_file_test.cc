@@ -1,5 +1,5 @@
 // What an output may replace, and what it never does.
-#include "observe/output_file.h"
+#include "base/output_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // The pipeline in slots: simulated programs against the formula of their bubble, and how they are drawn.
 #include <gtest/gtest.h>
 
+#include "plan/pipeline_schedule.h"
 #include "support/pipeline_programs.h"
-#include "train/pipeline_schedule.h"
 
 namespace tessera::testing {
 namespace {

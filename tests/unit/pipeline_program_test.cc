@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "program/lifetimes.h"
+#include "memory/lifetimes.h"
 #include "support/expect_error.h"
 #include "support/pipeline_programs.h"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "config/sha256.h"
+#include "base/sha256.h"
 #include "config/usage_error.h"
 #include "plugins/elf_inspect.h"
 #include "plugins/loader.h"

@@ -1,4 +1,4 @@
-#include "program/text.h"
+#include "program/program_text.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "program/dependencies.h"
+#include "passes/dependencies.h"
 #include "support/expect_error.h"
 #include "support/program_builder.h"
 

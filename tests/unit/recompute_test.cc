@@ -1,14 +1,14 @@
 // What --recompute makes of a step program: which actions run again, into which buffers, and what is no longer kept.
-#include "program/recompute.h"
+#include "passes/recompute.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "program/compile.h"
-#include "program/edit_session.h"
-#include "program/text.h"
+#include "compile/compile.h"
+#include "compile/edit_session.h"
+#include "program/program_text.h"
 #include "support/expect_finding.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"

@@ -1,4 +1,4 @@
-#include "model/safetensors.h"
+#include "weights/safetensors.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <cstring>
 #include <random>
 
-#include "model/safetensors_writer.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
+#include "weights/safetensors_writer.h"
 
 namespace tessera {
 namespace {

@@ -1,9 +1,9 @@
 // Clocks of ranks under a cost model: what starts when.
-#include "program/simulate.h"
+#include "plan/simulate.h"
 
 #include <gtest/gtest.h>
 
-#include "program/dependencies.h"
+#include "passes/dependencies.h"
 #include "support/program_builder.h"
 
 namespace tessera::testing {

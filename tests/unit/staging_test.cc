@@ -1,15 +1,15 @@
 // Where staging puts its copies, and what the checkers make of them.
-#include "program/staging.h"
+#include "passes/staging.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "program/dependencies.h"
-#include "program/finish.h"
-#include "program/verify_parts.h"
+#include "passes/dependencies.h"
+#include "passes/finish.h"
 #include "support/expect_finding.h"
 #include "support/program_builder.h"
+#include "verify/verify_parts.h"
 
 namespace tessera::testing {
 namespace {

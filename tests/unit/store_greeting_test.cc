@@ -5,7 +5,7 @@
 #include <functional>
 #include <thread>
 
-#include "config/sha256.h"
+#include "base/sha256.h"
 #include "launch/store/join.h"
 #include "launch/store/wire.h"
 #include "support/expect_error.h"

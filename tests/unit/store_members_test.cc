@@ -4,7 +4,7 @@
 #include <csignal>
 #include <thread>
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
 #include "support/store_fixture.h"

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <thread>
 
+#include "base/text.h"
 #include "launch/store/wire.h"
-#include "observe/text.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
 #include "support/store_fixture.h"

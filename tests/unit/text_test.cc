@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "observe/text.h"
+#include "base/text.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // The chart of live memory.
-#include "train/timeline.h"
+#include "plan/timeline.h"
 
 #include <gtest/gtest.h>
 

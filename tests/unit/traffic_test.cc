@@ -1,5 +1,5 @@
 // Bytes on the wire by the algorithms' formulas, and gathers per unit.
-#include "program/traffic.h"
+#include "plan/traffic.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "program/recompute.h"
+#include "passes/recompute.h"
 #include "support/expect_finding.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"

@@ -6,15 +6,15 @@
 #include <functional>
 
 #include "config/parse_flags.h"
+#include "job/job.h"
+#include "passes/dead_work.h"
+#include "passes/dependencies.h"
+#include "passes/finish.h"
+#include "passes/recompute.h"
 #include "plugins/host_services.h"
-#include "program/dead_work.h"
-#include "program/dependencies.h"
-#include "program/finish.h"
-#include "program/recompute.h"
 #include "support/expect_error.h"
 #include "support/expect_finding.h"
 #include "support/paths.h"
-#include "train/job.h"
 
 namespace tessera::testing {
 namespace {

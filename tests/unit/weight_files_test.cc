@@ -1,5 +1,5 @@
 // Which files hold a folder's weights: none is overlooked, and what ranks compare of them.
-#include "model/weight_files.h"
+#include "weights/weight_files.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "model/safetensors_writer.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
+#include "weights/safetensors_writer.h"
 
 namespace tessera::testing {
 namespace {

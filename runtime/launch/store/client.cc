@@ -2,10 +2,10 @@
 #include <array>
 #include <cstring>
 
+#include "base/text.h"
 #include "launch/store/join.h"
 #include "launch/store/wire.h"
 #include "launch/tcp_store.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/text.h"
 #include "launch/key_value_store.h"
 #include "launch/store/wire.h"
 #include "launch/tcp_store.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

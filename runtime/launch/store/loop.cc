@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "observe/text.h"
+#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

@@ -1,6 +1,6 @@
 #include "launch/store/members.h"
 
-#include "observe/text.h"
+#include "base/text.h"
 
 namespace tessera {
 

@@ -3,9 +3,9 @@
 
 #include <system_error>
 
+#include "base/text.h"
 #include "launch/store/loop.h"
 #include "launch/tcp_store.h"
-#include "observe/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera {

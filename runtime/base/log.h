@@ -1,0 +1,68 @@
+// The log: lines on stderr, one logger per rank.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "tessera/core.h"
+
+namespace tessera {
+
+/// The values are TSR_LOG_*, so a plugin's level is one of these.
+enum class LogLevel : int32_t {
+  debug = TSR_LOG_DEBUG,
+  info = TSR_LOG_INFO,
+  warning = TSR_LOG_WARNING,
+  error = TSR_LOG_ERROR,
+  off = TSR_LOG_ERROR + 1
+};
+
+/// The names on the command line, separated by '|': debug|info|warning|error|off.
+inline constexpr std::string_view kLogLevelNames = "debug|info|warning|error|off";
+/// Throws INVALID_ARGUMENT for a name that is not in kLogLevelNames.
+LogLevel parse_log_level(std::string_view name);
+
+/// A rank's logger. Copies share the sink; cheap to copy and to keep. Every function is [any-thread].
+///
+///     log.info("step ", step, ": loss ", loss);
+class Log {
+ public:
+  /// Writes lines of at least `level` to stderr. Lines carry `rank` when `world_size` is more than one.
+  explicit Log(LogLevel level = LogLevel::info, int rank = 0, int world_size = 1);
+  /// The same to `out`, which must outlive the logger and its copies; for tests.
+  Log(std::ostream& out, LogLevel level, int rank = 0, int world_size = 1);
+
+  template <class... Parts>
+  void debug(const Parts&... parts) const {
+    put(LogLevel::debug, parts...);
+  }
+  template <class... Parts>
+  void info(const Parts&... parts) const {
+    put(LogLevel::info, parts...);
+  }
+  template <class... Parts>
+  void warning(const Parts&... parts) const {
+    put(LogLevel::warning, parts...);
+  }
+  template <class... Parts>
+  void error(const Parts&... parts) const {
+    put(LogLevel::error, parts...);
+  }
+
+  bool enabled(LogLevel level) const noexcept;
+  /// One line, as printable() makes it: no text can forge another line.
+  void write(LogLevel level, std::string_view line) const;
+
+ private:
+  template <class... Parts>
+  void put(LogLevel level, const Parts&... parts) const {
+    if (enabled(level)) write(level, concat(parts...));
+  }
+
+  struct Sink;
+  std::shared_ptr<Sink> sink_;
+};
+
+}  // namespace tessera

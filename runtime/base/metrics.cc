@@ -1,0 +1,89 @@
+// Metrics as JSON lines: one object for the run, then one for each step, so a file can be read while it grows and holds
+// several runs, told apart by `run`. Doubles are printed to read back to the same bits. JSON has no NaN: such a number
+// becomes null, and `not_finite` lists its name.
+
+#include "base/metrics.h"
+
+#include <cmath>
+#include <ctime>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/text.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Every line begins so; the name of the run follows.
+constexpr std::string_view kBegin = R"({"run":")";
+
+std::string dump(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path need not be UTF-8
+}
+
+}  // namespace
+
+void name_run(RunMetrics& run) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  run.started = concat(std::put_time(&utc, "%Y-%m-%dT%H:%M:%SZ"));
+  // Two runs may start in one second, on machines that share a folder.
+  std::random_device random;
+  run.run = concat(std::put_time(&utc, "%Y%m%d-%H%M%S-"), std::hex, std::setfill('0'), std::setw(8), random());
+}
+
+std::string to_json_line(const RunMetrics& r) {
+  Json planned = Json::object();
+  for (const auto& [name, num_bytes] : r.planned_bytes)
+    planned[name] = num_bytes;
+  return dump({{"run", r.run},
+               {"kind", "run"},
+               {"started", r.started},
+               {"tessera", r.version},
+               {"model", r.model},
+               {"mesh", r.mesh},
+               {"world_size", r.world_size},
+               {"steps", r.steps},
+               {"tokens_per_step", r.tokens_per_step},
+               {"planned_peak_bytes", r.planned_peak_bytes},
+               {"planned_bytes", planned}});
+}
+
+std::string to_json_line(const StepMetrics& m, const std::string& run) {
+  Json line = {{"run", run},
+               {"step", m.step},
+               {"loss", m.loss},
+               {"grad_norm", m.grad_norm},
+               {"lr", m.lr},
+               {"loss_scale", m.loss_scale},
+               {"updated", m.updated},
+               {"time", m.seconds},
+               {"step_ms", m.step_ms},
+               {"tokens_per_second", m.tokens_per_second},
+               {"tokens", m.tokens},
+               {"memory_bytes", m.memory_bytes},
+               {"peak_memory_bytes", m.peak_memory_bytes}};
+  Json not_finite = Json::array();
+  for (const auto& [name, value] : line.items())
+    if (value.is_number_float() && !std::isfinite(value.get<double>())) not_finite.push_back(name);
+  if (!not_finite.empty()) line["not_finite"] = not_finite;
+  return dump(line);  // what is not finite becomes null
+}
+
+bool begins_like_metrics(std::string_view begin) {
+  return begin.starts_with(kBegin);
+}
+
+MetricsWriter::MetricsWriter(const Output& output, const RunMetrics& run) : out_(output), run_(run.run) {
+  out_.write((out_.ends_in_half_line() ? "\n" : "") + to_json_line(run) + "\n");
+}
+
+void MetricsWriter::write(const StepMetrics& step) {
+  out_.write(to_json_line(step, run_) + "\n");
+}
+
+}  // namespace tessera

@@ -1,0 +1,198 @@
+// Opens what a run writes without destroying anything (decision 0023). Files are compared by device and inode, not by
+// name, so a link to the training data is recognised; a file is ours if it begins like what we write. The check runs
+// twice: before the start, without opening anything for writing, so that a wrong path is told before an hour of
+// planning, and again when the file is opened.
+
+#include "base/output_file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string name_of(const Output& output) {
+  return is_standard_output(output.path) ? output.flag + " (standard output)" : output.flag + " " + output.path;
+}
+
+bool is_same(const fs::path& path, const struct stat& file) {
+  struct stat other {};
+  return ::stat(path.c_str(), &other) == 0 && other.st_dev == file.st_dev && other.st_ino == file.st_ino;
+}
+
+/// Whether `input` is this file, or a folder of which a file is this one, perhaps through a link.
+bool reads(const JobInput& input, const struct stat& file) {
+  std::error_code error;
+  if (!fs::is_directory(input.path, error)) return is_same(input.path, file);
+  // A folder of data is read recursively, and may link to the output.
+  const auto options = fs::directory_options::skip_permission_denied;
+  for (auto it = fs::recursive_directory_iterator(input.path, options, error);
+       !error && it != fs::recursive_directory_iterator(); it.increment(error))
+    if (is_same(it->path(), file)) return true;
+  return false;
+}
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  // Made absolute first: of a path of which nothing is there, weakly_canonical makes no absolute one.
+  const fs::path inner = fs::weakly_canonical(fs::absolute(path), error);
+  const fs::path outer = fs::weakly_canonical(fs::absolute(folder), error);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+bool is_ours(const Output& output) {
+  char begin[Output::kJudgedBytes];
+  std::ifstream in(output.path, std::ios::binary);
+  in.read(begin, sizeof begin);
+  return output.is_ours(std::string_view(begin, static_cast<size_t>(in.gcount())));
+}
+
+std::string refusal_of_old_file(const Output& output, const struct stat& file) {
+  // An empty file holds nothing that could be lost.
+  const bool ours = file.st_size == 0 || is_ours(output);
+  for (const JobInput& input : output.inputs)
+    if ((input.takes_all || !ours || file.st_size == 0) && reads(input, file))
+      return concat("is what the job reads for ", input.flag, " (", input.path, "); give another file");
+  if (!ours && !output.overwrite)
+    return "is there, and tessera did not write it; give another file, or --overwrite to replace it";
+  return "";
+}
+
+std::string refusal_of_new_file(const Output& output) {
+  struct stat link {};
+  if (::lstat(output.path.c_str(), &link) == 0)
+    return concat("is a link to a file that is not there; remove the link, or give another file");
+  const fs::path parent = fs::absolute(output.path).parent_path();
+  if (::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    return concat("cannot be written: its folder ", parent.string(), ": ", std::strerror(errno));
+  for (const JobInput& input : output.inputs)
+    if (input.takes_all && fs::is_directory(input.path) && lies_in(output.path, input.path))
+      return concat("lies in the folder that the job reads for ", input.flag, " (", input.path,
+                    "), and would be read with it; give a file elsewhere");
+  for (const JobInput& input : output.inputs)
+    if (input.would_read && input.would_read(output.path))
+      return concat("has a name under which the next run would read it for ", input.flag, " (", input.path,
+                    "); give another name, or a file elsewhere");
+  return "";
+}
+
+/// The end of the sentence.
+std::string why_not(const Output& output) {
+  struct stat file {};
+  if (::stat(output.path.c_str(), &file) != 0)
+    return errno == ENOENT ? refusal_of_new_file(output) : concat("cannot be written: ", std::strerror(errno));
+  if (S_ISDIR(file.st_mode)) return "is a folder; give a file in it";
+  if (S_ISBLK(file.st_mode) || S_ISSOCK(file.st_mode)) return "is a disk or a socket; give a file";
+  if (S_ISREG(file.st_mode))
+    if (const std::string refusal = refusal_of_old_file(output, file); !refusal.empty()) return refusal;
+  if (::faccessat(AT_FDCWD, output.path.c_str(), W_OK, AT_EACCESS) != 0)
+    return concat("cannot be written: ", std::strerror(errno));
+  return "";
+}
+
+/// The last byte of a file that is not empty and is not a newline.
+bool is_cut(const std::string& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in || in.tellg() <= 0) return false;
+  in.seekg(-1, std::ios::end);
+  return in.get() != '\n';
+}
+
+/// A reader that has gone is an error of this thread's write, and no signal that ends the process without a word.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    constexpr timespec kNow = {0, 0};
+    // Takes the pending signal away, unless the caller had blocked it and may be waiting for it.
+    if (!sigismember(&before_, SIGPIPE)) ::sigtimedwait(&pipe_, nullptr, &kNow);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
+
+/// The end of the sentence about a file that the system does not open.
+std::string why_not_open(const std::string& path, int error) {
+  std::error_code unknown;
+  if (error == ENXIO && fs::is_fifo(path, unknown))
+    return "is a FIFO that nobody reads; start its reader first, or give a file";
+  if (error == ENXIO)
+    return "cannot be written: this process has no terminal, or the device is not there; give a file, or - for "
+           "standard output";
+  return concat("cannot be written: ", std::strerror(error));
+}
+
+int open_output(const Output& output, bool append) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : O_TRUNC);
+  const int descriptor = ::open(output.path.c_str(), flags, 0666);
+  if (descriptor < 0) throw Error(TSR_E_UNAVAILABLE, concat(name_of(output), " ", why_not_open(output.path, errno)));
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // only to open never waits
+  return descriptor;
+}
+
+}  // namespace
+
+bool is_standard_output(std::string_view path) {
+  return path == "-" || path == "/dev/stdout";
+}
+
+std::string refusal_of(const Output& output) {
+  if (is_standard_output(output.path)) return "";
+  const std::string why = why_not(output);
+  return why.empty() ? "" : concat(name_of(output), " ", why);
+}
+
+OutputFile::OutputFile(const Output& output) : name_(name_of(output)) {
+  if (is_standard_output(output.path)) {
+    descriptor_ = STDOUT_FILENO;
+    return;
+  }
+  if (const std::string refusal = refusal_of(output); !refusal.empty()) throw Error(TSR_E_INVALID_ARGUMENT, refusal);
+  std::error_code none;
+  const bool is_file = fs::is_regular_file(output.path, none);
+  const bool append = output.old == Output::Old::append && !(output.overwrite && is_file && !is_ours(output));
+  ends_in_half_line_ = append && is_file && is_cut(output.path);
+  descriptor_ = open_output(output, append);
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ > STDERR_FILENO) ::close(descriptor_);
+}
+
+void OutputFile::fail() const {
+  const int error = errno;
+  throw Error(TSR_E_UNAVAILABLE,
+              concat(name_, " cannot be written: ", error == EBADF ? "it is closed" : std::strerror(error)));
+}
+
+void OutputFile::write(std::string_view bytes) {
+  const WithoutSigpipe without;
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(descriptor_, bytes.data(), bytes.size());
+    if (done < 0 && errno != EINTR) fail();
+    if (done > 0) bytes.remove_prefix(static_cast<size_t>(done));
+  }
+}
+
+}  // namespace tessera

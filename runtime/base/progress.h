@@ -1,0 +1,51 @@
+// How far work is that may take long: lines in the log, while it lasts.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/log.h"
+
+namespace tessera {
+
+/// Says what is being done, and how far it is, after `interval` and then again after each: "planning 64 ranks: 12 of
+/// 64, placing buffers, 4 s so far". Work that is over before says nothing. The lines are of level info; a log without
+/// that level costs no thread, and where the system grants none there are no lines. The destructor ends the thread, so
+/// nothing of it is left when a process forks afterwards.
+///
+///     Progress progress(log, "planning 64 ranks");
+///     for (int rank = 0; rank < 64; ++rank) { progress.at(rank, 64); ... progress.phase("placing buffers"); ... }
+class Progress {
+ public:
+  Progress(const Log& log, std::string what, std::chrono::milliseconds interval = std::chrono::seconds(2));
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `done` of `total` parts are done. Not printed when there is but one. [any-thread]
+  void at(uint64_t done, uint64_t total) noexcept;
+  /// What is being done to the current part; a literal, which is kept. [any-thread]
+  void phase(const char* name) noexcept;
+
+ private:
+  void report_until_stopped();
+  std::string line() const;
+
+  const Log log_;
+  const std::string what_;
+  const std::chrono::milliseconds interval_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::atomic<uint64_t> done_{0}, total_{1};
+  std::atomic<const char*> phase_{nullptr};
+  std::mutex mutex_;
+  std::condition_variable stop_;
+  bool stopped_ = false;  // under mutex_
+  std::thread reporter_;
+};
+
+}  // namespace tessera

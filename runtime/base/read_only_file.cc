@@ -1,0 +1,118 @@
+// Files read with pread, not mmap: a mapped file that is truncated by another process ends this one with SIGBUS, a read
+// gives an error that names the file. pread has no file position, so threads may share a descriptor.
+
+#include "base/read_only_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kMaxBytesPerCall = std::size_t{1} << 30;  // read(2) takes at most 2 GiB at once
+
+const char* advice(int reason, bool is_link) {
+  switch (reason) {
+    case ENOENT:
+      return is_link ? "; restore what the link points to, or replace the link" : "";
+    case ELOOP:
+      return "; its links lead in a circle: replace them";
+    case EACCES:
+      return is_link ? "; let this user read what the link points to, and enter the folders on the way"
+                     : "; let this user read it, and enter its folder";
+    case EMFILE:
+      return "; raise the limit of open files (ulimit -n)";
+    default:
+      return "";
+  }
+}
+
+Error cannot_open(const std::string& path, int reason) {
+  std::error_code not_a_link;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, not_a_link);
+  return Error(reason == ENOENT ? TSR_E_NOT_FOUND : TSR_E_UNAVAILABLE,
+               concat("cannot open ", path, not_a_link ? "" : ", a link to " + target.string(), ": ",
+                      std::strerror(reason), advice(reason, !not_a_link)));
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+}  // namespace
+
+ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path) {
+  // O_NONBLOCK: opening a named pipe must not wait for a writer; it changes nothing for a regular file.
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) throw cannot_open(path, errno);
+  struct stat info {};
+  const bool is_known = ::fstat(fd_, &info) == 0;
+  if (!is_known || !S_ISREG(info.st_mode)) {
+    ::close(fd_);
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(path, " is ", is_known ? kind_of(info.st_mode) : "unknown to the system",
+                       ", not a regular file; it is read at any position, so give a file on a disk"));
+  }
+  num_bytes_ = static_cast<uint64_t>(info.st_size);
+}
+
+ReadOnlyFile::ReadOnlyFile(ReadOnlyFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), num_bytes_(other.num_bytes_) {}
+
+ReadOnlyFile::~ReadOnlyFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
+  std::size_t num_done = 0;
+  while (num_done < out.size()) {
+    const std::size_t num_wanted = std::min(out.size() - num_done, kMaxBytesPerCall);
+    const ssize_t num_read = ::pread(fd_, out.data() + num_done, num_wanted, static_cast<off_t>(offset + num_done));
+    // A signal came before the first byte.
+    if (num_read < 0 && errno == EINTR) continue;
+    if (num_read < 0) {
+      throw Error(TSR_E_UNAVAILABLE,
+                  concat("cannot read ", path_, " at byte ", offset + num_done, ": ", std::strerror(errno)));
+    }
+    if (num_read == 0) {
+      throw Error(TSR_E_DATA_LOSS, concat(path_, " ends at byte ", offset + num_done, ", but ", out.size(),
+                                          " bytes from byte ", offset, " are needed; was it cut while it was in use?"));
+    }
+    num_done += static_cast<std::size_t>(num_read);
+  }
+}
+
+bool name_is_there(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0) return true;
+  const int reason = errno;
+  if (reason == ENOENT || reason == ENOTDIR) return false;
+  throw Error(TSR_E_UNAVAILABLE,
+              concat("cannot tell whether ", path, " is there: ", std::strerror(reason), advice(reason, false)));
+}
+
+std::string read_text_file(const std::string& path, uint64_t max_bytes) {
+  const ReadOnlyFile file(path);
+  if (file.num_bytes() > max_bytes) {
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(path, " has ", file.num_bytes(), " bytes; at most ", max_bytes, " are read"));
+  }
+  std::string text(file.num_bytes(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,46 @@
+#include "base/resident_memory.h"
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "base/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kFile = "/proc/self/status";
+
+// Among the first files that a run opens: of too few descriptors this is where the run learns.
+[[noreturn]] void fail_to_open(int error) {
+  rlimit limit{};
+  if (error == EMFILE && ::getrlimit(RLIMIT_NOFILE, &limit) == 0)
+    throw Error(TSR_E_RESOURCE_EXHAUSTED,
+                concat("this process may have ", limit.rlim_cur, " files open and needs more; raise the limit with ",
+                       "ulimit -n (", kFile, ": ", std::strerror(error), ")"));
+  throw Error(TSR_E_UNAVAILABLE,
+              concat("cannot open ", kFile, ", which tells how much memory is in use: ", std::strerror(error)));
+}
+
+}  // namespace
+
+// Not getrusage: its ru_maxrss survives exec, so a rank would report its launcher's peak.
+ResidentMemory resident_memory() {
+  ResidentMemory memory;
+  std::ifstream status(kFile);
+  if (!status) fail_to_open(errno);
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) memory.peak_bytes = std::stoll(line.substr(6)) * 1024;
+    if (line.starts_with("VmRSS:")) {  // comes after the peak
+      memory.now_bytes = std::stoll(line.substr(6)) * 1024;
+      return memory;
+    }
+  }
+  throw Error(TSR_E_UNAVAILABLE, concat(kFile, " has no line VmRSS, so memory in use is not known; mount /proc"));
+}
+
+}  // namespace tessera

@@ -1,0 +1,82 @@
+// JSON of files that others wrote. The library is lenient where it matters here: it keeps the last of two equal keys,
+// stops at a zero byte and recurses as deep as the text asks. A reader that disagrees with other readers about a file's
+// meaning is a way to smuggle something past them.
+
+#include "base/strict_json.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "base/text.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+
+// The library keeps the last of two equal keys; this sees every key as it is parsed.
+class StructureCheck {
+ public:
+  StructureCheck(const std::string& where, int max_depth) : where_(where), max_depth_(max_depth) {}
+
+  bool operator()(int depth, json::parse_event_t event, json& parsed) {
+    switch (event) {
+      case json::parse_event_t::object_start:
+        keys_.emplace_back();
+        check_depth(depth);
+        break;
+      case json::parse_event_t::array_start:
+        check_depth(depth);
+        break;
+      case json::parse_event_t::key:
+        check_key(parsed.get_ref<const std::string&>());
+        break;
+      case json::parse_event_t::object_end:
+        keys_.pop_back();
+        break;
+      default:
+        break;
+    }
+    return true;
+  }
+
+ private:
+  void check_depth(int num_enclosing) const {
+    if (num_enclosing < max_depth_) return;
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(where_, " nests deeper than ", max_depth_, " levels"));
+  }
+
+  void check_key(const std::string& key) {
+    if (key.find('\0') != std::string::npos) {
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(where_, " has a key with a zero character: ", key.c_str(), "..."));
+    }
+    if (!keys_.back().insert(key).second) {
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(where_, " has the key \"", key, "\" twice"));
+    }
+  }
+
+  const std::string& where_;
+  int max_depth_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
+}  // namespace
+
+json parse_strict_json(std::string_view text, const std::string& where, int max_depth) {
+  // The library takes a zero byte for the end of the text and ignores what follows.
+  if (text.find('\0') != std::string_view::npos) {
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " has a zero byte at position ", text.find('\0')));
+  }
+  json parsed;
+  try {
+    parsed = json::parse(text, StructureCheck(where, max_depth));
+  } catch (const json::exception& e) {
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is not valid JSON: ", e.what()));
+  }
+  if (!parsed.is_object()) throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is not a JSON object"));
+  return parsed;
+}
+
+}  // namespace tessera

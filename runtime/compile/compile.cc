@@ -1,0 +1,244 @@
+// The pipeline of passes, from a model to the programs of one rank:
+//
+//     layout          each strategy states how it splits parameters; pairs that conflict are refused here
+//     local_model     the model with the extents that splits of tensors leave to this rank
+//     base_program    forward, loss, backward, clip, optimizer
+//     dead_work       removes what frozen parameters make useless
+//     schedule        pipeline: which compute this rank runs, in which order, and the messages
+//     recompute       needs the schedule, as it looks for the first backward of each block
+//     split compute   tensor: sums of what a split contraction leaves partial, of recomputed segments too
+//     split storage   fsdp and zero3, then ddp: gathers and reductions, around all compute that is there by now
+//     finish          sums of loss and norm, completion of shared gradients, first adds, pads
+//     staging         copies for collectives that work in the host's memory, those of finish too
+//     workspaces      what communicators need beside their operands
+//     dependencies    waits between streams, from the bindings
+//     verify_rank     well formed, written before read, ordered
+//     plan_memory     addresses, over all programs of the rank at once; adds waits
+//     verify_rank     again, now by address; then verify_meaning
+//
+// The order matters: reductions that run before a pass that inserts further uses of a gradient would miss those. So
+// roles decide the order, never the command line (decision 0003).
+//
+// All of it is pure. Any process can compile the program of any rank, which is how rank 0 checks the whole job before
+// the first step. Cost: about 20 us and a kilobyte for each action (decision 0025).
+
+#include "compile/compile.h"
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <tuple>
+
+#include "base/progress.h"
+#include "base/text.h"
+#include "compile/conflicts.h"
+#include "config/usage_error.h"
+#include "passes/dead_work.h"
+#include "passes/dependencies.h"
+#include "passes/divergence.h"
+#include "passes/local_model.h"
+#include "passes/recompute.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+namespace {
+
+/// One mistake usually causes many findings; report the first few.
+constexpr size_t kFindingsShown = 8;
+
+/// Ratio of arena to live peak up to which the planner prefers a place that needs no wait.
+constexpr double kMemoryBudget = 1.02;
+
+std::string_view purpose_name(uint32_t purpose) {
+  return purpose == TSR_PURPOSE_INIT ? "init" : purpose == TSR_PURPOSE_STEP ? "step" : "eval";
+}
+
+void refuse(const Program& program, const Findings& findings) {
+  if (findings.empty()) return;
+  std::string text = "the " + std::string(purpose_name(program.purpose)) + " program is wrong:";
+  for (size_t i = 0; i < std::min(findings.size(), kFindingsShown); ++i)
+    text += "\n  " + findings[i];
+  if (findings.size() > kFindingsShown) text += "\n  and " + std::to_string(findings.size() - kFindingsShown) + " more";
+  throw Error(TSR_E_INTERNAL, text);  // a pass is to blame, not the flags
+}
+
+/// Layouts are asked for before any program exists, of the whole model, in the order of the passes: the first entries
+/// are applied first.
+Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std::span<const StrategyOnAxis> order) {
+  Program bare;
+  bare.model = &input.model;
+  bare.mesh = &input.mesh;
+  bare.coordinates = coordinates;
+  bare.shape = input.shape;
+  for (const StrategyOnAxis& strategy : order)
+    add_layout(bare, strategy);
+  refuse_conflicts(input.mesh, bare.layout, input.strategies);
+  return bare.layout;
+}
+
+Program compile_program(const CompileInput& input, const Model& model, const Coordinates& coordinates,
+                        const Layout& layout, std::span<const StrategyOnAxis> order, uint32_t purpose,
+                        uint32_t variant) {
+  Program program = base_program(model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
+  program.variant = variant;
+  remove_dead_work(program);
+  const auto num_schedules = static_cast<size_t>(
+      std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
+  for (const StrategyOnAxis& strategy : order.first(num_schedules))
+    run_pass(program, strategy, input.describe_op);
+  recompute_forward(program, input.describe_op);
+  for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
+    run_pass(program, strategy, input.describe_op);
+  finish_program(program);
+  stage_through_host(program, input.staged);
+  bind_workspaces(program, input.describe_collective);
+  derive_dependencies(program);
+  refuse(program, verify_rank(program));
+  return program;
+}
+
+/// Debug mode fills a buffer before its first action and checks the guard after it when its last action has run, in
+/// list order. Two readers on different streams are not ordered otherwise, so here all other actions on the buffer wait
+/// for the first, and the last waits for all others. No action waits for a send (see plan_memory).
+void order_lifetimes(Program& program) {
+  std::map<uint64_t, std::vector<uint32_t>> uses;
+  for (uint32_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& b : program.actions[i].bindings)
+      if (!program.buffer(b.buffer).persistent) uses[b.buffer].push_back(i);
+  std::vector<std::pair<uint32_t, uint32_t>> waits;
+  for (const auto& [buffer, actions] : uses)
+    for (uint32_t action : actions) {
+      if (action != actions.front() && program.actions[actions.front()].kind != TSR_ACTION_SEND)
+        waits.emplace_back(actions.front(), action);
+      if (action != actions.back() && program.actions[action].kind != TSR_ACTION_SEND)
+        waits.emplace_back(action, actions.back());
+    }
+  add_dependencies(program, waits);
+}
+
+/// Two strategies with periods of their own would need a program for each pair of variants, so only one may alternate.
+uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
+  uint32_t variants = 1;
+  const StrategyOnAxis* alternating = nullptr;
+  for (const StrategyOnAxis& strategy : order) {
+    if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, num_variants)) continue;
+    const uint32_t own = strategy.interface->num_variants(strategy.instance);
+    if (own <= 1) continue;
+    const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
+    if (alternating)
+      throw UsageError("--strategy " + named(*alternating) + "," + named(strategy) +
+                       ": both have step programs that alternate, and only one axis may; give the other one ddp");
+    alternating = &strategy;
+    variants = own;
+  }
+  return variants;
+}
+
+RankPrograms compile_checked(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
+  const auto order = pass_order(input.strategies);
+  const Layout layout = layout_of(input, coordinates, order);
+  RankPrograms result;
+  Model local = local_model(input.model, input.mesh, coordinates, layout);
+  scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
+  result.model = std::make_shared<const Model>(std::move(local));
+  const auto compile = [&](uint32_t purpose, uint32_t variant) {
+    return compile_program(input, *result.model, coordinates, layout, order, purpose, variant);
+  };
+  progress.phase("writing its programs");
+  result.init = compile(TSR_PURPOSE_INIT, 0);
+  for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
+    result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
+  result.eval = compile(TSR_PURPOSE_EVAL, 0);
+
+  std::vector<Program*> programs{&result.init};
+  for (Program& step : result.steps)
+    programs.push_back(&step);
+  programs.push_back(&result.eval);
+  if (input.guard_bytes)
+    for (Program* program : programs)
+      order_lifetimes(*program);
+  progress.phase("placing its buffers");
+  result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
+  progress.phase("checking its programs");
+  for (size_t i = 0; i < programs.size(); ++i) {
+    refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));
+    refuse(*programs[i], verify_meaning(*programs[i]));
+  }
+  return result;
+}
+
+/// Says what was planned when there is no memory for it.
+RankPrograms compile_within_memory(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
+  try {
+    return compile_checked(input, coordinates, progress);
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        TSR_E_RESOURCE_EXHAUSTED,
+        concat("planning rank ", input.mesh.rank(coordinates), " of ", input.mesh.num_ranks(),
+               " ran out of memory: a step has ", input.shape.num_micro_batches, " micro-batches of ",
+               input.model.segments.size(), " segments each; lower --grad-accum, take a model of fewer layers, ",
+               "or plan with more memory"));
+  }
+}
+
+}  // namespace
+
+std::vector<const Program*> RankPrograms::all() const {
+  std::vector<const Program*> result{&init};
+  for (const Program& step : steps)
+    result.push_back(&step);
+  result.push_back(&eval);
+  return result;
+}
+
+uint64_t RankPrograms::arena_bytes(uint32_t memory_kind) const {
+  uint64_t bytes = 0;
+  for (const MemoryPlan& plan : memory)
+    if (const auto use = plan.use.find(memory_kind); use != plan.use.end())
+      bytes = std::max(bytes, use->second.arena_bytes);
+  return bytes;
+}
+
+std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies) {
+  std::vector<StrategyOnAxis> order(strategies.begin(), strategies.end());
+  std::ranges::sort(order, {}, [](const StrategyOnAxis& s) {
+    const bool shards = (s.interface->flags & TSR_STRATEGY_SHARDS_HOMES) != 0;
+    // Shards before sums: with replicate=2,shard=4, ddp then sums slices, not whole gradients. Innermost axis first:
+    // nested sums can equal the flat canonical sum in that order only.
+    return std::tuple(s.interface->role, !shards, -s.axis);
+  });
+  return order;
+}
+
+RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {
+  Progress progress(input.log, concat("planning rank ", input.mesh.rank(coordinates)));
+  return compile_within_memory(input, coordinates, progress);
+}
+
+JobPrograms compile_job(const CompileInput& input) {
+  JobPrograms job{RankClasses(input.mesh, input.strategies), {}};
+  const size_t num_classes = job.classes.members().size();
+  Progress progress(input.log, num_classes == 1 ? "planning what every rank does"
+                                                : concat("planning ", num_classes, " ranks that differ"));
+  for (const auto& [representative, members] : job.classes.members()) {
+    progress.at(job.by_representative.size(), num_classes);
+    job.by_representative.emplace(representative,
+                                  compile_within_memory(input, input.mesh.coordinates(representative), progress));
+  }
+  return job;
+}
+
+Findings verify_job(const CompileInput& input, const JobPrograms& job) {
+  Findings findings;
+  Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
+  const size_t num_programs = job.of(0).all().size();
+  for (size_t i = 0; i < num_programs; ++i) {
+    progress.at(i, num_programs);
+    const Findings found =
+        verify_ranks(input.mesh, job.classes, [&](int r) -> const Program& { return *job.of(r).all()[i]; });
+    findings.insert(findings.end(), found.begin(), found.end());
+  }
+  return findings;
+}
+
+}  // namespace tessera

@@ -1,0 +1,311 @@
+// From flags to a Job: plugins, mesh, model, the shape of a step. All of it is equal on all ranks, as it depends on
+// flags and files only; what differs (device index, streams, options of one rank) comes later, in train_rank.cc. The
+// order is that of dependence: axes name the strategies, strategies say what their axes split, and the mesh follows
+// from that.
+//
+// Whatever can be refused is refused here, in a second, before any rank is started.
+
+#include "job/job.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+#include "config/usage_error.h"
+#include "data/batch_order.h"
+#include "data/file_list.h"
+#include "exec/device.h"
+#include "model/freeze.h"
+#include "model/initial_values.h"
+#include "model/model_name.h"
+#include "program/collective.h"
+#include "weights/hf_folder.h"
+#include "weights/weight_files.h"
+
+namespace tessera {
+namespace {
+
+JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
+  const auto folders = plugin_folders(config.plugin_dirs);
+  // The default device is the CPU, which is loaded in any case: it is the host's side of a job on another device.
+  const std::string cpu = TrainConfig{}.device;
+  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
+  plugins.cpu = config.device == cpu ? plugins.device : load_plugin(PluginKind::device, cpu, folders, log);
+  if (num_ranks > 1 || config.comm != TrainConfig{}.comm)
+    plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
+  for (const MeshAxis& axis : axes)
+    plugins.strategies.push_back(axis.strategy.empty()
+                                     ? std::nullopt
+                                     : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
+  return plugins;
+}
+
+/// Plugins that this run of one rank leaves out and a run with the same flags on more ranks has.
+std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
+  const auto folders = plugin_folders(job.config.plugin_dirs);
+  std::vector<LoadedPlugin> plugins;
+  if (!job.plugins.communicator)
+    plugins.push_back(load_plugin(PluginKind::communicator, job.config.comm, folders, log));
+  if (job.config.strategies.empty()) plugins.push_back(load_plugin(PluginKind::strategy, "ddp", folders, log));
+  return plugins;
+}
+
+/// What is wrong with plugins' options is said before any work.
+void check_flags(const Job& job, const Log& log) {
+  // On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
+  // ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
+  // logged.
+  if (job.plugin_flags.empty()) return;
+  std::vector<PluginUse> uses{{&job.plugins.device, ""}};
+  if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
+  if (job.plugins.communicator) uses.push_back({&*job.plugins.communicator, ""});
+  for (size_t i = 0; i < job.axes.size(); ++i)
+    if (job.plugins.strategies[i]) uses.push_back({&*job.plugins.strategies[i], job.axes[i].name});
+  const auto is_known = [&](const PluginFlag& flag) {
+    return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
+  };
+  std::vector<LoadedPlugin> left_out;
+  if (job.mesh.num_ranks() == 1 && !std::ranges::all_of(job.plugin_flags, is_known)) {
+    left_out = left_out_plugins(job, log);
+    for (const LoadedPlugin& plugin : left_out)
+      uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? job.axes[0].name : ""});
+  }
+  check_plugin_flags(job.plugin_flags, uses);
+  uses.resize(uses.size() - left_out.size());
+  for (const PluginFlag& flag : job.plugin_flags)
+    if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
+}
+
+/// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
+std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
+  tsr_comm_caps caps{};
+  caps.struct_size = sizeof caps;
+  tsr_error err{};
+  if (communicator.communicator()->caps(stream_kind, &caps, &err) == TSR_OK) return caps.flags;
+  reason = std::string(err.message, strnlen(err.message, sizeof err.message));
+  return std::nullopt;
+}
+
+/// Comm streams are made by the first of {the job's device, the CPU} whose streams the communicator takes.
+void place_comm_streams(Job& job) {
+  // nccl takes the device's streams, gloo takes only the host's. With the host's, collectives are staged through host
+  // memory (passes/staging.cc), and the device's streams have to be able to wait for the host.
+  if (!job.plugins.communicator || job.mesh.num_ranks() == 1) return;
+  const LoadedPlugin &device = job.plugins.device, &communicator = *job.plugins.communicator;
+  const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
+  std::string reason;
+  auto flags = flags_on(communicator, kind, reason);
+  if (!flags) {
+    flags = flags_on(communicator, host_kind, reason);
+    job.staged.collectives = true;
+  }
+  if (!flags)
+    throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
+                            " (", to_string(kind), ") nor on the host's (", to_string(host_kind), "): ", reason,
+                            "; give a communicator that does: gloo or local work on the host's beside any device"));
+  job.comm_flags = *flags;
+  if (job.staged.collectives && !optional_table<tsr_device_gate>(*device.device(), TSR_DEVICE_GATE))
+    throw UsageError(concat("--comm ", communicator.name, " works on the host, and the streams of --device ",
+                            device.name,
+                            " cannot wait for the host (it has no " TSR_DEVICE_GATE
+                            "); give a communicator that takes streams of the kind ",
+                            to_string(kind)));
+}
+
+Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
+  std::vector<Axis> result;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto& strategy = plugins.strategies[i];
+    result.push_back({axes[i].name, axes[i].num_ranks, strategy ? strategy->strategy()->splits : TSR_SPLITS_BATCH});
+  }
+  return Mesh(std::move(result));
+}
+
+Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
+  // Known by name, so that it is not taken for a folder that is missing.
+  if (config.model.starts_with("mlp"))
+    throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
+  try {
+    if (!is_model_folder(config.model)) return gpt2_config_by_name(config.model);
+  } catch (const Error& e) {
+    throw UsageError(e.what());
+  }
+  Gpt2ConfigFile file = read_gpt2_config(config.model + "/config.json");
+  std::string dropouts;
+  for (const std::string& dropout : file.dropouts)
+    dropouts += (dropouts.empty() ? "" : ", ") + dropout;
+  if (!dropouts.empty()) log.warning("dropout is not applied: ", dropouts, " in ", config.model, "/config.json");
+  return file.config;
+}
+
+/// gpt2_medium is gpt2-medium there.
+std::string hub_name(std::string size) {
+  std::ranges::replace(size, '_', '-');
+  return size;
+}
+
+tsr_dtype dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::bf16:
+      return TSR_BF16;
+    case Precision::fp16:
+      return TSR_F16;
+    default:
+      return TSR_F32;
+  }
+}
+
+// Beyond this, planning a step takes gigabytes and minutes.
+constexpr int64_t kMaxActions = 2'000'000;
+
+/// Before anything is built for each layer and micro-batch.
+void check_num_actions(const TrainConfig& config, int64_t num_layers) {
+  constexpr int64_t kSegmentsOfBlock = 8, kOtherSegments = 4;  // see model/gpt2.cc; each runs forward and backward
+  const int64_t per_micro_batch = 2 * (kSegmentsOfBlock * num_layers + kOtherSegments);
+  const int64_t most = kMaxActions / per_micro_batch;
+  if (config.grad_accum <= most) return;
+  throw UsageError(concat("--grad-accum ", config.grad_accum, " makes a step of about ",
+                          config.grad_accum * per_micro_batch, " actions for a model of ", num_layers,
+                          " layers, and at most ", kMaxActions, " are planned; give --grad-accum ", most,
+                          " or less, and a larger --batch-size or more ranks instead"));
+}
+
+StepShape step_shape(const TrainConfig& config) {
+  StepShape shape;
+  shape.dtype = dtype_of(config.dtype);
+  shape.reduce_dtype = dtype_of(config.reduce_dtype);
+  shape.num_micro_batches = static_cast<uint32_t>(config.grad_accum);
+  shape.reduce_every = config.reduce_every == ReduceEvery::step ? TSR_REDUCE_EVERY_STEP : TSR_REDUCE_EVERY_MICRO_BATCH;
+  shape.optimizer = config.optimizer == OptimizerKind::adamw ? TSR_OP_ADAMW : TSR_OP_SGD;
+  shape.beta1 = config.beta1;
+  shape.beta2 = config.beta2;
+  shape.epsilon = config.eps;
+  shape.weight_decay = config.weight_decay;
+  shape.max_norm = config.clip;
+  shape.recompute = config.recompute;
+  return shape;
+}
+
+void freeze(Model& model, const std::vector<std::string>& patterns) {
+  try {
+    freeze_parameters(model, patterns);
+  } catch (const Error& e) {
+    throw UsageError(std::string("--freeze: ") + e.what());
+  }
+}
+
+void check_recompute(const Recompute& recompute, const Model& model) {
+  const int num_blocks = model.num_blocks();
+  if (recompute.what == Recompute::What::blocks && recompute.every > num_blocks)
+    throw UsageError("--recompute " + to_string(recompute) + " recomputes nothing: the model has " +
+                     std::to_string(num_blocks) + " blocks; give at most that, or none");
+}
+
+/// The device's slots of an op, however many.
+std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
+  // Room for every op there is; a device that has more says how many, and is asked again.
+  std::vector<tsr_slot_spec> slots(32);
+  uint64_t num_slots = slots.size();
+  tsr_error err{};
+  tsr_status status = device.describe(&op, slots.data(), &num_slots, &err);
+  if (status == TSR_E_RESOURCE_EXHAUSTED && num_slots > slots.size()) {
+    slots.resize(num_slots);
+    status = device.describe(&op, slots.data(), &num_slots, &err);
+  }
+  check(status, err);
+  if (num_slots > slots.size())
+    throw Error(TSR_E_INTERNAL, "the device describes more slots than it was given room for");
+  slots.resize(num_slots);
+  return slots;
+}
+
+}  // namespace
+
+int64_t Job::tokens_per_step() const {
+  return config.batch_size * config.seq_len * config.grad_accum * mesh.num_data_ranks();
+}
+
+Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
+  Job job;
+  job.config = flags.config;
+  job.plugin_flags = flags.plugin_flags;
+  job.axes = resolve_axes(job.config, num_ranks);
+  job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
+  job.mesh = make_mesh(job.axes, job.plugins);
+  check_flags(job, log);
+  // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
+  job.staged.calls =
+      to_string(job.plugins.device.device()->stream_kind) != to_string(job.plugins.cpu.device()->stream_kind);
+  place_comm_streams(job);
+  job.gpt2 = resolve_model(job.config, log);
+  if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
+  if (job.config.seq_len > job.gpt2.positions)
+    throw UsageError("--seq-len " + std::to_string(job.config.seq_len) + " is longer than the model's context of " +
+                     std::to_string(job.gpt2.positions) + " tokens");
+  check_num_actions(job.config, job.gpt2.num_layers);
+  job.shape = step_shape(job.config);
+  const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
+                         job.shape.dtype};
+  job.model = make_gpt2(job.gpt2, batch);
+  freeze(job.model, job.config.freeze);
+  check_recompute(job.config.recompute, job.model);
+  return job;
+}
+
+std::unique_ptr<TokenSource> open_data(const Job& job) {
+  require_data(job.config.data);
+  auto source = open_tokens(job.config.data, job.gpt2.vocab);
+  try {
+    BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+  } catch (const Error& e) {
+    throw UsageError(e.what());
+  }
+  return source;
+}
+
+std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
+  const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
+  if (!is_model_folder(model)) {
+    log.warning(start, ": --model ", model, " is a size without weights; for the pretrained ones: ",
+                how_to_download("openai-community/" + hub_name(model), model));
+  } else if (find_weight_files(model).paths.empty()) {
+    log.warning(start, ": ", model, " holds no model.safetensors; to start from weights, put them there");
+  } else {
+    auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters);
+    log.info("parameters: from ", model);
+    return weights;
+  }
+  return std::make_unique<InitialValues>(job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) {
+    return gpt2_initial_rule(name, layers);
+  });
+}
+
+JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
+  for (size_t i = 0; i < job.axes.size(); ++i) {
+    if (!job.plugins.strategies[i]) continue;
+    const LoadedPlugin& plugin = *job.plugins.strategies[i];
+    const PluginOptions options(plugin, job.axes[i].name, job.plugin_flags);
+    const auto values = options.values();
+    const tsr_strategy_create args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
+    StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
+    try {
+      call(strategy.interface->create, &args, &strategy.instance);
+    } catch (const Error& e) {
+      throw UsageError(e.what() + see_options(plugin), e.code());
+    }
+    instances_.emplace_back(strategy.instance, Destroy{strategy.interface});
+    // One rank has nothing to split, and a pass that runs nevertheless would be in the way of others (decision 0024).
+    if (job.axes[i].num_ranks > 1) strategies_.push_back(strategy);
+  }
+}
+
+CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies, const Log& log) {
+  const tsr_device_interface* device = job.plugins.device.device();
+  DescribeOp describe_op = [device](const tsr_op& op) { return describe(*device, op); };
+  DescribeCollective describe_collective;
+  if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
+  const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
+  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged, log};
+}
+
+}  // namespace tessera

@@ -1,0 +1,224 @@
+// Derives which action waits for which, from the bindings alone. In the program of ddp (the numbers after '#'):
+//
+//     40    compute           backward wte mb=0  ...  a %61+28928:3072 g:weight
+//     41    compute           zero  w %61+32:96 dst  ...
+//     42    comm.dp.gradient  all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
+//     43    compute           sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
+//     44    compute           sum_squares home=wpe.weight  r %61+26880:2048 src  a %17 x:squares
+//
+// 42 needs all that wrote %61, but waits for 41 only: its stream is in order, so 41 implies the rest. 44 needs 42 too,
+// and 43 before it has waited for that.
+//
+// Two steps. The Deriver walks the list and keeps, for each range of each buffer, the last writer and its readers,
+// which gives all pairs of read after write, write after read and write after write. keep_unimplied then drops what
+// streams and other waits imply, with vector clocks (Fidge 1988, Mattern 1989): a clock says of each stream how many of
+// its actions have finished before this one starts.
+//
+// Invariant: any execution that keeps stream order and these waits gives the result of running the list from top to
+// bottom. The verifier checks it anew by address (verify_addresses.cc), and does not use what is derived here.
+//
+// Cost: actions times streams for the clocks; the waits are linear in the bindings, up to the pieces a buffer falls
+// into.
+
+#include "passes/dependencies.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include "program/range_map.h"
+#include "tessera/error.hpp"
+
+namespace tessera {
+
+/// Makes the clocks in list order. An action's row says how far each stream has come when the action *starts*.
+class ClockBuilder {
+ public:
+  explicit ClockBuilder(const std::vector<Action>& actions) {
+    uint32_t num_streams = 0;
+    for (const Action& action : actions)
+      num_streams = std::max(num_streams, action.stream + 1);
+    clocks_.num_streams_ = num_streams;
+    clocks_.stream_.reserve(actions.size());
+    clocks_.position_.reserve(actions.size());
+    clocks_.clock_.reserve(actions.size() * num_streams);
+    last_.resize(num_streams, kNone);
+  }
+
+  /// Starts the row of the next action: it waits for what is before it on its stream.
+  void next(uint32_t stream) {
+    const auto self = static_cast<uint32_t>(clocks_.stream_.size());
+    const uint32_t before = last_[stream];
+    clocks_.stream_.push_back(stream);
+    clocks_.position_.push_back(before == kNone ? 1 : clocks_.position_[before] + 1);
+    clocks_.clock_.resize(clocks_.clock_.size() + clocks_.num_streams_, 0);
+    if (before != kNone) wait(before);
+    last_[stream] = self;
+  }
+
+  /// Whether the action of the current row is known to start after `earlier` has finished.
+  bool implied(uint32_t earlier) const {
+    return clocks_.ordered(earlier, static_cast<uint32_t>(clocks_.stream_.size() - 1));
+  }
+
+  /// Takes over all that `earlier` knew when it started, and that it has itself finished.
+  void wait(uint32_t earlier) {
+    const size_t n = clocks_.num_streams_;
+    uint32_t* row = clocks_.clock_.data() + clocks_.clock_.size() - n;
+    const uint32_t* known = clocks_.clock_.data() + earlier * n;
+    for (size_t s = 0; s < n; ++s)
+      row[s] = std::max(row[s], known[s]);
+    uint32_t& own = row[clocks_.stream_[earlier]];
+    own = std::max(own, clocks_.position_[earlier]);
+  }
+
+  Clocks take() { return std::move(clocks_); }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  Clocks clocks_;
+  std::vector<uint32_t> last_;  // of each stream
+};
+
+namespace {
+
+using Waits = std::vector<std::vector<uint32_t>>;  // of each action: what it must follow
+
+// Transitive reduction. Candidates are tried latest first: an earlier action never implies a later one, so one pass
+// finds the smallest set.
+void keep_unimplied(Program& program, Waits& waits) {
+  ClockBuilder builder(program.actions);
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    Action& action = program.actions[i];
+    builder.next(action.stream);
+    action.dependencies.clear();
+    std::ranges::sort(waits[i], std::greater{});
+    for (const uint32_t earlier : waits[i]) {
+      if (builder.implied(earlier)) continue;
+      builder.wait(earlier);
+      action.dependencies.push_back(earlier);
+    }
+    std::ranges::reverse(action.dependencies);
+  }
+}
+
+// The last accesses of a range: its writer, and of the readers since then the last one on each stream, which has waited
+// for those before it.
+struct Access {
+  uint32_t writer = UINT32_MAX;
+  std::vector<uint32_t> readers;
+};
+
+class Deriver {
+ public:
+  explicit Deriver(const Program& program) : program_(program), waits_(program.actions.size()) {
+    accesses_.reserve(program.buffers.size());
+    for (const Buffer& buffer : program.buffers)
+      accesses_.emplace_back(buffer.num_elements);
+  }
+
+  Waits run() {
+    for (uint32_t i = 0; i < program_.actions.size(); ++i)
+      for (const Binding& binding : program_.actions[i].bindings)
+        bind(i, binding);
+    return std::move(waits_);
+  }
+
+ private:
+  void bind(uint32_t action, const Binding& binding) {
+    auto& accesses = accesses_[&program_.buffer(binding.buffer) - program_.buffers.data()];
+    const uint64_t begin = binding.offset, end = begin + binding.num_elements;
+    const bool reads_only = binding.mode == TSR_MODE_READ;
+    for (auto& [from, part] : accesses.parts(begin, end)) {
+      follow(action, part.value.writer);
+      if (reads_only)
+        add_reader(part.value.readers, action);
+      else
+        for (const uint32_t reader : part.value.readers)
+          follow(action, reader);
+    }
+    if (!reads_only) accesses.assign(begin, end, {action, {}});
+  }
+
+  void follow(uint32_t action, uint32_t earlier) {
+    std::vector<uint32_t>& waits = waits_[action];
+    // `earlier == action`: an action may bind a range twice, in place. Repeats are common (many parameters of one
+    // buffer) and cheap to drop here.
+    if (earlier == UINT32_MAX || earlier == action || (!waits.empty() && waits.back() == earlier)) return;
+    waits.push_back(earlier);
+  }
+
+  void add_reader(std::vector<uint32_t>& readers, uint32_t action) const {
+    const uint32_t stream = program_.actions[action].stream;
+    for (uint32_t& reader : readers)
+      if (program_.actions[reader].stream == stream) {
+        reader = action;
+        return;
+      }
+    readers.push_back(action);
+  }
+
+  const Program& program_;
+  Waits waits_;
+  std::vector<RangeMap<Access>> accesses_;  // of each buffer
+};
+
+/// What passes asked for on top of the bindings.
+void add_asked_for(const Program& program, Waits& waits) {
+  std::unordered_map<uint64_t, uint32_t> index;
+  for (uint32_t i = 0; i < program.actions.size(); ++i) {
+    for (const uint64_t earlier : program.actions[i].waits_for) {
+      // Only actions further up are indexed yet, so a wait that points down the list is found to be missing.
+      const auto found = index.find(earlier);
+      if (found == index.end())
+        throw Error(TSR_E_INVALID_ARGUMENT, "a pass makes action " + std::to_string(i) +
+                                                " of the list wait for action id " + std::to_string(earlier) +
+                                                ", which does not stand before it");
+      waits[i].push_back(found->second);
+    }
+    index.emplace(program.actions[i].id, i);
+  }
+}
+
+}  // namespace
+
+Clocks::Clocks(const Program& program) {
+  ClockBuilder builder(program.actions);
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    builder.next(program.actions[i].stream);
+    for (const uint32_t earlier : program.actions[i].dependencies) {
+      if (earlier >= i)
+        throw Error(TSR_E_INTERNAL, "action " + std::to_string(i) + " of the program waits for action " +
+                                        std::to_string(earlier) + ", which is not before it");
+      builder.wait(earlier);
+    }
+  }
+  *this = builder.take();
+}
+
+bool Clocks::ordered(uint32_t first, uint32_t second) const {
+  return clock_[second * num_streams_ + stream_[first]] >= position_[first];
+}
+
+void derive_dependencies(Program& program) {
+  Waits waits = Deriver(program).run();
+  add_asked_for(program, waits);
+  keep_unimplied(program, waits);
+}
+
+void add_dependencies(Program& program, const std::vector<std::pair<uint32_t, uint32_t>>& pairs) {
+  Waits waits;
+  waits.reserve(program.actions.size());
+  for (const Action& action : program.actions)
+    waits.push_back(action.dependencies);
+  for (const auto& [first, second] : pairs) {
+    if (first >= second || second >= waits.size())
+      throw Error(TSR_E_INTERNAL, "cannot make action " + std::to_string(second) + " wait for action " +
+                                      std::to_string(first) + ": it must stand later in the list of " +
+                                      std::to_string(waits.size()));
+    waits[second].push_back(first);
+  }
+  keep_unimplied(program, waits);
+}
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// Sizes and names as reports print them.
+
+#include "plan/format.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+std::string human_bytes(uint64_t num_bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(num_bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit)
+    value /= 1024;
+  return format(unit ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
+}
+
+std::string program_name(const Program& program) {
+  switch (program.purpose) {
+    case TSR_PURPOSE_INIT:
+      return "init";
+    case TSR_PURPOSE_EVAL:
+      return "eval";
+    default:
+      return program.variant ? "step " + std::to_string(program.variant) : "step";
+  }
+}
+
+std::string class_list(const BytesByClass& bytes) {
+  std::string text;
+  for (const MemoryClass what : all_memory_classes())
+    if (bytes[what] > 0)
+      text += (text.empty() ? "" : ", ") + std::string(to_string(what)) + " " + human_bytes(bytes[what]);
+  return text;
+}
+
+std::string class_key(MemoryClass what) {
+  std::string text(to_string(what));
+  std::ranges::replace(text, ' ', '_');
+  return text;
+}
+
+std::array<MemoryClass, kNumMemoryClasses> all_memory_classes() {
+  std::array<MemoryClass, kNumMemoryClasses> all;
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = static_cast<MemoryClass>(i);
+  return all;
+}
+
+}  // namespace tessera

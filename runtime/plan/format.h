@@ -1,0 +1,34 @@
+// Words and numbers of what a run or a plan says.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "plan/memory_report.h"
+
+namespace tessera {
+
+/// As printf; at most 255 characters.
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+  std::array<char, 256> text;
+  std::snprintf(text.data(), text.size(), pattern, args...);
+  return text.data();
+}
+
+/// 1536 -> "1.5 KiB".
+std::string human_bytes(uint64_t num_bytes);
+/// "init", "step", "step 1" (the second variant), "eval".
+std::string program_name(const Program& program);
+/// "parameters 1.5 MiB, gradients 1.5 MiB": the classes that have any.
+std::string class_list(const BytesByClass& bytes);
+
+/// "compute copies" as a key in JSON: "compute_copies".
+std::string class_key(MemoryClass what);
+
+/// All classes, in the order in which they are shown.
+std::array<MemoryClass, kNumMemoryClasses> all_memory_classes();
+
+}  // namespace tessera

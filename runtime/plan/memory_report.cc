@@ -1,0 +1,110 @@
+// Sums up a memory plan in the words of those who train. Bytes are those of live ranges, as planned; nothing is
+// measured. Staging buffers are looked through: a gathered copy that a collective fills by way of the host is still a
+// gathered copy.
+
+#include "plan/memory_report.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "memory/lifetimes.h"
+#include "memory/placement.h"
+#include "passes/staging.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
+    "parameters", "compute copies", "gathered",  "gradients", "optimizer", "activations",
+    "saved",      "communication",  "workspace", "inputs",    "plugin"};
+
+/// The buffers that collectives fill or work in.
+std::set<uint64_t> bound_by_collectives(const Program& program) {
+  const StagedRanges staged(program);
+  std::set<uint64_t> buffers;
+  for (const Action& action : program.actions)
+    if (is_collective(action.kind))
+      for (const Binding& binding : action.bindings)
+        if (binding.mode != TSR_MODE_READ) buffers.insert(staged.of(binding).buffer);
+  return buffers;
+}
+
+MemoryClass class_of(const Buffer& buffer, const std::set<uint64_t>& collective) {
+  switch (buffer.kind) {
+    case TSR_BUFFER_HOME:
+      return MemoryClass::parameters;
+    case TSR_BUFFER_GRADIENT:
+      return MemoryClass::gradients;
+    case TSR_BUFFER_OPTIMIZER:
+      return MemoryClass::optimizer;
+    case TSR_BUFFER_GATHERED:
+      return collective.contains(buffer.id) ? MemoryClass::gathered : MemoryClass::compute_copies;
+    case TSR_BUFFER_ACTIVATION:
+      return MemoryClass::activations;
+    case TSR_BUFFER_SAVED:
+      return MemoryClass::saved;
+    case TSR_BUFFER_STAGING:
+      return MemoryClass::communication;
+    case TSR_BUFFER_WORKSPACE:
+      return collective.contains(buffer.id) ? MemoryClass::communication : MemoryClass::workspace;
+    case TSR_BUFFER_PLUGIN:
+      return MemoryClass::plugin;
+    default:
+      return MemoryClass::inputs;
+  }
+}
+
+/// What is alive of each class at its own peak, of transient buffers.
+BytesByClass most_of(const Program& program, std::span<const Lifetime> lifetimes,
+                     const std::set<uint64_t>& collective) {
+  std::array<std::vector<Lifetime>, kNumMemoryClasses> by_class;
+  for (const Lifetime& lifetime : lifetimes)
+    by_class[static_cast<size_t>(class_of(*lifetime.buffer, collective))].push_back(lifetime);
+  BytesByClass most;
+  for (size_t i = 0; i < by_class.size(); ++i)
+    most[static_cast<MemoryClass>(i)] = std::ranges::max(live_bytes(program, by_class[i]));
+  return most;
+}
+
+}  // namespace
+
+std::string_view to_string(MemoryClass what) {
+  return kNames[static_cast<size_t>(what)];
+}
+
+uint64_t BytesByClass::total() const {
+  return std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0});
+}
+
+MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_t num_largest) {
+  MemoryReport report;
+  if (const auto use = plan.use.find(TSR_MEMORY_DEVICE); use != plan.use.end())
+    report.arena_bytes = use->second.arena_bytes;
+  const std::set<uint64_t> collective = bound_by_collectives(program);
+  const std::vector<Lifetime> lifetimes = lifetimes_in(program, TSR_MEMORY_DEVICE);
+  report.live = live_bytes(program, lifetimes);
+  report.peak_action = std::ranges::max_element(report.live) - report.live.begin();
+  report.most = most_of(program, lifetimes, collective);
+  const auto stands_at_peak = [&](const Buffer& buffer) {
+    const MemoryClass what = class_of(buffer, collective);
+    const uint64_t num_bytes = footprint_bytes(buffer, 0);
+    report.peak[what] += num_bytes;
+    report.largest.push_back({buffer.name, what, num_bytes});
+    if (!buffer.persistent) return;
+    report.states[what] += num_bytes;
+    report.most[what] += num_bytes;
+  };
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.persistent && buffer.memory == TSR_MEMORY_DEVICE) stands_at_peak(buffer);
+  for (const Lifetime& lifetime : lifetimes)
+    if (lifetime.first <= report.peak_action && report.peak_action <= lifetime.last) stands_at_peak(*lifetime.buffer);
+  report.live.resize(program.actions.size());
+  for (uint64_t& bytes : report.live)
+    bytes += report.states.total();
+  std::ranges::stable_sort(report.largest, std::greater(), &LiveBuffer::num_bytes);
+  report.largest.resize(std::min(num_largest, report.largest.size()));
+  return report;
+}
+
+}  // namespace tessera

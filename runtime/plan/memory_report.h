@@ -1,0 +1,67 @@
+// What a program keeps in device memory, in the words of those who train: between steps, at the peak, over the step.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memory/memory.h"
+
+namespace tessera {
+
+/// What a buffer is to those who train. Buffers of kind `gathered` that no collective fills are copies in the compute
+/// dtype; workspaces that collectives bind count as communication.
+enum class MemoryClass {
+  parameters,
+  compute_copies,
+  gathered,
+  gradients,
+  optimizer,
+  activations,
+  saved,
+  communication,
+  workspace,
+  inputs,
+  plugin
+};
+inline constexpr size_t kNumMemoryClasses = 11;
+
+/// "parameters", "compute copies", ...
+std::string_view to_string(MemoryClass what);
+
+class BytesByClass {
+ public:
+  uint64_t& operator[](MemoryClass what) { return bytes_[static_cast<size_t>(what)]; }
+  uint64_t operator[](MemoryClass what) const { return bytes_[static_cast<size_t>(what)]; }
+  uint64_t total() const;
+
+ private:
+  std::array<uint64_t, kNumMemoryClasses> bytes_{};
+};
+
+struct LiveBuffer {
+  std::string name;
+  MemoryClass what = MemoryClass::parameters;
+  uint64_t num_bytes = 0;
+};
+
+/// Bytes of buffers are as they take place: rounded up to kBufferAlignment.
+struct MemoryReport {
+  uint64_t arena_bytes = 0;
+  BytesByClass states;              ///< of persistent buffers: what stays between steps
+  BytesByClass peak;                ///< alive at the peak, states included
+  size_t peak_action = 0;           ///< index of the first action where the peak is
+  std::vector<LiveBuffer> largest;  ///< alive at the peak, largest first
+  std::vector<uint64_t> live;       ///< alive at each action, states included
+  BytesByClass most;                ///< of each class: what is alive of it at its own peak
+
+  /// Arena over what is alive at the peak.
+  uint64_t waste_bytes() const { return arena_bytes - peak.total(); }
+};
+
+/// Of a program with its plan. At most `num_largest` buffers are listed.
+MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_t num_largest = 8);
+
+}  // namespace tessera

@@ -1,0 +1,121 @@
+// The plan as JSON, in the order and with the names that docs/plan.md promises. All sizes are in bytes.
+
+#include <nlohmann/json.hpp>
+
+#include "plan/format.h"
+#include "plan/plan_report.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json by_class(const BytesByClass& bytes) {
+  Json json = Json::object();
+  for (const MemoryClass what : all_memory_classes())
+    json[class_key(what)] = bytes[what];
+  return json;
+}
+
+Json with_total(const BytesByClass& bytes) {
+  Json json = by_class(bytes);
+  json["total"] = bytes.total();
+  return json;
+}
+
+Json peak_json(const PlanReport& r) {
+  Json largest = Json::array();
+  for (const LiveBuffer& b : r.memory.largest)
+    largest.push_back({{"name", b.name}, {"class", class_key(b.what)}, {"bytes", b.num_bytes}});
+  return {
+      {"program", r.peak_program}, {"index", r.memory.peak_action}, {"action", r.peak_action}, {"largest", largest}};
+}
+
+Json timeline_json(const PlanReport& r) {
+  Json phases = Json::array();
+  for (const PhaseRun& run : phase_runs(r.phases))
+    phases.push_back(
+        {{"phase", to_string(run.phase)}, {"first_action", run.first_action}, {"actions", run.num_actions}});
+  return {{"program", r.peak_program}, {"live_bytes", r.memory.live}, {"phases", phases}};
+}
+
+Json traffic_json(const PlanReport& r) {
+  Json json = Json::array();
+  for (const Traffic& t : r.traffic)
+    json.push_back({{"stream", t.stream},
+                    {"collective", action_name(t.kind)},
+                    {"collectives", t.num_actions},
+                    {"sent_bytes", t.sent_bytes}});
+  return json;
+}
+
+Json gathers_json(const PlanReport& r) {
+  Json json = Json::array();
+  for (const UnitGathers& g : r.gathers)
+    json.push_back({{"unit", g.unit}, {"times", g.num_times}, {"collectives", g.num_collectives}});
+  return json;
+}
+
+Json reduce_every_json(const PlanReport& r) {
+  Json json = {{"value", r.reduce_every == TSR_REDUCE_EVERY_STEP ? "step" : "micro-batch"}};
+  if (const auto& cost = r.reduce_every_cost) {
+    json["step"] = {{"gradient_bytes", cost->step_gradient_bytes}, {"sent_bytes", cost->step_sent_bytes}};
+    json["micro_batch"] = {{"gradient_bytes", cost->micro_batch_gradient_bytes},
+                           {"sent_bytes", cost->micro_batch_sent_bytes}};
+  }
+  return json;
+}
+
+Json balance_json(const Balance& b) {
+  Json json = {{"min_bytes", b.min_bytes}, {"mean_bytes", b.mean_bytes}, {"max_bytes", b.max_bytes},
+               {"min_rank", b.min_rank},   {"max_rank", b.max_rank},     {"imbalance", b.imbalance()}};
+  if (!b.bottleneck.empty()) json["bottleneck"] = {{"parameter", b.bottleneck}, {"bytes", b.bottleneck_bytes}};
+  return json;
+}
+
+Json trial_json(const Trial& trial) {
+  return {{"flags", trial.flags}, {"arena_bytes", trial.arena_bytes}};
+}
+
+Json misfit_json(const Misfit& misfit) {
+  Json fitting = Json::array();
+  for (const Trial& trial : misfit.fitting)
+    fitting.push_back(trial_json(trial));
+  return {{"rank", misfit.rank},
+          {"arena_bytes", misfit.arena_bytes},
+          {"limit_bytes", misfit.limit_bytes},
+          {"would_fit", fitting},
+          {"smallest", trial_json(misfit.smallest)}};
+}
+
+}  // namespace
+
+std::string plan_json(const PlanReport& r) {
+  Json programs = Json::array();
+  for (const ProgramSummary& program : r.programs)
+    programs.push_back(
+        {{"name", program.name}, {"actions", program.num_actions}, {"arena_bytes", program.arena_bytes}});
+  Json json = {{"rank", r.rank},
+               {"ranks", r.num_ranks},
+               {"same_ranks", r.same_ranks},
+               {"largest", r.is_largest},
+               {"tokens_per_step", r.tokens_per_step},
+               {"device", r.device},
+               {"arena_bytes", r.arena_bytes},
+               {"host_arena_bytes", r.host_arena_bytes},
+               {"waste_bytes", r.memory.waste_bytes()},
+               {"states", with_total(r.memory.states)},
+               {"peak_bytes", with_total(r.memory.peak)},
+               {"most_bytes", by_class(r.memory.most)},
+               {"peak", peak_json(r)},
+               {"programs", programs},
+               {"timeline", timeline_json(r)},
+               {"traffic", traffic_json(r)},
+               {"gathers", gathers_json(r)},
+               {"reduce_every", reduce_every_json(r)},
+               {"balance", balance_json(r.balance)}};
+  if (r.misfit) json["misfit"] = misfit_json(*r.misfit);
+  return json.dump(2);
+}
+
+}  // namespace tessera

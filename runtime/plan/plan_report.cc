@@ -1,0 +1,93 @@
+// Collects what `plan` says of one rank. The other value of --reduce-every is planned as well, because its trade
+// (gradient memory for bytes on the wire) cannot be estimated without a program.
+
+#include "plan/plan_report.h"
+
+#include <algorithm>
+
+#include "plan/format.h"
+#include "tessera/error.hpp"
+#include "verify/findings.h"
+
+namespace tessera {
+namespace {
+
+uint64_t sent_in(const Program& program) {
+  uint64_t num_bytes = 0;
+  for (const Traffic& traffic : traffic_of(program))
+    num_bytes += traffic.sent_bytes;
+  return num_bytes;
+}
+
+/// The same job with the other value of --reduce-every; none when a strategy refuses it.
+std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int rank) {
+  const TrainConfig& config = planned.job().config;
+  if (config.grad_accum == 1 || planned.job().mesh.num_data_ranks() == 1) return std::nullopt;
+  const bool every_step = config.reduce_every == ReduceEvery::step;
+  ParsedFlags flags;
+  flags.config = config;
+  flags.plugin_flags = planned.job().plugin_flags;
+  flags.config.reduce_every = every_step ? ReduceEvery::micro_batch : ReduceEvery::step;
+  const auto gradients = [rank](const JobPrograms& programs) {
+    const RankPrograms& own = programs.of(rank);
+    // memory[0] is that of init.
+    return memory_report(own.steps[0], own.memory[1]).most[MemoryClass::gradients];
+  };
+  const auto sent = [rank](const JobPrograms& programs) { return sent_in(programs.of(rank).steps[0]); };
+  try {
+    const Log quiet(LogLevel::off);
+    const PlannedJob other(make_job(flags, planned.job().mesh.num_ranks(), quiet), quiet);
+    const JobPrograms& step = every_step ? planned.programs() : other.programs();
+    const JobPrograms& micro_batch = every_step ? other.programs() : planned.programs();
+    return ReduceEveryCost{gradients(step), sent(step), gradients(micro_batch), sent(micro_batch)};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// The step program that sends most: strategies such as local SGD alternate between several.
+const Program& busiest_step(const RankPrograms& programs) {
+  return *std::ranges::max_element(programs.steps, {}, sent_in);
+}
+
+}  // namespace
+
+PlanReport plan_report(const PlannedJob& planned, int rank) {
+  const Job& job = planned.job();
+  const JobPrograms& all = planned.programs();
+  const int largest = largest_rank(all);
+  PlanReport report;
+  report.rank = rank < 0 ? largest : rank;
+  const RankPrograms& own = all.of(report.rank);
+  report.num_ranks = job.mesh.num_ranks();
+  report.device = job.plugins.device.name;
+  report.arena_bytes = own.arena_bytes(TSR_MEMORY_DEVICE);
+  report.host_arena_bytes = own.arena_bytes(TSR_MEMORY_HOST);
+  report.is_largest = report.arena_bytes == all.of(largest).arena_bytes(TSR_MEMORY_DEVICE);
+  report.same_ranks = all.classes.members().at(all.classes.representative(report.rank));
+  report.tokens_per_step = job.tokens_per_step();
+  const auto programs = own.all();
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const auto use = own.memory[i].use.find(TSR_MEMORY_DEVICE);
+    report.programs.push_back({program_name(*programs[i]), programs[i]->actions.size(),
+                               use == own.memory[i].use.end() ? 0 : use->second.arena_bytes});
+  }
+  ReportedProgram peak = largest_program(own);
+  report.peak_program = program_name(*peak.program);
+  if (!peak.program->actions.empty())
+    report.peak_action = action_text(*peak.program, report.rank, peak.memory.peak_action);
+  report.phases = phases_of(*peak.program);
+  report.memory = std::move(peak.memory);
+  const Program& busiest = busiest_step(own);
+  report.num_step_programs = own.steps.size();
+  report.traffic_program = program_name(busiest);
+  report.traffic = traffic_of(busiest);
+  report.gathers = gathers_of(busiest);
+  report.reduce_every = job.shape.reduce_every;
+  report.reduce_every_cost = reduce_every_cost(planned, report.rank);
+  report.balance = balance_of(all);
+  report.misfit = find_misfit(job, all, planned.log());
+  return report;
+}
+
+}  // namespace tessera

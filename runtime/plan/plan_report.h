@@ -1,0 +1,60 @@
+// What `tessera plan` says of a job: memory of one rank, its traffic, and how evenly ranks share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/balance.h"
+#include "plan/planned_job.h"
+#include "plan/timeline.h"
+#include "plan/traffic.h"
+#include "plan/what_fits.h"
+
+namespace tessera {
+
+/// One program of the rank in short.
+struct ProgramSummary {
+  std::string name;
+  size_t num_actions = 0;
+  uint64_t arena_bytes = 0;
+};
+
+/// Gradients under the two values of --reduce-every; only with several micro-batches and ranks.
+struct ReduceEveryCost {
+  uint64_t step_gradient_bytes = 0, step_sent_bytes = 0;
+  uint64_t micro_batch_gradient_bytes = 0, micro_batch_sent_bytes = 0;
+};
+
+struct PlanReport {
+  int rank = 0;
+  int num_ranks = 1;
+  bool is_largest = true;       ///< no rank needs more device memory
+  std::vector<int> same_ranks;  ///< the ranks of its class, itself included
+  int64_t tokens_per_step = 0;
+  std::string device;             ///< the plugin that computes
+  uint64_t arena_bytes = 0;       ///< of device memory
+  uint64_t host_arena_bytes = 0;  ///< of host memory, through which staged collectives and calls pass
+  std::vector<ProgramSummary> programs;
+  std::string peak_program;  ///< which of them `memory` is about
+  MemoryReport memory;
+  std::string peak_action;       ///< as text; empty when that program has no action
+  std::vector<Phase> phases;     ///< of each action
+  size_t num_step_programs = 1;  ///< between which steps alternate
+  std::string traffic_program;   ///< the one that sends most; `traffic` and `gathers` are about it
+  std::vector<Traffic> traffic;
+  std::vector<UnitGathers> gathers;
+  uint32_t reduce_every = TSR_REDUCE_EVERY_STEP;
+  std::optional<ReduceEveryCost> reduce_every_cost;
+  Balance balance;
+  std::optional<Misfit> misfit;
+};
+
+/// `rank` -1: the first of those that need most memory.
+PlanReport plan_report(const PlannedJob& planned, int rank);
+
+/// The report as text, and as one JSON object (docs/plan.md).
+std::string plan_text(const PlanReport& report);
+std::string plan_json(const PlanReport& report);
+
+}  // namespace tessera

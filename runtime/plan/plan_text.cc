@@ -1,0 +1,163 @@
+// The plan as a person reads it: memory first, then what is sent, then advice where there is any.
+
+#include "base/text.h"
+#include "plan/format.h"
+#include "plan/plan_report.h"
+
+namespace tessera {
+namespace {
+
+std::string percent(double share) {
+  return format("%.1f %%", 100 * share);
+}
+
+/// A line without the blanks of an empty last column.
+std::string ended(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
+}
+
+/// "0, 1, 2" up to five ranks, else "0, 1, ..., 7".
+std::string rank_list(const std::vector<int>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const bool is_shown = ranks.size() <= 5 || i < 2 || i + 1 == ranks.size();
+    if (is_shown || i == 2) text += concat(i ? ", " : "", is_shown ? std::to_string(ranks[i]) : "...");
+  }
+  return text;
+}
+
+std::string heading(const PlanReport& r) {
+  std::string text = concat("rank ", r.rank, " of ", r.num_ranks);
+  if (r.same_ranks.size() > 1)
+    text += concat(", for the ", r.same_ranks.size(), " ranks that do the same (", rank_list(r.same_ranks), ")");
+  if (r.num_ranks > 1) text += r.is_largest ? "; none needs more memory" : "; others need more memory";
+  return text + concat("; ", r.tokens_per_step, " tokens a step on ", r.device, "\n\n");
+}
+
+std::string bytes_or_dash(uint64_t num_bytes) {
+  return num_bytes ? human_bytes(num_bytes) : "-";
+}
+
+std::string memory_part(const PlanReport& r) {
+  const MemoryReport& m = r.memory;
+  const auto line = [](std::string_view name, const std::string& states, const std::string& peak,
+                       const std::string& most) {
+    return ended(
+        format("  %-16s %14s %14s %14s", std::string(name).c_str(), states.c_str(), peak.c_str(), most.c_str()));
+  };
+  std::string text = line("memory", "between steps", "at the peak", "ever at once");
+  for (const MemoryClass what : all_memory_classes())
+    if (m.most[what] > 0)
+      text +=
+          line(to_string(what), bytes_or_dash(m.states[what]), bytes_or_dash(m.peak[what]), human_bytes(m.most[what]));
+  text += line("live", human_bytes(m.states.total()), human_bytes(m.peak.total()), "");
+  // What the arena has beyond the live peak: gaps that first fit leaves, and addresses kept apart to save waits.
+  const double waste = m.peak.total() ? static_cast<double>(m.waste_bytes()) / static_cast<double>(m.peak.total()) : 0;
+  text += line("waste", "", human_bytes(m.waste_bytes()), percent(waste));
+  text += line("arena", "", human_bytes(r.arena_bytes), "");
+  if (r.host_arena_bytes) text += line("of the host", "", human_bytes(r.host_arena_bytes), "");
+  text += "\n  program         actions          arena\n";
+  for (const ProgramSummary& program : r.programs)
+    text += format("  %-12s %10zu %14s\n", program.name.c_str(), program.num_actions,
+                   human_bytes(program.arena_bytes).c_str());
+  return text;
+}
+
+std::string peak_part(const PlanReport& r) {
+  if (r.peak_action.empty()) return "";
+  std::string text =
+      concat("\nthe peak is in ", r.peak_program, " at ", r.peak_action, "; the largest buffers there:\n");
+  for (const LiveBuffer& buffer : r.memory.largest)
+    text += format("  %14s  %-15s %s\n", human_bytes(buffer.num_bytes).c_str(),
+                   std::string(to_string(buffer.what)).c_str(), buffer.name.c_str());
+  return text +
+         concat("\nlive memory over the ", r.memory.live.size(), " actions of ", r.peak_program,
+                ", in list order ('=' stays between steps):\n") +
+         timeline_chart(r.memory.live, r.memory.states.total(), r.phases);
+}
+
+/// Beside the bytes, so that they can be checked by hand.
+std::string formula(uint32_t kind) {
+  switch (kind) {
+    case TSR_ACTION_ALL_REDUCE:
+      return "2 (n-1)/n of each";
+    case TSR_ACTION_REDUCE_SCATTER:
+    case TSR_ACTION_ALL_GATHER:
+    case TSR_ACTION_ALL_TO_ALL:
+      return "(n-1)/n of each";
+    case TSR_ACTION_BROADCAST:
+      return "n-1 times each, from its root";
+    case TSR_ACTION_REDUCE:
+      return "each, to its root";
+    default:
+      return "";
+  }
+}
+
+/// Units in a row that are gathered equally often are one entry.
+std::string gathers_text(const std::vector<UnitGathers>& gathers) {
+  std::string text;
+  for (size_t i = 0; i < gathers.size();) {
+    const size_t first = i;
+    uint64_t num_collectives = 0;
+    for (; i < gathers.size() && gathers[i].num_times == gathers[first].num_times; ++i)
+      num_collectives += gathers[i].num_collectives;
+    text += concat(first ? ", " : "", gathers[first].unit, i - first > 1 ? " to " + gathers[i - 1].unit : "", " ",
+                   gathers[first].num_times, " x (", num_collectives, ")");
+  }
+  return text;
+}
+
+std::string traffic_part(const PlanReport& r) {
+  if (r.traffic.empty()) return "";
+  const bool alternates = r.num_step_programs > 1;
+  std::string text = concat("\nsent by this rank in ", alternates ? r.traffic_program : "a step",
+                            alternates ? ", of the programs that steps alternate between the one that sends most" : "",
+                            ", in groups of n ranks:\n");
+  uint64_t total = 0;
+  for (const Traffic& t : r.traffic) {
+    text += ended(format("  %-24s %-15s %6llu %12s  %s", t.stream.c_str(), std::string(action_name(t.kind)).c_str(),
+                         static_cast<unsigned long long>(t.num_actions), human_bytes(t.sent_bytes).c_str(),
+                         formula(t.kind).c_str()));
+    total += t.sent_bytes;
+  }
+  text += format("  %-47s %12s\n", "in all", human_bytes(total).c_str());
+  if (!r.gathers.empty()) text += "gathers of parameters in a step (collectives): " + gathers_text(r.gathers) + "\n";
+  return text;
+}
+
+std::string gradients_part(const PlanReport& r) {
+  if (!r.reduce_every_cost) return "";
+  const ReduceEveryCost& cost = *r.reduce_every_cost;
+  const bool every_step = r.reduce_every == TSR_REDUCE_EVERY_STEP;
+  return concat("gradients: with --reduce-every step they are kept until the last micro-batch, ",
+                human_bytes(cost.step_gradient_bytes), " at most, and ", human_bytes(cost.step_sent_bytes),
+                " are sent a step", every_step ? " (this plan)" : "", "; with micro-batch ",
+                human_bytes(cost.micro_batch_gradient_bytes), " and ", human_bytes(cost.micro_batch_sent_bytes),
+                every_step ? "" : " (this plan)", "\n");
+}
+
+std::string balance_part(const PlanReport& r) {
+  const Balance& b = r.balance;
+  if (b.is_even()) return "";
+  std::string text =
+      concat("balance: between steps rank ", b.min_rank, " keeps ", human_bytes(b.min_bytes), ", rank ", b.max_rank,
+             " ", human_bytes(b.max_bytes), ", the mean is ", human_bytes(static_cast<uint64_t>(b.mean_bytes)),
+             ": the largest is ", format("%.2f", 1 + b.imbalance()), " times the mean\n");
+  if (!b.bottleneck.empty())
+    text +=
+        concat("bottleneck: ", b.bottleneck, " alone takes ", human_bytes(b.bottleneck_bytes),
+               " on its owner, more than the mean share; more ranks will not help, splitting tensors (fsdp) does\n");
+  return text;
+}
+
+}  // namespace
+
+std::string plan_text(const PlanReport& report) {
+  std::string text = heading(report) + memory_part(report) + peak_part(report) + traffic_part(report);
+  const std::string notes = gradients_part(report) + balance_part(report);
+  return text + (notes.empty() ? "" : "\n") + notes;
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// Dynamic loss scaling (Micikevicius et al. 2018). Halved at once after an overflow, doubled only after many good
+// steps: a scale that is too large costs a step, one that is too small only some bits of small gradients. Powers of two
+// change no bit of a gradient that stays in range.
+
+#include "train/loss_scaler.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+void LossScaler::update(bool updated) {
+  if (!is_dynamic_) return;
+  if (!updated) {
+    scale_ = std::max(kMinScale, scale_ * kBackoff);
+    num_updates_ = 0;
+  } else if (++num_updates_ == kGrowthInterval) {
+    scale_ *= kGrowth;
+    num_updates_ = 0;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,181 @@
+// What collectives do to meanings. On the axis that is looked at:
+//
+//     all_reduce sum        partial            -> replicated
+//     reduce_scatter sum    partial            -> split
+//     reduce sum            partial            -> split           (the root has it)
+//     the same, avg         also replicated and different; partial is scaled by 1/n
+//     the same, min or max  only replicated and different: the maximum of addends is not that of their sum
+//     all_gather            split, different   -> replicated
+//     broadcast             all but partial    -> replicated
+//     all_to_all            all but partial    -> split from replicated, else as it was
+//     send, recv            all but partial    -> as compute leaves values
+//
+// On another axis elements move or are added without regard to this one. Sums are linear, so the sum of partials is
+// partial, of split is split: meanings are carried along.
+
+#include "verify/meaning_rules.h"
+
+namespace tessera {
+
+void MeaningRules::collective() {
+  if (action_->kind == TSR_ACTION_BARRIER) return;
+  for (const Binding& binding : action_->bindings)
+    if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_WORKSPACE) meanings_.write(binding, Meaning{});
+  if (is_message(action_->kind)) return messages();
+  const CollectiveForm form(program_, *action_);
+  const int group_axis = program_.groups[action_->group].axis;
+  if (group_axis != axis_ && group_axis != TSR_WORLD_AXIS) return carry(form);
+  if (leaves_out_ranks(form)) {
+    report("is for " + group_text(program_, program_.groups[action_->group]) + " only, and the other ranks of " +
+           axis_name_ + " have a part in it: what comes out is not that of all");
+    if (form.destination) meanings_.write(*form.destination, Meaning{});
+    return;
+  }
+  switch (action_->kind) {
+    case TSR_ACTION_ALL_GATHER:
+      return gather_on_axis(form);
+    case TSR_ACTION_BROADCAST:
+      return broadcast_on_axis(form);
+    case TSR_ACTION_ALL_TO_ALL:
+      return transpose_on_axis(form);
+    default:
+      return reduce_on_axis(form);
+  }
+}
+
+/// True if the group is a proper subset of the axis, and the operand does not belong to a home that the layout places
+/// on exactly that subset.
+bool MeaningRules::leaves_out_ranks(const CollectiveForm& form) const {
+  const Group& group = program_.groups[action_->group];
+  if (group.axis == TSR_WORLD_AXIS || form.num_ranks == program_.mesh->axes()[axis_].num_ranks) return false;
+  const Binding range = staged_.of(form.given() ? *form.given() : *form.destination);
+  if (range.num_elements == 0) return false;
+  const auto stands_there = [&](int parameter, uint32_t role) {
+    const Split* split = split_on(program_, parameter, axis_, role);
+    return split && split->kind == TSR_LAYOUT_REPLICATED && split->coordinates == group.coordinates;
+  };
+  bool is_of_homes = false;
+  for (const Home& home : program_.homes)
+    for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role) {
+      const tsr_home_role& place = home.roles[role];
+      if (place.buffer != range.buffer || place.offset >= range.offset + range.num_elements ||
+          range.offset >= place.offset + place.num_elements)
+        continue;
+      is_of_homes = true;  // all pieces of a home are on the same ranks; an empty slice counts too
+      if (!stands_there(program_.model->units[home.unit].parameters.front(), role)) return true;
+    }
+  return !is_of_homes;
+}
+
+/// The meanings after a reduction over this axis: partial becomes `result`. Averages, minima and maxima also take
+/// values that are not addends.
+MeaningParts MeaningRules::reduced(const CollectiveForm& form, State result) {
+  const Binding& given = *form.given();
+  const bool over_world = program_.groups[action_->group].axis == TSR_WORLD_AXIS;
+  const double n = over_world ? program_.mesh->axes()[axis_].num_ranks : form.num_ranks;
+  const bool sums = action_->reduce == TSR_REDUCE_SUM, averages = action_->reduce == TSR_REDUCE_AVG;
+  uint32_t allowed = bit(State::partial);
+  std::string why = "a sum over it means nothing";
+  if (!sums) {
+    allowed = bit(State::replicated) | bit(State::different) | (averages ? bit(State::partial) : 0);
+    why = averages ? "an average over it means nothing" : "a minimum or maximum over it means nothing";
+  }
+  expect(given, allowed, why);
+  MeaningParts parts = meanings_.read(given);
+  for (MeaningPart& part : parts) {
+    if (part.meaning.is_neutral()) continue;
+    const double factor = averages && part.meaning.state == State::partial ? 1 / n : 1;
+    part.meaning = {result, part.meaning.factor * factor};
+  }
+  return parts;
+}
+
+void MeaningRules::reduce_on_axis(const CollectiveForm& form) {
+  const State result = action_->kind == TSR_ACTION_ALL_REDUCE ? State::replicated : State::split;
+  const MeaningParts parts = reduced(form, result);
+  if (!form.destination) return;
+  if (action_->kind != TSR_ACTION_REDUCE_SCATTER || form.in_place) return meanings_.write(*form.destination, parts);
+  const auto offsets = slice_offsets(*action_, form.source->num_elements, form.num_ranks);
+  meanings_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
+}
+
+void MeaningRules::gather_on_axis(const CollectiveForm& form) {
+  Binding own = *form.given();
+  if (form.in_place) {
+    const auto offsets = slice_offsets(*action_, own.num_elements, form.num_ranks);
+    own.offset += offsets[form.position];
+    own.num_elements = offsets[form.position + 1] - offsets[form.position];
+  }
+  // In place, the slices of what is the same everywhere make it again.
+  const uint32_t whole = form.in_place ? bit(State::replicated) : 0;
+  expect(own, bit(State::split) | bit(State::different) | whole, "the slices of all ranks do not make a whole");
+  const Meaning common = common_meaning(meanings_.read(own));
+  meanings_.write(*form.destination, {State::replicated, common.factor});
+}
+
+void MeaningRules::broadcast_on_axis(const CollectiveForm& form) {
+  const bool is_root = form.position == action_->peer;
+  const Binding* given = form.given();
+  if (given) {
+    const uint32_t any_but_partial = bit(State::replicated) | bit(State::split) | bit(State::different);
+    expect(*given, any_but_partial,
+           is_root ? "one rank's addend is no value for all" : "it would be overwritten by another's");
+  }
+  MeaningParts parts = given ? meanings_.read(*given) : MeaningParts{{0, form.destination->num_elements, {}}};
+  for (MeaningPart& part : parts)
+    if (!given || !part.meaning.is_neutral()) part.meaning.state = State::replicated;
+  meanings_.write(*form.destination, parts);
+}
+
+void MeaningRules::transpose_on_axis(const CollectiveForm& form) {
+  expect(*form.source, bit(State::split) | bit(State::different) | bit(State::replicated),
+         "parts of addends are no parts of a sum");
+  Meaning meaning = common_meaning(meanings_.read(*form.source));
+  if (meaning.state == State::replicated) meaning.state = State::split;
+  meanings_.write(*form.destination, meaning);
+}
+
+// Collectives of another axis.
+void MeaningRules::carry(const CollectiveForm& form) {
+  if (action_->reduce == TSR_REDUCE_MIN || action_->reduce == TSR_REDUCE_MAX)
+    expect(*form.given(), ~bit(State::partial), "the minimum or maximum of addends is none of their sum");
+  if (action_->kind == TSR_ACTION_ALL_GATHER) return carry_gather(form);
+  if (form.in_place || !form.destination) return;
+  if (!form.source) return meanings_.write(*form.destination, Meaning{});
+  const MeaningParts parts = meanings_.read(*form.source);
+  if (action_->kind == TSR_ACTION_ALL_TO_ALL) return meanings_.write(*form.destination, common_meaning(parts));
+  if (action_->kind != TSR_ACTION_REDUCE_SCATTER) return meanings_.write(*form.destination, parts);
+  const auto offsets = slice_offsets(*action_, form.source->num_elements, form.num_ranks);
+  meanings_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
+}
+
+// Only the meaning of the own slice is known. On an axis that splits the batch the other slices have the same one. On
+// other axes they may hold other parameters, with other splits, and stay unknown: compute that reads them asks the
+// layout.
+void MeaningRules::carry_gather(const CollectiveForm& form) {
+  const auto offsets = slice_offsets(*action_, form.destination->num_elements, form.num_ranks);
+  Binding own = *form.destination;
+  own.offset += offsets[form.position];
+  own.num_elements = offsets[form.position + 1] - offsets[form.position];
+  const MeaningParts parts = meanings_.read(form.in_place ? own : *form.source);
+  meanings_.write(*form.destination, splits_ == TSR_SPLITS_BATCH ? common_meaning(parts) : Meaning{});
+  meanings_.write(own, parts);
+}
+
+// The program of the sender is not at hand. Values and their gradients are as compute leaves them on any rank; whatever
+// else is received stays unknown, and so fits everything.
+void MeaningRules::messages() {
+  const bool is_batch = splits_ == TSR_SPLITS_BATCH;
+  for (const Message& message : messages_of(*action_)) {
+    const uint32_t kind = program_.buffer(staged_.of(*message.binding).buffer).kind;
+    const bool is_value = kind == TSR_BUFFER_ACTIVATION || kind == TSR_BUFFER_SAVED;
+    if (!message.is_receive) {
+      expect(*message.binding, ~bit(State::partial), "the receiver would take an addend for the sum");
+      continue;
+    }
+    const State value = is_batch ? State::different : State::replicated;
+    meanings_.write(*message.binding, {is_value && splits_ != TSR_SPLITS_TENSORS ? value : State::unknown});
+  }
+}
+
+}  // namespace tessera

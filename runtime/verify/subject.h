@@ -1,0 +1,49 @@
+// What a range of a buffer holds: the parameter, value or scalar that homes and compute actions know it as.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "passes/staging.h"
+#include "program/program.h"
+
+namespace tessera {
+
+/// The first thing known in a range: element `element` of something is at `position` of the range.
+struct Subject {
+  uint32_t role =
+      0;  ///< TSR_ROLE_*: PARAMETER, GRADIENT, INPUT (a value), INPUT_GRADIENT (its gradient), SCALAR; 0: unknown
+  int index = -1;  ///< parameter, value, TSR_SCALAR_*
+  int micro_batch = -1;
+  uint64_t element = 0;
+  uint64_t position = 0;
+
+  bool is_known() const { return role != 0; }
+  bool operator==(const Subject&) const = default;
+};
+
+/// "the gradient of h.0.ln_1.weight", with "[5:]" or "(at 5)" when it does not begin there.
+std::string subject_text(const Program& program, const Subject& subject);
+
+/// Looks up subjects in one program, which must outlive this. Ranks that do the same know the same.
+class Subjects {
+ public:
+  explicit Subjects(const Program& program);
+  /// Of a staging buffer: what it stands for.
+  Subject of(const Binding& binding) const;
+
+ private:
+  struct Known {
+    uint64_t end = 0;
+    Subject subject;  // of the range's first element
+  };
+  void learn(uint64_t buffer, uint64_t begin, uint64_t num_elements, const Subject& subject);
+  void learn_homes(const Program& program);
+  void learn_action(const Program& program, const Action& action);
+
+  StagedRanges staged_;
+  std::map<uint64_t, std::map<uint64_t, Known>> known_;  // by buffer, by begin
+};
+
+}  // namespace tessera

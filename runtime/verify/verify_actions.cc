@@ -1,0 +1,142 @@
+// Checks each action by itself, whatever its kind: bindings inside their buffers, a stream and a group that fit the
+// kind, waits that point backwards. A program that names what does not exist ends here, with findings such as
+//
+//     rank 0 #42 comm.dp.gradient all_reduce bucket 0 of dp is for group dp, but its stream is for another axis
+//     rank 0 #73 compute optimizer wte.weight has a predicate, but does not read the result of clip (slot x2), ...
+//
+// Only collectives and messages may be on comm streams: these may be another device's streams (the host's), where no
+// kernel of the job's device can run. Cost: linear in the bindings.
+
+#include <string>
+#include <unordered_set>
+
+#include "verify/verify_parts.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMaxActions = size_t{1} << 20;
+
+class ActionChecker {
+ public:
+  ActionChecker(const Program& program, size_t index, FindingList& findings)
+      : program_(program), index_(index), action_(program.actions[index]), findings_(findings) {}
+
+  void run() {
+    if (!is_known_action(action_.kind)) return report("is of no known kind");
+    for (const Binding& binding : action_.bindings)
+      check_binding(binding);
+    check_stream();
+    check_indices();
+    if (is_collective(action_.kind))
+      check_group();
+    else
+      check_no_group();
+    check_flags();
+    for (const uint32_t earlier : action_.dependencies)
+      if (earlier >= index_) report("waits for #" + std::to_string(earlier) + ", which is not before it in the list");
+  }
+
+ private:
+  void report(const std::string& what) { findings_.add(action_text(program_, index_) + " " + what); }
+
+  void check_binding(const Binding& binding) {
+    const Buffer* buffer = buffer_or_null(program_, binding.buffer);
+    const std::string slot = slot_text(program_, action_, binding.slot);
+    if (!buffer)
+      return report("binds " + slot + " to buffer %" + std::to_string(binding.buffer) + ", which does not exist");
+    if (binding.offset > buffer->num_elements || binding.num_elements > buffer->num_elements - binding.offset)
+      report("binds " + slot + " to " + std::to_string(binding.num_elements) + " elements from " +
+             std::to_string(binding.offset) + " of " + buffer_text(*buffer) + ", which has " +
+             std::to_string(buffer->num_elements));
+    if (binding.mode < TSR_MODE_READ || binding.mode > TSR_MODE_ADD)
+      report("binds " + slot + " with the unknown mode " + std::to_string(binding.mode));
+    if (TSR_SLOT_ROLE(binding.slot) < TSR_ROLE_PARAMETER || TSR_SLOT_ROLE(binding.slot) > TSR_ROLE_STATE)
+      report("binds the unknown slot " + std::to_string(binding.slot));
+  }
+
+  void check_stream() {
+    if (!is_index(action_.stream, program_.streams))
+      return report("is on stream " + std::to_string(action_.stream) + ", which does not exist");
+    const bool on_comm = action_.stream > TSR_STREAM_COPY_OUT;
+    if (is_collective(action_.kind) && !on_comm) report("must be on a comm stream");
+    if (!is_collective(action_.kind) && on_comm)
+      report(action_.kind == TSR_ACTION_CALL ? "is on a comm stream; a call never communicates"
+                                             : "is on a comm stream; only collectives and messages are");
+    if (is_compute(action_.kind) && action_.stream != TSR_STREAM_COMPUTE && !on_comm)
+      report("must be on the compute stream");
+  }
+
+  void check_indices() {
+    const int num_micro_batches = static_cast<int>(program_.shape.num_micro_batches);
+    if (action_.micro_batch < -1 || action_.micro_batch >= num_micro_batches)
+      report("is for micro-batch " + std::to_string(action_.micro_batch) + " of " + std::to_string(num_micro_batches));
+    if (is_compute(action_.kind)) check_segment();
+    if (action_.home != 0 && !home_or_null(program_, action_.home))
+      report("is for home %" + std::to_string(action_.home) + ", which does not exist");
+    if ((action_.kind == TSR_ACTION_SUM_SQUARES || action_.kind == TSR_ACTION_OPTIMIZER) && action_.home == 0)
+      report("names no home");
+    if (action_.kind == TSR_ACTION_CALL && !is_index(action_.strategy_axis, program_.mesh->axes()))
+      report("calls the strategy of axis " + std::to_string(action_.strategy_axis) + ", which the mesh does not have");
+  }
+
+  void check_segment() {
+    if (action_.micro_batch < 0) report("names no micro-batch");
+    if (!is_index(action_.segment, program_.model->segments))
+      return report("is for segment " + std::to_string(action_.segment) + ", which the model does not have");
+    const bool is_loss = static_cast<size_t>(action_.segment) + 1 == program_.model->segments.size();
+    if (is_loss != (action_.kind == TSR_ACTION_LOSS))
+      report(is_loss ? "is for the segment of the loss; its action is loss" : "is for a segment that is not the loss");
+  }
+
+  void check_group() {
+    if (!is_index(action_.group, program_.groups))
+      return report("is for group " + std::to_string(action_.group) + ", which does not exist");
+    const Group& group = program_.groups[action_.group];
+    if (is_index(action_.stream, program_.streams) && action_.stream > TSR_STREAM_COPY_OUT &&
+        program_.streams[action_.stream].axis != group.axis)
+      report("is for group " + group_text(program_, group) + ", but its stream is for another axis");
+    if (program_.mesh->position(group, program_.coordinates) < 0)
+      report("is for group " + group_text(program_, group) + ", which this rank is not in");
+  }
+
+  void check_no_group() {
+    if (action_.group != -1 || action_.peer != -1 || action_.reduce != 0 || !action_.counts.empty() ||
+        !action_.peers.empty())
+      report(action_.kind == TSR_ACTION_CALL ? "has a group, a peer or a reduction; a call never communicates"
+                                             : "has a group, a peer or a reduction, and is no collective");
+  }
+
+  void check_flags() {
+    if (action_.flags & ~TSR_ACTION_PREDICATED) report("has the unknown flags " + std::to_string(action_.flags));
+    if (!(action_.flags & TSR_ACTION_PREDICATED)) return;
+    if (!is_elementwise(action_.kind) && action_.kind != TSR_ACTION_OPTIMIZER)
+      return report("has a predicate; only elementwise actions and the optimizer may be skipped");
+    const Binding* clip = action_.find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP));
+    if (!clip || clip->mode != TSR_MODE_READ)
+      report("has a predicate, but does not read the result of clip (slot x2), so nothing makes it wait for it");
+  }
+
+  const Program& program_;
+  const size_t index_;
+  const Action& action_;
+  FindingList& findings_;
+};
+
+}  // namespace
+
+void verify_actions(const Program& program, FindingList& findings) {
+  if (program.actions.size() > kMaxActions)
+    findings.add("the program has " + std::to_string(program.actions.size()) + " actions; a rank may have " +
+                 std::to_string(kMaxActions));
+  std::unordered_set<uint64_t> ids;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    ActionChecker(program, i, findings).run();
+    const uint64_t id = program.actions[i].id;
+    if (id == 0 || !ids.insert(id).second)
+      findings.add(action_text(program, i) + " has id " + std::to_string(id) +
+                   (id ? ", which another action has too" : ""));
+  }
+}
+
+}  // namespace tessera

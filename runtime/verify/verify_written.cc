@@ -1,0 +1,100 @@
+// Checks, in list order, that no transient range is read before it is written, and that none is written twice. For
+// example, if a pass drops a gather:
+//
+//     rank 0 #7 compute forward h.0.ln_1 mb=0 reads gathered h.0[0:32] through p0 (h.0.ln_1.weight), which nothing has
+//     written
+//
+// Why written once: with two writes the contents of a range would depend on the place in the list, and passes that look
+// for "the writer" of a gradient would find one of two. Workspaces are exempt, and so are copies back from staging.
+//
+// What a predicated action writes exists only in good steps, so only predicated actions may read it. Cost: linear in
+// the bindings, up to the pieces a buffer falls into.
+
+#include <vector>
+
+#include "passes/staging.h"
+#include "program/collective_form.h"
+#include "program/range_map.h"
+#include "verify/verify_parts.h"
+
+namespace tessera {
+namespace {
+
+/// What is known of a range of a transient buffer. A skipped write leaves nothing: what it wrote may only be read by
+/// actions that are skipped with it.
+enum class Written : uint8_t { no, predicated, yes };
+
+class WrittenChecker {
+ public:
+  WrittenChecker(const Program& program, FindingList& findings) : program_(program), findings_(findings) {
+    for (const Buffer& buffer : program.buffers) {
+      ranges_.emplace_back(buffer.num_elements);
+      if (starts_written(buffer)) ranges_.back().assign(0, buffer.num_elements, Written::yes);
+    }
+  }
+
+  void run() {
+    for (size_t i = 0; i < program_.actions.size(); ++i) {
+      const std::vector<Binding> all = accesses(program_, program_.actions[i]);
+      for (const Binding& binding : all)
+        if (binding.mode != TSR_MODE_WRITE) check_read(i, binding);
+      for (const Binding& binding : all)
+        if (binding.mode == TSR_MODE_WRITE) check_write(i, binding);
+    }
+  }
+
+ private:
+  /// Persistent buffers, and those that the host fills before the program.
+  static bool starts_written(const Buffer& buffer) {
+    return buffer.persistent || buffer.kind == TSR_BUFFER_INPUT || buffer.kind == TSR_BUFFER_SCALAR;
+  }
+
+  RangeMap<Written>& ranges(const Buffer& buffer) { return ranges_[&buffer - program_.buffers.data()]; }
+
+  void check_read(size_t index, const Binding& binding) {
+    const Action& action = program_.actions[index];
+    const Buffer& buffer = program_.buffer(binding.buffer);
+    const Written needed = action.flags & TSR_ACTION_PREDICATED ? Written::predicated : Written::yes;
+    const uint64_t end = binding.offset + binding.num_elements;
+    for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
+      if (part.value >= needed) continue;
+      const std::string what = binding.mode == TSR_MODE_ADD ? " adds to " : " reads ";
+      findings_.add(action_text(program_, index) + what + range_text(buffer, begin, part.end) + " through " +
+                    slot_text(program_, action, binding.slot) +
+                    (part.value == Written::no ? ", which nothing has written"
+                                               : ", whose writer is skipped when the step is not ok"));
+      ranges(buffer).assign(binding.offset, end, Written::yes);  // once is enough
+      return;
+    }
+  }
+
+  void check_write(size_t index, const Binding& binding) {
+    const Action& action = program_.actions[index];
+    const Buffer& buffer = program_.buffer(binding.buffer);
+    const uint64_t end = binding.offset + binding.num_elements;
+    const bool once = !starts_written(buffer) && buffer.kind != TSR_BUFFER_WORKSPACE &&
+                      action.find(binding.slot)->mode == TSR_MODE_WRITE && !brings_back(program_, action);
+    if (once)
+      for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
+        if (part.value == Written::no) continue;
+        findings_.add(action_text(program_, index) + " writes " + range_text(buffer, begin, part.end) + " through " +
+                      slot_text(program_, action, binding.slot) +
+                      " a second time; a transient range is written once, then added to or read");
+        break;
+      }
+    const bool skipped = (action.flags & TSR_ACTION_PREDICATED) && !starts_written(buffer);
+    ranges(buffer).assign(binding.offset, end, skipped ? Written::predicated : Written::yes);
+  }
+
+  const Program& program_;
+  FindingList& findings_;
+  std::vector<RangeMap<Written>> ranges_;  // of each buffer
+};
+
+}  // namespace
+
+void verify_written(const Program& program, FindingList& findings) {
+  WrittenChecker(program, findings).run();
+}
+
+}  // namespace tessera

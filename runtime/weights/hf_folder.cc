@@ -1,0 +1,191 @@
+// Weights of a Hugging Face folder. Names and shapes must match the model one to one, so that nothing is left at random
+// values and nothing that was trained is dropped unnoticed. Linear layers of GPT-2 are Conv1D there, [in, out] and not
+// [out, in], which is our layout as well; nothing is transposed.
+//
+// Values are read when a rank asks for its pieces, and only those are looked at for NaN: no rank reads the whole model.
+
+#include "weights/hf_folder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "base/text.h"
+#include "tessera/error.hpp"
+#include "weights/element_conversion.h"
+#include "weights/weight_files.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "transformer.";
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::string_view kTokenEmbedding = "wte.weight";
+constexpr std::size_t kElementsPerCompare = std::size_t{1} << 16;
+
+std::string_view without_prefix(std::string_view name) {
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+// "h.<digits>.attn.bias" and "h.<digits>.attn.masked_bias": constants that old versions of transformers saved.
+bool is_mask_buffer(std::string_view name) {
+  if (!name.starts_with("h.")) return false;
+  const std::size_t end = name.find_first_not_of("0123456789", 2);
+  if (end == 2 || end == std::string_view::npos) return false;
+  const std::string_view rest = name.substr(end);
+  return rest == ".attn.bias" || rest == ".attn.masked_bias";
+}
+
+std::vector<uint64_t> shape_of(const Parameter& parameter) {
+  const std::vector<int64_t> shape = parameter.shape();
+  return {shape.begin(), shape.end()};
+}
+
+// Without a branch in the loop, which is what makes it fast.
+bool all_finite(std::span<const float> values) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  bool any_not = false;
+  for (const float value : values)
+    any_not |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent;
+  return !any_not;
+}
+
+// The index and the files it names must agree in both directions.
+void check_index(const std::map<std::string, std::string>& index, std::span<const SafetensorsFile> files,
+                 const fs::path& folder) {
+  std::map<std::string, std::string> found;
+  for (const SafetensorsFile& file : files) {
+    const std::string name = fs::path(file.path()).filename().string();
+    for (const auto& entry : file.header().tensors) {
+      const auto place = index.find(entry.first);
+      if (place == index.end() || place->second != name) {
+        throw Error(TSR_E_INVALID_ARGUMENT, concat(file.path(), " holds tensor ", entry.first,
+                                                   ", which the folder's index does not place there"));
+      }
+      found[entry.first] = name;
+    }
+  }
+  for (const auto& entry : index) {
+    if (found.contains(entry.first)) continue;
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("the folder's index places tensor ", entry.first, " in ",
+                                               (folder / entry.second).string(), ", which does not hold it"));
+  }
+}
+
+}  // namespace
+
+HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters)
+    : folder_(folder) {
+  open_files(folder);
+  for (const SafetensorsFile& file : files_)
+    place_tensors(file);
+  const bool is_tied = places_.contains(kTokenEmbedding);
+  // A saved lm_head repeats wte. It must do so exactly, as the model has one tensor for both.
+  const auto head = is_tied ? places_.extract(std::string(kHead)) : decltype(places_)::node_type();
+  check_parameters(parameters);
+  if (!head.empty()) check_head(head.mapped());
+}
+
+void HuggingFaceWeights::open_files(const std::string& folder) {
+  const WeightFiles found = find_weight_files(folder);
+  if (found.paths.empty()) throw Error(TSR_E_NOT_FOUND, concat(folder, " holds no model.safetensors"));
+  for (const std::string& path : found.paths)
+    files_.emplace_back(path);
+  if (!found.index.empty()) check_index(found.index, files_, folder);
+}
+
+void HuggingFaceWeights::place_tensors(const SafetensorsFile& file) {
+  for (const auto& entry : file.header().tensors) {
+    const std::string& full_name = entry.first;
+    const std::string_view name = without_prefix(full_name);
+    if (is_mask_buffer(name)) continue;
+    if (places_.emplace(std::string(name), Place{&file, full_name}).second) continue;
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(file.path(), ": tensor ", name, " is there with and without the prefix ",
+                                               kPrefix, "; keep one"));
+  }
+}
+
+std::string HuggingFaceWeights::wrapper_hint(const std::string& parameter) const {
+  for (const auto& [name, place] : places_) {
+    if (!name.ends_with("." + parameter)) continue;
+    const std::string prefix = place.name.substr(0, place.name.size() - parameter.size());
+    return concat(
+        ", but ", place.name, ": its names begin with ", prefix, ", as a model inside another has them ",
+        "(DistributedDataParallel adds module., torch.compile _orig_mod.); save the inner model, or take the ",
+        "prefix off all names");
+  }
+  return "";
+}
+
+void HuggingFaceWeights::check_parameters(std::span<const Parameter> parameters) const {
+  std::set<std::string_view> extra;
+  for (const auto& entry : places_)
+    extra.insert(entry.first);
+  for (const Parameter& parameter : parameters) {
+    const auto found = places_.find(parameter.name);
+    if (found == places_.end()) {
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat(folder_, ": the weights have no tensor ", parameter.name, " ", shape_text(shape_of(parameter)),
+                         ", which config.json calls for", wrapper_hint(parameter.name)));
+    }
+    const SafetensorsFile& file = *found->second.file;
+    const SafetensorsTensor& tensor = file.tensor(found->second.name);
+    if (tensor.shape != shape_of(parameter)) {
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat(file.path(), ": tensor ", tensor.name, " has shape ", shape_text(tensor.shape),
+                         ", but config.json calls for ", shape_text(shape_of(parameter))));
+    }
+    if (!converts_to_float(tensor.dtype)) {
+      throw Error(TSR_E_UNSUPPORTED, concat(file.path(), ": tensor ", tensor.name, " has elements of type ",
+                                            tensor.dtype, "; parameters may be F32, F16, BF16 or F64"));
+    }
+    extra.erase(parameter.name);
+  }
+  if (extra.empty()) return;
+  const Place& place = places_.find(*extra.begin())->second;
+  throw Error(
+      TSR_E_INVALID_ARGUMENT,
+      concat(place.file->path(), ": tensor ", place.name, " ", shape_text(place.file->tensor(place.name).shape),
+             " belongs to no parameter of the model that config.json describes (", extra.size(), " such tensors)"));
+}
+
+void HuggingFaceWeights::check_head(const Place& head) const {
+  const SafetensorsTensor& tensor = head.file->tensor(head.name);
+  const Place& tied = places_.find(kTokenEmbedding)->second;
+  const SafetensorsTensor& embedding = tied.file->tensor(tied.name);
+  bool equal = tensor.shape == embedding.shape;
+  std::vector<float> ours(kElementsPerCompare), theirs(kElementsPerCompare);
+  for (uint64_t i = 0; equal && i < embedding.num_elements; i += kElementsPerCompare) {
+    const std::size_t num_elements = std::min<uint64_t>(kElementsPerCompare, embedding.num_elements - i);
+    const auto a = std::span(ours).first(num_elements), b = std::span(theirs).first(num_elements);
+    tied.file->read(tied.name, i, a);
+    head.file->read(head.name, i, b);
+    // As bits: a NaN equals itself, and 0 is not -0.
+    equal = std::equal(a.begin(), a.end(), b.begin(),
+                       [](float x, float y) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y); });
+  }
+  if (equal) return;
+  throw Error(TSR_E_UNSUPPORTED, concat(head.file->path(), ": tensor ", head.name, " ", shape_text(tensor.shape),
+                                        " differs from ", tied.name, " ", shape_text(embedding.shape),
+                                        "; a head of its own is not supported, only one tied to the token embedding"));
+}
+
+void HuggingFaceWeights::read(std::string_view parameter, uint64_t offset, std::span<float> out) const {
+  const auto found = places_.find(parameter);
+  if (found == places_.end()) throw Error(TSR_E_NOT_FOUND, concat(folder_, " has no tensor ", parameter));
+  const Place& place = found->second;
+  place.file->read(place.name, offset, out);
+  // Which one it is is looked for only when there is one.
+  if (all_finite(out)) return;
+  const auto bad = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
+  throw Error(TSR_E_INVALID_ARGUMENT,
+              concat(place.file->path(), ": element ", offset + static_cast<uint64_t>(bad - out.begin()), " of tensor ",
+                     place.name, " ", shape_text(place.file->tensor(place.name).shape), " is ", *bad,
+                     "; such weights train nothing: use a copy of the model that is whole"));
+}
+
+}  // namespace tessera

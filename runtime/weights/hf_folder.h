@@ -1,0 +1,48 @@
+// The weights of a Hugging Face GPT-2 folder.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/model.h"
+#include "model/parameter_source.h"
+#include "weights/safetensors.h"
+
+namespace tessera {
+
+/// Weights by parameter name, from `model.safetensors` or, without it, the files of its sharded index. Strict: tensors
+/// and parameters must match one to one in name (with or without the prefix `transformer.`) and shape; Conv1D weights
+/// are [in, out] there as here. Two things may be there besides: mask buffers (`h.*.attn.bias`, `h.*.attn.masked_bias`)
+/// are skipped, and `lm_head.weight` must equal `wte.weight` element by element.
+class HuggingFaceWeights : public ParameterSource {
+ public:
+  /// Opens all files and checks everything but the parameters' values. Throws INVALID_ARGUMENT naming the tensor and
+  /// the file (both shapes where they differ), UNSUPPORTED for an element type that is not a float, NOT_FOUND without
+  /// files; what find_weight_files throws.
+  HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters);
+
+  /// Throws INVALID_ARGUMENT, naming file, tensor and element, for a value that is NaN or infinite.
+  void read(std::string_view parameter, uint64_t offset, std::span<float> out) const override;
+
+ private:
+  struct Place {
+    const SafetensorsFile* file;
+    std::string name;  // with its prefix
+  };
+
+  void open_files(const std::string& folder);
+  void place_tensors(const SafetensorsFile& file);
+  /// The end of the sentence about a parameter that is there under a longer name; else empty.
+  std::string wrapper_hint(const std::string& parameter) const;
+  void check_parameters(std::span<const Parameter> parameters) const;
+  void check_head(const Place& head) const;
+
+  std::string folder_;
+  std::vector<SafetensorsFile> files_;                // never grows once places_ points into it
+  std::map<std::string, Place, std::less<>> places_;  // by name without prefix
+};
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+// The safetensors format: 8 bytes of length (little-endian), a JSON header of that length, then the tensors' bytes.
+//
+//     | u64 n | {"wte.weight": {"dtype": "F32", "shape": [..], "data_offsets": [b, e]}, ...} | data |
+//                                                               from the end of the header  ^
+//
+// The header is checked once, when the file is opened; after that any range of elements is one read. float32 goes
+// straight into the caller's memory, other types through a buffer of 64 Ki elements.
+
+#include "weights/safetensors.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.h"
+#include "tessera/error.hpp"
+#include "weights/element_conversion.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint64_t kLengthBytes = 8;                            // the header's length comes before it
+constexpr std::size_t kElementsPerRead = std::size_t{1} << 16;  // of types that are converted through a small buffer
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+  uint64_t num_header_bytes = 0;
+  if (file_.num_bytes() < kLengthBytes) {
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(path, " has ", file_.num_bytes(), " bytes, too few for a safetensors file"));
+  }
+  file_.read(0, std::as_writable_bytes(std::span(&num_header_bytes, 1)));
+  // Before anything of that size is allocated.
+  if (num_header_bytes > kMaxSafetensorsHeaderBytes || num_header_bytes > file_.num_bytes() - kLengthBytes) {
+    throw Error(
+        TSR_E_INVALID_ARGUMENT,
+        concat(path, ": the header's length ", num_header_bytes, " is beyond the file's ", file_.num_bytes(),
+               " bytes or the limit of ", kMaxSafetensorsHeaderBytes, "; was the file cut, or is it another format?"));
+  }
+  std::string text(num_header_bytes, '\0');
+  file_.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
+  data_begin_ = kLengthBytes + num_header_bytes;
+  header_ = parse_safetensors_header(text, file_.num_bytes() - data_begin_, path);
+}
+
+const SafetensorsTensor& SafetensorsFile::tensor(std::string_view name) const {
+  const auto found = header_.tensors.find(name);
+  if (found == header_.tensors.end()) throw Error(TSR_E_NOT_FOUND, concat(path(), " has no tensor ", name));
+  return found->second;
+}
+
+void SafetensorsFile::read(std::string_view name, uint64_t offset, std::span<float> out) const {
+  const SafetensorsTensor& source = tensor(name);
+  if (offset > source.num_elements || out.size() > source.num_elements - offset) {
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("elements ", offset, " to ", offset + out.size(), " of ", name,
+                                               " were asked for, but in ", path(), " it has ", source.num_elements));
+  }
+  const uint64_t num_element_bytes = element_bytes(source.dtype);
+  uint64_t position = data_begin_ + source.data_offset + offset * num_element_bytes;
+  if (source.dtype == "F32") {
+    file_.read(position, std::as_writable_bytes(out));
+    return;
+  }
+  std::vector<std::byte> chunk(std::min(out.size(), kElementsPerRead) * num_element_bytes);
+  while (!out.empty()) {
+    const std::size_t num_elements = std::min(out.size(), kElementsPerRead);
+    const auto elements = std::span(chunk).first(num_elements * num_element_bytes);
+    file_.read(position, elements);
+    to_float(source.dtype, elements, out.first(num_elements));
+    position += elements.size();
+    out = out.subspan(num_elements);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,155 @@
+// Writes a file all or nothing: data goes into `path`.partial, which is made durable (fsync), renamed, and made durable
+// under its new name (fsync of the folder). POSIX replaces the old file in one step, so a reader or a crash sees one or
+// the other. Tensors with the widest elements come first, so that each is aligned to its element size.
+
+#include "weights/safetensors_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "tessera/error.hpp"
+#include "weights/element_conversion.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kDataAlignment = 8;  // readers map the file and view elements in place
+
+[[noreturn]] void fail(const char* what, const std::string& path) {
+  throw Error(TSR_E_UNAVAILABLE, concat("cannot ", what, " ", path, ": ", std::strerror(errno)));
+}
+
+SafetensorsHeader lay_out(const std::string& path, std::span<const SafetensorsEntry> entries,
+                          const std::map<std::string, std::string>& metadata) {
+  std::vector<SafetensorsEntry> sorted(entries.begin(), entries.end());
+  std::sort(sorted.begin(), sorted.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    const uint64_t a_bytes = element_bytes(a.dtype), b_bytes = element_bytes(b.dtype);
+    return a_bytes != b_bytes ? a_bytes > b_bytes : a.name < b.name;
+  });
+  SafetensorsHeader header{.tensors = {}, .metadata = metadata};
+  uint64_t offset = 0;
+  for (const SafetensorsEntry& entry : sorted) {
+    SafetensorsTensor tensor{entry.name, entry.dtype, entry.shape, 1, offset, element_bytes(entry.dtype)};
+    bool fits = tensor.num_bytes != 0 && entry.name != "__metadata__";
+    for (const uint64_t extent : entry.shape) {
+      fits = fits && !__builtin_mul_overflow(tensor.num_elements, extent, &tensor.num_elements);
+    }
+    fits = fits && !__builtin_mul_overflow(tensor.num_bytes, tensor.num_elements, &tensor.num_bytes) &&
+           !__builtin_add_overflow(offset, tensor.num_bytes, &offset);
+    if (!fits || !header.tensors.emplace(entry.name, tensor).second) {
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat("cannot lay out ", path, ": tensor ", entry.name, " of ", entry.dtype, " ",
+                         shape_text(entry.shape), " stands there twice, has an unknown dtype or is too large"));
+    }
+  }
+  return header;
+}
+
+std::string header_text(const SafetensorsHeader& header, const std::string& path) {
+  json object = json::object();
+  if (!header.metadata.empty()) object["__metadata__"] = header.metadata;
+  for (const auto& entry : header.tensors) {
+    const SafetensorsTensor& tensor = entry.second;
+    object[tensor.name] = {{"dtype", tensor.dtype},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {tensor.data_offset, tensor.data_offset + tensor.num_bytes}}};
+  }
+  std::string text;
+  try {
+    text = object.dump();
+  } catch (const json::exception& e) {
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("cannot write the header of ", path, ": ", e.what()));
+  }
+  // The format allows blanks at the end of the header for this.
+  text.resize((text.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment, ' ');
+  if (text.size() > kMaxSafetensorsHeaderBytes) {
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("the header of ", path, " would have ", text.size(),
+                                               " bytes; the format's limit is ", kMaxSafetensorsHeaderBytes));
+  }
+  return text;
+}
+
+// A rename is durable once its folder is.
+void sync_folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::absolute(path).parent_path().string();
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail("open the folder", folder);
+  const int status = ::fsync(fd);
+  ::close(fd);
+  if (status != 0) fail("make durable the folder", folder);
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const SafetensorsEntry> entries,
+                                     const std::map<std::string, std::string>& metadata)
+    : path_(path), partial_path_(path + ".partial"), header_(lay_out(path, entries, metadata)) {
+  const std::string text = header_text(header_, path);
+  const uint64_t num_header_bytes = text.size();
+  data_begin_ = kLengthBytes + num_header_bytes;
+  uint64_t num_data_bytes = 0;
+  for (const auto& entry : header_.tensors)
+    num_data_bytes += entry.second.num_bytes;
+
+  fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd_ < 0) fail("create", partial_path_);
+  try {
+    if (::ftruncate(fd_, static_cast<off_t>(data_begin_ + num_data_bytes)) != 0) fail("make room in", partial_path_);
+    write_at(0, std::as_bytes(std::span(&num_header_bytes, 1)));
+    write_at(kLengthBytes, std::as_bytes(std::span(text)));
+  } catch (...) {
+    ::close(fd_);
+    ::unlink(partial_path_.c_str());
+    throw;
+  }
+}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(partial_path_.c_str());
+}
+
+void SafetensorsWriter::write(std::string_view name, uint64_t offset, std::span<const std::byte> elements) {
+  const auto found = header_.tensors.find(name);
+  if (found == header_.tensors.end()) throw Error(TSR_E_NOT_FOUND, concat(path_, " is to hold no tensor ", name));
+  const SafetensorsTensor& tensor = found->second;
+  const uint64_t num_element_bytes = element_bytes(tensor.dtype);
+  if (offset > tensor.num_elements || elements.size() > tensor.num_bytes - offset * num_element_bytes ||
+      elements.size() % num_element_bytes != 0) {
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(elements.size(), " bytes at element ", offset, " do not fit tensor ",
+                                               name, " of ", tensor.dtype, " ", shape_text(tensor.shape)));
+  }
+  write_at(data_begin_ + tensor.data_offset + offset * num_element_bytes, elements);
+}
+
+void SafetensorsWriter::commit() {
+  if (::fsync(fd_) != 0) fail("make durable", partial_path_);
+  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail("rename to its final name", partial_path_);
+  ::close(fd_);
+  fd_ = -1;
+  sync_folder_of(path_);
+}
+
+void SafetensorsWriter::write_at(uint64_t position, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t num_written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(position));
+    if (num_written < 0 && errno == EINTR) continue;
+    if (num_written < 0) fail("write", partial_path_);
+    position += static_cast<uint64_t>(num_written);
+    bytes = bytes.subspan(static_cast<std::size_t>(num_written));
+  }
+}
+
+}  // namespace tessera
