@@ -10,7 +10,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
@@ -67,4 +67,4 @@ void Log::write(LogLevel level, std::string_view line) const {
   sink_->logger.log(to_spdlog(level), printable(line));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "tessera/core.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The values are TSR_LOG_*, so a plugin's level is one of these.
 enum class LogLevel : int32_t {
@@ -65,4 +65,4 @@ class Log {
   std::shared_ptr<Sink> sink_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

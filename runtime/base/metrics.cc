@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -86,4 +86,4 @@ void MetricsWriter::write(const StepMetrics& step) {
   out_.write(to_json_line(step, run_) + "\n");
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

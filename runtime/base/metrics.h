@@ -8,7 +8,7 @@
 
 #include "base/output_file.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// What does not change from step to step.
 struct RunMetrics {
@@ -64,4 +64,4 @@ class MetricsWriter {
   std::string run_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
@@ -195,4 +195,4 @@ void OutputFile::write(std::string_view bytes) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

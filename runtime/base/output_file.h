@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 /// What a job reads: a file, or a folder with all that lies in it.
 struct JobInput {
@@ -61,4 +61,4 @@ class OutputFile {
   bool ends_in_half_line_ = false;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

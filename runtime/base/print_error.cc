@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-namespace tessera {
+namespace tessera::host {
 
 void print_error(std::string_view text) {
   // One write: ranks that share a terminal do not mix their sentences.
@@ -12,4 +12,4 @@ void print_error(std::string_view text) {
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // there is nobody to tell
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -3,9 +3,9 @@
 
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 
 /// "tessera: <text>" on stderr, printable, as one write: lines of several processes do not mix. [any-thread]
 void print_error(std::string_view text);
 
-}  // namespace tessera
+}  // namespace tessera::host

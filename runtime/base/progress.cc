@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-namespace tessera {
+namespace tessera::host {
 
 Progress::Progress(const Log& log, std::string what, std::chrono::milliseconds interval)
     : log_(log), what_(std::move(what)), interval_(interval) {
@@ -51,4 +51,4 @@ std::string Progress::line() const {
   return concat(text, passed.count(), " s so far");
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Says what is being done, and how far it is, after `interval` and then again after each: "planning 64 ranks: 12 of
 /// 64, placing buffers, 4 s so far". Work that is over before says nothing. The lines are of level info; a log without
@@ -48,4 +48,4 @@ class Progress {
   std::thread reporter_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::size_t kMaxBytesPerCall = std::size_t{1} << 30;  // read(2) takes at most 2 GiB at once
@@ -115,4 +115,4 @@ std::string read_text_file(const std::string& path, uint64_t max_bytes) {
   return text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

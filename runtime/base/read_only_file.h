@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace tessera {
+namespace tessera::host {
 
 /// An open regular file. Reads go through the system's page cache, never through a mapping: a file that is cut while it
 /// is open gives an Error instead of a signal. Movable. Every const function is [any-thread].
@@ -39,4 +39,4 @@ bool name_is_there(const std::string& path);
 /// The whole file as text. Throws what ReadOnlyFile throws, and INVALID_ARGUMENT for more than `max_bytes`.
 std::string read_text_file(const std::string& path, uint64_t max_bytes);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr const char* kFile = "/proc/self/status";
@@ -43,4 +43,4 @@ ResidentMemory resident_memory() {
   throw Error(TSR_E_UNAVAILABLE, concat(kFile, " has no line VmRSS, so memory in use is not known; mount /proc"));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

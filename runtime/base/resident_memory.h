@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace tessera {
+namespace tessera::host {
 
 /// Bytes of the process with all its threads.
 struct ResidentMemory {
@@ -14,4 +14,4 @@ struct ResidentMemory {
 /// Throws UNAVAILABLE without /proc. [any-thread]
 ResidentMemory resident_memory();
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 void require(bool done) {
@@ -45,4 +45,4 @@ std::string sha256_hex(std::string_view bytes) {
   return hash.hex();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

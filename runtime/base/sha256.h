@@ -9,7 +9,7 @@
 
 struct evp_md_ctx_st;
 
-namespace tessera {
+namespace tessera::host {
 
 /// The hash of bytes that come in parts.
 class Sha256 {
@@ -29,4 +29,4 @@ class Sha256 {
 /// 64 lower-case hexadecimal digits.
 std::string sha256_hex(std::string_view bytes);
 
-}  // namespace tessera
+}  // namespace tessera::host

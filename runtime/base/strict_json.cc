@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using nlohmann::json;
@@ -79,4 +79,4 @@ json parse_strict_json(std::string_view text, const std::string& where, int max_
   return parsed;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// A character of UTF-8 at the start of a text; no bytes where there is none.
@@ -86,4 +86,4 @@ std::string ranks_text(std::span<const int> ranks) {
   return (ranks.size() > 1 ? "ranks " : "rank ") + rank_list(ranks);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 
 /// The parts one after the other, as `<<` prints them: concat("rank ", 3, " of ", 4).
 template <class... Parts>
@@ -27,4 +27,4 @@ std::string rank_list(std::span<const int> ranks);
 /// The same with the word: "rank 3", "ranks 2, 5 to 9".
 std::string ranks_text(std::span<const int> ranks);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv);
 int plan_command(std::span<const std::string> arguments);
 int plugins_command(std::span<const std::string> arguments);
 
-}  // namespace tessera
+}  // namespace tessera::host

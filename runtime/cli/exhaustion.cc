@@ -4,7 +4,7 @@
 
 #include <new>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 struct OutOfMemory : std::bad_alloc {
@@ -22,4 +22,4 @@ void prepare_for_exhaustion() {
   std::set_new_handler([] { throw OutOfMemory(); });
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -13,7 +13,7 @@
 #include "tessera/core.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::string_view kHelp =
@@ -69,10 +69,10 @@ int run_guarded(const std::vector<std::string>& argv) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host
 
 int main(int argc, char** argv) {
-  tessera::prepare_for_exhaustion();
+  tessera::host::prepare_for_exhaustion();
   // Inherited, they hold OpenBLAS back to an older processor's kernels and other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");
@@ -80,11 +80,11 @@ int main(int argc, char** argv) {
   // work.
   setenv("GOMP_SPINCOUNT", "20000", 0);
   std::signal(SIGXFSZ, SIG_IGN);  // so that the write that passes a limit of file size fails, and is said
-  tessera::open_standard_files();
-  tessera::StandardOutput output;
-  const int exit_code = tessera::run_guarded({argv, argv + argc});
+  tessera::host::open_standard_files();
+  tessera::host::StandardOutput output;
+  const int exit_code = tessera::host::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();
   if (unwritten.empty()) return exit_code;
-  tessera::print_error("cannot write to standard output: " + unwritten);
+  tessera::host::print_error("cannot write to standard output: " + unwritten);
   return exit_code == 0 ? 1 : exit_code;
 }

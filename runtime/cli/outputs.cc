@@ -10,7 +10,7 @@
 #include "plan/step_svg.h"
 #include "weights/weight_files.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 JobInput model_input(const std::string& model) {
@@ -94,4 +94,4 @@ void write_svg(const Job& job, const std::string& path, const std::string& drawi
   OutputFile(svg_output(job, path)).write(drawing);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

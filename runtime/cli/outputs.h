@@ -5,7 +5,7 @@
 
 #include "train/train_rank.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Throws UsageError when rank 0's metrics cannot be written; other ranks write none.
 void check_metrics(const Job& job, int rank);
@@ -17,4 +17,4 @@ RankObserver write_metrics(const Job& job, int rank);
 void check_svg(const Job& job, const std::string& path);
 void write_svg(const Job& job, const std::string& path, const std::string& drawing);
 
-}  // namespace tessera
+}  // namespace tessera::host

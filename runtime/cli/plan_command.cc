@@ -11,7 +11,7 @@
 #include "plan/step_svg.h"
 #include "program/program_text.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 void print_programs(const PlannedJob& planned, int rank) {
@@ -86,4 +86,4 @@ int plan_command(std::span<const std::string> arguments) {
   return 1;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

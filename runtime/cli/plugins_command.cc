@@ -6,7 +6,7 @@
 #include "config/usage_error.h"
 #include "plugins/plugin_report.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::string_view kUsage = "usage: tessera plugins list|info NAME [--json] [--plugin-dir FOLDER]...";
@@ -77,4 +77,4 @@ int plugins_command(std::span<const std::string> arguments) {
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace tessera {
+namespace tessera::host {
 
 void open_standard_files() {
   // A new descriptor is the lowest that is free, so in this order each gets its own.
@@ -39,4 +39,4 @@ std::string StandardOutput::finish() {
   return error_ == EBADF ? "it is closed" : std::strerror(error_);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

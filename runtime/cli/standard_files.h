@@ -6,7 +6,7 @@
 #include <streambuf>
 #include <string>
 
-namespace tessera {
+namespace tessera::host {
 
 /// Opens those that are closed on /dev/null, so that no file of ours gets their numbers. What is written to a standard
 /// output that was closed fails.
@@ -30,4 +30,4 @@ class StandardOutput : public std::streambuf {
   int error_ = 0;  // errno of the first write that failed; nothing is written after it
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

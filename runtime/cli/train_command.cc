@@ -16,7 +16,7 @@
 #include "train/rank_process.h"
 #include "train/try_communicator.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 Log rank_log(const ParsedFlags& flags, int rank, int num_ranks) {
@@ -122,4 +122,4 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
   return num_ranks <= 1 ? train_alone(flags) : start_ranks(flags, num_ranks, argv);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

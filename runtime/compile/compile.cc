@@ -40,7 +40,7 @@
 #include "passes/recompute.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// One mistake usually causes many findings; report the first few.
@@ -241,4 +241,4 @@ Findings verify_job(const CompileInput& input, const JobPrograms& job) {
   return findings;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -16,7 +16,7 @@
 #include "program/rank_classes.h"
 #include "verify/verify.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Everything a compilation depends on. Borrows; outlives what is compiled.
 struct CompileInput {
@@ -64,4 +64,4 @@ JobPrograms compile_job(const CompileInput& input);
 /// What is wrong between the ranks: verify_ranks, for each program.
 Findings verify_job(const CompileInput& input, const JobPrograms& job);
 
-}  // namespace tessera
+}  // namespace tessera::host

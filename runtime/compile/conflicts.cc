@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "config/usage_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 std::string_view what_is_split(uint32_t splits) {
@@ -54,4 +54,4 @@ void refuse_conflicts(const Mesh& mesh, const Layout& layout, std::span<const St
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "compile/edit_session.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::string_view kDomain = "host";
@@ -125,4 +125,4 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
   program.layout.insert(program.layout.end(), sink.splits.begin(), sink.splits.end());
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "program/program.h"
 #include "program/strategy_on_axis.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A program (or, before there is one, model, mesh and layout) as the arrays of a tsr_program_view. Borrows `program`,
 /// which must not change while the view is used.
@@ -32,4 +32,4 @@ void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp
 /// Asks one strategy for its layout and appends it to `program.layout`; entries for another axis are refused.
 void add_layout(Program& program, const StrategyOnAxis& strategy);
 
-}  // namespace tessera
+}  // namespace tessera::host

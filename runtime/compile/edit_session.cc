@@ -19,7 +19,7 @@
 #include "tessera/error.hpp"
 #include "verify/findings.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 Error invalid(const std::string& text) {
@@ -109,8 +109,8 @@ uint64_t EditSession::add_buffer(const tsr_buffer& b) {
   buffer_kind_name(b.kind);
   dtype_name(b.dtype);
   if (b.memory != TSR_MEMORY_DEVICE && b.memory != TSR_MEMORY_HOST) throw invalid("there is no such memory");
-  return program_.add_buffer(
-      {0, to_string(b.name), b.kind, b.memory, b.dtype, (b.flags & TSR_BUFFER_PERSISTENT) != 0, b.num_elements});
+  return program_.add_buffer({0, tessera::to_string(b.name), b.kind, b.memory, b.dtype,
+                              (b.flags & TSR_BUFFER_PERSISTENT) != 0, b.num_elements});
 }
 
 void EditSession::check_is_member(const tsr_action& a) {
@@ -241,7 +241,7 @@ void EditSession::bind_home_action(Action& a, const Home& from, const Home& to) 
 uint64_t EditSession::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
   Home made;
   if (replacement) {
-    made = {program_.next_id++,        to_string(replacement->name),
+    made = {program_.next_id++,        tessera::to_string(replacement->name),
             replacement->unit,         {replacement->pieces, replacement->pieces + replacement->num_pieces},
             replacement->num_elements, {}};
     std::copy_n(replacement->roles, TSR_NUM_HOME_ROLES, made.roles.begin());
@@ -336,4 +336,4 @@ void EditSession::collect_garbage() {
   program_.erase_unused_buffers(actions_);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "program/program.h"
 #include "tessera/strategy.h"
 
-namespace tessera {
+namespace tessera::host {
 
 class EditSession {
  public:
@@ -57,4 +57,4 @@ class EditSession {
   Position first_;  // inserts at the start of the program go before this
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include "compile/edit.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 struct Snapshot::Arrays {
   std::vector<tsr_axis> axes;
@@ -132,4 +132,4 @@ const tsr_program_view& Snapshot::view() const {
   return arrays_->view;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

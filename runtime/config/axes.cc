@@ -11,7 +11,7 @@
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr int kMaxWorld = 1 << 20;
@@ -136,4 +136,4 @@ std::vector<MeshAxis> resolve_axes(const TrainConfig& config, int world_size) {
   return axes;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

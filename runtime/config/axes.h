@@ -7,7 +7,7 @@
 
 #include "config/train_config.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// One axis of the mesh. Outermost first in a list; the product of num_ranks is the world.
 struct MeshAxis {
@@ -30,4 +30,4 @@ int requested_world(const TrainConfig& config);
 /// mesh lacks, and a mesh whose product is not the world.
 std::vector<MeshAxis> resolve_axes(const TrainConfig& config, int world_size);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 struct ForeignFlag {
@@ -104,4 +104,4 @@ std::string suggest_flag(std::string_view given, std::span<const std::string> kn
   return near.empty() ? "; see --help" : "; did you mean --" + near + "?";
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 
 /// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`.
 size_t edit_distance(std::string_view a, std::string_view b);
@@ -17,4 +17,4 @@ std::string nearest(std::string_view given, std::span<const std::string> known);
 /// another framework uses, or "; see --help". Names are without the leading dashes.
 std::string suggest_flag(std::string_view given, std::span<const std::string> known);
 
-}  // namespace tessera
+}  // namespace tessera::host

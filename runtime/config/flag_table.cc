@@ -16,7 +16,7 @@
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::string_view kSchedules = "constant|linear|cosine";
@@ -299,4 +299,4 @@ std::vector<ConfigField> shared_fields(const TrainConfig& config) {
   return fields;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 
 #include "config/train_config.h"
 
-namespace tessera {
+namespace tessera::host {
 
 struct Flag {
   std::string_view group;
@@ -28,4 +28,4 @@ struct Flag {
 /// All flags, in the order of the help.
 std::span<const Flag> train_flags();
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -20,7 +20,7 @@
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace po = boost::program_options;
@@ -304,4 +304,4 @@ std::string flags_help(FlagSet set) {
       "\nPlugins have options of their own, such as --ddp.bucket-mb=25: tessera plugins info NAME lists them.\n");
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "config/plugin_flag.h"
 #include "config/train_config.h"
 
-namespace tessera {
+namespace tessera::host {
 
 enum class FlagSet { train, plan };
 
@@ -39,4 +39,4 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
 /// plugins/plugin_options.h.
 std::string flags_help(FlagSet set);
 
-}  // namespace tessera
+}  // namespace tessera::host

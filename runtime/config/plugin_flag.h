@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tessera {
+namespace tessera::host {
 
 /// `--<name>=<value>`, where the name holds a dot: "ddp.bucket-mb" or, for one axis, "dp.ddp.bucket-mb".
 struct PluginFlag {
@@ -13,4 +13,4 @@ struct PluginFlag {
   bool has_value = true;  ///< one was given
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

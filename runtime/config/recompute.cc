@@ -6,7 +6,7 @@
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::string_view kEvery = "every=";
@@ -36,4 +36,4 @@ std::string to_string(const Recompute& recompute) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 
 struct Recompute {
   enum class What { none, blocks, attention };
@@ -20,4 +20,4 @@ Recompute parse_recompute(std::string_view text);
 /// And back.
 std::string to_string(const Recompute& recompute);
 
-}  // namespace tessera
+}  // namespace tessera::host

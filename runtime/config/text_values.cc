@@ -13,7 +13,7 @@
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 // from_chars takes no '+', no spaces and no locale.
@@ -138,4 +138,4 @@ std::string shortest(double value) {
   return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

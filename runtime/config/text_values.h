@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 /// A whole decimal number in [min, max]. `flag` is the flag's name without dashes.
 int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min, int64_t max);
@@ -29,4 +29,4 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 /// The shortest text that reads back to the same bits.
 std::string shortest(double value);
 
-}  // namespace tessera
+}  // namespace tessera::host

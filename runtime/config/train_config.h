@@ -9,7 +9,7 @@
 
 #include "config/recompute.h"
 
-namespace tessera {
+namespace tessera::host {
 
 enum class LrSchedule { constant, linear, cosine };
 enum class OptimizerKind { adamw, sgd };
@@ -99,4 +99,4 @@ struct ConfigField {
 /// delays.
 std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The command ends with exit code 2, where any other Error ends it with 1.
 class UsageError : public Error {
@@ -13,4 +13,4 @@ class UsageError : public Error {
   explicit UsageError(const std::string& message, tsr_status code = TSR_E_INVALID_ARGUMENT) : Error(code, message) {}
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 BatchOrder::BatchOrder(const TokenSource& source, int64_t batch, int64_t seq, int64_t data_ranks)
     : source_(source),
@@ -42,4 +42,4 @@ void BatchOrder::advance() {
   set_position(position_ + step_tokens_);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include "data/token_source.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Walks through the data. One micro-step takes data_ranks * batch * seq tokens from position() on: data rank r reads
 /// the window at position() + r * batch * seq, inputs [a, a + batch * seq), targets shifted by one. When a micro-step's
@@ -34,4 +34,4 @@ class BatchOrder {
   uint64_t position_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr int64_t kMostOfBytes = 512;  // 256 bytes, and room for a few special tokens
@@ -31,4 +31,4 @@ std::vector<std::string> data_warnings(const TokenSource& data, const DataUse& u
   return warnings;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

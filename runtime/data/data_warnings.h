@@ -7,7 +7,7 @@
 
 #include "data/token_source.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// How a run walks through its data (see batch_order.h).
 struct DataUse {
@@ -21,4 +21,4 @@ struct DataUse {
 /// its own, and so few tokens that every step sees them all. Empty when nothing is odd.
 std::vector<std::string> data_warnings(const TokenSource& data, const DataUse& use);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -15,7 +15,7 @@
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
@@ -160,4 +160,4 @@ bool are_shards(const std::string& folder, const std::vector<std::string>& files
   return true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

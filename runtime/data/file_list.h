@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 /// The regular files in the folder and its sub-folders, sorted by path. Left out: hidden files and folders (names that
 /// start with a dot), and links to folders. Throws UNAVAILABLE naming the folder that cannot be listed.
@@ -29,4 +29,4 @@ void require_data(const std::string& path);
 /// holds such files beside others, or beside shards for validation, saying what to give instead.
 bool are_shards(const std::string& folder, const std::vector<std::string>& files);
 
-}  // namespace tessera
+}  // namespace tessera::host

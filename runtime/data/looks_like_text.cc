@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::size_t kBytesLookedAt = 8192;
@@ -47,4 +47,4 @@ bool looks_like_text(std::span<const std::byte> start) {
   return num_text > 0 && num_zeros <= looked_at.size() / 4 && static_cast<double>(num_text) >= kTextShare * num_other;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-namespace tessera {
+namespace tessera::host {
 
 /// Whether the bytes, the start of a file, look binary: a zero byte among the first 8192.
 bool looks_binary(std::span<const std::byte> start);
@@ -13,4 +13,4 @@ bool looks_binary(std::span<const std::byte> start);
 /// quarter may be zero bytes. Tokens in uint16 are not: the high byte of a small one is below 32, or zero.
 bool looks_like_text(std::span<const std::byte> start);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 #include "data/looks_like_text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::size_t kBytesLookedAt = 8192;
@@ -45,4 +45,4 @@ TextFolder read_text_folder(const std::string& path, const std::vector<std::stri
   return text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 struct TextFolder {
   std::vector<std::byte> bytes;
@@ -19,4 +19,4 @@ struct TextFolder {
 /// with more than 4 GiB of it, NOT_FOUND or UNAVAILABLE for what cannot be read.
 TextFolder read_text_folder(const std::string& path, const std::vector<std::string>& files);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "data/looks_like_text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr int32_t kLlmcMagic = 20240520;
@@ -123,4 +123,4 @@ void TokenFile::read(uint64_t offset, std::span<int32_t> out) const {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "base/read_only_file.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// What a file was taken for.
 struct TokenFormat {
@@ -45,4 +45,4 @@ class TokenFile {
   uint64_t num_tokens_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -13,7 +13,7 @@
 #include "tessera/error.hpp"
 #include "weights/sample_blocks.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint64_t kTokensReadAtOpen = uint64_t{1} << 24;
@@ -189,4 +189,4 @@ std::string content_hash(const TokenSource& source) {
   return hash.hex();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

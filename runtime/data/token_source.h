@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace tessera {
+namespace tessera::host {
 
 /// A sequence of tokens. [any-thread]
 class TokenSource {
@@ -39,4 +39,4 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& path, int64_t vocab)
 /// SHA-256 of the tokens, or, of more than 32 Mi, of 256 blocks spread evenly over them: what ranks compare.
 std::string content_hash(const TokenSource& source);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "tessera/error.hpp"
 #include "verify/findings.h"
 
-namespace tessera {
+namespace tessera::host {
 
 Communicators::Key Communicators::key_of(const Program& program, const Action& action) {
   const Group& group = program.groups[action.group];
@@ -92,4 +92,4 @@ void Communicators::abort() {
   if (!comms.empty()) setup_.api->abort(comms.data(), comms.size());
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 #include "program/program.h"
 #include "tessera/communicator.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// How communicators are made.
 struct CommunicatorSetup {
@@ -69,4 +69,4 @@ class Communicators {
   std::map<Key, Communicator> by_key_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

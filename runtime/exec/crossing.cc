@@ -16,7 +16,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 class CrossingToHost final : public Crossing {
@@ -107,4 +107,4 @@ std::unique_ptr<Crossing> make_crossing_to(const Device& device) {
   return std::make_unique<CrossingToDevice>(device);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include "exec/device.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A signal from an action to those on the other device that wait for it. Used once a run.
 class Crossing {
@@ -31,4 +31,4 @@ std::unique_ptr<Crossing> make_crossing_to_host();
 /// From the host's stream to one of `device`, which waits for a gate. Throws UNSUPPORTED when `device` has none.
 std::unique_ptr<Crossing> make_crossing_to(const Device& device);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 Device::Device(const DeviceSetup& setup, const tsr_host* host) : api_(setup.api) {
   const tsr_device_open args{sizeof args, setup.index,          setup.num_threads,   0,
@@ -48,4 +48,4 @@ Arena::~Arena() {
   if (base_) device_.api().release(device_.handle(), memory_, base_);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

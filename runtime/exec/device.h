@@ -8,7 +8,7 @@
 
 #include "tessera/device.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A device's optional table by id; null when it has none, or a shorter one than this host knows.
 template <class Table>
@@ -90,4 +90,4 @@ class Arena {
   void* base_ = nullptr;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -18,7 +18,7 @@
 #include "exec/step.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using std::chrono::milliseconds;
@@ -219,4 +219,4 @@ void Executable::stop_after_error() {
   context_.close_streams();  // kernels end by themselves, aborted communication within two seconds
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -15,7 +15,7 @@
 #include "exec/graph.h"
 #include "memory/memory.h"
 
-namespace tessera {
+namespace tessera::host {
 
 class Executable {
  public:
@@ -63,4 +63,4 @@ class Executable {
   std::optional<Graph> graph_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

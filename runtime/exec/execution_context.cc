@@ -5,7 +5,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 ExecutionContext::ExecutionContext(RankDevices devices, Communicators& comms,
                                    std::span<const StrategyOnAxis> strategies, const std::map<uint32_t, Arena>& arenas,
@@ -39,4 +39,4 @@ void* ExecutionContext::pointer(const Buffer& buffer, const MemoryPlan& memory, 
   return arenas_.at(buffer.memory).at(memory.address.at(buffer.id) + offset_elements * TSR_DTYPE_BYTES(buffer.dtype));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -14,7 +14,7 @@
 #include "memory/memory.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// What is done beside the program, to find faults. Results must not change by a bit.
 struct DebugOptions {
@@ -64,4 +64,4 @@ class ExecutionContext {
   std::map<std::string, StreamHandle> streams_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

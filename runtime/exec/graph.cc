@@ -15,7 +15,7 @@
 #include "exec/execution_context.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 std::string obstacle_to_capture(const ExecutionContext& context, const Program& program) {
   if (!context.graphs().is_on) return "--cuda-graph is off";
@@ -73,4 +73,4 @@ void Graph::launch() {
   call(api_.launch, graph_, lead_);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "exec/device.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 class ExecutionContext;
 
@@ -47,4 +47,4 @@ class Graph {
   tsr_graph* graph_ = nullptr;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -23,7 +23,7 @@
 #include "program/op.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
@@ -257,4 +257,4 @@ Executable::Executable(const Program& program, const MemoryPlan& memory, Executi
   if (!crossings_.empty()) load_kernels();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -15,7 +15,7 @@
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// Parameters are read in pieces of this many elements, so that no rank holds a copy of the model.
@@ -258,4 +258,4 @@ std::optional<ParameterElement> RankRuntime::worst_parameter_element() {
   return worst;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

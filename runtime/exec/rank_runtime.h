@@ -17,7 +17,7 @@
 #include "exec/executable.h"
 #include "model/parameter_source.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// What a rank is made of besides its programs. Tables and hosts are borrowed.
 struct RankSetup {
@@ -123,4 +123,4 @@ class RankRuntime {
   std::vector<std::unique_ptr<Executable>> executables_;  // init, the step's variants, eval
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

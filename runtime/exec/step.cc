@@ -13,7 +13,7 @@
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 tsr_status Delay::run(void* self, tsr_error*) {
   uint64_t& state = static_cast<Delay*>(self)->state;
@@ -66,4 +66,4 @@ tsr_status StrategyCall::run(void* self, tsr_error* err) {
   return c.strategy->interface->call(c.strategy->instance, c.tag, c.operands.data(), c.operands.size(), err);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

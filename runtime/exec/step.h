@@ -8,7 +8,7 @@
 
 #include "exec/executable.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A seeded pause on a stream: debug option stream_delay.
 struct Delay {
@@ -77,4 +77,4 @@ struct Executable::Step {
   std::vector<Watch> watches;                  // debug: of its results
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

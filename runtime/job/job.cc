@@ -22,7 +22,7 @@
 #include "weights/hf_folder.h"
 #include "weights/weight_files.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
@@ -101,7 +101,8 @@ void place_comm_streams(Job& job) {
   }
   if (!flags)
     throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
-                            " (", to_string(kind), ") nor on the host's (", to_string(host_kind), "): ", reason,
+                            " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
+                            "): ", reason,
                             "; give a communicator that does: gloo or local work on the host's beside any device"));
   job.comm_flags = *flags;
   if (job.staged.collectives && !optional_table<tsr_device_gate>(*device.device(), TSR_DEVICE_GATE))
@@ -109,7 +110,7 @@ void place_comm_streams(Job& job) {
                             device.name,
                             " cannot wait for the host (it has no " TSR_DEVICE_GATE
                             "); give a communicator that takes streams of the kind ",
-                            to_string(kind)));
+                            tessera::to_string(kind)));
 }
 
 Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
@@ -234,8 +235,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.mesh = make_mesh(job.axes, job.plugins);
   check_flags(job, log);
   // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
-  job.staged.calls =
-      to_string(job.plugins.device.device()->stream_kind) != to_string(job.plugins.cpu.device()->stream_kind);
+  job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
   job.gpt2 = resolve_model(job.config, log);
   if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
@@ -308,4 +308,4 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged, log};
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -17,7 +17,7 @@
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The loaded plugins; `communicator` only when there is more than one rank or --comm asks for another than the
 /// default. The CPU is always there, as host: `cpu` may be `device`.
@@ -83,4 +83,4 @@ class JobStrategies {
 CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies,
                            const Log& log = Log(LogLevel::off));
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -235,4 +235,4 @@ Fingerprint library_environment() {
   return {"the environment of number libraries", value};
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "launch/key_value_store.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 /// One thing to compare: a plugin's fingerprint, a flag, the data's number of tokens.
 struct Fingerprint {
@@ -35,4 +35,4 @@ Error late_error(std::span<const int> ranks, const std::string& purpose, int64_t
 /// MKL_*, DNNL_*, ONEDNN_*), as one fingerprint, sorted.
 Fingerprint library_environment();
 
-}  // namespace tessera
+}  // namespace tessera::host

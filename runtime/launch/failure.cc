@@ -11,7 +11,7 @@
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using How = RankEnd::How;
@@ -207,4 +207,4 @@ std::string failure_block(std::span<const RankEnd> ends) {
   return text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -13,7 +13,7 @@
 #include "launch/participant.h"
 #include "tessera/core.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// "rank 3 (process 733 on node1)"; without what is not known.
 std::string rank_name(const Participant& who);
@@ -67,4 +67,4 @@ std::string cause_text(const RankEnd& end);
 /// All that is known, as lines: the cause, who only reported it, who was ended. `ends` has a cause.
 std::string failure_block(std::span<const RankEnd> ends);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 // A port that is taken may get free: the job before this one is ending. What has it may also be another job's store,
@@ -69,4 +69,4 @@ JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const 
                      "MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

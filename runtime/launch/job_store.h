@@ -8,7 +8,7 @@
 #include "launch/rank_environment.h"
 #include "launch/tcp_store.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Keep it until the rank ends: on the rank that serves, others use it.
 struct JobStore {
@@ -28,4 +28,4 @@ JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const 
 /// the host's own, or an address that is translated on its way here) all interfaces, which is logged.
 std::string listen_address(const RankEnvironment& environment, const Log& log);
 
-}  // namespace tessera
+}  // namespace tessera::host

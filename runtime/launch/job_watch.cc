@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr int64_t kForeverMs = int64_t{1} << 40;
@@ -104,4 +104,4 @@ void JobWatch::end_process(const std::exception& reason) {
   ::_exit(1);  // past all destructors, which may wait for other threads
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 
 #include "launch/failure.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A thread waits until the job's store is closed, or gone. Then is_over() is true, and the process has `grace_ms` to
 /// end by itself; a rank that waits in a library which nothing can interrupt is ended after that, with exit code 1.
@@ -63,4 +63,4 @@ void leave_job(KeyValueStore& store);
 /// JobWatch says, or `timeout_ms`.
 void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 void check_key(std::string_view key) {
   if (key.empty() || key.size() > kMaxKeyBytes)
@@ -21,4 +21,4 @@ void throw_missing(std::string_view key, int64_t timeout_ms) {
   throw Error(TSR_E_DEADLINE, concat("no rank set '", key, "' in the key-value store within ", timeout_ms, " ms"));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 
 inline constexpr size_t kMaxKeyBytes = 8 * 1024;
 inline constexpr size_t kMaxValueBytes = 8 * 1024 * 1024;
@@ -44,4 +44,4 @@ void check_value(std::string_view key, std::string_view value);
 /// What get throws at its deadline.
 [[noreturn]] void throw_missing(std::string_view key, int64_t timeout_ms);
 
-}  // namespace tessera
+}  // namespace tessera::host

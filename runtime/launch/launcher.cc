@@ -20,7 +20,7 @@
 #include "launch/tcp_store.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -288,4 +288,4 @@ LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   return ended_by ? LaunchResult{128 + ended_by, ""} : conclude(ranks, server.store());
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 
-namespace tessera {
+namespace tessera::host {
 
 struct LaunchRequest {
   std::string executable;              ///< path; every rank runs it
@@ -38,4 +38,4 @@ std::string own_executable();
 /// threads exist: it blocks the signals it handles until it returns. [control-thread]
 LaunchResult launch_ranks(const LaunchRequest& request, const Log& log);
 
-}  // namespace tessera
+}  // namespace tessera::host

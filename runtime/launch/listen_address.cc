@@ -10,7 +10,7 @@
 #include "launch/job_store.h"
 #include "launch/socket.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 struct Address {
@@ -62,4 +62,4 @@ std::string listen_address(const RankEnvironment& environment, const Log& log) {
   return "0.0.0.0";
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

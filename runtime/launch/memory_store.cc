@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 void MemoryStore::set(std::string_view key, std::string_view value) {
   check_key(key);
@@ -76,4 +76,4 @@ int64_t MemoryStore::add(std::string_view key, int64_t delta) {
   return counter = sum;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 
 #include "launch/key_value_store.h"
 
-namespace tessera {
+namespace tessera::host {
 
 class MemoryStore final : public KeyValueStore {
  public:
@@ -38,4 +38,4 @@ class MemoryStore final : public KeyValueStore {
   std::optional<std::string> closed_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

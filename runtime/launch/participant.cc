@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace tessera {
+namespace tessera::host {
 
 Participant this_process(int rank) {
   std::array<char, 256> name{};  // gethostname cuts a longer one, perhaps without a final zero
@@ -18,4 +18,4 @@ std::string to_string(const Participant& participant) {
   return concat("process ", participant.pid, " on ", participant.host);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

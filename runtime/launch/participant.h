@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace tessera {
+namespace tessera::host {
 
 /// A process of the job. All its connections carry the same one.
 struct Participant {
@@ -20,4 +20,4 @@ Participant this_process(int rank);
 /// "process 733 on node1"
 std::string to_string(const Participant& participant);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 void say(std::string_view text) {
@@ -42,4 +42,4 @@ void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);  // without success the old limit holds
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -4,7 +4,7 @@
 #include <array>
 #include <csignal>
 
-namespace tessera {
+namespace tessera::host {
 
 /// From a terminal, a shell that closes, Slurm and other queues, resource limits.
 inline constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
@@ -17,4 +17,4 @@ void announce_ending_signals();
 /// systems start programs with 1,024.
 void raise_descriptor_limit();
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -12,7 +12,7 @@
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 struct Source {
@@ -256,4 +256,4 @@ int ranks_to_start(int requested_world, const RankEnvironment& environment) {
   return 1;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

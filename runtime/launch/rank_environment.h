@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The value of an environment variable; nullopt when it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
@@ -61,4 +61,4 @@ std::string first_slurm_host(const std::string& node_list);
 /// The tasks on node `node` by SLURM_STEP_TASKS_PER_NODE: "4(x2),1" is 4, 4, 1. Throws UsageError.
 int slurm_tasks_on_node(const std::string& tasks_per_node, int node);
 
-}  // namespace tessera
+}  // namespace tessera::host

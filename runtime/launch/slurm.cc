@@ -5,7 +5,7 @@
 #include "config/usage_error.h"
 #include "launch/rank_environment.h"
 
-namespace tessera {
+namespace tessera::host {
 
 std::string first_slurm_host(const std::string& node_list) {
   const size_t bracket = node_list.find_first_of("[,");
@@ -37,4 +37,4 @@ int slurm_tasks_on_node(const std::string& tasks_per_node, int node) {
   throw UsageError(concat(kName, " is '", tasks_per_node, "', which does not tell the tasks of node ", node));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using std::chrono::milliseconds;
@@ -181,4 +181,4 @@ void Socket::write(const void* data, size_t num_bytes, Deadline deadline) const 
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace tessera {
+namespace tessera::host {
 
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(int64_t timeout_ms);
@@ -46,4 +46,4 @@ class Socket {
   int fd_ = -1;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -17,7 +17,7 @@
 #include "launch/participant.h"
 #include "launch/socket.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// For the greeting of a connection, from its first byte to its last.
 inline constexpr int64_t kGreetingTimeoutMs = 5'000;
@@ -113,4 +113,4 @@ class TcpStoreClient final : public KeyValueStore {
   std::vector<Socket> idle_;  // guarded by mutex_
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

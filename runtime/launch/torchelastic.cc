@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 // torchrun looks at its processes every 0.1 s, and its times are whole seconds.
@@ -25,4 +25,4 @@ void write_torchelastic_error(const Failure& failure) {
   std::ofstream(path) << error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

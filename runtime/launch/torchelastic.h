@@ -3,7 +3,7 @@
 
 #include "launch/failure.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Writes the failure where TORCHELASTIC_ERROR_FILE says, as torch.distributed.elastic's error handler does, so that
 /// torchrun shows its sentence. torchrun takes the earliest failure for the root cause, and one without a file for as
@@ -11,4 +11,4 @@ namespace tessera {
 /// without the variable, and when the file cannot be written.
 void write_torchelastic_error(const Failure& failure);
 
-}  // namespace tessera
+}  // namespace tessera::host

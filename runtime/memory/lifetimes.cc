@@ -26,7 +26,7 @@
 
 #include "memory/placement.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 // A send ends when its receiver has it, so what waits for one waits for another rank.
@@ -127,4 +127,4 @@ std::vector<uint32_t> Conflicts::sends_of(std::span<const uint32_t> actions) con
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 
 #include "passes/dependencies.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// From its first to its last binding in list order. What the host writes before a program (`input`) lives from its
 /// start, what the host reads after it (`scalar`, `accumulator`) to its end too.
@@ -115,4 +115,4 @@ void Conflicts::later_unordered(uint32_t lifetime, std::span<const uint32_t> las
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

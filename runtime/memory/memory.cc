@@ -28,7 +28,7 @@
 #include "program/range_map.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Waits = std::vector<std::pair<uint32_t, uint32_t>>;
@@ -160,4 +160,4 @@ std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double b
   return plans;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

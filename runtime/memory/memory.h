@@ -9,7 +9,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Every buffer starts on a multiple of this many bytes.
 inline constexpr uint64_t kBufferAlignment = 256;
@@ -53,4 +53,4 @@ struct MemoryPlan {
 /// Offline first fit, largest first. `guard_bytes` are left free after every buffer (debug mode). Deterministic.
 std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double budget = 1.02, uint64_t guard_bytes = 0);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -20,7 +20,7 @@
 #include "memory/memory.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 struct Range {
@@ -109,4 +109,4 @@ Placement FirstFit::operator()(uint64_t limit, uint64_t max_top) const {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "memory/lifetimes.h"
 
-namespace tessera {
+namespace tessera::host {
 
 struct Placement {
   std::vector<uint64_t> address;  ///< of each lifetime; multiples of kBufferAlignment
@@ -31,4 +31,4 @@ struct FirstFit {
   Placement operator()(uint64_t limit, uint64_t max_top) const;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

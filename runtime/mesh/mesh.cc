@@ -12,7 +12,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
   for (size_t i = 0; i < axes_.size(); ++i) {
@@ -98,4 +98,4 @@ int Mesh::data_rank(const Coordinates& coordinates) const {
   return index;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

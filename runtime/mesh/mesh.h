@@ -9,7 +9,7 @@
 
 #include "tessera/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// One axis; `splits` is TSR_SPLITS_*, declared by its strategy.
 struct Axis {
@@ -63,4 +63,4 @@ class Mesh {
   int num_ranks_ = 1;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// The first parameters and the last one: enough to see how they are named.
@@ -39,4 +39,4 @@ void freeze_parameters(Model& model, std::span<const std::string> patterns) {
   lay_out_units(model);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

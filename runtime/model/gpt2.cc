@@ -20,7 +20,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 tsr_dim dim(uint32_t name, int64_t extent, uint32_t blocks = 1, int64_t granule = 1) {
@@ -211,4 +211,4 @@ Model make_gpt2(const Gpt2Config& config, const BatchShape& shape) {
   return Gpt2Builder(config, shape).build();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

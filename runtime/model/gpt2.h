@@ -4,7 +4,7 @@
 #include "model/gpt2_config.h"
 #include "model/model.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// What a micro-batch looks like, and the one scale of the loss: 1 / (tokens of the whole step over all data ranks).
 struct BatchShape {
@@ -19,4 +19,4 @@ struct BatchShape {
 /// positions.
 Model make_gpt2(const Gpt2Config& config, const BatchShape& shape);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -14,7 +14,7 @@
 #include "config/did_you_mean.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using nlohmann::json;
@@ -181,4 +181,4 @@ Gpt2ConfigFile read_gpt2_config(const std::string& path) {
   return file;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 
 #include "tessera/device.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The defaults are those of Hugging Face's GPT2Config where it has them. The embedding is always tied to the head.
 struct Gpt2Config {
@@ -41,4 +41,4 @@ struct Gpt2ConfigFile {
 /// without the file.
 Gpt2ConfigFile read_gpt2_config(const std::string& path);
 
-}  // namespace tessera
+}  // namespace tessera::host

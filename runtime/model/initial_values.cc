@@ -13,7 +13,7 @@
 #include "model/philox.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr float kWeightDeviation = 0.02f;
@@ -63,4 +63,4 @@ void InitialValues::read(std::string_view parameter, uint64_t offset, std::span<
     value = rule.mean + rule.standard_deviation * value;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

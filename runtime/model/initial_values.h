@@ -8,7 +8,7 @@
 
 #include "model/parameter_source.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// How a parameter starts: mean + standard_deviation * normal number. A deviation of 0 gives the constant `mean`.
 struct InitialRule {
@@ -34,4 +34,4 @@ class InitialValues : public ParameterSource {
   std::function<InitialRule(std::string_view)> rule_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

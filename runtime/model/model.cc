@@ -7,7 +7,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 std::vector<int64_t> Parameter::shape() const {
   std::vector<int64_t> result;
@@ -65,4 +65,4 @@ void lay_out_units(Model& model) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 
 #include "tessera/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Every parameter starts on a multiple of this many elements of its unit's flat buffers.
 inline constexpr uint64_t kParameterAlignment = 128;
@@ -96,4 +96,4 @@ struct Model {
 /// Gives every unit its flat layout from its parameters' order, trainability and sizes.
 void lay_out_units(Model& model);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -17,7 +17,7 @@
 #include "model/gpt2_config.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::size_t kShownLetters = 80;
@@ -118,4 +118,4 @@ std::string how_to_download(const std::string& hub_id, const std::string& folder
                 folder, " (hf comes with pip install huggingface_hub)");
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 
 /// The one way to obtain parameter values: initialisation, weight files and saved states are sources. A rank reads the
 /// ranges it owns, so no rank holds the whole model.
@@ -20,4 +20,4 @@ class ParameterSource {
   virtual void read(std::string_view parameter, uint64_t offset, std::span<float> out) const = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint64_t kNumbersPerCounter = 4;
@@ -115,4 +115,4 @@ void fill_normal(uint64_t seed, std::string_view name, uint64_t offset, std::spa
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

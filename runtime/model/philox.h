@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): four words for a counter and
 /// key.
@@ -18,4 +18,4 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 /// [any-thread]
 void fill_normal(uint64_t seed, std::string_view name, uint64_t offset, std::span<float> out);
 
-}  // namespace tessera
+}  // namespace tessera::host

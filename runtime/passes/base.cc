@@ -28,7 +28,7 @@
 #include "tessera/error.hpp"
 #include "tessera/operands.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// Writes the base program of one purpose, buffers first.
@@ -385,4 +385,4 @@ Program base_program(const Model& model, const Mesh& mesh, const Coordinates& co
   return program;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

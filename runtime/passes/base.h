@@ -4,7 +4,7 @@
 #include "program/op.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// STEP: for every micro-batch the forward of each segment, the loss, the backward in reverse; then squares, clip and
 /// optimizer, one home per parameter, each a range of its unit's one buffer per role. EVAL: forward and loss. INIT: no
@@ -12,4 +12,4 @@ namespace tessera {
 Program base_program(const Model& model, const Mesh& mesh, const Coordinates& coordinates, const StepShape& shape,
                      const Layout& layout, uint32_t purpose, const DescribeOp& describe);
 
-}  // namespace tessera
+}  // namespace tessera::host

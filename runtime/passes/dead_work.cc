@@ -19,7 +19,7 @@
 #include <algorithm>
 #include <set>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 int gradient_value(const Model& model, int value) {
@@ -73,4 +73,4 @@ void remove_dead_work(Program& program) {
   program.erase_unused_buffers(program.actions);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

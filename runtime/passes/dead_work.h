@@ -3,11 +3,11 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Leaves out of a fresh base program what frozen parameters make useless: gradients of values that reach no trained
 /// parameter, backwards that are left without a result, what a forward saves for those, and the buffers of all that.
 /// Without frozen parameters nothing changes.
 void remove_dead_work(Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::host

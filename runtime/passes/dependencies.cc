@@ -29,7 +29,7 @@
 #include "program/range_map.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Makes the clocks in list order. An action's row says how far each stream has come when the action *starts*.
 class ClockBuilder {
@@ -221,4 +221,4 @@ void add_dependencies(Program& program, const std::vector<std::pair<uint32_t, ui
   keep_unimplied(program, waits);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Vector clocks of a program's actions under stream order and `dependencies`. Independent of the program after
 /// construction. Memory: 4 bytes x actions x streams.
@@ -37,4 +37,4 @@ void derive_dependencies(Program& program);
 /// Adds the wait `second` on `first` (first < second) to each pair, then drops all waits already implied.
 void add_dependencies(Program& program, const std::vector<std::pair<uint32_t, uint32_t>>& pairs);
 
-}  // namespace tessera
+}  // namespace tessera::host

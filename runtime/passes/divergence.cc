@@ -9,7 +9,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 void check_entry(const Model& model, const Mesh& mesh, const Split& split) {
@@ -50,4 +50,4 @@ void scale_loss_of_own_tokens(Model& model, const Mesh& mesh, const std::vector<
     segment.op.attributes[TSR_ATTR_SCALE] *= factor;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// By axis: do its ranks train parameters of their own? Throws INVALID_ARGUMENT where the layout lets some trainable
 /// parameters diverge and others not, or only some of their roles, or on an axis that does not split the batch: there
@@ -18,4 +18,4 @@ std::vector<bool> divergent_axes(const Model& model, const Mesh& mesh, const Lay
 /// get the gradient of their own tokens' mean: the scale times the ranks of every axis in `divergent`.
 void scale_loss_of_own_tokens(Model& model, const Mesh& mesh, const std::vector<bool>& divergent);
 
-}  // namespace tessera
+}  // namespace tessera::host

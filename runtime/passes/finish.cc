@@ -31,7 +31,7 @@
 #include "program/range_set.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
@@ -279,4 +279,4 @@ void bind_workspaces(Program& program, const DescribeCollective& describe) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

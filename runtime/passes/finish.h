@@ -4,7 +4,7 @@
 #include "program/collective.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// In this order:
 ///  - the sums over the ranks of the loss and of the squares of gradients;
@@ -17,4 +17,4 @@ void finish_program(Program& program);
 /// Binds the workspace that communicators ask for, as buffers like any other, in the memory of the operands.
 void bind_workspaces(Program& program, const DescribeCollective& describe);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -30,7 +30,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// How the dims of one name are cut on this rank.
@@ -337,4 +337,4 @@ Model local_model(const Model& model, const Mesh& mesh, const Coordinates& coord
   return cuts.empty() && !rows ? model : Localiser(model, cuts, rows).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

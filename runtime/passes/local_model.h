@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The model with the local extents of the rank at `coordinates`: parameters, values and ops keep their part of every
 /// dim that the layout splits over an axis that splits tensors; parameters know which elements of the whole they are.
@@ -14,4 +14,4 @@ namespace tessera {
 /// that does not divide, that is split for some parameters only, or twice.
 Model local_model(const Model& model, const Mesh& mesh, const Coordinates& coordinates, const Layout& layout);
 
-}  // namespace tessera
+}  // namespace tessera::host

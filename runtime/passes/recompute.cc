@@ -29,7 +29,7 @@
 #include <set>
 #include <utility>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// What a forward makes: outputs and what it saves, not its scratch.
@@ -204,4 +204,4 @@ void recompute_forward(Program& program, const DescribeOp& describe) {
   RecomputePass(program, describe).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

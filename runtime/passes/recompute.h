@@ -3,7 +3,7 @@
 
 #include "passes/base.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Works on step programs, after schedules and before compute or storage is split, as `program.shape.recompute` asks.
 /// For each micro-batch of a chosen block, RECOMPUTE actions before the block's first backward that needs them write
@@ -12,4 +12,4 @@ namespace tessera {
 /// so schedules may have ordered them as they like and split backwards in halves.
 void recompute_forward(Program& program, const DescribeOp& describe);
 
-}  // namespace tessera
+}  // namespace tessera::host

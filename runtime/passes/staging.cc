@@ -29,7 +29,7 @@
 
 #include "program/collective_form.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
@@ -183,4 +183,4 @@ Binding StagedRanges::of(Binding range) const {
   return range;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

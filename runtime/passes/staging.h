@@ -7,7 +7,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Which actions work in the host's memory.
 struct StagedKinds {
@@ -42,4 +42,4 @@ class StagedRanges {
   std::unordered_map<uint64_t, Place> places_;  // by staging buffer
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 
 #include "memory/placement.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 uint64_t state_bytes(const Program& program) {
@@ -61,4 +61,4 @@ Balance balance_of(const JobPrograms& job) {
   return balance;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

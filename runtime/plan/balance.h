@@ -6,7 +6,7 @@
 
 #include "compile/compile.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Bytes of persistent device buffers by rank.
 struct Balance {
@@ -25,4 +25,4 @@ struct Balance {
 
 Balance balance_of(const JobPrograms& job);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "plan/traffic.h"
 #include "program/op.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 double forward_operations(const tsr_op& op) {
@@ -53,4 +53,4 @@ double estimated_seconds(const Program& program, const Action& action, const Mac
   return std::max(operations / rates.operations, memory_bytes(program, action) / rates.memory_bytes);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -3,7 +3,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Of a machine, per second.
 struct MachineRates {
@@ -20,4 +20,4 @@ double num_operations(const tsr_op& op);
 /// passing once over all they bind.
 double estimated_seconds(const Program& program, const Action& action, const MachineRates& rates);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::host {
 
 std::string human_bytes(uint64_t num_bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -47,4 +47,4 @@ std::array<MemoryClass, kNumMemoryClasses> all_memory_classes() {
   return all;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

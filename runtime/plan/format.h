@@ -8,7 +8,7 @@
 
 #include "plan/memory_report.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// As printf; at most 255 characters.
 template <class... Args>
@@ -31,4 +31,4 @@ std::string class_key(MemoryClass what);
 /// All classes, in the order in which they are shown.
 std::array<MemoryClass, kNumMemoryClasses> all_memory_classes();
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -12,7 +12,7 @@
 #include "memory/placement.h"
 #include "passes/staging.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
@@ -107,4 +107,4 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_
   return report;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 
 #include "memory/memory.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// What a buffer is to those who train. Buffers of kind `gathered` that no collective fills are copies in the compute
 /// dtype; workspaces that collectives bind count as communication.
@@ -64,4 +64,4 @@ struct MemoryReport {
 /// Of a program with its plan. At most `num_largest` buffers are listed.
 MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_t num_largest = 8);
 
-}  // namespace tessera
+}  // namespace tessera::host

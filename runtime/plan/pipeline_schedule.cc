@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "plan/format.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// The items of one stage's program, each at the action that stands for it: its first.
@@ -144,4 +144,4 @@ std::string schedule_text(const PipelineSchedule& s) {
          (agree ? "\n" : ": this schedule differs\n");
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

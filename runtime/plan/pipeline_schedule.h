@@ -7,7 +7,7 @@
 
 #include "plan/simulate.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A forward or backward of one micro-batch through one chunk (part of the model) of a stage.
 struct StageItem {
@@ -42,4 +42,4 @@ std::optional<PipelineSchedule> pipeline_schedule(const Mesh& mesh, const RankCl
 /// A row for each stage: "F3" and "B3" are micro-batch 3, "F3.1" with several chunks that of the second, '.' is idle.
 std::string schedule_text(const PipelineSchedule& schedule);
 
-}  // namespace tessera
+}  // namespace tessera::host

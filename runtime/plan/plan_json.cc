@@ -5,7 +5,7 @@
 #include "plan/format.h"
 #include "plan/plan_report.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -118,4 +118,4 @@ std::string plan_json(const PlanReport& r) {
   return json.dump(2);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "tessera/error.hpp"
 #include "verify/findings.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 uint64_t sent_in(const Program& program) {
@@ -90,4 +90,4 @@ PlanReport plan_report(const PlannedJob& planned, int rank) {
   return report;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 #include "plan/traffic.h"
 #include "plan/what_fits.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// One program of the rank in short.
 struct ProgramSummary {
@@ -57,4 +57,4 @@ PlanReport plan_report(const PlannedJob& planned, int rank);
 std::string plan_text(const PlanReport& report);
 std::string plan_json(const PlanReport& report);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -4,7 +4,7 @@
 #include "plan/format.h"
 #include "plan/plan_report.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 std::string percent(double share) {
@@ -160,4 +160,4 @@ std::string plan_text(const PlanReport& report) {
   return text + (notes.empty() ? "" : "\n") + notes;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "plan/what_fits.h"
 
-namespace tessera {
+namespace tessera::host {
 
 ReportedProgram largest_program(const RankPrograms& programs) {
   const auto all = programs.all();
@@ -52,4 +52,4 @@ int largest_rank(const JobPrograms& programs) {
   return std::ranges::max_element(programs.by_representative, {}, arena)->first;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "plan/memory_report.h"
 #include "plugins/host_services.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Plans, and turns what a strategy, a plugin or a check refuses of the flags into a UsageError.
 template <class Plan>
@@ -63,4 +63,4 @@ class PlannedJob {
 /// The first rank of those with the largest arena of device memory.
 int largest_rank(const JobPrograms& programs);
 
-}  // namespace tessera
+}  // namespace tessera::host

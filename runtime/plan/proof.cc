@@ -9,7 +9,7 @@
 #include "plan/format.h"
 #include "program/collective_form.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// Adds a program that `num_ranks` run. Each rank counts its share of a collective: `in_groups` is by the group's size.
@@ -66,4 +66,4 @@ std::string proof_text(const Proof& p) {
                 human_bytes(p.arena_bytes), " hold every program of the largest rank (rank ", p.largest_rank, ")\n");
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

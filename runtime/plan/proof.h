@@ -7,7 +7,7 @@
 
 #include "plan/planned_job.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Sums over all programs (init, step, eval).
 struct Proof {
@@ -26,4 +26,4 @@ struct Proof {
 Proof count_proof(const PlannedJob& planned);
 std::string proof_text(const Proof& proof);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "program/collective_form.h"
 #include "verify/rank_graph.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// Of each node of the graph. The start of a message takes no time, its end takes as long as the slower of its ends.
@@ -63,4 +63,4 @@ Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramO
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "verify/meetings.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Seconds (or another unit) that an action of a rank's program takes by itself. Pure.
 using ActionCost = std::function<double(const Program& program, const Action& action)>;
@@ -30,4 +30,4 @@ struct Simulation {
 /// verify_rank and verify_ranks: what waits for ever stays at 0. Pure.
 Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program, const ActionCost& cost);
 
-}  // namespace tessera
+}  // namespace tessera::host

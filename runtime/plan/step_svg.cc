@@ -20,7 +20,7 @@
 #include "plan/simulate.h"
 #include "verify/findings.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 // In pixels. `kLeft` leaves room for the names of streams.
@@ -279,4 +279,4 @@ bool begins_like_step_svg(std::string_view begin) {
   return begin.find(kTitle) != begin.npos;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include "compile/compile.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// SVG 1.1 of the first step program, simulated with MachineRates: of one rank of each class, a row for each stream and
 /// the device memory alive under them. Colours stand for kinds of work, comm streams have their own; idle compute is
@@ -16,4 +16,4 @@ std::string step_svg(const Mesh& mesh, const JobPrograms& job);
 /// Does a file that begins like this hold such a drawing?
 bool begins_like_step_svg(std::string_view begin);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "plan/format.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// All labels of an axis in one unit.
@@ -90,4 +90,4 @@ std::string timeline_chart(const std::vector<uint64_t>& live, uint64_t state_byt
   return chart + '\n';
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 enum class Phase { forward, backward, optimizer };
 std::string_view to_string(Phase phase);
@@ -28,4 +28,4 @@ std::vector<PhaseRun> phase_runs(const std::vector<Phase>& phases);
 std::string timeline_chart(const std::vector<uint64_t>& live, uint64_t state_bytes, const std::vector<Phase>& phases,
                            size_t width = 64, size_t height = 10);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "passes/staging.h"
 #include "program/collective_form.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 uint64_t bytes_of(const Program& program, const Binding* binding) {
@@ -118,4 +118,4 @@ std::vector<UnitGathers> gathers_of(const Program& program) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Bytes that this rank sends to others in one collective action, with the bytes that a canonical sum sends, each
 /// operand straight to where it is needed. In a group of n, of a whole of B bytes:
@@ -38,4 +38,4 @@ struct UnitGathers {
 /// Of the units that are gathered, in the model's order.
 std::vector<UnitGathers> gathers_of(const Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::host

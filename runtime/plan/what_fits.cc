@@ -18,7 +18,7 @@
 #include "plan/planned_job.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// A class takes some 20 ms to plan.
@@ -230,4 +230,4 @@ std::string misfit_text(const Misfit& misfit) {
   return text;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

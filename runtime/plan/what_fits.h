@@ -9,7 +9,7 @@
 #include "job/job.h"
 #include "plan/memory_report.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A change of flags, tried.
 struct Trial {
@@ -35,4 +35,4 @@ std::optional<Misfit> find_misfit(const Job& job, const JobPrograms& programs, c
 /// Planned and given memory by kind, and what would fit.
 std::string misfit_text(const Misfit& misfit);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -26,7 +26,7 @@
 #define DF_1_PIE 0x08000000
 #endif
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Header = ElfW(Ehdr);
@@ -200,4 +200,4 @@ ElfExports inspect_shared_object(std::span<const char> file) {
   return Inspector(file).exports();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

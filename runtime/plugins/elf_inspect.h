@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 /// What a shared object offers to others.
 struct ElfExports {
@@ -18,4 +18,4 @@ struct ElfExports {
 /// is not a complete ELF shared object of this machine's class, byte order and processor.
 ElfExports inspect_shared_object(std::span<const char> file);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "config/usage_error.h"
 #include "plugins/loader.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,4 +112,4 @@ fs::path find_plugin(PluginKind kind, std::string_view name, const std::vector<f
       TSR_E_NOT_FOUND);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

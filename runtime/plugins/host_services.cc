@@ -8,7 +8,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 HostServices::HostServices(Log log, std::shared_ptr<KeyValueStore> store)
     : log_(std::move(log)),
@@ -56,4 +56,4 @@ tsr_status HostServices::kv_add(void* ctx, tsr_str key, int64_t delta, int64_t* 
   return guard(err, "host", [&] { *result = static_cast<HostServices*>(ctx)->store_->add(view(key), delta); });
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 #include "launch/key_value_store.h"
 #include "tessera/core.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A rank's tsr_host. Must outlive everything that plugins made with it. Not copyable: the table points here.
 class HostServices {
@@ -33,4 +33,4 @@ class HostServices {
   tsr_host host_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

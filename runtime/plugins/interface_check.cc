@@ -15,7 +15,7 @@
 #include "plugins/plugin_options.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint64_t kMaxOptions = 256;
@@ -34,7 +34,7 @@ constexpr uint32_t kDeviceFloor = TSR_END_OF(tsr_device_interface, get_extension
 
 std::string copy_text(tsr_str text, const char* what) {
   if (text.len > kMaxText || (text.len > 0 && !text.ptr)) refuse(concat("has a malformed ", what));
-  std::string copy = to_string(text);
+  std::string copy = tessera::to_string(text);
   if (std::any_of(copy.begin(), copy.end(), [](unsigned char c) { return std::iscntrl(c); }))
     refuse(concat("has control characters in its ", what));
   return copy;
@@ -169,4 +169,4 @@ const void* checked_interface(const tsr_factory& factory, PluginKind kind) {
                        &check_device);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

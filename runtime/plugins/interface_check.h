@@ -3,7 +3,7 @@
 
 #include "plugins/loaded_plugin.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Copies the descriptor into `plugin`: kind, name, id, version, vendor, summary, options. Throws UsageError, with the
 /// end of a sentence that starts with the plugin's path, for one that is too short, of an unknown kind, without a
@@ -14,4 +14,4 @@ void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin);
 /// as above.
 const void* checked_interface(const tsr_factory& factory, PluginKind kind);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 const void* table_of(const LoadedPlugin& plugin, PluginKind kind) {
@@ -69,4 +69,4 @@ std::string LoadedPlugin::fingerprint() const {
   return concat(id, " ", version, " abi ", TSR_ABI_MAJOR, ".", abi_minor, " sha256 ", sha256);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

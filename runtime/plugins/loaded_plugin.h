@@ -9,7 +9,7 @@
 #include "tessera/device.h"
 #include "tessera/strategy.h"
 
-namespace tessera {
+namespace tessera::host {
 
 enum class PluginKind { strategy, communicator, device };
 
@@ -54,4 +54,4 @@ struct LoadedPlugin {
   std::string fingerprint() const;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -27,7 +27,7 @@
 #include "plugins/plugin_file.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 // Before 1.0 a host takes plugins of its own minor only.
@@ -196,4 +196,4 @@ LoadedPlugin load_plugin(PluginKind kind, std::string_view name, const std::vect
   return plugin;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

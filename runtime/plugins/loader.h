@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "plugins/loaded_plugin.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Where plugins of this build are: <folder of the executable>/plugins, else <folder of the executable>/../lib/tessera,
 /// else the folder that the build was configured with.
@@ -49,4 +49,4 @@ LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log);
 LoadedPlugin load_plugin(PluginKind kind, std::string_view name, const std::vector<std::filesystem::path>& folders,
                          const Log& log);
 
-}  // namespace tessera
+}  // namespace tessera::host

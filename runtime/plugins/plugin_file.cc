@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "config/usage_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 class FileDescriptor {
@@ -134,4 +134,4 @@ std::string who_else_may_write(const struct stat& status, const TrustedUsers& tr
   return "";
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 struct PluginFile {
   std::string path;         ///< absolute, without links
@@ -35,4 +35,4 @@ struct TrustedUsers {
 /// distributions make one for each user.
 std::string who_else_may_write(const struct stat& status, const TrustedUsers& trusted);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -14,7 +14,7 @@
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr int64_t kExactDouble = int64_t{1} << 53;
@@ -184,4 +184,4 @@ std::string options_help(const LoadedPlugin& plugin) {
   return help;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "config/plugin_flag.h"
 #include "plugins/loaded_plugin.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A value as the ABI carries it beside its text.
 struct OptionValue {
@@ -59,4 +59,4 @@ bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin);
 /// The help of a plugin's options, one or two lines each.
 std::string options_help(const LoadedPlugin& plugin);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "config/usage_error.h"
 #include "plugins/plugin_options.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -111,4 +111,4 @@ std::string plugin_info(const std::string& name, const std::vector<fs::path>& fo
   return as_json ? dump(to_json(plugin)) : to_text(plugin);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

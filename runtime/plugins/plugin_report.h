@@ -5,7 +5,7 @@
 
 #include "plugins/loader.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// One plugin a line: kind, name, path, and whether the file passes the checks that need no loading. Loads nothing.
 /// With `as_json` an array of {"kind", "name", "path", "status"}; status is "ok" or the refusal.
@@ -17,4 +17,4 @@ std::string plugins_list(const std::vector<std::filesystem::path>& folders, bool
 std::string plugin_info(const std::string& name, const std::vector<std::filesystem::path>& folders, bool as_json,
                         const Log& log);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 tsr_collective collective_of(const Program& program, const Action& action) {
   const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
@@ -41,4 +41,4 @@ DescribeCollective describe_with(const tsr_communicator_interface* communicator)
   };
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

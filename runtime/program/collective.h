@@ -6,7 +6,7 @@
 #include "program/program.h"
 #include "tessera/communicator.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The collective an action stands for, pointers, stream and time-out not filled. Borrows the action's counts.
 tsr_collective collective_of(const Program& program, const Action& action);
@@ -17,4 +17,4 @@ using DescribeCollective = std::function<uint64_t(const Program& program, const 
 /// The workspace question, answered by a communicator's describe().
 DescribeCollective describe_with(const tsr_communicator_interface* communicator);
 
-}  // namespace tessera
+}  // namespace tessera::host

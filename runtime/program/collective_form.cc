@@ -8,7 +8,7 @@
 
 #include "program/collective_form.h"
 
-namespace tessera {
+namespace tessera::host {
 
 CollectiveForm::CollectiveForm(const Program& program, const Action& action) {
   const Group& group = program.groups[action.group];
@@ -54,4 +54,4 @@ std::vector<Message> messages_of(const Action& action) {
   return messages;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// SOURCE 0 and DESTINATION 0 of a collective; in place there is only a destination, with mode *add*.
 struct CollectiveForm {
@@ -48,4 +48,4 @@ struct Message {
 };
 std::vector<Message> messages_of(const Action& action);
 
-}  // namespace tessera
+}  // namespace tessera::host

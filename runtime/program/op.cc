@@ -11,7 +11,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 uint32_t phase_of(const Program& program, const Action& action) {
@@ -109,4 +109,4 @@ std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& hom
   return ranges;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A device's describe(op) as a function: the slots of an op in launch order. Pure.
 using DescribeOp = std::function<std::vector<tsr_slot_spec>(const tsr_op& op)>;
@@ -19,4 +19,4 @@ tsr_op op_of(const Program& program, const Action& action);
 std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home);
 std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& home);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -4,7 +4,7 @@
 
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 struct Name {
@@ -150,4 +150,4 @@ uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view nam
   return 0;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

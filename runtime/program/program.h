@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "tessera/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 struct Buffer {
   uint64_t id = 0;
@@ -188,4 +188,4 @@ inline constexpr std::string_view kLossScale = "loss_scale";  ///< float64[1], i
 /// Id of the buffer of that kind and name, 0 if there is none.
 uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 #include "program/text_tables.h"
 #include "program/text_words.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using std::to_string;
@@ -175,4 +175,4 @@ std::string program_hash(const Program& program) {
   return sha256_hex(print_program(program, false));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -25,7 +25,7 @@
 
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Equal programs have equal texts, and only those (up to ids: buffers and actions are numbered in order of appearance;
 /// a program's homes must have different names). Throws INVALID_ARGUMENT or INTERNAL for ids, kinds, roles and modes
@@ -40,4 +40,4 @@ Program parse_program(std::string_view text, const Model& model, const Mesh& mes
 /// sha256 (hex) of the text without this rank's coordinates: ranks that do the same have equal hashes.
 std::string program_hash(const Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-namespace tessera {
+namespace tessera::host {
 
 /// A value for every integer of [0, end). Parts are cut where they are asked for; assign joins what it covers.
 template <class Value>
@@ -57,4 +57,4 @@ class RangeMap {
   std::map<uint64_t, Part> parts_;  // by begin; they touch and do not overlap
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

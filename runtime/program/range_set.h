@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 class RangeSet {
  public:
@@ -48,4 +48,4 @@ class RangeSet {
   std::map<uint64_t, uint64_t> ranges_;  // begin -> end; disjoint and not touching
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

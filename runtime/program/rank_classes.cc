@@ -5,7 +5,7 @@
 
 #include "program/rank_classes.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// Of each axis: whether its strategy depends on its coordinate.
@@ -37,4 +37,4 @@ void RankClasses::sort(const Mesh& mesh, const std::vector<bool>& depends_on_axi
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "mesh/mesh.h"
 #include "program/strategy_on_axis.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Ranks are of one class when they differ only on axes whose strategy does not depend on its coordinate. Pure.
 class RankClasses {
@@ -29,4 +29,4 @@ class RankClasses {
   std::map<int, std::vector<int>> members_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

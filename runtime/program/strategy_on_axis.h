@@ -5,7 +5,7 @@
 
 #include "tessera/strategy.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A strategy on its axis. Borrowed: the owner keeps instance and table alive.
 struct StrategyOnAxis {
@@ -15,4 +15,4 @@ struct StrategyOnAxis {
   tsr_strategy* instance = nullptr;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

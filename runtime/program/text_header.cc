@@ -6,7 +6,7 @@
 
 #include "program/text_tables.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 void check_coordinate(int coordinate, const Axis& axis) {
@@ -83,4 +83,4 @@ Group group_from(std::string_view text, const Mesh& mesh) {
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

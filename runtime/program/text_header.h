@@ -4,7 +4,7 @@
 #include "program/program.h"
 #include "program/text_line.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Each reads the whole line into the program, whose mesh is set; all throw INVALID_ARGUMENT or NOT_FOUND.
 void parse_program_line(Line& line, Program& program);
@@ -15,4 +15,4 @@ void parse_group_line(Line& line, Program& program);
 /// "dp", "pp{0,3}", "world".
 Group group_from(std::string_view text, const Mesh& mesh);
 
-}  // namespace tessera
+}  // namespace tessera::host

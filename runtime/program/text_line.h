@@ -8,7 +8,7 @@
 
 #include "program/text_words.h"
 
-namespace tessera {
+namespace tessera::host {
 
 [[noreturn]] inline void fail_text(const std::string& what) {
   throw Error(TSR_E_INVALID_ARGUMENT, what);
@@ -80,4 +80,4 @@ class Line {
   size_t next_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

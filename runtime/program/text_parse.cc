@@ -9,7 +9,7 @@
 #include "program/text_header.h"
 #include "program/text_tables.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 class Parser {
@@ -225,4 +225,4 @@ Program parse_program(std::string_view text, const Model& model, const Mesh& mes
   return Parser(model, mesh).parse(text);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "program/program.h"
 #include "program/text_words.h"
 
-namespace tessera {
+namespace tessera::host {
 
 struct TextName {
   uint32_t number;
@@ -69,4 +69,4 @@ inline std::string segment_word(std::string_view name) {
   return is_mark ? quoted(name) : quoted_unless_plain(name);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

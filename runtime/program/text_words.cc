@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -157,4 +157,4 @@ uint32_t SlotNames::slot(int segment, std::string_view name) const {
   return TSR_SLOT(role, number_from<uint32_t>(of_role, "index"));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

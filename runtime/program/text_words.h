@@ -10,7 +10,7 @@
 #include "program/program.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Letters, digits and ". _ - / : + @": what is written as it is, and as part of a longer word.
 bool is_plain_word(std::string_view text);
@@ -59,4 +59,4 @@ class SlotNames {
   std::vector<SegmentNames> segments_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

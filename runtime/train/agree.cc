@@ -27,7 +27,7 @@
 #include "tessera/error.hpp"
 #include "weights/weight_files.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// Equal for all ranks of a class.
@@ -189,4 +189,4 @@ void wait_for_all(const RankPlace& place, int num_ranks, const std::string& purp
   require_agreement(*place.store, place.rank, num_ranks, purpose, {}, timeout_ms, log);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include "data/token_source.h"
 #include "train/train_rank.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Compares configuration, plugins, model, weights, data and environment over all ranks; throws naming what differs on
 /// whom. Of weights and data: sizes and contents, of large ones a part (weight_files.h, token_source.h); not where the
@@ -29,4 +29,4 @@ bool all_say_yes(const RankPlace& place, int num_ranks, const std::string& quest
 void wait_for_all(const RankPlace& place, int num_ranks, const std::string& purpose, int64_t timeout_ms,
                   const Log& log);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace tessera {
+namespace tessera::host {
 
 double learning_rate(const TrainConfig& config, int64_t step) {
   if (step < config.warmup_steps)
@@ -20,4 +20,4 @@ double learning_rate(const TrainConfig& config, int64_t step) {
   return config.min_lr + (config.lr - config.min_lr) * left;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

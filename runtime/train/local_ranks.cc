@@ -16,7 +16,7 @@
 #include "launch/memory_store.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 namespace {
 
@@ -82,4 +82,4 @@ void train_local_ranks(const Job& job, const TokenSource& data, const std::funct
   failures.throw_cause(num_ranks);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::host {
 
 void LossScaler::update(bool updated) {
   if (!is_dynamic_) return;
@@ -19,4 +19,4 @@ void LossScaler::update(bool updated) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

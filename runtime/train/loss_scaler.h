@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace tessera {
+namespace tessera::host {
 
 /// The rule and the numbers of PyTorch's GradScaler: the scale starts at 65536, is doubled after 2000 updates in a row,
 /// and halved, not below 1, after a step that was skipped. A pure function of the steps' outcomes, which are equal on
@@ -30,4 +30,4 @@ class LossScaler {
   int64_t num_updates_ = 0;  // since the scale changed
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -24,7 +24,7 @@
 #include "train/loss_scaler.h"
 #include "verify/findings.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// Below it adamw divides by next to nothing where a gradient is zero.
@@ -129,4 +129,4 @@ void LostRunCheck::after_last_step() {
                 "parameter is finite: ", largest_));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 #include "exec/rank_runtime.h"
 #include "train/train_rank.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A step is good when it updated the parameters and its loss is finite. After one that is not good all ranks look at
 /// the parameters they hold, unless they did since the last update; so a run without such steps pays for one look, at
@@ -47,4 +47,4 @@ class LostRunCheck {
   std::string largest_;       // element, as text, when they were
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

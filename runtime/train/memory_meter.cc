@@ -7,7 +7,7 @@
 
 #include "base/resident_memory.h"
 
-namespace tessera {
+namespace tessera::host {
 
 MemoryMeter::MemoryMeter(const RankRuntime& runtime, int64_t process_before)
     : runtime_(runtime), process_before_(process_before) {}
@@ -22,4 +22,4 @@ MeasuredMemory MemoryMeter::measure() {
   return {process.now_bytes, process.peak_bytes, process_before_, 0};
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

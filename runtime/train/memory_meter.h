@@ -3,7 +3,7 @@
 
 #include "exec/rank_runtime.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Bytes in use on a device with memory of its own, by all that use it; of the process elsewhere.
 struct MeasuredMemory {
@@ -25,4 +25,4 @@ class MemoryMeter {
   int64_t device_peak_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "launch/torchelastic.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 // A rank that waits where nothing can interrupt it is ended this long after another one failed.
@@ -156,4 +156,4 @@ std::vector<RankEnd> RankProcess::collect(KeyValueStore& store, const Failure& o
   return ends;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 #include "launch/job_watch.h"
 #include "train/train_rank.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// From the job's store to the exit code. Whatever fails is told to the other ranks, which end at once; and to the user
 /// once: by the launcher if it is ours, else by rank 0 in one block, and by every rank in a line of its own log.
@@ -46,4 +46,4 @@ class RankProcess {
   std::vector<Participant> lost_;  // guarded by mutex_; of the rank that serves the store
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "plan/planned_job.h"
 #include "train/learning_rate.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 std::string bytes(int64_t num_bytes) {
@@ -108,4 +108,4 @@ void report_end(const Log& log, const Job& job, const RankRuntime& runtime, cons
   log.info("memory measured: ", measured.total_bytes ? of_device(measured) : of_process(job, measured));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

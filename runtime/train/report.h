@@ -9,7 +9,7 @@
 #include "train/loss_scaler.h"
 #include "train/memory_meter.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// "dp=2 ddp, tp=2 tensor"
 std::string mesh_text(const Job& job);
@@ -20,4 +20,4 @@ void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, con
 /// Planned and measured memory.
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured);
 
-}  // namespace tessera
+}  // namespace tessera::host

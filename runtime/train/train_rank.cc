@@ -24,7 +24,7 @@
 #include "train/memory_meter.h"
 #include "train/report.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -228,4 +228,4 @@ void train_rank(const Job& job, const TokenSource& data, const RankPlace& place,
   if (place.rank == 0) report_end(log, job, runtime, meter.measure());
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 #include "job/job.h"
 #include "launch/key_value_store.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A rank's place in the run.
 struct RankPlace {
@@ -38,4 +38,4 @@ struct RankObserver {
 void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
                 const Log& log);
 
-}  // namespace tessera
+}  // namespace tessera::host

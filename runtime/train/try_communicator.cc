@@ -10,7 +10,7 @@
 #include "plan/planned_job.h"
 #include "plugins/host_services.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr int64_t kTimeoutMs = 10'000;
@@ -49,4 +49,4 @@ void try_communicator(const Job& job, const Log& log) {
   });
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 template <class T>
@@ -126,4 +126,4 @@ const Home* home_or_null(const Program& program, uint64_t id) {
   return by_id(program.homes, id);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 #include "program/program.h"
 #include "verify/verify.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The first findings of a check; the rest is counted.
 class FindingList {
@@ -45,4 +45,4 @@ bool is_index(int64_t index, const auto& of) {
 const Buffer* buffer_or_null(const Program& program, uint64_t id);
 const Home* home_or_null(const Program& program, uint64_t id);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -17,7 +17,7 @@
 
 #include <algorithm>
 
-namespace tessera {
+namespace tessera::host {
 
 std::string meaning_text(const Meaning& meaning, const std::string& axis) {
   std::string text;
@@ -117,4 +117,4 @@ State layout_state(const Program& program, int parameter, int axis, uint32_t rol
   return split->kind == TSR_LAYOUT_SPLIT ? State::split : State::different;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

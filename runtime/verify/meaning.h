@@ -9,7 +9,7 @@
 #include "program/program.h"
 #include "program/range_map.h"
 
-namespace tessera {
+namespace tessera::host {
 
 enum class State : uint8_t {
   unknown,     ///< not written yet, or taken on trust: fits everything
@@ -73,4 +73,4 @@ class MeaningMap {
 
 State layout_state(const Program& program, int parameter, int axis, uint32_t role);
 
-}  // namespace tessera
+}  // namespace tessera::host

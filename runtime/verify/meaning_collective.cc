@@ -15,7 +15,7 @@
 
 #include "verify/meaning_rules.h"
 
-namespace tessera {
+namespace tessera::host {
 
 void MeaningRules::collective() {
   if (action_->kind == TSR_ACTION_BARRIER) return;
@@ -178,4 +178,4 @@ void MeaningRules::messages() {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

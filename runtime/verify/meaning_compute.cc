@@ -12,7 +12,7 @@
 
 #include "verify/meaning_rules.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 bool is_loss(const Binding& binding) {
@@ -83,4 +83,4 @@ void MeaningRules::compute_on_layer_axis() {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 
 #include "verify/meaning_rules.h"
 
-namespace tessera {
+namespace tessera::host {
 
 MeaningRules::MeaningRules(const Program& program, int axis, MeaningMap& meanings, FindingList& findings)
     : program_(program),
@@ -80,4 +80,4 @@ void MeaningRules::put(const Binding& binding, const MeaningParts& parts) {
   meanings_.write(binding, sums);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

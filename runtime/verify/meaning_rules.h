@@ -8,7 +8,7 @@
 #include "verify/findings.h"
 #include "verify/meaning.h"
 
-namespace tessera {
+namespace tessera::host {
 
 class SegmentCut;
 
@@ -79,4 +79,4 @@ class MeaningRules {
   const Action* action_ = nullptr;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

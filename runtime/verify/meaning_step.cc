@@ -7,7 +7,7 @@
 
 #include "verify/meaning_rules.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
@@ -122,4 +122,4 @@ void MeaningRules::call() {
     if (binding.mode != TSR_MODE_READ) meanings_.write(binding, result);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -15,7 +15,7 @@
 
 #include "verify/meaning_rules.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// How the tensors axis cuts a segment: which of its parameters and values carry a dim that the layout splits.
 class SegmentCut {
@@ -137,4 +137,4 @@ State MeaningRules::state_on_tensor_axis(const SegmentCut& cut, const Binding& b
   return State::split;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -30,7 +30,7 @@
 #include "program/collective_form.h"
 #include "verify/subject.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// What all members of a collective must agree on.
@@ -296,4 +296,4 @@ Meetings match_ranks(const Mesh& mesh, const RankClasses& matched, const Program
   return Matcher(mesh, matched, program, findings).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "program/rank_classes.h"
 #include "verify/findings.h"
 
-namespace tessera {
+namespace tessera::host {
 
 struct Place {
   int rank = 0;
@@ -34,4 +34,4 @@ RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const Pr
 /// is outside of the action's group.
 Meetings match_ranks(const Mesh& mesh, const RankClasses& matched, const ProgramOf& program, FindingList& findings);
 
-}  // namespace tessera
+}  // namespace tessera::host

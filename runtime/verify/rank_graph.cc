@@ -14,7 +14,7 @@
 
 #include "program/collective_form.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
@@ -115,4 +115,4 @@ std::vector<RankGraph::Wait> RankGraph::find_cycle(Order order) const {
   return walk;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 
 #include "verify/meetings.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The members of a collective are one node. A message blocks neither the other messages of its action nor what its
 /// peer does before: so a send, receive or exchange has a node for its start and one for its end.
@@ -57,4 +57,4 @@ class RankGraph {
 std::vector<bool> walk_edges(std::span<const RankGraph::Edge> edges, uint32_t num_nodes,
                              const std::function<void(const RankGraph::Edge&)>& visit);
 
-}  // namespace tessera
+}  // namespace tessera::host

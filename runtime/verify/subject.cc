@@ -6,7 +6,7 @@
 
 #include <iterator>
 
-namespace tessera {
+namespace tessera::host {
 
 std::string subject_text(const Program& program, const Subject& subject) {
   const Model& model = *program.model;
@@ -108,4 +108,4 @@ Subject Subjects::of(const Binding& binding) const {
   return subject;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "passes/staging.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// The first thing known in a range: element `element` of something is at `position` of the range.
 struct Subject {
@@ -46,4 +46,4 @@ class Subjects {
   std::map<uint64_t, std::map<uint64_t, Known>> known_;  // by buffer, by begin
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 #include "memory/memory.h"
 #include "program/program.h"
 
-namespace tessera {
+namespace tessera::host {
 
 class RankClasses;
 
@@ -35,4 +35,4 @@ Findings verify_ranks(const Mesh& mesh, const RankClasses& classes, const Progra
 /// has a rule; each home must leave the step as it entered. Finds what all ranks forgot alike.
 Findings verify_meaning(const Program& program);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -12,7 +12,7 @@
 
 #include "verify/verify_parts.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr size_t kMaxActions = size_t{1} << 20;
@@ -139,4 +139,4 @@ void verify_actions(const Program& program, FindingList& findings) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -20,7 +20,7 @@
 #include "program/range_map.h"
 #include "verify/verify_parts.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint32_t kNobody = UINT32_MAX;
@@ -190,4 +190,4 @@ void verify_addresses(const Program& program, const MemoryPlan* memory, FindingL
   AddressChecker(program, memory, findings).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

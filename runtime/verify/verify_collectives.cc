@@ -11,7 +11,7 @@
 #include "program/collective_form.h"
 #include "verify/verify_parts.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 bool is_float(tsr_dtype dtype) {
@@ -206,4 +206,4 @@ void verify_collectives(const Program& program, FindingList& findings) {
     if (is_collective(program.actions[i].kind)) CollectiveChecker(program, i, findings).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

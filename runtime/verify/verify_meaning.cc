@@ -19,7 +19,7 @@
 #include "verify/meaning_rules.h"
 #include "verify/verify.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// A stretch of a home that lives across steps, with what it means when the step begins.
@@ -128,4 +128,4 @@ Findings verify_meaning(const Program& program) {
   return findings.take();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include "program/program.h"
 #include "verify/findings.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Tables: ids ascend, ranges and indices exist, homes lie inside their buffers.
 void verify_tables(const Program& program, FindingList& findings);
@@ -20,4 +20,4 @@ void verify_written(const Program& program, FindingList& findings);
 /// Accesses to one address are ordered, and every read finds what its own buffer wrote. Null memory: disjoint buffers.
 void verify_addresses(const Program& program, const MemoryPlan* memory, FindingList& findings);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -4,7 +4,7 @@
 
 #include "verify/verify_parts.h"
 
-namespace tessera {
+namespace tessera::host {
 
 // Each stage relies on the ones before it (bindings inside buffers, slots of the right kind), so the first stage with
 // findings ends the check.
@@ -23,4 +23,4 @@ Findings verify_rank(const Program& program, const MemoryPlan* memory) {
   return findings.take();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "verify/rank_graph.h"
 #include "verify/verify.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// "rank 0 #12 comm.pp.forward send x waits for rank 1 #9 ..., which waits for ...". Between two waits the chain may
@@ -53,4 +53,4 @@ Findings verify_ranks(const Mesh& mesh, const RankClasses& classes, const Progra
   return findings.take();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,7 +10,7 @@
 
 #include "verify/verify_parts.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint32_t kAny = 0xffff;
@@ -228,4 +228,4 @@ void verify_slots(const Program& program, FindingList& findings) {
     if (!is_collective(program.actions[i].kind)) SlotChecker(program, i, findings).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 
 #include "verify/verify_parts.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 template <class T>
@@ -144,4 +144,4 @@ void verify_tables(const Program& program, FindingList& findings) {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

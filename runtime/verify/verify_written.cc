@@ -17,7 +17,7 @@
 #include "program/range_map.h"
 #include "verify/verify_parts.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 /// What is known of a range of a transient buffer. A skipped write leaves nothing: what it wrote may only be read by
@@ -97,4 +97,4 @@ void verify_written(const Program& program, FindingList& findings) {
   WrittenChecker(program, findings).run();
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "weight files are little-endian and are read as they are");
@@ -94,4 +94,4 @@ void to_float(std::string_view dtype, std::span<const std::byte> elements, std::
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

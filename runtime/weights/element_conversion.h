@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace tessera {
+namespace tessera::host {
 
 /// Bytes of one element of a safetensors dtype ("F32", "BF16", "I64", "BOOL", ...); 0 if the name is unknown.
 uint64_t element_bytes(std::string_view dtype);
@@ -18,4 +18,4 @@ bool converts_to_float(std::string_view dtype);
 /// rounded to nearest; the others are exact. Throws UNSUPPORTED for a dtype that converts_to_float refuses.
 void to_float(std::string_view dtype, std::span<const std::byte> elements, std::span<float> out);
 
-}  // namespace tessera
+}  // namespace tessera::host

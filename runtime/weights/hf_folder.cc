@@ -17,7 +17,7 @@
 #include "weights/element_conversion.h"
 #include "weights/weight_files.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
@@ -188,4 +188,4 @@ void HuggingFaceWeights::read(std::string_view parameter, uint64_t offset, std::
                      "; such weights train nothing: use a copy of the model that is whole"));
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 #include "model/parameter_source.h"
 #include "weights/safetensors.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Weights by parameter name, from `model.safetensors` or, without it, the files of its sharded index. Strict: tensors
 /// and parameters must match one to one in name (with or without the prefix `transformer.`) and shape; Conv1D weights
@@ -45,4 +45,4 @@ class HuggingFaceWeights : public ParameterSource {
   std::map<std::string, Place, std::less<>> places_;  // by name without prefix
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

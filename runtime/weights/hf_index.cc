@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = 100'000'000;
@@ -37,4 +37,4 @@ std::map<std::string, std::string> read_safetensors_index(const std::string& pat
   return files;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

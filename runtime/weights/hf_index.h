@@ -4,10 +4,10 @@
 #include <map>
 #include <string>
 
-namespace tessera {
+namespace tessera::host {
 
 /// Reads a `model.safetensors.index.json`: the file's name for each tensor's name. Files are beside the index, so a
 /// name with a slash is refused. Throws INVALID_ARGUMENT, naming what is wrong.
 std::map<std::string, std::string> read_safetensors_index(const std::string& path);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -15,7 +15,7 @@
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;                            // the header's length comes before it
@@ -72,4 +72,4 @@ void SafetensorsFile::read(std::string_view name, uint64_t offset, std::span<flo
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "base/read_only_file.h"
 #include "weights/safetensors_header.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// An open safetensors file with a checked header. Movable. Every const function is [any-thread].
 class SafetensorsFile {
@@ -35,4 +35,4 @@ class SafetensorsFile {
   uint64_t data_begin_ = 0;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -12,7 +12,7 @@
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using nlohmann::json;
@@ -127,4 +127,4 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
   return text + "]";
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

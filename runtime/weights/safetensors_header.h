@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 /// One tensor of a file: dense, row-major, little-endian.
 struct SafetensorsTensor {
@@ -35,4 +35,4 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t num_d
 /// "[2, 3]", as the format and error messages print a shape.
 std::string shape_text(const std::vector<uint64_t>& shape);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -18,7 +18,7 @@
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using nlohmann::json;
@@ -152,4 +152,4 @@ void SafetensorsWriter::write_at(uint64_t position, std::span<const std::byte> b
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

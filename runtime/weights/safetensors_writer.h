@@ -11,7 +11,7 @@
 
 #include "weights/safetensors_header.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Name, dtype and shape of a tensor that a file is to hold.
 struct SafetensorsEntry {
@@ -50,4 +50,4 @@ class SafetensorsWriter {
   int fd_ = -1;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 /// Up to this many bytes are compared whole.
 inline constexpr uint64_t kMaxWholeBytes = uint64_t{64} << 20;
@@ -30,4 +30,4 @@ inline std::vector<uint64_t> sample_blocks(uint64_t total, uint64_t block, uint6
   return begins;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -18,7 +18,7 @@
 #include "weights/safetensors.h"
 #include "weights/sample_blocks.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
@@ -120,4 +120,4 @@ std::vector<std::string> weight_fingerprints(const std::string& folder) {
   return fingerprints;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

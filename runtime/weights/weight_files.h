@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 
 /// The files that hold a folder's weights; none when it has no weights.
 struct WeightFiles {
@@ -26,4 +26,4 @@ bool looks_like_weights(const std::string& name);
 /// each tensor and of blocks spread over the file. Throws what opening the files throws.
 std::vector<std::string> weight_fingerprints(const std::string& folder);
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,6 +11,7 @@
 #include "support/paths.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 const Log kQuiet(LogLevel::off);

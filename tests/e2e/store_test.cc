@@ -10,6 +10,7 @@
 #include "launch/socket.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 using std::chrono::milliseconds;

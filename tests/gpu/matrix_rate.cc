@@ -14,6 +14,7 @@
 #include "tessera/half.hpp"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr int64_t kExtent = 8192;

@@ -9,6 +9,7 @@
 #include "weights/safetensors_writer.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 void write(const std::string& path, const std::map<std::string, std::vector<float>>& parameters) {

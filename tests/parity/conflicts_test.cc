@@ -7,6 +7,7 @@
 #include "support/local_job.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 using Flags = std::vector<std::string>;

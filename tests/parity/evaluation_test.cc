@@ -5,6 +5,7 @@
 #include "parity/mesh_run.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr int64_t kSteps = 5;  // then the tokens of the next are evaluated

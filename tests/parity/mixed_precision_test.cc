@@ -12,6 +12,7 @@
 #include "train/loss_scaler.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 struct Precision {

@@ -13,6 +13,7 @@
 #include "support/expect_finding.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 using Flags = std::vector<std::string>;

@@ -9,6 +9,7 @@
 #include "verify/verify.h"
 
 namespace tessera::testing {
+using namespace host;
 
 /// True when one of the findings contains `text`; prints them all otherwise.
 inline ::testing::AssertionResult has_finding(const Findings& findings, std::string_view text) {

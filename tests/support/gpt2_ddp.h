@@ -15,6 +15,7 @@
 #include "passes/finish.h"
 
 namespace tessera::testing {
+using namespace host;
 
 /// Two blocks, and buckets so small that several are in flight at once.
 class Gpt2Ddp {

@@ -13,6 +13,7 @@
 #include "tessera/strategy.hpp"
 
 namespace tessera::testing {
+using namespace host;
 
 /// Values of declared options, as the host gives them; borrows nothing.
 class OptionValues {

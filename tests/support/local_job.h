@@ -10,6 +10,7 @@
 #include "train/local_ranks.h"
 
 namespace tessera::testing {
+using namespace host;
 
 struct RunResult {
   std::vector<StepMetrics> steps;                        ///< as rank 0 saw them

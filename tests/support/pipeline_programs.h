@@ -11,6 +11,7 @@
 #include "pipeline.h"
 
 namespace tessera::testing {
+using namespace host;
 
 struct PipelineOptions {
   int num_stages = 2;

@@ -16,6 +16,7 @@
 #include "program/program.h"
 
 namespace tessera::testing {
+using namespace host;
 
 inline constexpr uint64_t kWhole = UINT64_MAX;
 

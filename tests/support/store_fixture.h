@@ -11,6 +11,7 @@
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
+using namespace host;
 
 inline constexpr int64_t kSoonMs = 20'000;
 

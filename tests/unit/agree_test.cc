@@ -9,6 +9,7 @@
 #include "support/expect_error.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 std::vector<int> ask(const std::vector<bool>& answers) {

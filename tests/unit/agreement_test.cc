@@ -12,7 +12,7 @@
 #include "launch/memory_store.h"
 #include "support/expect_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using Lists = std::vector<std::vector<Fingerprint>>;
@@ -140,4 +140,4 @@ TEST(Agreement, LibraryEnvironmentHoldsWhatChangesBits) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

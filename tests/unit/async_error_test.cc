@@ -9,6 +9,7 @@
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 /// A communicator that does nothing on the stream, which goes on, and then says that its second collective failed.

@@ -12,6 +12,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 size_t count(const Program& program, uint32_t kind) {

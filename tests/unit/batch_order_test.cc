@@ -7,7 +7,7 @@
 
 #include "support/expect_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -104,4 +104,4 @@ TEST(BatchOrder, DataShorterThanAStepIsAnError) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "config/usage_error.h"
 #include "support/expect_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -311,4 +311,4 @@ TEST(Axes, BadTextIsRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

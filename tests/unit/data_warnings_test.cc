@@ -6,6 +6,7 @@
 #include "support/temp_folder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr int64_t kPlenty = 1000;

@@ -10,6 +10,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 using Indices = std::vector<uint32_t>;

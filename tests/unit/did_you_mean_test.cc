@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 TEST(EditDistance, HasTheKnownValues) {
@@ -40,4 +40,4 @@ TEST(SuggestFlag, KnowsOtherFrameworks) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -10,6 +10,7 @@
 #include "support/expect_error.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr int kIsland = 0, kTensor = 2;

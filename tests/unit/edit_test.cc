@@ -12,6 +12,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 std::vector<tsr_slot_spec> describe_on_cpu(const tsr_op& op) {

@@ -15,6 +15,7 @@
 #include "tessera/strategy.hpp"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr uint64_t kElements = 61;  // of the buffer that the call is given; its guard follows at once

@@ -9,7 +9,7 @@
 #include "launch/memory_store.h"
 #include "support/expect_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using How = RankEnd::How;
@@ -204,4 +204,4 @@ TEST(Failure, TravelsThroughTheStoreAndClosesIt) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

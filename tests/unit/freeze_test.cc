@@ -13,6 +13,7 @@
 #include "support/gpt2_ddp.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 class FreezeTest : public ::testing::Test {

@@ -14,7 +14,7 @@
 
 #include "support/paths.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 const std::string kFolder = testing::source_dir("tests/golden/gpt2-nano");
@@ -159,4 +159,4 @@ TEST(GoldenLoss, OfTheFirstStep) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -129,4 +129,4 @@ TEST(Gpt2Config, MalformedFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

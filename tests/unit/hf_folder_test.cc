@@ -12,7 +12,7 @@
 #include "support/temp_folder.h"
 #include "weights/safetensors_writer.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -287,4 +287,4 @@ TEST(GoldenFolder, HoldsTheWholeModel) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -9,7 +9,7 @@
 #include "model/philox.h"
 #include "support/expect_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -84,4 +84,4 @@ TEST(InitialValues, RefuseAnUnknownName) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

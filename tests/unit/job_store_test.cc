@@ -12,7 +12,7 @@
 #include "support/expect_error.h"
 #include "support/store_fixture.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -136,4 +136,4 @@ TEST(ListenAddress, IsAllInterfacesWhenTheNameSaysNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -19,7 +19,7 @@
 #include "support/expect_error.h"
 #include "support/store_fixture.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -322,4 +322,4 @@ TEST_F(TcpStore, BadRequestsOfAMemberEndItsConnectionOnly) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -16,7 +16,7 @@
 #include "launch/job_store.h"
 #include "support/expect_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
@@ -252,4 +252,4 @@ TEST(JobStore, OneRankNeedsNoServer) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

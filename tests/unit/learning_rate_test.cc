@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 TrainConfig config(LrSchedule schedule) {

@@ -6,6 +6,7 @@
 #include "support/expect_error.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr Gpt2Config kConfig{.num_layers = 1, .num_heads = 2, .embed = 8, .vocab = 23, .positions = 6, .ffn = 12};

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 void update(LossScaler& scaler, int64_t num_steps) {
@@ -49,4 +49,4 @@ TEST(LossScaler, IsOneWhenNotDynamic) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

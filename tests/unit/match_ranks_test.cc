@@ -6,6 +6,7 @@
 #include "verify/meetings.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 const tsr_strategy_interface kSame{};

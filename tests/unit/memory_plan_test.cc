@@ -13,6 +13,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr double kBudget = 1.02;

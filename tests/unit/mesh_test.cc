@@ -8,6 +8,7 @@
 #include "support/expect_error.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 const Mesh kMesh({{"pp", 2, TSR_SPLITS_LAYERS}, {"dp", 3, TSR_SPLITS_BATCH}, {"tp", 2, TSR_SPLITS_TENSORS}});

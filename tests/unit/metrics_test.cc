@@ -15,7 +15,7 @@
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 TEST(Metrics, NumbersReadBackToTheSameBits) {
@@ -156,4 +156,4 @@ TEST(Log, LevelsAreNamed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

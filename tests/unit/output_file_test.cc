@@ -13,7 +13,7 @@
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -169,4 +169,4 @@ TEST(OutputFile, ALimitOfFileSizeIsAnError) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <vector>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 std::vector<float> normals(uint64_t seed, std::string_view name, uint64_t offset, std::size_t num_elements) {
@@ -94,4 +94,4 @@ TEST(Normal, BitsNeverChange) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

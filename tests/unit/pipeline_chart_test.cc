@@ -5,6 +5,7 @@
 #include "support/pipeline_programs.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 PipelineSchedule schedule_of(const PipelineOptions& options) {

@@ -10,6 +10,7 @@
 #include "support/pipeline_programs.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 size_t count(const Program& program, uint32_t kind) {

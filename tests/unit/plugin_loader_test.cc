@@ -16,7 +16,7 @@
 #include "plugins/plugin_report.h"
 #include "support/expect_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
@@ -381,4 +381,4 @@ TEST(PluginOptions, UnknownOnesAreErrorsWithASuggestion) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -13,6 +13,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 class ProgramText : public ::testing::Test {

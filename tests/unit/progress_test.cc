@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using namespace std::chrono_literals;
@@ -71,4 +71,4 @@ TEST(Progress, IsSilentBelowInfo) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

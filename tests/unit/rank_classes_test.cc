@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 tsr_strategy_interface table(uint32_t (*depends_on_coordinate)(tsr_strategy*) noexcept) {

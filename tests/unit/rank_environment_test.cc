@@ -8,7 +8,7 @@
 #include "config/usage_error.h"
 #include "support/expect_error.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -259,4 +259,4 @@ TEST(RanksToStart, FlagsAndLauncherMustAgree) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

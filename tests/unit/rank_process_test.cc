@@ -13,6 +13,7 @@
 #include "support/store_fixture.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 RankEnvironment rank_of_two(int rank, uint16_t port, const std::string& secret) {

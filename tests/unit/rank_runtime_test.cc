@@ -14,6 +14,7 @@
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 /// Its embedding has 1.3 Mi elements: more than the 1 Mi that are read at once.

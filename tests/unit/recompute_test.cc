@@ -14,6 +14,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr int kBlocks = 6;

@@ -11,7 +11,7 @@
 #include "support/temp_folder.h"
 #include "weights/safetensors_writer.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -314,4 +314,4 @@ TEST_F(Safetensors, WriterRefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

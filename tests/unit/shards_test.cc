@@ -11,6 +11,7 @@
 #include "support/temp_folder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 namespace fs = std::filesystem;

@@ -7,6 +7,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 /// Ranks of one axis, each with buffers x, y. An action takes as long as its `scale` says.

@@ -18,6 +18,7 @@
 #include "tessera/strategy.hpp"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 using std::chrono::milliseconds;

@@ -12,6 +12,7 @@
 #include "verify/verify_parts.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 using Lines = std::vector<std::string>;

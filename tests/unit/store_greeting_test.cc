@@ -11,7 +11,7 @@
 #include "support/expect_error.h"
 #include "support/store_fixture.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::expect_error;
@@ -182,4 +182,4 @@ TEST_F(TcpStore, AClientThatIsDroppedBeforeTheAnswerTriesAgain) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

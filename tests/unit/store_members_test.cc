@@ -9,7 +9,7 @@
 #include "support/expect_error.h"
 #include "support/store_fixture.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using testing::ChildProcess;
@@ -130,4 +130,4 @@ TEST(StoreEvents, TellWhichRanksProcessDied) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -15,7 +15,7 @@
 #include "support/expect_error.h"
 #include "support/store_fixture.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using std::chrono::milliseconds;
@@ -178,4 +178,4 @@ TEST(StoreWithFewDescriptors, ServesThoseWhoAreInWhenNoneIsLeft) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

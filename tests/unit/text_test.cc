@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 TEST(Printable, LeavesWhatPeopleWrite) {
@@ -57,4 +57,4 @@ TEST(RankList, IsShort) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

@@ -11,7 +11,7 @@
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
@@ -269,4 +269,4 @@ TEST(TokenSource, GoldenTokens) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::host

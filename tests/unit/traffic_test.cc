@@ -6,6 +6,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr uint64_t kElements = 12;

@@ -9,6 +9,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 void remove(Program& program, uint32_t kind, std::string_view stream = "", size_t n = 0) {

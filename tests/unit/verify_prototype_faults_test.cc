@@ -17,6 +17,7 @@
 #include "support/paths.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 using Programs = std::vector<Program>;

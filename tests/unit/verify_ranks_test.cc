@@ -9,6 +9,7 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 Findings verify(const Mesh& mesh, const std::vector<Program>& ranks) {

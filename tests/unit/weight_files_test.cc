@@ -13,6 +13,7 @@
 #include "weights/safetensors_writer.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 namespace fs = std::filesystem;

@@ -8,7 +8,7 @@
 #include "launch/tcp_store.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 // Requests that are about the whole job carry it, since no key is empty.
@@ -105,4 +105,4 @@ int64_t TcpStoreClient::add(std::string_view key, int64_t delta) {
   return value;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

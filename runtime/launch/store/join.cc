@@ -9,7 +9,7 @@
 #include "launch/tcp_store.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 using std::chrono::milliseconds;
@@ -136,4 +136,4 @@ Socket join_store(const std::string& host, uint16_t port, const std::string& sec
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -7,7 +7,7 @@
 #include "launch/participant.h"
 #include "launch/socket.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// A connection that both sides have proved. Tries again, until the deadline, while nobody listens (unless `refused`
 /// says that the store is gone then) and when it is dropped before the server answers. Throws what TcpStoreClient's
@@ -15,4 +15,4 @@ namespace tessera {
 Socket join_store(const std::string& host, uint16_t port, const std::string& secret, const Participant& who,
                   int64_t timeout_ms, Refused refused = Refused::not_yet);
 
-}  // namespace tessera
+}  // namespace tessera::host

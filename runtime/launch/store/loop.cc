@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr int kAcceptsAtOnce = 16;
@@ -171,4 +171,4 @@ void StoreLoop::drop(Peer& peer) {
   if (member && members_.leave(*member) && events_.on_lost) events_.on_lost(store_, *member);
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

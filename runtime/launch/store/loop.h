@@ -26,7 +26,7 @@
 #include "launch/store/wire.h"
 #include "launch/tcp_store.h"
 
-namespace tessera {
+namespace tessera::host {
 
 class StoreLoop {
  public:
@@ -108,4 +108,4 @@ class StoreLoop {
   std::optional<Deadline> farewell_;  // two jobs met: when those who came have had time to read so
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

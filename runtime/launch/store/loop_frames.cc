@@ -9,7 +9,7 @@
 #include "launch/store/loop.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 namespace {
 
 constexpr int64_t kForeverMs = int64_t{1} << 40;
@@ -229,4 +229,4 @@ void StoreLoop::answer_waiting() {
   }
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

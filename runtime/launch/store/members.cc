@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 
-namespace tessera {
+namespace tessera::host {
 
 std::string StoreMembers::join(const Participant& who) {
   if (who.rank < 0) return "";
@@ -27,4 +27,4 @@ bool StoreMembers::leave(const Participant& who) {
   return rank.is_lost = true;
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

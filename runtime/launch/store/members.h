@@ -6,7 +6,7 @@
 
 #include "launch/participant.h"
 
-namespace tessera {
+namespace tessera::host {
 
 /// Counts the connections of each rank's process. Participants that are no ranks are always let in and never lost.
 class StoreMembers {
@@ -28,4 +28,4 @@ class StoreMembers {
   std::map<int, Rank> ranks_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::host

@@ -8,7 +8,7 @@
 #include "launch/tcp_store.h"
 #include "tessera/error.hpp"
 
-namespace tessera {
+namespace tessera::host {
 
 TcpStoreServer::TcpStoreServer(const std::string& address, uint16_t port, const std::string& secret, StoreEvents events)
     : listener_(Socket::listen(address, port)),
@@ -45,4 +45,4 @@ void TcpStoreServer::serve() noexcept {
   loop_.reset();  // disconnects all
 }
 
-}  // namespace tessera
+}  // namespace tessera::host

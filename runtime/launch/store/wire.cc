@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "tessera/error.hpp"
 
-namespace tessera::wire {
+namespace tessera::host::wire {
 namespace {
 
 template <size_t N, class T>
@@ -77,4 +77,4 @@ bool is_equal(const Bytes32& a, const Bytes32& b) {
   return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-}  // namespace tessera::wire
+}  // namespace tessera::host::wire

@@ -21,7 +21,7 @@
 
 #include "launch/participant.h"
 
-namespace tessera::wire {
+namespace tessera::host::wire {
 
 static_assert(std::endian::native == std::endian::little, "the frames are memory as it is");
 
@@ -93,4 +93,4 @@ struct Proofs {
 /// In constant time.
 bool is_equal(const Bytes32& a, const Bytes32& b);
 
-}  // namespace tessera::wire
+}  // namespace tessera::host::wire
