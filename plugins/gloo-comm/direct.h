@@ -1,5 +1,5 @@
-// Reading another rank's memory instead of sending it: one copy in place of two and the
-// packets between them (docs/decisions/0011).
+// Reading another rank's memory instead of sending it: one copy in place of two and the packets between them
+// (docs/decisions/0011).
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // With n ranks each opens n - 1 connections, and the default limit of 1024 is reached by large jobs. Running out half
-// way would be a time-out on other ranks; so descriptors are opened as a test and closed again, which
-// counts what the process's libraries have open too, and also meets the machine's own limit.
+// way would be a time-out on other ranks; so descriptors are opened as a test and closed again, which counts what the
+// process's libraries have open too, and also meets the machine's own limit.
 #include "gloo-comm/limits.h"
 
 #include <fcntl.h>

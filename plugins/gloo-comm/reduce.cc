@@ -10,8 +10,8 @@
 //     send to each peer                p0  p1  p2       ALL_REDUCE: everybody needs every result
 //
 // Stages are the workspace: kStages pieces of each peer, at most kMaxWorkspaceBytes as long as that leaves pieces of
-// kMinPieceBytes. Where two ranks read one another's memory the owner copies the piece out of the peer's
-// operand instead of receiving it, and signals when it has read all, since only then may the peer write there.
+// kMinPieceBytes. Where two ranks read one another's memory the owner copies the piece out of the peer's operand
+// instead of receiving it, and signals when it has read all, since only then may the peer write there.
 //
 // The short way, up to kInlineBytes, is one message from each to each, with the data in the header: one trip over the
 // network, and every rank computes all of an all_reduce itself, with the same bits since the tree is the same.
@@ -153,8 +153,7 @@ class PieceReducer {
     }
   }
 
-  // In place, a result overwrites the operand that was sent for it: its owner reduced it after it had received
-  // it.
+  // In place, a result overwrites the operand that was sent for it: its owner reduced it after it had received it.
   void receive_results() {
     for (const int peer : peers_) {
       const Pieces pieces = pieces_of(peer);

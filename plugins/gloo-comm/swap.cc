@@ -1,6 +1,5 @@
 // Bytes sent: by each rank its slice to n - 1 others (ALL_GATHER), by the root everything n - 1 times (BROADCAST), all
-// but its own slice once (ALL_TO_ALL). Short slices travel inside the headers: no second message, no
-// round trip.
+// but its own slice once (ALL_TO_ALL). Short slices travel inside the headers: no second message, no round trip.
 //
 // Order of a collective: announce what will be read, send all headers, take all headers (so that ranks agree before any
 // data moves), copy the own slice, start all flows, wait for all flows. Nobody waits for one peer while another could

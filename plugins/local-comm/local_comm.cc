@@ -7,8 +7,8 @@
 //     3. rank r copies the others  1, 2 read 0 0, 2 read 1 0, 1 read 2      from the owners' recv
 //
 // Cost for n ranks and b bytes: each rank reads b and writes b / n in step 1, reads and writes b (n - 1) / n in step 3.
-// All cores work at once, and no element is reduced twice. In steps that visit all ranks, rank r starts with rank r +
-// 1, so not all of them read the same memory first.
+// All cores work at once, and no element is reduced twice. Copies begin at the next rank, so that not all ranks read
+// the same memory first.
 #include "local-comm/local_comm.h"
 
 #include "local-comm/memory.h"

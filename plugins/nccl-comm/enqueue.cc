@@ -5,9 +5,9 @@
 //     ALL_TO_ALL      a group of n sends and n receives
 //     BARRIER         an ncclAllReduce of 4 bytes
 //
-// Between ncclGroupStart and ncclGroupEnd NCCL gathers the calls and launches them as a whole. All ranks
-// leave out the same calls (empty slices), which they can since counts are equal on all. AVG is ncclAvg: each operand
-// times 1/n, rounded, then summed; exact where n is a power of two.
+// Between ncclGroupStart and ncclGroupEnd NCCL gathers the calls and launches them as a whole. All ranks leave out the
+// same calls (empty slices), which they can since counts are equal on all. AVG is ncclAvg: each operand times 1/n,
+// rounded, then summed; exact where n is a power of two.
 #include "nccl-comm/enqueue.h"
 
 #include <algorithm>

@@ -7,9 +7,9 @@
 // is what lets tests compare them at all. The tree splits at a power of two so that a communicator may compute halves
 // where they are and combine them: reducing {0..3} and {4..7} apart and then adding is the same tree.
 //
-// Cost: every operand is read once and the result written once; partial results stay in at most
-// one block of kBlock elements a level of the recursion, on the stack. The alternative that is exact for any order, the
-// accumulator of accumulator.hpp, needs 160 bytes an element; it is used for scalars.
+// Cost: every operand is read once and the result written once; partial results stay in at most one block of kBlock
+// elements a level of the recursion, on the stack. The alternative that is exact for any order, the accumulator of
+// accumulator.hpp, needs 160 bytes an element; it is used for scalars.
 #pragma once
 
 #include <algorithm>

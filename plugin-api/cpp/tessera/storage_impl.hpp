@@ -28,8 +28,8 @@ inline const tsr_buffer& buffer(const ProgramView& view, uint64_t id) {
 }
 
 /// Notes the cast that makes the copy which is computed with (bf16, fp16), and refuses any other reader: once the
-/// values are slices, an action that reads them whole would read past its slice. Compute actions are
-/// excepted, since they will read gathered copies, and optimizers, which follow their home.
+/// values are slices, an action that reads them whole would read past its slice. Compute actions are excepted, since
+/// they will read gathered copies, and optimizers, which follow their home.
 inline void find_copy(const ProgramView& view, Flat& flat) {
   for (const tsr_action& action : view.actions()) {
     if (is_compute(action) || action.kind == TSR_ACTION_OPTIMIZER) continue;

@@ -145,9 +145,9 @@ typedef struct tsr_communicator_interface {
    * Errors: INVALID_ARGUMENT when the arguments contradict one another (rank, size, timeout_ms, struct_size) or those
    * of another member; UNSUPPORTED for a device whose streams it does not take; NOT_FOUND for an option that names what
    * is not there, such as a network interface; FAILED_PRECONDITION when these members cannot form a group (threads
-   * wanted and processes found, two ranks on one GPU); DEADLINE, naming the missing ranks;
-   * UNAVAILABLE when the key-value store, a library or a member is gone; ABORTED when the job ended meanwhile;
-   * RESOURCE_EXHAUSTED for threads or descriptors. [control-thread] */
+   * wanted and processes found, two ranks on one GPU); DEADLINE, naming the missing ranks; UNAVAILABLE when the
+   * key-value store, a library or a member is gone; ABORTED when the job ended meanwhile; RESOURCE_EXHAUSTED for
+   * threads or descriptors. [control-thread] */
   TSR_FN(tsr_status, create)(const tsr_comm_create* args, tsr_comm** comm, tsr_error* err) TSR_NOEXCEPT;
   /* Enqueues one collective; copies it, but for the data, which is the caller's and stays as it is until the work is
    * done, or until destroy has returned after an error. Where work on a stream cannot fail ("cuda.stream") failed work
@@ -155,9 +155,9 @@ typedef struct tsr_communicator_interface {
    * such a stream.
    * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, a root or peer outside the
    * group or this rank itself, NULL or unaligned data, counts that overflow, send and recv that overlap but not in
-   * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; FAILED_PRECONDITION
-   * for another kind than SEND and RECV between group_begin and group_end; ABORTED after abort(). A communicator that
-   * has failed may return its first error here too. [issue-thread] */
+   * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; FAILED_PRECONDITION for another
+   * kind than SEND and RECV between group_begin and group_end; ABORTED after abort(). A communicator that has failed
+   * may return its first error here too. [issue-thread] */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
   /* Between begin and end, SEND and RECV are gathered and start together at end, as one EXCHANGE: so they cannot block
    * one another. All on one stream, with the longest of their time-outs. Groups do not nest.
@@ -167,14 +167,12 @@ typedef struct tsr_communicator_interface {
    * of submit. The group has ended in any case. [issue-thread] */
   TSR_FN(tsr_status, group_end)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
   /* A collective of all members: those of equal `color` form a new communicator, ordered by key, then rank, as
-   * MPI_Comm_split does. color < 0: this rank is in none, *result = NULL. *result is the caller's until destroy and
-   * shares nothing with `comm`, which may be destroyed before it.
-   * Errors: as create. [control-thread] */
+   * MPI_Comm_split does. color < 0: this rank is in none, *result = NULL. *result is the caller's until destroy, and is
+   * aborted apart from `comm`. Errors: as create, and the first error of `comm`. [control-thread] */
   TSR_FN(tsr_status, split)
   (tsr_comm* comm, int32_t color, int32_t key, tsr_str name, tsr_comm** result, tsr_error* err) TSR_NOEXCEPT;
   /* OK, or the first error of any of this communicator's work, which it returns from then on: one of those at the top
-   * of this file. Where work cannot fail its stream, the error is here before
-   * the failed work ends. [any-thread] */
+   * of this file. Where work cannot fail its stream, the error is here before the failed work ends. [any-thread] */
   TSR_FN(tsr_status, async_error)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
   /* Aborts all of them at once; every outstanding and later operation fails with ABORTED within 2 seconds. Does not
    * block, cannot fail, may be repeated; NULL in the array is allowed. Ranks of other processes learn of it: their work

@@ -176,8 +176,7 @@ typedef struct tsr_op {
 
 /* Runs on the stream, after what was before it, on a thread of the device, and may block it unless the device shares
  * that thread among its streams (host_function). Any code but TSR_OK fails the stream with that code and *err, which
- * the function must fill then; without a message the device writes one. Must not submit work to a stream of the device.
- */
+ * the function must fill then; without a message the device writes one. It submits no work to the device's streams. */
 typedef tsr_status (*tsr_host_function)(void* user, tsr_error* err);
 
 /* APPENDABLE. */
@@ -203,9 +202,8 @@ typedef struct tsr_device_interface {
   /* Lists the op's slots in launch order, in the caller's array. *num_slots: capacity in, count out, also when the call
    * returns RESOURCE_EXHAUSTED because the array is too small; nothing is written to it then.
    * Errors: INVALID_ARGUMENT when struct_size is too small or an extent the op needs is not positive (ELEMENTS may be
-   * 0); UNSUPPORTED for a kind, phase or dtype the device does not compute, which the message names. No driver errors:
-   * pure, opens nothing. [any-thread]
-   */
+   * 0); UNSUPPORTED for a kind, phase or dtype the device does not compute, which the message names. No driver errors.
+   * Pure. [any-thread] */
   TSR_FN(tsr_status, describe)
   (const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) TSR_NOEXCEPT;
 
@@ -232,7 +230,8 @@ typedef struct tsr_device_interface {
    * copied, for messages and tools; names that start with "comm" may be given priority. Errors: driver errors.
    * [control-thread] */
   TSR_FN(tsr_status, stream_create)(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, stream_destroy)(tsr_stream* stream) TSR_NOEXCEPT; /* waits for work in flight. [control-thread] */
+  /* Waits for work in flight. NULL is allowed. [control-thread] */
+  TSR_FN(void, stream_destroy)(tsr_stream* stream) TSR_NOEXCEPT;
   /* Waits until all work submitted so far is done: OK, or the stream's first error, with its code and message, again at
    * every call, since a failed stream stays failed. After timeout_ms (0 looks once): the error if it is known by then,
    * though work may still be in flight, which stream_destroy waits for; else TSR_IN_PROGRESS.
@@ -245,16 +244,16 @@ typedef struct tsr_device_interface {
   TSR_FN(tsr_status, event_create)(tsr_device* device, tsr_event** event, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, event_destroy)(tsr_event* event) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
   /* The event now stands for the work submitted to `stream` so far. A record always completes, as failed if the stream
-   * has failed: otherwise who waits for it would hang. Errors: driver errors. [issue-thread] */
+   * has failed: otherwise streams that wait for it would hang. Errors: driver errors. [issue-thread] */
   TSR_FN(tsr_status, event_record)(tsr_event* event, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
   /* Later work on `stream` starts after the work before the event's last record; at once if it was never recorded. If
    * that work failed, `stream` fails. Does not block.
    * Errors: FAILED_PRECONDITION when that record was in a capture that has ended; driver errors. [issue-thread] */
   TSR_FN(tsr_status, stream_wait)(tsr_stream* stream, tsr_event* event, tsr_error* err) TSR_NOEXCEPT;
 
-  /* dst = src. They do not overlap and may be in any memory of this device or the host's. Both stay as they are until
-   * the stream has done the copy; only memory of the host that the device did not allocate is free again when the call
-   * returns, which may wait for the stream. Errors: driver errors. [issue-thread] */
+  /* dst = src. They do not overlap and may be in any memory of this device or the host's. Both are in use until the
+   * stream has done the copy. With memory of the host that the device did not allocate the call may wait for the
+   * stream. Errors: driver errors. [issue-thread] */
   TSR_FN(tsr_status, copy)
   (tsr_stream* stream, void* dst, const void* src, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Sets num_bytes bytes of memory of this device to the low 8 bits of `byte`. Errors: driver errors. [issue-thread] */
@@ -324,10 +323,9 @@ typedef struct tsr_device_capture {
 } tsr_device_capture;
 
 /* Gates: how a stream waits for the host, or for a stream of another device, without holding up a thread: what Vulkan
- * calls a timeline semaphore. A gate is a counter that the host raises. Whoever opens it needs nothing from the thread
- * that issues, which a full stream may hold up; and where the opening follows from work of this device, the waiting
- * stream waits for that work's event first, so that the device never puts the two into one queue the wrong way round.
- */
+ * calls a timeline semaphore. A gate is a counter that the host raises. Opening it needs nothing from the thread that
+ * issues, which a full stream may hold up; and where the opening follows from work of this device, the waiting stream
+ * waits for that work's event first, so that the device never puts the two into one queue the wrong way round. */
 #define TSR_DEVICE_GATE "tsr.device.gate/1"
 typedef struct tsr_gate tsr_gate;
 

@@ -37,9 +37,9 @@ typedef struct tsr_strategy tsr_strategy;
 #define TSR_AFTER 2u
 
 /* APPENDABLE. Edits on the host's private copy of the program, committed when the pass returns OK. A pass reads the
- * view as it was at its start; new ids are usable at once; inserts at one anchor keep the order of the calls.
- * The table and `ctx` are the host's and end with the call of lower; what it is given is copied, what it returns are
- * numbers. Errors of every function: INVALID_ARGUMENT, in the cases named there. An edit that failed may be half done,
+ * view as it was at its start; new ids are usable at once; inserts at one anchor keep the order of the calls. The table
+ * and `ctx` are the host's and end with the call of lower; what it is given is copied, what it returns are numbers.
+ * Errors of every function: INVALID_ARGUMENT, in the cases named there. An edit that failed may be half done,
  * so a pass returns the first error it meets, and the host drops its copy. All: [the thread of the lower call] */
 typedef struct tsr_edit {
   uint32_t struct_size;

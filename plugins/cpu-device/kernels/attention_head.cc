@@ -1,6 +1,5 @@
 // Scores are made for 64 queries at a time, over the keys they can see, and used while they are in the cache: memory is
-// 64 T floats for a head instead of T^2, and products above the diagonal are computed within a
-// block only. It is not
+// 64 T floats for a head instead of T^2, and products above the diagonal are computed within a block only. It is not
 // FlashAttention's online softmax: a block has all keys of its queries, so the maximum is known before the sum.
 //
 //     keys      0 ........ first  block end

@@ -1,10 +1,9 @@
 // o0[N,out] = act(i0[N,in] p0[in,out] + p1[out]). With an activation, s0 keeps its argument z, and the input half of
 // the backward leaves z's gradient to the weight half.
 //
-// Three products of 2 N in out operations: z = i p; dx = dz p^T; dp = i^T dz. Most of a step's time.
-// Micro-batches are summed by the weight's product itself (beta = 1), in float32, in their order: so gradients
-// accumulate without a pass of their own, and one large batch differs from several small ones only by the product's own
-// rounding.
+// Three products of 2 N in out operations: z = i p; dx = dz p^T; dp = i^T dz. Most of a step's time. Micro-batches are
+// summed by the weight's product itself (beta = 1), in float32, in their order: so gradients accumulate without a pass
+// of their own, and one large batch differs from several small ones only by the product's own rounding.
 #include <string>
 
 #include "cpu-device/kernels/activation.h"

@@ -6,8 +6,8 @@
 //     block of 0      dtable[5] += dy[0] + dy[2] + dy[4], one after another
 //
 // The usual way is an atomic add for each token, whose order differs from run to run. A sort would do too, and needs
-// scratch of its size; finding the next equal token is O(N^2) comparisons of N tokens at worst, but of a few kilobytes
-// in the cache, and frequent tokens find theirs soon.
+// scratch of its size; finding the next equal token is O(N^2) comparisons at worst, but of tokens that all lie in the
+// cache, and frequent tokens find theirs soon.
 #include <bit>
 
 #include "cuda-device/context.h"
