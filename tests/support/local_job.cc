@@ -106,24 +106,32 @@ std::string golden_folder() {
 }
 
 namespace {
-nlohmann::json golden_json() {
-  return nlohmann::json::parse(std::ifstream(golden_folder() + "/trajectory.json"));
+nlohmann::json trajectory_json(const std::string& folder) {
+  return nlohmann::json::parse(std::ifstream(folder + "/trajectory.json"));
 }
 }  // namespace
 
-Trajectory golden_trajectory() {
-  const auto json = golden_json();
-  return {json["loss"], json["grad_norm"], json["final_weight_norm"]};
+Trajectory trajectory_of(const std::string& folder) {
+  const auto json = trajectory_json(folder);
+  return {json["loss"], json["grad_norm"], json.value("final_weight_norm", std::map<std::string, double>{})};
 }
 
-std::vector<std::string> golden_flags(int num_ranks) {
-  const auto json = golden_json();
-  std::vector<std::string> flags = {"--model=" + golden_folder(), "--data=" + golden_folder() + "/tokens.bin"};
+std::vector<std::string> trajectory_flags(const std::string& folder, int num_ranks) {
+  const auto json = trajectory_json(folder);
+  std::vector<std::string> flags = {"--model=" + folder, "--data=" + folder + "/tokens.bin"};
   for (const char* name : {"batch_size", "seq_len", "steps", "lr", "weight_decay", "beta1", "beta2", "eps", "clip"})
     flags.push_back("--" + std::string(name) + "=" + json[name].dump());
   const int micro_batches = json["grad_accum"].get<int>() * json["dp"].get<int>();
   flags.push_back("--grad-accum=" + std::to_string(micro_batches / num_ranks));
   return flags;
+}
+
+Trajectory golden_trajectory() {
+  return trajectory_of(golden_folder());
+}
+
+std::vector<std::string> golden_flags(int num_ranks) {
+  return trajectory_flags(golden_folder(), num_ranks);
 }
 
 std::string first_difference(const RunResult& a, const RunResult& b) {

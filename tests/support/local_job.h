@@ -29,14 +29,18 @@ using AtEnd = std::function<void(const Job&, const TokenSource&, int rank, RankR
 RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::string& comm = "local",
                     const AtEnd& at_end = {});
 
-/// The golden model of tests/golden/gpt2-nano and its trajectory.
-std::string golden_folder();
+/// What PyTorch computed of a model in float64: trajectory.json in a folder with the model and tokens.bin.
 struct Trajectory {
   std::vector<double> loss, grad_norm;
-  std::map<std::string, double> final_weight_norm;
+  std::map<std::string, double> final_weight_norm;  ///< empty where it has none
 };
+Trajectory trajectory_of(const std::string& folder);
+/// The flags that it states, for `num_ranks` data ranks and the accumulation that gives equal tokens.
+std::vector<std::string> trajectory_flags(const std::string& folder, int num_ranks);
+
+/// The golden model, of tests/golden/gpt2-nano.
+std::string golden_folder();
 Trajectory golden_trajectory();
-/// The flags that trajectory.json states, for `num_ranks` data ranks and the accumulation that gives equal tokens.
 std::vector<std::string> golden_flags(int num_ranks);
 
 /// Where two runs first have different bits in losses, norms or parameters, or one of them is not whole; empty when

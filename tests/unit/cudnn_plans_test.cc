@@ -87,6 +87,18 @@ TEST_P(CudnnPlans, HeadsOfOneSequenceInParts) {
   expect_backward(shape, true, part.heads);  // a gradient of its own, to be added
 }
 
+// As device_ops_test has them computed.
+TEST_P(CudnnPlans, SmallOpsInParts) {
+  const AttentionShape shape = make_shape(4, 64, 3, 16);
+  for (const int64_t part_bytes : {1, 300'000})
+    for (const bool accumulates : {false, true}) {
+      const AttentionPart part = attention_part(shape, part_bytes);
+      CudnnAttention backward{shape, part, TSR_BF16, true};
+      backward.gradient_heads = accumulates ? part.heads : shape.heads;
+      EXPECT_LE(plan_cudnn_backward(backward, target()).workspace_bytes, AttentionScratch(shape).cudnn);
+    }
+}
+
 TEST_P(CudnnPlans, HeadDims) {
   for (const int64_t head_dim : {8, 40, 80, 128}) {
     expect_forward(make_shape(2, 256, 3, head_dim));
@@ -124,6 +136,9 @@ TEST(AttentionParts, DivideTheOpWithinTheirScratch) {
   }
   EXPECT_EQ(attention_part(make_shape(32, 1024, 12, 64)), (AttentionPart{16, 12}));
   EXPECT_EQ(attention_part(make_shape(2, 32768, 16, 128)), (AttentionPart{1, 1}));
+  // Shorter ones, as tests ask for them.
+  EXPECT_EQ(attention_part(make_shape(4, 64, 3, 16), 300'000), (AttentionPart{2, 3}));
+  EXPECT_EQ(attention_part(make_shape(4, 64, 3, 16), 1), (AttentionPart{1, 1}));
   // Statistics of parts would begin at addresses that are no multiples of 16.
   EXPECT_EQ(attention_part(make_shape(64, 1023, 12, 64)), (AttentionPart{64, 12}));
 }
