@@ -2,7 +2,8 @@
 # Rules that a compiler does not know. Prints each breach; exit 1 if there is one.
 #  1. In runtime/ a folder includes only folders to its left in the list below, itself and the plugin API.
 #  2. A plugin's folder includes only itself and the plugin API.
-#  3. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
+#  3. The host's names are in tessera::host: those of the plugin API's C++ layer are in tessera, and tests link both.
+#  4. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly folders=(base config launch plugins mesh model weights data program passes memory verify compile exec job plan train cli)
@@ -33,6 +34,10 @@ for folder in plugins/*/; do
     [[ $part == tessera/ || $part == "$(basename "$folder")/" || -d $folder$part ]] || breach "$file:$line includes $part; a plugin includes the plugin API only"
   done < <(includes "$folder")
 done
+
+while IFS=: read -r file line text; do
+  breach "$file:$line: $text: the host's names are in tessera::host, and are used by name"
+done < <(grep -rnE '^ *using namespace tessera|^namespace tessera' runtime | grep -vE ':namespace tessera::host\b' || true)
 
 while read -r test; do
   git grep -qF "$(basename "$test")" -- '*CMakeLists.txt' || breach "$test is named in no CMakeLists.txt"
