@@ -86,7 +86,7 @@ inline void expect_blame(const Outcome& outcome, int rank, const std::string& wh
       << outcome.result.err;
 }
 
-/// A death promises its time on an idle machine; tests run beside others.
+/// What is promised holds on an idle machine; tests run beside others, and under sanitizers.
 inline constexpr milliseconds kSlack(2'000);
 
 inline void kill_at(int num_moments) {
@@ -117,7 +117,7 @@ inline void stop_at(int num_moments) {
       if (outcome.result.exit_code == 0) continue;
       ++num_hits;
       longest = std::max(longest, outcome.until_end);
-      EXPECT_LT(outcome.until_end, milliseconds(kStartMs + 1'000)) << outcome.result.err;
+      EXPECT_LT(outcome.until_end, milliseconds(kStartMs + 1'000) + kSlack) << outcome.result.err;
     }
   EXPECT_GT(num_hits, 0);
   std::cout << num_hits << " stops, the longest end took " << longest.count() << " ms\n";
