@@ -19,8 +19,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr std::size_t kMaxBytesPerCall = std::size_t{1} << 30;  // read(2) takes at most 2 GiB at once
-
 const char* advice(int reason, bool is_link) {
   switch (reason) {
     case ENOENT:
@@ -54,7 +52,8 @@ const char* kind_of(mode_t mode) {
 
 }  // namespace
 
-ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path) {
+ReadOnlyFile::ReadOnlyFile(const std::string& path, std::size_t max_bytes_per_call)
+    : path_(path), max_bytes_per_call_(max_bytes_per_call) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer; it changes nothing for a regular file.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw cannot_open(path, errno);
@@ -70,7 +69,10 @@ ReadOnlyFile::ReadOnlyFile(const std::string& path) : path_(path) {
 }
 
 ReadOnlyFile::ReadOnlyFile(ReadOnlyFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), num_bytes_(other.num_bytes_) {}
+    : path_(std::move(other.path_)),
+      max_bytes_per_call_(other.max_bytes_per_call_),
+      fd_(std::exchange(other.fd_, -1)),
+      num_bytes_(other.num_bytes_) {}
 
 ReadOnlyFile::~ReadOnlyFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -79,7 +81,7 @@ ReadOnlyFile::~ReadOnlyFile() {
 void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
   std::size_t num_done = 0;
   while (num_done < out.size()) {
-    const std::size_t num_wanted = std::min(out.size() - num_done, kMaxBytesPerCall);
+    const std::size_t num_wanted = std::min(out.size() - num_done, max_bytes_per_call_);
     const ssize_t num_read = ::pread(fd_, out.data() + num_done, num_wanted, static_cast<off_t>(offset + num_done));
     // A signal came before the first byte.
     if (num_read < 0 && errno == EINTR) continue;

@@ -12,9 +12,12 @@ namespace tessera::host {
 /// is open gives an Error instead of a signal. Movable. Every const function is [any-thread].
 class ReadOnlyFile {
  public:
+  /// The system's read takes less than 2 GiB at once.
+  static constexpr std::size_t kMaxBytesPerCall = std::size_t{1} << 30;
+
   /// Throws NOT_FOUND or UNAVAILABLE with the system's reason (for a link also where it leads), INVALID_ARGUMENT for
   /// what is not a regular file.
-  explicit ReadOnlyFile(const std::string& path);
+  explicit ReadOnlyFile(const std::string& path, std::size_t max_bytes_per_call = kMaxBytesPerCall);
   ReadOnlyFile(ReadOnlyFile&& other) noexcept;
   ReadOnlyFile& operator=(ReadOnlyFile&&) = delete;
   ~ReadOnlyFile();
@@ -28,6 +31,7 @@ class ReadOnlyFile {
 
  private:
   std::string path_;
+  std::size_t max_bytes_per_call_;
   int fd_ = -1;
   uint64_t num_bytes_ = 0;
 };

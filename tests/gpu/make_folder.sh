@@ -16,7 +16,7 @@ for program in conformance/device_test conformance/device_ops_test conformance/c
   parity/device_training_test gpu/gpu_bench; do
   cp "$build/tests/$program" "$folder"/bin/
 done
-cp -r "$source"/tests/golden/gpt2-nano "$folder"/tests/golden/
+cp -r "$source"/tests/golden/gpt2-nano "$source"/tests/golden/gpt2-wide "$folder"/tests/golden/
 cp "$source"/tests/gpu/peer_torch.py "$source"/tests/gpu/gpu-check "$folder"/
 git -C "$source" describe --always --dirty --abbrev=12 >"$folder"/commit
 

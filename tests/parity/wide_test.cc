@@ -6,9 +6,10 @@
 #include "support/wide_model.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
-constexpr double kTolerance = 1e-5;
+constexpr double kTolerance = 1e-6;  // float32 against float64: measured are 3e-9 of the loss, 7e-8 of the norm
 
 RunResult run(const WideModel& model, int num_ranks, const std::string& strategy, const std::string& comm) {
   std::vector<std::string> flags = trajectory_flags(model.folder(), num_ranks);

@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "model/gpt2.h"
-#include "model/safetensors_writer.h"
+#include "weights/safetensors_writer.h"
 #include "support/paths.h"
 
 namespace tessera::testing {
+using namespace host;
 namespace {
 
 constexpr size_t kNumTokens = 2 * 2 * 64 + 1;  // of two steps of two sequences, and the last target

@@ -114,6 +114,11 @@ TEST(TokenSource, TokensOfLargeDataAreCheckedWhereTheyAreRead) {
   std::vector<int32_t> out(2);
   EXPECT_NO_THROW(source->read(0, out));
   EXPECT_NO_THROW(source->read(uint64_t{31} << 30, out));
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp((int64_t{40} << 30) + 2) << raw_bytes(start);
+  file.close();
+  EXPECT_NO_THROW(source->read(uint64_t{20} << 30, out));
+  EXPECT_EQ(out, (std::vector<int32_t>{0, 1}));  // 40 GiB from the start
   expect_error([&] { source->read(1, out); }, {"large.bin", "token 96 at position 2", "96 tokens"});
 }
 
