@@ -290,30 +290,20 @@ Slices huge_slices() {
 using HugeConformance = CommunicatorTest;
 
 TEST_P(HugeConformance, AllReduce) {
-  run_ranks(spec(), [](CommRank& rank) {
-    check_all_reduce(rank, TSR_F32, TSR_REDUCE_SUM, kHugeCount, true);
-    check_all_reduce(rank, TSR_BF16, TSR_REDUCE_AVG, kHugeCount, false);
-  });
+  run_ranks(spec(), [](CommRank& rank) { check_all_reduce(rank, TSR_F32, TSR_REDUCE_SUM, kHugeCount, true); });
 }
 
 TEST_P(HugeConformance, Reduce) {
-  run_ranks(spec(), [](CommRank& rank) {
-    check_reduce(rank, TSR_F32, TSR_REDUCE_SUM, kHugeCount, 0, true);
-    check_reduce(rank, TSR_BF16, TSR_REDUCE_SUM, kHugeCount, 1, false);
-  });
+  run_ranks(spec(), [](CommRank& rank) { check_reduce(rank, TSR_BF16, TSR_REDUCE_AVG, kHugeCount, 1, false); });
 }
 
 TEST_P(HugeConformance, ReduceScatter) {
-  run_ranks(spec(), [](CommRank& rank) {
-    check_reduce_scatter(rank, TSR_F32, TSR_REDUCE_SUM, huge_slices(), true);
-    check_reduce_scatter(rank, TSR_BF16, TSR_REDUCE_AVG, huge_slices(), false);
-  });
+  run_ranks(spec(), [](CommRank& rank) { check_reduce_scatter(rank, TSR_F32, TSR_REDUCE_SUM, huge_slices(), true); });
 }
 
 TEST_P(HugeConformance, BroadcastAndAllGather) {
   run_ranks(spec(), [](CommRank& rank) {
     check_broadcast(rank, TSR_F32, kHugeCount, 2, true);
-    check_all_gather(rank, TSR_F32, huge_slices(), true);
     check_all_gather(rank, TSR_BF16, huge_slices(), false);
   });
 }
