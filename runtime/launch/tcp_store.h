@@ -80,7 +80,7 @@ class TcpStoreClient final : public KeyValueStore {
  public:
   /// Connects; waits up to `timeout_ms` for the server to come up, and tries again when it is dropped before the server
   /// answered. Throws
-  ///   DEADLINE             nobody listens there until then
+  ///   DEADLINE             nobody listens there until then, or what does says nothing
   ///   UNAVAILABLE          what listens there is not a store
   ///   FAILED_PRECONDITION  a store with another secret
   ///   ALREADY_EXISTS       another process has joined as this rank; names both

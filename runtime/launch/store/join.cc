@@ -82,7 +82,7 @@ class Greeting {
 
   // It is a store for all one knows, so who is stopped is told from who is not one.
   Error no_answer() const {
-    return Error(TSR_E_UNAVAILABLE,
+    return Error(TSR_E_DEADLINE,
                  concat("what listens at ", place_, " does not answer: another program has the port, or rank 0 is ",
                         "stopped or overloaded; see whether rank 0 runs, or give all ranks a free MASTER_PORT (the ",
                         "store is at MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
