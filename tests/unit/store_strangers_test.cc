@@ -165,7 +165,8 @@ TEST(StoreWithFewDescriptors, ServesThoseWhoAreInWhenNoneIsLeft) {
       members.push_back(store.join(rank, rank < 40 ? kSoonMs : 700));
     FAIL() << "64 descriptors were enough for 64 connections";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), TSR_E_UNAVAILABLE) << error.what();
+    EXPECT_TRUE(error.code() == TSR_E_UNAVAILABLE || error.code() == TSR_E_DEADLINE)
+        << error.what();  // dropped, or not
   }
   const Socket waiting = store.stranger();
   const double before = store.cpu_seconds();
