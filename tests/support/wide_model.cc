@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "model/gpt2.h"
-#include "weights/safetensors_writer.h"
 #include "support/paths.h"
+#include "weights/safetensors_writer.h"
 
 namespace tessera::testing {
 using namespace host;
