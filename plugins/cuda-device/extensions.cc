@@ -1,5 +1,5 @@
-// The optional tables of tessera/device.h: the ABI's functions, each one call of ours. Like device_table.hpp, they turn
-// what is thrown into a status, and handles are the objects themselves under another type.
+// The optional tables of tessera/device.h: each ABI function makes one call. Like device_table.hpp, they turn
+// exceptions into a status, and handles are the objects themselves under another type.
 #include "cuda-device/device.h"
 #include "cuda-device/gate.h"
 #include "cuda-device/stream.h"

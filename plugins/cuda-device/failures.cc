@@ -4,9 +4,9 @@
 //     stream 1                                 wait e  kernel g   clock of stream 1: {1, 0} after the merge
 //
 // If f fails, the failure is (stream 0, ticket 1), and g is after it since its clock has reached 1 for stream 0:
-// whoever synchronizes stream 1 gets f's error. Kernels themselves run on, since a queue of the GPU cannot look; that
-// is harmless, as nobody uses what they write. Cost: one vector of as many numbers as streams for each host function,
-// and one load of a flag for each synchronize as long as nothing has failed.
+// a thread that synchronizes stream 1 gets f's error. Kernels themselves run on, since a queue of the GPU cannot look;
+// that is harmless, as nobody uses what they write. Cost: one vector of as many numbers as streams for each host
+// function, and one load of a flag for each synchronize as long as nothing has failed.
 #include "cuda-device/failures.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The port is open to whoever finds it, for as long as create takes. What a stranger can cost is bounded: one
+// The port is open to anyone for as long as create takes. What a stranger can cost is bounded: one
 // descriptor each and at most max_callers of them, 5 s of silence, and no byte of theirs reaches gloo. When all places
 // are taken, the caller least likely to be a member makes room: one that has said nothing right for 10 ms, then one
 // that has not finished within a second. So a flood delays members and cannot keep them out (docs/decisions/0021).

@@ -1,4 +1,4 @@
-// gloo's pair opens a port and takes whoever connects first as its peer. So a pair of ours closes that port in its
+// gloo's pair opens a port and takes the first to connect as its peer. So our pair closes that port in its
 // constructor and goes on with a socket that Meeting has made sure of. Between the base class's constructor and ours
 // the port is open, on loopback, for microseconds; gloo's thread, the only one that would accept from it, is the thread
 // that runs the constructor (Task), so nobody can be taken. This leans on gloo's members m_, fd_, state_ and

@@ -7,8 +7,8 @@
 // pair has its own counts. Meetings are reused, so a step allocates none.
 //
 // After a complete enter nothing may throw and no failure interrupts a barrier: a rank that left would free memory that
-// others still read. Before it, whoever gives up does so under the lock, so a meeting either completes or has failed
-// for all.
+// others still read. Before it, a rank that gives up does so under the lock, so a meeting either completes or has
+// failed for all.
 #include "local-comm/meeting.h"
 
 namespace tessera::local {

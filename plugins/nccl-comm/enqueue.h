@@ -22,7 +22,7 @@ struct Target {
   cudaStream_t stream;
 };
 
-/// Gives the collective to NCCL, which has it on the stream only when the communicator is no longer in progress. NCCL's
+/// Enqueues the collective; it is on the stream only once the communicator is no longer in progress. NCCL's
 /// counts are equal on all ranks, so uneven slices become a group of broadcasts or reductions, one a slice: the bytes
 /// of a ring, as with equal ones, where sends from each to each would take n - 1 times those of one slice out of one
 /// machine. Empty slices and messages are left out. Returns the first error, or ncclSuccess. [issue-thread]

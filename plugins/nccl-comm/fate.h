@@ -1,6 +1,6 @@
-// The end of a communicator, shared by the thread that issues, the watchdog, and whoever aborts. One direction only:
-// runs -> shall end (wishes_end_, perhaps with an error) -> has ended. The first error is kept, since the later ones
-// are its consequences.
+// The end of a communicator, shared by the thread that issues, the watchdog, and the thread that aborts. One direction
+// only: runs -> shall end (wishes_end_, perhaps with an error) -> has ended. The first error is kept, since the later
+// ones are its consequences.
 #pragma once
 
 #include <chrono>

@@ -61,7 +61,7 @@ void NcclCommunicator::group_end() {
   if (!messages.transfers.empty()) run(messages);
 }
 
-// Tickets count what all members take part in, equal on all ranks: by them Bulletin compares who has come how far.
+// Tickets number the collectives of all members, equally on all ranks; Bulletin compares them to find who is late.
 void NcclCommunicator::run(Collective& collective) {
   if (!collective.is_messages()) collective.ticket = num_collectives_++;
   auto* const stream = static_cast<cudaStream_t>(device_interface_->native_handle(collective.stream, str(kStreamKind)));

@@ -1,8 +1,8 @@
 // What is on the stream, for the watchdog: NCCL has no time-outs, so each collective is put between two events.
 //
-//     stream:  ... | before | NCCL's kernel | behind | ...
-//     not started: before is pending.  runs: before is done, behind is not; the clock counts from when that was first
-//     seen.  done: behind is done.
+//     stream:  ... | before | NCCL's kernel | after | ...
+//     not started: before is pending.  runs: before is done, after is not; its time counts from when that was first
+//     seen.  done: after is done.
 //
 // So a collective that is queued after a long backward pass is not late: its time starts when the GPU reaches it.
 #pragma once
@@ -27,7 +27,7 @@ struct Patience {
 /// A collective on a stream, between two events.
 struct Operation {
   Collective collective;
-  Event before, behind;
+  Event before, after;
   std::optional<Patience> running;  // set when it was first seen to run; the watchdog's
 };
 

@@ -85,7 +85,7 @@ void Session::split(int color, int key, const std::shared_ptr<Session>& child, c
 }
 
 // Before NCCL is given anything the errors there were are thrown: what follows an error is not submitted. In a capture
-// there are no events, since they could not be asked, and so no time-out of a collective's own: the host bounds the
+// there are no events, since they cannot be queried there, and so no time-out per collective: the host bounds the
 // step.
 void Session::run(const Collective& collective, cudaStream_t stream,
                   const std::function<ncclResult_t(ncclComm_t)>& enqueue) {
@@ -97,7 +97,7 @@ void Session::run(const Collective& collective, cudaStream_t stream,
   try {
     operation.before.record(stream);
     issue(collective, enqueue);
-    operation.behind.record(stream);
+    operation.after.record(stream);
     operations_.push(operation);
   } catch (...) {
     operations_.give_back(operation);
@@ -173,7 +173,7 @@ void Session::look() noexcept {
 
 void Session::look_at_operations() {
   while (Operation* operation = operations_.oldest()) {
-    if (operation->behind.is_done()) {
+    if (operation->after.is_done()) {
       operations_.pop();
       continue;
     }

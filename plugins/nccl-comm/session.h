@@ -7,7 +7,7 @@
 //     any               check, abort: these only set what the others look at
 //
 // Nothing blocks in NCCL without a way out: communicators are made with blocking = 0, so every call returns at once,
-// and waiting is a loop of ours with a deadline. docs/decisions/0019 has what was read in NCCL and why.
+// and we wait in a loop that has a deadline. docs/decisions/0019 has what was read in NCCL and why.
 #pragma once
 
 #include <atomic>

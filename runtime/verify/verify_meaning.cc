@@ -12,7 +12,7 @@
 //     split over dp
 //
 // Unknown contents (a strategy's own buffers, other ranks' slices on some axes) fit everything, so the check can miss a
-// mistake that hides behind them. Cost: linear in the bindings, up to pieces, for each axis of more than one rank.
+// mistake in them. Cost: linear in the bindings, up to pieces, for each axis of more than one rank.
 
 #include <vector>
 

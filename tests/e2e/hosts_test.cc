@@ -69,6 +69,12 @@ class HostsTest : public ::testing::Test {
     EXPECT_EQ(found.size(), 3u);
   }
 
+  /// Three ranks, in the middle of a run that is too long to end by itself.
+  void start_training(const Hosts& hosts) {
+    start(hosts, 3, {"--steps=100000"});
+    wait_for_steps(3);
+  }
+
   void wait_for_steps(size_t num_steps) {
     for (int i = 0; i < 3000; ++i) {
       std::ifstream in(metrics());
@@ -151,16 +157,14 @@ TEST_F(HostsTest, ASlowLinkThatLosesPacketsChangesNoBit) {
 
 TEST_F(HostsTest, ACutCableEndsTheJobAtTheTimeout) {
   const Hosts hosts(3);
-  start(hosts, 3, {"--steps=100000"});
-  wait_for_steps(3);
+  start_training(hosts);
   hosts.cut_cable(2);
   expect_end_naming(2);
 }
 
 TEST_F(HostsTest, AHostThatVanishesEndsTheJobAtTheTimeout) {
   const Hosts hosts(3);
-  start(hosts, 3, {"--steps=100000"});
-  wait_for_steps(3);
+  start_training(hosts);
   hosts.cut_cable(1);
   kill(rank(1).pid(), SIGKILL);
   expect_end_naming(1);
@@ -168,8 +172,7 @@ TEST_F(HostsTest, AHostThatVanishesEndsTheJobAtTheTimeout) {
 
 TEST_F(HostsTest, TheHostOfTheStoreEndsTheJobSoToo) {
   const Hosts hosts(3);
-  start(hosts, 3, {"--steps=100000"});
-  wait_for_steps(3);
+  start_training(hosts);
   hosts.cut_cable(0);
   expect_end_naming(0);
 }

@@ -57,7 +57,7 @@ typedef int32_t tsr_status; /* 0, a negative canonical code (gRPC's numbers, neg
 #define TSR_E_CANCELLED (-1)           /* the user stopped the run */
 #define TSR_E_UNKNOWN (-2)             /* an error of a library that gives no reason */
 #define TSR_E_INVALID_ARGUMENT (-3)    /* wrong in itself: an unknown id, a range outside its buffer, a bad option */
-#define TSR_E_DEADLINE (-4)            /* the time-out of a wait passed; the message names who is missing */
+#define TSR_E_DEADLINE (-4)            /* a wait timed out; the message names the ranks that are missing */
 #define TSR_E_NOT_FOUND (-5)           /* a key, an option, a file, a network interface */
 #define TSR_E_ALREADY_EXISTS (-6)      /* somebody else has it: a rank, an address */
 #define TSR_E_RESOURCE_EXHAUSTED (-8)  /* out of memory, threads or descriptors; the caller's array is too small */

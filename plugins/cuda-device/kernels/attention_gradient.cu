@@ -1,5 +1,5 @@
 // cuDNN only overwrites, so a gradient that is bound with ADD is made in scratch, part by part, and added here. No
-// program of ours binds it so: a pass of its own is cheap enough for the rest.
+// strategy we ship binds it that way, so a separate kernel is fast enough.
 #include "cuda-device/kernels/attention_gradient.h"
 
 #include "cuda-device/kernels/values.cuh"

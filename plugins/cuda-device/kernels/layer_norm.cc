@@ -58,7 +58,7 @@ class Backward final : public Kernel {
         parts_(op::find_operand(slots, TSR_ROLE_WORKSPACE, kParts)) {}
 
   // An operand of the half that the phase leaves out is not bound: without di0 no weight is read and nothing is written
-  // but parts; without g0 and g1 there are no parts.
+  // except the parts; without g0 and g1 no parts are computed.
   void launch(cudaStream_t stream, void* const* pointers) override {
     const bool has_weight_half = weight_gradient_.is_bound() || bias_gradient_.is_bound();
     if (!input_gradient_.is_bound() && !has_weight_half) return;
