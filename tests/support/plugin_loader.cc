@@ -54,4 +54,12 @@ std::vector<tsr_option_value> default_options(const std::string& name) {
   return values;
 }
 
+std::vector<tsr_slot_spec> describe_op(const tsr_device_interface& device, const tsr_op& op) {
+  std::vector<tsr_slot_spec> slots(64);
+  uint64_t num_slots = slots.size();
+  call(device.describe, &op, slots.data(), &num_slots);
+  slots.resize(num_slots);
+  return slots;
+}
+
 }  // namespace tessera::testing

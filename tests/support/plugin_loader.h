@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tessera/core.h"
+#include "tessera/device.h"
 
 namespace tessera::testing {
 
@@ -20,5 +21,8 @@ template <class Interface>
 const Interface& load_plugin(const std::string& name, const char* interface_id) {
   return *static_cast<const Interface*>(load_interface(name, interface_id));
 }
+
+/// The slots of an op in launch order, as the device lists them; of at most 64. Throws Error.
+std::vector<tsr_slot_spec> describe_op(const tsr_device_interface& device, const tsr_op& op);
 
 }  // namespace tessera::testing

@@ -62,7 +62,7 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
                              mesh_,
                              {},
                              {&on_axis, 1},
-                             [this](const tsr_op& op) { return describe(op); },
+                             [this](const tsr_op& op) { return describe_op(device_, op); },
                              {},
                              guard_bytes,
                              {.calls = GetParam() != std::string("cpu-device")}};
@@ -79,14 +79,6 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
     runtime.initialise(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
     const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
     return runtime.run_step(0, 1e-3, 1, {&batch, 1});
-  }
-
-  std::vector<tsr_slot_spec> describe(const tsr_op& op) const {
-    std::vector<tsr_slot_spec> slots(64);
-    uint64_t num_slots = slots.size();
-    call(device_.describe, &op, slots.data(), &num_slots);
-    slots.resize(num_slots);
-    return slots;
   }
 
   MemoryKv store_;

@@ -50,21 +50,14 @@ class RankRuntimeTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<RankRuntime> make(const ParameterSource& values) {
     StepShape shape;
     shape.dtype = model_.segments[0].op.dtype;
-    const CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe(op); }, {}};
+    const CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe_op(device_, op); },
+                             {}};
     RankSetup setup;
     setup.device.api = &device_;
     setup.host = &host_;
     auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
     runtime->initialise(values);
     return runtime;
-  }
-
-  std::vector<tsr_slot_spec> describe(const tsr_op& op) const {
-    std::vector<tsr_slot_spec> slots(64);
-    uint64_t num_slots = slots.size();
-    call(device_.describe, &op, slots.data(), &num_slots);
-    slots.resize(num_slots);
-    return slots;
   }
 
   void expect_values(RankRuntime& runtime) const {

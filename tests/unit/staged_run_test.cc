@@ -78,7 +78,7 @@ class RunTest : public ::testing::Test {
                              mesh_,
                              {},
                              {&on_axis_, 1},
-                             [this](const tsr_op& op) { return describe(op); },
+                             [this](const tsr_op& op) { return describe_op(device_, op); },
                              workspace,
                              0,
                              {.collectives = on_host, .calls = true}};
@@ -113,14 +113,6 @@ class RunTest : public ::testing::Test {
     const auto start = steady_clock::now();
     expect_error([&] { step(runtime); }, {error});
     EXPECT_LT(steady_clock::now() - start, milliseconds(3000));
-  }
-
-  std::vector<tsr_slot_spec> describe(const tsr_op& op) const {
-    std::vector<tsr_slot_spec> slots(64);
-    uint64_t num_slots = slots.size();
-    call(device_.describe, &op, slots.data(), &num_slots);
-    slots.resize(num_slots);
-    return slots;
   }
 
   Script script_;
