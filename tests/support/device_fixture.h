@@ -73,13 +73,7 @@ class DeviceFixture : public ::testing::TestWithParam<std::string> {
     memory_.emplace_back(memory, pointer);
     return pointer;
   }
-  std::vector<tsr_slot_spec> describe(const tsr_op& op) const {
-    std::vector<tsr_slot_spec> slots(64);
-    uint64_t num_slots = slots.size();
-    call(table_.describe, &op, slots.data(), &num_slots);
-    slots.resize(num_slots);
-    return slots;
-  }
+  std::vector<tsr_slot_spec> describe(const tsr_op& op) const { return describe_op(table_, op); }
   void launch(const Kernel& kernel, const Stream& stream, const std::vector<void*>& pointers) {
     call(table_.launch, kernel.get(), stream.get(), pointers.data(), pointers.size());
   }
