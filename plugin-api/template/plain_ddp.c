@@ -38,9 +38,9 @@ struct tsr_strategy {
   int by_parameter; /* --plain-ddp.fuse=parameter */
 };
 
-static tsr_status create(const tsr_strategy_create* args, tsr_strategy** strategy, tsr_error* err) {
-  if (!TSR_HAS(args, tsr_strategy_create, num_options))
-    return fail(err, TSR_E_ABI, "create: the arguments are shorter than ABI 0.9 has them");
+static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
+  if (!TSR_HAS(args, tsr_strategy_create_args, num_options))
+    return fail(err, TSR_E_ABI, "create: the arguments are shorter than ABI 0.10 has them");
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
   for (uint64_t i = 0; i < args->num_options; ++i) /* valid already: the host checks them against kOptions */
@@ -128,7 +128,7 @@ static int is_home_gradient(const tsr_program_view* view, const tsr_binding* ran
 static tsr_status collect_micro_batches(pass* p) {
   for (uint64_t i = 0; i < p->view->num_actions; ++i) {
     const tsr_action* action = &p->view->actions[i];
-    if (action->kind != TSR_ACTION_ADD) continue;
+    if (action->kind != TSR_ACTION_ADD_INTO) continue;
     const tsr_binding* from = find_binding(action, SOURCE);
     const tsr_binding* to = find_binding(action, DESTINATION);
     if (from == NULL || to == NULL || !is_home_gradient(p->view, to)) continue;
@@ -140,15 +140,15 @@ static tsr_status collect_micro_batches(pass* p) {
 
 static tsr_status collect_all(pass* p) {
   if (p->view->purpose == TSR_PURPOSE_INIT) return collect_role(p, TSR_HOME_VALUE);
-  if (p->view->reduce_every == TSR_REDUCE_EVERY_MICRO_BATCH) return collect_micro_batches(p);
+  if (p->view->reduce_every == TSR_EVERY_MICRO_BATCH) return collect_micro_batches(p);
   return collect_role(p, TSR_HOME_GRADIENT);
 }
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
   if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
-    return fail(err, TSR_E_ABI, "lower: the view or the edit table is shorter than ABI 0.9 has it");
+    return fail(err, TSR_E_ABI, "lower: the view or the edit table is shorter than ABI 0.10 has it");
   if (view->purpose != TSR_PURPOSE_INIT && view->purpose != TSR_PURPOSE_STEP) return TSR_OK;
-  if (view->reduce_every != TSR_REDUCE_EVERY_STEP && view->reduce_every != TSR_REDUCE_EVERY_MICRO_BATCH)
+  if (view->reduce_every != TSR_EVERY_STEP && view->reduce_every != TSR_EVERY_MICRO_BATCH)
     return fail(err, TSR_E_UNSUPPORTED, "lower: this --reduce-every is unknown; use step or micro-batch");
 
   pass p = {strategy, view, edit, err, {0}, NULL, 0};
@@ -207,7 +207,7 @@ TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* hos
   io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR; /* until 1.0: the minor of the header alone */
   if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_min > TSR_ABI_MINOR ||
       io->host_minor_max < TSR_ABI_MINOR)
-    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.9 on 64-bit machines and the host does not");
+    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.10 on 64-bit machines and the host does not");
   *factory = &kFactory;
   return TSR_OK;
 }

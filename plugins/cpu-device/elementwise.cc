@@ -92,7 +92,7 @@ struct Zero final : Kernel {
 /// In describe already, so that a plan refuses what a run would.
 void check_dtypes(const tsr_op& op) {
   element_bytes(op.dtype);
-  if (op.kind == TSR_OP_CAST) cast_function(op.dtype, op.gradient_dtype);
+  if (op.kind == TSR_OP_CAST) cast_function(op.dtype, op.destination_dtype);
   if (op.kind == TSR_OP_ADD_INTO) add_function(op.dtype);
   if (op.kind == TSR_OP_SCALE) scale_loop(op.dtype);
 }
@@ -131,7 +131,7 @@ std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec>
   kernel->dst = static_cast<size_t>(op::slot_index(slots, kDestination));
   kernel->src = static_cast<size_t>(op::slot_index(slots, kSource));
   const bool adds = op.kind == TSR_OP_ADD_INTO && slots[kernel->dst].mode == TSR_MODE_ADD;
-  kernel->loop = op.kind == TSR_OP_CAST ? cast_loop(op.dtype, op.gradient_dtype)
+  kernel->loop = op.kind == TSR_OP_CAST ? cast_loop(op.dtype, op.destination_dtype)
                                         : SizedLoop{adds ? add_function(op.dtype) : nullptr, element_bytes(op.dtype),
                                                     element_bytes(op.dtype)};
   kernel->num_elements = slots[kernel->dst].num_elements;

@@ -25,7 +25,7 @@ void execute(Operation& operation) {
 
 }  // namespace
 
-GlooCommunicator::GlooCommunicator(const tsr_comm_create& args, std::string interface, bool reads_directly,
+GlooCommunicator::GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool reads_directly,
                                    const std::atomic<bool>& aborted)
     : QueuedCommunicator("gloo-comm", args), interface_(std::move(interface)), reads_directly_(reads_directly) {
   const SigpipeGuard guard;  // the threads made here inherit it
@@ -45,7 +45,7 @@ GlooCommunicator::~GlooCommunicator() {
   endpoint_->mesh.close();
 }
 
-std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create& args) {
+std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create_args& args) {
   return std::make_unique<GlooCommunicator>(args, interface_, reads_directly_, abort_flag());
 }
 

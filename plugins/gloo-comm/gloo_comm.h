@@ -13,14 +13,14 @@ class GlooCommunicator final : public QueuedCommunicator {
  public:
   /// `interface`: the network interface to use; empty: see choose_address(). `reads_directly`: members on this machine
   /// read one another's memory where they can. Throws as Mesh, ABORTED soon after `aborted` is set.
-  GlooCommunicator(const tsr_comm_create& args, std::string interface, bool reads_directly,
+  GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool reads_directly,
                    const std::atomic<bool>& aborted);
   ~GlooCommunicator() override;
 
  private:
   void run(const Collective& collective) override;
   void interrupt() noexcept override;
-  std::unique_ptr<Communicator> join(const tsr_comm_create& args) override;
+  std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) override;
 
   void meet_all(const Deadline& deadline);
   void run_locked(const Collective& collective);

@@ -14,7 +14,7 @@ constexpr const char* kPlugin = "nccl-comm";
 constexpr std::string_view kStreamKind = "cuda.stream";
 
 /// Checked before anything of CUDA is touched.
-Member checked_member(const tsr_comm_create& args) {
+Member checked_member(const tsr_comm_create_args& args) {
   Member member = make_member(kPlugin, args);
   if (view(args.device_interface->stream_kind) != kStreamKind)
     throw Error(TSR_E_UNSUPPORTED, member.where() + ": takes streams of the kind cuda.stream, not " +
@@ -24,7 +24,7 @@ Member checked_member(const tsr_comm_create& args) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const tsr_comm_create& args)
+NcclCommunicator::NcclCommunicator(const tsr_comm_create_args& args)
     : member_(checked_member(args)),
       rendezvous_(to_string(args.rendezvous)),
       host_(args.host),

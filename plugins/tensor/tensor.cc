@@ -1,5 +1,5 @@
 // Tensor parallelism (Megatron-LM, Shoeybi et al. 2019). The host has cut parameters, values and ops to this rank's
-// part (passes/local_model.cc); this pass inserts the sums that make partial results whole. In a block, over 2 ranks:
+// part (passes/shard_model.cc); this pass inserts the sums that make partial results whole. In a block, over 2 ranks:
 //
 //     forward  h.0.proj    ...  w projected                 contracts heads, which are split: an addend
 //     all_reduce group=tp reduce=sum  a projected           inserted
@@ -32,7 +32,7 @@ constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
 
 bool may_be_split(const tsr_dim& dim) {
-  return dim.name == TSR_NAME_HEADS || dim.name == TSR_NAME_FFN || dim.name == TSR_NAME_VOCAB;
+  return dim.name == TSR_DIM_HEADS || dim.name == TSR_DIM_FFN || dim.name == TSR_DIM_VOCAB;
 }
 
 std::string divisors(int64_t n) {
@@ -45,9 +45,9 @@ std::string divisors(int64_t n) {
 /// The extent that is cut into equal parts: the dim's own, but for the vocabulary, which is padded.
 uint64_t padded_size(const tsr_dim& dim, const tsr_axis& axis) {
   const int64_t granules = dim.extent / dim.blocks / dim.granule, n = axis.num_ranks;
-  if (granules % n != 0 && dim.name != TSR_NAME_VOCAB)
+  if (granules % n != 0 && dim.name != TSR_DIM_VOCAB)
     throw Error(TSR_E_INVALID_ARGUMENT, std::to_string(granules) +
-                                            (dim.name == TSR_NAME_HEADS ? " heads" : " feed-forward columns") +
+                                            (dim.name == TSR_DIM_HEADS ? " heads" : " feed-forward columns") +
                                             " cannot be split over " + std::to_string(n) +
                                             " ranks; sizes of the axis that go are " + divisors(granules));
   return static_cast<uint64_t>((granules + n - 1) / n * n * dim.granule * dim.blocks);
@@ -56,7 +56,7 @@ uint64_t padded_size(const tsr_dim& dim, const tsr_axis& axis) {
 /// Names of the dims that this axis splits.
 std::set<uint32_t> split_names(const ProgramView& view) {
   std::set<uint32_t> names;
-  for (const tsr_split& split : view.splits())
+  for (const tsr_layout_entry& split : view.layout())
     if (split.axis == view.raw.axis && split.kind == TSR_LAYOUT_SPLIT && split.dim >= 0)
       names.insert(view.parameters()[static_cast<size_t>(split.parameter)].dims[split.dim].name);
   return names;
@@ -131,7 +131,7 @@ class Completer {
       partial.offset = 0;
       edit_.bind(action.id, partial);
       reduce_in_place(action, partial, reduce);
-      tsr_action add = make_action(TSR_ACTION_ADD, TSR_STREAM_COMPUTE);
+      tsr_action add = make_action(TSR_ACTION_ADD_INTO, TSR_STREAM_COMPUTE);
       add.micro_batch = action.micro_batch;
       const tsr_binding operands[] = {
           {partial.buffer, 0, partial.num_elements, kSource, TSR_MODE_READ},
@@ -215,20 +215,20 @@ Tensor::Tensor(std::string_view, std::span<const tsr_option_value> options)
 void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   if (view.axis().num_ranks == 1) return;
   if (splits_rows_) {
-    tsr_split rows{};
+    tsr_layout_entry rows{};
     rows.parameter = rows.dim = -1;
     rows.axis = view.raw.axis;
     rows.kind = TSR_LAYOUT_SPLIT;
     rows.blocks = 1;
     rows.parts = static_cast<uint32_t>(view.axis().num_ranks);
-    call(sink.add_split, sink.ctx, &rows);
+    call(sink.add_entry, sink.ctx, &rows);
   }
   for (size_t p = 0; p < view.parameters().size(); ++p) {
     const tsr_parameter& parameter = view.parameters()[p];
     for (uint32_t d = 0; d < parameter.num_dims; ++d) {
       const tsr_dim& dim = parameter.dims[d];
       if (!may_be_split(dim)) continue;
-      tsr_split split{};
+      tsr_layout_entry split{};
       split.parameter = static_cast<int32_t>(p);
       split.axis = view.raw.axis;
       split.roles = TSR_ALL_HOME_ROLES;
@@ -237,7 +237,7 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
       split.parts = static_cast<uint32_t>(view.axis().num_ranks);
       split.blocks = dim.blocks;
       split.padded_size = padded_size(dim, view.axis());
-      call(sink.add_split, sink.ctx, &split);
+      call(sink.add_entry, sink.ctx, &split);
     }
   }
 }

@@ -10,8 +10,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/concat.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "config/axes.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/recompute.h"
+#include "config/recompute_option.h"
 
 namespace tessera::host {
 

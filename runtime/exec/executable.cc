@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "exec/step.h"
+#include "exec/command_builder.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -23,15 +23,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::chrono::microseconds kPause{50};  // between two looks at a gate
+constexpr std::chrono::microseconds kPause{50};  // between two polls of a semaphore
 constexpr milliseconds kQuestion{1000};          // how often `cancelled` is asked
 /// On one device errors pass to the streams that wait for what failed; to others, and from one device to the other,
 /// only the host passes them on.
 constexpr int64_t kPollMs = 10;
-/// Maximum number of actions that are issued after one that waits at a closed gate. A CUDA stream takes about a
-/// thousand pending launches and then blocks the issuing thread, which could no longer notice that what the gate waits
-/// for has failed.
-constexpr size_t kMaxBehindGate = 128;
+/// Maximum number of actions that are issued after one that waits at an unsignalled semaphore. A CUDA stream takes
+/// about a thousand pending launches and then blocks the issuing thread, which could no longer notice that what the
+/// semaphore waits for has failed.
+constexpr size_t kMaxAfterWait = 128;
 /// The second run is captured: libraries initialise lazily in the first.
 constexpr uint64_t kCapturedRun = 2;
 
@@ -49,21 +49,25 @@ void ask(const std::function<bool()>& cancelled) {
 
 }  // namespace
 
-Executable::~Executable() = default;
+Executable::Executable(const Program& program, const MemoryPlan& memory, ExecutionContext& context)
+    : program_(program), context_(context), commands_(build_commands(program, memory, context, first_not_finite_)) {
+  if (!commands_.syncs.empty()) load_kernels();
+}
 
 /// CUDA may load a kernel lazily at its first launch, and synchronise all streams to do so, which deadlocks with a
-/// stream that waits at a gate. So all kernels are captured up front into a graph that is never launched. If that
+/// stream that waits at a semaphore. So all kernels are captured up front into a graph that is never launched. If that
 /// fails, they are loaded when they first run.
 void Executable::load_kernels() const {
   const Device& device = context_.device();
   if (!device.table<tsr_device_capture>(TSR_DEVICE_CAPTURE)) return;
   std::vector<RankStream> streams;
-  std::ranges::copy_if(streams_, std::back_inserter(streams), [&](const RankStream& s) { return s.device == &device; });
+  std::ranges::copy_if(commands_.streams, std::back_inserter(streams),
+                       [&](const RankStream& s) { return s.device == &device; });
   const auto launch_all = [this] {
-    for (const auto& step : steps_)
-      if (step->kind == Step::Kind::kernel)
-        call(step->stream.api().launch, step->kernel, step->stream.handle, step->pointers.data(),
-             step->pointers.size());
+    for (const auto& command : commands_.list)
+      if (command->kind == Command::Kind::kernel)
+        call(command->stream.api().launch, command->kernel, command->stream.handle, command->pointers.data(),
+             command->pointers.size());
   };
   try {
     const Graph never_launched(device, streams, launch_all);
@@ -71,70 +75,71 @@ void Executable::load_kernels() const {
   }
 }
 
-void Executable::issue(Step& step) {
-  const tsr_device_interface& api = step.stream.api();
-  tsr_stream* const stream = step.stream.handle;
-  for (tsr_event* event : step.waits)
+void Executable::issue(Command& command) {
+  const tsr_device_interface& api = command.stream.api();
+  tsr_stream* const stream = command.stream.handle;
+  for (tsr_event* event : command.waits)
     call(api.stream_wait, stream, event);
-  for (Crossing* crossing : step.crossings)
-    crossing->wait(step.stream);
-  if (step.delayed) call(api.host_function, stream, &Delay::run, &step.delay);
-  for (const Fill& fill : step.fills)
+  for (CrossDeviceSync* sync : command.awaited_syncs)
+    sync->wait(command.stream);
+  if (command.delayed) call(api.host_function, stream, &Delay::run, &command.delay);
+  for (const Fill& fill : command.fills)
     call(api.fill, stream, fill.pointer, fill.byte, fill.num_bytes);
-  switch (step.kind) {
-    case Step::Kind::kernel:
-      call(api.launch, step.kernel, stream, step.pointers.data(), step.pointers.size());
+  switch (command.kind) {
+    case Command::Kind::kernel:
+      call(api.launch, command.kernel, stream, command.pointers.data(), command.pointers.size());
       break;
-    case Step::Kind::copy:
-      call(api.copy, stream, step.pointers[0], step.pointers[1], step.num_bytes);
+    case Command::Kind::copy:
+      call(api.copy, stream, command.pointers[0], command.pointers[1], command.num_bytes);
       break;
-    case Step::Kind::call:
-      call(api.host_function, stream, &StrategyCall::run, &step.call);
+    case Command::Kind::call:
+      call(api.host_function, stream, &StrategyCall::run, &command.call);
       break;
-    case Step::Kind::collective:
-      call(context_.comms().api().submit, step.comm->comm, &step.collective);
+    case Command::Kind::collective:
+      call(context_.comms().api().submit, command.comm->comm, &command.collective);
       break;
-    case Step::Kind::nothing:
+    case Command::Kind::nothing:
       break;
   }
-  for (const auto& guard : step.guards) {
+  for (const auto& guard : command.guards) {
     call(api.copy, stream, guard->seen.at(0), guard->begin, guard->seen.num_bytes());
     call(api.host_function, stream, &Guard::check, guard.get());
   }
-  for (Watch& watch : step.watches) {
+  for (Watch& watch : command.watches) {
     call(api.copy, stream, watch.seen, watch.begin, watch.num_bytes());
     call(api.host_function, stream, &Watch::check, &watch);
   }
-  if (step.record) call(api.event_record, step.record, stream);
-  if (step.crossing) step.crossing->signal(step.stream);
+  if (command.record) call(api.event_record, command.record, stream);
+  if (command.sync) command.sync->signal(command.stream);
 }
 
 void Executable::issue_all(const Cancelled& cancelled) {
-  size_t standing = 0;  // the first action that may be waiting at a closed gate
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    while (standing < i) {
-      const Crossing* const gate = closed_gate(*steps_[standing]);
-      if (gate && i - standing < kMaxBehindGate) break;
-      if (gate)
-        wait_until_open(*gate, cancelled);
+  size_t waiting = 0;  // the first action that may be waiting at an unsignalled semaphore
+  for (size_t i = 0; i < commands_.list.size(); ++i) {
+    while (waiting < i) {
+      const CrossDeviceSync* const sync = unsignalled_sync(*commands_.list[waiting]);
+      if (sync && i - waiting < kMaxAfterWait) break;
+      if (sync)
+        wait_until_signalled(*sync, cancelled);
       else
-        ++standing;
+        ++waiting;
     }
-    issue(*steps_[i]);
+    issue(*commands_.list[i]);
   }
 }
 
-const Crossing* Executable::closed_gate(const Step& step) const {
-  if (step.stream.device != &context_.device()) return nullptr;  // the host's streams take any number of actions
-  const auto closed = std::ranges::find_if(step.crossings, [](const Crossing* gate) { return !gate->is_open(); });
-  return closed == step.crossings.end() ? nullptr : *closed;
+const CrossDeviceSync* Executable::unsignalled_sync(const Command& command) const {
+  if (command.stream.device != &context_.device()) return nullptr;  // the host's streams take any number of actions
+  const auto unsignalled =
+      std::ranges::find_if(command.awaited_syncs, [](const CrossDeviceSync* sync) { return !sync->is_signalled(); });
+  return unsignalled == command.awaited_syncs.end() ? nullptr : *unsignalled;
 }
 
 /// Throws what has failed meanwhile.
-void Executable::wait_until_open(const Crossing& crossing, const Cancelled& cancelled) const {
+void Executable::wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const {
   auto question = Clock::now() + kQuestion;
-  while (!crossing.is_open()) {
-    for (const RankStream& stream : streams_)
+  while (!sync.is_signalled()) {
+    for (const RankStream& stream : commands_.streams)
       is_done(stream, 0);
     context_.comms().check();
     std::this_thread::sleep_for(kPause);
@@ -150,13 +155,13 @@ std::optional<size_t> Executable::first_not_finite() const {
 }
 
 void Executable::run(const Cancelled& cancelled) {
-  if (streams_.empty()) return;
+  if (commands_.streams.empty()) return;
   first_not_finite_ = kNone;
   try {
-    for (const auto& crossing : crossings_)
-      crossing->begin_run();
-    for (const auto& step : steps_)
-      if (step->comm) step->collective.sequence = step->comm->num_collectives++;
+    for (const auto& sync : commands_.syncs)
+      sync->begin_run();
+    for (const auto& command : commands_.list)
+      if (command->comm) command->collective.sequence = command->comm->num_collectives++;
     const bool is_step = program_.purpose == TSR_PURPOSE_STEP;
     if (++num_runs_ == kCapturedRun && is_step && context_.captures()) capture(cancelled);
     if (graph_)
@@ -174,7 +179,7 @@ void Executable::capture(const Cancelled& cancelled) {
   std::string why = obstacle_to_capture(context_, program_);
   const bool has_tried = why.empty();
   try {
-    if (has_tried) graph_.emplace(context_.device(), streams_, [&] { issue_all(cancelled); });
+    if (has_tried) graph_.emplace(context_.device(), commands_.streams, [&] { issue_all(cancelled); });
   } catch (const Error& e) {
     why = e.what();
   }
@@ -187,7 +192,7 @@ void Executable::capture(const Cancelled& cancelled) {
 void Executable::finish(const Cancelled& cancelled) {
   const auto start = Clock::now();
   auto question = start + kQuestion;
-  std::vector<RankStream> busy = streams_;
+  std::vector<RankStream> busy = commands_.streams;
   for (;;) {
     int64_t timeout_ms = kPollMs;
     // Waits for the first stream only; the others are asked whether they are done. Errors reach every stream that
@@ -214,8 +219,8 @@ void Executable::check_deadline(Clock::time_point start) const {
 
 void Executable::stop_after_error() {
   context_.comms().abort();
-  for (const auto& crossing : crossings_)
-    crossing->release();
+  for (const auto& sync : commands_.syncs)
+    sync->release();
   context_.close_streams();  // kernels end by themselves, aborted communication within two seconds
 }
 

@@ -5,15 +5,13 @@
 #include <chrono>
 #include <functional>
 #include <limits>
-#include <map>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "exec/crossing.h"
+#include "exec/command.h"
 #include "exec/execution_context.h"
 #include "exec/graph.h"
-#include "memory/memory.h"
+#include "memory/memory_plan.h"
 
 namespace tessera::host {
 
@@ -21,7 +19,6 @@ class Executable {
  public:
   /// Prepares `program`; it, its memory plan and the context outlive this. [control-thread]
   Executable(const Program& program, const MemoryPlan& memory, ExecutionContext& context);
-  ~Executable();
   Executable(const Executable&) = delete;
 
   /// Issues the whole program in list order and waits for its end. When an action fails, or `cancelled` (asked about
@@ -36,14 +33,12 @@ class Executable {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
-  struct Step;
-  struct Preparation;
   using Cancelled = std::function<bool()>;
   void load_kernels() const;
-  void issue(Step& step);
+  void issue(Command& command);
   void issue_all(const Cancelled& cancelled);
-  const Crossing* closed_gate(const Step& step) const;
-  void wait_until_open(const Crossing& crossing, const Cancelled& cancelled) const;
+  const CrossDeviceSync* unsignalled_sync(const Command& command) const;
+  void wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const;
   void capture(const Cancelled& cancelled);
   void finish(const Cancelled& cancelled);
   void check_deadline(Clock::time_point start) const;
@@ -51,13 +46,8 @@ class Executable {
 
   const Program& program_;
   ExecutionContext& context_;
-  std::vector<std::unique_ptr<Step>> steps_;
-  std::vector<KernelHandle> kernels_;
-  std::vector<EventHandle> events_;
-  std::map<tsr_stream*, Arena> seen_;  // debug: what watches copy to
-  std::vector<std::unique_ptr<Crossing>> crossings_;
-  std::vector<RankStream> streams_;              // used by the program, by first use
-  std::atomic<size_t> first_not_finite_{kNone};  // set by streams
+  std::atomic<size_t> first_not_finite_{kNone};  // position; set by streams
+  Commands commands_;
   uint64_t num_runs_ = 0;
   Clock::duration longest_run_{0};  // without a graph
   std::optional<Graph> graph_;

@@ -2,16 +2,16 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "compile/edit.h"
+#include "compile/pass_runner.h"
 #include "exec/communicators.h"
 #include "exec/device.h"
-#include "exec/graph.h"
-#include "memory/memory.h"
+#include "memory/memory_plan.h"
 #include "program/program.h"
 
 namespace tessera::host {
@@ -21,6 +21,16 @@ struct DebugOptions {
   bool check_memory = false;  ///< NaN fill at the start of each transient buffer's life, guards after its end
   uint64_t guard_bytes = 0;   ///< as given to the memory planner
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay (up to 200 us) before every action
+};
+
+/// Whether steps are captured, and how the ranks agree on it.
+struct GraphOptions {
+  bool is_on = true;  ///< --cuda-graph=auto
+  /// Called by all ranks at the same step, with whether this one could capture it; true when all could. What
+  /// communicators do may be captured on all ranks or on none.
+  std::function<bool(bool captured)> all_agree = [](bool captured) { return captured; };
+  /// Told why a program could not be captured.
+  std::function<void(const std::string& why)> warn = [](const std::string&) {};
 };
 
 /// The two devices of a rank, which are one where the communicator takes the device's streams. Borrows.

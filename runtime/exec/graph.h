@@ -13,16 +13,6 @@ namespace tessera::host {
 
 class ExecutionContext;
 
-/// Whether steps are captured, and how the ranks agree on it.
-struct GraphOptions {
-  bool is_on = true;  ///< --cuda-graph=auto
-  /// Called by all ranks at the same step, with whether this one could capture it; true when all could. What
-  /// communicators do may be captured on all ranks or on none.
-  std::function<bool(bool captured)> all_agree = [](bool captured) { return captured; };
-  /// Told why a program could not be captured.
-  std::function<void(const std::string& why)> warn = [](const std::string&) {};
-};
-
 /// Why the program cannot be captured, as the end of a sentence; empty when it can.
 std::string obstacle_to_capture(const ExecutionContext& context, const Program& program);
 

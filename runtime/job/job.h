@@ -36,7 +36,7 @@ struct Job {
   Mesh mesh;
   Gpt2Config gpt2;
   Model model;
-  StepShape shape;
+  StepConfig shape;
 
   uint32_t comm_flags = 0;  ///< TSR_COMM_* of the communicator
   StagedKinds staged;       ///< what is the host's while the device is not the CPU

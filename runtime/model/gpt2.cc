@@ -49,15 +49,15 @@ class Gpt2Builder {
   Model build() {
     const int tokens = value("tokens", {}, TSR_VALUE_TOKENS, TSR_I32);
     const int targets = value("targets", {}, TSR_VALUE_TARGETS, TSR_I32);
-    const tsr_dim embed = dim(TSR_NAME_EMBED, config_.embed);
-    const int wte = parameter(unit("wte"), "wte.weight", {dim(TSR_NAME_VOCAB, config_.vocab), embed});
-    const int wpe = parameter(unit("wpe"), "wpe.weight", {dim(TSR_NAME_POSITION, config_.positions), embed});
+    const tsr_dim embed = dim(TSR_DIM_EMBED, config_.embed);
+    const int wte = parameter(unit("wte"), "wte.weight", {dim(TSR_DIM_VOCAB, config_.vocab), embed});
+    const int wpe = parameter(unit("wpe"), "wpe.weight", {dim(TSR_DIM_POSITIONS, config_.positions), embed});
 
     const int embedded = activation("wte.out", embed);
     int x = activation("h.0.x", embed);
     // wpe adds to it: both gradients are one.
     model_.values[embedded].gradient_of = x;
-    segment("wte", TSR_OP_TOKEN_EMBEDDING, {wte}, {tokens}, {embedded}, {{TSR_NAME_VOCAB, TSR_REDUCE_SUM}});
+    segment("wte", TSR_OP_TOKEN_EMBEDDING, {wte}, {tokens}, {embedded}, {{TSR_DIM_VOCAB, TSR_REDUCE_SUM}});
     segment("wpe", TSR_OP_POSITION_EMBEDDING, {wpe}, {embedded}, {x});
     for (block_ = 0; block_ < config_.num_layers; ++block_)
       x = block(x);
@@ -68,7 +68,7 @@ class Gpt2Builder {
     const int bias = parameter(final_unit, "ln_f.bias", {embed});
     const int normed = activation("ln_f.out", embed);
     segment("ln_f", TSR_OP_LAYER_NORM, {weight, bias}, {x}, {normed});
-    segment("loss", TSR_OP_LOSS, {wte}, {normed, targets}, {}, {{TSR_NAME_EMBED, TSR_REDUCE_SUM}});
+    segment("loss", TSR_OP_LOSS, {wte}, {normed, targets}, {}, {{TSR_DIM_EMBED, TSR_REDUCE_SUM}});
     lay_out_units(model_);
     return std::move(model_);
   }
@@ -88,7 +88,7 @@ class Gpt2Builder {
   }
 
   int value(const std::string& name, const std::vector<tsr_dim>& columns, uint32_t kind, tsr_dtype dtype) {
-    std::vector<tsr_dim> dims = {dim(TSR_NAME_BATCH, shape_.batch), dim(TSR_NAME_SEQ, shape_.seq)};
+    std::vector<tsr_dim> dims = {dim(TSR_DIM_BATCH, shape_.batch), dim(TSR_DIM_SEQ, shape_.seq)};
     dims.insert(dims.end(), columns.begin(), columns.end());
     const uint64_t num_elements = product(dims);
     model_.values.push_back({name, std::move(dims), kind, dtype, -1, num_elements});
@@ -111,10 +111,10 @@ class Gpt2Builder {
     op.dims[TSR_DIM_EMBED] = config_.embed;
     std::array<uint32_t, TSR_NUM_DIMS> names{};
     // Which named dim each extent is of: a split of heads then finds every op that has heads.
-    names[TSR_DIM_BATCH] = TSR_NAME_BATCH;
-    names[TSR_DIM_SEQ] = TSR_NAME_SEQ;
-    names[TSR_DIM_EMBED] = TSR_NAME_EMBED;
-    names[TSR_DIM_VOCAB] = TSR_NAME_VOCAB;
+    names[TSR_DIM_BATCH] = TSR_DIM_BATCH;
+    names[TSR_DIM_SEQ] = TSR_DIM_SEQ;
+    names[TSR_DIM_EMBED] = TSR_DIM_EMBED;
+    names[TSR_DIM_VOCAB] = TSR_DIM_VOCAB;
     if (kind == TSR_OP_TOKEN_EMBEDDING || kind == TSR_OP_LOSS) {
       op.dims[TSR_DIM_VOCAB] = config_.vocab;
       // LOSS does not read them; the ops that take its place when the vocabulary is split do.
@@ -150,10 +150,10 @@ class Gpt2Builder {
     const int u = unit(name);
     const int64_t head_dim = config_.embed / config_.num_heads;
     const auto named = [&](const char* text) { return name + "." + text; };
-    const tsr_dim embed = dim(TSR_NAME_EMBED, config_.embed), ffn = dim(TSR_NAME_FFN, config_.ffn);
+    const tsr_dim embed = dim(TSR_DIM_EMBED, config_.embed), ffn = dim(TSR_DIM_FFN, config_.ffn);
     // q, k and v are three blocks of one matrix; a split cuts each of them, at multiples of a head.
-    const tsr_dim qkv3 = dim(TSR_NAME_HEADS, 3 * config_.embed, 3, head_dim);
-    const tsr_dim heads = dim(TSR_NAME_HEADS, config_.embed, 1, head_dim);
+    const tsr_dim qkv3 = dim(TSR_DIM_HEADS, 3 * config_.embed, 3, head_dim);
+    const tsr_dim heads = dim(TSR_DIM_HEADS, config_.embed, 1, head_dim);
 
     const int ln_1_weight = parameter(u, named("ln_1.weight"), {embed}),
               ln_1_bias = parameter(u, named("ln_1.bias"), {embed});
@@ -176,20 +176,20 @@ class Gpt2Builder {
     model_.values[ffn_out].gradient_of = next;
 
     segment(named("ln_1"), TSR_OP_LAYER_NORM, {ln_1_weight, ln_1_bias}, {x}, {norm_1});
-    linear(named("qkv"), {qkv_weight, qkv_bias}, norm_1, qkv, config_.embed, 3 * config_.embed, TSR_NAME_EMBED);
+    linear(named("qkv"), {qkv_weight, qkv_bias}, norm_1, qkv, config_.embed, 3 * config_.embed, TSR_DIM_EMBED);
     Segment& attention = segment(named("attention"), TSR_OP_ATTENTION, {}, {qkv}, {attended});
     // Attention knows heads and their width only, so it works on however many heads a rank has.
     attention.op.dims[TSR_DIM_EMBED] = 0;
     attention.op.dims[TSR_DIM_HEADS] = config_.num_heads;
     attention.op.dims[TSR_DIM_HEAD_DIM] = head_dim;
     attention.dim_names[TSR_DIM_EMBED] = 0;
-    attention.dim_names[TSR_DIM_HEADS] = TSR_NAME_HEADS;
-    linear(named("proj"), {proj_weight}, attended, projected, config_.embed, config_.embed, TSR_NAME_HEADS);
+    attention.dim_names[TSR_DIM_HEADS] = TSR_DIM_HEADS;
+    linear(named("proj"), {proj_weight}, attended, projected, config_.embed, config_.embed, TSR_DIM_HEADS);
     segment(named("add_ln_2"), TSR_OP_ADD_LAYER_NORM, {proj_bias, ln_2_weight, ln_2_bias}, {x, projected},
             {mid, norm_2});
-    linear(named("fc_gelu"), {fc_weight, fc_bias}, norm_2, hidden, config_.embed, config_.ffn, TSR_NAME_EMBED,
+    linear(named("fc_gelu"), {fc_weight, fc_bias}, norm_2, hidden, config_.embed, config_.ffn, TSR_DIM_EMBED,
            config_.activation);
-    linear(named("fc_proj"), {fc_proj_weight}, hidden, ffn_out, config_.ffn, config_.embed, TSR_NAME_FFN);
+    linear(named("fc_proj"), {fc_proj_weight}, hidden, ffn_out, config_.ffn, config_.embed, TSR_DIM_FFN);
     segment(named("add"), TSR_OP_ADD, {fc_proj_bias}, {mid, ffn_out}, {next});
     return next;
   }

@@ -8,9 +8,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/concat.h"
 #include "base/read_only_file.h"
 #include "base/strict_json.h"
-#include "base/text.h"
 #include "config/did_you_mean.h"
 #include "tessera/error.hpp"
 

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "model/philox.h"
 #include "tessera/error.hpp"
 

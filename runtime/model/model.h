@@ -29,7 +29,7 @@ struct ParameterPart {
   std::vector<ParameterPiece> pieces;
 };
 
-/// A named tensor with Hugging Face's name and shape; in a local model (passes/local_model.h) this rank's part of it.
+/// A named tensor with Hugging Face's name and shape; in a local model (passes/shard_model.h) this rank's part of it.
 struct Parameter {
   std::string name;
   std::vector<tsr_dim> dims;

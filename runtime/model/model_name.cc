@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/concat.h"
 #include "base/read_only_file.h"
-#include "base/text.h"
 #include "config/did_you_mean.h"
 #include "model/gpt2_config.h"
 #include "tessera/error.hpp"

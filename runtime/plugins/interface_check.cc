@@ -1,5 +1,5 @@
 // Checks a plugin's tables once, when it is loaded, so that the rest of the host may call any required function without
-// asking. Sizes are checked against floors, the tables as ABI 0.9 has them: tables only grow at the end, so a table
+// asking. Sizes are checked against floors, the tables as ABI 0.10 has them: tables only grow at the end, so a table
 // that is longer is newer and fine, one that is shorter is malformed.
 //
 // Texts are copied, with limits: a plugin's memory is not trusted to stay as it is.
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "plugins/plugin_options.h"
@@ -22,7 +22,7 @@ constexpr uint64_t kMaxOptions = 256;
 constexpr uint64_t kMaxText = 4096;
 constexpr const char* kAskAuthor = "; build it again with this version's plugin-api";
 
-// The floors: the tables as ABI 0.9 has them. They never move.
+// The floors: the tables as ABI 0.10 has them. They never move.
 constexpr uint32_t kDescriptorFloor = TSR_END_OF(tsr_descriptor, num_options);
 constexpr uint32_t kStrategyFloor = TSR_END_OF(tsr_strategy_interface, get_extension);
 constexpr uint32_t kCommunicatorFloor = TSR_END_OF(tsr_communicator_interface, get_extension);

@@ -7,7 +7,7 @@
 
 #include "exec/device.h"
 #include "launch/memory_store.h"
-#include "plan/planned_job.h"
+#include "plan/job_plan.h"
 #include "plugins/host_services.h"
 
 namespace tessera::host {
@@ -30,7 +30,7 @@ void try_communicator(const Job& job, const Log& log) {
   const PluginOptions options(*communicator, "", job.plugin_flags);
   const Device cpu({job.plugins.cpu.device(), cpu_options.values(), 0, 1}, host.table());
   const auto values = options.values();
-  tsr_comm_create args{};
+  tsr_comm_create_args args{};
   args.struct_size = sizeof args;
   args.size = 1;
   args.is_local = 1;

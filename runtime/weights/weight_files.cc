@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <set>
 
+#include "base/concat.h"
 #include "base/sha256.h"
-#include "base/text.h"
 #include "tessera/error.hpp"
 #include "weights/hf_index.h"
 #include "weights/safetensors.h"

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-/// The streams of the process, whichever rank's, that stand at a closed gate. Whoever allocates or loads waits until
+/// The streams of the process, whichever rank's, that stand at a unsignalled semaphore. Whoever allocates or loads waits until
 /// there is none, as CUDA may.
 class StandingStreams {
  public:
@@ -106,32 +106,32 @@ tsr_status HostCall::run(void* self, tsr_error* err) {
   return call.function(call.user, err);
 }
 
-void Gate::wait(Stream& stream, uint32_t value) {
-  if (stream.is_captured()) throw Error(TSR_E_FAILED_PRECONDITION, "a captured stream waits for a gate");
+void Semaphore::wait(Stream& stream, uint32_t value) {
+  if (stream.is_captured()) throw Error(TSR_E_FAILED_PRECONDITION, "a captured stream waits for a semaphore");
   waits_.push_back({this, value});
   stream.inner().host_function(&Wait::run, &waits_.back());
 }
 
-tsr_status Gate::Wait::run(void* self, tsr_error*) {
+tsr_status Semaphore::Wait::run(void* self, tsr_error*) {
   const Wait& wait = *static_cast<Wait*>(self);
   standing_streams.add(1);
   {
-    std::unique_lock lock(wait.gate->mutex_);
-    wait.gate->opened_.wait(lock, [&] { return static_cast<int32_t>(wait.gate->value_ - wait.value) >= 0; });
+    std::unique_lock lock(wait.semaphore->mutex_);
+    wait.semaphore->signalled_.wait(lock, [&] { return static_cast<int32_t>(wait.semaphore->value_ - wait.value) >= 0; });
   }
   standing_streams.add(-1);
   return TSR_OK;
 }
 
-void Gate::open(uint32_t value) {
+void Semaphore::signal(uint32_t value) {
   {
     const std::lock_guard lock(mutex_);
     value_ = value;
   }
-  opened_.notify_all();
+  signalled_.notify_all();
 }
 
-OtherDevice::OtherDevice(const tsr_device_open& args) : cpu_(static_cast<int>(args.num_threads)) {
+OtherDevice::OtherDevice(const tsr_device_open_args& args) : cpu_(static_cast<int>(args.num_threads)) {
   for (uint64_t i = 0; i < args.num_options; ++i)
     if (view(args.options[i].name) == "fail-capture") fails_to_capture_ = args.options[i].i != 0;
 }

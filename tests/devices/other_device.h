@@ -49,27 +49,27 @@ struct HostCall {
   static tsr_status run(void* self, tsr_error* err);
 };
 
-/// tsr.device.gate/1.
-class Gate {
+/// tsr.device.semaphore/1.
+class Semaphore {
  public:
   void wait(Stream& stream, uint32_t value);
-  void open(uint32_t value);
+  void signal(uint32_t value);
 
  private:
   struct Wait {
-    Gate* gate;
+    Semaphore* semaphore;
     uint32_t value;
     static tsr_status run(void* self, tsr_error* err);
   };
   std::mutex mutex_;
-  std::condition_variable opened_;
+  std::condition_variable signalled_;
   uint32_t value_ = 0;
   std::deque<Wait> waits_;
 };
 
 class OtherDevice final : public Device {
  public:
-  explicit OtherDevice(const tsr_device_open& args);
+  explicit OtherDevice(const tsr_device_open_args& args);
 
   void* allocate(uint32_t memory, uint64_t num_bytes) override;
   void release(uint32_t memory, void* pointer) noexcept override;
@@ -99,7 +99,7 @@ struct Plugin {
   static constexpr std::string_view kName = TESSERA_OTHER_DEVICE "-device";
   static constexpr std::string_view kStreamKind = "other.queue";
   static std::vector<tsr_slot_spec> describe(const tsr_op& op) { return cpu::describe(op); }
-  static std::unique_ptr<Device> open(const tsr_device_open& args) { return std::make_unique<OtherDevice>(args); }
+  static std::unique_ptr<Device> open(const tsr_device_open_args& args) { return std::make_unique<OtherDevice>(args); }
 };
 
 }  // namespace tessera::other

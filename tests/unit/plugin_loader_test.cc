@@ -73,7 +73,7 @@ TEST(Loader, LoadsAGoodPlugin) {
   EXPECT_EQ(good.options[3].choices, (Parts{"fast", "exact"}));
   EXPECT_EQ(good.strategy()->role, TSR_STRATEGY_SPLIT_STORAGE);
   EXPECT_EQ(good.sha256, sha256_hex(read(plugin("good"))));
-  EXPECT_EQ(good.fingerprint(), "org.tessera.tests.sample 1.2.3 abi 0.9 sha256 " + good.sha256);
+  EXPECT_EQ(good.fingerprint(), "org.tessera.tests.sample 1.2.3 abi 0.10 sha256 " + good.sha256);
   expect_error([&] { good.device(); }, {"sample", "is a strategy"});
 }
 

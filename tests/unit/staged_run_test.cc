@@ -143,7 +143,7 @@ TEST_F(RunTest, AStagedStepRunsAgainAndAgain) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-// The device's streams wait for gates that nobody would open.
+// The device's streams wait for semaphores that nothing would signal.
 TEST_F(RunTest, ACollectiveThatFailsOnTheHostEndsTheStep) {
   for (const int which : {0, 3, 11}) {
     auto runtime = make(true);
@@ -156,7 +156,7 @@ TEST_F(RunTest, ACollectiveThatFailsOnTheHostEndsTheStep) {
   }
 }
 
-// So much work stands behind the gate that the device would take no more, and block whoever issues it.
+// So much work waits for the semaphore that the device would take no more, and block whoever issues it.
 TEST_F(RunTest, ACollectiveThatFailsEndsAStepOfManyActions) {
   model_ = make_gpt2({.num_layers = 40, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
                      {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
@@ -241,7 +241,7 @@ TEST_F(RunTest, WithoutGatesThereIsNoWayBackFromTheHost) {
   tsr_device_interface bare = device_;
   bare.get_extension = nullptr;
   const Device device({.api = &bare, .options = options_}, &host_);
-  expect_error([&] { make_crossing_to(device); }, {"the device has no gates (tsr.device.gate/1)"});
+  expect_error([&] { make_sync_to(device); }, {"the device has no semaphores (tsr.device.semaphore/1)"});
 }
 
 }  // namespace

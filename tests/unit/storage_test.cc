@@ -50,7 +50,7 @@ TEST(Storage, AFlatIsAUnit) {
 }
 
 TEST(Storage, In16BitsAFlatIsComputedWithItsCast) {
-  StepShape shape;
+  StepConfig shape;
   shape.dtype = TSR_BF16;
   Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
     for (const Flat& flat : flats_of(view)) {
@@ -188,7 +188,7 @@ TEST(Gatherings, AliveAtOnceAreThoseInUseAndAhead) {
     for (const Backward backward : {Backward::pre, Backward::post, Backward::none})
       for (uint64_t prefetch = 0; prefetch < 4; ++prefetch)
         for (uint64_t limit = 0; limit < 4; ++limit) {
-          StepShape shape;
+          StepConfig shape;
           shape.num_micro_batches = num_micro_batches;
           Gpt2Pass(2, shape).look_at([&](const ProgramView& view, const Edit&) {
             const auto groups = one_group_a_flat(view);
@@ -201,7 +201,7 @@ TEST(Gatherings, AliveAtOnceAreThoseInUseAndAhead) {
 }
 
 TEST(Gatherings, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
-  StepShape shape;
+  StepConfig shape;
   shape.num_micro_batches = 2;
   for (const bool keep : {false, true})
     Gpt2Pass(2, shape).look_at([&](const ProgramView& view, const Edit&) {
@@ -227,7 +227,7 @@ TEST(Gatherings, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
 // ---- when gradients are complete ----
 
 TEST(GradientSums, OneOfTheStep) {
-  StepShape shape;
+  StepConfig shape;
   shape.num_micro_batches = 2;
   Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
     const GradientSums sums(view);
@@ -247,9 +247,9 @@ TEST(GradientSums, OneOfTheStep) {
 }
 
 TEST(GradientSums, OneOfEachMicroBatch) {
-  StepShape shape;
+  StepConfig shape;
   shape.num_micro_batches = 3;
-  shape.reduce_every = TSR_REDUCE_EVERY_MICRO_BATCH;
+  shape.reduce_every = TSR_EVERY_MICRO_BATCH;
   Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
     const GradientSums sums(view);
     const auto groups = one_group_a_flat(view);

@@ -302,7 +302,7 @@ inline SlotList elementwise_slots(const tsr_op& op) {
   const uint64_t n = num_elements(op);
   const bool adds = op.kind == TSR_OP_ADD_INTO || op.kind == TSR_OP_SCALE;
   const tsr_slot_spec dst = slot_of(TSR_ROLE_DESTINATION, 0, adds ? TSR_MODE_ADD : TSR_MODE_WRITE, n,
-                                    op.kind == TSR_OP_CAST ? op.gradient_dtype : op.dtype);
+                                    op.kind == TSR_OP_CAST ? op.destination_dtype : op.dtype);
   if (op.kind == TSR_OP_SCALE || op.kind == TSR_OP_ZERO) return {dst};
   return {slot_of(TSR_ROLE_SOURCE, 0, TSR_MODE_READ, n, op.dtype), dst};
 }
@@ -334,7 +334,7 @@ inline SlotList step_slots(const tsr_op& op) {
   return slots;
 }
 
-/// The slots of any op; UNSUPPORTED for a kind that ABI 0.9 does not have.
+/// The slots of any op; UNSUPPORTED for a kind that ABI 0.10 does not have.
 inline SlotList slots_of(const tsr_op& op) {
   if (op.kind >= TSR_OP_SUM_SQUARES && op.kind <= TSR_OP_SGD) return step_slots(op);
   if (op.kind >= TSR_OP_COPY && op.kind <= TSR_OP_ZERO) return elementwise_slots(op);

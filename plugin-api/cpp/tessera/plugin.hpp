@@ -74,7 +74,7 @@ inline void shake_hands(tsr_handshake* io) {
   io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
   if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_max < TSR_ABI_MINOR ||
       io->host_minor_min > TSR_ABI_MINOR)
-    throw Error(TSR_E_ABI, "this plugin speaks ABI 0.9 on 64-bit machines; the host offers " +
+    throw Error(TSR_E_ABI, "this plugin speaks ABI 0.10 on 64-bit machines; the host offers " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_min) + " to " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_max));
 }

@@ -104,7 +104,7 @@ inline std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int ke
   const auto group = agree_on_split(KeyValue(host_), prefix, member_, color, key, aborted_);
   if (!group) return nullptr;
   const std::string rendezvous = prefix + "/color/" + std::to_string(color);
-  tsr_comm_create args{};
+  tsr_comm_create_args args{};
   args.struct_size = sizeof args;
   args.rank = group->rank;
   args.size = static_cast<int32_t>(group->world_ranks.size());

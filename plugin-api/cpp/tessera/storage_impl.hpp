@@ -216,8 +216,8 @@ inline bool stands_on_several_stages(const ProgramView& view, const Flat& flat) 
                                  [&](const tsr_piece& piece) { return piece.parameter == parameter; });
     });
   };
-  return std::ranges::any_of(view.splits(), [&](const tsr_split& split) {
-    return split.kind == TSR_LAYOUT_REPLICATED && split.num_coordinates > 1 && is_of_flat(split.parameter);
+  return std::ranges::any_of(view.layout(), [&](const tsr_layout_entry& entry) {
+    return entry.kind == TSR_LAYOUT_REPLICATED && entry.num_coordinates > 1 && is_of_flat(entry.parameter);
   });
 }
 
@@ -321,7 +321,7 @@ inline GradientSums::GradientSums(const ProgramView& view) : view_(view) {
   for (size_t i = 0; i < view.actions().size(); ++i) {
     const tsr_action& action = view.actions()[i];
     const tsr_binding *from = detail::find(action, kSource), *to = detail::find(action, kDestination);
-    if (action.kind == TSR_ACTION_ADD && from && to) adds_[to->buffer].push_back({i, from->buffer});
+    if (action.kind == TSR_ACTION_ADD_INTO && from && to) adds_[to->buffer].push_back({i, from->buffer});
   }
 }
 

@@ -36,7 +36,7 @@ class ProgramView {
   std::span<const tsr_buffer> buffers() const { return {raw.buffers, raw.num_buffers}; }
   std::span<const tsr_home> homes() const { return {raw.homes, raw.num_homes}; }
   std::span<const tsr_action> actions() const { return {raw.actions, raw.num_actions}; }
-  std::span<const tsr_split> splits() const { return {raw.splits, raw.num_splits}; }
+  std::span<const tsr_layout_entry> layout() const { return {raw.layout, raw.num_layout_entries}; }
   static std::span<const tsr_binding> bindings(const tsr_action& action) {
     return {action.bindings, action.num_bindings};
   }
@@ -138,9 +138,9 @@ template <class S, uint32_t kRole, uint32_t kSplits, uint32_t kFlags = 0>
 struct StrategyTable {
   static Strategy* self(tsr_strategy* s) { return reinterpret_cast<Strategy*>(s); }
 
-  static tsr_status create(const tsr_strategy_create* args, tsr_strategy** result, tsr_error* err) noexcept {
+  static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** result, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require(TSR_HAS(args, tsr_strategy_create, num_options), "create: the arguments are");
+      require(TSR_HAS(args, tsr_strategy_create_args, num_options), "create: the arguments are");
       std::unique_ptr<Strategy> made =
           std::make_unique<S>(view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
       *result = reinterpret_cast<tsr_strategy*>(made.release());
@@ -152,7 +152,7 @@ struct StrategyTable {
                            tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
       require(TSR_HAS(v, tsr_program_view, num_actions), "layout: the view is");
-      require(TSR_HAS(sink, tsr_layout_sink, add_split), "layout: the sink is");
+      require(TSR_HAS(sink, tsr_layout_sink, add_entry), "layout: the sink is");
       self(s)->layout(ProgramView(*v), *sink);
     });
   }
@@ -170,7 +170,7 @@ struct StrategyTable {
   static const void* get_extension(tsr_str) noexcept { return nullptr; }
   static void require(bool is_long_enough, const char* what) {
     if (!is_long_enough)
-      throw Error(TSR_E_ABI, std::string(what) + " shorter than ABI 0.9 has it: struct_size is wrong");
+      throw Error(TSR_E_ABI, std::string(what) + " shorter than ABI 0.10 has it: struct_size is wrong");
   }
 
   static constexpr tsr_strategy_interface kInterface = {

@@ -13,7 +13,7 @@
  *
  * Errors of every function with a tsr_error*, where what is under the device fails: INTERNAL for a failed call of its
  * driver or libraries; UNAVAILABLE when there is no usable driver, device or library (any more); RESOURCE_EXHAUSTED
- * when memory or threads are short. "driver errors" below means these three. Since 0.9. */
+ * when memory or threads are short. "driver errors" below means these three. Since 0.10. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 
@@ -107,18 +107,20 @@ typedef struct tsr_slot_spec {
  * WORKSPACE of BACKWARD. LOSS: FORWARD gives the loss alone (eval); BACKWARD the loss, di0 and g0 at once, over chunks
  * of tokens. LOSS_GRAD: FORWARD gives the loss alone, BACKWARD the loss and di0. SOFTMAX_STATS has FORWARD only. */
 
-/* op.dims[TSR_DIM_*]: local extents, 0 where the op has no such dim. */
-#define TSR_DIM_BATCH 0
-#define TSR_DIM_SEQ 1
-#define TSR_DIM_HEADS 2
-#define TSR_DIM_HEAD_DIM 3
-#define TSR_DIM_EMBED 4 /* C: width of norms, adds and embeddings */
-#define TSR_DIM_IN 5    /* linear */
-#define TSR_DIM_OUT 6   /* linear */
-#define TSR_DIM_VOCAB 7
-#define TSR_DIM_POSITIONS 8 /* rows of the position table; >= seq */
-#define TSR_DIM_ELEMENTS 9  /* elementwise and step ops: elements of the largest operand */
-#define TSR_NUM_DIMS 12
+/* Dims by what they are about: the name of a tensor's dim (tsr_dim.name, tsr_contraction.dim) and the index of its
+ * local extent in op.dims, which is 0 where the op has no such dim. 0 is no dim. */
+#define TSR_DIM_BATCH 1u
+#define TSR_DIM_SEQ 2u
+#define TSR_DIM_HEADS 3u /* of a tensor: heads * head_dim columns, granule = head_dim; of an op: heads */
+#define TSR_DIM_EMBED 4u /* C: width of norms, adds and embeddings */
+#define TSR_DIM_FFN 5u
+#define TSR_DIM_VOCAB 6u
+#define TSR_DIM_POSITIONS 7u /* rows of the position table; >= seq */
+#define TSR_DIM_HEAD_DIM 8u
+#define TSR_DIM_IN 9u        /* linear */
+#define TSR_DIM_OUT 10u      /* linear */
+#define TSR_DIM_ELEMENTS 11u /* elementwise and step ops: elements of the largest operand */
+#define TSR_NUM_DIMS 16
 
 /* op.attributes[TSR_ATTR_*]; 0 where not used. Flags, tokens and rows are whole numbers, which a double holds exactly
  * up to 2^53. */
@@ -164,8 +166,8 @@ typedef struct tsr_op {
   uint32_t kind;
   uint32_t phase;
   tsr_dtype dtype;          /* values and parameters; elementwise: source */
-  tsr_dtype gradient_dtype; /* gradients of parameters: float32; cast: destination */
-  uint32_t reserved;
+  tsr_dtype gradient_dtype;    /* of parameters: float32 */
+  tsr_dtype destination_dtype; /* cast */
   int64_t dims[TSR_NUM_DIMS];
   double attributes[TSR_NUM_ATTRIBUTES];
   const tsr_op_range* ranges; /* optimizer, sum_squares: what of the home is meant; borrowed for the call */
@@ -180,7 +182,7 @@ typedef struct tsr_op {
 typedef tsr_status (*tsr_host_function)(void* user, tsr_error* err);
 
 /* APPENDABLE. */
-typedef struct tsr_device_open {
+typedef struct tsr_device_open_args {
   uint32_t struct_size;
   uint32_t index;       /* which device of this kind: the rank's local rank, which may be beyond the last */
   uint32_t num_threads; /* team of one rank on a CPU; >= 1 */
@@ -188,7 +190,7 @@ typedef struct tsr_device_open {
   const tsr_host* host;
   const tsr_option_value* options;
   uint64_t num_options;
-} tsr_device_open;
+} tsr_device_open_args;
 
 #define TSR_MEMORY_DEVICE 1u
 #define TSR_MEMORY_HOST 2u /* pinned where that exists */
@@ -212,7 +214,7 @@ typedef struct tsr_device_interface {
    * Errors: INVALID_ARGUMENT when struct_size is too small, num_threads is 0, or an option's value is refused;
    * UNAVAILABLE when there is no driver or no device `index`; UNSUPPORTED for a device older than the kernels;
    * RESOURCE_EXHAUSTED when the system grants no team of num_threads. [control-thread] */
-  TSR_FN(tsr_status, open)(const tsr_device_open* args, tsr_device** device, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, open)(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, close)
   (tsr_device* device) TSR_NOEXCEPT; /* NULL is allowed, here and in every destroy. [control-thread] */
 
@@ -322,29 +324,31 @@ typedef struct tsr_device_capture {
   TSR_FN(void, destroy)(tsr_graph* graph) TSR_NOEXCEPT;
 } tsr_device_capture;
 
-/* Gates: how a stream waits for the host, or for a stream of another device, without holding up a thread: what Vulkan
- * calls a timeline semaphore. A gate is a counter that the host raises. Opening it needs nothing from the thread that
- * issues, which a full stream may hold up; and where the opening follows from work of this device, the waiting stream
+/* Timeline semaphores, as Vulkan has them: how a stream waits for the host, or for a stream of another device, without
+ * holding up a thread. A semaphore is a counter that the host raises. Signalling it needs nothing from the thread that
+ * issues, which a full stream may hold up; and where the signal follows from work of this device, the waiting stream
  * waits for that work's event first, so that the device never puts the two into one queue the wrong way round. */
-#define TSR_DEVICE_GATE "tsr.device.gate/1"
-typedef struct tsr_gate tsr_gate;
+#define TSR_DEVICE_SEMAPHORE "tsr.device.semaphore/1"
+typedef struct tsr_semaphore tsr_semaphore;
 
 /* APPENDABLE. */
-typedef struct tsr_device_gate {
+typedef struct tsr_device_semaphore {
   uint32_t struct_size;
   uint32_t reserved;
-  /* A gate at 0, the caller's until destroy. Errors: UNSUPPORTED when the driver has no such wait; driver errors.
+  /* A semaphore at 0, the caller's until destroy. Errors: UNSUPPORTED when the driver has no such wait; driver errors.
    * [control-thread] */
-  TSR_FN(tsr_status, create)(tsr_device* device, tsr_gate** gate, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, destroy)(tsr_gate* gate) TSR_NOEXCEPT; /* no stream waits for it; NULL is allowed. [control-thread] */
-  /* Later work on `stream` starts once the gate is at `value` or above (compared as int32 of the difference, so it may
-   * wrap around). Such a wait has no time-out: who may fail opens the gate all the same. Errors: driver errors.
-   * [issue-thread] */
-  TSR_FN(tsr_status, wait)(tsr_stream* stream, tsr_gate* gate, uint32_t value, tsr_error* err) TSR_NOEXCEPT;
-  /* Raises the gate to `value`; one that is above stays. What this thread wrote to memory before is seen by what was
-   * waiting. Does not block, cannot fail. [any-thread] */
-  TSR_FN(void, open)(tsr_gate* gate, uint32_t value) TSR_NOEXCEPT;
-} tsr_device_gate;
+  TSR_FN(tsr_status, create)(tsr_device* device, tsr_semaphore** semaphore, tsr_error* err) TSR_NOEXCEPT;
+  /* No stream waits for it; NULL is allowed. [control-thread] */
+  TSR_FN(void, destroy)(tsr_semaphore* semaphore) TSR_NOEXCEPT;
+  /* Later work on `stream` starts once the semaphore is at `value` or above (compared as int32 of the difference, so it
+   * may wrap around). Such a wait has no time-out: a caller that fails signals the semaphore all the same.
+   * Errors: driver errors. [issue-thread] */
+  TSR_FN(tsr_status, wait)
+  (tsr_stream* stream, tsr_semaphore* semaphore, uint32_t value, tsr_error* err) TSR_NOEXCEPT;
+  /* Raises the semaphore to `value`; one that is above stays. What this thread wrote to memory before is seen by what
+   * was waiting. Does not block, cannot fail. [any-thread] */
+  TSR_FN(void, signal)(tsr_semaphore* semaphore, uint32_t value) TSR_NOEXCEPT;
+} tsr_device_semaphore;
 
 /* Memory of a device that has its own. */
 #define TSR_DEVICE_MEMORY_INFO "tsr.device.memory_info/1"

@@ -30,7 +30,7 @@ uint64_t element_bytes(tsr_dtype dtype) {
 // The same dtypes as cpu-device takes, in the same words: a program that one device refuses, the other does too.
 void check_dtypes(const tsr_op& op) {
   element_bytes(op.dtype);
-  const tsr_dtype from = op.dtype, to = op.gradient_dtype;
+  const tsr_dtype from = op.dtype, to = op.destination_dtype;
   const auto refuse = [](const std::string& what) { throw Error(TSR_E_UNSUPPORTED, what); };
   const bool casts =
       (from == TSR_F32 && (is_value(to) || to == TSR_F64)) || (to == TSR_F32 && (is_value(from) || from == TSR_F64));
@@ -143,7 +143,7 @@ class Elementwise final : public Kernel {
   Elementwise(const tsr_op& op, std::span<const tsr_slot_spec> slots)
       : kind_(op.kind),
         from_(op.dtype),
-        to_(op.kind == TSR_OP_CAST ? op.gradient_dtype : op.dtype),
+        to_(op.kind == TSR_OP_CAST ? op.destination_dtype : op.dtype),
         num_elements_(static_cast<uint64_t>(op.dims[TSR_DIM_ELEMENTS])),
         factor_(op.attributes[TSR_ATTR_SCALE]),
         source_(op::find_operand(slots, TSR_ROLE_SOURCE, 0)),

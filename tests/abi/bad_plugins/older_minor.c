@@ -1,3 +1,3 @@
 #define TEST_MINOR_MIN 3u
-#define TEST_MINOR_MAX 8u
+#define TEST_MINOR_MAX 9u
 #include "plugin.h"

@@ -1,0 +1,23 @@
+// What a rank knows of itself and of the job that it is part of.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "launch/key_value_store.h"
+
+namespace tessera::host {
+
+/// A rank's place in the job.
+struct RankInfo {
+  int rank = 0;
+  int local_rank = 0;
+  int num_local_ranks = 1;
+  bool is_local = true;  ///< all ranks are on this machine
+  std::shared_ptr<KeyValueStore> store;
+  std::function<bool()> cancelled = [] { return false; };
+  std::string store_host = {};  ///< where the store is; empty: in this process
+};
+
+}  // namespace tessera::host
