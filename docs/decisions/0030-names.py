@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Maps the names of ABI 0.9 and of the host before decision 0028 to those after it, in place, in the repository it is run in.
+"""Maps the names of ABI 0.9 and of the host before decision 0030 to those after it, in place, in the repository it is run in.
 
-Usage: docs/decisions/0028-names.py [--files]     --files also moves the files
+Usage: docs/decisions/0030-names.py [--files]     --files also moves the files
 Running it twice changes nothing more. It is how plugins, branches and printed programs from before are brought over.
 """
 import os
