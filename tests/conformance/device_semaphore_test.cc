@@ -1,5 +1,5 @@
-// The optional tables tsr.device.semaphore/1 and tsr.device.memory_info/1 of tessera/device.h, for every device plugin that
-// has them.
+// The optional tables tsr.device.semaphore/1 and tsr.device.memory_info/1 of tessera/device.h, for every device plugin
+// that has them.
 #include <algorithm>
 #include <thread>
 

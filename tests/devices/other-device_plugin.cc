@@ -6,10 +6,10 @@
 namespace {
 
 using namespace tessera;
-using other::Semaphore;
 using other::OtherDevice;
 using other::Plugin;
 using other::Recording;
+using other::Semaphore;
 
 constexpr bool kIsBare = std::string_view(TESSERA_OTHER_DEVICE) == "bare";
 constexpr uint64_t kTotalBytes = uint64_t{1} << 32;
@@ -50,7 +50,8 @@ struct Table : DeviceTable<Plugin> {
 
   static const void* get_extension(tsr_str id) noexcept {
     static constexpr tsr_device_capture kCapture{sizeof kCapture, 0, begin, end, launch_graph, destroy_graph};
-    static constexpr tsr_device_semaphore kSemaphore{sizeof kSemaphore, 0, create_semaphore, destroy_semaphore, wait_semaphore, signal_semaphore};
+    static constexpr tsr_device_semaphore kSemaphore{
+        sizeof kSemaphore, 0, create_semaphore, destroy_semaphore, wait_semaphore, signal_semaphore};
     static constexpr tsr_device_memory_info kMemory{sizeof kMemory, 0, query};
     if (kIsBare) return nullptr;
     if (view(id) == TSR_DEVICE_CAPTURE) return &kCapture;

@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-/// The streams of the process, whichever rank's, that stand at a unsignalled semaphore. Whoever allocates or loads waits until
-/// there is none, as CUDA may.
+/// The streams of the process, whichever rank's, that stand at a unsignalled semaphore. Whoever allocates or loads
+/// waits until there is none, as CUDA may.
 class StandingStreams {
  public:
   void add(int change) {
@@ -117,7 +117,8 @@ tsr_status Semaphore::Wait::run(void* self, tsr_error*) {
   standing_streams.add(1);
   {
     std::unique_lock lock(wait.semaphore->mutex_);
-    wait.semaphore->signalled_.wait(lock, [&] { return static_cast<int32_t>(wait.semaphore->value_ - wait.value) >= 0; });
+    wait.semaphore->signalled_.wait(lock,
+                                    [&] { return static_cast<int32_t>(wait.semaphore->value_ - wait.value) >= 0; });
   }
   standing_streams.add(-1);
   return TSR_OK;

@@ -15,7 +15,8 @@ using namespace host;
 inline ::testing::AssertionResult has_finding(const Diagnostics& diagnostics, std::string_view text) {
   for (const std::string& diagnostic : diagnostics)
     if (diagnostic.find(text) != std::string::npos) return ::testing::AssertionSuccess();
-  auto failure = ::testing::AssertionFailure() << "no diagnostic says \"" << text << "\"; there are " << diagnostics.size();
+  auto failure = ::testing::AssertionFailure()
+                 << "no diagnostic says \"" << text << "\"; there are " << diagnostics.size();
   for (const std::string& diagnostic : diagnostics)
     failure << "\n  " << diagnostic;
   return failure;

@@ -32,7 +32,7 @@ class Gpt2Ddp {
 
   Program base(int rank, uint32_t purpose = TSR_PURPOSE_STEP) const {
     return build_program(model_, mesh_, mesh_.coordinates(rank), shape_, {}, purpose,
-                        [](const tsr_op& op) { return cpu::describe(op); });
+                         [](const tsr_op& op) { return cpu::describe(op); });
   }
 
   /// After the pass, before the host finishes it.

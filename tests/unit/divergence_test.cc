@@ -40,7 +40,7 @@ class Divergence : public ::testing::Test {
   /// Where the finished step sums squares, in order.
   std::vector<Sum> sums_of_squares(const Layout& layout) const {
     Program program = build_program(model_, mesh_, mesh_.coordinates(0), {}, layout, TSR_PURPOSE_STEP,
-                                   [](const tsr_op& op) { return cpu::describe(op); });
+                                    [](const tsr_op& op) { return cpu::describe(op); });
     finalize_program(program);
     const uint64_t squares = find_buffer(program, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator);
     std::vector<Sum> sums;

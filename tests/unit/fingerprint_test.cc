@@ -28,7 +28,7 @@ std::vector<std::string> agree(const Lists& lists, int64_t timeout_ms = 5'000, c
     ranks.emplace_back([&, rank] {
       try {
         require_equal_fingerprints(store, rank, world_size, "start", lists[static_cast<size_t>(rank)], timeout_ms,
-                          Log(LogLevel::off));
+                                   Log(LogLevel::off));
       } catch (const Error& error) {
         errors[static_cast<size_t>(rank)] = error.what();
       }
@@ -125,8 +125,9 @@ TEST(Agreement, EndsAtOnceWhenTheJobHasFailed) {
   MemoryStore store;
   store.close("rank 1 failed: there is no flag --nonsense");
   for (const int rank : {0, 2})
-    testing::expect_error([&] { require_equal_fingerprints(store, rank, 3, "start", kSame, 60'000, Log(LogLevel::off)); },
-                          {"rank 1 failed: there is no flag --nonsense"});
+    testing::expect_error(
+        [&] { require_equal_fingerprints(store, rank, 3, "start", kSame, 60'000, Log(LogLevel::off)); },
+        {"rank 1 failed: there is no flag --nonsense"});
 }
 
 TEST(Agreement, LibraryEnvironmentHoldsWhatChangesBits) {

@@ -8,8 +8,8 @@
 #include "passes/dce.h"
 #include "passes/recompute.h"
 #include "program/program_text.h"
-#include "support/expect_error.h"
 #include "support/expect_diagnostic.h"
+#include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
 
 namespace tessera::testing {

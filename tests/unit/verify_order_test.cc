@@ -202,8 +202,7 @@ TEST_F(Reuse, NoAddress) {
 TEST(Gpt2DdpOrder, EveryDroppedDependencyIsReported) {
   size_t num_dropped = 0;
   for (const uint32_t num_micro_batches : {2u, 3u, 4u}) {
-    const Gpt2Ddp job(3, num_micro_batches == 2 ? TSR_EVERY_STEP : TSR_EVERY_MICRO_BATCH,
-                      num_micro_batches);
+    const Gpt2Ddp job(3, num_micro_batches == 2 ? TSR_EVERY_STEP : TSR_EVERY_MICRO_BATCH, num_micro_batches);
     Program program = job.finished(0);
     const MemoryPlan memory = plan(program);
     ASSERT_TRUE(is_clean(verify_rank(program, &memory)));

@@ -231,7 +231,8 @@ class Zero1OfAddends : public Zero1OfSums {
 };
 
 TEST_F(Zero1OfAddends, GradientsAreNotSummed) {
-  EXPECT_TRUE(has_finding(verify_placement(p_), "gradient whole[0:128], which is a sum over dp that nothing has taken"));
+  EXPECT_TRUE(
+      has_finding(verify_placement(p_), "gradient whole[0:128], which is a sum over dp that nothing has taken"));
 }
 
 /// What each rank computes alone is no gradient for its part of values that all ranks share.

@@ -158,7 +158,7 @@ class OtherAxes : public ::testing::Test {
 
   Program base(const Mesh& mesh) const {
     return build_program(model_, mesh, mesh.coordinates(0), {}, layout_, TSR_PURPOSE_STEP,
-                        [](const tsr_op& op) { return cpu::describe(op); });
+                         [](const tsr_op& op) { return cpu::describe(op); });
   }
   LayoutEntry& split(std::string_view parameter, uint32_t kind = TSR_LAYOUT_SPLIT, int dim = -1) {
     LayoutEntry& entry = layout_.emplace_back();
@@ -275,8 +275,8 @@ TEST_F(OtherAxes, TiedGradientOverStages) {
   finalize_program(program);
   EXPECT_TRUE(is_clean(verify_placement(program)));
   remove_stream(program, "comm.pp.completion");
-  EXPECT_TRUE(
-      has_finding(verify_placement(program), "sum_squares wte.weight takes src0 = gradient wte, which is a sum over pp"));
+  EXPECT_TRUE(has_finding(verify_placement(program),
+                          "sum_squares wte.weight takes src0 = gradient wte, which is a sum over pp"));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include "passes/finalize.h"
 #include "passes/recompute.h"
 #include "plugins/host_services.h"
-#include "support/expect_error.h"
 #include "support/expect_diagnostic.h"
+#include "support/expect_error.h"
 #include "support/paths.h"
 
 namespace tessera::testing {
@@ -42,7 +42,9 @@ class JobPlan {
 
   Diagnostics verify(Programs& programs) const {
     Diagnostics diagnostics;
-    const auto append = [&](const Diagnostics& more) { diagnostics.insert(diagnostics.end(), more.begin(), more.end()); };
+    const auto append = [&](const Diagnostics& more) {
+      diagnostics.insert(diagnostics.end(), more.begin(), more.end());
+    };
     for (Program& program : programs) {
       derive_dependencies(program);
       Program* one[] = {&program};
@@ -70,8 +72,8 @@ class JobPlan {
     bare.shape = job_.shape;
     for (const StrategyOnAxis& strategy : order)
       add_layout(bare, strategy);
-    Program program =
-        build_program(job_.model, job_.mesh, coordinates, job_.shape, bare.layout, TSR_PURPOSE_STEP, input_.describe_op);
+    Program program = build_program(job_.model, job_.mesh, coordinates, job_.shape, bare.layout, TSR_PURPOSE_STEP,
+                                    input_.describe_op);
     eliminate_dead_code(program);
     recompute_forward(program, input_.describe_op);
     for (const StrategyOnAxis& strategy : order)

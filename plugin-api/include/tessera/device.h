@@ -165,7 +165,7 @@ typedef struct tsr_op {
   uint32_t struct_size;
   uint32_t kind;
   uint32_t phase;
-  tsr_dtype dtype;          /* values and parameters; elementwise: source */
+  tsr_dtype dtype;             /* values and parameters; elementwise: source */
   tsr_dtype gradient_dtype;    /* of parameters: float32 */
   tsr_dtype destination_dtype; /* cast */
   int64_t dims[TSR_NUM_DIMS];

@@ -131,7 +131,8 @@ typedef struct tsr_strategy_interface {
    * instance; *strategy is the caller's until destroy. What it is depends on the options alone and never changes.
    * Errors: INVALID_ARGUMENT for options that do not go together, naming them; ABI when struct_size is too small.
    * [control-thread] */
-  TSR_FN(tsr_status, create)(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, create)
+  (const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, destroy)(tsr_strategy* strategy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
   /* How many step programs the run alternates between (step % variants); 0, 1 and NULL: one. At most one strategy of a
    * run may have more: the host refuses a second. Cannot fail. Pure. [any-thread] */
