@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
+#include "model/architectures.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/plan_report.h"
 #include "plan/proof.h"
@@ -55,7 +56,7 @@ bool draw(const PlannedJob& planned, const PlanFlags& flags) {
 int plan_command(std::span<const std::string> arguments) {
   const ParsedFlags flags = parse_flags(FlagSet::plan, arguments);
   if (flags.help) {
-    std::cout << flags_help(FlagSet::plan);
+    std::cout << flags_help(FlagSet::plan, models_help());
     return 0;
   }
   const Log log(parse_log_level(flags.config.log_level));

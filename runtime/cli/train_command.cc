@@ -11,6 +11,7 @@
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
+#include "model/architectures.h"
 #include "plan/planned_job.h"
 #include "train/local_ranks.h"
 #include "train/rank_process.h"
@@ -98,7 +99,7 @@ int train_as_rank_of(const RankEnvironment& environment, std::span<const std::st
     const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
     may_meet |= flags.config.insecure;
     if (flags.help) {
-      std::cout << flags_help(FlagSet::train);
+      std::cout << flags_help(FlagSet::train, models_help());
       return 0;
     }
     return train_as_rank(flags, environment, process);
@@ -115,7 +116,7 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
   if (environment.world_size > 1) return train_as_rank_of(environment, arguments);
   const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
   if (flags.help) {
-    std::cout << flags_help(FlagSet::train);
+    std::cout << flags_help(FlagSet::train, models_help());
     return 0;
   }
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);

@@ -111,8 +111,7 @@ void add_data_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   flags.insert(
       flags.end(),
-      {local(text(kData, "model", "NAME|FOLDER",
-                  "gpt2, gpt2_medium, gpt2_large, gpt2_xl (random weights), or a Hugging Face folder", &C::model)),
+      {local(text(kData, "model", "NAME|FOLDER", "a model by name, or a folder; see Models below", &C::model)),
        local(
            text(kData, "data", "PATH",
                 "text (bytes are the tokens), llm.c or raw uint16 .bin; a folder of one kind, or 'shards/*train*.bin'",

@@ -122,27 +122,23 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
   return Mesh(std::move(result));
 }
 
-Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
+NamedArchitecture resolve_model(const TrainConfig& config, const Log& log) {
   // Known by name, so that it is not taken for a folder that is missing.
   if (config.model.starts_with("mlp"))
-    throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
-  try {
-    if (!is_model_folder(config.model)) return gpt2_config_by_name(config.model);
-  } catch (const Error& e) {
-    throw UsageError(e.what());
-  }
-  Gpt2ConfigFile file = read_gpt2_config(config.model + "/config.json");
-  std::string dropouts;
-  for (const std::string& dropout : file.dropouts)
-    dropouts += (dropouts.empty() ? "" : ", ") + dropout;
-  if (!dropouts.empty()) log.warning("dropout is not applied: ", dropouts, " in ", config.model, "/config.json");
-  return file.config;
+    throw UsageError("--model " + config.model + " is not supported yet; --help lists the models that are");
+  NamedArchitecture named = find_architecture(config.model);
+  for (const std::string& warning : named.warnings)
+    log.warning(warning);
+  return named;
 }
 
-/// gpt2_medium is gpt2-medium there.
-std::string hub_name(std::string size) {
-  std::ranges::replace(size, '_', '-');
-  return size;
+/// What --seq-len is: the model's longest sequence, if it is not given.
+int64_t resolve_seq_len(int64_t given, const Architecture& architecture) {
+  const int64_t most = std::get<TokenInputs>(architecture.inputs()).max_seq;
+  if (given > most)
+    throw UsageError("--seq-len " + std::to_string(given) + " is longer than the model's context of " +
+                     std::to_string(most) + " tokens");
+  return given == 0 ? most : given;
 }
 
 tsr_dtype dtype_of(Precision precision) {
@@ -160,13 +156,12 @@ tsr_dtype dtype_of(Precision precision) {
 constexpr int64_t kMaxActions = 2'000'000;
 
 /// Before anything is built for each layer and micro-batch.
-void check_num_actions(const TrainConfig& config, int64_t num_layers) {
-  constexpr int64_t kSegmentsOfBlock = 8, kOtherSegments = 4;  // see model/gpt2.cc; each runs forward and backward
-  const int64_t per_micro_batch = 2 * (kSegmentsOfBlock * num_layers + kOtherSegments);
+void check_num_actions(const TrainConfig& config, const Architecture& architecture) {
+  const int64_t per_micro_batch = 2 * architecture.num_segments();  // each runs forward and backward
   const int64_t most = kMaxActions / per_micro_batch;
   if (config.grad_accum <= most) return;
   throw UsageError(concat("--grad-accum ", config.grad_accum, " makes a step of about ",
-                          config.grad_accum * per_micro_batch, " actions for a model of ", num_layers,
+                          config.grad_accum * per_micro_batch, " actions for a model of ", architecture.num_layers(),
                           " layers, and at most ", kMaxActions, " are planned; give --grad-accum ", most,
                           " or less, and a larger --batch-size or more ranks instead"));
 }
@@ -237,16 +232,13 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
-  job.gpt2 = resolve_model(job.config, log);
-  if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
-  if (job.config.seq_len > job.gpt2.positions)
-    throw UsageError("--seq-len " + std::to_string(job.config.seq_len) + " is longer than the model's context of " +
-                     std::to_string(job.gpt2.positions) + " tokens");
-  check_num_actions(job.config, job.gpt2.num_layers);
+  job.named = resolve_model(job.config, log);
+  job.config.seq_len = resolve_seq_len(job.config.seq_len, job.architecture());
+  check_num_actions(job.config, job.architecture());
   job.shape = step_shape(job.config);
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
-  job.model = make_gpt2(job.gpt2, batch);
+  job.model = job.architecture().build(batch);
   freeze(job.model, job.config.freeze);
   check_recompute(job.config.recompute, job.model);
   return job;
@@ -254,7 +246,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
 
 std::unique_ptr<TokenSource> open_data(const Job& job) {
   require_data(job.config.data);
-  auto source = open_tokens(job.config.data, job.gpt2.vocab);
+  auto source = open_tokens(job.config.data, std::get<TokenInputs>(job.architecture().inputs()).vocab);
   try {
     BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
   } catch (const Error& e) {
@@ -266,18 +258,16 @@ std::unique_ptr<TokenSource> open_data(const Job& job) {
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
   const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
   if (!is_model_folder(model)) {
-    log.warning(start, ": --model ", model, " is a size without weights; for the pretrained ones: ",
-                how_to_download("openai-community/" + hub_name(model), model));
+    log.warning(start, ": --model ", model,
+                " is a size without weights; for the pretrained ones: ", how_to_download(job.named.hub_id, model));
   } else if (find_weight_files(model).paths.empty()) {
     log.warning(start, ": ", model, " holds no model.safetensors; to start from weights, put them there");
   } else {
-    auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters);
+    auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters, job.architecture().tensor_names());
     log.info("parameters: from ", model);
     return weights;
   }
-  return std::make_unique<InitialValues>(job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) {
-    return gpt2_initial_rule(name, layers);
-  });
+  return std::make_unique<InitialValues>(job.config.seed, job.model.parameters);
 }
 
 JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {

@@ -12,7 +12,7 @@
 #include "config/parse_flags.h"
 #include "data/token_source.h"
 #include "mesh/mesh.h"
-#include "model/gpt2.h"
+#include "model/model_name.h"
 #include "model/parameter_source.h"
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"
@@ -34,7 +34,7 @@ struct Job {
   JobPlugins plugins;
   std::vector<MeshAxis> axes;
   Mesh mesh;
-  Gpt2Config gpt2;
+  NamedArchitecture named;  ///< what --model names
   Model model;
   StepShape shape;
 
@@ -46,6 +46,7 @@ struct Job {
   /// The communicator keeps all ranks in one process.
   bool ranks_are_threads() const { return comm_flags & TSR_COMM_ONE_PROCESS; }
 
+  const Architecture& architecture() const { return *named.architecture; }
   int64_t tokens_per_step() const;
 };
 

@@ -29,6 +29,15 @@ struct ParameterPart {
   std::vector<ParameterPiece> pieces;
 };
 
+/// How the elements of a parameter start: mean + standard_deviation * normal number. A deviation of 0 gives the
+/// constant `mean`.
+struct InitialRule {
+  float mean = 0;
+  float standard_deviation = 0;
+
+  bool operator==(const InitialRule&) const = default;
+};
+
 /// A named tensor with Hugging Face's name and shape; in a local model (passes/local_model.h) this rank's part of it.
 struct Parameter {
   std::string name;
@@ -39,6 +48,7 @@ struct Parameter {
   bool trainable = true;
   std::optional<ParameterPart> part = {};
   int rows_axis = -1;  ///< in a local model: its gradient is that of this rank's rows, to be summed over this axis
+  InitialRule initial = {};
 
   std::vector<int64_t> shape() const;
 };

@@ -18,7 +18,6 @@
 
 #include "base/sha256.h"
 #include "base/text.h"
-#include "config/text_values.h"
 #include "launch/agreement.h"
 #include "model/model_name.h"
 #include "plan/planned_job.h"
@@ -123,14 +122,8 @@ void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& plac
     if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
       all.push_back({"--" + flag.name, flag.value});
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
-  number("layers of the model", job.gpt2.num_layers);
-  number("heads of the model", job.gpt2.num_heads);
-  number("width of the model", job.gpt2.embed);
-  number("width of the model's MLP", job.gpt2.ffn);
-  number("vocabulary of the model", job.gpt2.vocab);
-  number("positions of the model", job.gpt2.positions);
-  all.push_back({"epsilon of the model", shortest(job.gpt2.epsilon)});
-  all.push_back({"activation of the model", job.gpt2.activation == TSR_ACTIVATION_RELU ? "relu" : "gelu_new"});
+  for (const ModelFact& fact : job.architecture().facts())
+    all.push_back({fact.name, fact.value});
   add_inputs(all, job, data);
   // Kernels cut their work by the number of threads, and BLAS libraries by their environment. Either may change the
   // last bit of a sum, so both are part of "the same job".

@@ -82,7 +82,7 @@ std::string mesh_text(const Job& job) {
 void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime) {
   log.info("data: ", data.description());
   log.info("model: ", job.config.model, ", ", job.model.num_parameter_elements(), " parameters", frozen_text(job.model),
-           ", ", job.gpt2.num_layers, " layers, ", job.gpt2.num_heads, " heads, width ", job.gpt2.embed);
+           ", ", job.architecture().summary());
   log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " tokens a step");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);

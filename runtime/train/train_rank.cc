@@ -180,8 +180,9 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
 
 void warn_of_data(const Log& log, const Job& job, const TokenSource& data) {
   const int64_t step_tokens = job.tokens_per_step(), grad_accum = job.config.grad_accum;
+  const int64_t vocab = std::get<TokenInputs>(job.architecture().inputs()).vocab;
   for (const std::string& warning :
-       data_warnings(data, {job.gpt2.vocab, step_tokens / grad_accum, grad_accum, job.config.steps}))
+       data_warnings(data, {vocab, step_tokens / grad_accum, grad_accum, job.config.steps}))
     log.warning(warning);
 }
 

@@ -3,7 +3,8 @@
 #  1. In runtime/ a folder includes only folders to its left in the list below, itself and the plugin API.
 #  2. A plugin's folder includes only itself and the plugin API.
 #  3. The host's names are in tessera::host: those of the plugin API's C++ layer are in tessera, and tests link both.
-#  4. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
+#  4. An architecture is named in its folder below runtime/model/ and in the list model/architectures.cc, nowhere else.
+#  5. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly folders=(base config launch plugins mesh model weights data program passes memory verify compile exec job plan train cli)
@@ -38,6 +39,13 @@ done
 while IFS=: read -r file line text; do
   breach "$file:$line: $text: the host's names are in tessera::host, and are used by name"
 done < <(grep -rnE '^ *using namespace tessera|^namespace tessera' runtime | grep -vE ':namespace tessera::host\b' || true)
+
+for folder in runtime/model/*/; do
+  while IFS=: read -r file line text; do
+    breach "$file:$line names the architecture $(basename "$folder"); ask model/architecture.h instead"
+  done < <(grep -rniE "^([^/]|/[^/])*$(basename "$folder")" runtime --include='*.h' --include='*.cc' |
+    grep -vE '^runtime/model/([^/]+/|architectures\.cc:)' || true)
+done
 
 while read -r test; do
   git grep -qF "$(basename "$test")" -- '*CMakeLists.txt' || breach "$test is named in no CMakeLists.txt"

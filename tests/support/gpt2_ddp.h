@@ -9,7 +9,7 @@
 #include "cpu-device/device.h"
 #include "ddp.h"
 #include "memory/memory.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "passes/base.h"
 #include "passes/dependencies.h"
 #include "passes/finish.h"

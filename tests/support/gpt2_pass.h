@@ -8,7 +8,7 @@
 
 #include "compile/edit.h"
 #include "cpu-device/device.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "passes/base.h"
 #include "tessera/strategy.hpp"
 

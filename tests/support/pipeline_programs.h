@@ -7,7 +7,7 @@
 
 #include "compile/compile.h"
 #include "cpu-device/device.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "pipeline.h"
 
 namespace tessera::testing {

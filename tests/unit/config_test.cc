@@ -207,8 +207,8 @@ TEST(Flags, AskForWhatIsMissing) {
 }
 
 TEST(Help, BeginsWithAUsageLine) {
-  EXPECT_EQ(flags_help(FlagSet::train).find("usage: tessera train --model NAME|FOLDER --data PATH [flags]\n"), 0u);
-  EXPECT_EQ(flags_help(FlagSet::plan).find("usage: tessera plan --model NAME|FOLDER [flags]\n"), 0u);
+  EXPECT_EQ(flags_help(FlagSet::train, "").find("usage: tessera train --model NAME|FOLDER --data PATH [flags]\n"), 0u);
+  EXPECT_EQ(flags_help(FlagSet::plan, "").find("usage: tessera plan --model NAME|FOLDER [flags]\n"), 0u);
 }
 
 PlanFlags plan_flags(Words more) {
@@ -239,11 +239,11 @@ TEST(PlanFlags, WhatIsShownGoesTogether) {
 
 TEST(Help, NamesEveryFlagWithItsDefault) {
   EXPECT_TRUE(parse_flags(FlagSet::train, Words{"--help", "--steps", "bad"}).help);
-  const std::string help = flags_help(FlagSet::train);
+  const std::string help = flags_help(FlagSet::train, "");
   for (const char* part : {"--batch-size N", "(default 4)", "--strategy", "Deadlines:", "(default 100000)", "--help"})
     EXPECT_NE(help.find(part), std::string::npos) << part;
   EXPECT_EQ(help.find("--print-program"), std::string::npos);
-  EXPECT_NE(flags_help(FlagSet::plan).find("--print-program"), std::string::npos);
+  EXPECT_NE(flags_help(FlagSet::plan, "").find("--print-program"), std::string::npos);
 }
 
 TEST(Numbers, PrintedInConfigReadBackToTheSameBits) {

@@ -7,7 +7,7 @@
 
 #include "exec/rank_runtime.h"
 #include "model/freeze.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
 #include "support/memory_kv.h"
 #include "support/plugin_loader.h"
@@ -105,7 +105,7 @@ TEST_P(RankRuntimeTest, TheWorstElementIsFoundWhereverItIs) {
 }
 
 TEST_P(RankRuntimeTest, AnEvaluationHasTheLossOfTheStepOnTheSameTokens) {
-  const auto runtime = make(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
+  const auto runtime = make(InitialValues(3, model_.parameters));
   const MicroBatch batch{{0, 1, 2, 3, 4, 5, 6, 85'196}, {1, 2, 3, 4, 5, 6, 85'196, 7}};
   double before = INFINITY;
   for (uint64_t step = 0; step < 3; ++step) {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "exec/rank_runtime.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
@@ -99,7 +99,7 @@ class RunTest : public ::testing::Test {
     setup.graphs.warn = [this](const std::string& why) { warnings_.push_back(why); };
     setup.cancelled = [this] { return cancelled_.load(); };
     auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
-    runtime->initialise(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
+    runtime->initialise(InitialValues(3, model_.parameters));
     return runtime;
   }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "model/config_file.h"
 #include "tessera/device.h"
 
 namespace tessera::host {
@@ -27,8 +29,8 @@ struct Gpt2Config {
 /// "gpt2", "gpt2_medium", "gpt2_large", "gpt2_xl".
 std::vector<std::string> gpt2_names();
 
-/// One of the four sizes. Throws INVALID_ARGUMENT, listing the names, for another.
-Gpt2Config gpt2_config_by_name(std::string_view name);
+/// One of the four sizes; nothing for another name.
+std::optional<Gpt2Config> gpt2_config_by_name(std::string_view name);
 
 /// What a config.json says.
 struct Gpt2ConfigFile {
@@ -37,8 +39,7 @@ struct Gpt2ConfigFile {
 };
 
 /// Reads a Hugging Face config.json. Throws INVALID_ARGUMENT or UNSUPPORTED, naming the key and the file, for a missing
-/// or wrong key (no model has more than 10,000 layers) and for a model that is not computed as GPT-2 is here; NOT_FOUND
-/// without the file.
-Gpt2ConfigFile read_gpt2_config(const std::string& path);
+/// or wrong key (no model has more than 10,000 layers) and for a model that is not computed as GPT-2 is here.
+Gpt2ConfigFile read_gpt2_config(const ConfigFile& file);
 
 }  // namespace tessera::host
