@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/progress.h"
@@ -35,11 +36,11 @@ struct RankSetup {
   std::function<void()> before_joining = [] {};
 };
 
-/// Tokens of one micro-batch of this rank: inputs and targets [batch * seq].
-struct MicroBatch {
-  std::vector<int32_t> inputs;
-  std::vector<int32_t> targets;
-};
+/// The elements of one input of the model, in its dtype.
+using InputValues = std::variant<std::vector<int32_t>, std::vector<float>>;
+/// One micro-batch of this rank: its inputs, in the order of Model::inputs(). Of a GPT-2: tokens and targets
+/// [batch * seq].
+using MicroBatch = std::vector<InputValues>;
 
 /// Bytes of a device with memory of its own.
 struct DeviceMemory {
@@ -109,6 +110,7 @@ class RankRuntime {
   std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
   tsr_stream* compute_stream() { return context_.stream(programs_.steps[0], TSR_STREAM_COMPUTE).handle; }
   void wait();
+  void write_input(const InputBuffer& input, const InputValues& values);
   void write_batches(std::span<const MicroBatch> micro_batches);
   double loss_sum();
   const Buffer& scalar(uint32_t kind, std::string_view name) const;

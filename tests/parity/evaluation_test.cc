@@ -17,10 +17,11 @@ std::vector<MicroBatch> batches_of_next_step(const Job& job, const TokenSource& 
     order.advance();
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
-    batch.inputs.resize(static_cast<size_t>(job.config.batch_size * job.config.seq_len));
-    batch.targets.resize(batch.inputs.size());
-    order.read(job.mesh.data_rank(job.mesh.coordinates(rank)), batch.inputs, batch.targets);
+    std::vector<int32_t> inputs(static_cast<size_t>(job.config.batch_size * job.config.seq_len));
+    std::vector<int32_t> targets(inputs.size());
+    order.read(job.mesh.data_rank(job.mesh.coordinates(rank)), inputs, targets);
     order.advance();
+    batch = {std::move(inputs), std::move(targets)};
   }
   return batches;
 }
