@@ -219,7 +219,7 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
   if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
   wait();
-  // executables_: init, the variants of the step, eval.
+  // executables_: init, the variants of the step, then eval, if any.
   Executable& executable = *executables_[1 + step % programs_.steps.size()];
   executable.run(setup_.cancelled);
   double clip[3];
@@ -229,6 +229,8 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
 }
 
 double RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
+  if (!programs_.eval)
+    throw Error(TSR_E_FAILED_PRECONDITION, "nothing can be evaluated: the programs were compiled without evaluation");
   write_batches(micro_batches);
   wait();
   executables_.back()->run(setup_.cancelled);

@@ -81,7 +81,7 @@ class RankRuntime {
   /// used unless scales_loss().
   StepResult run_step(uint64_t step, double learning_rate, double loss_scale,
                       std::span<const MicroBatch> micro_batches);
-  /// Sum of the losses of all tokens, all ranks; nothing changes.
+  /// Sum of the losses of all tokens, all ranks; nothing changes. Throws FAILED_PRECONDITION without an eval program.
   double run_eval(std::span<const MicroBatch> micro_batches);
   /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]
   void read_parameter(int parameter, std::span<float> out);
@@ -122,7 +122,7 @@ class RankRuntime {
   std::map<uint32_t, Arena> arenas_;
   Communicators communicators_;
   ExecutionContext context_;
-  std::vector<std::unique_ptr<Executable>> executables_;  // init, the step's variants, eval
+  std::vector<std::unique_ptr<Executable>> executables_;  // of programs_.all(), in its order
 };
 
 }  // namespace tessera::host

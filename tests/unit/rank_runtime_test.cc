@@ -48,11 +48,11 @@ class Numbered final : public ParameterSource {
 /// On the CPU, and on a device whose memory the host cannot touch.
 class RankRuntimeTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<RankRuntime> make(const ParameterSource& values) {
+  std::unique_ptr<RankRuntime> make(const ParameterSource& values, bool evaluates = false) {
     StepShape shape;
     shape.dtype = model_.segments[0].op.dtype;
-    const CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe_op(device_, op); },
-                             {}};
+    CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
+    input.evaluates = evaluates;
     RankSetup setup;
     setup.device.api = &device_;
     setup.host = &host_;
@@ -106,7 +106,7 @@ TEST_P(RankRuntimeTest, TheWorstElementIsFoundWhereverItIs) {
 }
 
 TEST_P(RankRuntimeTest, AnEvaluationHasTheLossOfTheStepOnTheSameTokens) {
-  const auto runtime = make(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
+  const auto runtime = make(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }), true);
   const MicroBatch batch{std::vector{0, 1, 2, 3, 4, 5, 6, 85'196}, std::vector{1, 2, 3, 4, 5, 6, 85'196, 7}};
   double before = INFINITY;
   for (uint64_t step = 0; step < 3; ++step) {
@@ -119,6 +119,15 @@ TEST_P(RankRuntimeTest, AnEvaluationHasTheLossOfTheStepOnTheSameTokens) {
     }
     before = loss;
   }
+}
+
+TEST_P(RankRuntimeTest, AnEvaluationThatNobodyAskedForHasNoProgram) {
+  const auto runtime = make(Numbered());
+  EXPECT_EQ(runtime->programs().all().size(), 2u);  // init and step
+  EXPECT_FALSE(runtime->programs().eval);
+  const std::vector<int32_t> tokens(8, 1);
+  const MicroBatch batch{tokens, tokens};
+  expect_error([&] { runtime->run_eval({&batch, 1}); }, {"compiled without evaluation"});
 }
 
 TEST_P(RankRuntimeTest, InputsAreThoseOfTheModelWhateverTheirNamesAndDtypes) {
