@@ -65,6 +65,7 @@ int plan_command(std::span<const std::string> arguments) {
     throw UsageError("--rank " + std::to_string(flags.plan.rank) + " is outside a world of " +
                      std::to_string(num_ranks) + " ranks");
   Job job = make_job(flags, num_ranks, log);
+  job.evaluates = true;  // a plan shows and proves all that a job can run
   if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
   const PlannedJob planned(std::move(job), log);
   const Findings findings = planned.verify();

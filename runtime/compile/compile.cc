@@ -148,12 +148,12 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   result.init = compile(TSR_PURPOSE_INIT, 0);
   for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
     result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
-  result.eval = compile(TSR_PURPOSE_EVAL, 0);
+  if (input.evaluates) result.eval = compile(TSR_PURPOSE_EVAL, 0);
 
   std::vector<Program*> programs{&result.init};
   for (Program& step : result.steps)
     programs.push_back(&step);
-  programs.push_back(&result.eval);
+  if (result.eval) programs.push_back(&*result.eval);
   if (input.guard_bytes)
     for (Program* program : programs)
       order_lifetimes(*program);
@@ -187,7 +187,7 @@ std::vector<const Program*> RankPrograms::all() const {
   std::vector<const Program*> result{&init};
   for (const Program& step : steps)
     result.push_back(&step);
-  result.push_back(&eval);
+  if (eval) result.push_back(&*eval);
   return result;
 }
 

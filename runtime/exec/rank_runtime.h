@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/progress.h"
@@ -35,11 +36,11 @@ struct RankSetup {
   std::function<void()> before_joining = [] {};
 };
 
-/// Tokens of one micro-batch of this rank: inputs and targets [batch * seq].
-struct MicroBatch {
-  std::vector<int32_t> inputs;
-  std::vector<int32_t> targets;
-};
+/// The elements of one input of the model, in its dtype.
+using InputValues = std::variant<std::vector<int32_t>, std::vector<float>>;
+/// One micro-batch of this rank: its inputs, in the order of Model::inputs(). Of a GPT-2: tokens and targets
+/// [batch * seq].
+using MicroBatch = std::vector<InputValues>;
 
 /// Bytes of a device with memory of its own.
 struct DeviceMemory {
@@ -80,7 +81,7 @@ class RankRuntime {
   /// used unless scales_loss().
   StepResult run_step(uint64_t step, double learning_rate, double loss_scale,
                       std::span<const MicroBatch> micro_batches);
-  /// Sum of the losses of all tokens, all ranks; nothing changes.
+  /// Sum of the losses of all tokens, all ranks; nothing changes. Throws FAILED_PRECONDITION without an eval program.
   double run_eval(std::span<const MicroBatch> micro_batches);
   /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]
   void read_parameter(int parameter, std::span<float> out);
@@ -109,6 +110,7 @@ class RankRuntime {
   std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
   tsr_stream* compute_stream() { return context_.stream(programs_.steps[0], TSR_STREAM_COMPUTE).handle; }
   void wait();
+  void write_input(const InputBuffer& input, const InputValues& values);
   void write_batches(std::span<const MicroBatch> micro_batches);
   double loss_sum();
   const Buffer& scalar(uint32_t kind, std::string_view name) const;
@@ -120,7 +122,7 @@ class RankRuntime {
   std::map<uint32_t, Arena> arenas_;
   Communicators communicators_;
   ExecutionContext context_;
-  std::vector<std::unique_ptr<Executable>> executables_;  // init, the step's variants, eval
+  std::vector<std::unique_ptr<Executable>> executables_;  // of programs_.all(), in its order
 };
 
 }  // namespace tessera::host

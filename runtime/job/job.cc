@@ -295,7 +295,8 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   DescribeCollective describe_collective;
   if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
-  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged, log};
+  return {job.model,           job.mesh,    job.shape,  strategies,    describe_op,
+          describe_collective, guard_bytes, job.staged, job.evaluates, log};
 }
 
 }  // namespace tessera::host

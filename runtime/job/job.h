@@ -37,6 +37,7 @@ struct Job {
   NamedArchitecture named;  ///< what --model names
   Model model;
   StepShape shape;
+  bool evaluates = false;  ///< whether anything asks for an evaluation; else its program is not compiled
 
   uint32_t comm_flags = 0;  ///< TSR_COMM_* of the communicator
   StagedKinds staged;       ///< what is the host's while the device is not the CPU

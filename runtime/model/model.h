@@ -93,6 +93,8 @@ struct Model {
   int64_t batch = 0, seq = 0;     ///< of one rank's micro-batch
 
   const Segment& loss() const { return segments.back(); }
+  /// Indices of the values that are filled from outside: all that no segment computes.
+  std::vector<int> inputs() const;
   /// Index; throws NOT_FOUND.
   int parameter(std::string_view name) const;
   int segment(std::string_view name) const;

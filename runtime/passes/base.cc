@@ -79,14 +79,21 @@ class BaseBuilder {
     lr_ = scalar(kLearningRate, TSR_BUFFER_SCALAR, TSR_F64, 1);
     const bool scales_loss = program_.shape.dtype == TSR_F16;  // its gradients would vanish
     loss_scale_ = scales_loss ? scalar(kLossScale, TSR_BUFFER_SCALAR, TSR_F64, 1) : 0;
-    inputs_.resize(program_.shape.num_micro_batches);
-    for (size_t mb = 0; mb < inputs_.size(); ++mb)
-      for (const Value& value : model_.values)
-        inputs_[mb].push_back(value.kind == TSR_VALUE_ACTIVATION
-                                  ? 0
-                                  : add_buffer(value.name + " mb=" + std::to_string(mb), TSR_BUFFER_INPUT, value.dtype,
-                                               value.num_elements, true));
+    add_inputs();
     add_homes();
+  }
+
+  void add_inputs() {
+    const std::vector<int> inputs = model_.inputs();
+    inputs_.assign(program_.shape.num_micro_batches, std::vector<uint64_t>(model_.values.size()));
+    for (size_t mb = 0; mb < inputs_.size(); ++mb)
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const Value& value = model_.values[static_cast<size_t>(inputs[i])];
+        const uint64_t buffer = add_buffer(value.name + " mb=" + std::to_string(mb), TSR_BUFFER_INPUT, value.dtype,
+                                           value.num_elements, true);
+        inputs_[mb][static_cast<size_t>(inputs[i])] = buffer;
+        program_.inputs.push_back({buffer, static_cast<int>(i), static_cast<int>(mb)});
+      }
   }
 
   /// Trainable parameters come first in a unit (decision 0002), so the aligned end of the last one is the size of the
@@ -364,7 +371,7 @@ class BaseBuilder {
   std::vector<uint64_t> values_, frozen_, m_, v_, gradients_;  // buffer ids by unit, 0 where there is none
   std::vector<uint64_t> copies_;                               // what is computed with: values_, or cast from them
   std::vector<std::vector<uint64_t>> micro_batch_gradients_;   // [mb][unit], with reduce-every=micro-batch
-  std::vector<std::vector<uint64_t>> inputs_;                  // [mb][value]
+  std::vector<std::vector<uint64_t>> inputs_;                  // [mb][value], 0: not an input
   uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0, loss_scale_ = 0;
   std::vector<uint64_t> activations_, activation_gradients_;  // by value, of the current micro-batch
   std::vector<std::vector<uint64_t>> saved_;                  // [segment][index], of the current micro-batch

@@ -110,6 +110,13 @@ struct StepShape {
   Recompute recompute;      ///< what the backward computes again
 };
 
+/// A buffer that is filled from outside before each run: one input of the model, of one micro-batch.
+struct InputBuffer {
+  uint64_t buffer = 0;
+  int input = -1;  ///< index in Model::inputs()
+  int micro_batch = -1;
+};
+
 /// One program of one rank. Copyable; model and mesh are borrowed and outlive it.
 struct Program {
   const Model* model = nullptr;
@@ -119,7 +126,8 @@ struct Program {
   uint32_t purpose = TSR_PURPOSE_STEP;
   uint32_t variant = 0;
   Layout layout;
-  std::vector<Buffer> buffers;  ///< ascending ids
+  std::vector<Buffer> buffers;      ///< ascending ids
+  std::vector<InputBuffer> inputs;  ///< by micro-batch, then input; every rank has all
   std::vector<Home> homes;
   std::vector<Stream> streams = {{"compute"}, {"copy_in"}, {"copy_out"}};  ///< then comm streams
   std::vector<Group> groups;

@@ -111,11 +111,11 @@ std::vector<MicroBatch> next_batches(const Job& job, BatchOrder& order, int data
   const auto tokens = static_cast<size_t>(job.config.batch_size * job.config.seq_len);
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
-    batch.inputs.resize(tokens);
-    batch.targets.resize(tokens);
+    std::vector<int32_t> inputs(tokens), targets(tokens);
     // Ranks that differ in other axes only (stages, tensor parts) have the same data rank and read the same tokens.
-    order.read(data_rank, batch.inputs, batch.targets);
+    order.read(data_rank, inputs, targets);
     order.advance();
+    batch = {std::move(inputs), std::move(targets)};
   }
   return batches;
 }

@@ -1,8 +1,11 @@
 // The loss of an evaluation after some steps is that of the next step on its tokens, as PyTorch's trajectory has it.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "data/batch_order.h"
 #include "parity/mesh_run.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -17,10 +20,11 @@ std::vector<MicroBatch> batches_of_next_step(const Job& job, const TokenSource& 
     order.advance();
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
-    batch.inputs.resize(static_cast<size_t>(job.config.batch_size * job.config.seq_len));
-    batch.targets.resize(batch.inputs.size());
-    order.read(job.mesh.data_rank(job.mesh.coordinates(rank)), batch.inputs, batch.targets);
+    std::vector<int32_t> inputs(static_cast<size_t>(job.config.batch_size * job.config.seq_len));
+    std::vector<int32_t> targets(inputs.size());
+    order.read(job.mesh.data_rank(job.mesh.coordinates(rank)), inputs, targets);
     order.advance();
+    batch = {std::move(inputs), std::move(targets)};
   }
   return batches;
 }
@@ -53,6 +57,23 @@ const MeshRun kMeshes[] = {
     {"pp=2,dp=2,tp=2", "pp=pipeline,dp=fsdp,tp=tensor", 8, 2},
 };
 INSTANTIATE_TEST_SUITE_P(All, Evaluation, ::testing::ValuesIn(kMeshes), mesh_name);
+
+TEST(EvaluationProgram, IsNotCompiledForATrainingThatDoesNotEvaluate) {
+  const Log log(LogLevel::off);
+  std::vector<std::string> flags = golden_flags(2);
+  flags.insert(flags.end(), {"--comm=local", "--plugin-dir=" + plugin_dir()});
+  const Job job = make_job(parse_flags(FlagSet::train, flags), 2, log);
+  std::array<size_t, 2> num_programs{};
+  const auto observer = [&](int rank) {
+    RankObserver o;
+    o.on_end = [&, rank](RankRuntime& runtime) {
+      num_programs[static_cast<size_t>(rank)] = runtime.programs().all().size();
+    };
+    return o;
+  };
+  train_local_ranks(job, *open_data(job), observer, log);
+  EXPECT_EQ(num_programs, (std::array<size_t, 2>{2, 2}));  // init and step
+}
 
 }  // namespace
 }  // namespace tessera::testing

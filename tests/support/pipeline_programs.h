@@ -40,7 +40,8 @@ class PipelinePrograms {
   /// All ranks', checked one by one and against one another. Throws what the compilation throws.
   JobPrograms compile() {
     const std::vector<StrategyOnAxis> strategies = {strategy()};
-    const CompileInput in = input(strategies);
+    CompileInput in = input(strategies);
+    in.evaluates = true;
     JobPrograms job = compile_job(in);
     if (const Findings findings = verify_job(in, job); !findings.empty())
       throw Error(TSR_E_INVALID_ARGUMENT, findings.front());

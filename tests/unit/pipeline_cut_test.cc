@@ -99,7 +99,7 @@ TEST(Cut, AutoIsTheBestOfAllLists) {
 
 // The loss of GPT-2 124M costs as much as five of its blocks.
 TEST(Cut, AutoGivesTheLastPartFewerBlocks) {
-  const Model model = make_gpt2(gpt2_config_by_name("gpt2"), {.batch = 4, .seq = 256, .loss_scale = 1});
+  const Model model = make_gpt2(gpt2_config_by_name("gpt2").value(), {.batch = 4, .seq = 256, .loss_scale = 1});
   const Mesh mesh({{"pp", 2, TSR_SPLITS_LAYERS}});
   Program bare;
   bare.model = &model;

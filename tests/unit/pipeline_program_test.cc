@@ -60,7 +60,7 @@ TEST(PipelineProgram, SendsOneValueAndOneGradientPerCutAndMicroBatch) {
   EXPECT_EQ(messages(flat, TSR_ACTION_SEND), 2u * 2 * 4);
   EXPECT_EQ(messages(flat, TSR_ACTION_RECV), 2u * 2 * 4);
   EXPECT_EQ(messages(interleaved, TSR_ACTION_SEND), 2u * 5 * 3);
-  EXPECT_EQ(count(flat.of(1).eval, TSR_ACTION_SEND), 4u);
+  EXPECT_EQ(count(*flat.of(1).eval, TSR_ACTION_SEND), 4u);
 }
 
 TEST(PipelineProgram, HomesStandWhereTheyAreUsed) {

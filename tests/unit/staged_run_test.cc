@@ -81,7 +81,8 @@ class RunTest : public ::testing::Test {
                              [this](const tsr_op& op) { return describe_op(device_, op); },
                              workspace,
                              0,
-                             {.collectives = on_host, .calls = true}};
+                             {.collectives = on_host, .calls = true},
+                             true};
     RankSetup setup;
     setup.device.api = &device_;
     setup.device.options = options_;
