@@ -131,7 +131,7 @@ TEST_P(RankRuntimeTest, AnEvaluationThatNobodyAskedForHasNoProgram) {
 }
 
 TEST_P(RankRuntimeTest, InputsAreThoseOfTheModelWhateverTheirNamesAndDtypes) {
-  const InitialValues values(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); });
+  const InitialValues values(3, model_.parameters);
   const std::vector<int32_t> tokens(8, 1), targets(8, 2);
   const MicroBatch batch{tokens, targets};
   const double loss = make(values)->run_step(0, 1e-3, 1, {&batch, 1}).loss_sum;
