@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "config/usage_error.h"
 #include "data/batch_order.h"
+#include "data/examples/example_source.h"
 #include "data/file_list.h"
 #include "exec/device.h"
 #include "model/freeze.h"
@@ -238,6 +239,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
   job.gpt2 = resolve_model(job.config, log);
+  refuse_example_flags(job.config);
   if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
   if (job.config.seq_len > job.gpt2.positions)
     throw UsageError("--seq-len " + std::to_string(job.config.seq_len) + " is longer than the model's context of " +
