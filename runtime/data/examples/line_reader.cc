@@ -27,19 +27,21 @@ bool LineReader::fill() {
   return num_read > 0;
 }
 
-bool LineReader::next() {
+// The end of the line at hand in the buffer, which is filled as far as that takes; npos: what is left is the last line.
+std::size_t LineReader::find_end() {
   std::size_t searched = 0;
-  bool is_end = false;
-  auto rest = [&] { return std::string_view(buffer_.data() + begin_, buffer_.size() - begin_); };
-  std::size_t end = rest().find('\n');
-  while (end == std::string_view::npos && !is_end) {
-    searched = rest().size();
-    if (searched > max_bytes_)
+  while (true) {
+    const std::size_t end = rest().find('\n', searched);
+    if (std::min(end, rest().size()) > max_bytes_)
       throw Error(TSR_E_INVALID_ARGUMENT, concat(stream_.path(), ", line ", number_ + 1, " has more than ", max_bytes_,
                                                  " bytes, too many for the features of the model; is it a CSV file?"));
-    is_end = !fill();
-    end = rest().find('\n', searched);
+    searched = rest().size();
+    if (end != std::string_view::npos || !fill()) return end;
   }
+}
+
+bool LineReader::next() {
+  const std::size_t end = find_end();
   if (rest().empty()) return false;
   line_ = rest().substr(0, end);
   begin_ += std::min(line_.size() + 1, rest().size());

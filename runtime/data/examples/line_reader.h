@@ -26,6 +26,8 @@ class LineReader {
   uint64_t num_bytes() const { return stream_.position(); }
 
  private:
+  std::string_view rest() const { return {buffer_.data() + begin_, buffer_.size() - begin_}; }
+  std::size_t find_end();
   bool fill();
 
   ByteStream stream_;
