@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -19,6 +20,8 @@
 namespace tessera::host {
 namespace {
 
+constexpr std::string_view kLabelColumns = "first|last";
+constexpr std::string_view kDataScales = "column|file|none";
 constexpr std::string_view kSchedules = "constant|linear|cosine";
 constexpr std::string_view kOptimizers = "adamw|sgd";
 constexpr std::string_view kReduceEvery = "step|micro-batch";
@@ -69,6 +72,19 @@ Flag choice(string_view group, string_view name, string_view choices, string_vie
   return {group, name, choices, help, read, print};
 }
 
+/// A choice whose default depends on other things.
+template <class E>
+Flag choice(string_view group, string_view name, string_view choices, string_view help,
+            std::optional<E> TrainConfig::*field) {
+  const auto read = [=](TrainConfig& config, string_view given) {
+    config.*field = static_cast<E>(parse_choice(name, given, choices));
+  };
+  const auto print = [=](const TrainConfig& config) {
+    return std::string(config.*field ? to_string(*(config.*field)) : "");
+  };
+  return {group, name, choices, help, read, print};
+}
+
 Flag turned_on(string_view group, string_view name, string_view help, bool TrainConfig::*field) {
   const auto read = [=](TrainConfig& config, string_view given) { config.*field = parse_bool(name, given); };
   const auto print = [=](const TrainConfig& config) { return std::string(config.*field ? "true" : "false"); };
@@ -116,6 +132,12 @@ void add_data_flags(std::vector<Flag>& flags) {
            text(kData, "data", "PATH",
                 "text (bytes are the tokens), llm.c or raw uint16 .bin; a folder of one kind, or 'shards/*train*.bin'",
                 &C::data)),
+       choice(kData, "data-label", kLabelColumns, "classifiers, CSV: the column of the label; last if not given",
+              &C::data_label),
+       choice(kData, "data-scale", kDataScales,
+              "classifiers: features become [0, 1] by the range of each column or of the file; none: they stay; if not "
+              "given, IDX bytes by 255, other IDX by file, CSV by column",
+              &C::data_scale),
        integer(kData, "batch-size", "sequences per rank and micro-batch", &C::batch_size, 1, 1 << 20),
        integer(kData, "seq-len", "tokens per sequence; 0: the model's context length", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches per step", &C::grad_accum, 1, 1 << 20),
@@ -268,6 +290,12 @@ std::vector<Flag> make_flags() {
 
 }  // namespace
 
+std::string_view to_string(LabelColumn label) {
+  return split(kLabelColumns, '|')[static_cast<size_t>(label)];
+}
+std::string_view to_string(DataScale scale) {
+  return split(kDataScales, '|')[static_cast<size_t>(scale)];
+}
 std::string_view to_string(LrSchedule schedule) {
   return split(kSchedules, '|')[static_cast<size_t>(schedule)];
 }

@@ -11,6 +11,10 @@
 
 namespace tessera::host {
 
+/// The column of a CSV file that holds the label.
+enum class LabelColumn { first, last };
+/// What features are scaled to [0, 1] by: least and greatest value of each column, or of the file; or they stay.
+enum class DataScale { column, file, none };
 enum class LrSchedule { constant, linear, cosine };
 enum class OptimizerKind { adamw, sgd };
 enum class ReduceEvery { step, micro_batch };
@@ -18,6 +22,8 @@ enum class Precision { float32, bf16, fp16 };
 enum class CudaGraph { automatic, off };
 
 /// The names on the command line: "constant", "adamw", "micro-batch", ...
+std::string_view to_string(LabelColumn label);
+std::string_view to_string(DataScale scale);
 std::string_view to_string(LrSchedule schedule);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(ReduceEvery reduce_every);
@@ -39,10 +45,12 @@ struct StrategyFlag {
 struct TrainConfig {
   // What is trained on what.
   std::string model;
-  std::string data;        ///< may be empty for `plan`
-  int64_t batch_size = 4;  ///< sequences per rank and micro-batch
-  int64_t seq_len = 0;     ///< tokens per sequence; 0: the model's context length
-  int64_t grad_accum = 1;  ///< micro-batches per step
+  std::string data;                       ///< may be empty for `plan`
+  std::optional<LabelColumn> data_label;  ///< of CSV; not given: last
+  std::optional<DataScale> data_scale;    ///< not given: by the format of the data
+  int64_t batch_size = 4;                 ///< sequences per rank and micro-batch
+  int64_t seq_len = 0;                    ///< tokens per sequence; 0: the model's context length
+  int64_t grad_accum = 1;                 ///< micro-batches per step
   uint64_t seed = 1337;
 
   // Optimisation.

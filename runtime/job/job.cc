@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "config/usage_error.h"
 #include "data/batch_order.h"
+#include "data/examples/example_source.h"
 #include "data/file_list.h"
 #include "exec/device.h"
 #include "model/freeze.h"
@@ -235,6 +236,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.named = resolve_model(job.config, log);
   job.config.seq_len = resolve_seq_len(job.config.seq_len, job.architecture());
   check_num_actions(job.config, job.architecture());
+  refuse_example_flags(job.config);
   job.shape = step_shape(job.config);
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
