@@ -1,4 +1,4 @@
-// The CPU as a device: which family computes an op, and memory. One kernel object is shared by the handle and by the
+// The CPU as a device: its memory and its handles of kernels. One kernel object is shared by the handle and by the
 // work that is queued, so it may be destroyed before the stream has come to it.
 #include "cpu-device/device.h"
 
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cpu-device/event.h"
-#include "cpu-device/kernel.h"
+#include "cpu-device/kernels/op_table.h"
 #include "cpu-device/stream.h"
 #include "cpu-device/threads.h"
 #include "tessera/error.hpp"
@@ -28,12 +28,6 @@ bool has_headroom() {
   if (probe == MAP_FAILED) return false;
   ::munmap(probe, kHeadroomBytes);
   return true;
-}
-
-const OpFamily& family_of(const tsr_op& op) {
-  for (const auto find : {compute_ops, elementwise_ops, step_ops})
-    if (const OpFamily* family = find(op.kind)) return *family;
-  throw Error(TSR_E_UNSUPPORTED, "this device does not know op " + op::op_name(op.kind));
 }
 
 class PreparedKernel final : public DeviceKernel {
@@ -62,7 +56,7 @@ void check_memory(uint32_t memory) {
 }  // namespace
 
 op::SlotList describe(const tsr_op& op) {
-  return family_of(op).describe(op);
+  return describe_op(op);
 }
 
 // Too little memory must be an error here, where it can be said, and not in a kernel: oneDNN and OpenMP end the
@@ -92,10 +86,9 @@ std::unique_ptr<DeviceEvent> CpuDevice::create_event() {
 }
 
 std::unique_ptr<DeviceKernel> CpuDevice::prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) {
-  const OpFamily& family = family_of(op);
-  const auto described = family.describe(op);
+  const op::SlotList described = describe_op(op);
   if (op.kind != TSR_OP_ZERO) op::check_slots(described, slots);
-  return std::make_unique<PreparedKernel>(family.prepare(op, slots, num_threads_), slots.size());
+  return std::make_unique<PreparedKernel>(prepare_op(op, slots, num_threads_), slots.size());
 }
 
 // The team is tried out before the first step, since OpenMP ends the process when the system grants it no thread.

@@ -1,4 +1,4 @@
-// The CPU as a device: ordinary memory, streams that are threads, and kernels of the three op families.
+// The CPU as a device: ordinary memory, streams that are threads, and kernels.
 #pragma once
 
 #include <memory>

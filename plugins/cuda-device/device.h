@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda-device/failures.h"
+#include "cuda-device/error_tracker.h"
 #include "cuda-device/memory.h"
 #include "tessera/device.hpp"
 

@@ -1,7 +1,7 @@
 // The optional tables of tessera/device.h: each ABI function makes one call. Like device_table.hpp, they turn
 // exceptions into a status, and handles are the objects themselves under another type.
 #include "cuda-device/device.h"
-#include "cuda-device/gate.h"
+#include "cuda-device/semaphore.h"
 #include "cuda-device/stream.h"
 #include "tessera/device_table.hpp"
 

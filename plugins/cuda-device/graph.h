@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "cuda-device/failures.h"
+#include "cuda-device/error_tracker.h"
 
 namespace tessera::cuda {
 

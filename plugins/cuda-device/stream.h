@@ -12,7 +12,7 @@
 
 #include "cuda-device/event.h"
 #include "cuda-device/graph.h"
-#include "cuda-device/host_calls.h"
+#include "cuda-device/host_callbacks.h"
 #include "tessera/device.hpp"
 
 namespace tessera::cuda {

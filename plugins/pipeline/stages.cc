@@ -17,6 +17,8 @@
 #include <map>
 #include <string>
 
+#include "tessera/op_table.hpp"
+
 namespace tessera::pipeline {
 namespace {
 
@@ -43,8 +45,9 @@ int64_t extent(const tsr_value& value, uint32_t name) {
   return 1;
 }
 
-bool multiplies_by_parameters(uint32_t op) {
-  return op == TSR_OP_LINEAR || op == TSR_OP_LOSS || op == TSR_OP_HEAD_LOGITS;
+bool multiplies_by_parameters(uint32_t kind) {
+  const op::OpEntry* entry = op::find_op(kind);
+  return entry && entry->multiplies_by_parameters();
 }
 
 /// From the segment that writes or reads first to the one that reads last; of values and of units.
@@ -228,8 +231,8 @@ std::vector<Part> make_parts(const Stretches& stretches, const std::vector<size_
 }  // namespace
 
 bool is_of_loss(const tsr_segment& segment) {
-  return segment.op == TSR_OP_LOSS || segment.op == TSR_OP_HEAD_LOGITS || segment.op == TSR_OP_SOFTMAX_STATS ||
-         segment.op == TSR_OP_LOSS_GRAD;
+  const op::OpEntry* entry = op::find_op(segment.op);
+  return entry && entry->is_tail;
 }
 
 double cost_of(const ProgramView& view, const tsr_segment& segment) {

@@ -1,5 +1,5 @@
 // Elementwise ops of cpu-device: values against float64, and the same bits at every offset, length and instruction set.
-#include "cpu-device/elementwise.h"
+#include "cpu-device/kernels/elementwise/elementwise.h"
 
 #include <gtest/gtest.h>
 
@@ -201,7 +201,7 @@ TEST(CpuElementwise, AddIntoAnUnwrittenRangeIsACopy) {
   slots[1].mode = TSR_MODE_WRITE;
   std::vector<float> source = {1, 2}, result = {NAN, NAN};
   void* const pointers[] = {source.data(), result.data()};
-  cpu::elementwise_ops(op.kind)->prepare(op, slots, 1)->run(pointers);
+  cpu::prepare_op(op, slots, 1)->run(pointers);
   EXPECT_EQ(result, source);
 }
 
@@ -212,7 +212,7 @@ TEST(CpuElementwise, ZeroTakesManyDestinations) {
   std::vector<float> a = {1, 2, 3, 4};
   std::vector<uint16_t> b = {5, 6, 7};
   void* const pointers[] = {a.data(), b.data()};
-  cpu::elementwise_ops(TSR_OP_ZERO)->prepare(make_op(TSR_OP_ZERO, 3), slots, 1)->run(pointers);
+  cpu::prepare_op(make_op(TSR_OP_ZERO, 3), slots, 1)->run(pointers);
   EXPECT_EQ(a, (std::vector<float>{0, 0, 0, 4}));
   EXPECT_EQ(b, (std::vector<uint16_t>{0, 0, 7}));
 }

@@ -1,5 +1,5 @@
 // How failures reach what was ordered after them in cuda-device; none of it needs a GPU.
-#include "cuda-device/failures.h"
+#include "cuda-device/error_tracker.h"
 
 #include <gtest/gtest.h>
 
@@ -90,6 +90,12 @@ TEST_F(FailuresTest, AFaultOfAKernelFailsAllStreams) {
   EXPECT_STREQ(error->message,
                "target 50257 at position 12 of the micro-batch is not in [0, 50000); the data does not fit the model's "
                "vocabulary");
+}
+
+TEST_F(FailuresTest, ALabelIsOfAClass) {
+  fault_ = {kFaultLabel, 12, 3, 10};
+  EXPECT_STREQ(failures_.first_before(first_clock_)->message,
+               "label 12 at position 3 of the micro-batch is not in [0, 10); the data does not fit the model's classes");
 }
 
 TEST_F(FailuresTest, TheDevicesOwnFailureStays) {

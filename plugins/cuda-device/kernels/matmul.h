@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "cuda-device/cublaslt.h"
+#include "cuda-device/libraries/cublaslt.h"
 #include "cuda-device/kernels/alignment.h"
 #include "tessera/operands.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "cuda-device/kernels/column_parts.cuh"
 #include "cuda-device/kernels/row_warps.cuh"
-#include "cuda-device/launch.h"
+#include "cuda-device/kernels/launch.h"
 
 namespace tessera::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda-device/kernels/vectors.cuh"
-#include "cuda-device/launch.h"
+#include "cuda-device/kernels/launch.h"
 
 namespace tessera::cuda {
 
