@@ -1,12 +1,13 @@
-// Turns applied ops into segments and values. What an op does to dims is its entry's (op_shape.h); what is left for
+// Turns applied ops into segments and values. What an op does to dims is its entry's (infer_op.h); what is left for
 // here is to keep the lists of the model, which are the order of the forward.
 
 #include "model/model_builder.h"
 
+#include <algorithm>
+
 #include "base/text.h"
-#include "model/op_shape.h"
+#include "model/infer_op.h"
 #include "tessera/error.hpp"
-#include "tessera/operands.hpp"
 
 namespace tessera::host {
 namespace {
@@ -26,13 +27,13 @@ std::vector<Operand> operands(const std::vector<T>& all, const std::vector<int>&
   return result;
 }
 
-InferredOp infer(const Model& model, const OpShape& shape, const OpCall& call) {
+InferredOp infer(const Model& model, const OpCall& call) {
   try {
     InferredOp inferred =
-        infer_op(shape, {operands(model.parameters, call.parameters), operands(model.values, call.inputs)});
+        infer_op(call.op, {operands(model.parameters, call.parameters), operands(model.values, call.inputs)});
     if (inferred.outputs.size() == call.outputs.size()) return inferred;
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("op ", op::op_name(call.op), " has ", inferred.outputs.size(),
-                                               " outputs, not ", call.outputs.size()));
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("its op has ", inferred.outputs.size(), " outputs, not ", call.outputs.size()));
   } catch (const Error& e) {
     throw Error(e.code(), concat("segment ", call.segment, ": ", e.what()));
   }
@@ -46,7 +47,7 @@ tsr_dim make_dim(uint32_t name, int64_t extent, uint32_t blocks, int64_t granule
 
 ModelBuilder::ModelBuilder(const BatchShape& shape) : shape_(shape) {
   model_.batch = shape.batch;
-  model_.seq = shape.seq;
+  model_.seq = std::max<int64_t>(1, shape.seq);
 }
 
 int ModelBuilder::unit(std::string name) {
@@ -71,30 +72,31 @@ int ModelBuilder::add_value(std::string name, std::vector<tsr_dim> dims, uint32_
 }
 
 int ModelBuilder::input(std::string name, uint32_t kind, tsr_dtype dtype, std::vector<tsr_dim> columns) {
-  std::vector<tsr_dim> dims = {make_dim(TSR_NAME_BATCH, shape_.batch), make_dim(TSR_NAME_SEQ, shape_.seq)};
+  std::vector<tsr_dim> dims = {make_dim(TSR_NAME_BATCH, shape_.batch)};
+  if (shape_.seq > 0) dims.push_back(make_dim(TSR_NAME_SEQ, shape_.seq));
   dims.insert(dims.end(), columns.begin(), columns.end());
   return add_value(std::move(name), std::move(dims), kind, dtype);
 }
 
 std::vector<int> ModelBuilder::apply(const OpCall& call) {
-  const OpShape& shape = shape_of_op(call.op);
-  InferredOp inferred = infer(model_, shape, call);
-  Segment segment{call.segment, inferred.op, call.parameters, call.inputs};
+  InferredOp inferred = infer(model_, call);
+  Segment segment{call.segment, inferred.op, call.parameters, call.inputs, {}, {}};
   segment.op.dtype = shape_.dtype;
   // Gradients of parameters leave the product in float32 whatever the compute dtype is.
   segment.op.gradient_dtype = TSR_F32;
   for (const auto& [attribute, value] : call.attributes)
     segment.op.attributes[attribute] = value;
-  for (size_t i = 0; i < call.outputs.size(); ++i)
-    segment.outputs.push_back(
-        add_value(call.outputs[i], std::move(inferred.outputs[i]), TSR_VALUE_ACTIVATION, shape_.dtype));
-  if (shape.shares_gradient >= 0)
-    model_.values[static_cast<size_t>(call.inputs[static_cast<size_t>(shape.shares_gradient)])].gradient_of =
-        segment.outputs[0];
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    InferredOutput& output = inferred.outputs[i];
+    segment.outputs.push_back(add_value(call.outputs[i], std::move(output.dims), TSR_VALUE_ACTIVATION,
+                                        output.is_float32 ? TSR_F32 : shape_.dtype));
+  }
+  if (const int addend = inferred.shares_gradient; addend >= 0)
+    model_.values[static_cast<size_t>(call.inputs[static_cast<size_t>(addend)])].gradient_of = segment.outputs[0];
   segment.contractions = std::move(inferred.contractions);
   segment.block = block_;
   std::copy(std::begin(inferred.dim_names), std::end(inferred.dim_names), segment.dim_names.begin());
-  segment.is_row_wise = shape.works_by_rows;
+  segment.is_row_wise = inferred.is_row_wise;
   model_.segments.push_back(std::move(segment));
   return model_.segments.back().outputs;
 }

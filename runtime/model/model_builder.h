@@ -11,10 +11,11 @@
 
 namespace tessera::host {
 
-/// What a micro-batch looks like, and the one scale of the loss: 1 / (tokens of the whole step over all data ranks).
+/// What a micro-batch looks like, and the one scale of the loss: 1 / (tokens, or examples, of the whole step over all
+/// data ranks).
 struct BatchShape {
   int64_t batch = 1;
-  int64_t seq = 1;
+  int64_t seq = 1;  ///< 0: the model has no sequences
   double loss_scale = 1.0;
   tsr_dtype dtype = TSR_F32;  ///< of values and of the parameters that are computed with; gradients are float32
 };
@@ -33,7 +34,7 @@ struct OpCall {
   std::vector<std::string> outputs = {};
 };
 
-/// Builds one model. Extents, dims, contractions and shared gradients follow from the entries of ops (op_shape.h): the
+/// Builds one model. Extents, dims, contractions and shared gradients follow from the entries of ops (infer_op.h): the
 /// author of a model writes the dims of parameters and of what is put in, and no others.
 class ModelBuilder {
  public:
@@ -43,7 +44,8 @@ class ModelBuilder {
   int unit(std::string name);
   /// A parameter of the last unit; named as in Hugging Face's files.
   int parameter(std::string name, std::vector<tsr_dim> dims, InitialRule initial);
-  /// What the data fills for each micro-batch: [batch, seq] and `columns`; without `seq` in a model that has none.
+  /// What the data fills for each micro-batch: [batch, seq] and `columns`, or [batch] and those in a model without
+  /// sequences.
   int input(std::string name, uint32_t kind, tsr_dtype dtype, std::vector<tsr_dim> columns = {});
   /// Ops from now on belong to that block; -1: to none.
   void begin_block(int block) { block_ = block; }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/op_shape.h"
+#include "model/infer_op.h"
 #include "support/expect_error.h"
 
 namespace tessera::testing {
@@ -111,18 +111,22 @@ TEST_F(ModelBuilderTest, OperandsThatContradictEachOtherAreBothNamed) {
       [&] {
         builder_.apply({"down", TSR_OP_LINEAR, {w}, {x}, {}, {"y"}});
       },
-      {"segment down", "op linear", "x [3, 5, 8]", "w [12, 8]", "the dim I is 8", "12 in the other"});
+      {"segment down", "op linear", "x [3, 5, 8]", "w [12, 8]", "IN is 8 in the one and 12 in the other"});
   const int other = parameter("other", {make_dim(TSR_NAME_HEADS, 8), embed_});
   expect_error([&] { builder_.apply({"down", TSR_OP_LINEAR, {other}, {x}, {}, {"y"}}); }, {"of another name"});
-  expect_error([&] { builder_.apply({"down", TSR_OP_LINEAR, {b}, {x}, {}, {"y"}}); }, {"b [12] has 1 dims"});
-  expect_error([&] { builder_.apply({"attend", TSR_OP_ATTENTION, {}, {x}, {}, {"y"}}); }, {"needs 3 blocks"});
+  expect_error([&] { builder_.apply({"down", TSR_OP_LINEAR, {b}, {x}, {}, {"y"}}); }, {"b [12] has 1 dims, not 2"});
+  expect_error([&] { builder_.apply({"attend", TSR_OP_ATTENTION, {}, {x}, {}, {"y"}}); }, {"3 blocks are needed"});
 }
 
 TEST_F(ModelBuilderTest, OperandsAreCounted) {
   const int x = activation(embed_), w = parameter("w", {embed_, ffn_});
   expect_error([&] { builder_.apply({"up", TSR_OP_LINEAR, {}, {x}, {}, {"y"}}); }, {"takes 1 to 2 parameters, not 0"});
   expect_error([&] { builder_.apply({"up", TSR_OP_LINEAR, {w}, {x, x}, {}, {"y"}}); }, {"takes 1 inputs, not 2"});
-  expect_error([&] { builder_.apply({"up", TSR_OP_LINEAR, {w}, {x}, {}, {}}); }, {"has 1 outputs, not 0"});
+  expect_error(
+      [&] {
+        builder_.apply({"up", TSR_OP_LINEAR, {w}, {x}, {}, {}});
+      },
+      {"segment up: its op has 1 outputs, not 0"});
   expect_error([&] { builder_.apply({"up", TSR_OP_COPY, {}, {x}, {}, {"y"}}); }, {"op copy is not one"});
 }
 
@@ -131,21 +135,30 @@ TEST_F(ModelBuilderTest, OperandsAreCounted) {
 const tsr_dim kBatch = make_dim(TSR_NAME_BATCH, 3), kSeq = make_dim(TSR_NAME_SEQ, 5);
 const tsr_dim kIn = make_dim(TSR_NAME_EMBED, 8), kOut = make_dim(TSR_NAME_FFN, 12);
 
-TEST(OpShape, WithoutASequenceRowsAreTheBatch) {
+TEST(InferOp, WithoutASequenceRowsAreTheBatch) {
   const std::vector<tsr_dim> x = {kBatch, kIn}, w = {kIn, kOut};
-  const InferredOp linear = infer_op(shape_of_op(TSR_OP_LINEAR), {{{"w", w}}, {{"x", x}}});
-  EXPECT_EQ(extents(linear.outputs.at(0)), (std::vector<int64_t>{3, 12}));
+  const InferredOp linear = infer_op(TSR_OP_LINEAR, {{{"w", w}}, {{"x", x}}});
+  EXPECT_EQ(extents(linear.outputs.at(0).dims), (std::vector<int64_t>{3, 12}));
   EXPECT_EQ(linear.op.dims[TSR_DIM_SEQ], 1);
   EXPECT_EQ(linear.op.dims[TSR_DIM_BATCH], 3);
 }
 
-TEST(OpShape, OneOperandWithASequenceAndOneWithoutAreRefused) {
+TEST(InferOp, OneOperandWithASequenceAndOneWithoutAreRefused) {
   const std::vector<tsr_dim> x = {kBatch, kSeq, kIn}, y = {kBatch, kIn}, b = {kIn};
   expect_error(
       [&] {
-        infer_op(shape_of_op(TSR_OP_ADD), {{{"b", b}}, {{"x", x}, {"y", y}}});
+        infer_op(TSR_OP_ADD, {{{"b", b}}, {{"x", x}, {"y", y}}});
       },
       {"op add", "y [3, 8] has no sequence"});
+}
+
+TEST(InferOp, StatisticsOfALossAreFloat32) {
+  const std::vector<tsr_dim> x = {kBatch, kSeq, kIn}, table = {make_dim(TSR_NAME_VOCAB, 7), kIn};
+  const InferredOp head = infer_op(TSR_OP_HEAD_LOGITS, {{{"table", table}}, {{"x", x}}});
+  EXPECT_TRUE(head.outputs.at(0).is_float32);
+  EXPECT_EQ(extents(head.outputs.at(0).dims), (std::vector<int64_t>{3, 5, 7}));
+  ASSERT_EQ(head.contractions.size(), 1u);
+  EXPECT_EQ(head.contractions[0].reduce, static_cast<uint32_t>(TSR_REDUCE_MAX));
 }
 
 }  // namespace

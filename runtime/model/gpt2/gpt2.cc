@@ -11,7 +11,7 @@
 // - qkv and fc_gelu begin after a norm, so the gradients of their inputs can be summed before the norm's backward.
 // - Residual values are new buffers, never in place: the backward reads them.
 //
-// ffn_out is an addend of the next x, and wte.out of the first one: their gradients are those of the sums (op_shape.h).
+// ffn_out is an addend of the next x, and wte.out of the first one: their gradients are those of the sums (infer_op.h).
 // `projected` has a gradient of its own, since the residual's is added to after backward(proj).
 //
 // The embedding is tied: wte is used by the first and the last segment, and is a unit of its own for that reason.
