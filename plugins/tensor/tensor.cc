@@ -223,6 +223,7 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
     rows.parts = static_cast<uint32_t>(view.axis().num_ranks);
     call(sink.add_split, sink.ctx, &rows);
   }
+  bool splits_any = false;
   for (size_t p = 0; p < view.parameters().size(); ++p) {
     const tsr_parameter& parameter = view.parameters()[p];
     for (uint32_t d = 0; d < parameter.num_dims; ++d) {
@@ -238,8 +239,14 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
       split.blocks = dim.blocks;
       split.padded_size = padded_size(dim, view.axis());
       call(sink.add_split, sink.ctx, &split);
+      splits_any = true;
     }
   }
+  // Every rank would compute all of it.
+  if (!splits_any)
+    throw Error(TSR_E_UNSUPPORTED,
+                "the model has no heads, feed-forward columns or vocabulary that tensor parallelism could split; give "
+                "the axis another strategy, such as ddp, fsdp, zero3 or pipeline");
 }
 
 void Tensor::lower(const ProgramView& view, const Edit& edit) const {

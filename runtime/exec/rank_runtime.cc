@@ -179,11 +179,16 @@ void RankRuntime::write_input(const InputBuffer& input, const InputValues& value
   const Buffer& buffer = program.buffer(input.buffer);
   std::visit(
       [&]<class T>(const std::vector<T>& elements) {
-        const tsr_dtype dtype = std::is_same_v<T, float> ? TSR_F32 : TSR_I32;
-        if (buffer.dtype != dtype || elements.size() != buffer.num_elements)
+        const bool is_float = std::is_same_v<T, float>;
+        const tsr_dtype dtype = is_float ? TSR_F32 : TSR_I32;
+        const bool is_rounded = is_float && (buffer.dtype == TSR_BF16 || buffer.dtype == TSR_F16);
+        if ((buffer.dtype != dtype && !is_rounded) || elements.size() != buffer.num_elements)
           throw Error(TSR_E_INVALID_ARGUMENT,
                       concat("input '", buffer.name, "' takes ", dtype_name(buffer.dtype), "[", buffer.num_elements,
                              "] and was given ", dtype_name(dtype), "[", elements.size(), "]"));
+        if constexpr (std::is_same_v<T, float>) {
+          if (is_rounded) return write_values(buffer, 0, elements);
+        }
         write(buffer, 0, elements.data(), buffer.num_bytes());
       },
       values);
@@ -209,6 +214,13 @@ double RankRuntime::loss_sum() {
   return decode(accumulator);
 }
 
+std::optional<int64_t> RankRuntime::num_correct() {
+  if (!find_buffer(programs_.steps[0], TSR_BUFFER_ACCUMULATOR, kCorrectCount)) return std::nullopt;
+  int64_t count = 0;
+  read(scalar(TSR_BUFFER_ACCUMULATOR, kCorrectCount), 0, &count, sizeof count);
+  return count;
+}
+
 bool RankRuntime::scales_loss() const {
   return find_buffer(programs_.steps[0], TSR_BUFFER_SCALAR, kLossScale) != 0;
 }
@@ -225,16 +237,16 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   double clip[3];
   fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
   const double loss = loss_sum();  // waits for both
-  return {loss, clip[2], clip[1] != 0, executable.first_not_finite()};
+  return {loss, clip[2], clip[1] != 0, executable.first_not_finite(), num_correct()};
 }
 
-double RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
+Evaluation RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
   if (!programs_.eval)
     throw Error(TSR_E_FAILED_PRECONDITION, "nothing can be evaluated: the programs were compiled without evaluation");
   write_batches(micro_batches);
   wait();
   executables_.back()->run(setup_.cancelled);
-  return loss_sum();
+  return {loss_sum(), num_correct()};
 }
 
 void RankRuntime::read_parameter(int parameter, std::span<float> out) {

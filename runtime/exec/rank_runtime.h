@@ -14,6 +14,7 @@
 
 #include "base/progress.h"
 #include "compile/compile.h"
+#include "data/dataset.h"
 #include "exec/communicators.h"
 #include "exec/executable.h"
 #include "model/parameter_source.h"
@@ -36,10 +37,8 @@ struct RankSetup {
   std::function<void()> before_joining = [] {};
 };
 
-/// The elements of one input of the model, in its dtype.
-using InputValues = std::variant<std::vector<int32_t>, std::vector<float>>;
 /// One micro-batch of this rank: its inputs, in the order of Model::inputs(). Of a GPT-2: tokens and targets
-/// [batch * seq].
+/// [batch * seq]. Floats are rounded to the input's dtype where it has 16 bits.
 using MicroBatch = std::vector<InputValues>;
 
 /// Bytes of a device with memory of its own.
@@ -63,6 +62,12 @@ struct StepResult {
   bool updated = true;   ///< false: the step was skipped because of a gradient that was not finite
   /// With DebugOptions::check_memory: the first action that wrote a value that is not finite.
   std::optional<size_t> first_not_finite;
+  std::optional<int64_t> num_correct;  ///< correct predictions, of all ranks; of classifiers
+};
+
+struct Evaluation {
+  double loss_sum = 0;  ///< over all tokens, all ranks
+  std::optional<int64_t> num_correct;
 };
 
 /// Owns device, arenas and communicators. All functions: [control-thread]; an Error from a run leaves the rank stopped.
@@ -81,8 +86,8 @@ class RankRuntime {
   /// used unless scales_loss().
   StepResult run_step(uint64_t step, double learning_rate, double loss_scale,
                       std::span<const MicroBatch> micro_batches);
-  /// Sum of the losses of all tokens, all ranks; nothing changes. Throws FAILED_PRECONDITION without an eval program.
-  double run_eval(std::span<const MicroBatch> micro_batches);
+  /// The loss on these micro-batches; nothing changes. Throws FAILED_PRECONDITION without an eval program.
+  Evaluation run_eval(std::span<const MicroBatch> micro_batches);
   /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]
   void read_parameter(int parameter, std::span<float> out);
 
@@ -113,6 +118,7 @@ class RankRuntime {
   void write_input(const InputBuffer& input, const InputValues& values);
   void write_batches(std::span<const MicroBatch> micro_batches);
   double loss_sum();
+  std::optional<int64_t> num_correct();
   const Buffer& scalar(uint32_t kind, std::string_view name) const;
 
   RankSetup setup_;

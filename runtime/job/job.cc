@@ -12,9 +12,10 @@
 
 #include "base/text.h"
 #include "config/usage_error.h"
-#include "data/batch_order.h"
+#include "data/examples/example_dataset.h"
 #include "data/examples/example_source.h"
 #include "data/file_list.h"
+#include "data/token_dataset.h"
 #include "exec/device.h"
 #include "model/freeze.h"
 #include "model/initial_values.h"
@@ -124,22 +125,25 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
 }
 
 NamedArchitecture resolve_model(const TrainConfig& config, const Log& log) {
-  // Known by name, so that it is not taken for a folder that is missing.
-  if (config.model.starts_with("mlp"))
-    throw UsageError("--model " + config.model + " is not supported yet; --help lists the models that are");
   NamedArchitecture named = find_architecture(config.model);
   for (const std::string& warning : named.warnings)
     log.warning(warning);
   return named;
 }
 
-/// What --seq-len is: the model's longest sequence, if it is not given.
-int64_t resolve_seq_len(int64_t given, const Architecture& architecture) {
-  const int64_t most = std::get<TokenInputs>(architecture.inputs()).max_seq;
-  if (given > most)
-    throw UsageError("--seq-len " + std::to_string(given) + " is longer than the model's context of " +
-                     std::to_string(most) + " tokens");
-  return given == 0 ? most : given;
+/// What --seq-len is: the model's longest sequence, if it is not given; 0 in a model without sequences. Refuses flags
+/// of data that the model does not take.
+int64_t resolve_seq_len(const TrainConfig& config, const ModelInputs& inputs) {
+  const int64_t given = config.seq_len;
+  const auto* tokens = std::get_if<TokenInputs>(&inputs);
+  if (!tokens && given != 0)
+    throw UsageError(concat("--seq-len ", given, ": --model ", config.model, " has no sequences; leave the flag out"));
+  if (!tokens) return 0;
+  refuse_example_flags(config);
+  if (given > tokens->max_seq)
+    throw UsageError(
+        concat("--seq-len ", given, " is longer than the model's context of ", tokens->max_seq, " tokens"));
+  return given == 0 ? tokens->max_seq : given;
 }
 
 tsr_dtype dtype_of(Precision precision) {
@@ -219,7 +223,7 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
 }  // namespace
 
 int64_t Job::tokens_per_step() const {
-  return config.batch_size * config.seq_len * config.grad_accum * mesh.num_data_ranks();
+  return config.batch_size * std::max<int64_t>(1, config.seq_len) * config.grad_accum * mesh.num_data_ranks();
 }
 
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
@@ -234,9 +238,8 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
   job.named = resolve_model(job.config, log);
-  job.config.seq_len = resolve_seq_len(job.config.seq_len, job.architecture());
+  job.config.seq_len = resolve_seq_len(job.config, job.architecture().inputs());
   check_num_actions(job.config, job.architecture());
-  refuse_example_flags(job.config);
   job.shape = step_shape(job.config);
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
@@ -246,20 +249,36 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   return job;
 }
 
-std::unique_ptr<TokenSource> open_data(const Job& job) {
-  require_data(job.config.data);
-  auto source = open_tokens(job.config.data, std::get<TokenInputs>(job.architecture().inputs()).vocab);
+std::unique_ptr<Dataset> open_data(const Job& job) {
+  const ModelInputs inputs = job.architecture().inputs();
+  const TrainConfig& config = job.config;
+  std::unique_ptr<Dataset> data;
+  if (const auto* tokens = std::get_if<TokenInputs>(&inputs)) {
+    require_data(config.data);
+    data = token_dataset(open_tokens(config.data, tokens->vocab), tokens->vocab);
+  } else {
+    const auto& [num_features, num_classes] = std::get<ExampleInputs>(inputs);
+    data = example_dataset(
+        open_examples(config.data, {{num_features, num_classes}, config.data_label, config.data_scale}));
+  }
   try {
-    BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+    data->reader(dataset_use(job));
   } catch (const Error& e) {
     throw UsageError(e.what());
   }
-  return source;
+  return data;
+}
+
+DatasetUse dataset_use(const Job& job) {
+  const TrainConfig& config = job.config;
+  return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps, config.seed};
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
   const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
-  if (!is_model_folder(model)) {
+  if (!is_model_folder(model) && job.named.hub_id.empty()) {
+    log.info("parameters: random values of seed ", job.config.seed);
+  } else if (!is_model_folder(model)) {
     log.warning(start, ": --model ", model,
                 " is a size without weights; for the pretrained ones: ", how_to_download(job.named.hub_id, model));
   } else if (find_weight_files(model).paths.empty()) {

@@ -10,7 +10,7 @@
 #include "compile/compile.h"
 #include "config/axes.h"
 #include "config/parse_flags.h"
-#include "data/token_source.h"
+#include "data/dataset.h"
 #include "mesh/mesh.h"
 #include "model/model_name.h"
 #include "model/parameter_source.h"
@@ -48,15 +48,20 @@ struct Job {
   bool ranks_are_threads() const { return comm_flags & TSR_COMM_ONE_PROCESS; }
 
   const Architecture& architecture() const { return *named.architecture; }
+  /// Of all data ranks; in a model without sequences, examples.
   int64_t tokens_per_step() const;
+  /// What these are: "tokens" or "examples".
+  std::string_view items() const { return items_of(architecture().inputs()); }
 };
 
 /// Loads plugins and builds the model for a world of `num_ranks`. Throws UsageError for what does not go together, with
 /// what does. Logs what was loaded on `log`.
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
 
-/// The tokens of --data, which are enough for one micro-step.
-std::unique_ptr<TokenSource> open_data(const Job& job);
+/// What --data holds for the model, which is enough for one micro-step.
+std::unique_ptr<Dataset> open_data(const Job& job);
+/// How the job walks through it.
+DatasetUse dataset_use(const Job& job);
 
 /// The values the run starts from: the weights of a Hugging Face folder, or, with a warning, random ones of --seed.
 /// Throws, naming the file, for weights that are there and cannot be opened or are not the model's.

@@ -20,8 +20,19 @@ struct TokenInputs {
   int64_t max_seq = 0;  ///< longest sequence; what --seq-len is when it is not given
 };
 
+/// A model that reads features and predicts a class.
+struct ExampleInputs {
+  int64_t num_features = 0;
+  int64_t num_classes = 0;
+};
+
 /// What a model is trained on.
-using ModelInputs = std::variant<TokenInputs>;
+using ModelInputs = std::variant<TokenInputs, ExampleInputs>;
+
+/// What its data consists of: "tokens" or "examples".
+inline std::string_view items_of(const ModelInputs& inputs) {
+  return std::holds_alternative<TokenInputs>(inputs) ? "tokens" : "examples";
+}
 
 /// How the files of a Hugging Face folder name a model's tensors. They are the names of its parameters, and besides:
 struct TensorNames {
@@ -64,13 +75,15 @@ class ArchitectureFamily {
 
   /// The sizes that `--model` knows by name.
   virtual std::vector<std::string> names() const = 0;
+  /// How names that hold the dimensions look: "mlp:INPUTS,HIDDEN,...,CLASSES"; empty: there are none.
+  virtual std::string pattern() const { return ""; }
   /// What --help says of them: "gpt2, gpt2_medium, ... (random weights)".
   virtual std::string help() const = 0;
   /// The architecture of that name; null when the name is not of this family. Throws INVALID_ARGUMENT for one that is,
   /// and says nothing that can be built.
   virtual std::shared_ptr<const Architecture> by_name(std::string_view name) const = 0;
   /// The model of the Hugging Face hub with the weights of that size; empty: there is none.
-  virtual std::string hub_id(std::string_view name) const = 0;
+  virtual std::string hub_id(std::string_view /*name*/) const { return ""; }
 
   /// The `model_type` of a config.json of this family; empty: it reads no folders.
   virtual std::string_view model_type() const { return ""; }

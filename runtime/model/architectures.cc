@@ -4,12 +4,14 @@
 
 #include "base/text.h"
 #include "model/gpt2/gpt2_family.h"
+#include "model/mlp/mlp_family.h"
 
 namespace tessera::host {
 
 std::span<const ArchitectureFamily* const> architecture_families() {
   static const ArchitectureFamily* const families[] = {
       &gpt2_family(),
+      &mlp_family(),
   };
   return families;
 }

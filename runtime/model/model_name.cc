@@ -106,6 +106,8 @@ NamedArchitecture by_name(const std::string& given) {
   std::string list;
   for (const std::string& name : names)
     list += name + ", ";
+  for (const ArchitectureFamily* family : architecture_families())
+    if (!family->pattern().empty()) list += family->pattern() + ", ";
   refuse("--model ", given, ": there is neither a model nor a folder of that name",
          close.empty() ? "; give " : "; did you mean " + close + "? Give ", list, "or a folder with a config.json");
 }

@@ -32,7 +32,7 @@ std::string heading(const PlanReport& r) {
   if (r.same_ranks.size() > 1)
     text += concat(", for the ", r.same_ranks.size(), " ranks that do the same (", rank_list(r.same_ranks), ")");
   if (r.num_ranks > 1) text += r.is_largest ? "; none needs more memory" : "; others need more memory";
-  return text + concat("; ", r.tokens_per_step, " tokens a step on ", r.device, "\n\n");
+  return text + concat("; ", r.tokens_per_step, " ", r.items, " a step on ", r.device, "\n\n");
 }
 
 std::string bytes_or_dash(uint64_t num_bytes) {

@@ -186,12 +186,13 @@ tsr_dtype dtype_from_name(std::string_view name);
 /// all of the axis.
 const Split* split_on(const Program& program, int parameter, int axis, uint32_t role);
 
-/// The names of the scalar buffers of a step; found by name. Every step has them, but for the last.
+/// The names of the scalar buffers of a step; found by name. Every step has them, but for the last two.
 inline constexpr std::string_view kLossAccumulator = "loss";
 inline constexpr std::string_view kSquaresAccumulator = "squares";
 inline constexpr std::string_view kClipResult = "clip";
 inline constexpr std::string_view kOptimizerStep = "optimizer_step";
 inline constexpr std::string_view kLearningRate = "lr";
+inline constexpr std::string_view kCorrectCount = "correct";  ///< int64[1], of classifiers
 inline constexpr std::string_view kLossScale = "loss_scale";  ///< float64[1], in steps with dynamic loss scaling
 /// Id of the buffer of that kind and name, 0 if there is none.
 uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name);

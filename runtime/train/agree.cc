@@ -93,10 +93,11 @@ void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& 
 }
 
 /// Processes may read different files, also under equal paths.
-void add_inputs(std::vector<Fingerprint>& all, const Job& job, const TokenSource& data) {
-  all.push_back({"tokens in the data", std::to_string(data.num_tokens())});
+void add_inputs(std::vector<Fingerprint>& all, const Job& job, const Dataset& data) {
+  const auto [name, size] = data.size();
+  all.push_back({name, size});
   if (job.mesh.num_ranks() == 1 || job.ranks_are_threads()) return;
-  all.push_back({"the data", concat(data.num_tokens(), " tokens, sha256 ", content_hash(data).substr(0, 16))});
+  all.push_back({"the data", data.fingerprint()});
   std::vector<std::string> weights;
   if (is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
   all.push_back(
@@ -107,7 +108,7 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const TokenSource
 
 }  // namespace
 
-void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads, const Log& log) {
+void agree_on_job(const Job& job, const Dataset& data, const RankPlace& place, int num_threads, const Log& log) {
   std::vector<Fingerprint> all = {{"the number of ranks", std::to_string(job.mesh.num_ranks())}};
   const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
   plugin(job.plugins.device);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compile/compile.h"
-#include "data/token_source.h"
+#include "data/dataset.h"
 #include "train/train_rank.h"
 
 namespace tessera::host {
@@ -10,7 +10,7 @@ namespace tessera::host {
 /// Compares configuration, plugins, model, weights, data and environment over all ranks; throws naming what differs on
 /// whom. Of weights and data: sizes and contents, of large ones a part (weight_files.h, token_source.h); not where the
 /// ranks are threads, which read the same files.
-void agree_on_job(const Job& job, const TokenSource& data, const RankPlace& place, int num_threads, const Log& log);
+void agree_on_job(const Job& job, const Dataset& data, const RankPlace& place, int num_threads, const Log& log);
 
 /// Rank 0 plans one rank of each class, checks all ranks against one another and against --device-memory, and publishes
 /// hash and text; every rank compares its own programs and throws, with the first line that differs, when a strategy

@@ -12,8 +12,6 @@
 
 #include "base/progress.h"
 #include "base/resident_memory.h"
-#include "data/batch_order.h"
-#include "data/data_warnings.h"
 #include "plan/format.h"
 #include "plan/planned_job.h"
 #include "plugins/host_services.h"
@@ -107,15 +105,12 @@ RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* hos
 }
 
 /// The micro-batches of one step, and on to the next.
-std::vector<MicroBatch> next_batches(const Job& job, BatchOrder& order, int data_rank) {
-  const auto tokens = static_cast<size_t>(job.config.batch_size * job.config.seq_len);
+std::vector<MicroBatch> next_batches(const Job& job, DatasetReader& reader, int data_rank) {
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
-    std::vector<int32_t> inputs(tokens), targets(tokens);
-    // Ranks that differ in other axes only (stages, tensor parts) have the same data rank and read the same tokens.
-    order.read(data_rank, inputs, targets);
-    order.advance();
-    batch = {std::move(inputs), std::move(targets)};
+    // Ranks that differ in other axes only (stages, tensor parts) have the same data rank and read the same.
+    batch = reader.read(data_rank);
+    reader.advance();
   }
   return batches;
 }
@@ -128,6 +123,7 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime) {
   run.mesh = mesh_text(job);
   run.world_size = job.mesh.num_ranks();
   run.steps = job.config.steps;
+  run.items = job.items();
   run.tokens_per_step = job.tokens_per_step();
   run.planned_peak_bytes = static_cast<int64_t>(planned.arena_bytes);
   for (const MemoryClass what : all_memory_classes())
@@ -140,11 +136,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, MemoryMeter& meter,
-                 const RankPlace& place, const RankObserver& observer, const Log& log) {
+void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, const RankPlace& place,
+                 const RankObserver& observer, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(place.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
-  BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+  const auto reader = data.reader(dataset_use(job));
   // One on each rank: it is a function of outcomes that are equal on all.
   LossScaler scaler(runtime.scales_loss());
   LostRunCheck lost(job, place, runtime);
@@ -152,9 +148,10 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   const auto first_start = Clock::now();
   for (int64_t step = 0; step < job.config.steps; ++step) {
     const auto start = Clock::now();
-    const auto batches = next_batches(job, order, data_rank);
+    const auto batches = next_batches(job, *reader, data_rank);
     StepMetrics line;
     line.step = step + 1;
+    line.items = job.items();
     line.lr = learning_rate(job.config, step);
     line.loss_scale = scaler.scale();
     const StepResult result = runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches);
@@ -162,6 +159,7 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
     // The sum is exact and unscaled, so this is the mean over all tokens however they are cut into micro-batches and
     // ranks.
     line.loss = result.loss_sum / tokens;
+    if (result.num_correct) line.accuracy = static_cast<double>(*result.num_correct) / tokens;
     line.grad_norm = result.grad_norm;
     line.updated = result.updated;
     line.seconds = seconds_since(first_start);
@@ -178,17 +176,14 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   lost.after_last_step();
 }
 
-void warn_of_data(const Log& log, const Job& job, const TokenSource& data) {
-  const int64_t step_tokens = job.tokens_per_step(), grad_accum = job.config.grad_accum;
-  const int64_t vocab = std::get<TokenInputs>(job.architecture().inputs()).vocab;
-  for (const std::string& warning :
-       data_warnings(data, {vocab, step_tokens / grad_accum, grad_accum, job.config.steps}))
+void warn_of_data(const Log& log, const Job& job, const Dataset& data) {
+  for (const std::string& warning : data.warnings(dataset_use(job)))
     log.warning(warning);
 }
 
 }  // namespace
 
-void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
+void train_rank(const Job& job, const Dataset& data, const RankPlace& place, const RankObserver& observer,
                 const Log& log) {
   const HostServices host(log, place.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });

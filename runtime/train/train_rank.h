@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "data/token_source.h"
+#include "data/dataset.h"
 #include "exec/rank_runtime.h"
 #include "job/job.h"
 #include "launch/key_value_store.h"
@@ -35,7 +35,7 @@ struct RankObserver {
 
 /// Joins the other ranks, compiles and checks this rank's programs, and runs all steps; rank 0 reports to the log.
 /// Throws what went wrong, also that the run is lost (lost_run.h); the other ranks then fail within their deadlines.
-void train_rank(const Job& job, const TokenSource& data, const RankPlace& place, const RankObserver& observer,
+void train_rank(const Job& job, const Dataset& data, const RankPlace& place, const RankObserver& observer,
                 const Log& log);
 
 }  // namespace tessera::host

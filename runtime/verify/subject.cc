@@ -25,7 +25,9 @@ std::string subject_text(const Program& program, const Subject& subject) {
       text = "the gradient of " + model.values[subject.index].name;
       break;
     case TSR_ROLE_SCALAR:
-      text = subject.index == TSR_SCALAR_LOSS ? "the loss" : "scalar " + std::to_string(subject.index);
+      text = subject.index == TSR_SCALAR_LOSS      ? "the loss"
+             : subject.index == TSR_SCALAR_CORRECT ? "the count of correct predictions"
+                                                   : "scalar " + std::to_string(subject.index);
       break;
     default:
       return "something unknown";

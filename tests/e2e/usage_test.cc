@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"HubModel", {"train", "--model=openai-community/gpt2", "--data=x"}, {"hf download openai-community/gpt2"}},
         Case{"ModelFile", {"train", "--model=" + golden("/config.json"), "--data=x"}, {"is not a folder"}},
         Case{"LongModel", {"train", "--model=" + std::string(5000, 'a'), "--data=x"}, {"5000 letters"}},
-        Case{"Mlp", {"train", "--model=mlp:784,256,10", "--data=x"}, {"not supported yet"}},
+        Case{"Mlp", {"train", "--model=mlp:784,x,10", "--data=x"}, {"'x' is not a width", "mlp:784,256,10"}},
         Case{"LongSequence", bad_flag("--seq-len=65"), {"65", "64"}},
         Case{"DeviceMemory", bad_flag("--device-memory=lots"), {"device-memory", "lots", "2GiB"}},
         Case{"ZeroBatch", bad_flag("--batch-size=0"), {"batch-size"}},

@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "data/batch_order.h"
 #include "parity/mesh_run.h"
 #include "support/paths.h"
 
@@ -14,17 +13,14 @@ namespace {
 constexpr int64_t kSteps = 5;  // then the tokens of the next are evaluated
 
 /// This rank's tokens of the step after the last.
-std::vector<MicroBatch> batches_of_next_step(const Job& job, const TokenSource& data, int rank) {
-  BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+std::vector<MicroBatch> batches_of_next_step(const Job& job, const Dataset& data, int rank) {
+  const auto reader = data.reader(dataset_use(job));
   for (int64_t i = 0; i < kSteps * job.config.grad_accum; ++i)
-    order.advance();
+    reader->advance();
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
-    std::vector<int32_t> inputs(static_cast<size_t>(job.config.batch_size * job.config.seq_len));
-    std::vector<int32_t> targets(inputs.size());
-    order.read(job.mesh.data_rank(job.mesh.coordinates(rank)), inputs, targets);
-    order.advance();
-    batch = {std::move(inputs), std::move(targets)};
+    batch = reader->read(job.mesh.data_rank(job.mesh.coordinates(rank)));
+    reader->advance();
   }
   return batches;
 }
@@ -37,9 +33,9 @@ TEST_P(Evaluation, HasTheLossOfTheTrajectory) {
   std::erase_if(flags, [](const std::string& flag) { return flag.starts_with("--steps="); });
   flags.push_back("--steps=" + std::to_string(kSteps));
   std::vector<double> losses(static_cast<size_t>(mesh.num_ranks));
-  mesh.run(flags, "local", [&](const Job& job, const TokenSource& data, int rank, RankRuntime& runtime) {
+  mesh.run(flags, "local", [&](const Job& job, const Dataset& data, int rank, RankRuntime& runtime) {
     const auto batches = batches_of_next_step(job, data, rank);
-    losses[static_cast<size_t>(rank)] = runtime.run_eval(batches) / static_cast<double>(job.tokens_per_step());
+    losses[static_cast<size_t>(rank)] = runtime.run_eval(batches).loss_sum / static_cast<double>(job.tokens_per_step());
   });
   const double expected = golden_trajectory().loss[kSteps];
   EXPECT_NEAR(losses[0], expected, 1e-4 * expected);

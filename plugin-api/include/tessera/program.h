@@ -94,6 +94,8 @@ typedef struct tsr_unit {
 #define TSR_VALUE_ACTIVATION 1u
 #define TSR_VALUE_TOKENS 2u
 #define TSR_VALUE_TARGETS 3u
+#define TSR_VALUE_FEATURES 4u /* numbers of an example */
+#define TSR_VALUE_LABELS 5u   /* its class */
 
 /* FROZEN. What flows between segments, one buffer a micro-batch. */
 typedef struct tsr_value {
