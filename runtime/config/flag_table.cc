@@ -130,18 +130,19 @@ void add_data_flags(std::vector<Flag>& flags) {
       {local(text(kData, "model", "NAME|FOLDER", "a model by name, or a folder; see Models below", &C::model)),
        local(
            text(kData, "data", "PATH",
-                "text (bytes are the tokens), llm.c or raw uint16 .bin; a folder of one kind, or 'shards/*train*.bin'",
+                "text (bytes are the tokens), llm.c or raw uint16 .bin; a folder of one kind, or 'shards/*train*.bin'; "
+                "classifiers: CSV, IDX as IMAGES:LABELS, or a folder such as MNIST's",
                 &C::data)),
-       choice(kData, "data-label", kLabelColumns, "classifiers, CSV: the column of the label; last if not given",
-              &C::data_label),
+       choice(kData, "data-label", kLabelColumns,
+              "classifiers: the column of a CSV file that is the label (default last)", &C::data_label),
        choice(kData, "data-scale", kDataScales,
-              "classifiers: features become [0, 1] by the range of each column or of the file; none: they stay; if not "
-              "given, IDX bytes by 255, other IDX by file, CSV by column",
+              "classifiers: scale features to [0, 1] by the range of each column, by that of the file, or not "
+              "(default: CSV column, IDX file; IDX bytes are divided by 255)",
               &C::data_scale),
-       integer(kData, "batch-size", "sequences per rank and micro-batch", &C::batch_size, 1, 1 << 20),
+       integer(kData, "batch-size", "sequences, or examples, per rank and micro-batch", &C::batch_size, 1, 1 << 20),
        integer(kData, "seq-len", "tokens per sequence; 0: the model's context length", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches per step", &C::grad_accum, 1, 1 << 20),
-       {kData, "seed", "N", "of the initial values",
+       {kData, "seed", "N", "of the initial values, and of the order of a classifier's examples",
         [](C& config, string_view given) {
           config.seed = static_cast<uint64_t>(parse_integer("seed", given, 0, std::numeric_limits<int64_t>::max()));
         },

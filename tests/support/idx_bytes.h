@@ -29,6 +29,7 @@ inline std::string idx_header(uint8_t type, const std::vector<uint32_t>& dims) {
 template <class T>
 std::string idx_bytes(uint8_t type, const std::vector<uint32_t>& dims, const std::vector<T>& elements) {
   std::string bytes = idx_header(type, dims);
+  if constexpr (sizeof(T) == 1) return bytes.append(elements.begin(), elements.end());
   for (const T element : elements)
     bytes += big_endian(element);
   return bytes;

@@ -131,6 +131,22 @@ TEST(Flags, PrecisionsHaveTheNamesOfOtherFrameworksToo) {
   refuse({"--dtype=bf61"}, {"'bf61'", "did you mean bf16?"});
 }
 
+TEST(Flags, ChoicesMayBeLeftToTheData) {
+  const auto value = [](const ParsedFlags& parsed, const char* flag) {
+    const auto fields = shared_fields(parsed.config);
+    return std::ranges::find(fields, flag, &ConfigField::name)->value;
+  };
+  EXPECT_EQ(value(parse({}), "data-label"), "");
+  EXPECT_EQ(value(parse({}), "data-scale"), "");
+  const auto parsed = parse({"--data-label=first", "--data_scale", "none"});
+  EXPECT_EQ(parsed.config.data_label, LabelColumn::first);
+  EXPECT_EQ(parsed.config.data_scale, DataScale::none);
+  EXPECT_EQ(value(parsed, "data-label"), "first");
+  EXPECT_EQ(value(parsed, "data-scale"), "none");
+  refuse({"--data-label=frist"}, {"--data-label is 'frist'", "first|last", "did you mean first?"});
+  refuse({"--data-scale=0.5"}, {"--data-scale is '0.5'", "column|file|none"});
+}
+
 TEST(Freeze, TakesListsAndRepetitions) {
   const auto parsed = parse({"--freeze", "wte*,*.bias", "--freeze=h.[0-3].*"});
   EXPECT_EQ(parsed.config.freeze, (Words{"wte*", "*.bias", "h.[0-3].*"}));

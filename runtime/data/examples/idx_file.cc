@@ -110,8 +110,8 @@ void convert(IdxType type, std::span<const std::byte> bytes, std::span<double> o
 template <class Use>
 void read_elements(ByteStream& stream, const IdxHeader& header, const Use& use) {
   const uint64_t total = total_bytes(stream, header), element_bytes = header.element_bytes();
-  std::vector<std::byte> bytes(kElementsPerRead * element_bytes);
-  std::vector<double> values(kElementsPerRead);
+  std::vector<double> values(std::min(kElementsPerRead, (total - header.num_bytes()) / element_bytes));
+  std::vector<std::byte> bytes(values.size() * element_bytes);
   uint64_t index = 0;
   while (stream.position() < total) {
     const auto piece = std::span(bytes).first(std::min<uint64_t>(bytes.size(), total - stream.position()));

@@ -33,14 +33,15 @@ struct IdxHeader {
 /// Reads the header, which is at the start of the stream. Throws INVALID_ARGUMENT naming file and byte.
 IdxHeader read_idx_header(ByteStream& stream);
 
-/// Images, plain or gzip: two dims or more, the first of which counts them; the others must have `num_features`
-/// elements together. Elements of all types but bytes in a plain file are held in memory. Throws INVALID_ARGUMENT
-/// naming file and byte for what is wrong, also for a file that ends before its header says or after it.
 struct IdxImages {
   std::unique_ptr<FeatureTable> features;
   uint64_t num_images = 0;
   FeatureKind kind = FeatureKind::bytes;
 };
+
+/// Images, plain or gzip: two dims or more, the first of which counts them; the others must have `num_features`
+/// elements together. Elements of all types but bytes in a plain file are held in memory. Throws INVALID_ARGUMENT
+/// naming file and byte for what is wrong, also for a file that ends before its header says or after it.
 IdxImages read_idx_images(const std::string& path, int64_t num_features);
 
 /// Labels, plain or gzip: one dim, as many as there are images, integers in [0, num_classes). Throws as
