@@ -50,30 +50,48 @@ std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
   return plugins;
 }
 
-/// What is wrong with plugins' options is said before any work.
-void check_flags(const Job& job, const Log& log) {
-  // On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
-  // ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
-  // logged.
-  if (job.plugin_flags.empty()) return;
+/// Where the job uses its plugins.
+std::vector<PluginUse> uses_of(const Job& job) {
   std::vector<PluginUse> uses{{&job.plugins.device, ""}};
   if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
   if (job.plugins.communicator) uses.push_back({&*job.plugins.communicator, ""});
   for (size_t i = 0; i < job.axes.size(); ++i)
     if (job.plugins.strategies[i]) uses.push_back({&*job.plugins.strategies[i], job.axes[i].name});
+  return uses;
+}
+
+/// Refuses flags that no plugin has.
+void check_flags(const Job& job, const Log& log) {
+  // On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
+  // ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
+  // logged.
+  std::vector<PluginUse> uses = uses_of(job);
   const auto is_known = [&](const PluginFlag& flag) {
     return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
   };
+  if (std::ranges::all_of(job.plugin_flags, is_known)) return;
   std::vector<LoadedPlugin> left_out;
-  if (job.mesh.num_ranks() == 1 && !std::ranges::all_of(job.plugin_flags, is_known)) {
-    left_out = left_out_plugins(job, log);
-    for (const LoadedPlugin& plugin : left_out)
-      uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? job.axes[0].name : ""});
-  }
-  check_plugin_flags(job.plugin_flags, uses);
-  uses.resize(uses.size() - left_out.size());
+  if (job.mesh.num_ranks() == 1) left_out = left_out_plugins(job, log);
+  for (const LoadedPlugin& plugin : left_out)
+    uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? job.axes[0].name : ""});
+  refuse_unknown_flags(job.plugin_flags, uses);
+  const size_t num_own = uses.size() - left_out.size();
+  for (size_t i = num_own; i < uses.size(); ++i)
+    PluginOptions(*uses[i].plugin, uses[i].axis, job.plugin_flags);
+  uses.resize(num_own);
   for (const PluginFlag& flag : job.plugin_flags)
     if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
+}
+
+/// Once, and before any work: so what is wrong with a value is said in time, and all that opens a plugin uses the same.
+JobOptions resolve_options(const Job& job) {
+  const auto of = [&](const std::optional<LoadedPlugin>& plugin, const std::string& axis) {
+    return plugin ? PluginOptions(*plugin, axis, job.plugin_flags) : PluginOptions();
+  };
+  JobOptions options{of(job.plugins.device, ""), of(job.plugins.cpu, ""), of(job.plugins.communicator, ""), {}};
+  for (size_t i = 0; i < job.axes.size(); ++i)
+    options.strategies.push_back(of(job.plugins.strategies[i], job.axes[i].name));
+  return options;
 }
 
 /// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
@@ -234,6 +252,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
   job.mesh = make_mesh(job.axes, job.plugins);
   check_flags(job, log);
+  job.options = resolve_options(job);
   // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
@@ -284,8 +303,7 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
   for (size_t i = 0; i < job.axes.size(); ++i) {
     if (!job.plugins.strategies[i]) continue;
     const LoadedPlugin& plugin = *job.plugins.strategies[i];
-    const PluginOptions options(plugin, job.axes[i].name, job.plugin_flags);
-    const auto values = options.values();
+    const auto values = job.options.strategies[i].values();
     const tsr_strategy_create args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
     try {

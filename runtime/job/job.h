@@ -28,10 +28,17 @@ struct JobPlugins {
   std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
 };
 
+/// Their options, resolved from the flags; of a plugin that is not there: none.
+struct JobOptions {
+  PluginOptions device, cpu, communicator;
+  std::vector<PluginOptions> strategies;  ///< by axis
+};
+
 struct Job {
   TrainConfig config;
   std::vector<PluginFlag> plugin_flags;
   JobPlugins plugins;
+  JobOptions options;
   std::vector<MeshAxis> axes;
   Mesh mesh;
   Gpt2Config gpt2;
