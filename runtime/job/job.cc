@@ -25,75 +25,6 @@
 namespace tessera::host {
 namespace {
 
-JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
-  const auto folders = plugin_folders(config.plugin_dirs);
-  // The default device is the CPU, which is loaded in any case: it is the host's side of a job on another device.
-  const std::string cpu = TrainConfig{}.device;
-  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
-  plugins.cpu = config.device == cpu ? plugins.device : load_plugin(PluginKind::device, cpu, folders, log);
-  if (num_ranks > 1 || config.comm != TrainConfig{}.comm)
-    plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
-  for (const MeshAxis& axis : axes)
-    plugins.strategies.push_back(axis.strategy.empty()
-                                     ? std::nullopt
-                                     : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
-  return plugins;
-}
-
-/// Plugins that this run of one rank leaves out and a run with the same flags on more ranks has.
-std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
-  const auto folders = plugin_folders(job.config.plugin_dirs);
-  std::vector<LoadedPlugin> plugins;
-  if (!job.plugins.communicator)
-    plugins.push_back(load_plugin(PluginKind::communicator, job.config.comm, folders, log));
-  if (job.config.strategies.empty()) plugins.push_back(load_plugin(PluginKind::strategy, "ddp", folders, log));
-  return plugins;
-}
-
-/// Where the job uses its plugins.
-std::vector<PluginUse> uses_of(const Job& job) {
-  std::vector<PluginUse> uses{{&job.plugins.device, ""}};
-  if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
-  if (job.plugins.communicator) uses.push_back({&*job.plugins.communicator, ""});
-  for (size_t i = 0; i < job.axes.size(); ++i)
-    if (job.plugins.strategies[i]) uses.push_back({&*job.plugins.strategies[i], job.axes[i].name});
-  return uses;
-}
-
-/// Refuses flags that no plugin has.
-void check_flags(const Job& job, const Log& log) {
-  // On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
-  // ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
-  // logged.
-  std::vector<PluginUse> uses = uses_of(job);
-  const auto is_known = [&](const PluginFlag& flag) {
-    return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
-  };
-  if (std::ranges::all_of(job.plugin_flags, is_known)) return;
-  std::vector<LoadedPlugin> left_out;
-  if (job.mesh.num_ranks() == 1) left_out = left_out_plugins(job, log);
-  for (const LoadedPlugin& plugin : left_out)
-    uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? job.axes[0].name : ""});
-  refuse_unknown_flags(job.plugin_flags, uses);
-  const size_t num_own = uses.size() - left_out.size();
-  for (size_t i = num_own; i < uses.size(); ++i)
-    PluginOptions(*uses[i].plugin, uses[i].axis, job.plugin_flags);
-  uses.resize(num_own);
-  for (const PluginFlag& flag : job.plugin_flags)
-    if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
-}
-
-/// Once, and before any work: so what is wrong with a value is said in time, and all that opens a plugin uses the same.
-JobOptions resolve_options(const Job& job) {
-  const auto of = [&](const std::optional<LoadedPlugin>& plugin, const std::string& axis) {
-    return plugin ? PluginOptions(*plugin, axis, job.plugin_flags) : PluginOptions();
-  };
-  JobOptions options{of(job.plugins.device, ""), of(job.plugins.cpu, ""), of(job.plugins.communicator, ""), {}};
-  for (size_t i = 0; i < job.axes.size(); ++i)
-    options.strategies.push_back(of(job.plugins.strategies[i], job.axes[i].name));
-  return options;
-}
-
 /// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
 std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
   tsr_comm_caps caps{};
@@ -120,8 +51,8 @@ void place_comm_streams(Job& job) {
   if (!flags)
     throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
                             " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
-                            "): ", reason,
-                            "; give a communicator that does: gloo or local work on the host's beside any device"));
+                            "): ", reason, "; give one that does: ", kDefaultCommunicator,
+                            " works on the host's beside any device"));
   job.comm_flags = *flags;
   if (job.staged.collectives && !optional_table<tsr_device_gate>(*device.device(), TSR_DEVICE_GATE))
     throw UsageError(concat("--comm ", communicator.name, " works on the host, and the streams of --device ",
@@ -249,10 +180,9 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.config = flags.config;
   job.plugin_flags = flags.plugin_flags;
   job.axes = resolve_axes(job.config, num_ranks);
-  job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
+  job.plugins = load_plugins(job.config, job.axes, log);
   job.mesh = make_mesh(job.axes, job.plugins);
-  check_flags(job, log);
-  job.options = resolve_options(job);
+  job.options = resolve_options(job.plugins, job.config, job.axes, job.plugin_flags, log);
   // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);

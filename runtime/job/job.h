@@ -11,28 +11,12 @@
 #include "config/axes.h"
 #include "config/parse_flags.h"
 #include "data/token_source.h"
+#include "job/job_plugins.h"
 #include "mesh/mesh.h"
 #include "model/gpt2.h"
 #include "model/parameter_source.h"
-#include "plugins/loader.h"
-#include "plugins/plugin_options.h"
 
 namespace tessera::host {
-
-/// The loaded plugins; `communicator` only when there is more than one rank or --comm asks for another than the
-/// default. The CPU is always there, as host: `cpu` may be `device`.
-struct JobPlugins {
-  LoadedPlugin device;
-  LoadedPlugin cpu;
-  std::optional<LoadedPlugin> communicator;
-  std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
-};
-
-/// Their options, resolved from the flags; of a plugin that is not there: none.
-struct JobOptions {
-  PluginOptions device, cpu, communicator;
-  std::vector<PluginOptions> strategies;  ///< by axis
-};
 
 struct Job {
   TrainConfig config;
