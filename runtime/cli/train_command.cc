@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
+#include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
@@ -47,8 +48,8 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
   if (job.ranks_are_threads())
     throw UsageError(concat("--comm ", job.config.comm, " is for ranks that are threads of one process, and ",
-                            environment.source, " started ", environment.world_size, " processes; give --comm gloo, ",
-                            "or start one process with --nproc ", environment.world_size));
+                            environment.source, " started ", environment.world_size, " processes; give --comm ",
+                            kDefaultCommunicator, ", or start one process with --nproc ", environment.world_size));
   check_metrics(job, environment.rank);
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);

@@ -32,6 +32,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "compile/conflicts.h"
+#include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "passes/dead_work.h"
 #include "passes/dependencies.h"
@@ -126,8 +127,9 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
     if (own <= 1) continue;
     const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
     if (alternating)
-      throw UsageError("--strategy " + named(*alternating) + "," + named(strategy) +
-                       ": both have step programs that alternate, and only one axis may; give the other one ddp");
+      throw UsageError(concat("--strategy ", named(*alternating), ",", named(strategy),
+                              ": both have step programs that alternate, and only one axis may; give the other one ",
+                              kDefaultStrategy));
     alternating = &strategy;
     variants = own;
   }

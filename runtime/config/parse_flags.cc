@@ -299,9 +299,8 @@ std::string flags_help(FlagSet set, std::string_view models) {
             "plan takes the flags of train, so that a command line can be planned as it is; those of data, learning\n"
             "and metrics change nothing in a plan.\n"
           : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
-  return concat(
-      usage, describe_all(set, unused).all, models,
-      "\nPlugins have options of their own, such as --ddp.bucket-mb=25: tessera plugins info NAME lists them.\n");
+  return concat(usage, describe_all(set, unused).all, models,
+                "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");
 }
 
 }  // namespace tessera::host

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/default_plugins.h"
 #include "config/recompute.h"
 
 namespace tessera::host {
@@ -68,13 +69,13 @@ struct TrainConfig {
   std::vector<std::string> freeze;  ///< patterns of names of parameters that are not trained
 
   // Ranks, plugins and precision.
-  int nproc = 0;                         ///< local ranks to start; 0: the mesh's product, or the launcher's world
-  std::vector<AxisFlag> mesh;            ///< empty: one axis "dp" over the world
-  std::vector<StrategyFlag> strategies;  ///< empty: ddp when there is more than one rank
-  std::string comm = "gloo";             ///< name, or path of a plugin
-  std::string device = "cpu";            ///< name, or path of a plugin
-  std::vector<std::string> plugin_dirs;  ///< searched beside the default folder
-  Precision dtype = Precision::float32;  ///< of values and compute copies; homes are float32
+  int nproc = 0;                           ///< local ranks to start; 0: the mesh's product, or the launcher's world
+  std::vector<AxisFlag> mesh;              ///< empty: one axis "dp" over the world
+  std::vector<StrategyFlag> strategies;    ///< empty: the default one when there is more than one rank
+  std::string comm{kDefaultCommunicator};  ///< name, or path of a plugin
+  std::string device{kDefaultDevice};      ///< name, or path of a plugin
+  std::vector<std::string> plugin_dirs;    ///< searched beside the default folder
+  Precision dtype = Precision::float32;    ///< of values and compute copies; homes are float32
   Precision reduce_dtype = Precision::float32;  ///< of gradients on the wire
   ReduceEvery reduce_every = ReduceEvery::step;
   Recompute recompute;

@@ -27,57 +27,6 @@
 namespace tessera::host {
 namespace {
 
-JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
-  const auto folders = plugin_folders(config.plugin_dirs);
-  // The default device is the CPU, which is loaded in any case: it is the host's side of a job on another device.
-  const std::string cpu = TrainConfig{}.device;
-  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
-  plugins.cpu = config.device == cpu ? plugins.device : load_plugin(PluginKind::device, cpu, folders, log);
-  if (num_ranks > 1 || config.comm != TrainConfig{}.comm)
-    plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
-  for (const MeshAxis& axis : axes)
-    plugins.strategies.push_back(axis.strategy.empty()
-                                     ? std::nullopt
-                                     : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
-  return plugins;
-}
-
-/// Plugins that this run of one rank leaves out and a run with the same flags on more ranks has.
-std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
-  const auto folders = plugin_folders(job.config.plugin_dirs);
-  std::vector<LoadedPlugin> plugins;
-  if (!job.plugins.communicator)
-    plugins.push_back(load_plugin(PluginKind::communicator, job.config.comm, folders, log));
-  if (job.config.strategies.empty()) plugins.push_back(load_plugin(PluginKind::strategy, "ddp", folders, log));
-  return plugins;
-}
-
-/// What is wrong with plugins' options is said before any work.
-void check_flags(const Job& job, const Log& log) {
-  // On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
-  // ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
-  // logged.
-  if (job.plugin_flags.empty()) return;
-  std::vector<PluginUse> uses{{&job.plugins.device, ""}};
-  if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
-  if (job.plugins.communicator) uses.push_back({&*job.plugins.communicator, ""});
-  for (size_t i = 0; i < job.axes.size(); ++i)
-    if (job.plugins.strategies[i]) uses.push_back({&*job.plugins.strategies[i], job.axes[i].name});
-  const auto is_known = [&](const PluginFlag& flag) {
-    return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
-  };
-  std::vector<LoadedPlugin> left_out;
-  if (job.mesh.num_ranks() == 1 && !std::ranges::all_of(job.plugin_flags, is_known)) {
-    left_out = left_out_plugins(job, log);
-    for (const LoadedPlugin& plugin : left_out)
-      uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? job.axes[0].name : ""});
-  }
-  check_plugin_flags(job.plugin_flags, uses);
-  uses.resize(uses.size() - left_out.size());
-  for (const PluginFlag& flag : job.plugin_flags)
-    if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
-}
-
 /// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
 std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
   tsr_comm_caps caps{};
@@ -104,8 +53,8 @@ void place_comm_streams(Job& job) {
   if (!flags)
     throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
                             " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
-                            "): ", reason,
-                            "; give a communicator that does: gloo or local work on the host's beside any device"));
+                            "): ", reason, "; give one that does: ", kDefaultCommunicator,
+                            " works on the host's beside any device"));
   job.comm_flags = *flags;
   if (job.staged.collectives && !optional_table<tsr_device_gate>(*device.device(), TSR_DEVICE_GATE))
     throw UsageError(concat("--comm ", communicator.name, " works on the host, and the streams of --device ",
@@ -231,9 +180,9 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.config = flags.config;
   job.plugin_flags = flags.plugin_flags;
   job.axes = resolve_axes(job.config, num_ranks);
-  job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
+  job.plugins = load_plugins(job.config, job.axes, log);
   job.mesh = make_mesh(job.axes, job.plugins);
-  check_flags(job, log);
+  job.options = resolve_options(job.plugins, job.config, job.axes, job.plugin_flags, log);
   // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
@@ -295,8 +244,7 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
   for (size_t i = 0; i < job.axes.size(); ++i) {
     if (!job.plugins.strategies[i]) continue;
     const LoadedPlugin& plugin = *job.plugins.strategies[i];
-    const PluginOptions options(plugin, job.axes[i].name, job.plugin_flags);
-    const auto values = options.values();
+    const auto values = job.options.strategies[i].values();
     const tsr_strategy_create args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
     try {

@@ -11,27 +11,18 @@
 #include "config/axes.h"
 #include "config/parse_flags.h"
 #include "data/dataset.h"
+#include "job/job_plugins.h"
 #include "mesh/mesh.h"
 #include "model/model_name.h"
 #include "model/parameter_source.h"
-#include "plugins/loader.h"
-#include "plugins/plugin_options.h"
 
 namespace tessera::host {
-
-/// The loaded plugins; `communicator` only when there is more than one rank or --comm asks for another than the
-/// default. The CPU is always there, as host: `cpu` may be `device`.
-struct JobPlugins {
-  LoadedPlugin device;
-  LoadedPlugin cpu;
-  std::optional<LoadedPlugin> communicator;
-  std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
-};
 
 struct Job {
   TrainConfig config;
   std::vector<PluginFlag> plugin_flags;
   JobPlugins plugins;
+  JobOptions options;
   std::vector<MeshAxis> axes;
   Mesh mesh;
   NamedArchitecture named;  ///< what --model names

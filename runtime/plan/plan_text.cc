@@ -146,9 +146,9 @@ std::string balance_part(const PlanReport& r) {
              " ", human_bytes(b.max_bytes), ", the mean is ", human_bytes(static_cast<uint64_t>(b.mean_bytes)),
              ": the largest is ", format("%.2f", 1 + b.imbalance()), " times the mean\n");
   if (!b.bottleneck.empty())
-    text +=
-        concat("bottleneck: ", b.bottleneck, " alone takes ", human_bytes(b.bottleneck_bytes),
-               " on its owner, more than the mean share; more ranks will not help, splitting tensors (fsdp) does\n");
+    text += concat("bottleneck: ", b.bottleneck, " alone takes ", human_bytes(b.bottleneck_bytes),
+                   " on its owner, more than the mean share; more ranks will not help, a strategy that splits every "
+                   "tensor does\n");
   return text;
 }
 

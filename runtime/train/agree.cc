@@ -1,11 +1,11 @@
 // Ranks make sure that they run the same thing (decision 0005), by way of the key-value store. First settings: each
 // rank publishes named fingerprints, and a difference names the field, two ranks and both values. Then programs:
 //
-//     rank 0     compiles one rank of each class, verifies the job, sets
+//     rank 0     compiles one rank of each class, its own among them, verifies the job, sets
 //                  programs/sha256/<rank>   the hash that this rank must have
 //                  programs/text/<hash>     the text, once for each class
 //                  programs/verdict         "" or why the job is refused; set last, so that it says that all is there
-//     rank r     compiles its own programs, compares the hash; only if it differs, fetches the text
+//     rank r     compiles its own programs meanwhile, compares the hash; only if it differs, fetches the text
 //
 // So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means a strategy that
 // is not pure or a build that differs, and the first line that differs usually shows which.
@@ -76,9 +76,9 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
 }
 
 /// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
-/// text that is too long for the store is published cut.
-void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
-  const JobPrograms programs = as_usage([&] { return compile_job(input); });
+/// text that is too long for the store is published cut. Returns its own programs.
+RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
+  JobPrograms programs = as_usage([&] { return compile_job(input); });
   if (const auto refusal = refusal_of(job, input, programs)) {
     store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
     throw *refusal;
@@ -90,6 +90,7 @@ void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& 
       store.set(hash_key(rank), hash);
   }
   store.set(kVerdict, "");
+  return std::move(programs.by_representative.at(programs.classes.representative(0)));
 }
 
 /// Processes may read different files, also under equal paths.
@@ -134,8 +135,9 @@ void agree_on_job(const Job& job, const Dataset& data, const RankPlace& place, i
                     job.config.start_timeout_ms, log);
 }
 
-void agree_on_programs(const Job& job, const CompileInput& input, const RankPrograms& own, const RankPlace& place) {
-  if (place.rank == 0) publish_programs(job, input, *place.store);
+RankPrograms agree_on_programs(const Job& job, const CompileInput& input, const RankPlace& place) {
+  if (place.rank == 0) return publish_programs(job, input, *place.store);
+  RankPrograms own = as_usage([&] { return compile_rank(input, job.mesh.coordinates(place.rank)); });
   const auto published = [&](std::string_view key) {
     return get_from_rank_0(*place.store, key, "plan the programs of all ranks", job.config.start_timeout_ms);
   };
@@ -143,7 +145,7 @@ void agree_on_programs(const Job& job, const CompileInput& input, const RankProg
   if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
   const std::string planned = text_of(own);
   const std::string hash = published(hash_key(place.rank));
-  if (sha256_hex(planned) == hash) return;
+  if (sha256_hex(planned) == hash) return own;
   const std::string expected = published(text_key(hash));
   throw Error(TSR_E_FAILED_PRECONDITION,
               "rank " + std::to_string(place.rank) +

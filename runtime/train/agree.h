@@ -12,10 +12,11 @@ namespace tessera::host {
 /// ranks are threads, which read the same files.
 void agree_on_job(const Job& job, const Dataset& data, const RankPlace& place, int num_threads, const Log& log);
 
-/// Rank 0 plans one rank of each class, checks all ranks against one another and against --device-memory, and publishes
-/// hash and text; every rank compares its own programs and throws, with the first line that differs, when a strategy
-/// did not plan the same here as there.
-void agree_on_programs(const Job& job, const CompileInput& input, const RankPrograms& own, const RankPlace& place);
+/// This rank's programs, compiled once and agreed on. Rank 0 plans one rank of each class, checks all ranks against one
+/// another and against --device-memory, publishes hash and text, and runs the programs that it checked; every other
+/// rank compares its own and throws, with the first line that differs, when a strategy did not plan the same here as
+/// there.
+RankPrograms agree_on_programs(const Job& job, const CompileInput& input, const RankPlace& place);
 
 /// The least of all ranks' answers that are not empty, or empty; each asks, and no question twice. Throws DEADLINE when
 /// one does not, and names those that are missing.

@@ -47,24 +47,12 @@ void warn_of_threads(const Job& job, const RankPlace& place, const Log& log) {
                              : "--threads or --nproc");
 }
 
-/// The options of the plugins that a rank opens.
-struct RankOptions {
-  PluginOptions device, cpu;
-  std::optional<PluginOptions> comm;
-
-  explicit RankOptions(const Job& job)
-      : device(job.plugins.device, "", job.plugin_flags), cpu(job.plugins.cpu, "", job.plugin_flags) {
-    if (job.plugins.communicator) comm.emplace(*job.plugins.communicator, "", job.plugin_flags);
-  }
-};
-
-CommunicatorSetup communicator_setup(const Job& job, const RankPlace& place, const tsr_host* host,
-                                     const RankOptions& options) {
+CommunicatorSetup communicator_setup(const Job& job, const RankPlace& place, const tsr_host* host) {
   CommunicatorSetup setup;
   if (!job.plugins.communicator) return setup;
   setup.api = job.plugins.communicator->communicator();
   setup.host = host;
-  setup.options = options.comm->values();
+  setup.options = job.options.communicator.values();
   setup.is_local = place.is_local;
   setup.store_host = place.store_host;
   setup.start_timeout_ms = job.config.start_timeout_ms;
@@ -86,14 +74,14 @@ GraphOptions graph_options(const Job& job, const RankPlace& place, const Log& lo
 }
 
 RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* host,
-                     std::span<const StrategyOnAxis> strategies, const RankOptions& options, const Log& log) {
+                     std::span<const StrategyOnAxis> strategies, const Log& log) {
   const auto index = static_cast<uint32_t>(place.local_rank);
   const auto threads = static_cast<uint32_t>(num_threads(job, place));
   RankSetup setup;
-  setup.device = {job.plugins.device.device(), options.device.values(), index, threads};
-  if (job.staged.collectives) setup.comm_device = {job.plugins.cpu.device(), options.cpu.values(), index, threads};
+  setup.device = {job.plugins.device.device(), job.options.device.values(), index, threads};
+  if (job.staged.collectives) setup.comm_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
   setup.host = host;
-  setup.communicators = communicator_setup(job, place, host, options);
+  setup.communicators = communicator_setup(job, place, host);
   setup.strategies = strategies;
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
   setup.graphs = graph_options(job, place, log);
@@ -187,19 +175,17 @@ void train_rank(const Job& job, const Dataset& data, const RankPlace& place, con
                 const Log& log) {
   const HostServices host(log, place.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
-  const RankOptions options(job);
 
   // Nothing below may depend on what has not been compared.
   agree_on_job(job, data, place, num_threads(job, place), log);
   const Log first_log = place.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
   if (job.device_is_cpu()) warn_of_threads(job, place, first_log);
   const CompileInput input = compile_input(job, strategies.all(), first_log);
-  RankPrograms programs = as_usage([&] { return compile_rank(input, job.mesh.coordinates(place.rank)); });
-  agree_on_programs(job, input, programs, place);
+  RankPrograms programs = agree_on_programs(job, input, place);
 
   // Measured here, so that the report can tell the arena from what the process had before.
   const int64_t process_before = resident_memory().now_bytes;
-  RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), options, log), std::move(programs));
+  RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
   // Ranks that share a device: what one allocates and loads in preparation could wait for a stream of another, which
   // in turn waits for it.
