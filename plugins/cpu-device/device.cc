@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cpu-device/event.h"
-#include "cpu-device/kernels/op_table.h"
+#include "cpu-device/kernels/ops.h"
 #include "cpu-device/stream.h"
 #include "cpu-device/threads.h"
 #include "tessera/error.hpp"

@@ -4,10 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "tessera/operands.hpp"
 
 namespace tessera::cpu {
+
+/// The plugin's name, as its errors carry it.
+inline constexpr std::string_view kName = "cpu-device";
 
 /// One op, prepared for the slots of one action of the program.
 struct Kernel {

@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "cpu-device/device.h"
 #include "cpu-device/threads.h"
 #include "tessera/error.hpp"
 
@@ -25,7 +24,7 @@ namespace {
 
 constexpr int64_t kMaxTimeoutMs = int64_t{1} << 40;  // what the clock can add without overflow
 
-tsr_status run_host_function(const HostCall& call, tsr_error& error) noexcept {
+tsr_status run_host_function(const HostCallback& call, tsr_error& error) noexcept {
   const tsr_status status = call.function(call.user, &error);
   if (status != TSR_OK && error.message[0] == '\0')
     fill_error(&error, status, kName,
@@ -77,7 +76,7 @@ void Stream::fill(void* dst, uint8_t byte, uint64_t num_bytes) {
 }
 
 void Stream::host_function(tsr_host_function function, void* user) {
-  submit(HostCall{function, user});
+  submit(HostCallback{function, user});
 }
 
 void Stream::launch(std::shared_ptr<Kernel> kernel, std::span<void* const> pointers) {
@@ -130,7 +129,7 @@ std::optional<tsr_error> Stream::run(Work& work) noexcept {
     if (copy->num_bytes > 0) std::memcpy(copy->dst, copy->src, copy->num_bytes);
   } else if (const auto* fill = std::get_if<Fill>(&work)) {
     if (fill->num_bytes > 0) std::memset(fill->dst, fill->byte, fill->num_bytes);
-  } else if (const auto* call = std::get_if<HostCall>(&work)) {
+  } else if (const auto* call = std::get_if<HostCallback>(&work)) {
     status = run_host_function(*call, error);
   } else if (const auto* launch = std::get_if<Launch>(&work)) {
     status = guard(&error, kName, [&] { launch->kernel->run(launch->pointers.data()); });

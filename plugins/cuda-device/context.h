@@ -28,8 +28,8 @@ struct Fault {
 };
 inline constexpr int kFaultToken = 1;   // input token `value` at `position` is not in [0, limit)
 inline constexpr int kFaultTarget = 2;  // target `value` at `position` is not in [0, limit)
-inline constexpr int kFaultLabel = 4;   // label `value` of a class at `position` is not in [0, limit)
-inline constexpr int kFaultStep = 3;    // an optimizer ran at step count `value`
+inline constexpr int kFaultLabel = 3;   // label `value` of a class at `position` is not in [0, limit)
+inline constexpr int kFaultStep = 4;    // an optimizer ran at step count `value`
 
 /// Memory on the device that its owner filled in prepare: tables of constants.
 class DeviceTable {

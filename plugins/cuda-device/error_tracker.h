@@ -35,10 +35,10 @@ struct Work {
 };
 
 /// The failures on one device, in the order in which they happened. [any-thread]
-class Failures {
+class ErrorTracker {
  public:
   /// `fault` is written by kernels and outlives this.
-  explicit Failures(const Fault* fault) : fault_(fault) {}
+  explicit ErrorTracker(const Fault* fault) : fault_(fault) {}
 
   /// The index of a new stream in clocks.
   uint32_t add_stream() noexcept { return num_streams_.fetch_add(1, std::memory_order_relaxed); }

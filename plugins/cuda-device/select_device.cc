@@ -53,7 +53,7 @@ void ask_for_concurrency(bool share) {
 
 }  // namespace
 
-int choose_device(uint32_t local_rank, bool share) {
+int select_device(uint32_t local_rank, bool share) {
   ask_for_concurrency(share);
   int num_devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&num_devices);

@@ -2,8 +2,8 @@
 // strategy we ship binds it that way, so a separate kernel is fast enough.
 #include "cuda-device/kernels/attention/attention_gradient.h"
 
-#include "cuda-device/kernels/values.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/values.cuh"
 
 namespace tessera::cuda {
 namespace {

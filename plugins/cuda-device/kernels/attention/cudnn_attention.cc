@@ -8,10 +8,10 @@
 // plan.
 #include <map>
 
-#include "cuda-device/libraries/cudnn.h"
 #include "cuda-device/kernels/attention/attention_gradient.h"
 #include "cuda-device/kernels/attention/attention_plain.h"
 #include "cuda-device/kernels/attention/cudnn_graphs.h"
+#include "cuda-device/libraries/cudnn.h"
 
 namespace tessera::cuda {
 namespace {

@@ -6,10 +6,10 @@
 // so micro-batches cost no pass of their own. What is fused and what is not, with the reasons, is in
 // docs/decisions/0017.
 #include "cuda-device/context.h"
-#include "cuda-device/kernels/linear/activation.h"
 #include "cuda-device/kernels/column_parts.h"
-#include "cuda-device/kernels/op_table.h"
+#include "cuda-device/kernels/linear/activation.h"
 #include "cuda-device/kernels/matmul.h"
+#include "cuda-device/kernels/op_table.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {

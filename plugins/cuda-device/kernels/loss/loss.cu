@@ -6,8 +6,8 @@
 
 #include "cuda-device/context.h"
 #include "cuda-device/kernels/loss/chunk_loss.cuh"
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/loss/lm_head.h"
+#include "cuda-device/kernels/op_table.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {
