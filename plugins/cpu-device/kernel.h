@@ -16,7 +16,7 @@ inline constexpr std::string_view kName = "cpu-device";
 /// One op, prepared for the slots of one action of the program.
 struct Kernel {
   virtual ~Kernel() = default;
-  /// Computes the op; pointers[i] is the operand of slots[i] given to prepare. Errors are thrown and fail the stream.
+  /// Computes the op; pointers[i] is the operand of slots[i] given to prepare. Errors are thrown, and fail the stream.
   /// [the stream's worker thread]
   virtual void run(void* const* pointers) = 0;
 };

@@ -52,7 +52,7 @@ std::optional<tsr_error> Stream::synchronize(int64_t timeout_ms) {
   const auto timeout = std::chrono::milliseconds(std::clamp(timeout_ms, int64_t{0}, kMaxTimeoutMs));
   if (!done_.wait_for(lock, timeout, [&] { return num_done_ >= target; }))
     throw Error(TSR_E_DEADLINE, "stream " + name_ + ": " + std::to_string(target - num_done_) + " of " +
-                                    std::to_string(target) + " works were not done after " +
+                                    std::to_string(target) + " operations still pending after " +
                                     std::to_string(timeout_ms) + " ms");
   return error_;
 }
@@ -93,7 +93,8 @@ void Stream::submit(Work work) {
   submitted_.notify_one();
 }
 
-// The name is the thread's too, cut to the 15 characters Linux keeps: debuggers and profilers show "comm.dp.gradient".
+// The thread has the stream's name, cut to the 15 characters that Linux keeps: debuggers and profilers show
+// "comm.dp.gradient".
 void Stream::work_until_closed() {
   pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
   omp_set_num_threads(num_threads_);  // for libraries that ask OpenMP; our kernels name their team

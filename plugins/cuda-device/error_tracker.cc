@@ -4,9 +4,9 @@
 //     stream 1                                 wait e  kernel g   clock of stream 1: {1, 0} after the merge
 //
 // If f fails, the failure is (stream 0, ticket 1), and g is after it since its clock has reached 1 for stream 0:
-// a thread that synchronizes stream 1 gets f's error. Kernels themselves run on, since a queue of the GPU cannot look;
-// that is harmless, as nobody uses what they write. Cost: one vector of as many numbers as streams for each host
-// function, and one load of a flag for each synchronize as long as nothing has failed.
+// a thread that synchronizes stream 1 gets f's error. Kernels themselves run on, since a queue of the GPU cannot
+// branch; that is harmless, because their results are not used. Cost: one vector of as many numbers as streams for each
+// host function, and one load of a flag for each synchronize as long as nothing has failed.
 #include "cuda-device/error_tracker.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace tessera::cuda {
 namespace {
 
-// What cpu-device says of the same data.
+// The same sentences as cpu-device.
 std::string sentence(const Fault& fault) {
   if (fault.code == kFaultStep)
     return "optimizer: the step count is " + std::to_string(fault.value) +
@@ -65,7 +65,7 @@ std::optional<tsr_error> ErrorTracker::first_before(const Clock& clock) {
   return std::nullopt;
 }
 
-// The kernel that wrote the fault has ended when this is asked about work after it; its words came with its end.
+// A caller that asks about work after the kernel that wrote the fault has seen the kernel end, and with it the fault.
 void ErrorTracker::look_for_fault() {
   const auto* fault = static_cast<const volatile Fault*>(fault_);
   if (fault->code == 0) return;

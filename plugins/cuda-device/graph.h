@@ -24,7 +24,7 @@ class GraphCallbacks {
   bool empty() const { return callbacks_.empty(); }
   /// The graph is about to be launched as `work`, whose failure is that of any of its functions.
   void begin_launch(const Work& work);
-  /// CUDA did not take the launch that was begun last.
+  /// CUDA refused the launch that was begun last.
   void cancel_launch();
 
  private:

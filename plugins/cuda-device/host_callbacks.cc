@@ -1,5 +1,5 @@
-// cudaLaunchHostFunc takes a pointer and says nothing when the function has run, so each call lives in a list of its
-// stream's until then and is used again: a step allocates none after the first. A function runs on a thread of CUDA's
+// cudaLaunchHostFunc takes a pointer and does not report when the function has run, so each call is kept in a list of
+// its stream until then and is used again: a step allocates none after the first. A function runs on a thread of CUDA's
 // that serves all streams, so it must neither wait nor call CUDA.
 #include "cuda-device/host_callbacks.h"
 

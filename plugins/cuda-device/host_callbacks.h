@@ -1,4 +1,4 @@
-// The host functions of a stream: what CUDA is given a pointer to lives here until it has run.
+// The host functions of a stream: holds what CUDA has a pointer to until the function has run.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -20,7 +20,7 @@ using std::chrono::microseconds;
 
 constexpr int64_t kMaxTimeoutMs = int64_t{1} << 40;  // what the clock can add without overflow
 
-// Between two looks at a stream: at first at once, since much work is short, then after growing sleeps.
+// The pause between two queries of a stream: none at first, since much work is short, then growing sleeps.
 class Backoff {
  public:
   void pause() {
@@ -45,7 +45,7 @@ Event& cuda(DeviceEvent& event) {
   return static_cast<Event&>(event);
 }
 
-// Only a failure needs a text with the number.
+// Builds the text with the number only for a failure.
 void check_bytes(cudaError_t error, const char* call, uint64_t num_bytes) {
   if (error != cudaSuccess) check(error, std::string(call) + " of " + std::to_string(num_bytes) + " bytes");
 }
@@ -94,9 +94,9 @@ std::optional<tsr_error> Stream::synchronize(int64_t timeout_ms) {
   for (Backoff backoff; status == cudaErrorNotReady; status = cudaStreamQuery(handle_)) {
     cudaGetLastError();  // which remembers "not ready" too
     if (SteadyClock::now() >= end) {
-      if (auto failure = errors_.first_before(before)) return failure;  // the stream may be waiting at a gate
+      if (auto failure = errors_.first_before(before)) return failure;  // the stream may be waiting for a semaphore
       throw Error(TSR_E_DEADLINE,
-                  "stream " + name_ + ": its work was not done after " + std::to_string(timeout_ms) + " ms");
+                  "stream " + name_ + ": operations still pending after " + std::to_string(timeout_ms) + " ms");
     }
     backoff.pause();
   }
@@ -167,7 +167,7 @@ void Stream::begin_capture() {
   context_.make_current();
   const std::lock_guard lock(mutex_);
   if (capture_) throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture already");
-  // Of this thread: a call of ours that cannot be captured is refused, and other ranks' threads are left alone.
+  // Of this thread: a call of ours that cannot be captured is refused; other ranks' threads are not affected.
   check(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   capture_ = std::make_shared<Capture>(errors_, *this);
 }
@@ -177,7 +177,7 @@ std::unique_ptr<Graph> Stream::end_capture() {
   context_.make_current();
   const std::shared_ptr<Capture> capture = capture_;
   if (!capture || !capture->begun_by(*this))
-    throw Error(TSR_E_FAILED_PRECONDITION, "no capture was begun on stream " + name_);
+    throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " did not begin a capture; call begin first");
   cudaGraph_t graph = nullptr;
   const cudaError_t error = cudaStreamEndCapture(handle_, &graph);
   std::unique_ptr<GraphCallbacks> calls = capture->close();
@@ -189,7 +189,8 @@ std::unique_ptr<Graph> Stream::end_capture() {
 void Stream::launch(Graph& graph) {
   context_.make_current();
   const std::lock_guard lock(mutex_);
-  if (capture_) throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture: a graph in a graph");
+  if (capture_)
+    throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture; launch graphs after it has ended");
   const bool may_fail = !graph.callbacks().empty();
   if (may_fail) graph.callbacks().begin_launch(next_work());
   const cudaError_t error = cudaGraphLaunch(graph.handle(), handle_);

@@ -1,4 +1,4 @@
-// Streams: CUDA's, and on the host the order of what may fail.
+// CUDA streams, and on the host the order of the work that may fail.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,7 +32,7 @@ class Capture {
   void join(Stream& stream) { streams_.push_back(&stream); }
   void leave(const Stream& stream);
   GraphCallbacks& callbacks() { return *callbacks_; }
-  /// Ends it; the streams in it are on their own again. Returns what the graph is to own.
+  /// Ends it; its streams take work as before. Returns what the graph is to own.
   std::unique_ptr<GraphCallbacks> close();
 
  private:
@@ -41,11 +41,11 @@ class Capture {
   std::unique_ptr<GraphCallbacks> callbacks_;
 };
 
-/// Work may be submitted from any thread. Host functions of all streams share one thread of CUDA's, so none may wait
+/// Work may be submitted from any thread. CUDA runs the host functions of all streams on one thread, so none may wait
 /// for another. After a failure host functions are skipped; kernels and copies, which end by themselves, run on.
 class Stream final : public DeviceStream {
  public:
-  /// Streams for communication ("comm" and what follows) go before others where both have work.
+  /// Streams for communication (names that start with "comm") have priority over others.
   Stream(const Context& context, ErrorTracker& errors, std::string_view name);
   ~Stream() override;  // waits for its work
 

@@ -11,7 +11,7 @@
 namespace tessera::cuda {
 namespace {
 
-// Of a backward whose gradient nobody wants.
+// Of a backward whose gradient is not wanted.
 struct Nothing : Kernel {
   void launch(cudaStream_t, void* const*) override {}
 };

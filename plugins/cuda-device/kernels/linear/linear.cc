@@ -26,7 +26,7 @@ struct Shape {
         in(op::extent(op, TSR_DIM_IN)),
         out(op::extent(op, TSR_DIM_OUT)),
         dtype(op.dtype),
-        activation(activation_of(op)),
+        activation(op::activation_of(op)),
         has_bias(op.attributes[TSR_ATTR_HAS_BIAS] != 0.0) {}
 
   uint64_t rows, in, out;
