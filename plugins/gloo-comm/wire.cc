@@ -1,5 +1,5 @@
-// Headers are compared field by field and not as bytes, so that the message can say in what two ranks differ. Of uneven
-// counts only a hash travels: they are n numbers, and a header must fit into one message.
+// Headers are compared field by field, not as bytes, so that the error can name the difference. Uneven counts are sent
+// as a hash: they are n numbers, and a header must fit into one message.
 #include "gloo-comm/wire.h"
 
 namespace tessera::gloo_comm {
@@ -45,7 +45,7 @@ Header make_header(const Collective& collective, const Transfer& transfer) {
   return header;
 }
 
-// In the order in which a difference is most likely the cause and the later ones its consequences.
+// The most likely cause first; the later differences may be its consequences.
 const char* difference(const Header& expected, const Header& received) {
   if (expected.kind != received.kind) return "kind";
   if (expected.ticket != received.ticket) return "order";

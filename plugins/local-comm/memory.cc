@@ -28,7 +28,7 @@ void reduce(const Monitor& monitor, Meeting& meeting, int rank, uint64_t begin, 
   for (uint64_t done = 0; done < num_elements && !monitor.has_failed(); done += kPieceElements) {
     for (size_t i = 0; i < operands.size(); ++i)
       operands[i] = meeting.posts[i]->send + (begin + done) * element_bytes;
-    reduce_piece(collective.dtype, collective.reduce, operands, out + done * element_bytes,
+    reduce_range(collective.dtype, collective.reduce, operands, out + done * element_bytes,
                  std::min(kPieceElements, num_elements - done));
   }
 }

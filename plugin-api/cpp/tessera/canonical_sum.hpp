@@ -148,7 +148,7 @@ void reduce_type(uint32_t reduce, std::span<const void* const> operands, void* o
 /// out[i] = the canonical reduction (TSR_REDUCE_*) of operands[0][i], operands[1][i], ... for i < num_elements; at
 /// least one operand, in rank order. `out` is one of the operands or overlaps none. AVG divides the sum by the number
 /// of operands, in the type of the sum. UNSUPPORTED for an average of integers and for unknown dtypes and reductions.
-inline void reduce_piece(tsr_dtype dtype, uint32_t reduce, std::span<const void* const> operands, void* out,
+inline void reduce_range(tsr_dtype dtype, uint32_t reduce, std::span<const void* const> operands, void* out,
                          uint64_t num_elements) {
   using namespace canonical;
   switch (dtype) {
