@@ -1,5 +1,5 @@
-// The ABI edge of local-comm. Ranks that are processes are refused by join_hub (rendezvous.cc), in a sentence that
-// names both processes.
+// The ABI edge of local-comm. Ranks in other processes are refused by join_shared_state, in a sentence that names both
+// processes.
 #include "local-comm/local_comm.h"
 #include "tessera/plugin.hpp"
 
@@ -13,7 +13,7 @@ struct Plugin {
   static void caps(std::string_view stream_kind, tsr_comm_caps& caps) {
     if (stream_kind != tessera::view(kStreamKinds[0]))
       throw tessera::Error(TSR_E_UNSUPPORTED,
-                           "[local-comm] takes streams of kind cpu.queue, not " + std::string(stream_kind));
+                           "[local-comm] supports streams of the kind cpu.queue, not " + std::string(stream_kind));
     caps.flags = TSR_COMM_CANONICAL_SUM | TSR_COMM_ONE_PROCESS;
     caps.collectives = (uint64_t{2} << TSR_COLL_BARRIER) - (uint64_t{1} << TSR_COLL_ALL_REDUCE);
     caps.reduces = (uint64_t{2} << TSR_REDUCE_MAX) - (uint64_t{1} << TSR_REDUCE_SUM);

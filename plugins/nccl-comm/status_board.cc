@@ -1,26 +1,26 @@
 // Only counters are used, since add() never waits for a key: `waits/<r>` is one more than the highest ticket that rank
-// r has waited in, and a read is an add of 0. Tickets count the collectives of a communicator, so one number says it
-// for all earlier ones too. `stopped/claims` lets only the first that stops write who it was. Nothing here throws: it
+// r has waited in, and a read is an add of 0. Tickets count the collectives of a communicator, so one number covers all
+// earlier ones. `stopped/claims` lets only the first rank that stops write its coordinate. Nothing here throws: it
 // helps to explain an error, and must not become one.
-#include "nccl-comm/bulletin.h"
+#include "nccl-comm/status_board.h"
 
 namespace tessera::nccl_comm {
 
-Bulletin::Bulletin(const tsr_host* host, std::string prefix, const Member& member)
+StatusBoard::StatusBoard(const tsr_host* host, std::string prefix, const Member& member)
     : store_(host), prefix_(std::move(prefix)), stop_key_(prefix_ + "/stopped"), member_(member) {}
 
-void Bulletin::waits_in(uint64_t ticket) noexcept {
+void StatusBoard::post_waiting(uint64_t ticket) noexcept {
   const std::lock_guard lock(mutex_);
   const int64_t value = static_cast<int64_t>(ticket) + 1;
-  if (value <= told_) return;
+  if (value <= posted_) return;
   try {
-    store_.add(wait_key(member_.rank), value - told_);
-    told_ = value;
+    store_.add(wait_key(member_.rank), value - posted_);
+    posted_ = value;
   } catch (const std::exception&) {
   }
 }
 
-std::vector<int> Bulletin::missing(uint64_t ticket) const noexcept {
+std::vector<int> StatusBoard::missing(uint64_t ticket) const noexcept {
   std::vector<int> missing;
   try {
     for (int rank = 0; rank < member_.num_ranks; ++rank)
@@ -32,14 +32,14 @@ std::vector<int> Bulletin::missing(uint64_t ticket) const noexcept {
   return missing;
 }
 
-void Bulletin::stops() noexcept {
+void StatusBoard::post_stopped() noexcept {
   try {
     if (store_.add(stop_key_ + "/claims", 1) == 1) store_.add(stop_key_, member_.rank + 1);
   } catch (const std::exception&) {
   }
 }
 
-std::optional<int> Bulletin::stopped() const noexcept {
+std::optional<int> StatusBoard::first_stopped() const noexcept {
   try {
     const int64_t value = store_.add(stop_key_, 0);
     if (value == 0) return std::nullopt;

@@ -1,4 +1,4 @@
-// The messages of local-comm: SEND, RECV and EXCHANGE.
+// The point-to-point messages of local-comm: SEND, RECV and EXCHANGE.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 namespace tessera::local {
 
 /// Messages between two ranks of a group. Nothing is buffered: a receiver copies from the sender's memory, and the
-/// sender waits until it has.
-class Mailbox {
+/// sender waits for the end of the copy.
+class PointToPoint {
  public:
-  explicit Mailbox(Monitor& monitor) : monitor_(monitor) {}
+  explicit PointToPoint(Monitor& monitor) : monitor_(monitor) {}
 
-  /// Sends and receives all messages of `collective`, whichever is possible first. Throws DEADLINE with the peers that
-  /// did not come, the group's failure, or INVALID_ARGUMENT when the two sides of a message differ; nobody touches this
-  /// rank's memory any more when it returns or throws.
+  /// Sends and receives all messages of `collective`, in whatever order they become possible. Throws DEADLINE with the
+  /// missing peers, the group's failure, or INVALID_ARGUMENT when the two sides of a message differ. When it returns or
+  /// throws, no other rank touches this rank's memory any more.
   void exchange(const Member& member, const Collective& collective);
 
  private:

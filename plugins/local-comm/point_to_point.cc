@@ -1,12 +1,12 @@
-// A sender posts {operand, peer, index} and waits; the receiver finds it, copies out of the sender's memory without the
-// lock, and takes the post away, which ends the sender's wait. So a message costs one copy and no allocation once the
+// A sender posts {operand, peer, index} and waits; the receiver finds the post, copies from the sender's memory without
+// the lock, and removes the post, which ends the sender's wait. So a message costs one copy, and no allocation once the
 // list has grown. Messages between two ranks match by their index, which both sides count, not by their tag: the host's
 // verifier has compared those.
 //
 // Invariant: while a post is marked is_taken, a receiver reads the sender's memory without the lock. A sender that
-// gives up withdraws what is not taken and waits for what is: no time-out may cut a copy off, or the caller would free
-// memory that is still read. That wait ends, since a copy waits for nobody.
-#include "local-comm/mailbox.h"
+// gives up withdraws what is not taken and waits for what is: a time-out must not interrupt a copy, or the caller would
+// free memory that is still read. That wait ends, since a copy waits for no other rank.
+#include "local-comm/point_to_point.h"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@
 namespace tessera::local {
 namespace {
 
-/// What the two sides of a message have to agree on.
+/// The failure of a message whose two sides differ in dtype or length, or NULL.
 std::shared_ptr<const Failure> find_mismatch(const Collective& sender, const Transfer& send, const Collective& receiver,
                                              const Transfer& receive, const Member& member) {
   if (send.dtype == receive.dtype && send.num_elements == receive.num_elements) return nullptr;
@@ -32,7 +32,7 @@ std::shared_ptr<const Failure> find_mismatch(const Collective& sender, const Tra
 
 }  // namespace
 
-Mailbox::Message* Mailbox::find(const Transfer& receive, int destination) {
+PointToPoint::Message* PointToPoint::find(const Transfer& receive, int destination) {
   for (Message& message : messages_)
     if (message.source == receive.peer && message.transfer->peer == destination &&
         message.transfer->index == receive.index)
@@ -40,11 +40,11 @@ Mailbox::Message* Mailbox::find(const Transfer& receive, int destination) {
   return nullptr;
 }
 
-bool Mailbox::has_messages_of(const Collective& collective) const {
+bool PointToPoint::has_messages_of(const Collective& collective) const {
   return std::any_of(messages_.begin(), messages_.end(), [&](const Message& m) { return m.owner == &collective; });
 }
 
-void Mailbox::exchange(const Member& member, const Collective& collective) {
+void PointToPoint::exchange(const Member& member, const Collective& collective) {
   const Deadline deadline(collective.timeout_ms);
   std::vector<const Transfer*> receives;
   auto lock = monitor_.lock();
@@ -73,8 +73,8 @@ void Mailbox::exchange(const Member& member, const Collective& collective) {
   monitor_.throw_failure(member, collective);
 }
 
-void Mailbox::receive(Monitor::Lock& lock, const Transfer& receive, const Member& member,
-                      const Collective& collective) {
+void PointToPoint::receive(Monitor::Lock& lock, const Transfer& receive, const Member& member,
+                           const Collective& collective) {
   Message& message = *find(receive, member.rank);
   const Transfer& send = *message.transfer;
   if (auto mismatch = find_mismatch(*message.owner, send, collective, receive, member)) {
@@ -89,13 +89,13 @@ void Mailbox::receive(Monitor::Lock& lock, const Transfer& receive, const Member
   monitor_.notify();
 }
 
-void Mailbox::withdraw(Monitor::Lock& lock, const Collective& collective) {
+void PointToPoint::withdraw(Monitor::Lock& lock, const Collective& collective) {
   std::erase_if(messages_, [&](const Message& m) { return m.owner == &collective && !m.is_taken; });
   monitor_.wait_for_busy(lock, [&] { return !has_messages_of(collective); });
 }
 
-void Mailbox::give_up(Monitor::Lock& lock, const Member& member, const Collective& collective,
-                      const std::vector<const Transfer*>& receives) {
+void PointToPoint::give_up(Monitor::Lock& lock, const Member& member, const Collective& collective,
+                           const std::vector<const Transfer*>& receives) {
   std::vector<int> missing;
   for (const Transfer* receive : receives)
     if (!find(*receive, member.rank)) missing.push_back(receive->peer);
@@ -103,7 +103,7 @@ void Mailbox::give_up(Monitor::Lock& lock, const Member& member, const Collectiv
     if (message.owner == &collective && !message.is_taken) missing.push_back(message.transfer->peer);
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  // Another failure may have come first.
+  // Keeps an earlier failure, if any.
   monitor_.fail(lock, timeout_failure(member, collective, missing));
   withdraw(lock, collective);
   throw monitor_.failure_error(member, collective);
