@@ -3,6 +3,7 @@
 #include "gloo-comm/collectives/reduce.h"
 #include "gloo-comm/gloo_comm.h"
 #include "tessera/plugin.hpp"
+#include "tessera/ranges.hpp"
 
 namespace {
 
@@ -45,12 +46,12 @@ struct Plugin {
     if (num_ranks < 1)
       throw Error(TSR_E_INVALID_ARGUMENT, "[gloo-comm] describe: num_ranks is " + std::to_string(num_ranks) +
                                               "; a group has at least one rank");
-    if (!tessera::collective_check::is_reducing(c.kind)) return 0;
+    if (!tessera::is_reduction(c.kind)) return 0;
     const uint64_t n = static_cast<uint64_t>(num_ranks);
     uint64_t total = c.num_elements, largest = c.num_elements;
     if (c.kind == TSR_COLL_ALL_REDUCE) {
       std::vector<uint64_t> offsets;
-      tessera::cut_evenly(c.num_elements, num_ranks, offsets);
+      tessera::divide_evenly(c.num_elements, num_ranks, offsets);
       largest = offsets[1];
     } else if (c.kind == TSR_COLL_REDUCE_SCATTER && c.counts) {
       largest = *std::max_element(c.counts, c.counts + n);

@@ -48,7 +48,7 @@ void execute(Operation& operation) {
   const uint32_t kind = operation.collective().kind;
   if (operation.collective().is_messages())
     exchange_messages(operation);
-  else if (collective_check::is_reducing(kind))
+  else if (is_reduction(kind))
     reduce_slices(operation);
   else
     exchange_slices(operation);

@@ -2,9 +2,9 @@
 // together, on whatever streams they were submitted. A rank's post is a pointer to its Collective, on the stack of its
 // stream's worker; so no rank may leave before all have finished with it.
 //
-// The life of a collective counts arrivals at barriers: n arrivals complete enter, 2n the next barrier, and so on. The
-// last to enter compares all posts, once, while everybody waits: O(n) comparisons, O(n^2) for ALL_TO_ALL, where each
-// pair has its own counts. CollectiveRendezvous are reused, so a step allocates none.
+// It counts arrivals at barriers: n arrivals complete enter, 2n the next barrier, and so on. The
+// last rank to enter compares all posts, once, while the others wait: O(n) comparisons, O(n^2) for ALL_TO_ALL, where
+// each pair has its own counts. PendingCollectives are reused, so a step allocates none.
 //
 // After a complete enter nothing may throw and no failure interrupts a barrier: a rank that left would free memory that
 // others still read. Before it, a rank that times out does so under the lock, so a collective either completes or fails
@@ -44,8 +44,7 @@ const char* difference(const Collective& a, int a_rank, const Collective& b, int
   if (a.kind != b.kind) return "kind";
   if (a.kind == TSR_COLL_BARRIER) return nullptr;
   if (a.dtype != b.dtype) return "dtype";
-  const bool is_reducing = collective_check::is_reducing(a.kind);
-  if (is_reducing && a.reduce != b.reduce) return "reduction";
+  if (is_reduction(a.kind) && a.reduce != b.reduce) return "reduction";
   if ((a.kind == TSR_COLL_BROADCAST || a.kind == TSR_COLL_REDUCE) && a.peer != b.peer) return "root";
   if (a.kind == TSR_COLL_ALL_TO_ALL) {
     const bool matches = slice(a.offsets, b_rank) == slice(b.recv_offsets, a_rank) &&

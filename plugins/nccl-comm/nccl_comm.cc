@@ -5,6 +5,7 @@
 
 #include "nccl-comm/enqueue.h"
 #include "nccl-comm/rendezvous.h"
+#include "tessera/collective_check.hpp"
 #include "tessera/rendezvous.hpp"
 
 namespace tessera::nccl_comm {

@@ -21,7 +21,7 @@ namespace tessera::nccl_comm {
 struct WaitTimer {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
-  Clock::time_point last_query = start;  // when the other members were last last_query
+  Clock::time_point last_query = start;  // when the other members were last queried
 };
 
 /// A collective on a stream, between two events.

@@ -91,7 +91,7 @@ void Session::run(const Collective& collective, cudaStream_t stream,
   if (is_aborted_) throw collective_error(TSR_E_ABORTED, member_, collective, "was aborted", member_.world_rank());
   check();
   make_current(gpu_);
-  if (is_captured(stream)) return issue(collective, enqueue);  // events of a graph cannot be last_query
+  if (is_captured(stream)) return issue(collective, enqueue);  // events of a graph cannot be queried
   Operation& operation = operations_.take(collective);
   try {
     operation.before.record(stream);

@@ -3,7 +3,7 @@
 //     thread            calls
 //     control           the constructor, join, split
 //     issue             run: enqueue, then wait until NCCL's own thread has the kernel on the stream (some 30 us)
-//     watchdog          look every 20 ms: late operations, NCCL's asynchronous errors; end
+//     watchdog          poll, every 20 ms: late operations, NCCL's asynchronous errors; end
 //     any               check, abort: these only read or set flags for the others
 //
 // No call blocks in NCCL without a deadline: communicators are made with blocking = 0, so every call returns at once,

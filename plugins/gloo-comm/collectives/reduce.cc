@@ -18,6 +18,7 @@
 #include "gloo-comm/collectives/reduce.h"
 
 #include "tessera/canonical_sum.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::gloo_comm {
 namespace {
@@ -67,7 +68,7 @@ class Chunks {
     return std::clamp(fair, kMinChunkBytes, kMaxChunkBytes);
   }
 
-  uint64_t end() const { return (num_bytes_ + limit_ - 1) / limit_; }
+  uint64_t end() const { return divide_up(num_bytes_, limit_); }
   uint64_t offset(uint64_t chunk) const { return chunk * limit_; }
   uint64_t num_bytes(uint64_t chunk) const { return std::min(limit_, num_bytes_ - offset(chunk)); }
 
@@ -77,7 +78,7 @@ class Chunks {
 
 /// Bytes between two chunks in the workspace.
 uint64_t stage_bytes(uint64_t largest_slice, int num_ranks) {
-  return std::min(Chunks::limit(num_ranks), (largest_slice + kAlignment - 1) / kAlignment * kAlignment);
+  return std::min(Chunks::limit(num_ranks), round_up(largest_slice, kAlignment));
 }
 
 /// All data in one message between each pair.

@@ -4,7 +4,7 @@
 #include "gloo-comm/connections/bootstrap.h"
 #include "gloo-comm/connections/listen_address.h"
 #include "gloo-comm/connections/pairs.h"
-#include "gloo-comm/wire.h"
+#include "gloo-comm/connections/wire.h"
 
 namespace tessera::gloo_comm {
 

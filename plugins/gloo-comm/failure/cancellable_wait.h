@@ -4,7 +4,7 @@
 #include <mutex>
 #include <optional>
 
-#include "gloo-comm/wire.h"
+#include "gloo-comm/connections/wire.h"
 #include "tessera/key_value.hpp"
 
 namespace tessera::gloo_comm {

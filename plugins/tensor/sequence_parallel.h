@@ -1,5 +1,5 @@
-// Sequence parallelism: values that exist twice, whole for the segments that are split and in rows for those that work
-// row by row, are moved from one to the other.
+// Sequence parallelism: inserts the collectives that convert values between their two forms, whole for segments that
+// are split, and in rows for segments that work row by row.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@
 
 namespace tessera::tensor {
 
-/// Inserts gathers of rows, and says where sums go that end in rows. Borrows all it is given.
-class RowMover {
+/// Inserts all_gathers of rows, and reduce_scatters for sums whose result is in rows. Borrows its arguments.
+class SequenceParallel {
  public:
-  RowMover(const ProgramView& view, const Edit& edit, uint32_t stream, int32_t group);
+  SequenceParallel(const ProgramView& view, const Edit& edit, uint32_t stream, int32_t group);
 
-  /// The value in rows for which `value` is the whole; -1: there is none.
+  /// The row form of the whole value `value`; -1: none.
   int32_t rows_of(int32_t value) const { return view_.raw.values[value].rows; }
 
-  /// Behind `action`, which leaves addends of a whole value (or of its gradient) in `whole`: their sum, in rows.
+  /// Inserts, after `action`, which writes a partial sum of a whole value (or of its gradient) to `whole`, the
+  /// reduce_scatter into its row form.
   void scatter(const tsr_action& action, const tsr_binding& whole, int32_t value) const;
 
-  /// Inserts gathers after and before an action of the program; to be called with each, in list order.
+  /// Inserts all_gathers before and after an action of the program; to be called with each action, in list order.
   void gather(const tsr_action& action);
 
  private:
@@ -40,9 +41,9 @@ class RowMover {
   const uint32_t stream_;
   const int32_t group_;
   std::map<int32_t, int32_t> whole_of_;  // value in rows -> whole
-  std::map<Key, uint64_t> inputs_;       // buffers that actions read values from
+  std::map<Key, uint64_t> inputs_;       // buffers from which actions read values
   std::map<Key, uint64_t> gradients_;    // buffers of gradients, by the value whose gradient it is
-  std::map<Key, uint64_t> latest_;       // of values in rows: the buffer written last
+  std::map<Key, uint64_t> latest_;       // of values in row form: the buffer written last
   std::set<Key> gathered_gradients_;
 };
 

@@ -1,6 +1,6 @@
 // Headers are compared field by field, not as bytes, so that the error can name the difference. Uneven counts are sent
 // as a hash: they are n numbers, and a header must fit into one message.
-#include "gloo-comm/wire.h"
+#include "gloo-comm/connections/wire.h"
 
 namespace tessera::gloo_comm {
 namespace {
@@ -21,7 +21,7 @@ Header make_header(const Collective& collective, int peer, bool outgoing) {
   header.ticket = collective.ticket;
   header.sequence = collective.sequence;
   if (collective.kind == TSR_COLL_BARRIER) return header;
-  header.reduce = collective_check::is_reducing(collective.kind) ? collective.reduce : 0;
+  header.reduce = is_reduction(collective.kind) ? collective.reduce : 0;
   header.dtype = collective.dtype;
   header.root = has_root(collective.kind) ? collective.peer : -1;
   if (collective.kind == TSR_COLL_ALL_TO_ALL) {
