@@ -172,7 +172,7 @@ TEST(Schedule, WhatDoesNotFitIsRefusedWithWhatDoes) {
   expect_error(check(Schedule::interleaved, {4, 2, 3}), {"multiples of its 4 stages: 4, not 3"});
   expect_error(check(Schedule::interleaved, {4, 1, 4}), {"virtual-stages of 2 or more"});
   expect_error(check(Schedule::interleaved, {1, 2, 4}), {"an axis of 2 or more ranks"});
-  expect_error(check(Schedule::one_f_one_b, {4, 2, 4}), {"virtual-stages=2 is for", "interleaved_1f1b"});
+  expect_error(check(Schedule::one_f_one_b, {4, 2, 4}), {"virtual-stages=2 needs", "interleaved_1f1b"});
   EXPECT_NO_THROW(check_fits(Schedule::interleaved, {4, 2, 8}));
   EXPECT_NO_THROW(check_fits(Schedule::gpipe, {4, 1, 3}));
 }

@@ -30,7 +30,7 @@ struct Context {
 inline void check_header(const Context& context) {
   const Collective& c = context.collective;
   if (c.kind < TSR_COLL_ALL_REDUCE || c.kind > TSR_COLL_BARRIER)
-    context.refuse("has kind " + std::to_string(c.kind) + ", which is not a TSR_COLL_*");
+    context.refuse("has kind " + std::to_string(c.kind) + ", which is not a collective of this ABI");
   context.require(c.stream != nullptr, "has no stream");
   if (c.timeout_ms < 0)
     context.refuse("has timeout_ms " + std::to_string(c.timeout_ms) +

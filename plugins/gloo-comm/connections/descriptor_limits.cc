@@ -22,7 +22,7 @@ Error exhausted(const std::string& where, int error, int num_open, int num_more)
   getrlimit(RLIMIT_NOFILE, &limit);
   const std::string text = error == EMFILE
                                ? ": this process may have " + std::to_string(limit.rlim_cur) +
-                                     " files open, but needs at least " + std::to_string(num_open + num_more) + " (" +
+                                     " files open and needs at least " + std::to_string(num_open + num_more) + " (" +
                                      std::to_string(num_more) +
                                      " of them for this communicator's connections); raise the limit with ulimit -n"
                                : std::string(": no more files can be opened on this machine: ") + std::strerror(error);
