@@ -184,7 +184,7 @@ TEST(PipelineProgram, RefusesWhatDoesNotFit) {
   const auto compile = [](PipelineOptions options) { return [=] { PipelinePrograms(options).compile(); }; };
   expect_error(compile({2, 3, "interleaved_1f1b", 2}),
                {"strategy pipeline on axis pp", "multiples of its 2 stages: 2 or 4, not 3"});
-  expect_error(compile({2, 4, "1f1b", 2}), {"virtual-stages=2 is for"});
+  expect_error(compile({2, 4, "1f1b", 2}), {"virtual-stages=2 needs"});
   expect_error(compile({3, 4, "1f1b", 1, "even"}), {"4 blocks into 1, 2, 4 equal parts, not into 3"});
   expect_error(compile({8, 4, "1f1b", 1, "auto"}), {"at most 7 parts, not 8"});
 }
