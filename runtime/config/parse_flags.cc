@@ -12,8 +12,8 @@
 #include <boost/program_options.hpp>
 #include <set>
 
+#include "base/concat.h"
 #include "base/output_file.h"
-#include "base/text.h"
 #include "config/axes.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 namespace {
