@@ -74,7 +74,7 @@ WORDS = [
         "tsr_gate": "tsr_semaphore", "tsr_device_gate": "tsr_device_semaphore", "TSR_DEVICE_GATE": "TSR_DEVICE_SEMAPHORE",
         "TSR_NAME_POSITION": "TSR_DIM_POSITIONS", "TSR_NAME_BATCH": "TSR_DIM_BATCH", "TSR_NAME_SEQ": "TSR_DIM_SEQ",
         "TSR_NAME_HEADS": "TSR_DIM_HEADS", "TSR_NAME_EMBED": "TSR_DIM_EMBED", "TSR_NAME_FFN": "TSR_DIM_FFN",
-        "TSR_NAME_VOCAB": "TSR_DIM_VOCAB",
+        "TSR_NAME_VOCAB": "TSR_DIM_VOCAB", "TSR_NAME_CLASSES": "TSR_DIM_CLASSES",
         "tsr_comm_create": "tsr_comm_create_args", "tsr_device_open": "tsr_device_open_args",
         "tsr_strategy_create": "tsr_strategy_create_args",
         "TSR_REDUCE_EVERY_STEP": "TSR_EVERY_STEP", "TSR_REDUCE_EVERY_MICRO_BATCH": "TSR_EVERY_MICRO_BATCH",

@@ -1,4 +1,4 @@
-// The CPU as a device: ordinary memory, streams that are threads, and kernels of the three op families.
+// The CPU as a device: ordinary memory, streams that are threads, and kernels.
 #pragma once
 
 #include <memory>
@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "cpu-device/kernel.h"
 #include "tessera/device.hpp"
 
 namespace tessera::cpu {
 
-inline constexpr std::string_view kName = "cpu-device";
 inline constexpr std::string_view kStreamKind = "cpu.queue";
 
 /// The op's slots in launch order; UNSUPPORTED for an op that this device does not compute. Pure.

@@ -1,23 +1,17 @@
-// The GPU as a device: which family computes an op, and a kernel handle that knows its device. Launching and freeing a
+// The GPU as a device, and its handles of kernels, which know their device. Launching and freeing a
 // kernel may be on different threads, so both make the GPU current.
 #include "cuda-device/device.h"
 
 #include <string>
 
-#include "cuda-device/device_choice.h"
 #include "cuda-device/event.h"
-#include "cuda-device/kernel.h"
-#include "cuda-device/stream.h"
+#include "cuda-device/kernels/op_table.h"
+#include "cuda-device/select_device.h"
 #include "tessera/operands.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::cuda {
 namespace {
-
-const OpFamily& family_of(const tsr_op& op) {
-  if (const OpFamily* family = find_family(op.kind)) return *family;
-  throw Error(TSR_E_UNSUPPORTED, "this device does not know op " + op::op_name(op.kind));
-}
 
 Context::Options context_options(std::span<const tsr_option_value> options) {
   const std::string_view attention = view(option(options, kAttentionOption).s);
@@ -52,11 +46,11 @@ class PreparedKernel final : public DeviceKernel {
 }  // namespace
 
 std::vector<tsr_slot_spec> describe(const tsr_op& op) {
-  return family_of(op).describe(op);
+  return implementation_of(op).describe(op);
 }
 
 std::unique_ptr<DeviceStream> CudaDevice::create_stream(std::string_view name) {
-  return std::make_unique<Stream>(context_, failures_, name);
+  return std::make_unique<Stream>(context_, errors_, name);
 }
 
 std::unique_ptr<DeviceEvent> CudaDevice::create_event() {
@@ -64,18 +58,18 @@ std::unique_ptr<DeviceEvent> CudaDevice::create_event() {
 }
 
 std::unique_ptr<DeviceKernel> CudaDevice::prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) {
-  const OpFamily& family = family_of(op);
-  const op::SlotList described = family.describe(op);
+  const OpImpl& impl = implementation_of(op);
+  const op::SlotList described = impl.describe(op);
   if (op.kind != TSR_OP_ZERO) op::check_slots(described, slots);
   context_.make_current();
-  return std::make_unique<PreparedKernel>(context_, family.prepare(op, slots, context_), slots.size());
+  return std::make_unique<PreparedKernel>(context_, impl.prepare(op, slots, context_), slots.size());
 }
 
-// num_threads is the CPU's, and checked all the same, so that a caller's mistake shows on every device.
+// num_threads matters to the CPU only, and is checked all the same, so that a mistake shows on every device.
 std::unique_ptr<Device> Plugin::open(const tsr_device_open_args& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
   const std::span options(args.options, args.num_options);
-  const int index = choose_device(args.index, option(options, kShareOption).i != 0);
+  const int index = select_device(args.index, option(options, kShareOption).i != 0);
   return std::make_unique<CudaDevice>(index, context_options(options), args.host);
 }
 

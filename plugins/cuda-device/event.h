@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "cuda-device/failures.h"
+#include "cuda-device/error_tracker.h"
 #include "tessera/device.hpp"
 
 namespace tessera::cuda {

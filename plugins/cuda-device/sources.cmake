@@ -1,47 +1,47 @@
 # The sources of cuda-device without its ABI edge, relative to this folder: built by nvcc here, and for the processor by
-# tests/cuda_on_cpu. Where cuDNN's front end is, TESSERA_CUDNN_SOURCES take the place of kernels/cudnn_left_out.cc.
+# tests/cuda_on_cpu. Where cuDNN's front end is, TESSERA_CUDNN_SOURCES take the place of kernels/attention/cudnn_stub.cc.
 set(TESSERA_CUDA_DEVICE_SOURCES
     context.cc
-    cublaslt.cc
-    cudnn.cc
     device.cc
-    device_choice.cc
+    error_tracker.cc
     event.cc
     extensions.cc
-    failures.cc
-    gate.cc
     graph.cc
-    host_calls.cc
+    host_callbacks.cc
     memory.cc
+    select_device.cc
+    semaphore.cc
     stream.cc
+    libraries/cublaslt.cc
+    libraries/cudnn.cc
     kernels/accumulator.cu
-    kernels/activation.cu
-    kernels/add.cc
-    kernels/add_layer_norm.cc
-    kernels/attention.cc
-    kernels/attention_backward.cu
-    kernels/attention_forward.cu
-    kernels/attention_gradient.cu
-    kernels/clip.cu
     kernels/column_parts.cu
-    kernels/cross_entropy.cu
-    kernels/cudnn_left_out.cc
-    kernels/elementwise.cu
-    kernels/families.cc
-    kernels/head.cc
-    kernels/head_last_columns.cu
-    kernels/head_logits.cu
-    kernels/layer_norm.cc
-    kernels/linear.cc
-    kernels/loss.cu
-    kernels/loss_grad.cu
     kernels/matmul.cc
-    kernels/norm.cu
-    kernels/optimizer.cu
-    kernels/position_embedding.cu
+    kernels/op_table.cc
     kernels/row_sums.cu
-    kernels/softmax_stats.cu
-    kernels/sum_squares.cu
-    kernels/tiles.cc
-    kernels/token_embedding.cu)
-set(TESSERA_CUDNN_SOURCES kernels/cudnn_attention.cc kernels/cudnn_graphs.cc)
+    kernels/attention/attention.cc
+    kernels/attention/attention_backward.cu
+    kernels/attention/attention_forward.cu
+    kernels/attention/attention_gradient.cu
+    kernels/attention/cudnn_stub.cc
+    kernels/elementwise/elementwise.cu
+    kernels/embedding/position_embedding.cu
+    kernels/embedding/token_embedding.cu
+    kernels/linear/activation.cu
+    kernels/linear/linear.cc
+    kernels/loss/chunk_loss.cu
+    kernels/loss/cross_entropy.cu
+    kernels/loss/head_logits.cu
+    kernels/loss/lm_head.cc
+    kernels/loss/lm_head_last_columns.cu
+    kernels/loss/loss.cu
+    kernels/loss/loss_grad.cu
+    kernels/loss/softmax_stats.cu
+    kernels/norm/add.cc
+    kernels/norm/add_layer_norm.cc
+    kernels/norm/layer_norm.cc
+    kernels/norm/norm.cu
+    kernels/step/clip.cu
+    kernels/step/optimizer.cu
+    kernels/step/sum_squares.cu)
+set(TESSERA_CUDNN_SOURCES kernels/attention/cudnn_attention.cc kernels/attention/cudnn_graphs.cc)

@@ -5,14 +5,13 @@
 //     40    compute             backward wte mb=0  ...  a %61+28928:3072 g:weight                its last writer
 //     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41       inserted
 //
-// With several buckets the first sums run while the backward of earlier blocks still computes, since they are on a
-// stream of their own. The pass writes no dependency: an all_reduce that is listed right after the last writer means
-// that.
+// With several buckets the first sums run on their own stream while the backward of earlier blocks still computes. The
+// pass writes no dependency: the position after the last writer implies it.
 //
-// INIT broadcasts the values of coordinate 0, so that ranks start alike whatever they have read.
+// INIT broadcasts the values of coordinate 0, so that all ranks start with the same values.
 //
-// Invariant: the bucket size changes no bit. Sums are canonical, so the result of an element does not depend on what is
-// sent with it. Cost: bindings times the logarithm of the ranges.
+// Invariant: the bucket size changes no bit. Sums are canonical, so the result of an element does not depend on the
+// other elements of its bucket. Cost: bindings times the logarithm of the ranges.
 
 #include "ddp.h"
 
@@ -23,80 +22,64 @@
 #include <tuple>
 #include <vector>
 
+#include "tessera/ranges.hpp"
 #include "tessera/storage.hpp"
 
 namespace tessera::ddp {
 namespace {
 
-using storage::kDestination;
-using storage::kSource;
-
-/// A stretch of a gradient buffer, complete once `last_writer` (a position in the list) is done.
-struct Stretch {
+/// A range of a gradient buffer, complete after `last_writer` (a position in the list).
+struct GradientRange {
   uint64_t buffer;
-  uint64_t begin, end;  // elements
+  ElementRange elements;
   size_t last_writer;
 };
 
-class Buffers {
- public:
-  explicit Buffers(const ProgramView& view) {
-    for (const tsr_buffer& buffer : view.buffers())
-      by_id_[buffer.id] = &buffer;
-  }
-  const tsr_buffer& operator[](uint64_t id) const { return *by_id_.at(id); }
-
- private:
-  std::map<uint64_t, const tsr_buffer*> by_id_;
-};
-
-/// The buffers with gradients of one rank that have to be summed: those of the homes, or, with
-/// --reduce-every=micro-batch, the ones of each micro-batch, which `add` actions read.
+/// The buffers with this rank's gradients that have to be summed: those of the homes or, with
+/// --reduce-every=micro-batch, those of each micro-batch, which `add` actions read.
 std::set<uint64_t> gradient_sources(const ProgramView& view) {
   std::set<uint64_t> homes, sources;
   for (const tsr_home& home : view.homes())
     if (home.roles[TSR_HOME_GRADIENT].buffer) homes.insert(home.roles[TSR_HOME_GRADIENT].buffer);
   for (const tsr_action& action : view.actions()) {
     if (action.kind != TSR_ACTION_ADD_INTO) continue;
-    const auto bindings = ProgramView::bindings(action);
-    const auto target = std::ranges::find(bindings, kDestination, &tsr_binding::slot);
-    const auto source = std::ranges::find(bindings, kSource, &tsr_binding::slot);
-    if (target != bindings.end() && source != bindings.end() && homes.contains(target->buffer))
-      sources.insert(source->buffer);
+    const tsr_binding* source = ProgramView::find_binding(action, kSource);
+    const tsr_binding* target = ProgramView::find_binding(action, kDestination);
+    if (source && target && homes.contains(target->buffer)) sources.insert(source->buffer);
   }
-  // Where there are `add`s, what they read is summed, and the homes' own buffers then hold sums already.
+  // If there are `add`s, the buffers that they read are summed, and the homes' own buffers then hold sums already.
   return sources.empty() ? homes : sources;
 }
 
-/// Every stretch of a gradient buffer with its last writer, in the order in which they are complete.
-std::vector<Stretch> ranges_by_completion(const ProgramView& view) {
+/// Every range of a gradient buffer with its last writer, in order of completion.
+std::vector<GradientRange> ranges_by_completion(const ProgramView& view) {
   const auto sources = gradient_sources(view);
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, Stretch> ranges;  // by buffer, begin, end
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, GradientRange> ranges;  // by buffer, begin, end
   for (size_t i = 0; i < view.actions().size(); ++i)
     for (const tsr_binding& b : ProgramView::bindings(view.actions()[i]))
       if (b.mode != TSR_MODE_READ && sources.contains(b.buffer))
-        ranges[{b.buffer, b.offset, b.offset + b.num_elements}] = {b.buffer, b.offset, b.offset + b.num_elements, i};
-  std::vector<Stretch> result;
+        ranges[{b.buffer, b.offset, b.offset + b.num_elements}] = {b.buffer, {b.offset, b.offset + b.num_elements}, i};
+  std::vector<GradientRange> result;
   for (const auto& [key, range] : ranges)
     result.push_back(range);
-  std::ranges::stable_sort(result, {}, &Stretch::last_writer);
+  std::ranges::stable_sort(result, {}, &GradientRange::last_writer);
   return result;
 }
 
-/// One unit's part of a buffer: what is summed together, pads included.
+/// The gradient of one unit, pads included.
 struct UnitGradient {
   uint64_t buffer;
   uint64_t num_elements;
-  std::vector<Stretch> ranges;  // by completion
+  std::vector<GradientRange> ranges;  // by completion
   size_t last_writer = 0;
 };
 
-std::vector<UnitGradient> units_by_completion(const ProgramView& view, const Buffers& buffers) {
+std::vector<UnitGradient> units_by_completion(const ProgramView& view) {
   std::map<uint64_t, UnitGradient> units;
-  for (const Stretch& range : ranges_by_completion(view)) {
+  for (const GradientRange& range : ranges_by_completion(view)) {
     UnitGradient& unit = units[range.buffer];
     unit.buffer = range.buffer;
-    unit.num_elements = buffers[range.buffer].num_elements;
+    unit.num_elements = view.buffer(range.buffer).num_elements;
     unit.ranges.push_back(range);
     unit.last_writer = std::max(unit.last_writer, range.last_writer);
   }
@@ -111,22 +94,18 @@ std::vector<UnitGradient> units_by_completion(const ProgramView& view, const Buf
 class Reducer {
  public:
   Reducer(const ProgramView& view, const Edit& edit, uint64_t bucket_bytes)
-      : view_(view),
-        edit_(edit),
-        buffers_(view),
-        bucket_bytes_(bucket_bytes),
-        stream_(edit.stream(view.raw.axis, "gradient")) {}
+      : view_(view), edit_(edit), bucket_bytes_(bucket_bytes), stream_(edit.stream(view.raw.axis, "gradient")) {}
 
-  /// Units come in the order in which they are complete, so a bucket holds neighbours and is closed early. A bucket
-  /// never mixes micro-batches: the first would wait for the last.
+  /// Units are in order of completion, so a bucket holds neighbours and is complete early. A bucket never mixes
+  /// micro-batches: the first would wait for the last.
   void run() {
     std::vector<const UnitGradient*> small;
     uint64_t small_bytes = 0;
-    const auto units = units_by_completion(view_, buffers_);
+    const auto units = units_by_completion(view_);
     for (const UnitGradient& unit : units) {
       const uint64_t bytes = unit.num_elements * width(unit.buffer);
       if (bytes >= bucket_bytes_) {
-        cut(unit);
+        sum_in_ranges(unit);
         continue;
       }
       if (!small.empty() && (small_bytes + bytes > bucket_bytes_ || micro_batch(*small.front()) != micro_batch(unit))) {
@@ -141,20 +120,20 @@ class Reducer {
   }
 
  private:
-  uint64_t width(uint64_t buffer) const { return TSR_DTYPE_BYTES(buffers_[buffer].dtype); }
+  uint64_t width(uint64_t buffer) const { return TSR_DTYPE_BYTES(view_.buffer(buffer).dtype); }
   int micro_batch(const UnitGradient& unit) const { return view_.actions()[unit.last_writer].micro_batch; }
 
   bool sends_float32() const { return view_.raw.reduce_dtype == TSR_F32; }
 
   uint64_t add_gradient(std::string_view name, uint64_t buffer, uint64_t num_elements) const {
-    return edit_.add_buffer(name, TSR_BUFFER_GRADIENT, buffers_[buffer].dtype, num_elements);
+    return edit_.add_buffer(name, TSR_BUFFER_GRADIENT, view_.buffer(buffer).dtype, num_elements);
   }
 
-  /// Where this rank's own gradient is until it is summed into `buffer`: there, or, when it is sent in another dtype,
-  /// in a buffer of its own.
+  /// The buffer of this rank's own gradient before it is summed into `buffer`: the same one or, when another dtype is
+  /// sent, a separate one.
   uint64_t local(uint64_t buffer) {
     if (sends_float32()) return buffer;
-    const tsr_buffer& sum = buffers_[buffer];
+    const tsr_buffer& sum = view_.buffer(buffer);
     const uint64_t local = add_gradient(tessera::view(sum.name), buffer, sum.num_elements);
     storage::move_writers(view_, edit_, buffer, local, 0);
     return local;
@@ -168,17 +147,17 @@ class Reducer {
                                {local, begin, end - begin}, {buffer, begin, end - begin});
   }
 
-  /// A large unit: equal cuts of at most a bucket, each summed once its last writer is done.
-  void cut(const UnitGradient& unit) {
+  /// A large unit: ranges of at most a bucket, each summed after its last writer.
+  void sum_in_ranges(const UnitGradient& unit) {
     const uint64_t bucket = std::max<uint64_t>(bucket_bytes_ / width(unit.buffer), 1);
     const uint64_t from = local(unit.buffer);
     // From the end: the backward completes the last parameters of a unit first.
     for (uint64_t end = unit.num_elements; end > 0;) {
       const uint64_t begin = end - std::min(bucket, end);
       size_t last = 0;
-      for (const Stretch& range : unit.ranges)
-        if (range.begin < end && begin < range.end) last = std::max(last, range.last_writer);
-      sum(from, unit.buffer, tessera::view(buffers_[unit.buffer].name), begin, end, last);
+      for (const GradientRange& range : unit.ranges)
+        if (range.elements.overlaps({begin, end})) last = std::max(last, range.last_writer);
+      sum(from, unit.buffer, tessera::view(view_.buffer(unit.buffer).name), begin, end, last);
       end = begin;
     }
   }
@@ -192,14 +171,14 @@ class Reducer {
       last = std::max(last, unit->last_writer);
     }
     const uint64_t first = units[0]->buffer;
-    if (units.size() == 1) return sum(local(first), first, tessera::view(buffers_[first].name), 0, num_elements, last);
+    if (units.size() == 1)
+      return sum(local(first), first, tessera::view(view_.buffer(first).name), 0, num_elements, last);
     const std::string name = "bucket " + std::to_string(num_buckets_++) + " of " + to_string(view_.axis().name);
     const uint64_t bucket = add_gradient(name, first, num_elements);
     const uint64_t own = sends_float32() ? bucket : add_gradient(name, first, num_elements);
     uint64_t offset = 0;
     for (const UnitGradient* unit : units) {
-      // With a 16-bit reduce dtype writers, what is sent and what the optimizer reads are three buffers (decision
-      // 0010).
+      // With a 16-bit reduce dtype there are three buffers: written, sent, and read by the optimizer (decision 0010).
       if (!sends_float32()) storage::move_writers(view_, edit_, unit->buffer, own, offset);
       edit_.rebind(unit->buffer, bucket, offset);
       offset += unit->num_elements;
@@ -209,7 +188,6 @@ class Reducer {
 
   const ProgramView& view_;
   const Edit& edit_;
-  Buffers buffers_;
   uint64_t bucket_bytes_;
   uint32_t stream_;
   int num_buckets_ = 0;

@@ -1,4 +1,4 @@
-// Data parallel: every rank keeps everything; gradients are summed over the axis while the backward still runs.
+// Data parallelism: every rank keeps all parameters; gradients are summed over the axis while the backward still runs.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 namespace tessera::ddp {
 
 /// INIT: the homes' values are broadcast from coordinate 0. STEP: gradients are summed in buckets of about `bucket-mb`,
-/// each right after its last writer; a large unit is cut into ranges, small units share a buffer. EVAL: nothing.
-/// With --reduce-every=micro-batch, what is summed is what the `add` into the gradient home reads.
+/// each right after its last writer; a large unit is summed in ranges, small units share a buffer. EVAL: nothing. With
+/// --reduce-every=micro-batch, the sums are over the buffers that `add` reads to update the gradient home.
 class Ddp final : public Strategy {
  public:
   static constexpr std::string_view kName = "ddp";

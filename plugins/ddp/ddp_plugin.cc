@@ -7,7 +7,7 @@ constexpr tsr_option kOptions[] = {
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.9.0",
-    "data parallel: everything on every rank, gradients summed in buckets during the backward", kOptions);
+    "data parallelism: all parameters on every rank, gradients summed in buckets during the backward", kOptions);
 
 using Table = tessera::StrategyTable<tessera::ddp::Ddp, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
 

@@ -1,10 +1,10 @@
 // Fully sharded data parallelism (PyTorch FSDP: Zhao et al. 2023; ZeRO: Rajbhandari et al. 2020): options, groups and
 // the layout. sharding.cc rewrites programs.
 //
-// A group is what FSDP calls a flat parameter: the parameters of some units one after another, cut into equal slices.
-// With 2 ranks and the 13,312 elements of a block each rank owns 6,656, wherever parameters begin and end. Equal slices
-// make ranks' programs equal (one rank is planned for all) and reductions balanced; a slice may cut through a tensor,
-// so optimizers that need whole tensors would not work on it.
+// A group holds the parameters of some units one after another, split into equal slices. With 2 ranks and the 13,312
+// elements of a block each rank owns 6,656, regardless of where parameters begin and end. Equal slices make ranks'
+// programs equal (one rank is planned for all) and reductions balanced; a slice may contain part of a tensor, so
+// optimizers that need whole tensors cannot work on it.
 
 #include "fsdp.h"
 
@@ -47,50 +47,43 @@ Wrap parse_wrap(std::string_view text) {
               "--fsdp.wrap is '" + std::string(text) + "'; give unit, root, size:BYTES or min-params:N");
 }
 
-uint64_t slice_elements(uint64_t num_elements, int num_ranks) {
-  const auto n = static_cast<uint64_t>(num_ranks);
-  const uint64_t slice = (num_elements + n - 1) / n;
-  // Whole cache lines in every dtype, for at most 32 elements of padding for each rank.
-  return (slice + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
-}
-
 Fsdp::Fsdp(std::string_view, std::span<const tsr_option_value> options)
     : sharding_(parse_sharding(view(option(options, "sharding").s))),
       wrap_(parse_wrap(view(option(options, "wrap").s))),
-      gather_(storage::read_gather_options(options)) {
+      unshard_(storage::read_unshard_options(options)) {
   const bool gathers = sharding_ == Sharding::full_shard || sharding_ == Sharding::shard_grad_op;
   const bool is_auto = view(option(options, "reshard-after-forward").s) == "auto";
-  if (is_auto) gather_.keep = sharding_ == Sharding::shard_grad_op;
+  if (is_auto) unshard_.keep = sharding_ == Sharding::shard_grad_op;
   if (!is_auto && !gathers)
     throw Error(TSR_E_INVALID_ARGUMENT,
-                "fsdp.reshard-after-forward is for the shardings that gather parameters: full_shard, shard_grad_op");
-  if (gather_.limit && (!gathers || gather_.keep))
-    throw Error(
-        TSR_E_INVALID_ARGUMENT,
-        "fsdp.limit-all-gathers needs parameters that are given up after use: full_shard, or shard_grad_op with "
-        "reshard-after-forward=true");
+                "fsdp.reshard-after-forward needs a sharding that gathers parameters: full_shard or shard_grad_op");
+  if (unshard_.limit && (!gathers || unshard_.keep))
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                "fsdp.limit-all-gathers needs parameters that are freed after use: full_shard, or shard_grad_op with "
+                "reshard-after-forward=true");
 }
 
-std::vector<storage::Group> Fsdp::groups(const ProgramView& view) const {
-  std::vector<storage::Group> groups;
-  const auto is_full = [&](const storage::Group& group) {
+std::vector<storage::ParamGroup> Fsdp::groups(const ProgramView& view) const {
+  std::vector<storage::ParamGroup> groups;
+  const auto is_full = [&](const storage::ParamGroup& group) {
     if (wrap_.whole_model) return false;
     const uint64_t bytes = group.num_elements * TSR_DTYPE_BYTES(group.first().value->dtype);
     return group.num_elements >= wrap_.min_elements && bytes >= wrap_.min_bytes;
   };
-  // A slice has to be the same elements in every role, so what is frozen or of another dtype is in a group of its own.
-  // So is what several pipeline stages share: its gradient is completed between stages whose other parameters differ.
-  const auto belongs = [&](const storage::Group& group, const storage::Flat& flat) {
-    return group.first().value->dtype == flat.value->dtype && (group.first().m != 0) == (flat.m != 0) &&
-           !storage::stands_on_several_stages(view, group.first()) && !storage::stands_on_several_stages(view, flat);
+  // A slice has the same elements in every role, so frozen parameters and other dtypes are in groups of their own. So
+  // are parameters that several pipeline stages share: their gradient is summed between stages whose other parameters
+  // differ.
+  const auto belongs = [&](const storage::ParamGroup& group, const storage::FlatParam& param) {
+    return group.first().value->dtype == param.value->dtype && (group.first().m != 0) == (param.m != 0) &&
+           !storage::is_on_several_stages(view, group.first()) && !storage::is_on_several_stages(view, param);
   };
-  for (const storage::Flat& flat : storage::flats_of(view)) {
+  for (const storage::FlatParam& param : storage::flat_params(view)) {
     const auto open =
-        std::ranges::find_if(groups, [&](const auto& group) { return !is_full(group) && belongs(group, flat); });
+        std::ranges::find_if(groups, [&](const auto& group) { return !is_full(group) && belongs(group, param); });
     if (open == groups.end())
-      groups.emplace_back().add(flat);
+      groups.emplace_back().add(param);
     else
-      open->add(flat);
+      open->add(param);
   }
   return groups;
 }
@@ -113,7 +106,7 @@ void Fsdp::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
 }
 
 void Fsdp::lower(const ProgramView& view, const Edit& edit) const {
-  const std::vector<storage::Group> all = groups(view);
+  const std::vector<storage::ParamGroup> all = groups(view);
   if (sharding_ == Sharding::no_shard) {
     replicate(view, edit, all);
   } else {
@@ -121,7 +114,7 @@ void Fsdp::lower(const ProgramView& view, const Edit& edit) const {
     if (sharding_ == Sharding::optimizer_only)
       sharder.shard_optimizer();
     else
-      sharder.shard_all(storage::options_in_mesh(gather_, view, kName));
+      sharder.shard_all(storage::options_in_mesh(unshard_, view, kName));
   }
   edit.collect_garbage();
 }

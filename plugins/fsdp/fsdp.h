@@ -1,5 +1,5 @@
-// Fully sharded data parallel: parameters that are used together are one flat group, cut in equal slices over the axis;
-// each rank owns a slice, gathers the rest when it computes, and reduces gradients to slices.
+// Fully sharded data parallelism: parameters that are used together form a group of flat parameters, split in equal
+// slices over the axis; each rank owns a slice, gathers the rest when it computes, and reduces gradients to slices.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera::fsdp {
 
-/// What is cut over the axis.
+/// What is split over the axis.
 enum class Sharding {
   full_shard,      ///< parameters, gradients, optimizer state (ZeRO-3)
   shard_grad_op,   ///< the same, with parameters gathered once a step (ZeRO-2)
@@ -21,8 +21,8 @@ enum class Sharding {
   no_shard,        ///< nothing: gradients are summed, as ddp does
 };
 
-/// Which units are one group: those that follow one another until a group has `min_bytes` of parameters (0: each unit
-/// alone), or all.
+/// Which units form a group: consecutive units until they have `min_elements` and `min_bytes` (0: each unit alone), or
+/// all.
 struct Wrap {
   uint64_t min_elements = 0;
   uint64_t min_bytes = 0;
@@ -31,15 +31,11 @@ struct Wrap {
 /// unit | root | size:BYTES | min-params:N; throws INVALID_ARGUMENT.
 Wrap parse_wrap(std::string_view text);
 
-/// Elements of one rank's slice of a group: equal on all ranks, a multiple of kSliceAlignment, so the last slices may
-/// hold pads only. This is the one place where padding is decided.
-inline constexpr uint64_t kSliceAlignment = 32;
-uint64_t slice_elements(uint64_t num_elements, int num_ranks);
-
+/// Splits parameters, gradients and optimizer state over the ranks of the axis, as `sharding` says.
 class Fsdp final : public Strategy {
  public:
   static constexpr std::string_view kName = "fsdp";
-  /// Throws INVALID_ARGUMENT for options that contradict one another.
+  /// Throws INVALID_ARGUMENT for contradictory options.
   Fsdp(std::string_view axis, std::span<const tsr_option_value> options);
 
   void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
@@ -47,11 +43,11 @@ class Fsdp final : public Strategy {
   bool depends_on_coordinate() const override { return sharding_ == Sharding::optimizer_only; }
 
  private:
-  std::vector<storage::Group> groups(const ProgramView& view) const;
+  std::vector<storage::ParamGroup> groups(const ProgramView& view) const;
 
   Sharding sharding_;
   Wrap wrap_;
-  storage::GatherOptions gather_;
+  storage::UnshardOptions unshard_;
 };
 
 }  // namespace tessera::fsdp

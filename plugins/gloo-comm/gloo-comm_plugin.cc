@@ -1,8 +1,9 @@
 // The ABI edge of gloo-comm: ranks that are processes, over TCP, on one machine or many. Sums are canonical, so its
 // bits are those of local-comm.
+#include "gloo-comm/collectives/reduce.h"
 #include "gloo-comm/gloo_comm.h"
-#include "gloo-comm/reduce.h"
 #include "tessera/plugin.hpp"
+#include "tessera/ranges.hpp"
 
 namespace {
 
@@ -12,11 +13,11 @@ using tessera::Error;
 constexpr tsr_option kOptions[] = {
     tessera::per_rank(tessera::string_option(
         "interface", "", "",
-        "network interface to listen on, for instance eth0, which may be another one on each machine; empty: loopback "
-        "if all ranks are local, else the interface that leads to the store's host (MASTER_ADDR)")),
+        "network interface to listen on, for example eth0; machines may differ; empty: loopback if all ranks are "
+        "local, else the interface with the route to the store's host (MASTER_ADDR)")),
     tessera::string_option("direct", "auto", "auto|off",
-                           "auto: processes of one machine read one another's memory where the system lets them, "
-                           "instead of sending; off: everything goes over connections")};
+                           "auto: ranks on one machine read each other's memory (process_vm_readv) where the system "
+                           "permits it, instead of sending; off: all data goes over TCP")};
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("gloo", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.9.0",
                         "ranks as processes over TCP, with canonical sums", kOptions);
@@ -29,7 +30,7 @@ struct Plugin {
   static void caps(std::string_view stream_kind, tsr_comm_caps& caps) {
     if (stream_kind != tessera::view(kStreamKinds[0]))
       throw Error(TSR_E_UNSUPPORTED,
-                  "[gloo-comm] takes streams of the kind cpu.queue, not " + std::string(stream_kind));
+                  "[gloo-comm] supports streams of the kind cpu.queue, not " + std::string(stream_kind));
     caps.flags = TSR_COMM_CANONICAL_SUM;
     caps.collectives = (uint64_t{2} << TSR_COLL_BARRIER) - 2;
     caps.reduces = (uint64_t{2} << TSR_REDUCE_MAX) - 2;
@@ -39,16 +40,18 @@ struct Plugin {
     caps.num_stream_kinds = std::size(kStreamKinds);
   }
 
-  // Only what reduces needs workspace, for the operands of other ranks. It depends on the largest slice, so it is the
-  // same on all ranks, and programs of different ranks stay equal.
+  // Only reductions need workspace, for the operands of other ranks. It depends on the largest slice, so it is the same
+  // on all ranks, and ranks' programs stay equal.
   static uint64_t describe(const tsr_collective& c, int num_ranks) {
-    if (num_ranks < 1) throw Error(TSR_E_INVALID_ARGUMENT, "[gloo-comm] describe: a group has at least one rank");
-    if (!tessera::collective_check::is_reducing(c.kind)) return 0;
+    if (num_ranks < 1)
+      throw Error(TSR_E_INVALID_ARGUMENT, "[gloo-comm] describe: num_ranks is " + std::to_string(num_ranks) +
+                                              "; a group has at least one rank");
+    if (!tessera::is_reduction(c.kind)) return 0;
     const uint64_t n = static_cast<uint64_t>(num_ranks);
     uint64_t total = c.num_elements, largest = c.num_elements;
     if (c.kind == TSR_COLL_ALL_REDUCE) {
       std::vector<uint64_t> offsets;
-      tessera::cut_evenly(c.num_elements, num_ranks, offsets);
+      tessera::divide_evenly(c.num_elements, num_ranks, offsets);
       largest = offsets[1];
     } else if (c.kind == TSR_COLL_REDUCE_SCATTER && c.counts) {
       largest = *std::max_element(c.counts, c.counts + n);
@@ -59,13 +62,13 @@ struct Plugin {
 
   static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args& args) {
     std::string interface;
-    bool reads_directly = true;
+    bool uses_cma = true;
     for (const tsr_option_value& option : std::span(args.options, args.num_options)) {
       if (tessera::view(option.name) == "interface") interface = tessera::to_string(option.s);
-      if (tessera::view(option.name) == "direct") reads_directly = tessera::view(option.s) != "off";
+      if (tessera::view(option.name) == "direct") uses_cma = tessera::view(option.s) != "off";
     }
     static constexpr std::atomic<bool> kNeverAborted{false};
-    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface, reads_directly, kNeverAborted);
+    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface, uses_cma, kNeverAborted);
   }
 };
 

@@ -1,56 +1,88 @@
 #include "gloo-comm/gloo_comm.h"
 
-#include "gloo-comm/reduce.h"
-#include "gloo-comm/sigpipe_guard.h"
-#include "gloo-comm/swap.h"
+#include <csignal>
+#include <ctime>
+
+#include "gloo-comm/collectives/exchange.h"
+#include "gloo-comm/collectives/reduce.h"
 
 namespace tessera::gloo_comm {
 namespace {
 
-constexpr std::chrono::milliseconds kTick(50);
-// How long this rank waits until its peers have read its last words. They are read by threads that do nothing else, so
-// it is the time of those that are stopped. After an abort, of all communicators of the job at once, any may be.
+constexpr std::chrono::milliseconds kFailureCheckPeriod(50);
+// How long this rank waits until its peers have read its error notice. gloo's threads read it at once, so only a
+// stopped process needs the whole time. After an abort all communicators of the job close at once, and any peer may be
+// stopped.
 constexpr int64_t kStopTimeoutMs = 500, kAbortTimeoutMs = 100;
 constexpr int64_t kLeaveTimeoutMs = 1000;
+
+// While it lives, SIGPIPE does not reach this thread, nor a thread started by it: gloo writes to sockets without
+// MSG_NOSIGNAL, and a write to a peer that died would end the process. A plugin may not change the signal's handler.
+class SigpipeGuard {
+ public:
+  SigpipeGuard() {
+    sigemptyset(&sigpipe_);
+    sigaddset(&sigpipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+  }
+  ~SigpipeGuard() {
+    const timespec no_wait{};
+    if (!was_pending_)
+      while (sigtimedwait(&sigpipe_, nullptr, &no_wait) > 0) {
+      }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SigpipeGuard(const SigpipeGuard&) = delete;
+  SigpipeGuard& operator=(const SigpipeGuard&) = delete;
+
+ private:
+  sigset_t sigpipe_;
+  sigset_t before_;
+  bool was_pending_ = false;
+};
 
 void execute(Operation& operation) {
   const uint32_t kind = operation.collective().kind;
   if (operation.collective().is_messages())
-    swap_messages(operation);
-  else if (collective_check::is_reducing(kind))
+    exchange_messages(operation);
+  else if (is_reduction(kind))
     reduce_slices(operation);
   else
-    swap_slices(operation);
+    exchange_slices(operation);
 }
 
 }  // namespace
 
-GlooCommunicator::GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool reads_directly,
+GlooCommunicator::GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma,
                                    const std::atomic<bool>& aborted)
-    : QueuedCommunicator("gloo-comm", args), interface_(std::move(interface)), reads_directly_(reads_directly) {
+    : QueuedCommunicator("gloo-comm", args), interface_(std::move(interface)), uses_cma_(uses_cma) {
   const SigpipeGuard guard;  // the threads made here inherit it
   const Deadline deadline(member().timeout_ms);
-  const MeshSetup setup{{args.is_local != 0, interface_, store_host()}, reads_directly, aborted};
+  const ConnectionSetup setup{{args.is_local != 0, interface_, store_host()}, uses_cma, aborted};
   endpoint_ = std::make_unique<Endpoint>(member(), KeyValue(args.host), rendezvous(), setup);
   if (member().num_ranks == 1) return;
-  ticker_ = std::make_unique<Ticker>(kTick, [this] { tick(); });
-  meet_all(deadline);
+  failure_check_ = std::make_unique<PeriodicTask>(kFailureCheckPeriod, [this] { check_for_failures(); });
+  create_barrier(deadline);
 }
 
 GlooCommunicator::~GlooCommunicator() {
   const SigpipeGuard guard;
-  ticker_.reset();
-  if (is_aborted()) hang_up_aborted();
-  endpoint_->watch.settle(kLeaveTimeoutMs);  // nothing left to do after an abort or an error
-  endpoint_->mesh.close();
+  failure_check_.reset();
+  if (is_aborted()) close_aborted();
+  endpoint_->failure_detector.drain(kLeaveTimeoutMs);  // does nothing after an abort or an error
+  endpoint_->connections.close();
 }
 
 std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create_args& args) {
-  return std::make_unique<GlooCommunicator>(args, interface_, reads_directly_, abort_flag());
+  return std::make_unique<GlooCommunicator>(args, interface_, uses_cma_, abort_flag());
 }
 
-// Until all are at work nobody may leave: who destroys its communicator at once would be taken for dead by the others.
-void GlooCommunicator::meet_all(const Deadline& deadline) {
+// create() ends with a barrier: a member that destroyed its communicator before the others are ready would look dead to
+// them.
+void GlooCommunicator::create_barrier(const Deadline& deadline) {
   Collective barrier;
   barrier.kind = TSR_COLL_BARRIER;
   barrier.timeout_ms = std::max<int64_t>(deadline.left_ms(), 1);
@@ -59,28 +91,28 @@ void GlooCommunicator::meet_all(const Deadline& deadline) {
   run(barrier);
 }
 
-// The ticker hangs up, so several communicators that are aborted at once do so side by side.
+// The failure check closes the connections, so several communicators that are aborted together do so in parallel.
 void GlooCommunicator::interrupt() noexcept {
-  endpoint_->waiter.wake(Outcome::kAborted);
-  if (ticker_) ticker_->hurry();
+  endpoint_->wait.cancel(Outcome::kAborted);
+  if (failure_check_) failure_check_->run_now();
 }
 
-void GlooCommunicator::tick() {
-  Waiter& waiter = endpoint_->waiter;
-  waiter.wake_if_late();
-  if (waiter.is_aborted())
-    hang_up_aborted();
-  else if (endpoint_->watch.look())
-    waiter.wake(Outcome::kBroken);
+void GlooCommunicator::check_for_failures() {
+  CancellableWait& wait = endpoint_->wait;
+  wait.cancel_if_late();
+  if (wait.is_aborted())
+    close_aborted();
+  else if (endpoint_->failure_detector.poll())
+    wait.cancel(Outcome::kBroken);
 }
 
 void GlooCommunicator::run(const Collective& collective) {
   const std::lock_guard lock(mutex_);
   if (error_) throw *error_;
   const SigpipeGuard guard;
-  endpoint_->waiter.begin(Deadline(collective.timeout_ms));
+  endpoint_->wait.begin(Deadline(collective.timeout_ms));
   run_locked(collective);
-  endpoint_->waiter.end();
+  endpoint_->wait.end();
 }
 
 void GlooCommunicator::run_locked(const Collective& collective) {
@@ -98,17 +130,18 @@ void GlooCommunicator::run_locked(const Collective& collective) {
 
 void GlooCommunicator::stop(const Error& error) {
   error_ = error;
-  hang_up({error.code(), error.rank(), error.what()}, error.code() == TSR_E_ABORTED ? kAbortTimeoutMs : kStopTimeoutMs);
+  close_with_notice({error.code(), error.rank(), error.what()},
+                    error.code() == TSR_E_ABORTED ? kAbortTimeoutMs : kStopTimeoutMs);
 }
 
-void GlooCommunicator::hang_up_aborted() {
-  hang_up({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"}, kAbortTimeoutMs);
+void GlooCommunicator::close_aborted() {
+  close_with_notice({TSR_E_ABORTED, member().world_rank(), member().where() + " was aborted"}, kAbortTimeoutMs);
 }
 
-void GlooCommunicator::hang_up(const Fault& fault, int64_t timeout_ms) {
-  endpoint_->watch.announce(fault);
-  endpoint_->watch.settle(timeout_ms, fault.code == TSR_E_DEADLINE ? fault.world_rank : -1);
-  endpoint_->mesh.close();
+void GlooCommunicator::close_with_notice(const Fault& fault, int64_t timeout_ms) {
+  endpoint_->failure_detector.announce(fault);
+  endpoint_->failure_detector.drain(timeout_ms, fault.code == TSR_E_DEADLINE ? fault.world_rank : -1);
+  endpoint_->connections.close();
 }
 
 }  // namespace tessera::gloo_comm

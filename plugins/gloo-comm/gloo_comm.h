@@ -1,19 +1,19 @@
 #pragma once
 
-#include "gloo-comm/operation.h"
-#include "gloo-comm/ticker.h"
+#include "gloo-comm/collectives/operation.h"
+#include "gloo-comm/failure/periodic_task.h"
 #include "tessera/queued_communicator.hpp"
 
 namespace tessera::gloo_comm {
 
-/// Processes over TCP, on gloo's transport; every collective and the order of every sum are ours. Two threads a
-/// communicator: gloo's, which moves the bytes, and one that minds deadlines, aborts and lost peers. Collectives of one
-/// communicator run one at a time.
+/// Ranks as processes, over gloo's TCP transport; the collectives and the order of every sum are implemented here. Two
+/// threads per communicator: gloo's, which moves the bytes, and one that checks for deadlines, aborts and lost peers.
+/// Collectives of one communicator run one at a time.
 class GlooCommunicator final : public QueuedCommunicator {
  public:
-  /// `interface`: the network interface to use; empty: see choose_address(). `reads_directly`: members on this machine
-  /// read one another's memory where they can. Throws as Mesh, ABORTED soon after `aborted` is set.
-  GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool reads_directly,
+  /// `interface`: the network interface to use; empty: see choose_address(). `uses_cma`: members on this machine
+  /// read one another's memory where they can. Throws as Connections, ABORTED soon after `aborted` is set.
+  GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma,
                    const std::atomic<bool>& aborted);
   ~GlooCommunicator() override;
 
@@ -22,19 +22,19 @@ class GlooCommunicator final : public QueuedCommunicator {
   void interrupt() noexcept override;
   std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) override;
 
-  void meet_all(const Deadline& deadline);
+  void create_barrier(const Deadline& deadline);
   void run_locked(const Collective& collective);
   void stop(const Error& error);
-  void hang_up(const Fault& fault, int64_t timeout_ms);
-  void hang_up_aborted();
-  void tick();
+  void close_with_notice(const Fault& fault, int64_t timeout_ms);
+  void close_aborted();
+  void check_for_failures();
 
   const std::string interface_;
-  const bool reads_directly_;
+  const bool uses_cma_;
   std::mutex mutex_;            // one operation at a time
   std::optional<Error> error_;  // guarded by mutex_: the first, which ended the communicator
   std::unique_ptr<Endpoint> endpoint_;
-  std::unique_ptr<Ticker> ticker_;
+  std::unique_ptr<PeriodicTask> failure_check_;
 };
 
 }  // namespace tessera::gloo_comm

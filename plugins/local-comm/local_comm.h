@@ -1,9 +1,9 @@
-// local-comm: ranks that are threads of one process. What tests and single-machine runs use (`--comm local`): no
-// sockets, no copies through a buffer, and a debugger that sees all ranks at once. Its sums are the canonical ones, and
-// so the bits of every other canonical communicator.
+// local-comm: ranks that are threads of one process, for tests and runs on one machine (`--comm local`): no sockets, no
+// copies through a buffer, and a debugger sees all ranks at once. Its sums are canonical, so its bits are those of
+// every other canonical communicator.
 #pragma once
 
-#include "local-comm/rendezvous.h"
+#include "local-comm/shared_state.h"
 #include "tessera/queued_communicator.hpp"
 
 namespace tessera::local {
@@ -19,13 +19,13 @@ class LocalCommunicator final : public QueuedCommunicator {
   void interrupt() noexcept override;
   std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) override;
 
-  void work(Meeting& meeting, const Collective& collective);
-  void all_reduce(Meeting& meeting, const Collective& collective);
-  void reduce_own_slice(Meeting& meeting, const Collective& collective, std::byte* out);
-  void copy_slices(const Meeting& meeting, const Collective& collective);
+  void work(PendingCollective& pending, const Collective& collective);
+  void all_reduce(PendingCollective& pending, const Collective& collective);
+  void reduce_own_slice(PendingCollective& pending, const Collective& collective, std::byte* out);
+  void copy_slices(const PendingCollective& pending, const Collective& collective);
 
   const std::shared_ptr<const Failure> abort_;  // made in advance: interrupt() allocates nothing
-  HubReference hub_;
+  SharedStateRef shared_;
 };
 
 }  // namespace tessera::local

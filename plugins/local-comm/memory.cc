@@ -1,5 +1,5 @@
-// Work goes in pieces of about a megabyte (2^17 elements for sums), and between two of them each looks whether the
-// group has failed: abort() must end everything within two seconds, and a copy of gigabytes takes longer.
+// Chunks are about a megabyte (2^17 elements for sums), and each loop checks between two chunks whether the group has
+// failed: abort() must take effect within two seconds, and a copy of gigabytes takes longer.
 #include "local-comm/memory.h"
 
 #include <algorithm>
@@ -10,26 +10,27 @@
 namespace tessera::local {
 namespace {
 
-constexpr uint64_t kPieceBytes = 1 << 20;
-constexpr uint64_t kPieceElements = 1 << 17;
+constexpr uint64_t kChunkBytes = 1 << 20;
+constexpr uint64_t kChunkElements = 1 << 17;
 
 }  // namespace
 
 void copy(const Monitor& monitor, std::byte* destination, const std::byte* source, uint64_t num_bytes) {
   if (destination == source) return;
-  for (uint64_t begin = 0; begin < num_bytes && !monitor.has_failed(); begin += kPieceBytes)
-    std::memcpy(destination + begin, source + begin, std::min(kPieceBytes, num_bytes - begin));
+  for (uint64_t begin = 0; begin < num_bytes && !monitor.has_failed(); begin += kChunkBytes)
+    std::memcpy(destination + begin, source + begin, std::min(kChunkBytes, num_bytes - begin));
 }
 
-void reduce(const Monitor& monitor, Meeting& meeting, int rank, uint64_t begin, uint64_t num_elements, std::byte* out) {
-  const Collective& collective = meeting.post(rank);
+void reduce(const Monitor& monitor, PendingCollective& pending, int rank, uint64_t begin, uint64_t num_elements,
+            std::byte* out) {
+  const Collective& collective = pending.post(rank);
   const uint64_t element_bytes = collective.element_bytes();
-  const std::span<const void*> operands = meeting.operands_of(rank);
-  for (uint64_t done = 0; done < num_elements && !monitor.has_failed(); done += kPieceElements) {
+  const std::span<const void*> operands = pending.operands_of(rank);
+  for (uint64_t done = 0; done < num_elements && !monitor.has_failed(); done += kChunkElements) {
     for (size_t i = 0; i < operands.size(); ++i)
-      operands[i] = meeting.posts[i]->send + (begin + done) * element_bytes;
-    reduce_piece(collective.dtype, collective.reduce, operands, out + done * element_bytes,
-                 std::min(kPieceElements, num_elements - done));
+      operands[i] = pending.posts[i]->send + (begin + done) * element_bytes;
+    reduce_range(collective.dtype, collective.reduce, operands, out + done * element_bytes,
+                 std::min(kChunkElements, num_elements - done));
   }
 }
 

@@ -1,5 +1,6 @@
-// The lock of a group. One mutex and one condition for all of it: groups are small, waits are long against the work
-// under the lock, and with one lock "nobody is missing" and "I give up on him" cannot both become true.
+// The lock of a group. One mutex and one condition variable for the whole group: groups are small, waits are long
+// compared with the work under the lock, and with one lock "all ranks have entered" and "a rank timed out" cannot both
+// become true.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@
 
 namespace tessera::local {
 
-/// Why a group can no longer work. Its ranks throw it each in their own words: "<where>: <collective> <text>".
+/// Why a group can no longer work. Each rank throws it with its own prefix: "<where>: <collective> <text>".
 struct Failure {
   tsr_status code;
   int rank;           // the world rank it is about
@@ -22,13 +23,13 @@ struct Failure {
   int reporter = -1;  // coordinate of the rank whose failure it is; the others say "failed: rank 0 <text>"
 };
 
-/// The one lock of a group, the one condition its ranks wait for, and the group's first failure.
+/// The group's lock, the condition variable its ranks wait on, and the group's first failure.
 class Monitor {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
   [[nodiscard]] Lock lock() { return Lock(mutex_); }
-  /// What is guarded by the lock has changed.
+  /// To be called after state guarded by the lock has changed.
   void notify() noexcept { changed_.notify_all(); }
 
   /// Keeps the first failure and wakes all. [any-thread]
@@ -37,9 +38,9 @@ class Monitor {
     failed_.store(true, std::memory_order_release);
     notify();
   }
-  /// For loops over memory, which stop early then. Without the lock.
+  /// For loops over memory, which then stop early. Needs no lock.
   bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  /// The failure, which exists, in the words of this rank. With the lock held.
+  /// The failure as an Error of this rank. A failure must have been recorded; the lock must be held.
   Error failure_error(const Member& member, const Collective& collective) const {
     const int reporter = failure_->reporter;
     const bool is_own = reporter < 0 || reporter == member.rank;
@@ -56,7 +57,7 @@ class Monitor {
     changed_.wait_until(lock, deadline.at(), [&] { return failure_ || ready(); });
     return ready();
   }
-  /// Waits for ranks that are busy and wait for nobody themselves: it ends without a deadline.
+  /// Waits for ranks that are busy and wait for no other rank, so it needs no deadline.
   template <class Ready>
   void wait_for_busy(Lock& lock, Ready ready) {
     changed_.wait(lock, std::move(ready));
@@ -69,7 +70,7 @@ class Monitor {
   std::atomic<bool> failed_{false};
 };
 
-/// This rank gives up on `missing` (coordinates): DEADLINE about the first of them.
+/// The failure of a rank that timed out waiting for `missing` (coordinates): DEADLINE about the first of them.
 inline std::shared_ptr<const Failure> timeout_failure(const Member& member, const Collective& collective,
                                                       const std::vector<int>& missing) {
   return std::make_shared<Failure>(Failure{TSR_E_DEADLINE, member.world_rank(missing.front()),

@@ -1,13 +1,13 @@
-// Which calls each collective is. NCCL has no all_to_all with counts, no uneven gather and scatter, and no barrier:
+// The NCCL calls of each collective. NCCL has no all_to_all with counts, no uneven gather and scatter, and no barrier:
 //
 //     REDUCE_SCATTER  even: ncclReduceScatter      uneven: a group of n ncclReduce, one for each owner
 //     ALL_GATHER      even: ncclAllGather          uneven: a group of n ncclBroadcast, one for each owner
 //     ALL_TO_ALL      a group of n sends and n receives
 //     BARRIER         an ncclAllReduce of 4 bytes
 //
-// Between ncclGroupStart and ncclGroupEnd NCCL gathers the calls and launches them as a whole. All ranks leave out the
-// same calls (empty slices), which they can since counts are equal on all. AVG is ncclAvg: each operand times 1/n,
-// rounded, then summed; exact where n is a power of two.
+// Between ncclGroupStart and ncclGroupEnd NCCL collects the calls and launches them as a whole. All ranks omit the same
+// calls (empty slices), since counts are equal on all ranks. AVG is ncclAvg: each operand times 1/n, rounded, then
+// summed; exact where n is a power of two.
 #include "nccl-comm/enqueue.h"
 
 #include <algorithm>
@@ -58,8 +58,8 @@ bool is_even(const std::vector<uint64_t>& offsets) {
   return true;
 }
 
-/// The calls of one collective, between group_start and group_end if there are several. What they return is the error
-/// if there was one; "in progress" is none.
+/// The calls of one collective, between group_start and group_end, and their first error; "in progress" is not an
+/// error.
 class Calls {
  public:
   Calls(const Target& target, const Collective& collective)

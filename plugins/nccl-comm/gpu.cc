@@ -1,6 +1,6 @@
-// nccl-comm is given a device table, not a CUDA device: it finds the GPU by asking CUDA where memory of that device
-// lies. So nothing is assumed of how cuda-device numbers GPUs, and any other device whose memory is on a GPU would do.
-// The memory stays, as the operand of barriers.
+// nccl-comm gets a device table, not a CUDA device: it finds the GPU by asking CUDA where memory of that device lies.
+// So it does not depend on how cuda-device numbers GPUs, and works with any device whose memory is on a GPU. The memory
+// is kept as the operand of barriers.
 #include "nccl-comm/gpu.h"
 
 #include <array>
@@ -42,8 +42,7 @@ Gpu::~Gpu() {
   api_->release(device_, TSR_MEMORY_DEVICE, scratch_);
 }
 
-// The zeroed scratch is waited for: the barrier that reads it may be on another stream, which knows nothing of this
-// one.
+// Waits for the zeros: the barrier that reads the scratch may be on a stream that is not ordered after this one.
 void Gpu::identify() {
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, scratch_), "cudaPointerGetAttributes");

@@ -1,4 +1,4 @@
-// What of CUDA a communicator needs: which GPU a device of the host is, and events of its streams.
+// What a communicator needs from CUDA: the GPU of a device of the host, and events on its streams.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -39,10 +39,11 @@ class Gpu {
   std::string bus_id_;
 };
 
-/// Makes the GPU the calling thread's. It stays that: to go back to one never used would cost a context on it.
+/// Makes the GPU current in the calling thread. It is not restored: restoring a GPU never used would create a context
+/// on it.
 void make_current(int gpu);
 
-/// Is work that is submitted to the stream remembered for a graph, and not run?
+/// Whether the stream is being captured into a graph.
 bool is_captured(cudaStream_t stream);
 
 /// An event of the current GPU's streams.
@@ -54,7 +55,7 @@ class Event {
   Event& operator=(Event&&) = delete;
 
   void record(cudaStream_t stream);
-  /// Has all work before the last record been done?
+  /// Whether all work before the last record is done.
   bool is_done() const;
 
  private:

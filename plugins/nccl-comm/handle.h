@@ -1,4 +1,4 @@
-// The one thing all threads of a communicator share, and the rule it enforces: NCCL takes one thread at a time with a
+// The handle that all threads of a communicator share. It enforces NCCL's rule: one thread at a time may use a
 // communicator, and none once it is being destroyed.
 #pragma once
 
@@ -9,13 +9,14 @@
 
 namespace tessera::nccl_comm {
 
-/// The handle of one NCCL communicator that never blocks (blocking = 0). Only one thread at a time may call NCCL with
-/// it, and none once its end has begun: NCCL frees it then. [any-thread]
+/// The handle of one non-blocking NCCL communicator (blocking = 0). Only one thread at a time may call NCCL with it,
+/// and none once its end has begun, when NCCL frees it. [any-thread]
 class Handle {
  public:
   explicit Handle(const Library& nccl) : nccl_(nccl) {}
 
-  /// Runs use(ncclComm_t&) alone; NULL is to be set. False, and nothing was run, when the end has begun.
+  /// Runs use(ncclComm_t&) exclusively; a NULL handle is to be set by it. Returns false, without running it, once the
+  /// end has begun.
   template <class F>
   bool use(F&& use) {
     const std::lock_guard lock(mutex_);
@@ -24,7 +25,7 @@ class Handle {
     return true;
   }
 
-  /// Where NCCL is: ncclSuccess, ncclInProgress, or an error. Nothing when the end has begun; ncclSuccess before there
+  /// NCCL's state: ncclSuccess, ncclInProgress, or an error. Nothing once the end has begun; ncclSuccess before there
   /// is a communicator.
   std::optional<ncclResult_t> state() {
     ncclResult_t state = ncclSuccess;

@@ -1,5 +1,6 @@
-// Which NCCL will do, and what its results mean as codes of the ABI. Below 2.28.9 it is refused rather than warned of:
-// its release notes name a hang with many ranks, which a user would look for in their own job (docs/decisions/0019).
+// Which versions of NCCL are accepted, and its results as codes of the ABI. Versions below 2.28.9 are refused, not only
+// warned about: the release notes name a hang with many ranks, which a user would look for in their own job
+// (docs/decisions/0019).
 #include "nccl-comm/library.h"
 
 #include <algorithm>
@@ -45,12 +46,12 @@ std::shared_ptr<const Library> Library::open() {
   return library;
 }
 
-// ncclGetLastError says what the code alone does not, such as which interface or peer; it may be of several lines.
+// ncclGetLastError has details that the code lacks, such as the interface or the peer; it may have several lines.
 std::string Library::text(ncclResult_t result) const {
   std::string text = get_error_string(result);
   const char* last = get_last_error(nullptr);
   if (!last || !*last) return text;
-  text += "; it said last: " + std::string(last);
+  text += "; last message: " + std::string(last);
   std::replace(text.begin(), text.end(), '\n', ' ');
   text.erase(text.find_last_not_of(' ') + 1);
   return text;

@@ -13,12 +13,12 @@ namespace tessera::nccl_comm {
 /// "2.28.9" of 22809, NCCL's code for it.
 std::string version_text(int version);
 
-/// NCCL: its functions that are used, found when the first communicator is made. Each is as in nccl.h.
+/// The functions of NCCL that are used, resolved when the first communicator is made. Each is as in nccl.h.
 struct Library {
   /// Opens libnccl.so.2. Throws UNAVAILABLE when there is none, or one that is older than 2.28.9. [any-thread]
   static std::shared_ptr<const Library> open();
 
-  /// What a result means, in NCCL's words, with what it said last.
+  /// NCCL's text for a result, with its last error message.
   std::string text(ncclResult_t result) const;
   /// An Error that says "<what> failed: <text>".
   Error error(ncclResult_t result, const std::string& what) const;

@@ -1,5 +1,5 @@
-// The ABI edge of nccl-comm. It does not claim CANONICAL_SUM: NCCL adds in an order of its own. It needs no workspace,
-// as NCCL has its own buffers.
+// The ABI edge of nccl-comm. It does not claim CANONICAL_SUM, since NCCL adds in an order of its own. It needs no
+// workspace, since NCCL has its own buffers.
 #include "nccl-comm/enqueue.h"
 #include "nccl-comm/nccl_comm.h"
 #include "tessera/plugin.hpp"
@@ -14,7 +14,7 @@ struct Plugin {
   static void caps(std::string_view stream_kind, tsr_comm_caps& caps) {
     if (stream_kind != tessera::view(kStreamKinds[0]))
       throw tessera::Error(TSR_E_UNSUPPORTED,
-                           "[nccl-comm] takes streams of the kind cuda.stream, not " + std::string(stream_kind));
+                           "[nccl-comm] supports streams of the kind cuda.stream, not " + std::string(stream_kind));
     caps.flags = TSR_COMM_CAPTURABLE;
     caps.collectives = (uint64_t{2} << TSR_COLL_BARRIER) - (uint64_t{1} << TSR_COLL_ALL_REDUCE);
     caps.reduces = (uint64_t{2} << TSR_REDUCE_MAX) - (uint64_t{1} << TSR_REDUCE_SUM);

@@ -1,10 +1,11 @@
-// What the ABI asks, as calls of a Session. The order of construction matters: everything that may refuse (arguments,
-// GPU, library, meeting the others) comes before join(), which is the first call that other ranks would wait in. If
-// join() throws, the watchdog's destructor ends the session.
+// Maps the ABI's functions to calls of a Session. The order of construction matters: everything that may fail on one
+// rank (arguments, GPU, library, rendezvous) comes before join(), the first call in which other ranks wait. If join()
+// throws, the watchdog's destructor ends the session.
 #include "nccl-comm/nccl_comm.h"
 
 #include "nccl-comm/enqueue.h"
 #include "nccl-comm/rendezvous.h"
+#include "tessera/collective_check.hpp"
 #include "tessera/rendezvous.hpp"
 
 namespace tessera::nccl_comm {
@@ -13,11 +14,11 @@ namespace {
 constexpr const char* kPlugin = "nccl-comm";
 constexpr std::string_view kStreamKind = "cuda.stream";
 
-/// Checked before anything of CUDA is touched.
+/// Checked before the first call of CUDA.
 Member checked_member(const tsr_comm_create_args& args) {
   Member member = make_member(kPlugin, args);
   if (view(args.device_interface->stream_kind) != kStreamKind)
-    throw Error(TSR_E_UNSUPPORTED, member.where() + ": takes streams of the kind cuda.stream, not " +
+    throw Error(TSR_E_UNSUPPORTED, member.where() + ": supports streams of the kind cuda.stream, not " +
                                        to_string(args.device_interface->stream_kind) + "; use --device cuda");
   return member;
 }
@@ -34,7 +35,8 @@ NcclCommunicator::NcclCommunicator(const tsr_comm_create_args& args)
       session_(std::make_shared<Session>(Library::open(), member_, gpu_.index(), host_, rendezvous_)),
       watchdog_(session_) {
   const Deadline deadline(member_.timeout_ms);
-  const ncclUniqueId id = meet(KeyValue(host_), rendezvous_, member_, this_place(gpu_), session_->nccl(), deadline);
+  const ncclUniqueId id =
+      agree_on_unique_id(KeyValue(host_), rendezvous_, member_, this_location(gpu_), session_->nccl(), deadline);
   session_->join(id, deadline);
 }
 
@@ -52,7 +54,7 @@ NcclCommunicator::NcclCommunicator(const NcclCommunicator& parent, Member member
 void NcclCommunicator::submit(const tsr_collective& source) {
   read_collective(source, member_, collective_);
   if (collective_.kind != TSR_COLL_BARRIER && !has_dtype(collective_.dtype))
-    throw collective_error(TSR_E_UNSUPPORTED, member_, collective_, "has a dtype that NCCL does not have");
+    throw collective_error(TSR_E_UNSUPPORTED, member_, collective_, "has a dtype that NCCL does not support");
   if (!group_.take(collective_)) run(collective_);
 }
 
@@ -61,18 +63,20 @@ void NcclCommunicator::group_end() {
   if (!messages.transfers.empty()) run(messages);
 }
 
-// Tickets number the collectives of all members, equally on all ranks; Bulletin compares them to find who is late.
+// Tickets count the collectives of all members, equally on all ranks; StatusBoard compares them to find the late ranks.
 void NcclCommunicator::run(Collective& collective) {
   if (!collective.is_messages()) collective.ticket = num_collectives_++;
   auto* const stream = static_cast<cudaStream_t>(device_interface_->native_handle(collective.stream, str(kStreamKind)));
-  if (!stream) throw collective_error(TSR_E_INVALID_ARGUMENT, member_, collective, "has a stream that is not CUDA's");
+  if (!stream)
+    throw collective_error(TSR_E_INVALID_ARGUMENT, member_, collective,
+                           "was submitted to a stream that is not a CUDA stream");
   session_->run(collective, stream, [&](ncclComm_t comm) {
     return enqueue({session_->nccl(), comm, member_.rank, member_.num_ranks, gpu_.scratch(), stream}, collective);
   });
 }
 
-// Who is in which new group is agreed in the store first, since NCCL tells only its own result; then all members, those
-// of no new group too, take part in ncclCommSplit.
+// The members agree in the store on the new groups first, since NCCL returns only a communicator; then all members,
+// also those in no new group, take part in ncclCommSplit.
 std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, std::string_view name) {
   const Deadline deadline(member_.timeout_ms);
   const std::string prefix = rendezvous_ + "/split/" + std::to_string(num_splits_++);

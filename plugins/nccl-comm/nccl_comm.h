@@ -8,14 +8,14 @@
 
 namespace tessera::nccl_comm {
 
-/// One GPU a rank, over NCCL. The sums are NCCL's: the same bits for the same program on the same machines, but not
-/// those of the canonical tree. NCCL does not compare what the ranks submit.
+/// One GPU per rank, over NCCL. The sums are NCCL's: the same bits for the same program on the same machines, but not
+/// those of the canonical tree. NCCL does not check that the ranks submit the same collective.
 ///
-/// Work on a CUDA stream cannot fail: after an error or an abort the stream goes on with whatever the memory holds, so
-/// the host calls check_async() after every wait for the stream.
+/// Work on a CUDA stream cannot fail: after an error or an abort the stream continues with undefined data, so the host
+/// calls check_async() after every wait for the stream.
 class NcclCommunicator final : public Communicator {
  public:
-  /// Throws as Library::open, Gpu, meet and Session::join.
+  /// Throws as Library::open, Gpu, agree_on_unique_id and Session::join.
   explicit NcclCommunicator(const tsr_comm_create_args& args);
 
   void submit(const tsr_collective& collective) override;
@@ -26,7 +26,7 @@ class NcclCommunicator final : public Communicator {
   void abort() noexcept override { session_->abort(); }
 
  private:
-  /// What a split made: `session` has its communicator.
+  /// The result of a split: `session` has the new communicator.
   NcclCommunicator(const NcclCommunicator& parent, Member member, std::string rendezvous,
                    std::shared_ptr<Session> session);
 

@@ -1,7 +1,7 @@
-// What is on the stream, for the watchdog: NCCL has no time-outs, so each collective is put between two events.
+// The collectives on the stream, for the watchdog: NCCL has no time-outs, so each one is placed between two events.
 //
 //     stream:  ... | before | NCCL's kernel | after | ...
-//     not started: before is pending.  runs: before is done, after is not; its time counts from when that was first
+//     not started: before is pending.  running: before is done, after is not; its time counts from when that was first
 //     seen.  done: after is done.
 //
 // So a collective that is queued after a long backward pass is not late: its time starts when the GPU reaches it.
@@ -17,25 +17,25 @@
 
 namespace tessera::nccl_comm {
 
-/// Since when something is waited for.
-struct Patience {
+/// When a wait started, and when the other members were last queried.
+struct WaitTimer {
   using Clock = std::chrono::steady_clock;
-  Clock::time_point since = Clock::now();
-  Clock::time_point asked = since;  // when the other members were last asked
+  Clock::time_point start = Clock::now();
+  Clock::time_point last_query = start;  // when the other members were last queried
 };
 
 /// A collective on a stream, between two events.
 struct Operation {
   Collective collective;
   Event before, after;
-  std::optional<Patience> running;  // set when it was first seen to run; the watchdog's
+  std::optional<WaitTimer> running;  // set when it was first seen to run; used by the watchdog only
 };
 
 /// The operations of a communicator on its streams, the oldest first. NCCL runs those of one communicator one after
 /// another, so the oldest is the one that runs.
 class Operations {
  public:
-  /// One that is not on a stream yet, for that collective; it is pushed or given back. [issue-thread]
+  /// Returns one that is not on a stream yet, for that collective; to be pushed or given back. [issue-thread]
   Operation& take(const Collective& collective) {
     Operation& operation = take_idle();
     operation.collective = collective;  // its capacity is used again
@@ -61,7 +61,7 @@ class Operations {
     idle_.push_back(on_stream_.front());
     on_stream_.pop_front();
   }
-  /// The collective that is being given to NCCL, which outlives that; NULL when it has been. [issue-thread]
+  /// Sets the collective that is being passed to NCCL, which outlives the call; NULL afterwards. [issue-thread]
   void issue(const Collective* collective) {
     const std::lock_guard lock(mutex_);
     issued_ = collective;

@@ -1,7 +1,7 @@
-// Every member publishes its place; coordinate 0 looks at all of them, and puts one decision into the store: NCCL's id,
-// or a refusal. So all ranks stop with the same sentence. Two ranks on one GPU must be found here: NCCL refuses it on
-// one of them and hangs on the other. A GPU is the machine's boot id and the PCI bus id, since containers on one
-// machine may have different host names and number GPUs differently.
+// Every member publishes its location; coordinate 0 checks them all and puts one decision into the store: NCCL's id, or
+// a refusal. So all ranks stop with the same sentence. Two ranks on one GPU must be found here: NCCL fails on one of
+// them and hangs on the other. A GPU is the machine's boot id and the PCI bus id, since containers on one machine may
+// have different host names and number GPUs differently.
 #include "nccl-comm/rendezvous.h"
 
 #include <unistd.h>
@@ -13,7 +13,7 @@
 namespace tessera::nccl_comm {
 namespace {
 
-// What coordinate 0 gives out: a letter, then NCCL's id or the sentence of a refusal.
+// What coordinate 0 publishes: a letter, then NCCL's id or the sentence of a refusal.
 constexpr char kAgreed = 'i', kRefused = 'e';
 
 template <size_t N>
@@ -21,8 +21,8 @@ void fill(char (&field)[N], const std::string& text) {
   text.copy(field, N - 1);
 }
 
-std::string place_key(const std::string& prefix, int rank) {
-  return prefix + "/place/" + std::to_string(rank);
+std::string location_key(const std::string& prefix, int rank) {
+  return prefix + "/location/" + std::to_string(rank);
 }
 
 Error missing_error(const Member& member, const std::vector<int>& missing) {
@@ -45,39 +45,39 @@ std::string get_until(const KeyValue& store, const std::string& key, const Deadl
   }
 }
 
-/// The places of all ranks, by waiting for each.
-std::vector<Place> collect_places(const KeyValue& store, const std::string& prefix, const Member& member,
-                                  const Deadline& deadline) {
-  std::vector<Place> places;
+/// Waits for the locations of all ranks.
+std::vector<RankLocation> collect_locations(const KeyValue& store, const std::string& prefix, const Member& member,
+                                            const Deadline& deadline) {
+  std::vector<RankLocation> locations;
   std::vector<int> missing;
   for (int rank = 0; rank < member.num_ranks; ++rank) {
-    const std::string bytes = get_until(store, place_key(prefix, rank), deadline);
+    const std::string bytes = get_until(store, location_key(prefix, rank), deadline);
     if (bytes.empty())
       missing.push_back(rank);
     else
-      places.push_back(from_bytes<Place>(bytes));
+      locations.push_back(from_bytes<RankLocation>(bytes));
   }
   if (!missing.empty()) throw missing_error(member, missing);
-  return places;
+  return locations;
 }
 
-/// Why these places will not do, or "".
-std::string find_shared_gpu(const std::vector<Place>& places, const Member& member) {
+/// The reason to refuse these locations, or "".
+std::string find_shared_gpu(const std::vector<RankLocation>& locations, const Member& member) {
   std::map<std::string, int> owners;
   for (int rank = 0; rank < member.num_ranks; ++rank) {
-    const Place& place = places[static_cast<size_t>(rank)];
-    const auto [owner, is_new] = owners.emplace(std::string(place.boot) + " " + place.bus_id, rank);
+    const RankLocation& location = locations[static_cast<size_t>(rank)];
+    const auto [owner, is_new] = owners.emplace(std::string(location.boot) + " " + location.bus_id, rank);
     if (!is_new)
       return "rank " + std::to_string(member.world_rank(owner->second)) + " and rank " +
-             std::to_string(member.world_rank(rank)) + " are on one GPU (" + place.bus_id + " of " + place.host +
-             "), where NCCL takes one rank a GPU; start no more ranks on a machine than it has GPUs, or use --comm "
-             "gloo";
+             std::to_string(member.world_rank(rank)) + " are on one GPU (" + location.bus_id + " of " + location.host +
+             "), but NCCL needs one GPU per rank; start at most as many ranks on a machine as it has GPUs, or use "
+             "--comm gloo";
   }
   return "";
 }
 
-std::string decide(const std::vector<Place>& places, const Member& member, const Library& nccl) {
-  const std::string refusal = find_shared_gpu(places, member);
+std::string decide(const std::vector<RankLocation>& locations, const Member& member, const Library& nccl) {
+  const std::string refusal = find_shared_gpu(locations, member);
   if (!refusal.empty()) return kRefused + refusal;
   ncclUniqueId id;
   if (const ncclResult_t result = nccl.get_unique_id(&id); result != ncclSuccess)
@@ -87,28 +87,28 @@ std::string decide(const std::vector<Place>& places, const Member& member, const
 
 }  // namespace
 
-Place this_place(const Gpu& gpu) {
-  Place place{};
-  if (gethostname(place.host, sizeof place.host - 1) != 0) fill(place.host, "this machine");
+RankLocation this_location(const Gpu& gpu) {
+  RankLocation location{};
+  if (gethostname(location.host, sizeof location.host - 1) != 0) fill(location.host, "this machine");
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  fill(place.boot, boot.empty() ? place.host : boot);
-  fill(place.bus_id, gpu.bus_id());
-  return place;
+  fill(location.boot, boot.empty() ? location.host : boot);
+  fill(location.bus_id, gpu.bus_id());
+  return location;
 }
 
-ncclUniqueId meet(const KeyValue& store, const std::string& prefix, const Member& member, const Place& own,
-                  const Library& nccl, const Deadline& deadline) {
+ncclUniqueId agree_on_unique_id(const KeyValue& store, const std::string& prefix, const Member& member,
+                                const RankLocation& own, const Library& nccl, const Deadline& deadline) {
   const std::string decision_key = prefix + "/decision";
-  store.set(place_key(prefix, member.rank), to_bytes(own));
+  store.set(location_key(prefix, member.rank), to_bytes(own));
   std::string decision;
   if (member.rank == 0) {
-    decision = decide(collect_places(store, prefix, member, deadline), member, nccl);
+    decision = decide(collect_locations(store, prefix, member, deadline), member, nccl);
     store.set(decision_key, decision);
   } else {
     decision = get_until(store, decision_key, deadline);
     if (decision.empty()) {
-      collect_places(store, prefix, member, deadline);  // throws, unless all came in the last moment
+      collect_locations(store, prefix, member, deadline);  // throws, unless the last rank came just now
       throw missing_error(member, {0});
     }
   }

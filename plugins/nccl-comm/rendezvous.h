@@ -1,4 +1,4 @@
-// How the members of an NCCL communicator find one another.
+// How the members of an NCCL communicator agree on its unique id.
 #pragma once
 
 #include "nccl-comm/gpu.h"
@@ -8,20 +8,20 @@
 
 namespace tessera::nccl_comm {
 
-/// Where a member runs, as it tells the others.
-struct Place {
+/// Where a member runs, as published in the store.
+struct RankLocation {
   char host[64];
   char boot[40];    // of the machine's kernel: the same in all its containers
   char bus_id[32];  // of the GPU
 };
 
-/// The place of this process with that GPU.
-Place this_place(const Gpu& gpu);
+/// The location of this process and its GPU.
+RankLocation this_location(const Gpu& gpu);
 
-/// The members meet under `prefix` in the key-value store: each puts its place there, coordinate 0 looks at all, and
-/// then gives out an id for NCCL. FAILED_PRECONDITION on all ranks when two of them have the same GPU; DEADLINE names
-/// the ranks that did not come. [control-thread]
-ncclUniqueId meet(const KeyValue& store, const std::string& prefix, const Member& member, const Place& own,
-                  const Library& nccl, const Deadline& deadline);
+/// Each member publishes its location under `prefix` in the key-value store; coordinate 0 checks them all and publishes
+/// an id for NCCL, which is returned. FAILED_PRECONDITION on all ranks when two of them have the same GPU; DEADLINE
+/// names the missing ranks. [control-thread]
+ncclUniqueId agree_on_unique_id(const KeyValue& store, const std::string& prefix, const Member& member,
+                                const RankLocation& own, const Library& nccl, const Deadline& deadline);
 
 }  // namespace tessera::nccl_comm

@@ -1,6 +1,6 @@
-// Looking costs an event query and a call of NCCL every 20 ms, which is how late an error may be seen, well under the
-// two seconds that abort has. At the end the thread is waited for kEndLimit; an NCCL that does not come back from an
-// abort keeps its thread and its session, which the process can do without, instead of hanging the process.
+// A poll costs an event query and a call of NCCL every 20 ms, the delay within which an error is noticed: well under
+// the two seconds that abort has. The destructor waits kEndLimit for the thread; if NCCL does not return from an abort,
+// the thread and its session are leaked rather than hanging the process.
 #include "nccl-comm/watchdog.h"
 
 namespace tessera::nccl_comm {
@@ -15,8 +15,8 @@ Watchdog::Watchdog(std::shared_ptr<Session> session)
     : session_(std::move(session)), thread_([session = session_] { run(session); }) {}
 
 Watchdog::~Watchdog() {
-  session_->fate().wish_end();
-  if (session_->fate().wait_for_end(kEndLimit))
+  session_->shutdown().request();
+  if (session_->shutdown().wait_until_done(kEndLimit))
     thread_.join();
   else
     thread_.detach();
@@ -24,11 +24,11 @@ Watchdog::~Watchdog() {
 
 void Watchdog::run(const std::shared_ptr<Session>& session) noexcept {
   cudaSetDevice(session->gpu());
-  // Querying an event must not invalidate a graph that another thread may be capturing.
+  // Querying an event must not invalidate a graph that another thread is capturing.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cudaThreadExchangeStreamCaptureMode(&mode);
-  while (!session->fate().wait_for_wish(kPeriod))
-    session->look();
+  while (!session->shutdown().wait_for_request(kPeriod))
+    session->poll();
   session->end();
 }
 

@@ -1,4 +1,4 @@
-// The thread of a communicator that looks and ends.
+// The thread that polls a communicator for errors and ends it.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace tessera::nccl_comm {
 
-/// The thread that minds one session and ends it. Each communicator has its own, so that those of a rank are aborted
-/// beside one another: an abort may wait until the GPU has done what only another abort lets it do.
+/// The thread that polls one session and ends it. Each communicator has its own, so that those of a rank are aborted in
+/// parallel: an abort may wait for work on the GPU that only another abort releases.
 class Watchdog {
  public:
   explicit Watchdog(std::shared_ptr<Session> session);
-  /// Ends the session. If NCCL takes too long for that, it is left to the thread, with the session. [control-thread]
+  /// Ends the session. If NCCL takes too long, the thread and the session are detached. [control-thread]
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -1,6 +1,6 @@
-// Pipeline parallelism: the layout and the order of work. The model is cut into parts (stages.cc), a schedule gives
-// each stage its items (schedule.cc), and a pass over the base program removes what other stages do and inserts
-// messages (stage_pass.cc).
+// Pipeline parallelism: the layout and the order of work. The model is partitioned into virtual stages (partition.cc),
+// a schedule orders each stage's forwards and backwards (schedule.cc), and a pass over the base program removes the
+// work of other stages and inserts messages (stage_pass.cc).
 
 #include "pipeline.h"
 
@@ -21,11 +21,12 @@ Shape Pipeline::shape_of(const ProgramView& view) const {
   return shape;
 }
 
-std::vector<std::vector<int32_t>> stages_of_parameters(const ProgramView& view, std::span<const Part> parts) {
+std::vector<std::vector<int32_t>> stages_of_parameters(const ProgramView& view,
+                                                       std::span<const VirtualStage> virtual_stages) {
   const int num_stages = view.axis().num_ranks;
   std::vector<std::vector<int32_t>> stages(view.parameters().size());
-  for (size_t v = 0; v < parts.size(); ++v)
-    for (int s = parts[v].begin; s < parts[v].end; ++s) {
+  for (size_t v = 0; v < virtual_stages.size(); ++v)
+    for (int s = virtual_stages[v].begin; s < virtual_stages[v].end; ++s) {
       const tsr_segment& segment = view.segments()[static_cast<size_t>(s)];
       for (const int32_t p : std::span(segment.parameters, segment.num_parameters))
         stages[static_cast<size_t>(p)].push_back(static_cast<int32_t>(v) % num_stages);
@@ -40,7 +41,7 @@ std::vector<std::vector<int32_t>> stages_of_parameters(const ProgramView& view, 
 void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   const Shape shape = shape_of(view);
   if (shape.num_stages == 1) return;
-  const auto stages = stages_of_parameters(view, cut_model(view, cut_, shape.num_stages * shape.num_chunks));
+  const auto stages = stages_of_parameters(view, partition_model(view, cut_, shape.num_stages * shape.num_chunks));
   for (size_t p = 0; p < stages.size(); ++p) {
     tsr_layout_entry split{};
     split.parameter = static_cast<int32_t>(p);
@@ -58,14 +59,14 @@ void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) cons
 
 void Pipeline::lower(const ProgramView& view, const Edit& edit) const {
   const Shape shape = shape_of(view);
-  // Not cut_model: `lower` sees this rank's part of the model, in which an axis of tensors may have changed the costs.
-  // What the layout says is where the parameters are.
-  const auto parts = parts_of_layout(view, shape.num_stages * shape.num_chunks);
+  // Not partition_model: `lower` sees this rank's part of the model, in which tensor parallelism may have changed the
+  // costs. The layout decides where the parameters are.
+  const auto virtual_stages = virtual_stages_of_layout(view, shape.num_stages * shape.num_chunks);
   const int stage = view.axis().coordinate;
-  StagePass pass(view, edit, schedule_, shape, parts);
+  StagePass pass(view, edit, schedule_, shape, virtual_stages);
   pass.drop_homes(stages_by_layout(view));
-  if (view.raw.purpose == TSR_PURPOSE_STEP) pass.run(step_items(schedule_, shape, stage));
-  if (view.raw.purpose == TSR_PURPOSE_EVAL) pass.run(eval_items(shape));
+  if (view.raw.purpose == TSR_PURPOSE_STEP) pass.run(step_schedule(schedule_, shape, stage));
+  if (view.raw.purpose == TSR_PURPOSE_EVAL) pass.run(eval_schedule(shape));
   edit.collect_garbage();
 }
 

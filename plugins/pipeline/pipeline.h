@@ -1,5 +1,5 @@
-// Pipeline parallel: the axis's ranks are stages, each of which runs a part of the model's segments for all
-// micro-batches. Values that enter a part, and their gradients, are sent from stage to stage.
+// Pipeline parallelism: the ranks of the axis are stages, each of which runs one or more virtual stages (parts of the
+// model) for all micro-batches. Values at the boundaries, and their gradients, are sent from stage to stage.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "partition.h"
 #include "schedule.h"
-#include "stages.h"
 #include "tessera/strategy.hpp"
 
 namespace tessera::pipeline {
@@ -19,10 +19,10 @@ class Pipeline final : public Strategy {
   static constexpr std::string_view kName = "pipeline";
   Pipeline(std::string_view axis, std::span<const tsr_option_value> options);
 
-  /// A parameter belongs to the stage that uses it; one that several use (a tied embedding) is on all of these, and the
-  /// host completes its gradient.
+  /// A parameter is on the stage that uses it; one that several stages use (a tied embedding) is on all of them, and
+  /// the host sums its gradient.
   void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
-  /// Throws INVALID_ARGUMENT for a schedule or a cut that does not fit, UNSUPPORTED for actions it does not know.
+  /// Throws INVALID_ARGUMENT for a schedule or cut that does not fit the job, UNSUPPORTED for actions of other passes.
   void lower(const ProgramView& view, const Edit& edit) const override;
   bool depends_on_coordinate() const override { return true; }
 
@@ -35,6 +35,7 @@ class Pipeline final : public Strategy {
 };
 
 /// The stages, ascending, that use each parameter.
-std::vector<std::vector<int32_t>> stages_of_parameters(const ProgramView& view, std::span<const Part> parts);
+std::vector<std::vector<int32_t>> stages_of_parameters(const ProgramView& view,
+                                                       std::span<const VirtualStage> virtual_stages);
 
 }  // namespace tessera::pipeline

@@ -1,5 +1,6 @@
-// Tensor parallelism (Megatron-LM, Shoeybi et al. 2019). The host has cut parameters, values and ops to this rank's
-// part (passes/shard_model.cc); this pass inserts the sums that make partial results whole. In a block, over 2 ranks:
+// Tensor parallelism (Megatron-LM, Shoeybi et al. 2019). The host has already reduced parameters, values and ops to
+// this rank's part (passes/shard_model.cc); this pass inserts the sums that complete partial results. In a block, over
+// 2 ranks:
 //
 //     forward  h.0.proj    ...  w projected                 contracts heads, which are split: an addend
 //     all_reduce group=tp reduce=sum  a projected           inserted
@@ -8,11 +9,11 @@
 //     backward h.0.qkv     ...  w d norm_1                  each rank has the gradient of its own columns: an addend
 //     all_reduce group=tp reduce=sum  a d norm_1            inserted
 //
-// These are Megatron's g and f: two sums in the forward and two in the backward of a block. The pass finds them by what
-// the model declares, the dims of values and the dims that a segment contracts, and so knows no segment by name.
+// These are Megatron's g and f: two sums in the forward and two in the backward of a block. The pass finds them by the
+// declared dims of values and the dims that a segment contracts, not by the names of segments.
 //
-// With sequence parallelism a sum that ends in rows is a reduce_scatter, and what needs the whole gathers it (rows.cc):
-// the bytes are the same, since an all_reduce is both.
+// With sequence parallelism (sequence_parallel.cc) a sum whose result is in rows is a reduce_scatter, followed by an
+// all_gather where the whole value is read: the same bytes, since an all_reduce is both.
 //
 // Cost: linear in the bindings.
 
@@ -23,13 +24,11 @@
 #include <optional>
 #include <string>
 
-#include "rows.h"
+#include "sequence_parallel.h"
+#include "tessera/ranges.hpp"
 
 namespace tessera::tensor {
 namespace {
-
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
 
 bool may_be_split(const tsr_dim& dim) {
   return dim.name == TSR_DIM_HEADS || dim.name == TSR_DIM_FFN || dim.name == TSR_DIM_VOCAB;
@@ -42,18 +41,18 @@ std::string divisors(int64_t n) {
   return text;
 }
 
-/// The extent that is cut into equal parts: the dim's own, but for the vocabulary, which is padded.
+/// The extent that is split into equal parts: the dim's own; the vocabulary's is padded.
 uint64_t padded_size(const tsr_dim& dim, const tsr_axis& axis) {
   const int64_t granules = dim.extent / dim.blocks / dim.granule, n = axis.num_ranks;
   if (granules % n != 0 && dim.name != TSR_DIM_VOCAB)
     throw Error(TSR_E_INVALID_ARGUMENT, std::to_string(granules) +
                                             (dim.name == TSR_DIM_HEADS ? " heads" : " feed-forward columns") +
                                             " cannot be split over " + std::to_string(n) +
-                                            " ranks; sizes of the axis that go are " + divisors(granules));
-  return static_cast<uint64_t>((granules + n - 1) / n * n * dim.granule * dim.blocks);
+                                            " ranks; the axis can have size " + divisors(granules));
+  return static_cast<uint64_t>(round_up(granules, n) * dim.granule * dim.blocks);
 }
 
-/// Names of the dims that this axis splits.
+/// The names of the dims that this axis splits.
 std::set<uint32_t> split_names(const ProgramView& view) {
   std::set<uint32_t> names;
   for (const tsr_layout_entry& split : view.layout())
@@ -62,16 +61,16 @@ std::set<uint32_t> split_names(const ProgramView& view) {
   return names;
 }
 
-/// Inserts the sums of one program.
-class Completer {
+/// Inserts the reductions of one program.
+class ReductionInserter {
  public:
-  Completer(const ProgramView& view, const Edit& edit)
+  ReductionInserter(const ProgramView& view, const Edit& edit)
       : view_(view),
         edit_(edit),
         names_(split_names(view)),
         stream_(edit.stream(view.raw.axis, "sum")),
         group_(edit.group(view.raw.axis)),
-        rows_(view, edit, stream_, group_) {
+        sequence_parallel_(view, edit, stream_, group_) {
     for (const tsr_action& action : view.actions())
       for (const tsr_binding& b : ProgramView::bindings(action))
         if (b.mode != TSR_MODE_READ) ++num_writers_[b.buffer];
@@ -79,7 +78,7 @@ class Completer {
 
   void run() {
     for (const tsr_action& action : view_.actions()) {
-      rows_.gather(action);
+      sequence_parallel_.gather(action);
       if (action.kind == TSR_ACTION_FORWARD || action.kind == TSR_ACTION_RECOMPUTE) complete_outputs(action);
       if (action.kind == TSR_ACTION_BACKWARD || action.kind == TSR_ACTION_BACKWARD_INPUT) complete_gradients(action);
     }
@@ -95,7 +94,7 @@ class Completer {
     return view_.segments()[static_cast<size_t>(action.segment)];
   }
 
-  /// An output without a dim that the segment contracts is partial when that dim is split.
+  /// An output without a contracted dim is a partial sum if that dim is split.
   void complete_outputs(const tsr_action& action) {
     const tsr_segment& segment = segment_of(action);
     for (const tsr_contraction& contraction : std::span(segment.contractions, segment.num_contractions)) {
@@ -106,7 +105,7 @@ class Completer {
     }
   }
 
-  /// The gradient of an input without a split dim that an output has is partial: every rank has that of its columns.
+  /// The gradient of an input that lacks a split dim of an output is a partial sum: every rank has that of its columns.
   void complete_gradients(const tsr_action& action) {
     const tsr_segment& segment = segment_of(action);
     for (const tsr_binding& b : ProgramView::bindings(action)) {
@@ -121,12 +120,13 @@ class Completer {
     }
   }
 
-  /// In place; but a partial sum may not be added to what is whole already, so it is summed on its own first.
+  /// In place. But a partial sum must not be added to a complete value, so if the buffer has several writers it is
+  /// summed in a buffer of its own first.
   void complete(const tsr_action& action, const tsr_binding& binding, int32_t value, uint32_t reduce) {
-    if (rows_.rows_of(value) >= 0) return rows_.scatter(action, binding, value);
+    if (sequence_parallel_.rows_of(value) >= 0) return sequence_parallel_.scatter(action, binding, value);
     tsr_binding partial = binding;
     if (binding.mode == TSR_MODE_ADD && num_writers_[binding.buffer] > 1) {
-      const tsr_buffer& sum = buffer(binding.buffer);
+      const tsr_buffer& sum = view_.buffer(binding.buffer);
       partial.buffer = edit_.add_buffer(tessera::view(sum.name), sum.kind, sum.dtype, binding.num_elements);
       partial.offset = 0;
       edit_.bind(action.id, partial);
@@ -151,51 +151,47 @@ class Completer {
     edit_.insert(action.id, TSR_AFTER, sum, {&whole, 1});
   }
 
-  /// Elements of a gradient buffer, complete on this rank once `last_writer` is done.
-  struct Stretch {
+  /// A range of a gradient buffer, complete on this rank after `last_writer`.
+  struct GradientRange {
     uint64_t begin, end;
     const tsr_action* last_writer;
   };
 
-  /// Gradients of what is used row by row are addends: each rank has those of its rows. Neighbours are summed together.
+  /// The gradients of parameters that are applied to rows (norms, biases) are partial: each rank has the sum over its
+  /// rows. Neighbours are summed together.
   void complete_parameters() {
-    for (auto& [buffer, by_begin] : stretches_of_rows()) {
-      std::optional<Stretch> open;
-      for (const auto& [begin, stretch] : by_begin) {
-        constexpr uint64_t kAlignment = 128;  // parameters start on its multiples
+    for (auto& [buffer, by_begin] : gradient_ranges_of_rows()) {
+      std::optional<GradientRange> open;
+      for (const auto& [begin, range] : by_begin) {
+        constexpr uint64_t kAlignment = 128;  // parameters start at its multiples
         if (open && begin - open->end < kAlignment) {
-          open->end = stretch.end;
-          if (position_of(*stretch.last_writer) > position_of(*open->last_writer))
-            open->last_writer = stretch.last_writer;
+          open->end = range.end;
+          if (position_of(*range.last_writer) > position_of(*open->last_writer)) open->last_writer = range.last_writer;
           continue;
         }
         if (open) sum(buffer, *open);
-        open = stretch;
+        open = range;
       }
       if (open) sum(buffer, *open);
     }
   }
 
-  std::map<uint64_t, std::map<uint64_t, Stretch>> stretches_of_rows() const {
-    std::map<uint64_t, std::map<uint64_t, Stretch>> stretches;  // by buffer, by begin
+  std::map<uint64_t, std::map<uint64_t, GradientRange>> gradient_ranges_of_rows() const {
+    std::map<uint64_t, std::map<uint64_t, GradientRange>> ranges;  // by buffer, by begin
     for (const tsr_action& action : view_.actions())
       for (const tsr_binding& b : ProgramView::bindings(action)) {
         if (TSR_SLOT_ROLE(b.slot) != TSR_ROLE_GRADIENT) continue;
         const int32_t p = segment_of(action).parameters[TSR_SLOT_INDEX(b.slot)];
         if (view_.parameters()[static_cast<size_t>(p)].flags & TSR_PARAMETER_OF_ROWS)
-          stretches[b.buffer][b.offset] = {b.offset, b.offset + b.num_elements, &action};
+          ranges[b.buffer][b.offset] = {b.offset, b.offset + b.num_elements, &action};
       }
-    return stretches;
+    return ranges;
   }
 
   size_t position_of(const tsr_action& action) const { return static_cast<size_t>(&action - view_.actions().data()); }
 
-  void sum(uint64_t buffer, const Stretch& stretch) {
-    reduce_in_place(*stretch.last_writer, {buffer, stretch.begin, stretch.end - stretch.begin, 0, 0}, TSR_REDUCE_SUM);
-  }
-
-  const tsr_buffer& buffer(uint64_t id) const {
-    return *std::ranges::lower_bound(view_.buffers(), id, {}, &tsr_buffer::id);
+  void sum(uint64_t buffer, const GradientRange& range) {
+    reduce_in_place(*range.last_writer, {buffer, range.begin, range.end - range.begin, 0, 0}, TSR_REDUCE_SUM);
   }
 
   const ProgramView& view_;
@@ -203,7 +199,7 @@ class Completer {
   const std::set<uint32_t> names_;
   const uint32_t stream_;
   const int32_t group_;
-  RowMover rows_;
+  SequenceParallel sequence_parallel_;
   std::map<uint64_t, int> num_writers_;
 };
 
@@ -223,6 +219,7 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
     rows.parts = static_cast<uint32_t>(view.axis().num_ranks);
     call(sink.add_entry, sink.ctx, &rows);
   }
+  bool splits_any = false;
   for (size_t p = 0; p < view.parameters().size(); ++p) {
     const tsr_parameter& parameter = view.parameters()[p];
     for (uint32_t d = 0; d < parameter.num_dims; ++d) {
@@ -238,13 +235,19 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
       split.blocks = dim.blocks;
       split.padded_size = padded_size(dim, view.axis());
       call(sink.add_entry, sink.ctx, &split);
+      splits_any = true;
     }
   }
+  // Every rank would compute all of it.
+  if (!splits_any)
+    throw Error(TSR_E_UNSUPPORTED,
+                "the model has no heads, feed-forward columns or vocabulary that tensor parallelism could split; give "
+                "the axis another strategy, such as ddp, fsdp, zero3 or pipeline");
 }
 
 void Tensor::lower(const ProgramView& view, const Edit& edit) const {
   if (view.raw.purpose == TSR_PURPOSE_INIT || view.axis().num_ranks == 1) return;
-  Completer(view, edit).run();
+  ReductionInserter(view, edit).run();
   edit.collect_garbage();
 }
 

@@ -1,5 +1,5 @@
-// Tensor parallelism: heads, feed-forward columns and vocabulary are split over the axis; what a segment leaves partial
-// is summed over it (Megatron-LM, Shoeybi et al. 2019).
+// Tensor parallelism: heads, feed-forward columns and vocabulary are split over the axis; partial results are summed
+// over it (Megatron-LM, Shoeybi et al. 2019).
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace tessera::tensor {
 
-/// Knows dims by name, never segments: the model says which dims a parameter has, and which dim a segment contracts.
+/// Depends on the names of dims only, not on segments: the model declares the dims of each parameter and the dims that
+/// each segment contracts.
 class Tensor final : public Strategy {
  public:
   static constexpr std::string_view kName = "tensor";
   Tensor(std::string_view axis, std::span<const tsr_option_value> options);
 
-  /// Splits every dim named heads, ffn or vocab; the vocabulary is padded. Throws INVALID_ARGUMENT, with the sizes that
-  /// go, when heads or ffn do not divide.
+  /// Splits every dim named heads, ffn or vocab; the vocabulary is padded. Throws INVALID_ARGUMENT, with the possible
+  /// sizes, when heads or ffn do not divide.
   void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
   void lower(const ProgramView& view, const Edit& edit) const override;
 

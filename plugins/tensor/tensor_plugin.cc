@@ -2,14 +2,13 @@
 
 namespace {
 
-constexpr tsr_option kOptions[] = {
-    tessera::bool_option("sequence-parallel", "false",
-                         "norms and residuals work on this rank's part of the tokens: less activation memory, the same "
-                         "bytes on the wire")};
+constexpr tsr_option kOptions[] = {tessera::bool_option(
+    "sequence-parallel", "false",
+    "split the tokens of norms and residuals over the ranks: less activation memory, the same traffic")};
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "tensor", TSR_KIND_STRATEGY, "org.tessera.tensor", "0.9.0",
-    "tensor parallel: heads, feed-forward columns and vocabulary are split over the axis", kOptions);
+    "tensor parallelism: heads, feed-forward columns and vocabulary are split over the axis", kOptions);
 
 using Table = tessera::StrategyTable<tessera::tensor::Tensor, TSR_STRATEGY_SPLIT_COMPUTE, TSR_SPLITS_TENSORS>;
 

@@ -1,13 +1,14 @@
 // ZeRO (Rajbhandari et al. 2020) with whole tensors instead of slices: each tensor has an owner, which alone keeps its
-// optimizer state. A tensor is never cut, which suits optimizers that look at whole matrices. The price is balance: one
-// large tensor (wte) may exceed a fair share, and an owner sends while the others wait. owned.cc rewrites programs.
+// optimizer state. Tensors are never split, which suits optimizers that need whole matrices. The price is balance: one
+// large tensor (wte) may exceed a fair share, and an owner sends while the others wait. owner_pass.cc rewrites
+// programs.
 
 #include "zero3.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "owned.h"
+#include "owner_pass.h"
 
 namespace tessera::zero3 {
 namespace {
@@ -17,13 +18,13 @@ Partition parse_partition(std::string_view text) {
   return text == "contiguous" ? Partition::contiguous : Partition::round_robin;
 }
 
-/// Longest processing time first (Graham 1969): at most 4/3 of the best possible largest load. Deterministic, as every
-/// rank has to find the same owners: ties go to the earlier parameter and the lower rank.
+/// Longest processing time first (Graham 1969): at most 4/3 of the best possible largest load. Deterministic, since
+/// every rank must compute the same owners: ties go to the earlier parameter and the lower rank.
 void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& load, std::vector<int>& owners) {
   std::vector<size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater(), [&](size_t p) { return parameters[p].num_elements; });
-  // The first without any is taken first, so those beyond the number of parameters get none.
+  // The first idle rank is taken first, so ranks beyond the number of parameters own nothing.
   const auto first = std::span(load).first(std::min(load.size(), parameters.size()));
   for (const size_t p : order) {
     const auto least = std::ranges::min_element(first);
@@ -32,8 +33,8 @@ void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& l
   }
 }
 
-/// A tensor goes to the rank whose equal share of all elements holds its middle.
-void cut_runs(std::span<const tsr_parameter> parameters, uint64_t num_ranks, std::vector<int>& owners) {
+/// A tensor goes to the rank whose equal share of all elements contains its middle.
+void split_contiguously(std::span<const tsr_parameter> parameters, uint64_t num_ranks, std::vector<int>& owners) {
   uint64_t total = 0, done = 0;
   for (const tsr_parameter& parameter : parameters)
     total += parameter.num_elements;
@@ -54,7 +55,7 @@ std::vector<int> assign_owners(std::span<const tsr_parameter> parameters, int nu
       balance(parameters, load, owners);
       break;
     case Partition::contiguous:
-      cut_runs(parameters, load.size(), owners);
+      split_contiguously(parameters, load.size(), owners);
       break;
     case Partition::round_robin:
       for (size_t p = 0; p < owners.size(); ++p)
@@ -66,13 +67,12 @@ std::vector<int> assign_owners(std::span<const tsr_parameter> parameters, int nu
 Zero3::Zero3(std::string_view, std::span<const tsr_option_value> options)
     : partition_(parse_partition(view(option(options, "partition").s))),
       stage_(static_cast<int>(option(options, "stage").i)),
-      gather_(storage::read_gather_options(options)) {
-  if (stage_ < 3 && (gather_.limit || gather_.keep))
-    throw Error(
-        TSR_E_INVALID_ARGUMENT,
-        "zero3.limit-all-gathers and zero3.reshard-after-forward are for stage 3; below it every rank keeps all "
-        "parameters");
-  if (gather_.limit && gather_.keep)
+      unshard_(storage::read_unshard_options(options)) {
+  if (stage_ < 3 && (unshard_.limit || unshard_.keep))
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                "zero3.limit-all-gathers and zero3.reshard-after-forward need zero3.stage=3; in stages 1 and 2 every "
+                "rank keeps all parameters");
+  if (unshard_.limit && unshard_.keep)
     throw Error(TSR_E_INVALID_ARGUMENT, "zero3.limit-all-gathers needs zero3.reshard-after-forward=true");
 }
 
@@ -96,7 +96,7 @@ void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
 
 void Zero3::lower(const ProgramView& view, const Edit& edit) const {
   const std::vector<int> owners = assign_owners(view.parameters(), view.axis().num_ranks, partition_);
-  OwnerPass(view, edit, owners, stage_, storage::options_in_mesh(gather_, view, kName)).run();
+  OwnerPass(view, edit, owners, stage_, storage::options_in_mesh(unshard_, view, kName)).run();
   edit.collect_garbage();
 }
 

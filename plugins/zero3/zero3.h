@@ -1,5 +1,5 @@
-// Data parallel with owners: every tensor belongs to one rank of the axis, which alone keeps its optimizer state and,
-// by stage, its gradient and its value.
+// Data parallelism with owners: every tensor belongs to one rank of the axis, which alone keeps its optimizer state
+// and, depending on the stage, its gradient and its value.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace tessera::zero3 {
 
 enum class Partition {
-  balanced,    ///< the largest tensor to the rank that has the fewest bytes (longest processing time first)
-  contiguous,  ///< tensors in model order, cut into runs of about equal bytes
+  balanced,    ///< the largest tensor first, to the rank with the fewest elements (longest processing time first)
+  contiguous,  ///< tensors in model order, in ranges of about equal size
   round_robin,
 };
 
@@ -27,7 +27,7 @@ std::vector<int> assign_owners(std::span<const tsr_parameter> parameters, int nu
 class Zero3 final : public Strategy {
  public:
   static constexpr std::string_view kName = "zero3";
-  /// Throws INVALID_ARGUMENT for options that contradict one another.
+  /// Throws INVALID_ARGUMENT for contradictory options.
   Zero3(std::string_view axis, std::span<const tsr_option_value> options);
 
   void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
@@ -37,7 +37,7 @@ class Zero3 final : public Strategy {
  private:
   Partition partition_;
   int stage_;
-  storage::GatherOptions gather_;
+  storage::UnshardOptions unshard_;
 };
 
 }  // namespace tessera::zero3

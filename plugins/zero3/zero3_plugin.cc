@@ -4,21 +4,22 @@ namespace {
 
 constexpr tsr_option kOptions[] = {
     tessera::int_option("stage", "3", 1, 3,
-                        "what only the owner keeps. 1: optimizer state; 2: and summed gradients; 3: and parameters"),
+                        "kept by the owner only: 1: optimizer state; 2: also summed gradients; 3: also parameters"),
     tessera::string_option("partition", "balanced", "balanced|contiguous|round_robin",
-                           "who owns which tensor: largest first to who has least; runs in model order; in turn"),
+                           "owner of each tensor: the largest first, to the rank with the fewest elements; equal "
+                           "ranges in model order; in turn"),
     tessera::string_option(
         "reshard-after-forward", "auto", "auto|true|false",
-        "stage 3: give up broadcast parameters after the forward; auto: yes, but not under a pipeline"),
-    tessera::int_option("prefetch", "1", 0, 64, "stage 3: how many units ahead parameters are broadcast"),
+        "stage 3: free broadcast parameters after the forward; auto: true, but false with a pipeline"),
+    tessera::int_option("prefetch", "1", 0, 64, "stage 3: number of units ahead for which parameters are broadcast"),
     tessera::string_option("backward-prefetch", "pre", "pre|post|none",
-                           "in the backward, broadcast ahead before a unit's compute, after it, or not"),
+                           "in the backward, prefetch before a unit's compute (pre), after it (post), or not at all"),
     tessera::int_option("limit-all-gathers", "0", 0, 4096,
-                        "most broadcast units alive at once; 0: 1 + prefetch, as needed")};
+                        "maximum number of broadcast units alive at once; 0: 1 + prefetch, as needed")};
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "zero3", TSR_KIND_STRATEGY, "org.tessera.zero3", "0.9.0",
-    "data parallel with owners: each tensor's state, gradient and value stand on one rank", kOptions);
+    "data parallelism with owners: each tensor's optimizer state, gradient and value are on one rank", kOptions);
 
 using Table = tessera::StrategyTable<tessera::zero3::Zero3, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH,
                                      TSR_STRATEGY_SHARDS_HOMES>;

@@ -48,7 +48,7 @@ std::string to_json_line(const RunMetrics& r) {
                {"mesh", r.mesh},
                {"world_size", r.world_size},
                {"steps", r.steps},
-               {"tokens_per_step", r.tokens_per_step},
+               {r.items + "_per_step", r.tokens_per_step},
                {"planned_peak_bytes", r.planned_peak_bytes},
                {"planned_bytes", planned}});
 }
@@ -63,10 +63,11 @@ std::string to_json_line(const StepMetrics& m, const std::string& run) {
                {"updated", m.updated},
                {"time", m.seconds},
                {"step_ms", m.step_ms},
-               {"tokens_per_second", m.tokens_per_second},
-               {"tokens", m.tokens},
+               {m.items + "_per_second", m.tokens_per_second},
+               {m.items, m.tokens},
                {"memory_bytes", m.memory_bytes},
                {"peak_memory_bytes", m.peak_memory_bytes}};
+  if (m.accuracy) line["accuracy"] = *m.accuracy;
   Json not_finite = Json::array();
   for (const auto& [name, value] : line.items())
     if (value.is_number_float() && !std::isfinite(value.get<double>())) not_finite.push_back(name);

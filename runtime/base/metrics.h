@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ struct RunMetrics {
   std::string mesh = {};  ///< "dp=2 ddp"
   int64_t world_size = 1;
   int64_t steps = 0;
+  std::string items = "tokens";  ///< what a step takes: "tokens" or "examples"; part of the keys
   int64_t tokens_per_step = 0;
   int64_t planned_peak_bytes = 0;  ///< the arena of device memory
   /// Of what the arena consists at the planned peak: "parameters", "gradients", ..., and "waste".
@@ -26,10 +28,12 @@ struct RunMetrics {
 };
 
 struct StepMetrics {
-  int64_t step = 0;               ///< counts from 1
-  double loss = 0;                ///< mean over all tokens of the step
-  double grad_norm = 0;           ///< global norm, before clipping
-  double lr = 0;                  ///< learning rate used by the step
+  int64_t step = 0;                     ///< counts from 1
+  std::string items = "tokens";         ///< as of the run
+  double loss = 0;                      ///< mean over all tokens of the step
+  std::optional<double> accuracy = {};  ///< share of the step's examples whose class was predicted; of classifiers
+  double grad_norm = 0;                 ///< global norm, before clipping
+  double lr = 0;                        ///< learning rate used by the step
   double loss_scale = 1;          ///< factor of the step's gradients before they were divided by it again; 1: none
   bool updated = true;            ///< false: the step was skipped because a gradient is not finite
   double seconds = 0;             ///< wall time from the start of the first step to the end of this one

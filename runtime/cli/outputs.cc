@@ -5,6 +5,7 @@
 
 #include "base/output_file.h"
 #include "config/usage_error.h"
+#include "data/examples/idx_pair.h"
 #include "data/file_list.h"
 #include "model/model_name.h"
 #include "plan/step_svg.h"
@@ -25,8 +26,11 @@ JobInput model_input(const std::string& model) {
   return input;
 }
 
-std::vector<JobInput> data_inputs(const std::string& data) {
+std::vector<JobInput> data_inputs(const Job& job) {
+  const std::string& data = job.config.data;
   if (data.empty()) return {};
+  if (std::holds_alternative<ExampleInputs>(job.architecture().inputs()))
+    if (const auto pair = find_idx_pair(data)) return {{"--data", pair->images, true}, {"--data", pair->labels, true}};
   if (!is_pattern(data) || std::filesystem::exists(data)) return {{"--data", data, true}};
   std::vector<JobInput> inputs = {
       {"--data", data, false, [data](const std::string& path) { return would_match(data, path); }}};
@@ -36,7 +40,7 @@ std::vector<JobInput> data_inputs(const std::string& data) {
 }
 
 std::vector<JobInput> inputs_of(const Job& job) {
-  std::vector<JobInput> inputs = data_inputs(job.config.data);
+  std::vector<JobInput> inputs = data_inputs(job);
   inputs.insert(inputs.begin(), model_input(job.config.model));
   const auto plugin = [&](const char* flag, const LoadedPlugin& p) { inputs.push_back({flag, p.path}); };
   plugin("--device", job.plugins.device);

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
+#include "model/architectures.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/plan_report.h"
 #include "plan/step_svg.h"
@@ -55,7 +56,7 @@ bool draw(const JobPlan& planned, const PlanFlags& flags) {
 int plan_command(std::span<const std::string> arguments) {
   const ParsedFlags flags = parse_flags(FlagSet::plan, arguments);
   if (flags.help) {
-    std::cout << flags_help(FlagSet::plan);
+    std::cout << flags_help(FlagSet::plan, models_help());
     return 0;
   }
   const Log log(parse_log_level(flags.config.log_level));
@@ -64,6 +65,7 @@ int plan_command(std::span<const std::string> arguments) {
     throw UsageError("--rank " + std::to_string(flags.plan.rank) + " is outside a world of " +
                      std::to_string(num_ranks) + " ranks");
   Job job = make_job(flags, num_ranks, log);
+  job.evaluates = true;  // a plan shows and proves all that a job can run
   if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
   const JobPlan planned(std::move(job), log);
   const Diagnostics diagnostics = planned.verify();

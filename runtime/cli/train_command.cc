@@ -7,10 +7,12 @@
 #include "base/print_error.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
+#include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
+#include "model/architectures.h"
 #include "plan/job_plan.h"
 #include "plan/refusal.h"
 #include "train/rank_process.h"
@@ -47,8 +49,8 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
   if (job.ranks_are_threads())
     throw UsageError(concat("--comm ", job.config.comm, " is for ranks that are threads of one process, and ",
-                            environment.source, " started ", environment.world_size, " processes; give --comm gloo, ",
-                            "or start one process with --nproc ", environment.world_size));
+                            environment.source, " started ", environment.world_size, " processes; give --comm ",
+                            kDefaultCommunicator, ", or start one process with --nproc ", environment.world_size));
   check_metrics(job, environment.rank);
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
@@ -99,7 +101,7 @@ int train_as_rank_of(const RankEnvironment& environment, std::span<const std::st
     const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
     may_meet |= flags.config.insecure;
     if (flags.help) {
-      std::cout << flags_help(FlagSet::train);
+      std::cout << flags_help(FlagSet::train, models_help());
       return 0;
     }
     return train_as_rank(flags, environment, process);
@@ -116,7 +118,7 @@ int train_command(std::span<const std::string> arguments, const std::vector<std:
   if (environment.world_size > 1) return train_as_rank_of(environment, arguments);
   const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
   if (flags.help) {
-    std::cout << flags_help(FlagSet::train);
+    std::cout << flags_help(FlagSet::train, models_help());
     return 0;
   }
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);

@@ -32,6 +32,7 @@
 #include "base/concat.h"
 #include "base/progress.h"
 #include "compile/conflicts.h"
+#include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "passes/dce.h"
 #include "passes/dependencies.h"
@@ -127,8 +128,9 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
     if (own <= 1) continue;
     const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
     if (alternating)
-      throw UsageError("--strategy " + named(*alternating) + "," + named(strategy) +
-                       ": both have step programs that alternate, and only one axis may; give the other one ddp");
+      throw UsageError(concat("--strategy ", named(*alternating), ",", named(strategy),
+                              ": both have step programs that alternate, and only one axis may; give the other one ",
+                              kDefaultStrategy));
     alternating = &strategy;
     variants = own;
   }
@@ -149,12 +151,12 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   result.init = compile(TSR_PURPOSE_INIT, 0);
   for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
     result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
-  result.eval = compile(TSR_PURPOSE_EVAL, 0);
+  if (input.evaluates) result.eval = compile(TSR_PURPOSE_EVAL, 0);
 
   std::vector<Program*> programs{&result.init};
   for (Program& step : result.steps)
     programs.push_back(&step);
-  programs.push_back(&result.eval);
+  if (result.eval) programs.push_back(&*result.eval);
   if (input.guard_bytes)
     for (Program* program : programs)
       order_lifetimes(*program);
@@ -188,7 +190,7 @@ std::vector<const Program*> RankPrograms::all() const {
   std::vector<const Program*> result{&init};
   for (const Program& step : steps)
     result.push_back(&step);
-  result.push_back(&eval);
+  if (eval) result.push_back(&*eval);
   return result;
 }
 

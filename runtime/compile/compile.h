@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,15 +29,17 @@ struct CompileInput {
   DescribeCollective describe_collective;
   uint64_t guard_bytes = 0;      ///< left free after every buffer (debug mode)
   StagedKinds staged = {};       ///< what works in the host's memory, beside a device with memory of its own
+  bool evaluates = false;        ///< compile a program for evaluation too
   Log log = Log(LogLevel::off);  ///< how far planning is that takes long
 };
 
-/// One rank's programs over the same persistent buffers: init, the step's variants, eval.
+/// One rank's programs over the same persistent buffers: init, the step's variants, and eval where evaluation was asked
+/// for.
 struct RankPrograms {
   std::shared_ptr<const Model> model;  ///< the rank's local model, which the programs borrow
   Program init;
   std::vector<Program> steps;
-  Program eval;
+  std::optional<Program> eval;
   std::vector<MemoryPlan> memory;  ///< of all(), in its order
 
   std::vector<const Program*> all() const;

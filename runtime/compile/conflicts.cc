@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "base/concat.h"
+#include "config/default_plugins.h"
 #include "config/usage_error.h"
 
 namespace tessera::host {
@@ -37,8 +38,9 @@ std::string_view what_is_split(uint32_t splits) {
   const int num_ranks = first.num_ranks * second.num_ranks;
   throw UsageError(concat("--strategy ", first.name, "=", plugin(outer), ",", second.name, "=", plugin(inner),
                           ": both split ", what_is_split(first.splits), ", and only one axis may; put the ", num_ranks,
-                          " ranks on one axis (", second.name, "=", num_ranks, "), or give the other axis ddp (",
-                          first.name, "=ddp,", second.name, "=", plugin(inner), ")"));
+                          " ranks on one axis (", second.name, "=", num_ranks, "), or give the other axis ",
+                          kDefaultStrategy, " (", first.name, "=", kDefaultStrategy, ",", second.name, "=",
+                          plugin(inner), ")"));
 }
 
 }  // namespace

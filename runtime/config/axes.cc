@@ -1,6 +1,6 @@
 // --mesh, --strategy and --nproc say overlapping things; here they become one list of axes. Without --mesh there is one
-// axis over the whole world. Without --strategy it has ddp. With several axes each needs a strategy, as there is no
-// default that would be right for most.
+// axis over the whole world. Without --strategy it has the default one. With several axes each needs a strategy, as
+// there is no default that would be right for most.
 
 #include "config/axes.h"
 
@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "base/concat.h"
+#include "config/default_plugins.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
@@ -101,8 +102,8 @@ std::vector<StrategyFlag> parse_strategies(std::string_view text) {
     if (equals != std::string_view::npos) flag.axis = checked_axis_name("strategy", part.substr(0, equals));
     flag.plugin = std::string(equals == std::string_view::npos ? part : part.substr(equals + 1));
     if (flag.plugin.empty())
-      throw UsageError(
-          concat("--strategy has '", part, "' without a plugin; write ddp, or axis=plugin: dp=fsdp,tp=tensor"));
+      throw UsageError(concat("--strategy has '", part, "' without a plugin; write one, such as ", kDefaultStrategy,
+                              ", or axis=plugin for each axis: dp=", kDefaultStrategy));
     if (has_axis(strategies, flag.axis, [](const StrategyFlag& other) { return other.axis; }))
       throw UsageError(flag.axis.empty()
                            ? concat("--strategy ", text, " names two plugins without an axis; write axis=plugin")
@@ -127,8 +128,7 @@ std::vector<MeshAxis> resolve_axes(const TrainConfig& config, int world_size) {
                             "; change --mesh or the number of ranks that are started"));
   std::vector<MeshAxis> axes = bare_axes(config, world_size);
   put_strategies(config, axes);
-  // ddp needs no choice of the user and changes nothing but the time.
-  if (config.strategies.empty() && axes.size() == 1 && axes[0].num_ranks > 1) axes[0].strategy = "ddp";
+  if (config.strategies.empty() && axes.size() == 1 && axes[0].num_ranks > 1) axes[0].strategy = kDefaultStrategy;
   for (const MeshAxis& axis : axes)
     if (axis.strategy.empty() && axis.num_ranks > 1)
       throw UsageError(

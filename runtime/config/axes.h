@@ -25,9 +25,9 @@ std::vector<StrategyFlag> parse_strategies(std::string_view text);
 /// UsageError when --nproc and --mesh contradict each other.
 int requested_world(const TrainConfig& config);
 
-/// The mesh of a world of `world_size` ranks. No --mesh is one axis "dp" over the world; no --strategy is ddp on it
-/// when it has more than one rank. Throws UsageError for an axis without a strategy, a strategy for an axis that the
-/// mesh lacks, and a mesh whose product is not the world.
+/// The mesh of a world of `world_size` ranks. No --mesh is one axis "dp" over the world; no --strategy is the default
+/// one on it when it has more than one rank. Throws UsageError for an axis without a strategy, a strategy for an axis
+/// that the mesh lacks, and a mesh whose product is not the world.
 std::vector<MeshAxis> resolve_axes(const TrainConfig& config, int world_size);
 
 }  // namespace tessera::host

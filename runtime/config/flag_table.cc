@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/concat.h"
@@ -19,6 +20,8 @@
 namespace tessera::host {
 namespace {
 
+constexpr std::string_view kLabelColumns = "first|last";
+constexpr std::string_view kDataScales = "column|file|none";
 constexpr std::string_view kSchedules = "constant|linear|cosine";
 constexpr std::string_view kOptimizers = "adamw|sgd";
 constexpr std::string_view kReduceEvery = "step|micro-batch";
@@ -69,6 +72,19 @@ Flag choice(string_view group, string_view name, string_view choices, string_vie
   return {group, name, choices, help, read, print};
 }
 
+/// A choice whose default depends on other things.
+template <class E>
+Flag choice(string_view group, string_view name, string_view choices, string_view help,
+            std::optional<E> TrainConfig::*field) {
+  const auto read = [=](TrainConfig& config, string_view given) {
+    config.*field = static_cast<E>(parse_choice(name, given, choices));
+  };
+  const auto print = [=](const TrainConfig& config) {
+    return std::string(config.*field ? to_string(*(config.*field)) : "");
+  };
+  return {group, name, choices, help, read, print};
+}
+
 Flag turned_on(string_view group, string_view name, string_view help, bool TrainConfig::*field) {
   const auto read = [=](TrainConfig& config, string_view given) { config.*field = parse_bool(name, given); };
   const auto print = [=](const TrainConfig& config) { return std::string(config.*field ? "true" : "false"); };
@@ -111,16 +127,22 @@ void add_data_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   flags.insert(
       flags.end(),
-      {local(text(kData, "model", "NAME|FOLDER",
-                  "gpt2, gpt2_medium, gpt2_large, gpt2_xl (random weights), or a Hugging Face folder", &C::model)),
+      {local(text(kData, "model", "NAME|FOLDER", "a model by name, or a folder; see Models below", &C::model)),
        local(
            text(kData, "data", "PATH",
-                "text (bytes are the tokens), llm.c or raw uint16 .bin; a folder of one kind, or 'shards/*train*.bin'",
+                "text (bytes are the tokens), llm.c or raw uint16 .bin; a folder of one kind, or 'shards/*train*.bin'; "
+                "classifiers: CSV, IDX as IMAGES:LABELS, or a folder such as MNIST's",
                 &C::data)),
-       integer(kData, "batch-size", "sequences per rank and micro-batch", &C::batch_size, 1, 1 << 20),
+       choice(kData, "data-label", kLabelColumns,
+              "classifiers: the column of a CSV file that is the label (default last)", &C::data_label),
+       choice(kData, "data-scale", kDataScales,
+              "classifiers: scale features to [0, 1] by the range of each column, by that of the file, or not "
+              "(default: CSV column, IDX file; IDX bytes are divided by 255)",
+              &C::data_scale),
+       integer(kData, "batch-size", "sequences, or examples, per rank and micro-batch", &C::batch_size, 1, 1 << 20),
        integer(kData, "seq-len", "tokens per sequence; 0: the model's context length", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches per step", &C::grad_accum, 1, 1 << 20),
-       {kData, "seed", "N", "of the initial values",
+       {kData, "seed", "N", "of the initial values, and of the order of a classifier's examples",
         [](C& config, string_view given) {
           config.seed = static_cast<uint64_t>(parse_integer("seed", given, 0, std::numeric_limits<int64_t>::max()));
         },
@@ -206,10 +228,10 @@ void add_rank_flags(std::vector<Flag>& flags) {
                0, 1 << 16),
        {kRanks, "mesh", "AXIS=N,...", "axes of the mesh, outermost first: pp=2,dp=4; one axis dp if not given",
         read_mesh, print_mesh},
-       {kRanks, "strategy", "[AXIS=]PLUGIN,...", "how each axis splits the work; ddp if not given", read_strategies,
-        print_strategies},
+       {kRanks, "strategy", "[AXIS=]PLUGIN,...",
+        "how each axis splits the work; " TESSERA_DEFAULT_STRATEGY " if not given", read_strategies, print_strategies},
        text(kRanks, "comm", "PLUGIN", "communicator", &C::comm),
-       text(kRanks, "device", "PLUGIN", "what computes: cpu, cuda", &C::device),
+       text(kRanks, "device", "PLUGIN", "what computes; tessera plugins list names what there is", &C::device),
        choice(kRanks, "cuda-graph", kCudaGraphs, "run steps as graphs, where device and communicator can; or never",
               &C::cuda_graph),
        plugin_dir_flag(),
@@ -269,6 +291,12 @@ std::vector<Flag> make_flags() {
 
 }  // namespace
 
+std::string_view to_string(LabelColumn label) {
+  return split(kLabelColumns, '|')[static_cast<size_t>(label)];
+}
+std::string_view to_string(DataScale scale) {
+  return split(kDataScales, '|')[static_cast<size_t>(scale)];
+}
 std::string_view to_string(LrSchedule schedule) {
   return split(kSchedules, '|')[static_cast<size_t>(schedule)];
 }

@@ -205,7 +205,7 @@ void check_no_empty_value(const std::vector<std::string>& words) {
 }
 
 void check_required(FlagSet set, const TrainConfig& config) {
-  if (config.model.empty()) throw UsageError("--model is missing; give gpt2, another name or a folder (see --help)");
+  if (config.model.empty()) throw UsageError("--model is missing; give the name of a model or a folder (see --help)");
   if (set == FlagSet::train && config.data.empty())
     throw UsageError("--data is missing; give a text file, a folder of text, or a .bin file of tokens");
 }
@@ -291,7 +291,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   return parsed;
 }
 
-std::string flags_help(FlagSet set) {
+std::string flags_help(FlagSet set, std::string_view models) {
   ParsedFlags unused;
   const char* usage =
       set == FlagSet::plan
@@ -299,9 +299,8 @@ std::string flags_help(FlagSet set) {
             "plan takes the flags of train, so that a command line can be planned as it is; those of data, learning\n"
             "and metrics change nothing in a plan.\n"
           : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
-  return concat(
-      usage, describe_all(set, unused).all,
-      "\nPlugins have options of their own, such as --ddp.bucket-mb=25: tessera plugins info NAME lists them.\n");
+  return concat(usage, describe_all(set, unused).all, models,
+                "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");
 }
 
 }  // namespace tessera::host

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/plugin_flag.h"
@@ -35,8 +36,8 @@ struct ParsedFlags {
 /// --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
 
-/// The text of `--help`: a usage line, and groups of flags with their defaults. Plugins' options are in
-/// plugins/plugin_options.h.
-std::string flags_help(FlagSet set);
+/// The text of `--help`: a usage line, groups of flags with their defaults, and `models`, what `--model` may be
+/// (model/architectures.h). Plugins' options are in plugins/plugin_options.h.
+std::string flags_help(FlagSet set, std::string_view models);
 
 }  // namespace tessera::host

@@ -7,10 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "config/default_plugins.h"
 #include "config/recompute_option.h"
 
 namespace tessera::host {
 
+/// The column of a CSV file that holds the label.
+enum class LabelColumn { first, last };
+/// What features are scaled to [0, 1] by: least and greatest value of each column, or of the file; or they stay.
+enum class DataScale { column, file, none };
 enum class LrSchedule { constant, linear, cosine };
 enum class OptimizerKind { adamw, sgd };
 enum class ReduceEvery { step, micro_batch };
@@ -18,6 +23,8 @@ enum class Precision { float32, bf16, fp16 };
 enum class CudaGraph { automatic, off };
 
 /// The names on the command line: "constant", "adamw", "micro-batch", ...
+std::string_view to_string(LabelColumn label);
+std::string_view to_string(DataScale scale);
 std::string_view to_string(LrSchedule schedule);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(ReduceEvery reduce_every);
@@ -39,10 +46,12 @@ struct StrategyFlag {
 struct TrainConfig {
   // What is trained on what.
   std::string model;
-  std::string data;        ///< may be empty for `plan`
-  int64_t batch_size = 4;  ///< sequences per rank and micro-batch
-  int64_t seq_len = 0;     ///< tokens per sequence; 0: the model's context length
-  int64_t grad_accum = 1;  ///< micro-batches per step
+  std::string data;                       ///< may be empty for `plan`
+  std::optional<LabelColumn> data_label;  ///< of CSV; not given: last
+  std::optional<DataScale> data_scale;    ///< not given: by the format of the data
+  int64_t batch_size = 4;                 ///< sequences per rank and micro-batch
+  int64_t seq_len = 0;                    ///< tokens per sequence; 0: the model's context length
+  int64_t grad_accum = 1;                 ///< micro-batches per step
   uint64_t seed = 1337;
 
   // Optimisation.
@@ -60,13 +69,13 @@ struct TrainConfig {
   std::vector<std::string> freeze;  ///< patterns of names of parameters that are not trained
 
   // Ranks, plugins and precision.
-  int nproc = 0;                         ///< local ranks to start; 0: the mesh's product, or the launcher's world
-  std::vector<AxisFlag> mesh;            ///< empty: one axis "dp" over the world
-  std::vector<StrategyFlag> strategies;  ///< empty: ddp when there is more than one rank
-  std::string comm = "gloo";             ///< name, or path of a plugin
-  std::string device = "cpu";            ///< name, or path of a plugin
-  std::vector<std::string> plugin_dirs;  ///< searched beside the default folder
-  Precision dtype = Precision::float32;  ///< of values and compute copies; homes are float32
+  int nproc = 0;                           ///< local ranks to start; 0: the mesh's product, or the launcher's world
+  std::vector<AxisFlag> mesh;              ///< empty: one axis "dp" over the world
+  std::vector<StrategyFlag> strategies;    ///< empty: the default one when there is more than one rank
+  std::string comm{kDefaultCommunicator};  ///< name, or path of a plugin
+  std::string device{kDefaultDevice};      ///< name, or path of a plugin
+  std::vector<std::string> plugin_dirs;    ///< searched beside the default folder
+  Precision dtype = Precision::float32;    ///< of values and compute copies; homes are float32
   Precision reduce_dtype = Precision::float32;  ///< of gradients on the wire
   ReduceEvery reduce_every = ReduceEvery::step;
   Recompute recompute;

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/concat.h"
 #include "tessera/accumulator.hpp"
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
@@ -173,29 +174,51 @@ void RankRuntime::initialise(const ParameterSource& values, Progress* progress) 
   executables_.front()->run(setup_.cancelled);
 }
 
+void RankRuntime::write_input(const InputBuffer& input, const InputValues& values) {
+  const Program& program = programs_.steps[0];
+  const Buffer& buffer = program.buffer(input.buffer);
+  std::visit(
+      [&]<class T>(const std::vector<T>& elements) {
+        const bool is_float = std::is_same_v<T, float>;
+        const tsr_dtype dtype = is_float ? TSR_F32 : TSR_I32;
+        const bool is_rounded = is_float && (buffer.dtype == TSR_BF16 || buffer.dtype == TSR_F16);
+        if ((buffer.dtype != dtype && !is_rounded) || elements.size() != buffer.num_elements)
+          throw Error(TSR_E_INVALID_ARGUMENT,
+                      concat("input '", buffer.name, "' takes ", dtype_name(buffer.dtype), "[", buffer.num_elements,
+                             "] and was given ", dtype_name(dtype), "[", elements.size(), "]"));
+        if constexpr (std::is_same_v<T, float>) {
+          if (is_rounded) return write_values(buffer, 0, elements);
+        }
+        write(buffer, 0, elements.data(), buffer.num_bytes());
+      },
+      values);
+}
+
 void RankRuntime::write_batches(std::span<const MicroBatch> micro_batches) {
   const Program& program = programs_.steps[0];
   if (micro_batches.size() != program.shape.num_micro_batches)
-    throw Error(TSR_E_INVALID_ARGUMENT, "a step takes " + std::to_string(program.shape.num_micro_batches) +
-                                            " micro-batches, not " + std::to_string(micro_batches.size()));
-  for (size_t mb = 0; mb < micro_batches.size(); ++mb) {
-    const std::string suffix = " mb=" + std::to_string(mb);
-    const auto put = [&](const std::string& name, const std::vector<int32_t>& tokens) {
-      const Buffer& buffer = scalar(TSR_BUFFER_INPUT, name + suffix);
-      if (tokens.size() != buffer.num_elements)
-        throw Error(TSR_E_INVALID_ARGUMENT, "a micro-batch has " + std::to_string(buffer.num_elements) +
-                                                " tokens, not " + std::to_string(tokens.size()));
-      write(buffer, 0, tokens.data(), buffer.num_bytes());
-    };
-    put("tokens", micro_batches[mb].inputs);
-    put("targets", micro_batches[mb].targets);
-  }
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("a step takes ", program.shape.num_micro_batches,
+                                               " micro-batches and was given ", micro_batches.size()));
+  const size_t num_inputs = program.model->inputs().size();
+  for (const MicroBatch& batch : micro_batches)
+    if (batch.size() != num_inputs)
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat("a micro-batch has ", num_inputs, " inputs and was given ", batch.size()));
+  for (const InputBuffer& input : program.inputs)
+    write_input(input, micro_batches[static_cast<size_t>(input.micro_batch)][static_cast<size_t>(input.input)]);
 }
 
 double RankRuntime::loss_sum() {
   Accumulator accumulator{};
   read(scalar(TSR_BUFFER_ACCUMULATOR, kLossAccumulator), 0, accumulator.data(), sizeof accumulator);
   return decode(accumulator);
+}
+
+std::optional<int64_t> RankRuntime::num_correct() {
+  if (!find_buffer(programs_.steps[0], TSR_BUFFER_ACCUMULATOR, kCorrectCount)) return std::nullopt;
+  int64_t count = 0;
+  read(scalar(TSR_BUFFER_ACCUMULATOR, kCorrectCount), 0, &count, sizeof count);
+  return count;
 }
 
 bool RankRuntime::scales_loss() const {
@@ -208,20 +231,22 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
   if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
   wait();
-  // executables_: init, the variants of the step, eval.
+  // executables_: init, the variants of the step, then eval, if any.
   Executable& executable = *executables_[1 + step % programs_.steps.size()];
   executable.run(setup_.cancelled);
   double clip[3];
   fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
   const double loss = loss_sum();  // waits for both
-  return {loss, clip[2], clip[1] != 0, executable.first_not_finite()};
+  return {loss, clip[2], clip[1] != 0, executable.first_not_finite(), num_correct()};
 }
 
-double RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
+Evaluation RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
+  if (!programs_.eval)
+    throw Error(TSR_E_FAILED_PRECONDITION, "nothing can be evaluated: the programs were compiled without evaluation");
   write_batches(micro_batches);
   wait();
   executables_.back()->run(setup_.cancelled);
-  return loss_sum();
+  return {loss_sum(), num_correct()};
 }
 
 void RankRuntime::read_parameter(int parameter, std::span<float> out) {

@@ -9,10 +9,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/progress.h"
 #include "compile/compile.h"
+#include "data/dataset.h"
 #include "exec/communicators.h"
 #include "exec/executable.h"
 #include "model/parameter_source.h"
@@ -35,11 +37,9 @@ struct RankSetup {
   std::function<void()> before_joining = [] {};
 };
 
-/// Tokens of one micro-batch of this rank: inputs and targets [batch * seq].
-struct MicroBatch {
-  std::vector<int32_t> inputs;
-  std::vector<int32_t> targets;
-};
+/// One micro-batch of this rank: its inputs, in the order of Model::inputs(). Of a GPT-2: tokens and targets
+/// [batch * seq]. Floats are rounded to the input's dtype where it has 16 bits.
+using MicroBatch = std::vector<InputValues>;
 
 /// Bytes of a device with memory of its own.
 struct DeviceMemory {
@@ -62,6 +62,12 @@ struct StepResult {
   bool updated = true;   ///< false: the step was skipped because of a gradient that was not finite
   /// With DebugOptions::check_memory: the first action that wrote a value that is not finite.
   std::optional<size_t> first_not_finite;
+  std::optional<int64_t> num_correct;  ///< correct predictions, of all ranks; of classifiers
+};
+
+struct Evaluation {
+  double loss_sum = 0;  ///< over all tokens, all ranks
+  std::optional<int64_t> num_correct;
 };
 
 /// Owns device, arenas and communicators. All functions: [control-thread]; an Error from a run leaves the rank stopped.
@@ -80,8 +86,8 @@ class RankRuntime {
   /// used unless scales_loss().
   StepResult run_step(uint64_t step, double learning_rate, double loss_scale,
                       std::span<const MicroBatch> micro_batches);
-  /// Sum of the losses of all tokens, all ranks; nothing changes.
-  double run_eval(std::span<const MicroBatch> micro_batches);
+  /// The loss on these micro-batches; nothing changes. Throws FAILED_PRECONDITION without an eval program.
+  Evaluation run_eval(std::span<const MicroBatch> micro_batches);
   /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]
   void read_parameter(int parameter, std::span<float> out);
 
@@ -109,8 +115,10 @@ class RankRuntime {
   std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
   tsr_stream* compute_stream() { return context_.stream(programs_.steps[0], TSR_STREAM_COMPUTE).handle; }
   void wait();
+  void write_input(const InputBuffer& input, const InputValues& values);
   void write_batches(std::span<const MicroBatch> micro_batches);
   double loss_sum();
+  std::optional<int64_t> num_correct();
   const Buffer& scalar(uint32_t kind, std::string_view name) const;
 
   RankSetup setup_;
@@ -120,7 +128,7 @@ class RankRuntime {
   std::map<uint32_t, Arena> arenas_;
   Communicators communicators_;
   ExecutionContext context_;
-  std::vector<std::unique_ptr<Executable>> executables_;  // init, the step's variants, eval
+  std::vector<std::unique_ptr<Executable>> executables_;  // of programs_.all(), in its order
 };
 
 }  // namespace tessera::host

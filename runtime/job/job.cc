@@ -12,8 +12,10 @@
 
 #include "base/concat.h"
 #include "config/usage_error.h"
-#include "data/batch_order.h"
+#include "data/examples/example_dataset.h"
+#include "data/examples/example_source.h"
 #include "data/file_list.h"
+#include "data/token_dataset.h"
 #include "exec/device.h"
 #include "model/freeze.h"
 #include "model/initial_values.h"
@@ -24,57 +26,6 @@
 
 namespace tessera::host {
 namespace {
-
-JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, int num_ranks, const Log& log) {
-  const auto folders = plugin_folders(config.plugin_dirs);
-  // The default device is the CPU, which is loaded in any case: it is the host's side of a job on another device.
-  const std::string cpu = TrainConfig{}.device;
-  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
-  plugins.cpu = config.device == cpu ? plugins.device : load_plugin(PluginKind::device, cpu, folders, log);
-  if (num_ranks > 1 || config.comm != TrainConfig{}.comm)
-    plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
-  for (const MeshAxis& axis : axes)
-    plugins.strategies.push_back(axis.strategy.empty()
-                                     ? std::nullopt
-                                     : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
-  return plugins;
-}
-
-/// Plugins that this run of one rank leaves out and a run with the same flags on more ranks has.
-std::vector<LoadedPlugin> left_out_plugins(const Job& job, const Log& log) {
-  const auto folders = plugin_folders(job.config.plugin_dirs);
-  std::vector<LoadedPlugin> plugins;
-  if (!job.plugins.communicator)
-    plugins.push_back(load_plugin(PluginKind::communicator, job.config.comm, folders, log));
-  if (job.config.strategies.empty()) plugins.push_back(load_plugin(PluginKind::strategy, "ddp", folders, log));
-  return plugins;
-}
-
-/// What is wrong with plugins' options is said before any work.
-void check_flags(const Job& job, const Log& log) {
-  // On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
-  // ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
-  // logged.
-  if (job.plugin_flags.empty()) return;
-  std::vector<PluginUse> uses{{&job.plugins.device, ""}};
-  if (job.plugins.cpu.path != job.plugins.device.path) uses.push_back({&job.plugins.cpu, ""});
-  if (job.plugins.communicator) uses.push_back({&*job.plugins.communicator, ""});
-  for (size_t i = 0; i < job.axes.size(); ++i)
-    if (job.plugins.strategies[i]) uses.push_back({&*job.plugins.strategies[i], job.axes[i].name});
-  const auto is_known = [&](const PluginFlag& flag) {
-    return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
-  };
-  std::vector<LoadedPlugin> left_out;
-  if (job.mesh.num_ranks() == 1 && !std::ranges::all_of(job.plugin_flags, is_known)) {
-    left_out = left_out_plugins(job, log);
-    for (const LoadedPlugin& plugin : left_out)
-      uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? job.axes[0].name : ""});
-  }
-  check_plugin_flags(job.plugin_flags, uses);
-  uses.resize(uses.size() - left_out.size());
-  for (const PluginFlag& flag : job.plugin_flags)
-    if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
-}
 
 /// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
 std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
@@ -102,8 +53,8 @@ void place_comm_streams(Job& job) {
   if (!flags)
     throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
                             " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
-                            "): ", reason,
-                            "; give a communicator that does: gloo or local work on the host's beside any device"));
+                            "): ", reason, "; give one that does: ", kDefaultCommunicator,
+                            " works on the host's beside any device"));
   job.comm_flags = *flags;
   if (job.staged.collectives && !optional_table<tsr_device_semaphore>(*device.device(), TSR_DEVICE_SEMAPHORE))
     throw UsageError(concat("--comm ", communicator.name, " works on the host, and the streams of --device ",
@@ -122,27 +73,26 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
   return Mesh(std::move(result));
 }
 
-Gpt2Config resolve_model(const TrainConfig& config, const Log& log) {
-  // Known by name, so that it is not taken for a folder that is missing.
-  if (config.model.starts_with("mlp"))
-    throw UsageError("--model " + config.model + " is not supported yet; supported: a GPT-2 by name or folder");
-  try {
-    if (!is_model_folder(config.model)) return gpt2_config_by_name(config.model);
-  } catch (const Error& e) {
-    throw UsageError(e.what());
-  }
-  Gpt2ConfigFile file = read_gpt2_config(config.model + "/config.json");
-  std::string dropouts;
-  for (const std::string& dropout : file.dropouts)
-    dropouts += (dropouts.empty() ? "" : ", ") + dropout;
-  if (!dropouts.empty()) log.warning("dropout is not applied: ", dropouts, " in ", config.model, "/config.json");
-  return file.config;
+NamedArchitecture resolve_model(const TrainConfig& config, const Log& log) {
+  NamedArchitecture named = find_architecture(config.model);
+  for (const std::string& warning : named.warnings)
+    log.warning(warning);
+  return named;
 }
 
-/// gpt2_medium is gpt2-medium there.
-std::string hub_name(std::string size) {
-  std::ranges::replace(size, '_', '-');
-  return size;
+/// What --seq-len is: the model's longest sequence, if it is not given; 0 in a model without sequences. Refuses flags
+/// of data that the model does not take.
+int64_t resolve_seq_len(const TrainConfig& config, const ModelInputs& inputs) {
+  const int64_t given = config.seq_len;
+  const auto* tokens = std::get_if<TokenInputs>(&inputs);
+  if (!tokens && given != 0)
+    throw UsageError(concat("--seq-len ", given, ": --model ", config.model, " has no sequences; leave the flag out"));
+  if (!tokens) return 0;
+  refuse_example_flags(config);
+  if (given > tokens->max_seq)
+    throw UsageError(
+        concat("--seq-len ", given, " is longer than the model's context of ", tokens->max_seq, " tokens"));
+  return given == 0 ? tokens->max_seq : given;
 }
 
 tsr_dtype dtype_of(Precision precision) {
@@ -160,13 +110,12 @@ tsr_dtype dtype_of(Precision precision) {
 constexpr int64_t kMaxActions = 2'000'000;
 
 /// Before anything is built for each layer and micro-batch.
-void check_num_actions(const TrainConfig& config, int64_t num_layers) {
-  constexpr int64_t kSegmentsOfBlock = 8, kOtherSegments = 4;  // see model/gpt2.cc; each runs forward and backward
-  const int64_t per_micro_batch = 2 * (kSegmentsOfBlock * num_layers + kOtherSegments);
+void check_num_actions(const TrainConfig& config, const Architecture& architecture) {
+  const int64_t per_micro_batch = 2 * architecture.num_segments();  // each runs forward and backward
   const int64_t most = kMaxActions / per_micro_batch;
   if (config.grad_accum <= most) return;
   throw UsageError(concat("--grad-accum ", config.grad_accum, " makes a step of about ",
-                          config.grad_accum * per_micro_batch, " actions for a model of ", num_layers,
+                          config.grad_accum * per_micro_batch, " actions for a model of ", architecture.num_layers(),
                           " layers, and at most ", kMaxActions, " are planned; give --grad-accum ", most,
                           " or less, and a larger --batch-size or more ranks instead"));
 }
@@ -223,7 +172,7 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
 }  // namespace
 
 int64_t Job::tokens_per_step() const {
-  return config.batch_size * config.seq_len * config.grad_accum * mesh.num_data_ranks();
+  return config.batch_size * std::max<int64_t>(1, config.seq_len) * config.grad_accum * mesh.num_data_ranks();
 }
 
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
@@ -231,61 +180,71 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.config = flags.config;
   job.plugin_flags = flags.plugin_flags;
   job.axes = resolve_axes(job.config, num_ranks);
-  job.plugins = load_plugins(job.config, job.axes, num_ranks, log);
+  job.plugins = load_plugins(job.config, job.axes, log);
   job.mesh = make_mesh(job.axes, job.plugins);
-  check_flags(job, log);
+  job.options = resolve_options(job.plugins, job.config, job.axes, job.plugin_flags, log);
   // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
-  job.gpt2 = resolve_model(job.config, log);
-  if (job.config.seq_len == 0) job.config.seq_len = job.gpt2.positions;
-  if (job.config.seq_len > job.gpt2.positions)
-    throw UsageError("--seq-len " + std::to_string(job.config.seq_len) + " is longer than the model's context of " +
-                     std::to_string(job.gpt2.positions) + " tokens");
-  check_num_actions(job.config, job.gpt2.num_layers);
+  job.named = resolve_model(job.config, log);
+  job.config.seq_len = resolve_seq_len(job.config, job.architecture().inputs());
+  check_num_actions(job.config, job.architecture());
   job.shape = step_shape(job.config);
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
-  job.model = make_gpt2(job.gpt2, batch);
+  job.model = job.architecture().build(batch);
   freeze(job.model, job.config.freeze);
   check_recompute(job.config.recompute, job.model);
   return job;
 }
 
-std::unique_ptr<TokenSource> open_data(const Job& job) {
-  require_data(job.config.data);
-  auto source = open_tokens(job.config.data, job.gpt2.vocab);
+std::unique_ptr<Dataset> open_data(const Job& job) {
+  const ModelInputs inputs = job.architecture().inputs();
+  const TrainConfig& config = job.config;
+  std::unique_ptr<Dataset> data;
+  if (const auto* tokens = std::get_if<TokenInputs>(&inputs)) {
+    require_data(config.data);
+    data = token_dataset(open_tokens(config.data, tokens->vocab), tokens->vocab);
+  } else {
+    const auto& [num_features, num_classes] = std::get<ExampleInputs>(inputs);
+    data = example_dataset(
+        open_examples(config.data, {{num_features, num_classes}, config.data_label, config.data_scale}));
+  }
   try {
-    BatchOrder(*source, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+    data->reader(dataset_use(job));
   } catch (const Error& e) {
     throw UsageError(e.what());
   }
-  return source;
+  return data;
+}
+
+DatasetUse dataset_use(const Job& job) {
+  const TrainConfig& config = job.config;
+  return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps, config.seed};
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
   const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
-  if (!is_model_folder(model)) {
-    log.warning(start, ": --model ", model, " is a size without weights; for the pretrained ones: ",
-                how_to_download("openai-community/" + hub_name(model), model));
+  if (!is_model_folder(model) && job.named.hub_id.empty()) {
+    log.info("parameters: random values of seed ", job.config.seed);
+  } else if (!is_model_folder(model)) {
+    log.warning(start, ": --model ", model,
+                " is a size without weights; for the pretrained ones: ", how_to_download(job.named.hub_id, model));
   } else if (find_weight_files(model).paths.empty()) {
     log.warning(start, ": ", model, " holds no model.safetensors; to start from weights, put them there");
   } else {
-    auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters);
+    auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters, job.architecture().tensor_names());
     log.info("parameters: from ", model);
     return weights;
   }
-  return std::make_unique<InitialValues>(job.config.seed, [layers = job.gpt2.num_layers](std::string_view name) {
-    return gpt2_initial_rule(name, layers);
-  });
+  return std::make_unique<InitialValues>(job.config.seed, job.model.parameters);
 }
 
 JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
   for (size_t i = 0; i < job.axes.size(); ++i) {
     if (!job.plugins.strategies[i]) continue;
     const LoadedPlugin& plugin = *job.plugins.strategies[i];
-    const PluginOptions options(plugin, job.axes[i].name, job.plugin_flags);
-    const auto values = options.values();
+    const auto values = job.options.strategies[i].values();
     const tsr_strategy_create_args args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
     try {
@@ -305,7 +264,8 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   DescribeCollective describe_collective;
   if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
-  return {job.model, job.mesh, job.shape, strategies, describe_op, describe_collective, guard_bytes, job.staged, log};
+  return {job.model,           job.mesh,    job.shape,  strategies,    describe_op,
+          describe_collective, guard_bytes, job.staged, job.evaluates, log};
 }
 
 }  // namespace tessera::host

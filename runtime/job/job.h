@@ -10,33 +10,25 @@
 #include "compile/compile.h"
 #include "config/axes.h"
 #include "config/parse_flags.h"
-#include "data/token_source.h"
+#include "data/dataset.h"
+#include "job/job_plugins.h"
 #include "mesh/mesh.h"
-#include "model/gpt2.h"
+#include "model/model_name.h"
 #include "model/parameter_source.h"
-#include "plugins/loader.h"
-#include "plugins/plugin_options.h"
 
 namespace tessera::host {
-
-/// The loaded plugins; `communicator` only when there is more than one rank or --comm asks for another than the
-/// default. The CPU is always there, as host: `cpu` may be `device`.
-struct JobPlugins {
-  LoadedPlugin device;
-  LoadedPlugin cpu;
-  std::optional<LoadedPlugin> communicator;
-  std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
-};
 
 struct Job {
   TrainConfig config;
   std::vector<PluginFlag> plugin_flags;
   JobPlugins plugins;
+  JobOptions options;
   std::vector<MeshAxis> axes;
   Mesh mesh;
-  Gpt2Config gpt2;
+  NamedArchitecture named;  ///< what --model names
   Model model;
   StepConfig shape;
+  bool evaluates = false;  ///< whether anything asks for an evaluation; else its program is not compiled
 
   uint32_t comm_flags = 0;  ///< TSR_COMM_* of the communicator
   StagedKinds staged;       ///< what is the host's while the device is not the CPU
@@ -46,15 +38,21 @@ struct Job {
   /// The communicator keeps all ranks in one process.
   bool ranks_are_threads() const { return comm_flags & TSR_COMM_ONE_PROCESS; }
 
+  const Architecture& architecture() const { return *named.architecture; }
+  /// Of all data ranks; in a model without sequences, examples.
   int64_t tokens_per_step() const;
+  /// What these are: "tokens" or "examples".
+  std::string_view items() const { return items_of(architecture().inputs()); }
 };
 
 /// Loads plugins and builds the model for a world of `num_ranks`. Throws UsageError for what does not go together, with
 /// what does. Logs what was loaded on `log`.
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
 
-/// The tokens of --data, which are enough for one micro-step.
-std::unique_ptr<TokenSource> open_data(const Job& job);
+/// What --data holds for the model, which is enough for one micro-step.
+std::unique_ptr<Dataset> open_data(const Job& job);
+/// How the job walks through it.
+DatasetUse dataset_use(const Job& job);
 
 /// The values the run starts from: the weights of a Hugging Face folder, or, with a warning, random ones of --seed.
 /// Throws, naming the file, for weights that are there and cannot be opened or are not the model's.

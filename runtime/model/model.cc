@@ -28,6 +28,13 @@ int Model::segment(std::string_view name) const {
   return static_cast<int>(found - segments.begin());
 }
 
+std::vector<int> Model::inputs() const {
+  std::vector<int> inputs;
+  for (size_t v = 0; v < values.size(); ++v)
+    if (values[v].kind != TSR_VALUE_ACTIVATION) inputs.push_back(static_cast<int>(v));
+  return inputs;
+}
+
 int Model::num_blocks() const {
   int last = -1;
   for (const Segment& segment : segments)

@@ -29,6 +29,15 @@ struct ParameterPart {
   std::vector<ParameterPiece> pieces;
 };
 
+/// How the elements of a parameter start: mean + standard_deviation * normal number. A deviation of 0 gives the
+/// constant `mean`.
+struct InitialRule {
+  float mean = 0;
+  float standard_deviation = 0;
+
+  bool operator==(const InitialRule&) const = default;
+};
+
 /// A named tensor with Hugging Face's name and shape; in a local model (passes/shard_model.h) this rank's part of it.
 struct Parameter {
   std::string name;
@@ -39,6 +48,7 @@ struct Parameter {
   bool trainable = true;
   std::optional<ParameterPart> part = {};
   int rows_axis = -1;  ///< in a local model: its gradient is that of this rank's rows, to be summed over this axis
+  InitialRule initial = {};
 
   std::vector<int64_t> shape() const;
 };
@@ -70,7 +80,7 @@ struct Segment {
   std::vector<int> outputs;
   std::vector<tsr_contraction> contractions;
   int block = -1;                                  ///< which transformer block it belongs to; -1: none
-  std::array<uint32_t, TSR_NUM_DIMS> dim_names{};  ///< TSR_NAME_* of op.dims; 0: none
+  std::array<uint32_t, TSR_NUM_DIMS> dim_names{};  ///< TSR_DIM_* of op.dims; 0: none
   bool has_backward = true;
   bool is_row_wise = false;  ///< does the same to every row (token), whatever the others are
 };
@@ -83,6 +93,8 @@ struct Model {
   int64_t batch = 0, seq = 0;     ///< of one rank's micro-batch
 
   const Segment& loss() const { return segments.back(); }
+  /// Indices of the values that are filled from outside: all that no segment computes.
+  std::vector<int> inputs() const;
   /// Index; throws NOT_FOUND.
   int parameter(std::string_view name) const;
   int segment(std::string_view name) const;

@@ -14,7 +14,8 @@
 #include "base/concat.h"
 #include "base/read_only_file.h"
 #include "config/did_you_mean.h"
-#include "model/gpt2_config.h"
+#include "config/usage_error.h"
+#include "model/architectures.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -49,7 +50,7 @@ std::string size_meant(const std::string& given) {
   const auto slash = given.find('/');
   if (slash != std::string::npos && slash + 1 != given.size()) return "";
   const std::string name = lower(given.substr(0, slash));
-  return name == given ? "" : nearest(name, gpt2_names());
+  return name == given ? "" : nearest(name, model_names());
 }
 
 // "openai-community/gpt2": two parts, and the first one is not a folder here.
@@ -60,14 +61,20 @@ bool looks_like_a_hub_id(const std::string& given) {
   return ::stat(given.substr(0, slash).c_str(), &info) != 0;
 }
 
+std::string download_of_some_model() {
+  for (const ArchitectureFamily* family : architecture_families())
+    for (const std::string& name : family->names())
+      if (const std::string id = family->hub_id(name); !id.empty()) return how_to_download(id, name);
+  return "";
+}
+
 // Nothing here has that name; returns when it may be the name of a size.
 void refuse_absent(const std::string& given) {
   const std::string name = shown(given);
   if (const std::string size = size_meant(given); !size.empty())
-    refuse("--model ", name, ": there is no GPT-2 of that name; did you mean ", size, "?");
+    refuse("--model ", name, ": there is no model of that name; did you mean ", size, "?");
   if (name.find("://") != name.npos)
-    refuse("--model ", name, " is an address; download the model and give its folder: ",
-           how_to_download("openai-community/gpt2", "gpt2"));
+    refuse("--model ", name, " is an address; download the model and give its folder: ", download_of_some_model());
   if (std::ranges::any_of(given, is_control))
     refuse("--model ", name, " has control characters, and there is no such folder; ",
            "give the name or folder without them");
@@ -91,10 +98,33 @@ void refuse_unreachable(const std::string& given, int reason) {
     refuse("--model ", shown(given), " is a link that leads nowhere; restore what it points to, or give a folder");
 }
 
+NamedArchitecture by_name(const std::string& given) {
+  for (const ArchitectureFamily* family : architecture_families())
+    if (auto architecture = family->by_name(given)) return {std::move(architecture), family->hub_id(given)};
+  const std::vector<std::string> names = model_names();
+  const std::string close = nearest(given, names);
+  std::string list;
+  for (const std::string& name : names)
+    list += name + ", ";
+  for (const ArchitectureFamily* family : architecture_families())
+    if (!family->pattern().empty()) list += family->pattern() + ", ";
+  refuse("--model ", given, ": there is neither a model nor a folder of that name",
+         close.empty() ? "; give " : "; did you mean " + close + "? Give ", list, "or a folder with a config.json");
+}
+
+const ArchitectureFamily& family_of(const ConfigFile& file) {
+  if (!file.has("model_type"))
+    file.refuse(TSR_E_INVALID_ARGUMENT, "model_type", "is missing; ", model_types(), " is supported");
+  const std::string type = file.text("model_type", "");
+  for (const ArchitectureFamily* family : architecture_families())
+    if (!type.empty() && family->model_type() == type) return *family;
+  file.refuse(TSR_E_UNSUPPORTED, "model_type", "is \"", type, "\"; only ", model_types(), " is supported");
+}
+
 }  // namespace
 
 bool is_model_folder(const std::string& given) {
-  const auto names = gpt2_names();
+  const auto names = model_names();
   const bool is_name = std::ranges::find(names, given) != names.end();
   struct stat info {};
   if (::stat(given.c_str(), &info) != 0) {
@@ -109,8 +139,20 @@ bool is_model_folder(const std::string& given) {
     refuse("--model ", shown(given), " is not a folder; give the folder that holds config.json and model.safetensors");
   }
   if (!name_is_there(given + "/config.json"))
-    refuse("--model ", shown(given), ": the folder holds no config.json; give the folder of a Hugging Face GPT-2");
+    refuse("--model ", shown(given), ": the folder holds no config.json; give the folder of a Hugging Face model");
   return true;
+}
+
+NamedArchitecture find_architecture(const std::string& given) {
+  try {
+    if (!is_model_folder(given)) return by_name(given);
+  } catch (const Error& e) {
+    throw UsageError(e.what());
+  }
+  const ConfigFile file(given + "/config.json");
+  NamedArchitecture found;
+  found.architecture = family_of(file).from_config(file, found.warnings);
+  return found;
 }
 
 std::string how_to_download(const std::string& hub_id, const std::string& folder) {

@@ -26,6 +26,7 @@
 #include <algorithm>
 
 #include "tessera/error.hpp"
+#include "tessera/op_table.hpp"
 #include "tessera/operands.hpp"
 
 namespace tessera::host {
@@ -79,14 +80,30 @@ class BaseBuilder {
     lr_ = scalar(kLearningRate, TSR_BUFFER_SCALAR, TSR_F64, 1);
     const bool scales_loss = program_.shape.dtype == TSR_F16;  // its gradients would vanish
     loss_scale_ = scales_loss ? scalar(kLossScale, TSR_BUFFER_SCALAR, TSR_F64, 1) : 0;
-    inputs_.resize(program_.shape.num_micro_batches);
-    for (size_t mb = 0; mb < inputs_.size(); ++mb)
-      for (const Value& value : model_.values)
-        inputs_[mb].push_back(value.kind == TSR_VALUE_ACTIVATION
-                                  ? 0
-                                  : add_buffer(value.name + " mb=" + std::to_string(mb), TSR_BUFFER_INPUT, value.dtype,
-                                               value.num_elements, true));
+    if (counts_correct()) correct_ = scalar(kCorrectCount, TSR_BUFFER_ACCUMULATOR, TSR_I64, 1);
+    add_inputs();
     add_homes();
+  }
+
+  void add_inputs() {
+    const std::vector<int> inputs = model_.inputs();
+    inputs_.assign(program_.shape.num_micro_batches, std::vector<uint64_t>(model_.values.size()));
+    for (size_t mb = 0; mb < inputs_.size(); ++mb)
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const Value& value = model_.values[static_cast<size_t>(inputs[i])];
+        const uint64_t buffer = add_buffer(value.name + " mb=" + std::to_string(mb), TSR_BUFFER_INPUT, value.dtype,
+                                           value.num_elements, true);
+        inputs_[mb][static_cast<size_t>(inputs[i])] = buffer;
+        program_.inputs.push_back({buffer, static_cast<int>(i), static_cast<int>(mb)});
+      }
+  }
+
+  /// Whether the model's loss counts correct predictions.
+  bool counts_correct() const {
+    const op::OpEntry* loss = op::find_op(model_.loss().op.kind);
+    return loss && std::ranges::any_of(loss->operands, [](const op::OperandEntry& operand) {
+             return operand.role == TSR_ROLE_SCALAR && operand.index == TSR_SCALAR_CORRECT;
+           });
   }
 
   /// Trainable parameters come first in a unit (decision 0002), so the aligned end of the last one is the size of the
@@ -188,6 +205,7 @@ class BaseBuilder {
     Action& zero = append(TSR_ACTION_ZERO);
     bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, loss_);
     if (trains) bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 1), TSR_MODE_WRITE, squares_);
+    if (correct_) bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, trains ? 2 : 1), TSR_MODE_WRITE, correct_);
   }
 
   void micro_batch(int mb, bool trains) {
@@ -215,9 +233,16 @@ class BaseBuilder {
       // Evaluation has no backward to save for, and a frozen parameter has no gradient: the kernels leave out what is
       // unbound.
       if (role == TSR_ROLE_SAVED && !trains && (spec.flags & TSR_SLOT_OPTIONAL)) continue;
+      if (role == TSR_ROLE_INPUT_GRADIENT && is_input_of_model(segment, spec)) continue;
       if (role == TSR_ROLE_GRADIENT && !model_.parameters[parameter_at(segment, spec)].trainable) continue;
       bind_slot(action, spec, segment, mb);
     }
+  }
+
+  /// What the data fills has no gradient.
+  bool is_input_of_model(int segment, const tsr_slot_spec& spec) const {
+    const int value = model_.segments[segment].inputs.at(TSR_SLOT_INDEX(spec.slot));
+    return model_.values[value].kind != TSR_VALUE_ACTIVATION;
   }
 
   int parameter_at(int segment, const tsr_slot_spec& spec) const {
@@ -254,6 +279,7 @@ class BaseBuilder {
         return;
       case TSR_ROLE_SCALAR:
         if (index == TSR_SCALAR_LOSS) return bind_value(action, spec, loss_);
+        if (index == TSR_SCALAR_CORRECT && correct_) return bind_value(action, spec, correct_);
         if (index == TSR_SCALAR_LOSS_SCALE) {
           if (loss_scale_) bind_value(action, spec, loss_scale_);
           return;
@@ -364,8 +390,8 @@ class BaseBuilder {
   std::vector<uint64_t> values_, frozen_, m_, v_, gradients_;  // buffer ids by unit, 0 where there is none
   std::vector<uint64_t> copies_;                               // what is computed with: values_, or cast from them
   std::vector<std::vector<uint64_t>> micro_batch_gradients_;   // [mb][unit], with reduce-every=micro-batch
-  std::vector<std::vector<uint64_t>> inputs_;                  // [mb][value]
-  uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0, loss_scale_ = 0;
+  std::vector<std::vector<uint64_t>> inputs_;                  // [mb][value], 0: not an input
+  uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0, loss_scale_ = 0, correct_ = 0;
   std::vector<uint64_t> activations_, activation_gradients_;  // by value, of the current micro-batch
   std::vector<std::vector<uint64_t>> saved_;                  // [segment][index], of the current micro-batch
 };

@@ -120,8 +120,9 @@ std::vector<Group> groups_of_loss(const Mesh& mesh) {
   return is_all ? std::vector<Group>{Group{}} : groups;
 }
 
-/// Inserted after the last loss. With pipeline stages it is inserted before the norm instead: stages without a loss
-/// still have to send, and a collective in front of a send would hold up the peers that wait for it.
+/// The loss, and a classifier's count of correct predictions. Inserted after the last loss. With pipeline stages it is
+/// inserted before the norm instead: stages without a loss still have to send, and a collective in front of a send
+/// would hold up the peers that wait for it.
 void sum_loss_over_world(Program& program) {
   const Binding loss = accumulator(program, kLossAccumulator);
   ptrdiff_t at = loss.buffer ? after_last_writer(program, loss) : -1;
@@ -131,10 +132,12 @@ void sum_loss_over_world(Program& program) {
     at = squares.buffer ? before_first_reader(program, squares) : -1;
     if (at < 0) at = static_cast<ptrdiff_t>(program.actions.size());
   }
-  for (const Group& group : groups_of_loss(*program.mesh)) {
-    Action action = sum_in_place(program, group, "scalars", loss);
-    program.actions.insert(program.actions.begin() + at++, std::move(action));
-  }
+  for (const std::string_view name : {kLossAccumulator, kCorrectCount})
+    if (const Binding scalar = accumulator(program, name); scalar.buffer)
+      for (const Group& group : groups_of_loss(*program.mesh)) {
+        Action action = sum_in_place(program, group, "scalars", scalar);
+        program.actions.insert(program.actions.begin() + at++, std::move(action));
+      }
 }
 
 /// The coordinates of a layer axis that hold a parameter, if they are several.

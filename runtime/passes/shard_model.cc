@@ -29,6 +29,7 @@
 #include <string>
 
 #include "tessera/error.hpp"
+#include "tessera/op_table.hpp"
 
 namespace tessera::host {
 namespace {
@@ -38,7 +39,7 @@ struct Cut {
   int axis;
   int64_t parts, coordinate;
 };
-using Cuts = std::map<uint32_t, Cut>;  // by TSR_NAME_*
+using Cuts = std::map<uint32_t, Cut>;  // by TSR_DIM_*
 
 /// Elements of a part: whole granules of every block; the last part may be padded.
 int64_t part_of(const tsr_dim& dim, const Cut& cut) {
@@ -212,7 +213,7 @@ class Localiser {
   Localiser(const Model& model, const Cuts& cuts, std::optional<Cut> rows) : model_(model), cuts_(cuts), rows_(rows) {}
 
   Model run() {
-    if (cuts_.contains(TSR_DIM_VOCAB)) split_loss();
+    if (cuts_.contains(TSR_DIM_VOCAB) && model_.segments.back().op.kind == TSR_OP_LOSS) split_loss();
     if (rows_) RowSplitter(model_, *rows_).run();
     for (Parameter& parameter : model_.parameters)
       cut(parameter);
@@ -295,6 +296,8 @@ class Localiser {
     segment.op.dtype = dtype;
     segment.parameters.clear();
     segment.contractions.clear();
+    const op::OpEntry& entry = *op::find_op(op);
+    if (entry.contracted == TSR_DIM_VOCAB) segment.contractions = {{TSR_DIM_VOCAB, entry.reduce}};
     return segment;
   }
 
@@ -313,12 +316,10 @@ class Localiser {
     head.parameters = loss.parameters;
     head.inputs = {normed};
     head.outputs = {logits, largest};
-    head.contractions = {{TSR_DIM_VOCAB, TSR_REDUCE_MAX}};
     Segment stats = part_of_loss(loss, "softmax_stats", TSR_OP_SOFTMAX_STATS, TSR_F32);
     stats.inputs = {logits, largest, targets};
     stats.outputs = {sum, target};
-    stats.contractions = {{TSR_DIM_VOCAB, TSR_REDUCE_SUM}};
-    stats.has_backward = false;
+    stats.has_backward = op::find_op(TSR_OP_SOFTMAX_STATS)->backward != op::Backward::none;
     Segment gradient = part_of_loss(loss, "loss_grad", TSR_OP_LOSS_GRAD, TSR_F32);
     gradient.inputs = {logits, largest, sum, target, targets};
     model_.segments.insert(model_.segments.end(), {head, stats, gradient});

@@ -9,26 +9,10 @@
 
 #include "plan/traffic.h"
 #include "program/lower_op.h"
+#include "tessera/op_table.hpp"
 
 namespace tessera::host {
 namespace {
-
-double forward_operations(const tsr_op& op) {
-  const auto dim = [&](int d) { return static_cast<double>(op.dims[d]); };
-  const double num_tokens = dim(TSR_DIM_BATCH) * dim(TSR_DIM_SEQ);
-  switch (op.kind) {
-    case TSR_OP_LINEAR:
-      return 2 * num_tokens * dim(TSR_DIM_IN) * dim(TSR_DIM_OUT);
-    case TSR_OP_ATTENTION:
-      // Two products (scores, and scores times values) of 2 S H D operations a token; the causal mask halves them.
-      return 2 * num_tokens * dim(TSR_DIM_SEQ) * dim(TSR_DIM_HEADS) * dim(TSR_DIM_HEAD_DIM);
-    case TSR_OP_LOSS:
-    case TSR_OP_HEAD_LOGITS:
-      return 2 * num_tokens * dim(TSR_DIM_EMBED) * dim(TSR_DIM_VOCAB);
-    default:
-      return 0;
-  }
-}
 
 double memory_bytes(const Program& program, const Action& action) {
   uint64_t num_bytes = 0;
@@ -40,11 +24,8 @@ double memory_bytes(const Program& program, const Action& action) {
 }  // namespace
 
 double num_operations(const tsr_op& op) {
-  const double forward = forward_operations(op);
-  // One product for the gradient of the input, one for that of the weight. A backward that is split has one in each
-  // half.
-  if (op.phase != TSR_PHASE_BACKWARD) return forward;
-  return op.kind == TSR_OP_LOSS ? 3 * forward : 2 * forward;  // the loss computes its logits there
+  const op::OpEntry* entry = op::find_op(op.kind);
+  return entry ? entry->operations(op) : 0;
 }
 
 double estimated_seconds(const Program& program, const Action& action, const MachineRates& rates) {

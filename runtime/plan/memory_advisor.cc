@@ -16,6 +16,7 @@
 #include "config/usage_error.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
+#include "plugins/loader.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -49,18 +50,36 @@ int batch_axis(const Job& job) {
   return -1;
 }
 
-/// fsdp on the batch axis, the others as they are; empty when an axis has it already.
-Change shard(const Job& job) {
-  const int axis = batch_axis(job);
-  // The one strategy that is advised by name: it is part of every installation, and cuts what every rank keeps.
-  if (axis < 0 || std::ranges::count(job.axes, "fsdp", &MeshAxis::strategy)) return {};
-  if (job.axes.size() == 1) return {{"strategy", "fsdp"}};
+/// That strategy on the batch axis, the others as they are.
+Change with_strategy(const Job& job, const std::string& strategy) {
+  if (job.axes.size() == 1) return {{"strategy", strategy}};
   std::string strategies;
   for (size_t i = 0; i < job.axes.size(); ++i) {
-    const std::string& plugin = static_cast<int>(i) == axis ? "fsdp" : job.axes[i].strategy;
+    const std::string& plugin = static_cast<int>(i) == batch_axis(job) ? strategy : job.axes[i].strategy;
     if (!plugin.empty()) strategies += concat(strategies.empty() ? "" : ",", job.axes[i].name, "=", plugin);
   }
   return {{"strategy", strategies}};
+}
+
+bool shards_homes(const LoadedPlugin& plugin) {
+  return plugin.kind == PluginKind::strategy && plugin.strategy()->splits == TSR_SPLITS_BATCH &&
+         (plugin.strategy()->flags & TSR_STRATEGY_SHARDS_HOMES) != 0;
+}
+
+/// The names of the strategies that are installed, say of themselves that they shard homes, and are not the job's.
+std::vector<std::string> sharding_strategies(const Job& job) {
+  std::vector<std::string> names;
+  const Log quiet(LogLevel::off);
+  for (const PluginCandidate& file : list_plugins(plugin_folders(job.config.plugin_dirs))) {
+    const auto is_it = [&](const auto& plugin) { return plugin && plugin->name == file.name; };
+    if (file.kind != PluginKind::strategy || std::ranges::any_of(job.plugins.strategies, is_it)) continue;
+    try {
+      if (shards_homes(load_plugin(file.path, quiet))) names.push_back(file.name);
+    } catch (const Error&) {
+      continue;  // nobody asked for this file: one that cannot be loaded is not advised, and no more
+    }
+  }
+  return names;
 }
 
 Change more_ranks(const Job& job, int factor) {
@@ -95,8 +114,8 @@ Family and_also(Family family, const Change& more) {
 }
 
 // From what costs little to what costs much.
-std::vector<Family> families_for(const Job& job) {
-  const Change recompute = {{"recompute", "full"}}, half = {{"dtype", "bf16"}}, sharded = shard(job);
+std::vector<Family> families_for(const Job& job, const Change& sharded) {
+  const Change recompute = {{"recompute", "full"}}, half = {{"dtype", "bf16"}};
   const Change one_by_one = sharded + Change{{"reduce-every", "micro-batch"}};
   const Family batches = smaller_batches(job);
   const Family ranks = {more_ranks(job, 2), more_ranks(job, 4), more_ranks(job, 8)};
@@ -165,6 +184,19 @@ std::optional<uint64_t> try_change(const Job& job, const Change& change) {
   }
 }
 
+/// The first strategy on the batch axis, by name, with which the ranks keep less than in the job; empty when there is
+/// none. On one rank none does: then the first that can be planned, for the offers of more ranks.
+Change shard(const Job& job, uint64_t arena_bytes) {
+  const int axis = batch_axis(job);
+  if (axis < 0) return {};
+  for (const std::string& strategy : sharding_strategies(job)) {
+    const Change change = with_strategy(job, strategy);
+    const auto needed = try_change(job, change);
+    if (needed && (*needed < arena_bytes || job.mesh.axes()[axis].num_ranks == 1)) return change;
+  }
+  return {};
+}
+
 /// What fits with fewer changes is offered already.
 bool includes_one_of(const Change& change, const std::vector<Change>& fitting) {
   return std::ranges::any_of(fitting, [&](const Change& smaller) {
@@ -176,7 +208,7 @@ bool includes_one_of(const Change& change, const std::vector<Change>& fitting) {
 void try_changes(const Job& job, MemoryShortfall& shortfall, const Log& log) {
   Progress progress(log, "the run does not fit --device-memory; planning changes of flags that may");
   std::vector<Change> fitting;
-  const std::vector<Family> families = families_for(job);
+  const std::vector<Family> families = families_for(job, shard(job, shortfall.arena_bytes));
   for (size_t i = 0; i < families.size(); ++i)
     for (const Change& change : families[i]) {
       progress.at(i, families.size());

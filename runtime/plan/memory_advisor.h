@@ -13,7 +13,7 @@ namespace tessera::host {
 
 /// A change of flags, tried.
 struct Trial {
-  std::string flags;         ///< as they are typed: "--recompute full --strategy fsdp"
+  std::string flags;         ///< as they are typed: "--recompute full --nproc 4"
   uint64_t arena_bytes = 0;  ///< of the rank that needs most
 };
 

@@ -99,7 +99,7 @@ std::string plan_json(const PlanReport& r) {
                {"ranks", r.num_ranks},
                {"same_ranks", r.same_ranks},
                {"largest", r.is_largest},
-               {"tokens_per_step", r.tokens_per_step},
+               {r.items + "_per_step", r.tokens_per_step},
                {"device", r.device},
                {"arena_bytes", r.arena_bytes},
                {"host_arena_bytes", r.host_arena_bytes},

@@ -65,6 +65,7 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
   report.host_arena_bytes = own.arena_bytes(TSR_MEMORY_HOST);
   report.is_largest = report.arena_bytes == all.of(largest).arena_bytes(TSR_MEMORY_DEVICE);
   report.same_ranks = all.classes.members().at(all.classes.representative(report.rank));
+  report.items = job.items();
   report.tokens_per_step = job.tokens_per_step();
   const auto programs = own.all();
   for (size_t i = 0; i < programs.size(); ++i) {

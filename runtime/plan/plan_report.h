@@ -29,8 +29,9 @@ struct ReduceEveryCost {
 struct PlanReport {
   int rank = 0;
   int num_ranks = 1;
-  bool is_largest = true;       ///< no rank needs more device memory
-  std::vector<int> same_ranks;  ///< the ranks of its class, itself included
+  bool is_largest = true;        ///< no rank needs more device memory
+  std::vector<int> same_ranks;   ///< the ranks of its class, itself included
+  std::string items = "tokens";  ///< what a step takes: "tokens" or "examples"
   int64_t tokens_per_step = 0;
   std::string device;             ///< the plugin that computes
   uint64_t arena_bytes = 0;       ///< of device memory

@@ -32,7 +32,7 @@ std::string heading(const PlanReport& r) {
   if (r.same_ranks.size() > 1)
     text += concat(", for the ", r.same_ranks.size(), " ranks that do the same (", rank_list(r.same_ranks), ")");
   if (r.num_ranks > 1) text += r.is_largest ? "; none needs more memory" : "; others need more memory";
-  return text + concat("; ", r.tokens_per_step, " tokens a step on ", r.device, "\n\n");
+  return text + concat("; ", r.tokens_per_step, " ", r.items, " a step on ", r.device, "\n\n");
 }
 
 std::string bytes_or_dash(uint64_t num_bytes) {
@@ -146,9 +146,9 @@ std::string balance_part(const PlanReport& r) {
              " ", human_bytes(b.max_bytes), ", the mean is ", human_bytes(static_cast<uint64_t>(b.mean_bytes)),
              ": the largest is ", format("%.2f", 1 + b.imbalance()), " times the mean\n");
   if (!b.bottleneck.empty())
-    text +=
-        concat("bottleneck: ", b.bottleneck, " alone takes ", human_bytes(b.bottleneck_bytes),
-               " on its owner, more than the mean share; more ranks will not help, splitting tensors (fsdp) does\n");
+    text += concat("bottleneck: ", b.bottleneck, " alone takes ", human_bytes(b.bottleneck_bytes),
+                   " on its owner, more than the mean share; more ranks will not help, a strategy that splits every "
+                   "tensor does\n");
   return text;
 }
 

@@ -144,7 +144,7 @@ PluginOptions::PluginOptions(const LoadedPlugin& plugin, std::string_view axis, 
 }
 
 std::span<const tsr_option_value> PluginOptions::values() const noexcept {
-  return storage_->values;
+  return storage_ ? std::span<const tsr_option_value>(storage_->values) : std::span<const tsr_option_value>();
 }
 
 bool is_option_of(const PluginFlag& flag, const PluginUse& use) {
@@ -154,12 +154,10 @@ bool is_option_of(const PluginFlag& flag, const PluginUse& use) {
   });
 }
 
-void check_plugin_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses) {
+void refuse_unknown_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses) {
   for (const PluginFlag& flag : flags)
     if (std::ranges::none_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); }))
       refuse_unknown(flag, uses);
-  for (const PluginUse& use : uses)
-    PluginOptions(*use.plugin, use.axis, flags);
 }
 
 std::string see_options(const LoadedPlugin& plugin) {

@@ -24,6 +24,8 @@ OptionValue check_option_value(const std::string& flag, const PluginOption& opti
 /// The resolved options of one instance of a plugin. `values()` is valid as long as this object or a copy of it lives.
 class PluginOptions {
  public:
+  /// Of a plugin without options.
+  PluginOptions() = default;
   /// The defaults of `plugin`, replaced by those of `flags` that are meant for it: `--<plugin>.<option>`, and, before
   /// those, `--<axis>.<plugin>.<option>` for a strategy on `axis`. Throws UsageError for a value that is missing, of
   /// the wrong type or outside its range.
@@ -45,9 +47,9 @@ struct PluginUse {
 /// Whether the flag names an option that the plugin of this use declares.
 bool is_option_of(const PluginFlag& flag, const PluginUse& use);
 
-/// Throws UsageError, with a suggestion, for a flag that no plugin in `uses` declares, and for values that are not
-/// valid.
-void check_plugin_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
+/// Throws UsageError, with a suggestion, for a flag that no plugin in `uses` declares. Values are checked by
+/// PluginOptions.
+void refuse_unknown_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
 
 /// What an error about options of a plugin ends in: "; see tessera plugins info ddp".
 std::string see_options(const LoadedPlugin& plugin);

@@ -110,6 +110,13 @@ struct StepConfig {
   Recompute recompute;      ///< what the backward computes again
 };
 
+/// A buffer that is filled from outside before each run: one input of the model, of one micro-batch.
+struct InputBuffer {
+  uint64_t buffer = 0;
+  int input = -1;  ///< index in Model::inputs()
+  int micro_batch = -1;
+};
+
 /// One program of one rank. Copyable; model and mesh are borrowed and outlive it.
 struct Program {
   const Model* model = nullptr;
@@ -119,7 +126,8 @@ struct Program {
   uint32_t purpose = TSR_PURPOSE_STEP;
   uint32_t variant = 0;
   Layout layout;
-  std::vector<Buffer> buffers;  ///< ascending ids
+  std::vector<Buffer> buffers;      ///< ascending ids
+  std::vector<InputBuffer> inputs;  ///< by micro-batch, then input; every rank has all
   std::vector<Home> homes;
   std::vector<Stream> streams = {{"compute"}, {"copy_in"}, {"copy_out"}};  ///< then comm streams
   std::vector<Group> groups;
@@ -178,12 +186,13 @@ tsr_dtype dtype_from_name(std::string_view name);
 /// all of the axis.
 const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role);
 
-/// The names of the scalar buffers of a step; found by name. Every step has them, but for the last.
+/// The names of the scalar buffers of a step; found by name. Every step has them, but for the last two.
 inline constexpr std::string_view kLossAccumulator = "loss";
 inline constexpr std::string_view kSquaresAccumulator = "squares";
 inline constexpr std::string_view kClipResult = "clip";
 inline constexpr std::string_view kOptimizerStep = "optimizer_step";
 inline constexpr std::string_view kLearningRate = "lr";
+inline constexpr std::string_view kCorrectCount = "correct";  ///< int64[1], of classifiers
 inline constexpr std::string_view kLossScale = "loss_scale";  ///< float64[1], in steps with dynamic loss scaling
 /// Id of the buffer of that kind and name, 0 if there is none.
 uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name);

@@ -12,7 +12,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr std::string_view kRoles[] = {"", "p", "g", "i", "o", "di", "do", "s", "c", "w", "src", "dst", "x", "st"};
-const Names kScalars = {"squares", "loss", "clip", "step", "lr", "loss_scale"};
+const Names kScalars = {"squares", "loss", "clip", "step", "lr", "loss_scale", "correct"};
 const Names kStates = {"m", "v"};
 const Names kNoNames;
 

@@ -1,11 +1,11 @@
 // Ranks make sure that they run the same thing (decision 0005), by way of the key-value store. First settings: each
 // rank publishes named fingerprints, and a difference names the field, two ranks and both values. Then programs:
 //
-//     rank 0     compiles one rank of each class, verifies the job, sets
+//     rank 0     compiles one rank of each class, its own among them, verifies the job, sets
 //                  programs/sha256/<rank>   the hash that this rank must have
 //                  programs/text/<hash>     the text, once for each class
 //                  programs/verdict         "" or why the job is refused; set last, so that it says that all is there
-//     rank r     compiles its own programs, compares the hash; only if it differs, fetches the text
+//     rank r     compiles its own programs meanwhile, compares the hash; only if it differs, fetches the text
 //
 // So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means a strategy that
 // is not pure or a build that differs, and the first line that differs usually shows which.
@@ -18,7 +18,6 @@
 
 #include "base/concat.h"
 #include "base/sha256.h"
-#include "config/text_values.h"
 #include "launch/fingerprint.h"
 #include "model/model_name.h"
 #include "plan/job_plan.h"
@@ -78,9 +77,9 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
 }
 
 /// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
-/// text that is too long for the store is published cut.
-void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
-  const JobPrograms programs = as_usage([&] { return compile_job(input); });
+/// text that is too long for the store is published cut. Returns its own programs.
+RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
+  JobPrograms programs = as_usage([&] { return compile_job(input); });
   if (const auto refusal = refusal_of(job, input, programs)) {
     store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
     throw *refusal;
@@ -92,13 +91,15 @@ void publish_programs(const Job& job, const CompileInput& input, KeyValueStore& 
       store.set(hash_key(rank), hash);
   }
   store.set(kVerdict, "");
+  return std::move(programs.by_representative.at(programs.classes.representative(0)));
 }
 
 /// Processes may read different files, also under equal paths.
-void add_inputs(std::vector<Fingerprint>& all, const Job& job, const TokenSource& data) {
-  all.push_back({"tokens in the data", std::to_string(data.num_tokens())});
+void add_inputs(std::vector<Fingerprint>& all, const Job& job, const Dataset& data) {
+  const auto [name, size] = data.size();
+  all.push_back({name, size});
   if (job.mesh.num_ranks() == 1 || job.ranks_are_threads()) return;
-  all.push_back({"the data", concat(data.num_tokens(), " tokens, sha256 ", content_hash(data).substr(0, 16))});
+  all.push_back({"the data", data.fingerprint()});
   std::vector<std::string> weights;
   if (is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
   all.push_back(
@@ -109,8 +110,7 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const TokenSource
 
 }  // namespace
 
-void check_job_consistency(const Job& job, const TokenSource& data, const RankInfo& info, int num_threads,
-                           const Log& log) {
+void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& info, int num_threads, const Log& log) {
   std::vector<Fingerprint> all = {{"the number of ranks", std::to_string(job.mesh.num_ranks())}};
   const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
   plugin(job.plugins.device);
@@ -125,14 +125,8 @@ void check_job_consistency(const Job& job, const TokenSource& data, const RankIn
     if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
       all.push_back({"--" + flag.name, flag.value});
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
-  number("layers of the model", job.gpt2.num_layers);
-  number("heads of the model", job.gpt2.num_heads);
-  number("width of the model", job.gpt2.embed);
-  number("width of the model's MLP", job.gpt2.ffn);
-  number("vocabulary of the model", job.gpt2.vocab);
-  number("positions of the model", job.gpt2.positions);
-  all.push_back({"epsilon of the model", shortest(job.gpt2.epsilon)});
-  all.push_back({"activation of the model", job.gpt2.activation == TSR_ACTIVATION_RELU ? "relu" : "gelu_new"});
+  for (const ModelFact& fact : job.architecture().facts())
+    all.push_back({fact.name, fact.value});
   add_inputs(all, job, data);
   // Kernels cut their work by the number of threads, and BLAS libraries by their environment. Either may change the
   // last bit of a sum, so both are part of "the same job".
@@ -142,9 +136,9 @@ void check_job_consistency(const Job& job, const TokenSource& data, const RankIn
                              job.config.start_timeout_ms, log);
 }
 
-void check_program_consistency(const Job& job, const CompileInput& input, const RankPrograms& own,
-                               const RankInfo& info) {
-  if (info.rank == 0) publish_programs(job, input, *info.store);
+RankPrograms check_program_consistency(const Job& job, const CompileInput& input, const RankInfo& info) {
+  if (info.rank == 0) return publish_programs(job, input, *info.store);
+  RankPrograms own = as_usage([&] { return compile_rank(input, job.mesh.coordinates(info.rank)); });
   const auto published = [&](std::string_view key) {
     return get_from_rank_0(*info.store, key, "plan the programs of all ranks", job.config.start_timeout_ms);
   };
@@ -152,7 +146,7 @@ void check_program_consistency(const Job& job, const CompileInput& input, const 
   if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
   const std::string planned = text_of(own);
   const std::string hash = published(hash_key(info.rank));
-  if (sha256_hex(planned) == hash) return;
+  if (sha256_hex(planned) == hash) return own;
   const std::string expected = published(text_key(hash));
   throw Error(TSR_E_FAILED_PRECONDITION,
               "rank " + std::to_string(info.rank) +

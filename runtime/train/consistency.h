@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compile/compile.h"
-#include "data/token_source.h"
+#include "data/dataset.h"
 #include "job/job.h"
 #include "train/rank_info.h"
 
@@ -11,14 +11,13 @@ namespace tessera::host {
 /// Compares configuration, plugins, model, weights, data and environment over all ranks; throws naming what differs on
 /// whom. Of weights and data: sizes and contents, of large ones a part (weight_files.h, token_source.h); not where the
 /// ranks are threads, which read the same files.
-void check_job_consistency(const Job& job, const TokenSource& data, const RankInfo& info, int num_threads,
-                           const Log& log);
+void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& info, int num_threads, const Log& log);
 
-/// Rank 0 plans one rank of each class, checks all ranks against one another and against --device-memory, and publishes
-/// hash and text; every rank compares its own programs and throws, with the first line that differs, when a strategy
-/// did not plan the same here as there.
-void check_program_consistency(const Job& job, const CompileInput& input, const RankPrograms& own,
-                               const RankInfo& info);
+/// This rank's programs, compiled once and agreed on. Rank 0 plans one rank of each class, checks all ranks against one
+/// another and against --device-memory, publishes hash and text, and runs the programs that it checked; every other
+/// rank compares its own and throws, with the first line that differs, when a strategy did not plan the same here as
+/// there.
+RankPrograms check_program_consistency(const Job& job, const CompileInput& input, const RankInfo& info);
 
 /// The least of all ranks' answers that are not empty, or empty; each asks, and no question twice. Throws DEADLINE when
 /// one does not, and names those that are missing.

@@ -79,20 +79,22 @@ std::string mesh_text(const Job& job) {
   return text.empty() ? "one rank" : text;
 }
 
-void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime) {
+void report_start(const Log& log, const Job& job, const Dataset& data, const RankRuntime& runtime) {
   log.info("data: ", data.description());
   log.info("model: ", job.config.model, ", ", job.model.num_parameter_elements(), " parameters", frozen_text(job.model),
-           ", ", job.gpt2.num_layers, " layers, ", job.gpt2.num_heads, " heads, width ", job.gpt2.embed);
-  log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " tokens a step");
+           ", ", job.architecture().summary());
+  log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(), " a step");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);
   warn_of_rates(log, job.config);
 }
 
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler) {
-  log.info(format("step %4lld/%lld | loss %8.5f | norm %7.4f | lr %.2e | %8.1f ms | %.0f tok/s",
-                  static_cast<long long>(step.step), static_cast<long long>(num_steps), step.loss, step.grad_norm,
-                  step.lr, step.step_ms, step.tokens_per_second));
+  log.info(format("step %4lld/%lld | loss %8.5f | ", static_cast<long long>(step.step),
+                  static_cast<long long>(num_steps), step.loss),
+           step.accuracy ? format("accuracy %6.2f %% | ", 100 * *step.accuracy) : "",
+           format("norm %7.4f | lr %.2e | %8.1f ms | %.0f %s/s", step.grad_norm, step.lr, step.step_ms,
+                  step.tokens_per_second, step.accuracy ? "examples" : "tok"));
   if (!step.updated)
     log.warning("step ", step.step, " was skipped: a gradient is not finite",
                 scaler.is_dynamic() ? format("; the loss scale is now %g", scaler.scale()) : "");

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "data/token_source.h"
+#include "data/dataset.h"
 #include "exec/rank_runtime.h"
 #include "job/job.h"
 #include "train/loss_scaler.h"
@@ -14,7 +14,7 @@ namespace tessera::host {
 /// "dp=2 ddp, tp=2 tensor"
 std::string mesh_text(const Job& job);
 /// Model, mesh, data and memory, before the first step; warnings about rates that no run can use.
-void report_start(const Log& log, const Job& job, const TokenSource& data, const RankRuntime& runtime);
+void report_start(const Log& log, const Job& job, const Dataset& data, const RankRuntime& runtime);
 /// One line a step; a warning when the step was skipped, with the scale that follows.
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler);
 /// Planned and measured memory.

@@ -12,8 +12,6 @@
 
 #include "base/progress.h"
 #include "base/resident_memory.h"
-#include "data/batch_order.h"
-#include "data/data_warnings.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
@@ -49,24 +47,12 @@ void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
                              : "--threads or --nproc");
 }
 
-/// The options of the plugins that a rank opens.
-struct RankOptions {
-  PluginOptions device, cpu;
-  std::optional<PluginOptions> comm;
-
-  explicit RankOptions(const Job& job)
-      : device(job.plugins.device, "", job.plugin_flags), cpu(job.plugins.cpu, "", job.plugin_flags) {
-    if (job.plugins.communicator) comm.emplace(*job.plugins.communicator, "", job.plugin_flags);
-  }
-};
-
-CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const tsr_host* host,
-                                     const RankOptions& options) {
+CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const tsr_host* host) {
   CommunicatorSetup setup;
   if (!job.plugins.communicator) return setup;
   setup.api = job.plugins.communicator->communicator();
   setup.host = host;
-  setup.options = options.comm->values();
+  setup.options = job.options.communicator.values();
   setup.is_local = info.is_local;
   setup.store_host = info.store_host;
   setup.start_timeout_ms = job.config.start_timeout_ms;
@@ -88,14 +74,14 @@ GraphOptions graph_options(const Job& job, const RankInfo& info, const Log& log)
 }
 
 RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
-                     std::span<const StrategyOnAxis> strategies, const RankOptions& options, const Log& log) {
+                     std::span<const StrategyOnAxis> strategies, const Log& log) {
   const auto index = static_cast<uint32_t>(info.local_rank);
   const auto threads = static_cast<uint32_t>(num_threads(job, info));
   RankSetup setup;
-  setup.device = {job.plugins.device.device(), options.device.values(), index, threads};
-  if (job.staged.collectives) setup.comm_device = {job.plugins.cpu.device(), options.cpu.values(), index, threads};
+  setup.device = {job.plugins.device.device(), job.options.device.values(), index, threads};
+  if (job.staged.collectives) setup.comm_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
   setup.host = host;
-  setup.communicators = communicator_setup(job, info, host, options);
+  setup.communicators = communicator_setup(job, info, host);
   setup.strategies = strategies;
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
   setup.graphs = graph_options(job, info, log);
@@ -107,15 +93,12 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
 }
 
 /// The micro-batches of one step, and on to the next.
-std::vector<MicroBatch> next_batches(const Job& job, BatchOrder& order, int data_rank) {
-  const auto tokens = static_cast<size_t>(job.config.batch_size * job.config.seq_len);
+std::vector<MicroBatch> next_batches(const Job& job, DatasetReader& reader, int data_rank) {
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
-    batch.inputs.resize(tokens);
-    batch.targets.resize(tokens);
-    // Ranks that differ in other axes only (stages, tensor parts) have the same data rank and read the same tokens.
-    order.read(data_rank, batch.inputs, batch.targets);
-    order.advance();
+    // Ranks that differ in other axes only (stages, tensor parts) have the same data rank and read the same.
+    batch = reader.read(data_rank);
+    reader.advance();
   }
   return batches;
 }
@@ -128,6 +111,7 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime) {
   run.mesh = mesh_text(job);
   run.world_size = job.mesh.num_ranks();
   run.steps = job.config.steps;
+  run.items = job.items();
   run.tokens_per_step = job.tokens_per_step();
   run.planned_peak_bytes = static_cast<int64_t>(planned.arena_bytes);
   for (const MemoryClass what : all_memory_classes())
@@ -140,11 +124,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, MemoryMeter& meter,
-                 const RankInfo& info, const RankObserver& observer, const Log& log) {
+void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, const RankInfo& info,
+                 const RankObserver& observer, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(info.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
-  BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+  const auto reader = data.reader(dataset_use(job));
   // One on each rank: it is a function of outcomes that are equal on all.
   LossScaler scaler(runtime.scales_loss());
   LostRunCheck lost(job, info, runtime);
@@ -152,9 +136,10 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   const auto first_start = Clock::now();
   for (int64_t step = 0; step < job.config.steps; ++step) {
     const auto start = Clock::now();
-    const auto batches = next_batches(job, order, data_rank);
+    const auto batches = next_batches(job, *reader, data_rank);
     StepMetrics line;
     line.step = step + 1;
+    line.items = job.items();
     line.lr = learning_rate(job.config, step);
     line.loss_scale = scaler.scale();
     const StepResult result = runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches);
@@ -162,6 +147,7 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
     // The sum is exact and unscaled, so this is the mean over all tokens however they are cut into micro-batches and
     // ranks.
     line.loss = result.loss_sum / tokens;
+    if (result.num_correct) line.accuracy = static_cast<double>(*result.num_correct) / tokens;
     line.grad_norm = result.grad_norm;
     line.updated = result.updated;
     line.seconds = seconds_since(first_start);
@@ -178,32 +164,28 @@ void train_steps(const Job& job, const TokenSource& data, RankRuntime& runtime, 
   lost.after_last_step();
 }
 
-void warn_of_data(const Log& log, const Job& job, const TokenSource& data) {
-  const int64_t step_tokens = job.tokens_per_step(), grad_accum = job.config.grad_accum;
-  for (const std::string& warning :
-       data_warnings(data, {job.gpt2.vocab, step_tokens / grad_accum, grad_accum, job.config.steps}))
+void warn_of_data(const Log& log, const Job& job, const Dataset& data) {
+  for (const std::string& warning : data.warnings(dataset_use(job)))
     log.warning(warning);
 }
 
 }  // namespace
 
-void train_rank(const Job& job, const TokenSource& data, const RankInfo& info, const RankObserver& observer,
+void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log) {
   const HostServices host(log, info.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
-  const RankOptions options(job);
 
   // Nothing below may depend on what has not been compared.
   check_job_consistency(job, data, info, num_threads(job, info), log);
   const Log first_log = info.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
   if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
   const CompileInput input = compile_input(job, strategies.all(), first_log);
-  RankPrograms programs = as_usage([&] { return compile_rank(input, job.mesh.coordinates(info.rank)); });
-  check_program_consistency(job, input, programs, info);
+  RankPrograms programs = check_program_consistency(job, input, info);
 
   // Measured here, so that the report can tell the arena from what the process had before.
   const int64_t process_before = resident_memory().now_bytes;
-  RankRuntime runtime(rank_setup(job, info, host.table(), strategies.all(), options, log), std::move(programs));
+  RankRuntime runtime(rank_setup(job, info, host.table(), strategies.all(), log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
   // Ranks that share a device: what one allocates and loads in preparation could wait for a stream of another, which
   // in turn waits for it.

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "data/token_source.h"
+#include "data/dataset.h"
 #include "exec/rank_runtime.h"
 #include "job/job.h"
 #include "train/rank_info.h"
@@ -23,7 +23,7 @@ struct RankObserver {
 
 /// Joins the other ranks, compiles and checks this rank's programs, and runs all steps; rank 0 reports to the log.
 /// Throws what went wrong, also that the run is lost (lost_run.h); the other ranks then fail within their deadlines.
-void train_rank(const Job& job, const TokenSource& data, const RankInfo& info, const RankObserver& observer,
+void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log);
 
 }  // namespace tessera::host

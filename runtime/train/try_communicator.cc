@@ -26,10 +26,8 @@ void try_communicator(const Job& job, const Log& log) {
   const auto& communicator = job.plugins.communicator;
   if (!communicator || !has_options(job) || !(job.device_is_cpu() || job.staged.collectives)) return;
   const HostServices host(log, std::make_shared<MemoryStore>());
-  const PluginOptions cpu_options(job.plugins.cpu, "", job.plugin_flags);
-  const PluginOptions options(*communicator, "", job.plugin_flags);
-  const Device cpu({job.plugins.cpu.device(), cpu_options.values(), 0, 1}, host.table());
-  const auto values = options.values();
+  const Device cpu({job.plugins.cpu.device(), job.options.cpu.values(), 0, 1}, host.table());
+  const auto values = job.options.communicator.values();
   tsr_comm_create_args args{};
   args.struct_size = sizeof args;
   args.size = 1;

@@ -26,7 +26,9 @@ std::string origin_text(const Program& program, const DataOrigin& origin) {
       text = "the gradient of " + model.values[origin.index].name;
       break;
     case TSR_ROLE_SCALAR:
-      text = origin.index == TSR_SCALAR_LOSS ? "the loss" : "scalar " + std::to_string(origin.index);
+      text = origin.index == TSR_SCALAR_LOSS      ? "the loss"
+             : origin.index == TSR_SCALAR_CORRECT ? "the count of correct predictions"
+                                                  : "scalar " + std::to_string(origin.index);
       break;
     default:
       return "something unknown";

@@ -15,8 +15,10 @@
 namespace tessera::host {
 namespace {
 
+/// The loss, or the count of correct predictions.
 bool is_loss(const Binding& binding) {
-  return binding.slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS);
+  return binding.slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS) ||
+         binding.slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CORRECT);
 }
 
 const char* const kNotTaken = "the action needs the sum; is a collective missing?";

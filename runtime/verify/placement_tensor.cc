@@ -13,6 +13,7 @@
 #include <functional>
 #include <set>
 
+#include "tessera/op_table.hpp"
 #include "verify/placement_rules.h"
 
 namespace tessera::host {
@@ -35,6 +36,12 @@ class SegmentCut {
     const auto splits = [&](int value) { return splits_value(value); };
     return std::ranges::none_of(is_split_, std::identity()) && std::ranges::none_of(segment_.inputs, splits) &&
            std::ranges::none_of(segment_.outputs, splits);
+  }
+  /// A dim that the op needs whole.
+  bool splits_whole_dim() const {
+    const op::OpEntry* entry = op::find_op(segment_.op.kind);
+    return entry &&
+           std::ranges::any_of(entry->whole, [&](int dim) { return names_.contains(segment_.dim_names[dim]); });
   }
   bool splits_parameter(uint32_t position) const { return is_split_[position]; }
   /// Whether it has a dim that the axis splits.
@@ -88,9 +95,11 @@ int value_of(const Segment& segment, const Binding& binding) {
 void PlacementRules::compute_on_tensor_axis() {
   const Segment& segment = program_.model->segments[action_->segment];
   const SegmentCut cut(program_, segment, axis_);
-  if (segment.op.kind == TSR_OP_LOSS && !cut.empty())
-    return report("needs the whole of " + program_.model->parameters[segment.parameters[0]].name +
-                  ", which is split over " + axis_name_ + ": the tail must be split too");
+  if (cut.splits_whole_dim())
+    return report("needs the whole of " +
+                  (segment.parameters.empty() ? program_.model->values[segment.inputs[0]].name
+                                              : program_.model->parameters[segment.parameters[0]].name) +
+                  ", which is split over " + axis_name_ + "; split the op too, or not its operands");
   bool on_parts =
       std::ranges::any_of(segment.parameters, [&](int p) { return program_.model->parameters[p].rows_axis == axis_; });
   for (const Binding& binding : action_->bindings)

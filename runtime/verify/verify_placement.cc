@@ -103,12 +103,17 @@ class AxisVerifier {
   }
 
   void check_loss() {
-    const uint64_t loss = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, kLossAccumulator);
-    if (!loss) return;
-    for (const PlacementPart& part : placements_.read({loss, 0, program_.buffer(loss).num_elements, 0, 0}))
+    check_sum(kLossAccumulator, "a loss");
+    check_sum(kCorrectCount, "a count of correct predictions");
+  }
+
+  void check_sum(std::string_view name, const char* what) {
+    const uint64_t sum = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, name);
+    if (!sum) return;
+    for (const PlacementPart& part : placements_.read({sum, 0, program_.buffer(sum).num_elements, 0, 0}))
       if (part.placement.kind == PlacementKind::partial) {
-        diagnostics_.add("rank " + std::to_string(program_.mesh->rank(program_.coordinates)) +
-                         " ends with a loss that is " + placement_text(part.placement, axis().name));
+        diagnostics_.add("rank " + std::to_string(program_.mesh->rank(program_.coordinates)) + " ends with " + what +
+                         " that is " + placement_text(part.placement, axis().name));
         return;
       }
   }

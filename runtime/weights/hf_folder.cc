@@ -1,6 +1,6 @@
 // Weights of a Hugging Face folder. Names and shapes must match the model one to one, so that nothing is left at random
-// values and nothing that was trained is dropped unnoticed. Linear layers of GPT-2 are Conv1D there, [in, out] and not
-// [out, in], which is our layout as well; nothing is transposed.
+// values and nothing that was trained is dropped unnoticed. Nothing is transposed: a model whose layers are [in, out]
+// there, as GPT-2's Conv1D, has them so here.
 //
 // Values are read when a rank asks for its pieces, and only those are looked at for NaN: no rank reads the whole model.
 
@@ -22,23 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "transformer.";
-constexpr std::string_view kHead = "lm_head.weight";
-constexpr std::string_view kTokenEmbedding = "wte.weight";
 constexpr std::size_t kElementsPerCompare = std::size_t{1} << 16;
-
-std::string_view without_prefix(std::string_view name) {
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
-}
-
-// "h.<digits>.attn.bias" and "h.<digits>.attn.masked_bias": constants that old versions of transformers saved.
-bool is_mask_buffer(std::string_view name) {
-  if (!name.starts_with("h.")) return false;
-  const std::size_t end = name.find_first_not_of("0123456789", 2);
-  if (end == 2 || end == std::string_view::npos) return false;
-  const std::string_view rest = name.substr(end);
-  return rest == ".attn.bias" || rest == ".attn.masked_bias";
-}
 
 std::vector<uint64_t> shape_of(const Parameter& parameter) {
   const std::vector<int64_t> shape = parameter.shape();
@@ -78,16 +62,17 @@ void check_index(const std::map<std::string, std::string>& index, std::span<cons
 
 }  // namespace
 
-HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters)
-    : folder_(folder) {
+HuggingFaceWeights::HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters,
+                                       const TensorNames& names)
+    : folder_(folder), names_(names) {
   open_files(folder);
   for (const SafetensorsFile& file : files_)
     place_tensors(file);
-  const bool is_tied = places_.contains(kTokenEmbedding);
-  // A saved lm_head repeats wte. It must do so exactly, as the model has one tensor for both.
-  const auto head = is_tied ? places_.extract(std::string(kHead)) : decltype(places_)::node_type();
+  const bool is_tied = places_.contains(names_.tied_to);
+  // A saved head repeats the embedding. It must do so exactly, as the model has one tensor for both.
+  const auto copy = is_tied ? places_.extract(std::string(names_.tied_copy)) : decltype(places_)::node_type();
   check_parameters(parameters);
-  if (!head.empty()) check_head(head.mapped());
+  if (!copy.empty()) check_copy(copy.mapped());
 }
 
 void HuggingFaceWeights::open_files(const std::string& folder) {
@@ -101,11 +86,12 @@ void HuggingFaceWeights::open_files(const std::string& folder) {
 void HuggingFaceWeights::place_tensors(const SafetensorsFile& file) {
   for (const auto& entry : file.header().tensors) {
     const std::string& full_name = entry.first;
-    const std::string_view name = without_prefix(full_name);
-    if (is_mask_buffer(name)) continue;
+    std::string_view name = full_name;
+    if (name.starts_with(names_.prefix)) name.remove_prefix(names_.prefix.size());
+    if (names_.is_skipped(name)) continue;
     if (places_.emplace(std::string(name), Place{&file, full_name}).second) continue;
     throw Error(TSR_E_INVALID_ARGUMENT, concat(file.path(), ": tensor ", name, " is there with and without the prefix ",
-                                               kPrefix, "; keep one"));
+                                               names_.prefix, "; keep one"));
   }
 }
 
@@ -153,24 +139,24 @@ void HuggingFaceWeights::check_parameters(std::span<const Parameter> parameters)
              " belongs to no parameter of the model that config.json describes (", extra.size(), " such tensors)"));
 }
 
-void HuggingFaceWeights::check_head(const Place& head) const {
-  const SafetensorsTensor& tensor = head.file->tensor(head.name);
-  const Place& tied = places_.find(kTokenEmbedding)->second;
-  const SafetensorsTensor& embedding = tied.file->tensor(tied.name);
-  bool equal = tensor.shape == embedding.shape;
+void HuggingFaceWeights::check_copy(const Place& copy) const {
+  const SafetensorsTensor& tensor = copy.file->tensor(copy.name);
+  const Place& tied = places_.find(names_.tied_to)->second;
+  const SafetensorsTensor& original = tied.file->tensor(tied.name);
+  bool equal = tensor.shape == original.shape;
   std::vector<float> ours(kElementsPerCompare), theirs(kElementsPerCompare);
-  for (uint64_t i = 0; equal && i < embedding.num_elements; i += kElementsPerCompare) {
-    const std::size_t num_elements = std::min<uint64_t>(kElementsPerCompare, embedding.num_elements - i);
+  for (uint64_t i = 0; equal && i < original.num_elements; i += kElementsPerCompare) {
+    const std::size_t num_elements = std::min<uint64_t>(kElementsPerCompare, original.num_elements - i);
     const auto a = std::span(ours).first(num_elements), b = std::span(theirs).first(num_elements);
     tied.file->read(tied.name, i, a);
-    head.file->read(head.name, i, b);
+    copy.file->read(copy.name, i, b);
     // As bits: a NaN equals itself, and 0 is not -0.
     equal = std::equal(a.begin(), a.end(), b.begin(),
                        [](float x, float y) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y); });
   }
   if (equal) return;
-  throw Error(TSR_E_UNSUPPORTED, concat(head.file->path(), ": tensor ", head.name, " ", shape_text(tensor.shape),
-                                        " differs from ", tied.name, " ", shape_text(embedding.shape),
+  throw Error(TSR_E_UNSUPPORTED, concat(copy.file->path(), ": tensor ", copy.name, " ", shape_text(tensor.shape),
+                                        " differs from ", tied.name, " ", shape_text(original.shape),
                                         "; a head of its own is not supported, only one tied to the token embedding"));
 }
 

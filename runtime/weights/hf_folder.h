@@ -1,4 +1,4 @@
-// The weights of a Hugging Face GPT-2 folder.
+// The weights of a Hugging Face folder.
 #pragma once
 
 #include <map>
@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/architecture.h"
 #include "model/model.h"
 #include "model/parameter_source.h"
 #include "weights/safetensors.h"
@@ -14,15 +15,15 @@
 namespace tessera::host {
 
 /// Weights by parameter name, from `model.safetensors` or, without it, the files of its sharded index. Strict: tensors
-/// and parameters must match one to one in name (with or without the prefix `transformer.`) and shape; Conv1D weights
-/// are [in, out] there as here. Two things may be there besides: mask buffers (`h.*.attn.bias`, `h.*.attn.masked_bias`)
-/// are skipped, and `lm_head.weight` must equal `wte.weight` element by element.
+/// and parameters must match one to one in name (with or without the model's prefix) and shape. Two things may be there
+/// besides, which TensorNames tells: tensors that are skipped, and the copy of a tied parameter, which must equal it
+/// element by element.
 class HuggingFaceWeights : public ParameterSource {
  public:
   /// Opens all files and checks everything but the parameters' values. Throws INVALID_ARGUMENT naming the tensor and
   /// the file (both shapes where they differ), UNSUPPORTED for an element type that is not a float, NOT_FOUND without
   /// files; what find_weight_files throws.
-  HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters);
+  HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters, const TensorNames& names);
 
   /// Throws INVALID_ARGUMENT, naming file, tensor and element, for a value that is NaN or infinite.
   void read(std::string_view parameter, uint64_t offset, std::span<float> out) const override;
@@ -38,9 +39,10 @@ class HuggingFaceWeights : public ParameterSource {
   /// The end of the sentence about a parameter that is there under a longer name; else empty.
   std::string wrapper_hint(const std::string& parameter) const;
   void check_parameters(std::span<const Parameter> parameters) const;
-  void check_head(const Place& head) const;
+  void check_copy(const Place& head) const;
 
   std::string folder_;
+  TensorNames names_;
   std::vector<SafetensorsFile> files_;                // never grows once places_ points into it
   std::map<std::string, Place, std::less<>> places_;  // by name without prefix
 };

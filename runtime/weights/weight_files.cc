@@ -13,6 +13,7 @@
 
 #include "base/concat.h"
 #include "base/sha256.h"
+#include "model/architectures.h"
 #include "tessera/error.hpp"
 #include "weights/hf_index.h"
 #include "weights/safetensors.h"
@@ -100,10 +101,11 @@ WeightFiles find_weight_files(const std::string& folder) {
 
 // By their names in the wild: also of other formats, and of downloads that were not finished.
 bool looks_like_weights(const std::string& name) {
-  constexpr std::string_view kBegins[] = {kWholeFile, "pytorch_model", "tf_model", "flax_model", "gpt2_"};
+  constexpr std::string_view kBegins[] = {kWholeFile, "pytorch_model", "tf_model", "flax_model"};
   constexpr std::string_view kEnds[] = {".safetensors", ".pt",  ".pth", ".ckpt", ".gguf",   ".ggml",
                                         ".onnx",        ".npz", ".ot",  ".h5",   ".msgpack"};
-  return std::ranges::any_of(kBegins, [&](auto begin) { return name.starts_with(begin); }) ||
+  const auto begins = [&](std::string_view begin) { return name.starts_with(begin); };
+  return std::ranges::any_of(kBegins, begins) || std::ranges::any_of(foreign_weight_names(), begins) ||
          std::ranges::any_of(kEnds, [&](auto end) { return name.ends_with(end); });
 }
 

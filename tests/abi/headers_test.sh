@@ -21,7 +21,7 @@ alone=$(mktemp -d)
 trap 'rm -rf "$alone"' EXIT
 write_includes() { # FOLDER EXTENSION
   local header
-  for header in "$source/$1"/tessera/*; do
+  for header in "$source/$1"/tessera/*.h*; do  # ops.inc is a part of device.h
     echo "#include <tessera/$(basename "$header")>" >"$alone/$(basename "$header").$2"
   done
 }

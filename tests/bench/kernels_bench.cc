@@ -12,12 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "cpu-device/kernel.h"
+#include "cpu-device/kernels/ops.h"
 #include "tessera/half.hpp"
 
 namespace {
-
-using tessera::cpu::OpFamily;
 
 constexpr int64_t kTokens = 256, kEmbed = 768, kHeads = 12, kVocabulary = 50257, kPositions = 1024;
 
@@ -69,15 +67,14 @@ Memory filled(const tsr_slot_spec& slot) {
 }
 
 void run(benchmark::State& state, const tsr_op& op, double flop, int num_threads) {
-  const OpFamily* family = tessera::cpu::compute_ops(op.kind);
-  const auto slots = family->describe(op);
+  const auto slots = tessera::cpu::describe_op(op);
   std::vector<Memory> operands;
   std::vector<void*> pointers;
   for (const tsr_slot_spec& slot : slots) {
     operands.push_back(filled(slot));
     pointers.push_back(operands.back().get());
   }
-  const auto kernel = family->prepare(op, slots, num_threads);
+  const auto kernel = tessera::cpu::prepare_op(op, slots, num_threads);
   for (auto _ : state)
     kernel->run(pointers.data());
   if (flop > 0) state.counters["FLOP/s"] = benchmark::Counter(flop, benchmark::Counter::kIsIterationInvariantRate);

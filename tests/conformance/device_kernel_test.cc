@@ -31,7 +31,8 @@ bool is_float32_only(uint32_t kind) {
 
 bool has_phase(uint32_t kind, uint32_t phase) {
   if (kind == TSR_OP_SOFTMAX_STATS) return phase == TSR_PHASE_FORWARD;
-  if (kind == TSR_OP_LOSS || kind == TSR_OP_LOSS_GRAD) return phase <= TSR_PHASE_BACKWARD;
+  if (kind == TSR_OP_LOSS || kind == TSR_OP_LOSS_GRAD || kind == TSR_OP_CROSS_ENTROPY)
+    return phase <= TSR_PHASE_BACKWARD;
   return true;
 }
 
@@ -40,6 +41,7 @@ bool holds_tokens(uint32_t kind, uint32_t input) {
     case TSR_OP_TOKEN_EMBEDDING:
       return input == 0;
     case TSR_OP_LOSS:
+    case TSR_OP_CROSS_ENTROPY:
       return input == 1;
     case TSR_OP_SOFTMAX_STATS:
       return input == 2;
@@ -61,7 +63,7 @@ tsr_dtype expected_dtype(const tsr_op& op, uint32_t slot) {
     case TSR_ROLE_SAVED:
       return op.kind == TSR_OP_LINEAR ? op.dtype : TSR_F32;
     case TSR_ROLE_SCALAR:
-      return slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS) ? TSR_I64 : TSR_F64;
+      return slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE) ? TSR_F64 : TSR_I64;
     default:
       return TSR_F32;
   }
@@ -98,7 +100,7 @@ TEST_P(DeviceKernelTest, DescribeRefusesWhatTheDeviceDoesNotCompute) {
 }
 
 TEST_P(DeviceKernelTest, SegmentsHaveTheSameSlotsInEveryDtype) {
-  for (uint32_t kind = TSR_OP_TOKEN_EMBEDDING; kind <= TSR_OP_LOSS_GRAD; ++kind)
+  for (uint32_t kind = TSR_OP_TOKEN_EMBEDDING; kind <= TSR_OP_CROSS_ENTROPY; ++kind)
     for (uint32_t phase = TSR_PHASE_FORWARD; phase <= TSR_PHASE_BACKWARD_WEIGHT; ++phase) {
       if (!has_phase(kind, phase)) continue;
       const auto in_float32 = describe(segment_op(kind, phase, TSR_F32));

@@ -133,9 +133,9 @@ TEST_F(HostsTest, TheLoopbackInterfaceIsRefusedAtOnce) {
   EXPECT_NE(first.exit_code, 0);
   EXPECT_NE(second.exit_code, 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start_time, std::chrono::milliseconds(kStartTimeoutMs / 2));
-  EXPECT_NE(
-      (first.err + second.err).find("--gloo.interface: the addresses of \"lo\" lead to this machine only, and rank "),
-      std::string::npos)
+  EXPECT_NE((first.err + second.err)
+                .find("--gloo.interface: the addresses of \"lo\" can be reached from this machine only, and rank "),
+            std::string::npos)
       << first.err << second.err;
 }
 

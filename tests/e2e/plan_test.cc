@@ -222,6 +222,43 @@ TEST(DeviceMemory, WhatDoesNotFitIsRefusedWithWhatWould) {
   }
 }
 
+/// The flags that are offered to a job that needs more than the limit.
+std::vector<std::string> offers(std::vector<std::string> flags) {
+  flags.push_back("--json");
+  std::vector<std::string> offered;
+  const json report = json::parse(plan(flags).out);
+  for (const json& offer : report["shortfall"]["would_fit"])
+    offered.push_back(offer["flags"]);
+  return offered;
+}
+
+bool is_offered(const std::vector<std::string>& all, const std::string& strategy) {
+  return std::ranges::any_of(
+      all, [&](const std::string& flags) { return flags.find("--strategy " + strategy) != std::string::npos; });
+}
+
+/// Found among what is installed, by what it says of itself.
+TEST(DeviceMemory, AStrategyThatShardsIsOffered) {
+  const auto limit = [](std::vector<std::string> flags) {
+    return "--device-memory=" + std::to_string(plan_json(std::move(flags))["arena_bytes"].get<uint64_t>() - 1);
+  };
+  EXPECT_TRUE(is_offered(offers({"--nproc=2", limit({"--nproc=2"})}), "fsdp"));
+  const std::string mesh = "--mesh=pp=2,dp=2", strategies = "--strategy=pp=pipeline,dp=ddp";
+  EXPECT_TRUE(is_offered(offers({mesh, strategies, limit({mesh, strategies})}), "pp=pipeline,dp=fsdp"));
+  const std::string has_it = "--strategy=fsdp";
+  EXPECT_FALSE(is_offered(offers({"--nproc=2", has_it, limit({"--nproc=2", has_it})}), "fsdp"));
+}
+
+TEST(DeviceMemory, FilesThatNobodyAskedForDoNotDisturbTheOffers) {
+  const TempFolder folder;
+  std::ofstream(folder.path("a-broken.so")) << "not a plugin";
+  const std::string limit =
+      "--device-memory=" + std::to_string(plan_json({"--nproc=2"})["arena_bytes"].get<uint64_t>() - 1);
+  const auto usual = offers({"--nproc=2", limit});
+  EXPECT_FALSE(usual.empty());
+  EXPECT_EQ(offers({"--nproc=2", limit, "--plugin-dir=" + folder.path()}), usual);
+}
+
 TEST(DeviceMemory, TheSmallestIsNamedWhenNothingFits) {
   const CommandResult refused = plan({"--nproc=2", "--device-memory=10kB"});
   EXPECT_EQ(refused.exit_code, 1);

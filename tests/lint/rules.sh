@@ -3,7 +3,10 @@
 #  1. In runtime/ a folder includes only folders to its left in the list below, itself and the plugin API.
 #  2. A plugin's folder includes only itself and the plugin API.
 #  3. The host's names are in tessera::host: those of the plugin API's C++ layer are in tessera, and tests link both.
-#  4. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
+#  4. runtime/ knows no plugin by name: no text in its code is the name of one of ours or holds a name that is not also a
+#     word. Which plugins are the default is in plugins/defaults.cmake.
+#  5. An architecture is named in its folder below runtime/model/ and in the list model/architectures.cc, nowhere else.
+#  6. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly folders=(base config launch plugins mesh model weights data program passes memory verify compile exec job plan train cli)
@@ -38,6 +41,27 @@ done
 while IFS=: read -r file line text; do
   breach "$file:$line: $text: the host's names are in tessera::host, and are used by name"
 done < <(grep -rnE '^ *using namespace tessera|^namespace tessera' runtime | grep -vE ':namespace tessera::host\b' || true)
+
+# Of the names, these are words of the field too, and may be part of a text.
+readonly words=' cpu cuda local pipeline tensor '
+names='' coined=''
+for folder in plugins/*/; do
+  name=$(basename "$folder")
+  name=${name%-device} name=${name%-comm}
+  names+="${names:+|}$name"
+  [[ $words == *" $name "* ]] || coined+="${coined:+|}$name"
+done
+readonly names_in_text="\"($names)\"|\"[^\"]*\\b($coined)\\b[^\"]*\""
+while IFS=: read -r file line text; do
+  breach "$file:$line names a plugin: $text"
+done < <(grep -rnE "$names_in_text" runtime --include='*.cc' --include='*.h' | sed 's@ *//.*@@' | grep -E "$names_in_text" || true)
+
+for folder in runtime/model/*/; do
+  while IFS=: read -r file line text; do
+    breach "$file:$line names the architecture $(basename "$folder"); ask model/architecture.h instead"
+  done < <(grep -rniE "^([^/]|/[^/])*$(basename "$folder")" runtime --include='*.h' --include='*.cc' |
+    grep -vE '^runtime/model/([^/]+/|architectures\.cc:)' || true)
+done
 
 while read -r test; do
   git grep -qF "$(basename "$test")" -- '*CMakeLists.txt' || breach "$test is named in no CMakeLists.txt"

@@ -55,7 +55,7 @@ TEST(Conflicts, ThatOnlyAPassSeesAreSaidWithoutInternals) {
         [&] {
           plan("a=2,b=2", "a=fsdp,b=zero3", {"--fsdp.sharding=no_shard", "--zero3.stage=" + std::string(stage)}, 4);
         },
-        {"strategy fsdp on axis a", "are split by another strategy already", "replicate=ddp,shard=fsdp"});
+        {"strategy fsdp on axis a", "are already split by the strategy of another axis", "replicate=ddp,shard=fsdp"});
 }
 
 TEST(Conflicts, AreNoneBetweenKindsAndWithDdp) {

@@ -1,8 +1,10 @@
 // The loss of an evaluation after some steps is that of the next step on its tokens, as PyTorch's trajectory has it.
 #include <gtest/gtest.h>
 
-#include "data/batch_order.h"
+#include <array>
+
 #include "parity/mesh_run.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -11,16 +13,14 @@ namespace {
 constexpr int64_t kSteps = 5;  // then the tokens of the next are evaluated
 
 /// This rank's tokens of the step after the last.
-std::vector<MicroBatch> batches_of_next_step(const Job& job, const TokenSource& data, int rank) {
-  BatchOrder order(data, job.config.batch_size, job.config.seq_len, job.mesh.num_data_ranks());
+std::vector<MicroBatch> batches_of_next_step(const Job& job, const Dataset& data, int rank) {
+  const auto reader = data.reader(dataset_use(job));
   for (int64_t i = 0; i < kSteps * job.config.grad_accum; ++i)
-    order.advance();
+    reader->advance();
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
-    batch.inputs.resize(static_cast<size_t>(job.config.batch_size * job.config.seq_len));
-    batch.targets.resize(batch.inputs.size());
-    order.read(job.mesh.data_rank(job.mesh.coordinates(rank)), batch.inputs, batch.targets);
-    order.advance();
+    batch = reader->read(job.mesh.data_rank(job.mesh.coordinates(rank)));
+    reader->advance();
   }
   return batches;
 }
@@ -33,9 +33,9 @@ TEST_P(Evaluation, HasTheLossOfTheTrajectory) {
   std::erase_if(flags, [](const std::string& flag) { return flag.starts_with("--steps="); });
   flags.push_back("--steps=" + std::to_string(kSteps));
   std::vector<double> losses(static_cast<size_t>(mesh.num_ranks));
-  mesh.run(flags, "local", [&](const Job& job, const TokenSource& data, int rank, RankRuntime& runtime) {
+  mesh.run(flags, "local", [&](const Job& job, const Dataset& data, int rank, RankRuntime& runtime) {
     const auto batches = batches_of_next_step(job, data, rank);
-    losses[static_cast<size_t>(rank)] = runtime.run_eval(batches) / static_cast<double>(job.tokens_per_step());
+    losses[static_cast<size_t>(rank)] = runtime.run_eval(batches).loss_sum / static_cast<double>(job.tokens_per_step());
   });
   const double expected = golden_trajectory().loss[kSteps];
   EXPECT_NEAR(losses[0], expected, 1e-4 * expected);
@@ -53,6 +53,23 @@ const MeshRun kMeshes[] = {
     {"pp=2,dp=2,tp=2", "pp=pipeline,dp=fsdp,tp=tensor", 8, 2},
 };
 INSTANTIATE_TEST_SUITE_P(All, Evaluation, ::testing::ValuesIn(kMeshes), mesh_name);
+
+TEST(EvaluationProgram, IsNotCompiledForATrainingThatDoesNotEvaluate) {
+  const Log log(LogLevel::off);
+  std::vector<std::string> flags = golden_flags(2);
+  flags.insert(flags.end(), {"--comm=local", "--plugin-dir=" + plugin_dir()});
+  const Job job = make_job(parse_flags(FlagSet::train, flags), 2, log);
+  std::array<size_t, 2> num_programs{};
+  const auto observer = [&](int rank) {
+    RankObserver o;
+    o.on_end = [&, rank](RankRuntime& runtime) {
+      num_programs[static_cast<size_t>(rank)] = runtime.programs().all().size();
+    };
+    return o;
+  };
+  train_thread_ranks(job, *open_data(job), observer, log);
+  EXPECT_EQ(num_programs, (std::array<size_t, 2>{2, 2}));  // init and step
+}
 
 }  // namespace
 }  // namespace tessera::testing

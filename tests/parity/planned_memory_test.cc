@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fsdp.h"
+#include "sharding.h"
 #include "support/compiled_job.h"
 #include "support/expect_error.h"
 #include "support/local_job.h"

@@ -32,7 +32,9 @@ class CompiledJob {
  private:
   Job make(std::vector<std::string> flags, int num_ranks) {
     flags.insert(flags.end(), {"--comm=local", "--plugin-dir=" + plugin_dir()});
-    return make_job(parse_flags(FlagSet::plan, flags), num_ranks, log_);
+    Job job = make_job(parse_flags(FlagSet::plan, flags), num_ranks, log_);
+    job.evaluates = true;
+    return job;
   }
 
   Log log_;

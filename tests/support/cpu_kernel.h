@@ -3,8 +3,7 @@
 
 #include <vector>
 
-#include "cpu-device/device.h"
-#include "cpu-device/kernel.h"
+#include "cpu-device/kernels/ops.h"
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
@@ -12,21 +11,16 @@ namespace tessera::testing {
 /// Prepares `op` for its own slots, as describe lists them, and runs it once; `pointers` in that order, with nullptr
 /// for an optional slot that is not bound.
 inline void run_op(const tsr_op& op, const std::vector<void*>& pointers, int num_threads = 1) {
-  for (const auto find : {cpu::compute_ops, cpu::elementwise_ops, cpu::step_ops})
-    if (const cpu::OpFamily* family = find(op.kind)) {
-      const auto described = family->describe(op);
-      if (described.size() != pointers.size()) throw Error(TSR_E_INVALID_ARGUMENT, "run_op: one pointer a slot");
-      std::vector<tsr_slot_spec> slots;
-      std::vector<void*> bound;
-      for (size_t i = 0; i < described.size(); ++i) {
-        if ((described[i].flags & TSR_SLOT_OPTIONAL) && !pointers[i]) continue;
-        slots.push_back(described[i]);
-        bound.push_back(pointers[i]);
-      }
-      family->prepare(op, slots, num_threads)->run(bound.data());
-      return;
-    }
-  throw Error(TSR_E_UNSUPPORTED, "run_op: no family has this kind");
+  const auto described = cpu::describe_op(op);
+  if (described.size() != pointers.size()) throw Error(TSR_E_INVALID_ARGUMENT, "run_op: one pointer a slot");
+  std::vector<tsr_slot_spec> slots;
+  std::vector<void*> bound;
+  for (size_t i = 0; i < described.size(); ++i) {
+    if ((described[i].flags & TSR_SLOT_OPTIONAL) && !pointers[i]) continue;
+    slots.push_back(described[i]);
+    bound.push_back(pointers[i]);
+  }
+  cpu::prepare_op(op, slots, num_threads)->run(bound.data());
 }
 
 }  // namespace tessera::testing

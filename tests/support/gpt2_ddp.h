@@ -9,7 +9,7 @@
 #include "cpu-device/device.h"
 #include "ddp.h"
 #include "memory/memory_plan.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "passes/build_program.h"
 #include "passes/dependencies.h"
 #include "passes/finalize.h"

@@ -8,7 +8,7 @@
 
 #include "compile/pass_runner.h"
 #include "cpu-device/device.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "passes/build_program.h"
 #include "tessera/strategy.hpp"
 

@@ -79,7 +79,8 @@ std::string difference(const std::string& what, double a, double b) {
 RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::string& comm, const AtEnd& at_end) {
   flags.insert(flags.end(), {"--comm=" + comm, "--threads=1", "--plugin-dir=" + plugin_dir()});
   const Log log(LogLevel::off);
-  const Job job = make_job(parse_flags(FlagSet::train, flags), num_ranks, log);
+  Job job = make_job(parse_flags(FlagSet::train, flags), num_ranks, log);
+  job.evaluates = at_end != nullptr;
   const auto data = open_data(job);
   RunResult result;
   result.final_losses.resize(static_cast<size_t>(num_ranks));

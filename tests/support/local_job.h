@@ -22,7 +22,7 @@ struct RunResult {
 };
 
 /// What else each rank does after its last step, all at once.
-using AtEnd = std::function<void(const Job&, const TokenSource&, int rank, RankRuntime&)>;
+using AtEnd = std::function<void(const Job&, const Dataset&, int rank, RankRuntime&)>;
 
 /// Runs `tessera train` with these flags (plus the build's plugin folder) with `num_ranks` threads, one thread each,
 /// over local-comm or another communicator. Throws what the first rank that failed threw.

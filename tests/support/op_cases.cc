@@ -124,6 +124,16 @@ OpCase loss_case(const LossExtents& e) {
   return c;
 }
 
+OpCase cross_entropy_case(const ClassExtents& e) {
+  OpCase c{segment_op(TSR_OP_CROSS_ENTROPY, TSR_PHASE_BACKWARD,
+                      {{TSR_DIM_BATCH, e.batch}, {TSR_DIM_SEQ, e.seq}, {TSR_DIM_CLASSES, e.classes}},
+                      {{TSR_ATTR_SCALE, 1.0 / 37.0}}),
+           {}};
+  c.operands.floats[in(0)] = random_floats(product({e.batch, e.seq, e.classes}), 1, 3.0f);
+  c.operands.tokens[in(1)] = random_tokens(product({e.batch, e.seq}), static_cast<int32_t>(e.classes), 2);
+  return c;
+}
+
 OpCase head_logits_case(const TokenExtents& e) {
   OpCase c{split_op(TSR_OP_HEAD_LOGITS, TSR_PHASE_FORWARD, e), {}};
   c.operands.floats[p(0)] = random_floats(product({e.count, e.embed}), 1);

@@ -49,6 +49,12 @@ struct LossExtents {
 /// LOSS; the phase is BACKWARD, the scale no power of two.
 OpCase loss_case(const LossExtents& e);
 
+struct ClassExtents {
+  int64_t batch, seq, classes;
+};
+/// CROSS_ENTROPY; the phase is BACKWARD, the scale no power of two.
+OpCase cross_entropy_case(const ClassExtents& e);
+
 /// The ops of a split vocabulary, as TokenExtents has it. HEAD_LOGITS has a table whose padding is zero; the others
 /// have logits, and a maximum, sums and targets' logits as the other parts leave them.
 OpCase head_logits_case(const TokenExtents& e);

@@ -43,7 +43,7 @@ Operands as_bound(const tsr_op& op, Operands operands) {
 
 // Its backward is not that of a forward before it.
 bool makes_loss(const tsr_op& op) {
-  return op.kind == TSR_OP_LOSS || op.kind == TSR_OP_LOSS_GRAD;
+  return op::find_op(op.kind)->makes_loss();
 }
 
 Operands with_output_gradients(tsr_op op, Operands operands) {
@@ -205,13 +205,12 @@ void check_backward_in_dtype(const CheckedDevice& device, tsr_op op, const Opera
 }
 
 std::vector<tsr_dtype> dtypes_of(const tsr_op& op) {
-  if (op.kind == TSR_OP_SOFTMAX_STATS || op.kind == TSR_OP_LOSS_GRAD) return {TSR_F32};
+  if (op::find_op(op.kind)->is_float32_only) return {TSR_F32};
   return {TSR_F32, TSR_BF16, TSR_F16};
 }
 
 bool has_products(const tsr_op& op) {
-  return op.kind == TSR_OP_LINEAR || op.kind == TSR_OP_ATTENTION || op.kind == TSR_OP_LOSS ||
-         op.kind == TSR_OP_HEAD_LOGITS;
+  return op::find_op(op.kind)->has_products();
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace tessera::testing {
 namespace {
 
 constexpr uint32_t kLossScale = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE);
+constexpr uint32_t kCorrect = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CORRECT);
 constexpr std::byte kNan{0xff};  // every byte of one
 
 bool is_gradient(uint32_t slot) {
@@ -56,6 +57,7 @@ std::vector<float> floats_of(tsr_dtype dtype, const std::vector<std::byte>& byte
 // What the slot holds before the run; without a value of the caller's, NaN.
 std::vector<std::byte> bytes_before(const tsr_slot_spec& slot, const Operands& operands) {
   if (slot.slot == kLossScale) return to_bytes(&*operands.loss_scale, 1);
+  if (slot.slot == kCorrect) return to_bytes(&operands.correct, 1);
   if (slot.dtype == TSR_I32)
     return to_bytes(operands.tokens.at(slot.slot).data(), operands.tokens.at(slot.slot).size());
   if (slot.dtype == TSR_I64) {
@@ -102,7 +104,9 @@ Operands run(DeviceRunner& device, const tsr_op& op, const Operands& operands, c
   Operands results = operands;
   for (const auto& [slot, bytes] : bound) {
     if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_WORKSPACE) continue;
-    if (slot.dtype == TSR_I64)
+    if (slot.slot == kCorrect)
+      results.correct = from_bytes<int64_t>(bytes).at(0);
+    else if (slot.dtype == TSR_I64)
       results.loss = from_bytes<int64_t>(bytes);
     else if (slot.dtype == TSR_F32 || is_16_bit(slot.dtype))
       results.floats[slot.slot] = floats_of(slot.dtype, bytes);

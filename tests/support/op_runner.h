@@ -57,6 +57,7 @@ struct Operands {
   std::map<uint32_t, std::vector<float>> floats;
   std::map<uint32_t, std::vector<int32_t>> tokens;
   std::vector<int64_t> loss;         // x:LOSS, when the op has it
+  int64_t correct = 0;               // x:CORRECT, when the op has it
   std::optional<double> loss_scale;  // x:LOSS_SCALE; not bound without
 };
 

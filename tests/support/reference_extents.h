@@ -16,6 +16,7 @@ inline constexpr uint32_t kDi0 = TSR_SLOT(TSR_ROLE_INPUT_GRADIENT, 0), kDi1 = kD
 inline constexpr uint32_t kDo0 = TSR_SLOT(TSR_ROLE_OUTPUT_GRADIENT, 0), kDo1 = kDo0 + 1;
 inline constexpr uint32_t kS0 = TSR_SLOT(TSR_ROLE_SAVED, 0), kS1 = kS0 + 1;
 inline constexpr uint32_t kLossSum = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS);
+inline constexpr uint32_t kCorrect = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CORRECT);
 
 /// Extents of an op; 0 where it has no such dim.
 struct Extents {
@@ -30,6 +31,7 @@ struct Extents {
         O(at(op, TSR_DIM_OUT)),
         V(at(op, TSR_DIM_VOCAB)),
         P(at(op, TSR_DIM_POSITIONS)),
+        L(at(op, TSR_DIM_CLASSES)),
         vocab_begin(static_cast<int64_t>(op.attributes[TSR_ATTR_VOCAB_BEGIN])),
         vocab_count(static_cast<int64_t>(op.attributes[TSR_ATTR_VOCAB_COUNT])),
         row_begin(static_cast<size_t>(op.attributes[TSR_ATTR_ROW_BEGIN])),
@@ -42,7 +44,7 @@ struct Extents {
   /// Of row n in its sequence.
   size_t position(size_t n) const { return (row_begin + n) % (row_period > 0 ? row_period : T); }
 
-  size_t B, T, N, H, D, C, I, O, V, P;
+  size_t B, T, N, H, D, C, I, O, V, P, L;
   int64_t vocab_begin, vocab_count;
   size_t row_begin, row_period;
 

@@ -134,6 +134,21 @@ double loss_of_stats(const Extents& e, const Tensors& t) {
   return total;
 }
 
+/// The loss, and the rows whose label has the largest logit, the first of equal ones.
+Tensors cross_entropy(const Extents& e, const Tensors& t, const std::vector<int32_t>& labels) {
+  double total = 0, num_correct = 0;
+  for (size_t n = 0; n < e.N; ++n) {
+    const double* row = t.at(kI0).data() + n * e.L;
+    const double* largest = std::max_element(row, row + e.L);
+    double sum = 0;
+    for (size_t l = 0; l < e.L; ++l)
+      sum += std::exp(row[l] - *largest);
+    total += std::log(sum) + *largest - row[labels[n]];
+    num_correct += largest - row == labels[n] ? 1 : 0;
+  }
+  return {{kLossSum, {total}}, {kCorrect, {num_correct}}};
+}
+
 Tensors token_embedding(const Extents& e, const Tensors& t, const std::vector<int32_t>& tokens) {
   Tensor y(e.N * e.C);
   for (size_t n = 0; n < e.N; ++n)
@@ -182,6 +197,8 @@ Tensors reference_forward(const tsr_op& op, const Tensors& operands, const Token
       return softmax_stats(e, operands, tokens.at(kI2));
     case TSR_OP_LOSS_GRAD:
       return {{kLossSum, {loss_of_stats(e, operands)}}};
+    case TSR_OP_CROSS_ENTROPY:
+      return cross_entropy(e, operands, tokens.at(kI1));
     default:
       throw std::logic_error("reference_forward does not know op " + std::to_string(op.kind));
   }
@@ -190,7 +207,8 @@ Tensors reference_forward(const tsr_op& op, const Tensors& operands, const Token
 Tensor numerical_gradient(const tsr_op& op, Tensors operands, const TokenLists& tokens, uint32_t slot) {
   const auto value = [&] {
     const Tensors results = reference_forward(op, operands, tokens);
-    if (op.kind == TSR_OP_LOSS) return results.at(kLossSum)[0] * op.attributes[TSR_ATTR_SCALE];
+    if (op.kind == TSR_OP_LOSS || op.kind == TSR_OP_CROSS_ENTROPY)
+      return results.at(kLossSum)[0] * op.attributes[TSR_ATTR_SCALE];
     double sum = 0;
     for (uint32_t k = 0; k < 2; ++k)
       if (operands.count(kDo0 + k) && results.count(kO0 + k))

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "support/paths.h"
 #include "weights/safetensors_writer.h"
 
@@ -66,7 +66,7 @@ std::vector<uint16_t> make_tokens(size_t count, uint32_t vocabulary) {
 WideModel::WideModel() {
   for (const char* name : {"config.json", "trajectory.json"})
     std::filesystem::copy(source_dir("tests/golden/gpt2-wide/") + name, folder_.path(name));
-  const Gpt2Config config = read_gpt2_config(folder_.path("config.json")).config;
+  const Gpt2Config config = read_gpt2_config(ConfigFile(folder_.path("config.json"))).config;
   write_weights(folder_.path("model.safetensors"), make_gpt2(config, {}).parameters);
   folder_.write("tokens.bin", raw_bytes(make_tokens(kNumTokens, static_cast<uint32_t>(config.vocab))));
 }

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "cpu-device/sum_squares.h"
+#include "cpu-device/kernels/step/sum_squares.h"
 
 namespace tessera {
 namespace {

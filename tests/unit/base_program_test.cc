@@ -44,6 +44,19 @@ TEST(BaseProgram, BackwardMirrorsForward) {
   EXPECT_TRUE(std::ranges::is_sorted(forward));
 }
 
+TEST(BaseProgram, ListsTheInputsOfEveryMicroBatch) {
+  const Gpt2Ddp gpt2(1);
+  const Program step = gpt2.base(0);
+  ASSERT_EQ(step.inputs.size(), 4u);
+  const char* const names[] = {"tokens mb=0", "targets mb=0", "tokens mb=1", "targets mb=1"};
+  for (int i = 0; i < 4; ++i) {
+    const InputBuffer& input = step.inputs[static_cast<size_t>(i)];
+    EXPECT_EQ(input.micro_batch, i / 2);
+    EXPECT_EQ(input.input, i % 2);
+    EXPECT_EQ(step.buffer(input.buffer).name, names[i]);
+  }
+}
+
 TEST(BaseProgram, EvalBindsNoGradientAndSavesNothing) {
   const Gpt2Ddp gpt2(1);
   const Program eval = gpt2.base(0, TSR_PURPOSE_EVAL);

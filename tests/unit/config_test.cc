@@ -131,6 +131,22 @@ TEST(Flags, PrecisionsHaveTheNamesOfOtherFrameworksToo) {
   refuse({"--dtype=bf61"}, {"'bf61'", "did you mean bf16?"});
 }
 
+TEST(Flags, ChoicesMayBeLeftToTheData) {
+  const auto value = [](const ParsedFlags& parsed, const char* flag) {
+    const auto fields = shared_fields(parsed.config);
+    return std::ranges::find(fields, flag, &ConfigField::name)->value;
+  };
+  EXPECT_EQ(value(parse({}), "data-label"), "");
+  EXPECT_EQ(value(parse({}), "data-scale"), "");
+  const auto parsed = parse({"--data-label=first", "--data_scale", "none"});
+  EXPECT_EQ(parsed.config.data_label, LabelColumn::first);
+  EXPECT_EQ(parsed.config.data_scale, DataScale::none);
+  EXPECT_EQ(value(parsed, "data-label"), "first");
+  EXPECT_EQ(value(parsed, "data-scale"), "none");
+  refuse({"--data-label=frist"}, {"--data-label is 'frist'", "first|last", "did you mean first?"});
+  refuse({"--data-scale=0.5"}, {"--data-scale is '0.5'", "column|file|none"});
+}
+
 TEST(Freeze, TakesListsAndRepetitions) {
   const auto parsed = parse({"--freeze", "wte*,*.bias", "--freeze=h.[0-3].*"});
   EXPECT_EQ(parsed.config.freeze, (Words{"wte*", "*.bias", "h.[0-3].*"}));
@@ -207,8 +223,8 @@ TEST(Flags, AskForWhatIsMissing) {
 }
 
 TEST(Help, BeginsWithAUsageLine) {
-  EXPECT_EQ(flags_help(FlagSet::train).find("usage: tessera train --model NAME|FOLDER --data PATH [flags]\n"), 0u);
-  EXPECT_EQ(flags_help(FlagSet::plan).find("usage: tessera plan --model NAME|FOLDER [flags]\n"), 0u);
+  EXPECT_EQ(flags_help(FlagSet::train, "").find("usage: tessera train --model NAME|FOLDER --data PATH [flags]\n"), 0u);
+  EXPECT_EQ(flags_help(FlagSet::plan, "").find("usage: tessera plan --model NAME|FOLDER [flags]\n"), 0u);
 }
 
 PlanFlags plan_flags(Words more) {
@@ -239,11 +255,11 @@ TEST(PlanFlags, WhatIsShownGoesTogether) {
 
 TEST(Help, NamesEveryFlagWithItsDefault) {
   EXPECT_TRUE(parse_flags(FlagSet::train, Words{"--help", "--steps", "bad"}).help);
-  const std::string help = flags_help(FlagSet::train);
+  const std::string help = flags_help(FlagSet::train, "");
   for (const char* part : {"--batch-size N", "(default 4)", "--strategy", "Deadlines:", "(default 100000)", "--help"})
     EXPECT_NE(help.find(part), std::string::npos) << part;
   EXPECT_EQ(help.find("--print-program"), std::string::npos);
-  EXPECT_NE(flags_help(FlagSet::plan).find("--print-program"), std::string::npos);
+  EXPECT_NE(flags_help(FlagSet::plan, "").find("--print-program"), std::string::npos);
 }
 
 TEST(Numbers, PrintedInConfigReadBackToTheSameBits) {

@@ -1,5 +1,5 @@
 // Elementwise ops of cpu-device: values against float64, and the same bits at every offset, length and instruction set.
-#include "cpu-device/elementwise.h"
+#include "cpu-device/kernels/elementwise/elementwise.h"
 
 #include <gtest/gtest.h>
 
@@ -197,11 +197,11 @@ TEST(CpuElementwise, AddsAndScalesHalvesInFloat32AndRoundsOnce) {
 
 TEST(CpuElementwise, AddIntoAnUnwrittenRangeIsACopy) {
   const tsr_op op = make_op(TSR_OP_ADD_INTO, 2, TSR_F32);
-  auto slots = cpu::describe(op);
+  auto slots = cpu::describe_op(op);
   slots[1].mode = TSR_MODE_WRITE;
   std::vector<float> source = {1, 2}, result = {NAN, NAN};
   void* const pointers[] = {source.data(), result.data()};
-  cpu::elementwise_ops(op.kind)->prepare(op, slots, 1)->run(pointers);
+  cpu::prepare_op(op, slots, 1)->run(pointers);
   EXPECT_EQ(result, source);
 }
 
@@ -212,7 +212,7 @@ TEST(CpuElementwise, ZeroTakesManyDestinations) {
   std::vector<float> a = {1, 2, 3, 4};
   std::vector<uint16_t> b = {5, 6, 7};
   void* const pointers[] = {a.data(), b.data()};
-  cpu::elementwise_ops(TSR_OP_ZERO)->prepare(make_op(TSR_OP_ZERO, 3), slots, 1)->run(pointers);
+  cpu::prepare_op(make_op(TSR_OP_ZERO, 3), slots, 1)->run(pointers);
   EXPECT_EQ(a, (std::vector<float>{0, 0, 0, 4}));
   EXPECT_EQ(b, (std::vector<uint16_t>{0, 0, 7}));
 }
@@ -273,11 +273,11 @@ TEST(CpuElementwise, ResultsDoNotDependOnOffsetLengthOrInstructions) {
 }
 
 TEST(CpuElementwise, NamesWhatItDoesNotCompute) {
-  expect_error([] { cpu::describe(make_op(TSR_OP_CAST, 1, TSR_BF16, TSR_F16)); }, {"bfloat16", "float16"});
-  expect_error([] { cpu::describe(make_op(TSR_OP_ADD_INTO, 1, TSR_I32)); }, {"int32"});
-  expect_error([] { cpu::describe(make_op(TSR_OP_SCALE, 1, TSR_I64)); }, {"int64"});
-  expect_error([] { cpu::describe(make_op(99, 1)); }, {"99"});
-  expect_error([] { cpu::describe(make_op(TSR_OP_COPY, static_cast<uint64_t>(-3))); }, {"-3"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_CAST, 1, TSR_BF16, TSR_F16)); }, {"bfloat16", "float16"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_ADD_INTO, 1, TSR_I32)); }, {"int32"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_SCALE, 1, TSR_I64)); }, {"int64"});
+  expect_error([] { cpu::describe_op(make_op(99, 1)); }, {"99"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_COPY, static_cast<uint64_t>(-3))); }, {"-3"});
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "cpu-device/kernels/activation.h"
-#include "cpu-device/kernels/norm_rows.h"
+#include "cpu-device/kernels/linear/activation.h"
+#include "cpu-device/kernels/norm/norm_rows.h"
 #include "cpu-device/kernels/rows.h"
 #include "cpu-device/kernels/softmax_rows.h"
 #include "support/op_runner.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "cpu-device/optimizer.h"
+#include "cpu-device/kernels/step/optimizer.h"
 #include "support/cpu_kernel.h"
 #include "support/device_ops.h"
 #include "support/expect_error.h"
@@ -63,16 +63,16 @@ TEST(SumSquaresOp, AddsToOrReplacesTheAccumulator) {
   std::vector<float> source = {3, 4};
   const std::vector<tsr_op_range> ranges = {{0, 2, 0}};
   const tsr_op op = with_ranges(make_op(TSR_OP_SUM_SQUARES, 2), ranges);
-  auto slots = cpu::describe(op);
+  auto slots = cpu::describe_op(op);
   Accumulator sum{};
   accumulate(sum, 100.0);
   void* const pointers[] = {source.data(), sum.data()};
-  const auto adds = cpu::step_ops(op.kind)->prepare(op, slots, 1);
+  const auto adds = cpu::prepare_op(op, slots, 1);
   adds->run(pointers);
   adds->run(pointers);
   EXPECT_EQ(decode(sum), 150);
   slots[1].mode = TSR_MODE_WRITE;
-  cpu::step_ops(op.kind)->prepare(op, slots, 1)->run(pointers);
+  cpu::prepare_op(op, slots, 1)->run(pointers);
   EXPECT_EQ(decode(sum), 25);
 }
 
@@ -281,19 +281,19 @@ TEST(Optimizers, ResultsDoNotDependOnOffsetLengthOrInstructions) {
 }
 
 TEST(StepOps, RefuseWhatTheyDoNotCompute) {
-  expect_error([] { cpu::describe(make_op(TSR_OP_ADAMW, 4, TSR_BF16)); }, {"bfloat16", "float32"});
-  expect_error([] { cpu::describe(make_op(TSR_OP_SUM_SQUARES, 4, TSR_F32, TSR_F16)); }, {"float16"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_ADAMW, 4, TSR_BF16)); }, {"bfloat16", "float32"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_SUM_SQUARES, 4, TSR_F32, TSR_F16)); }, {"float16"});
   const std::vector<tsr_op_range> beyond = {{2, 3, 0}};
   const tsr_op op = optimizer_op(TSR_OP_SGD, 4, beyond);
-  expect_error([&] { cpu::step_ops(op.kind)->prepare(op, cpu::describe(op), 1); }, {"2:3", "4 elements"});
+  expect_error([&] { cpu::prepare_op(op, cpu::describe_op(op), 1); }, {"2:3", "4 elements"});
   Training<float> t({1});
   t.step = 0;
   expect_error([&] { run_optimizer(TSR_OP_ADAMW, t, {1}, {{0, 1, 0}}); }, {"step count is 0"});
   const std::vector<tsr_op_range> all = {{0, 4, 0}};
   const tsr_op adamw = optimizer_op(TSR_OP_ADAMW, 4, all);
-  auto slots = cpu::describe(adamw);
+  auto slots = cpu::describe_op(adamw);
   slots[2].mode = TSR_MODE_WRITE;
-  expect_error([&] { cpu::step_ops(adamw.kind)->prepare(adamw, slots, 1); }, {"st0", "write"});
+  expect_error([&] { cpu::prepare_op(adamw, slots, 1); }, {"st0", "write"});
 }
 
 }  // namespace

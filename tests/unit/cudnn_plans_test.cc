@@ -2,7 +2,7 @@
 // as scratch is within what describe lists.
 #include <gtest/gtest.h>
 
-#include "cuda-device/kernels/cudnn_graphs.h"
+#include "cuda-device/kernels/attention/cudnn_graphs.h"
 #include "support/expect_error.h"
 
 namespace tessera::cuda {

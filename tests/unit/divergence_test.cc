@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cpu-device/device.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "passes/build_program.h"
 #include "passes/finalize.h"
 #include "support/expect_error.h"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "exec/rank_runtime.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
@@ -76,7 +76,7 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
     const auto& actions = runtime.programs().steps[0].actions;
     const auto is_call = [](const Action& action) { return action.kind == TSR_ACTION_CALL; };
     first_call_ = static_cast<size_t>(std::ranges::find_if(actions, is_call) - actions.begin());
-    runtime.initialise(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
+    runtime.initialise(InitialValues(3, model_.parameters));
     const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
     return runtime.run_step(0, 1e-3, 1, {&batch, 1});
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "sharding.h"
 #include "support/expect_error.h"
 #include "support/gpt2_pass.h"
 

@@ -1,7 +1,7 @@
-// Where gloo-comm listens, and what it says when it cannot.
+// The address on which gloo-comm listens, and its errors when there is none.
 #include <gtest/gtest.h>
 
-#include "gloo-comm/place.h"
+#include "gloo-comm/connections/listen_address.h"
 #include "support/memory_kv.h"
 #include "tessera/error.hpp"
 
@@ -9,20 +9,20 @@ namespace tessera::gloo_comm {
 namespace {
 
 /// Rank 0 of a group of two chooses, where the other one listens at `others` ("": it has not come) in its network.
-std::string chosen(const Place& place, const std::string& others = "", int num_ranks = 2,
-                   const Network& network = own_network()) {
+std::string chosen(const ListenOptions& options, const std::string& others = "", int num_ranks = 2,
+                   const Network& network = this_network()) {
   testing::MemoryKv memory;
   const tsr_host host = memory.host();
   const KeyValue store(&host);
   const Member member{"gloo-comm", "dp", 0, num_ranks, {0, 1}, 1000};
-  if (!others.empty()) store.set("comm/route/1", to_bytes(View{*address_towards(others), network}));
+  if (!others.empty()) store.set("comm/route/1", to_bytes(AddressOffer{*address_towards(others), network}));
   const std::atomic<bool> never{false};
-  return choose_address(place, member, store, "comm", Deadline(1000), never).text();
+  return choose_address(options, member, store, "comm", Deadline(1000), never).text();
 }
 
-std::string error_of(const Place& place, int num_ranks = 2) {
+std::string error_of(const ListenOptions& options, int num_ranks = 2) {
   try {
-    return "none: " + chosen(place, "", num_ranks);
+    return "none: " + chosen(options, "", num_ranks);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), TSR_E_NOT_FOUND);
     return error.what();
@@ -41,24 +41,25 @@ TEST(GlooAddress, AnInterfaceIsTakenWhetherRanksAreLocalOrNot) {
 
 TEST(GlooAddress, AnUnknownInterfaceIsRefusedWithTheListOfThoseThereAre) {
   const std::string text = error_of({true, "eth77", ""});
-  EXPECT_NE(text.find("--gloo.interface: no network interface \"eth77\" has an address on this machine; there are"),
+  EXPECT_NE(text.find("--gloo.interface: no network interface \"eth77\" has an address on this machine; it has"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("lo"), std::string::npos) << text;
 }
 
 TEST(GlooAddress, TheLoopbackInterfaceIsRefusedWhenAMemberIsOnAnotherMachine) {
-  Network other = own_network();
-  ++other.name_space;
+  Network other = this_network();
+  ++other.network_namespace;
   try {
     ADD_FAILURE() << chosen({false, "lo", ""}, "127.0.0.1", 2, other);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), TSR_E_INVALID_ARGUMENT);
     EXPECT_EQ(error.rank(), 0);
-    EXPECT_NE(std::string(error.what())
-                  .find("--gloo.interface: the addresses of \"lo\" lead to this machine only, and rank 1 is on "
-                        "another one; name an interface that leads there"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what())
+            .find("--gloo.interface: the addresses of \"lo\" can be reached from this machine only, and rank 1 is on "
+                  "another one; name an interface that it can reach"),
+        std::string::npos)
         << error.what();
   }
 }

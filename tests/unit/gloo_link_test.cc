@@ -1,10 +1,10 @@
-// What the members of a group say to one another while it comes together.
+// The frames that the members of a group exchange during the bootstrap.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include <cstring>
 
-#include "gloo-comm/link.h"
+#include "gloo-comm/connections/link.h"
 #include "tessera/error.hpp"
 
 namespace tessera::gloo_comm {
@@ -24,7 +24,7 @@ class LinksOfThree {
     }
   }
 
-  void say(int peer, int32_t code, const std::string& text) {
+  void send(int peer, int32_t code, const std::string& text) {
     Frame frame{};
     frame.kind = Frame::kFault;
     frame.code = code;
@@ -37,7 +37,7 @@ class LinksOfThree {
     links.watch(poller);
     poller.wait(1000);
   }
-  Frame heard_by(int peer) {
+  Frame received_by(int peer) {
     Frame frame{};
     Inbox inbox;
     EXPECT_EQ(inbox.receive(end_of(peer), &frame, sizeof frame), Inbox::Result::kComplete);
@@ -47,11 +47,11 @@ class LinksOfThree {
  private:
   Descriptor& end_of(int peer) { return peers_[static_cast<size_t>(peer)]; }
 
-  DirectReader direct_{false, 3};
+  CmaReader cma_{false, 3};
   Descriptor peers_[3];
 
  public:
-  Links links{kMember, direct_};
+  Links links{kMember, cma_};
 };
 
 TEST(GlooLinks, AFaultThatAPeerToldIsPassedOnInItsWords) {
@@ -64,7 +64,7 @@ TEST(GlooLinks, AFaultThatAPeerToldIsPassedOnInItsWords) {
     EXPECT_STREQ(error.what(), "[gloo-comm] dp rank 0: create stopped: rank 1 reports: [gloo-comm] dp rank 1: no");
     group.links.announce(error);
   }
-  const Frame heard = group.heard_by(2);
+  const Frame heard = group.received_by(2);
   EXPECT_EQ(heard.code, TSR_E_INVALID_ARGUMENT);
   EXPECT_EQ(heard.world_rank, 2);
   EXPECT_STREQ(heard.text, "[gloo-comm] dp rank 1: no");
@@ -87,7 +87,7 @@ TEST(GlooLinks, ATimeOutThatAPeerToldIsToo) {
   group.listen();
   ASSERT_TRUE(group.links.is_time_up());
   group.links.announce(group.links.timeout());
-  EXPECT_STREQ(group.heard_by(2).text, "[gloo-comm] dp rank 1: create timed out");
+  EXPECT_STREQ(group.received_by(2).text, "[gloo-comm] dp rank 1: create timed out");
 }
 
 TEST(GlooLinks, WhatAMemberFoundItselfIsSaidInItsOwn) {
@@ -95,7 +95,7 @@ TEST(GlooLinks, WhatAMemberFoundItselfIsSaidInItsOwn) {
   group.say(1, TSR_E_DEADLINE, "[gloo-comm] dp rank 1: create timed out");
   group.listen();
   group.links.announce(Error(TSR_E_DEADLINE, "mine", 2));
-  EXPECT_STREQ(group.heard_by(2).text, "mine");
+  EXPECT_STREQ(group.received_by(2).text, "mine");
 }
 
 }  // namespace

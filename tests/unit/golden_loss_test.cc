@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "data/batch_order.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
+#include "model/gpt2/gpt2_family.h"
 #include "weights/hf_folder.h"
 
 #include "support/paths.h"
@@ -24,7 +25,7 @@ using Rows = std::vector<Vector>;  // [tokens][columns]
 
 class Gpt2Reference {
  public:
-  Gpt2Reference() : weights_(kFolder, model_.parameters) {}
+  Gpt2Reference() : weights_(kFolder, model_.parameters, gpt2_tensor_names()) {}
 
   /// Sum of the losses of one sequence.
   double loss(std::span<const int32_t> inputs, std::span<const int32_t> targets) const {
@@ -130,7 +131,7 @@ class Gpt2Reference {
     }
   }
 
-  Gpt2Config config_ = read_gpt2_config(kFolder + "/config.json").config;
+  Gpt2Config config_ = read_gpt2_config(ConfigFile(kFolder + "/config.json")).config;
   Model model_ = make_gpt2(config_, {});
   HuggingFaceWeights weights_;
 };

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <functional>
 
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
+#include "model/gpt2/gpt2_family.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
@@ -76,7 +77,7 @@ void expect_refused(const std::function<void(std::vector<Tensor>&)>& change, std
   change(tensors);
   save(folder.path("model.safetensors"), tensors);
   parts.push_back(folder.path());
-  expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); }, parts);
+  expect_error([&] { HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()); }, parts);
 }
 
 void expect_model_values(const HuggingFaceWeights& weights) {
@@ -92,7 +93,7 @@ TEST(HuggingFaceWeights, ReadsWithAndWithoutThePrefix) {
   for (const char* prefix : {"", "transformer."}) {
     const TempFolder folder;
     save(folder.path("model.safetensors"), model_tensors(prefix));
-    expect_model_values(HuggingFaceWeights(folder.path(), parameters()));
+    expect_model_values(HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()));
   }
 }
 
@@ -103,7 +104,7 @@ TEST(HuggingFaceWeights, SkipsMaskBuffersOfAnyType) {
   tensors.push_back({{"h.1.attn.bias", "F32", {1, 1, 3, 3}}, {}});
   tensors.push_back({{"h.1.attn.masked_bias", "F32", {}}, {}});
   save(folder.path("model.safetensors"), tensors);
-  const HuggingFaceWeights weights(folder.path(), parameters());
+  const HuggingFaceWeights weights(folder.path(), parameters(), gpt2_tensor_names());
   expect_model_values(weights);
   expect_error([&] { read(weights, "h.0.attn.bias", 0, 1); }, {"no tensor h.0.attn.bias"});
 }
@@ -114,16 +115,17 @@ TEST(HuggingFaceWeights, HeadMustEqualTheEmbedding) {
   tensors.push_back(find(tensors, "transformer.wte.weight"));
   tensors.back().entry.name = "lm_head.weight";
   save(folder.path("model.safetensors"), tensors);
-  expect_model_values(HuggingFaceWeights(folder.path(), parameters()));
+  expect_model_values(HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()));
 
   tensors.back().values.back() += 1;
   save(folder.path("model.safetensors"), tensors);
-  expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); },
+  expect_error([&] { HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()); },
                {"lm_head.weight", "differs", "wte.weight", "[6, 4]"});
 
   tensors.back().entry.shape = {4, 6};
   save(folder.path("model.safetensors"), tensors);
-  expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); }, {"lm_head.weight", "[4, 6]", "[6, 4]"});
+  expect_error([&] { HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()); },
+               {"lm_head.weight", "[4, 6]", "[6, 4]"});
 }
 
 // The head is held against the embedding 65,536 elements at a time.
@@ -136,7 +138,7 @@ TEST(HuggingFaceWeights, AHeadOfManyElementsMustEqualTheEmbeddingInAll) {
   tensors.back().entry.name = "lm_head.weight";
   const auto load = [&] {
     save(folder.path("model.safetensors"), tensors);
-    HuggingFaceWeights(folder.path(), model);
+    HuggingFaceWeights(folder.path(), model, gpt2_tensor_names());
   };
   load();
   for (const size_t i : {0, 65'535, 65'536, 131'071, 131'072, 140'001}) {
@@ -157,7 +159,7 @@ TEST(HuggingFaceWeights, NamesThePrefixOfAWrappedModel) {
   for (const std::string prefix : {"module.", "_orig_mod.", "model.", "module.transformer.", "transformer.module."}) {
     const TempFolder folder;
     save(folder.path("model.safetensors"), model_tensors(prefix));
-    expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); },
+    expect_error([&] { HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()); },
                  {"no tensor wte.weight", "but " + prefix + "wte.weight: its names begin with " + prefix + ",",
                   "take the prefix off all names"});
   }
@@ -222,7 +224,7 @@ TEST(HuggingFaceIndex, ReadsTensorsFromTheirFiles) {
        {"", "\"metadata\": {\"total_size\": 4096}, ", "\"metadata\": {\"total_size\": \"4096\"}, "}) {
     const TempFolder folder;
     save_sharded(folder, metadata);
-    expect_model_values(HuggingFaceWeights(folder.path(), parameters()));
+    expect_model_values(HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()));
   }
 }
 
@@ -230,7 +232,7 @@ TEST(HuggingFaceIndex, RefusesWhatDoesNotMatchTheFiles) {
   const auto refuse = [](const std::string& from, const std::string& to, const std::vector<std::string>& parts) {
     const TempFolder folder;
     save_sharded(folder, "", [&](const std::string& text) { return replaced(text, from, to); });
-    expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); }, parts);
+    expect_error([&] { HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()); }, parts);
   };
   const std::string first = "\"wte.weight\": \"model-00001-of-00002.safetensors\"";
   refuse(first, "\"wte.weight\": \"model-00002-of-00002.safetensors\"", {"wte.weight", "does not place there"});
@@ -251,7 +253,7 @@ void expect_not_finite(float value, const std::string& shown) {
   std::vector<Tensor> tensors = model_tensors();
   find(tensors, "h.1.mlp.c_fc.weight").values[37] = value;
   save(folder.path("model.safetensors"), tensors);
-  const HuggingFaceWeights weights(folder.path(), parameters());
+  const HuggingFaceWeights weights(folder.path(), parameters(), gpt2_tensor_names());
   const std::vector<std::string> parts = {folder.path("model.safetensors"), "element 37", "h.1.mlp.c_fc.weight [4, 16]",
                                           "is " + shown};
   expect_error([&] { read(weights, "h.1.mlp.c_fc.weight", 0, 64); }, parts);
@@ -268,14 +270,15 @@ TEST(HuggingFaceWeights, RefusesValuesThatAreNotFinite) {
 
 TEST(HuggingFaceWeights, WithoutFilesIsAnError) {
   const TempFolder folder;
-  expect_error([&] { HuggingFaceWeights(folder.path(), parameters()); }, {folder.path(), "no model.safetensors"});
+  expect_error([&] { HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()); },
+               {folder.path(), "no model.safetensors"});
 }
 
 TEST(GoldenFolder, HoldsTheWholeModel) {
   const std::string folder = testing::source_dir("tests/golden/gpt2-nano");
-  const Gpt2Config config = read_gpt2_config(folder + "/config.json").config;
+  const Gpt2Config config = read_gpt2_config(ConfigFile(folder + "/config.json")).config;
   const Model model = make_gpt2(config, {});
-  const HuggingFaceWeights weights(folder, model.parameters);
+  const HuggingFaceWeights weights(folder, model.parameters, gpt2_tensor_names());
   double square = 0;
   for (const Parameter& parameter : model.parameters) {
     for (const float value : read(weights, parameter.name, 0, parameter.num_elements))

@@ -1,10 +1,10 @@
-// local-comm's rendezvous: what the ranks of a group find under their prefix, and who is refused.
+// local-comm's rendezvous: what the ranks of a group find under their prefix, and which are refused.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <thread>
 
-#include "local-comm/rendezvous.h"
+#include "local-comm/shared_state.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
 
@@ -21,50 +21,50 @@ Member member(int rank, int num_ranks, int64_t timeout_ms = 10000) {
   return result;
 }
 
-TEST(LocalRendezvous, AllRanksGetOneHub) {
+TEST(LocalRendezvous, AllRanksGetOneSharedState) {
   MemoryKv store;
   const tsr_host host = store.host();
-  std::vector<HubReference> hubs(3);
+  std::vector<SharedStateRef> states(3);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank)
     threads.emplace_back(
-        [&, rank] { hubs[static_cast<size_t>(rank)] = join_hub(KeyValue(&host), "p", member(rank, 3)); });
+        [&, rank] { states[static_cast<size_t>(rank)] = join_shared_state(KeyValue(&host), "p", member(rank, 3)); });
   for (auto& thread : threads)
     thread.join();
-  EXPECT_NE(hubs[0], nullptr);
-  EXPECT_EQ(hubs[0], hubs[1]);
-  EXPECT_EQ(hubs[0], hubs[2]);
+  EXPECT_NE(states[0], nullptr);
+  EXPECT_EQ(states[0], states[1]);
+  EXPECT_EQ(states[0], states[2]);
 }
 
 TEST(LocalRendezvous, RefusesAnotherProcess) {
   MemoryKv store;
   const tsr_host host = store.host();
-  expect_error([&] { join_hub(KeyValue(&host), "p", member(0, 2, 10)); }, {"rank 10", "timed out", "rank 11"});
+  expect_error([&] { join_shared_state(KeyValue(&host), "p", member(0, 2, 10)); }, {"rank 10", "timed out", "rank 11"});
   std::string address;
-  ASSERT_TRUE(store.get("p/hub/0", 0, address));
+  ASSERT_TRUE(store.get("p/shared_state/0", 0, address));
   int64_t process_id = 0;
   std::memcpy(&process_id, address.data(), sizeof process_id);
   ++process_id;
   std::memcpy(address.data(), &process_id, sizeof process_id);
-  store.set("p/hub/0", address);
-  expect_error([&] { join_hub(KeyValue(&host), "p", member(1, 2)); },
+  store.set("p/shared_state/0", address);
+  expect_error([&] { join_shared_state(KeyValue(&host), "p", member(1, 2)); },
                {"[local-comm] dp rank 11", "process " + std::to_string(process_id), "another communicator"});
 }
 
-TEST(LocalRendezvous, WhoComesAfterCoordinateZeroGaveUpFindsNoHub) {
+TEST(LocalRendezvous, ARankAfterTheTimeOutOfCoordinateZeroIsRefused) {
   MemoryKv store;
   const tsr_host host = store.host();
-  expect_error([&] { join_hub(KeyValue(&host), "p", member(0, 2, 10)); }, {"timed out"});
-  expect_error([&] { join_hub(KeyValue(&host), "p", member(1, 2)); }, {"rank 11", "rank 10 had given up"});
+  expect_error([&] { join_shared_state(KeyValue(&host), "p", member(0, 2, 10)); }, {"timed out"});
+  expect_error([&] { join_shared_state(KeyValue(&host), "p", member(1, 2)); }, {"rank 11", "rank 10 had timed out"});
 }
 
 TEST(LocalRendezvous, RanksMustAgreeOnTheGroup) {
   MemoryKv store;
   const tsr_host host = store.host();
   std::thread first([&] {
-    expect_error([&] { join_hub(KeyValue(&host), "p", member(0, 3, 300)); }, {"timed out", "rank 11"});
+    expect_error([&] { join_shared_state(KeyValue(&host), "p", member(0, 3, 300)); }, {"timed out", "rank 11"});
   });
-  expect_error([&] { join_hub(KeyValue(&host), "p", member(1, 2)); }, {"2 ranks", "group of 3"});
+  expect_error([&] { join_shared_state(KeyValue(&host), "p", member(1, 2)); }, {"2 ranks", "group of 3"});
   first.join();
 }
 

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "config/usage_error.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 
@@ -58,6 +59,39 @@ TEST(ModelName, WhatCannotBeAModelIsNamedForWhatItIs) {
     EXPECT_TRUE(text.starts_with("--model ")) << text;
     EXPECT_LT(text.size(), 400u) << text;
   }
+}
+
+TEST(FindArchitecture, UnknownNamesListTheNames) {
+  expect_error<UsageError>([] { find_architecture("gpt2_larg"); },
+                           {"gpt2_larg", "did you mean gpt2_large?",
+                            "gpt2, gpt2_medium, gpt2_large, gpt2_xl, mlp:INPUTS,HIDDEN,...,CLASSES, or a folder"});
+  expect_error<UsageError>([] { find_architecture("./absent"); }, {"no such folder"});
+}
+
+TEST(FindArchitecture, ASizeHasItsHubsNameAndNoWarning) {
+  const NamedArchitecture medium = find_architecture("gpt2_medium");
+  EXPECT_EQ(medium.architecture->summary(), "24 layers, 16 heads, width 1024");
+  EXPECT_EQ(medium.hub_id, "openai-community/gpt2-medium");
+  EXPECT_TRUE(medium.warnings.empty());
+}
+
+TEST(FindArchitecture, AFolderIsReadByItsModelType) {
+  const TempFolder folder;
+  const auto find = [&](const std::string& type, const std::string& more = "") {
+    folder.write("config.json", "{" + type + R"("n_layer": 2, "n_head": 4, "n_embd": 48, "vocab_size": 96, )" + more +
+                                    R"("n_positions": 64})");
+    return find_architecture(folder.path());
+  };
+  const NamedArchitecture nano = find(R"("model_type": "gpt2", )", R"("resid_pdrop": 0.1, )");
+  EXPECT_EQ(nano.architecture->summary(), "2 layers, 4 heads, width 48");
+  EXPECT_EQ(nano.hub_id, "");
+  EXPECT_EQ(nano.warnings, std::vector{"dropout is not applied: resid_pdrop 0.1 in " + folder.path("config.json")});
+  expect_error([&] { find(""); }, {"config.json", "\"model_type\" is missing; \"gpt2\" is supported"});
+  expect_error([&] { find(R"("model_type": null, )"); }, {"\"model_type\" is missing"});
+  expect_error([&] { find(R"("model_type": "llama", )"); },
+               {"\"model_type\" is \"llama\"; only \"gpt2\" is supported"});
+  expect_error([&] { find(R"("model_type": "", )"); }, {"only \"gpt2\" is supported"});
+  expect_error([&] { find(R"("model_type": 7, )"); }, {"\"model_type\" is 7, not a string"});
 }
 
 }  // namespace

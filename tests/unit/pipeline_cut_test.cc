@@ -10,16 +10,17 @@ namespace {
 using Names = std::vector<std::string>;
 
 /// The segments that parts 1, 2, ... begin with.
-Names cut(const PipelinePrograms& programs, const std::string& how, int num_parts) {
+Names cut(const PipelinePrograms& programs, const std::string& how, int num_virtual_stages) {
   return programs.with_view([&](const ProgramView& view) {
     Names names;
-    for (const pipeline::Part& part : pipeline::cut_model(view, how, num_parts))
-      if (part.begin > 0) names.push_back(to_string(view.segments()[static_cast<size_t>(part.begin)].name));
+    for (const pipeline::VirtualStage& virtual_stage : pipeline::partition_model(view, how, num_virtual_stages))
+      if (virtual_stage.begin > 0)
+        names.push_back(to_string(view.segments()[static_cast<size_t>(virtual_stage.begin)].name));
     return names;
   });
 }
 
-TEST(Cut, StandsWhereOneValueIsAllThatIsNeeded) {
+TEST(Cut, IsPossibleWhereOneValueIsAllThatIsNeeded) {
   const PipelinePrograms programs({}, 2);
   programs.with_view([](const ProgramView& view) {
     Names segments, values;
@@ -62,22 +63,22 @@ TEST(Cut, ListedPartsBeginWithSegmentsOrUnits) {
   expect_error([&] { cut(programs, "wte", 2); }, {"cannot begin with 'wte'"});
   expect_error([&] { cut(programs, "h.3,h.1", 3); }, {"'h.1' does not come after"});
   expect_error([&] { cut(programs, "h.1", 3); },
-               {"cuts the model into 2 parts, not 3; list where each but the first begins, 2 in all"});
+               {"cuts the model into 2 parts, not 3; list the beginnings of all parts but the first, 2 in all"});
 }
 
-TEST(Cut, MorePartsThanStretchesAreRefused) {
+TEST(Cut, MorePartsThanCutPointsAllowAreRefused) {
   const PipelinePrograms programs({}, 2);
   EXPECT_EQ(cut(programs, "auto", 5).size(), 4u);
   expect_error([&] { cut(programs, "auto", 6); }, {"at most 5 parts, not 6"});
 }
 
 /// The cost of the most expensive part.
-double most(const PipelinePrograms& programs, const std::string& how, int num_parts) {
+double most(const PipelinePrograms& programs, const std::string& how, int num_virtual_stages) {
   return programs.with_view([&](const ProgramView& view) {
     double most = 0;
-    for (const pipeline::Part& part : pipeline::cut_model(view, how, num_parts)) {
+    for (const pipeline::VirtualStage& virtual_stage : pipeline::partition_model(view, how, num_virtual_stages)) {
       double cost = 0;
-      for (int s = part.begin; s < part.end; ++s)
+      for (int s = virtual_stage.begin; s < virtual_stage.end; ++s)
         cost += pipeline::cost_of(view, view.segments()[static_cast<size_t>(s)]);
       most = std::max(most, cost);
     }
@@ -99,7 +100,7 @@ TEST(Cut, AutoIsTheBestOfAllLists) {
 
 // The loss of GPT-2 124M costs as much as five of its blocks.
 TEST(Cut, AutoGivesTheLastPartFewerBlocks) {
-  const Model model = make_gpt2(gpt2_config_by_name("gpt2"), {.batch = 4, .seq = 256, .loss_scale = 1});
+  const Model model = make_gpt2(gpt2_config_by_name("gpt2").value(), {.batch = 4, .seq = 256, .loss_scale = 1});
   const Mesh mesh({{"pp", 2, TSR_SPLITS_LAYERS}});
   Program bare;
   bare.model = &model;
@@ -107,8 +108,8 @@ TEST(Cut, AutoGivesTheLastPartFewerBlocks) {
   bare.coordinates = {0};
   const ProgramSnapshot snapshot(bare, 0);
   const ProgramView view(snapshot.view());
-  const auto parts = pipeline::cut_model(view, "auto", 2);
-  const std::string begins = to_string(view.segments()[static_cast<size_t>(parts[1].begin)].name);
+  const auto virtual_stages = pipeline::partition_model(view, "auto", 2);
+  const std::string begins = to_string(view.segments()[static_cast<size_t>(virtual_stages[1].begin)].name);
   EXPECT_TRUE(begins == "h.8.ln_1" || begins == "h.9.ln_1") << begins;
 }
 

@@ -60,7 +60,7 @@ TEST(PipelineProgram, SendsOneValueAndOneGradientPerCutAndMicroBatch) {
   EXPECT_EQ(messages(flat, TSR_ACTION_SEND), 2u * 2 * 4);
   EXPECT_EQ(messages(flat, TSR_ACTION_RECV), 2u * 2 * 4);
   EXPECT_EQ(messages(interleaved, TSR_ACTION_SEND), 2u * 5 * 3);
-  EXPECT_EQ(count(flat.of(1).eval, TSR_ACTION_SEND), 4u);
+  EXPECT_EQ(count(*flat.of(1).eval, TSR_ACTION_SEND), 4u);
 }
 
 TEST(PipelineProgram, HomesStandWhereTheyAreUsed) {
@@ -184,7 +184,7 @@ TEST(PipelineProgram, RefusesWhatDoesNotFit) {
   const auto compile = [](PipelineOptions options) { return [=] { PipelinePrograms(options).compile(); }; };
   expect_error(compile({2, 3, "interleaved_1f1b", 2}),
                {"strategy pipeline on axis pp", "multiples of its 2 stages: 2 or 4, not 3"});
-  expect_error(compile({2, 4, "1f1b", 2}), {"virtual-stages=2 is for"});
+  expect_error(compile({2, 4, "1f1b", 2}), {"virtual-stages=2 needs"});
   expect_error(compile({3, 4, "1f1b", 1, "even"}), {"4 blocks into 1, 2, 4 equal parts, not into 3"});
   expect_error(compile({8, 4, "1f1b", 1, "auto"}), {"at most 7 parts, not 8"});
 }

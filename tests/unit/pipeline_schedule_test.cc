@@ -43,7 +43,7 @@ TEST(Schedule, EachMicroBatchPassesEachChunkOnceForwardAndThenOnceBackward) {
   for (const Case& c : cases())
     for (int stage = 0; stage < c.shape.num_stages; ++stage) {
       std::set<std::pair<int, int>> forward, backward;
-      for (const Item& item : step_items(c.schedule, c.shape, stage)) {
+      for (const ScheduledAction& item : step_schedule(c.schedule, c.shape, stage)) {
         const std::pair key{item.micro_batch, item.chunk};
         EXPECT_TRUE((item.is_forward ? forward : backward).insert(key).second) << text(c);
         EXPECT_TRUE(forward.contains(key)) << text(c);
@@ -59,7 +59,7 @@ TEST(Schedule, BackwardsOfAChunkAscend) {
   for (const Case& c : cases())
     for (int stage = 0; stage < c.shape.num_stages; ++stage) {
       std::map<int, int> next;
-      for (const Item& item : step_items(c.schedule, c.shape, stage))
+      for (const ScheduledAction& item : step_schedule(c.schedule, c.shape, stage))
         if (!item.is_forward) {
           EXPECT_EQ(item.micro_batch, next[item.chunk]++) << text(c);
         }
@@ -68,7 +68,7 @@ TEST(Schedule, BackwardsOfAChunkAscend) {
 
 int most_in_flight(const Case& c, int stage) {
   int now = 0, most = 0;
-  for (const Item& item : step_items(c.schedule, c.shape, stage)) {
+  for (const ScheduledAction& item : step_schedule(c.schedule, c.shape, stage)) {
     now += item.is_forward ? 1 : -1;
     most = std::max(most, now);
   }
@@ -93,7 +93,7 @@ class Lists {
   explicit Lists(const Case& c) : shape_(c.shape) {
     for (int stage = 0; stage < shape_.num_stages; ++stage) {
       auto& list = lists_.emplace_back();
-      const std::vector<Item> items = step_items(c.schedule, shape_, stage);
+      const std::vector<ScheduledAction> items = step_schedule(c.schedule, shape_, stage);
       bool is_received = false;
       for (size_t i = 0; i < items.size(); ++i) {
         if (!is_received) list.push_back({false, needed(stage, items[i])});
@@ -128,8 +128,8 @@ class Lists {
 
  private:
   using Key = std::tuple<bool, int, int>;  // forward, micro-batch, part
-  int part(int stage, const Item& item) const { return item.chunk * shape_.num_stages + stage; }
-  Key needed(int stage, const Item& item) const {
+  int part(int stage, const ScheduledAction& item) const { return item.chunk * shape_.num_stages + stage; }
+  Key needed(int stage, const ScheduledAction& item) const {
     return {item.is_forward, item.micro_batch, part(stage, item) + (item.is_forward ? -1 : 1)};
   }
 
@@ -144,16 +144,16 @@ TEST(Schedule, StagesNeverWaitForOneAnother) {
 
 TEST(Schedule, EvalIsTheForwardsOfAStep) {
   for (const Case& c : cases()) {
-    std::vector<Item> forwards = step_items(c.schedule, c.shape, 0);
-    std::erase_if(forwards, [](const Item& item) { return !item.is_forward; });
-    EXPECT_EQ(eval_items(c.shape), forwards) << text(c);
+    std::vector<ScheduledAction> forwards = step_schedule(c.schedule, c.shape, 0);
+    std::erase_if(forwards, [](const ScheduledAction& item) { return !item.is_forward; });
+    EXPECT_EQ(eval_schedule(c.shape), forwards) << text(c);
   }
 }
 
 TEST(Schedule, AsPublished) {
   const auto items = [](Schedule schedule, Shape shape, int stage) {
     std::string text;
-    for (const Item& item : step_items(schedule, shape, stage))
+    for (const ScheduledAction& item : step_schedule(schedule, shape, stage))
       text += (item.is_forward ? "F" : "B") + std::to_string(item.micro_batch) +
               (shape.num_chunks > 1 ? std::string(1, static_cast<char>('a' + item.chunk)) : "") + " ";
     return text;
@@ -172,7 +172,7 @@ TEST(Schedule, WhatDoesNotFitIsRefusedWithWhatDoes) {
   expect_error(check(Schedule::interleaved, {4, 2, 3}), {"multiples of its 4 stages: 4, not 3"});
   expect_error(check(Schedule::interleaved, {4, 1, 4}), {"virtual-stages of 2 or more"});
   expect_error(check(Schedule::interleaved, {1, 2, 4}), {"an axis of 2 or more ranks"});
-  expect_error(check(Schedule::one_f_one_b, {4, 2, 4}), {"virtual-stages=2 is for", "interleaved_1f1b"});
+  expect_error(check(Schedule::one_f_one_b, {4, 2, 4}), {"virtual-stages=2 needs", "interleaved_1f1b"});
   EXPECT_NO_THROW(check_fits(Schedule::interleaved, {4, 2, 8}));
   EXPECT_NO_THROW(check_fits(Schedule::gpipe, {4, 1, 3}));
 }

@@ -366,18 +366,18 @@ TEST(PluginOptions, WrongValuesAreRefused) {
 TEST(PluginOptions, UnknownOnesAreErrorsWithASuggestion) {
   const LoadedPlugin good = load(plugin("good"));
   const std::vector<PluginUse> uses = {{&good, "dp"}};
-  check_plugin_flags({{"sample.bucket-mb", "3"}, {"dp.sample.ratio", "0"}}, uses);
+  refuse_unknown_flags({{"sample.bucket-mb", "3"}, {"dp.sample.ratio", "0"}}, uses);
   expect_error<UsageError>(
       [&] {
-        check_plugin_flags({{"sample.bucket-mib", "3"}}, uses);
+        refuse_unknown_flags({{"sample.bucket-mib", "3"}}, uses);
       },
       {"--sample.bucket-mib", "did you mean --sample.bucket-mb?"});
   expect_error<UsageError>(
       [&] {
-        check_plugin_flags({{"fsdp.prefetch", "3"}}, uses);
+        refuse_unknown_flags({{"fsdp.prefetch", "3"}}, uses);
       },
       {"--fsdp.prefetch", "loaded: sample"});
-  expect_error<UsageError>([&] { check_plugin_flags({{"tp.sample.ratio", "0"}}, uses); }, {"--tp.sample.ratio"});
+  expect_error<UsageError>([&] { refuse_unknown_flags({{"tp.sample.ratio", "0"}}, uses); }, {"--tp.sample.ratio"});
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 
 #include "exec/rank_runtime.h"
 #include "model/freeze.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
+#include "support/expect_error.h"
 #include "support/memory_kv.h"
 #include "support/plugin_loader.h"
 #include "tessera/error.hpp"
@@ -47,11 +48,11 @@ class Numbered final : public ParameterSource {
 /// On the CPU, and on a device whose memory the host cannot touch.
 class RankRuntimeTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<RankRuntime> make(const ParameterSource& values) {
+  std::unique_ptr<RankRuntime> make(const ParameterSource& values, bool evaluates = false) {
     StepConfig shape;
     shape.dtype = model_.segments[0].op.dtype;
-    const CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe_op(device_, op); },
-                             {}};
+    CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
+    input.evaluates = evaluates;
     RankSetup setup;
     setup.device.api = &device_;
     setup.host = &host_;
@@ -105,12 +106,12 @@ TEST_P(RankRuntimeTest, TheWorstElementIsFoundWhereverItIs) {
 }
 
 TEST_P(RankRuntimeTest, AnEvaluationHasTheLossOfTheStepOnTheSameTokens) {
-  const auto runtime = make(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
-  const MicroBatch batch{{0, 1, 2, 3, 4, 5, 6, 85'196}, {1, 2, 3, 4, 5, 6, 85'196, 7}};
+  const auto runtime = make(InitialValues(3, model_.parameters), true);
+  const MicroBatch batch{std::vector{0, 1, 2, 3, 4, 5, 6, 85'196}, std::vector{1, 2, 3, 4, 5, 6, 85'196, 7}};
   double before = INFINITY;
   for (uint64_t step = 0; step < 3; ++step) {
-    const double loss = runtime->run_eval({&batch, 1});
-    EXPECT_EQ(runtime->run_eval({&batch, 1}), loss) << "an evaluation changed something";
+    const double loss = runtime->run_eval({&batch, 1}).loss_sum;
+    EXPECT_EQ(runtime->run_eval({&batch, 1}).loss_sum, loss) << "an evaluation changed something";
     EXPECT_EQ(runtime->run_step(step, 1e-3, 1, {&batch, 1}).loss_sum, loss);
     EXPECT_LT(loss, before);
     if (step == 0) {
@@ -118,6 +119,45 @@ TEST_P(RankRuntimeTest, AnEvaluationHasTheLossOfTheStepOnTheSameTokens) {
     }
     before = loss;
   }
+}
+
+TEST_P(RankRuntimeTest, AnEvaluationThatNobodyAskedForHasNoProgram) {
+  const auto runtime = make(Numbered());
+  EXPECT_EQ(runtime->programs().all().size(), 2u);  // init and step
+  EXPECT_FALSE(runtime->programs().eval);
+  const std::vector<int32_t> tokens(8, 1);
+  const MicroBatch batch{tokens, tokens};
+  expect_error([&] { runtime->run_eval({&batch, 1}); }, {"compiled without evaluation"});
+}
+
+TEST_P(RankRuntimeTest, InputsAreThoseOfTheModelWhateverTheirNamesAndDtypes) {
+  const InitialValues values(3, model_.parameters);
+  const std::vector<int32_t> tokens(8, 1), targets(8, 2);
+  const MicroBatch batch{tokens, targets};
+  const double loss = make(values)->run_step(0, 1e-3, 1, {&batch, 1}).loss_sum;
+
+  ASSERT_EQ(model_.inputs(), (std::vector{0, 1}));
+  model_.values[0].name = "ids";
+  model_.values[1].name = "labels";
+  model_.values.push_back({"features", {}, TSR_VALUE_TOKENS, TSR_F32, -1, 3});
+  ASSERT_EQ(model_.inputs().size(), 3u);
+  const auto runtime = make(values);
+  const MicroBatch three{tokens, targets, std::vector<float>(3, 0.5f)};
+  EXPECT_EQ(runtime->run_step(0, 1e-3, 1, {&three, 1}).loss_sum, loss);
+}
+
+TEST_P(RankRuntimeTest, InputsThatAreNotTheModelsAreRefused) {
+  const auto runtime = make(Numbered());
+  const std::vector<int32_t> tokens(8, 1);
+  const auto refuse = [&](const MicroBatch& batch, const std::vector<std::string>& words) {
+    expect_error([&] { runtime->run_step(0, 1e-3, 1, {&batch, 1}); }, words);
+  };
+  refuse({tokens}, {"a micro-batch has 2 inputs and was given 1"});
+  refuse({tokens, tokens, tokens}, {"has 2 inputs and was given 3"});
+  refuse({tokens, std::vector<int32_t>(7)}, {"'targets mb=0' takes i32[8] and was given i32[7]"});
+  refuse({std::vector<float>(8), tokens}, {"'tokens mb=0' takes i32[8] and was given f32[8]"});
+  const std::vector<MicroBatch> two(2, {tokens, tokens});
+  expect_error([&] { runtime->run_step(0, 1e-3, 1, two); }, {"takes 1 micro-batches and was given 2"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, RankRuntimeTest, ::testing::Values("cpu-device", TESSERA_OTHER_DEVICE),

@@ -290,11 +290,12 @@ TEST_F(RecomputeTest, RunsBeforeStorageIsSplit) {
   shape.num_micro_batches = 2;
   shape.recompute = kFull;
   const DescribeCollective no_workspace = [](const Program&, const Action&, int) { return uint64_t{0}; };
-  const CompileInput input{model_, mesh_, shape, {&ddp, 1}, kDescribe, no_workspace};
+  CompileInput input{model_, mesh_, shape, {&ddp, 1}, kDescribe, no_workspace};
+  input.evaluates = true;
   const JobPrograms job = compile_job(input);
   EXPECT_TRUE(is_clean(verify_job(input, job)));
   EXPECT_EQ(made_again(job.of(1).steps[0]), made_again(again(base(), kFull)));
-  EXPECT_TRUE(made_again(job.of(1).eval).empty());
+  EXPECT_TRUE(made_again(*job.of(1).eval).empty());
 }
 
 }  // namespace

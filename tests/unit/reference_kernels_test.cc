@@ -21,6 +21,7 @@ TEST(ReferenceKernels, GradientsAreNumericalOnes) {
     check(linear_case({2, 3, 5, 7, activation, true}));
   check(attention_case({2, 5, 2, 3}));
   check(loss_case({1, 3, 5, 7}));
+  check(cross_entropy_case({3, 2, 7}));
   check(head_logits_case({1, 3, 5, 7, 4, 6, 13}));
 }
 

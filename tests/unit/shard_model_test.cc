@@ -1,7 +1,7 @@
 // What one rank computes of a model whose tensors are split: extents, which elements it has, and what is refused.
 #include <gtest/gtest.h>
 
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "passes/shard_model.h"
 #include "support/expect_error.h"
 

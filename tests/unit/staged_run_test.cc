@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "exec/rank_runtime.h"
-#include "model/gpt2.h"
+#include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
@@ -81,7 +81,8 @@ class RunTest : public ::testing::Test {
                              [this](const tsr_op& op) { return describe_op(device_, op); },
                              workspace,
                              0,
-                             {.collectives = on_host, .calls = true}};
+                             {.collectives = on_host, .calls = true},
+                             true};
     RankSetup setup;
     setup.device.api = &device_;
     setup.device.options = options_;
@@ -99,7 +100,7 @@ class RunTest : public ::testing::Test {
     setup.graphs.warn = [this](const std::string& why) { warnings_.push_back(why); };
     setup.cancelled = [this] { return cancelled_.load(); };
     auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
-    runtime->initialise(InitialValues(3, [](std::string_view name) { return gpt2_initial_rule(name, 1); }));
+    runtime->initialise(InitialValues(3, model_.parameters));
     return runtime;
   }
 

@@ -13,22 +13,22 @@
 namespace tessera::testing {
 namespace {
 
-using storage::Flat;
-using storage::flats_of;
-using storage::Gathering;
-using storage::GatherOptions;
+using storage::flat_params;
+using storage::FlatParam;
 using storage::GradientSum;
 using storage::GradientSums;
-using storage::Group;
-using storage::plan_gatherings;
+using storage::ParamGroup;
+using storage::plan_unshards;
 using storage::suffix_of;
+using storage::Unshard;
+using storage::UnshardOptions;
 using storage::Use;
-using Backward = GatherOptions::Backward;
+using Backward = UnshardOptions::Backward;
 
-std::vector<Group> one_group_a_flat(const ProgramView& view) {
-  std::vector<Group> groups;
-  for (const Flat& flat : flats_of(view))
-    groups.emplace_back().add(flat);
+std::vector<ParamGroup> one_group_a_flat(const ProgramView& view) {
+  std::vector<ParamGroup> groups;
+  for (const FlatParam& param : flat_params(view))
+    groups.emplace_back().add(param);
   return groups;
 }
 
@@ -36,13 +36,13 @@ TEST(Storage, AFlatIsAUnit) {
   const Gpt2Pass gpt2(2);
   gpt2.look_at([&](const ProgramView& view, const Edit&) {
     std::vector<std::string> names;
-    for (const Flat& flat : flats_of(view)) {
-      names.push_back(to_string(flat.value->name));
-      EXPECT_TRUE(flat.gradient && flat.m && flat.v);
-      EXPECT_EQ(flat.copy, nullptr);
-      EXPECT_EQ(&flat.computed_with(), flat.value);
-      EXPECT_EQ(flat.num_elements(), gpt2.model().units[names.size() - 1].num_elements);
-      EXPECT_TRUE(std::ranges::is_sorted(flat.homes, {},
+    for (const FlatParam& param : flat_params(view)) {
+      names.push_back(to_string(param.value->name));
+      EXPECT_TRUE(param.gradient && param.m && param.v);
+      EXPECT_EQ(param.copy, nullptr);
+      EXPECT_EQ(&param.computed_with(), param.value);
+      EXPECT_EQ(param.num_elements(), gpt2.model().units[names.size() - 1].num_elements);
+      EXPECT_TRUE(std::ranges::is_sorted(param.homes, {},
                                          [](const tsr_home* home) { return home->roles[TSR_HOME_VALUE].offset; }));
     }
     EXPECT_EQ(names, (std::vector<std::string>{"wte", "wpe", "h.0", "h.1", "ln_f"}));
@@ -53,11 +53,11 @@ TEST(Storage, In16BitsAFlatIsComputedWithItsCast) {
   StepConfig shape;
   shape.dtype = TSR_BF16;
   Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
-    for (const Flat& flat : flats_of(view)) {
-      ASSERT_NE(flat.copy, nullptr);
-      EXPECT_EQ(flat.value->dtype, static_cast<uint32_t>(TSR_F32));
-      EXPECT_EQ(flat.computed_with().dtype, static_cast<uint32_t>(TSR_BF16));
-      EXPECT_NE(flat.cast, 0u);
+    for (const FlatParam& param : flat_params(view)) {
+      ASSERT_NE(param.copy, nullptr);
+      EXPECT_EQ(param.value->dtype, static_cast<uint32_t>(TSR_F32));
+      EXPECT_EQ(param.computed_with().dtype, static_cast<uint32_t>(TSR_BF16));
+      EXPECT_NE(param.cast, 0u);
     }
   });
 }
@@ -66,7 +66,7 @@ TEST(Storage, WithoutTrainingThereAreValuesOnly) {
   Gpt2Pass(2).look_at(
       [](const ProgramView& view, const Edit&) {
         const GradientSums sums(view);
-        for (const Group& group : one_group_a_flat(view))
+        for (const ParamGroup& group : one_group_a_flat(view))
           EXPECT_TRUE(sums.of(group).empty());
       },
       TSR_PURPOSE_EVAL);
@@ -74,17 +74,17 @@ TEST(Storage, WithoutTrainingThereAreValuesOnly) {
 
 TEST(Storage, AGroupIsItsFlatsOneBehindTheOther) {
   Gpt2Pass(2).look_at([](const ProgramView& view, const Edit&) {
-    const std::vector<Flat> flats = flats_of(view);
-    Group group;
-    group.add(flats[0]);
+    const std::vector<FlatParam> params = flat_params(view);
+    ParamGroup group;
+    group.add(params[0]);
     EXPECT_EQ(group.name, "wte");
-    group.add(flats[1]);
-    group.add(flats[2]);
+    group.add(params[1]);
+    group.add(params[2]);
     EXPECT_EQ(group.name, "wte..h.0");
-    EXPECT_EQ(group.base,
-              (std::vector<uint64_t>{0, flats[0].num_elements(), flats[0].num_elements() + flats[1].num_elements()}));
-    EXPECT_EQ(group.num_elements, group.base[2] + flats[2].num_elements());
-    EXPECT_EQ(group.home_ids().size(), flats[0].homes.size() + flats[1].homes.size() + flats[2].homes.size());
+    EXPECT_EQ(group.base, (std::vector<uint64_t>{0, params[0].num_elements(),
+                                                 params[0].num_elements() + params[1].num_elements()}));
+    EXPECT_EQ(group.num_elements, group.base[2] + params[2].num_elements());
+    EXPECT_EQ(group.home_ids().size(), params[0].homes.size() + params[1].homes.size() + params[2].homes.size());
     EXPECT_TRUE(group.trains());
   });
 }
@@ -103,7 +103,8 @@ TEST(Storage, WhatIsSplitAlreadyIsRefused) {
       [&] {
         run_pass(program, {"fsdp", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(again)}, describe);
       },
-      {"the parameters of wte are split by another strategy already", "--strategy replicate=ddp,shard=fsdp"});
+      {"the parameters of wte are already split by the strategy of another axis",
+       "--strategy replicate=ddp,shard=fsdp"});
 }
 
 // ---- when copies are made ----
@@ -118,12 +119,12 @@ std::string name_of(const ProgramView& view, uint64_t action) {
 }
 
 /// "wte f:wte" a copy: its group, and what it is made before.
-std::vector<std::string> copies(const GatherOptions& options, uint32_t purpose = TSR_PURPOSE_STEP) {
+std::vector<std::string> copies(const UnshardOptions& options, uint32_t purpose = TSR_PURPOSE_STEP) {
   std::vector<std::string> result;
   Gpt2Pass(2).look_at(
       [&](const ProgramView& view, const Edit&) {
         const auto groups = one_group_a_flat(view);
-        for (const Gathering& copy : plan_gatherings(view, groups, options))
+        for (const Unshard& copy : plan_unshards(view, groups, options))
           result.push_back(groups[copy.group].name + " " + name_of(view, copy.anchor));
       },
       purpose);
@@ -132,47 +133,47 @@ std::vector<std::string> copies(const GatherOptions& options, uint32_t purpose =
 
 using Copies = std::vector<std::string>;
 
-TEST(Gatherings, JustInTime) {
+TEST(Unshard, JustInTime) {
   EXPECT_EQ(copies({.prefetch = 0}),
             (Copies{"wte f:wte", "wpe f:wpe", "h.0 f:h.0.ln_1", "h.1 f:h.1.ln_1", "ln_f f:ln_f", "wte loss",
                     "ln_f b:ln_f", "h.1 b:h.1.fc_proj", "h.0 b:h.0.fc_proj"}));
 }
 
-TEST(Gatherings, OneUnitAhead) {
+TEST(Unshard, OneUnitAhead) {
   // The copy of ln_f is still there when the backward's would be made.
   EXPECT_EQ(copies({.prefetch = 1}), (Copies{"wte f:wte", "wpe f:wte", "h.0 f:wpe", "h.1 f:h.0.ln_1", "ln_f f:h.1.ln_1",
                                              "wte f:ln_f", "h.1 b:ln_f", "h.0 b:h.1.fc_proj"}));
 }
 
-TEST(Gatherings, BackwardPrefetchOnlyChangesTheBackward) {
+TEST(Unshard, BackwardPrefetchOnlyChangesTheBackward) {
   EXPECT_EQ(copies({.prefetch = 1, .backward = Backward::none}),
             (Copies{"wte f:wte", "wpe f:wte", "h.0 f:wpe", "h.1 f:h.0.ln_1", "ln_f f:h.1.ln_1", "wte loss",
                     "ln_f b:ln_f", "h.1 b:h.1.fc_proj", "h.0 b:h.0.fc_proj"}));
 }
 
-TEST(Gatherings, KeptCopiesAreMadeOnce) {
+TEST(Unshard, KeptCopiesAreMadeOnce) {
   EXPECT_EQ(copies({.keep = true, .prefetch = 0}),
             (Copies{"wte f:wte", "wpe f:wpe", "h.0 f:h.0.ln_1", "h.1 f:h.1.ln_1", "ln_f f:ln_f"}));
 }
 
-TEST(Gatherings, NothingIsComputedInInit) {
+TEST(Unshard, NothingIsComputedInInit) {
   EXPECT_TRUE(copies({}, TSR_PURPOSE_INIT).empty());
 }
 
-TEST(Gatherings, EvalUsesEachUnitInTheForward) {
+TEST(Unshard, EvalUsesEachUnitInTheForward) {
   EXPECT_EQ(copies({.prefetch = 0}, TSR_PURPOSE_EVAL),
             (Copies{"wte f:wte", "wpe f:wpe", "h.0 f:h.0.ln_1", "h.1 f:h.1.ln_1", "ln_f f:ln_f", "wte loss"}));
 }
 
 /// Most copies alive at once, counting one from where it is made to its last use.
-size_t most_alive(const ProgramView& view, const std::vector<Gathering>& copies) {
+size_t most_alive(const ProgramView& view, const std::vector<Unshard>& copies) {
   std::map<uint64_t, size_t> position;
   for (const tsr_action& action : view.actions())
     position.emplace(action.id, position.size());
   size_t most = 0;
-  for (const Gathering& at : copies) {
+  for (const Unshard& at : copies) {
     size_t alive = 0;
-    for (const Gathering& copy : copies) {
+    for (const Unshard& copy : copies) {
       size_t last = 0;
       for (const Use& use : copy.uses)
         last = std::max(last, position.at(use.action));
@@ -183,7 +184,7 @@ size_t most_alive(const ProgramView& view, const std::vector<Gathering>& copies)
   return most;
 }
 
-TEST(Gatherings, AliveAtOnceAreThoseInUseAndAhead) {
+TEST(Unshard, AliveAtOnceAreThoseInUseAndAhead) {
   for (const uint32_t num_micro_batches : {1u, 3u})
     for (const Backward backward : {Backward::pre, Backward::post, Backward::none})
       for (uint64_t prefetch = 0; prefetch < 4; ++prefetch)
@@ -192,15 +193,15 @@ TEST(Gatherings, AliveAtOnceAreThoseInUseAndAhead) {
           shape.num_micro_batches = num_micro_batches;
           Gpt2Pass(2, shape).look_at([&](const ProgramView& view, const Edit&) {
             const auto groups = one_group_a_flat(view);
-            const GatherOptions options{.prefetch = prefetch, .backward = backward, .limit = limit};
+            const UnshardOptions options{.prefetch = prefetch, .backward = backward, .limit = limit};
             const uint64_t bound = limit ? std::min(limit, 1 + prefetch) : 1 + prefetch;
-            EXPECT_LE(most_alive(view, plan_gatherings(view, groups, options)), bound)
+            EXPECT_LE(most_alive(view, plan_unshards(view, groups, options)), bound)
                 << "prefetch " << prefetch << " limit " << limit << " backward " << static_cast<int>(backward);
           });
         }
 }
 
-TEST(Gatherings, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
+TEST(Unshard, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
   StepConfig shape;
   shape.num_micro_batches = 2;
   for (const bool keep : {false, true})
@@ -210,11 +211,12 @@ TEST(Gatherings, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
       const auto groups = one_group_a_flat(view);
       for (const tsr_action& action : view.actions()) {
         position.emplace(action.id, position.size());
-        if (!storage::detail::is_compute(action)) continue;
+        if (!is_compute(action)) continue;
         for (const tsr_binding& b : ProgramView::bindings(action))
-          num_reads += std::ranges::count_if(groups, [&](const Group& g) { return g.first().value->id == b.buffer; });
+          num_reads +=
+              std::ranges::count_if(groups, [&](const ParamGroup& g) { return g.first().value->id == b.buffer; });
       }
-      for (const Gathering& copy : plan_gatherings(view, groups, {.keep = keep, .prefetch = 2}))
+      for (const Unshard& copy : plan_unshards(view, groups, {.keep = keep, .prefetch = 2}))
         for (const Use& use : copy.uses) {
           ++num_uses;
           EXPECT_LE(position.at(copy.anchor), position.at(use.action));
@@ -232,7 +234,7 @@ TEST(GradientSums, OneOfTheStep) {
   Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
     const GradientSums sums(view);
     std::vector<std::string> writers;
-    for (const Group& group : one_group_a_flat(view)) {
+    for (const ParamGroup& group : one_group_a_flat(view)) {
       const auto found = sums.of(group);
       ASSERT_EQ(found.size(), 1u);
       EXPECT_EQ(found[0].micro_batch, -1);

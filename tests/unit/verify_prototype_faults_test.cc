@@ -241,7 +241,8 @@ TEST(PrototypeFaults, ReplicatedBeforeSharded) {
   auto order = job.order();
   EXPECT_EQ(order[0].name, "fsdp");  // the host's own order, whatever the mesh says
   std::swap(order[0], order[1]);
-  expect_error([&] { job.programs(order); }, {"strategy fsdp on axis shard", "are split by another strategy already"});
+  expect_error([&] { job.programs(order); },
+               {"strategy fsdp on axis shard", "are already split by the strategy of another axis"});
 }
 
 /// Drops each dependency in turn; the verifier must miss every one. Returns how many there are.

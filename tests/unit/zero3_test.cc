@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "owned.h"
+#include "owner_pass.h"
 #include "support/expect_error.h"
 #include "support/gpt2_pass.h"
 
@@ -14,8 +14,8 @@ namespace tessera::testing {
 namespace {
 
 using zero3::assign_owners;
+using zero3::owned_ranges;
 using zero3::Partition;
-using zero3::runs_of;
 using zero3::Zero3;
 
 std::vector<tsr_parameter> parameters(std::initializer_list<uint64_t> sizes) {
@@ -68,34 +68,34 @@ TEST(Owners, BalancedIsNeverWorseThanItsLargestTensorAboveTheMean) {
   }
 }
 
-// ---- runs ----
+// ---- ranges ----
 
 TEST(Runs, NeighboursOfOneOwnerMoveTogether) {
   const Gpt2Pass gpt2(2);
   gpt2.look_at([&](const ProgramView& view, const Edit&) {
-    storage::Group block;
-    block.add(storage::flats_of(view)[2]);  // h.0
+    storage::ParamGroup block;
+    block.add(storage::flat_params(view)[2]);  // h.0
     const auto& homes = block.first().homes;
     ASSERT_GE(homes.size(), 5u);
     Owners owners(view.parameters().size(), 0);
     for (const size_t i : {2, 3})
       owners[static_cast<size_t>(homes[i]->pieces[0].parameter)] = 1;
-    const auto runs = runs_of(block, owners);
-    ASSERT_EQ(runs.size(), 3u);
+    const auto ranges = owned_ranges(block, owners);
+    ASSERT_EQ(ranges.size(), 3u);
     const auto offset = [&](size_t i) { return homes[i]->roles[TSR_HOME_VALUE].offset; };
-    EXPECT_EQ(runs[0].owner, 0);
-    EXPECT_EQ(runs[1].owner, 1);
-    EXPECT_EQ(runs[2].owner, 0);
-    EXPECT_EQ(runs[0].begin, 0u);
-    EXPECT_EQ(runs[0].end, offset(2));
-    EXPECT_EQ(runs[1].begin, offset(2));
-    EXPECT_EQ(runs[1].end, offset(4));
-    EXPECT_EQ(runs[2].end, block.num_elements);
-    // At its owner a run stands behind the owner's runs before it.
-    EXPECT_EQ(runs[0].own_begin, 0u);
-    EXPECT_EQ(runs[1].own_begin, 0u);
-    EXPECT_EQ(runs[2].own_begin, runs[0].num_elements());
-    EXPECT_EQ(runs[1].homes.size(), 2u);
+    EXPECT_EQ(ranges[0].owner, 0);
+    EXPECT_EQ(ranges[1].owner, 1);
+    EXPECT_EQ(ranges[2].owner, 0);
+    EXPECT_EQ(ranges[0].begin, 0u);
+    EXPECT_EQ(ranges[0].end, offset(2));
+    EXPECT_EQ(ranges[1].begin, offset(2));
+    EXPECT_EQ(ranges[1].end, offset(4));
+    EXPECT_EQ(ranges[2].end, block.num_elements);
+    // At its owner a run stands behind the owner's ranges before it.
+    EXPECT_EQ(ranges[0].own_begin, 0u);
+    EXPECT_EQ(ranges[1].own_begin, 0u);
+    EXPECT_EQ(ranges[2].own_begin, ranges[0].num_elements());
+    EXPECT_EQ(ranges[1].homes.size(), 2u);
   });
 }
 
@@ -112,8 +112,8 @@ Zero3 make(int64_t stage, const char* partition = "balanced", const char* reshar
 
 TEST(Zero3, OptionsOfGatheringAreForStage3) {
   for (const int stage : {1, 2}) {
-    expect_error([&] { make(stage, "balanced", "false"); }, {"are for stage 3"});
-    expect_error([&] { make(stage, "balanced", "true", 2); }, {"are for stage 3"});
+    expect_error([&] { make(stage, "balanced", "false"); }, {"need zero3.stage=3"});
+    expect_error([&] { make(stage, "balanced", "true", 2); }, {"need zero3.stage=3"});
   }
   expect_error([&] { make(3, "balanced", "false", 2); }, {"needs zero3.reshard-after-forward=true"});
 }
@@ -145,7 +145,7 @@ TEST(Zero3, StagesMoveWhatTheirNameSays) {
   EXPECT_EQ(count(step(1), TSR_ACTION_REDUCE), 0u);
   EXPECT_EQ(count(step(2), TSR_ACTION_ALL_REDUCE), 0u);
   EXPECT_GT(count(step(2), TSR_ACTION_REDUCE), 5u);
-  EXPECT_EQ(count(step(2), TSR_ACTION_REDUCE), count(step(2), TSR_ACTION_BROADCAST));  // of runs, and back as values
+  EXPECT_EQ(count(step(2), TSR_ACTION_REDUCE), count(step(2), TSR_ACTION_BROADCAST));  // of ranges, and back as values
   EXPECT_EQ(count(step(3), TSR_ACTION_REDUCE), count(step(2), TSR_ACTION_REDUCE));
   EXPECT_GT(count(step(3), TSR_ACTION_BROADCAST), count(step(2), TSR_ACTION_BROADCAST));  // blocks twice
 }

@@ -28,14 +28,14 @@ using ConstAccumulatorView = std::span<const int64_t, TSR_ACCUMULATOR_LIMBS>;
 
 inline constexpr int kAccumulatorUnitExponent = -298;
 
-/// What a double adds: part[j] to limb + j.
+/// The limbs of a double: part[j] is added to limb + j.
 struct LimbParts {
   int limb;
   int64_t part[3];
 };
 
 /// Splits `value` exactly: any float32, or any sum of float32 and their squares that a double holds without rounding,
-/// below 2^290. Infinities and NaNs are one more in limb 0. |part[j]| < 2^32.
+/// below 2^290. Infinities and NaNs add one to limb 0. |part[j]| < 2^32.
 TESSERA_HOST_DEVICE inline LimbParts split(double value) noexcept {
   const auto bits = std::bit_cast<uint64_t>(value);
   const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
@@ -84,7 +84,7 @@ TESSERA_HOST_DEVICE inline void carry(AccumulatorView limbs) noexcept {
   }
 }
 
-/// The sum as the nearest double but for the last bit, carried or not; NaN if an addend was not finite.
+/// The sum as a double, exact up to the last bit, carried or not; NaN if an addend was not finite.
 TESSERA_HOST_DEVICE inline double decode(ConstAccumulatorView limbs) noexcept {
   if (limbs[0] != 0) return std::numeric_limits<double>::quiet_NaN();
   Accumulator carried;
@@ -92,7 +92,7 @@ TESSERA_HOST_DEVICE inline double decode(ConstAccumulatorView limbs) noexcept {
     carried[k] = limbs[k];
   carry(carried);
   const bool negative = carried.back() < 0;
-  if (negative) {  // of the magnitude, since from small to large is exact only with limbs of one sign
+  if (negative) {  // decode the magnitude: adding from small to large is exact only with limbs of one sign
     for (int64_t& limb : carried)
       limb = -limb;
     carry(carried);

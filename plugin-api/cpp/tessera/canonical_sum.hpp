@@ -7,9 +7,9 @@
 // is what lets tests compare them at all. The tree splits at a power of two so that a communicator may compute halves
 // where they are and combine them: reducing {0..3} and {4..7} apart and then adding is the same tree.
 //
-// Cost: every operand is read once and the result written once; partial results stay in at most one block of kBlock
-// elements a level of the recursion, on the stack. The alternative that is exact for any order, the accumulator of
-// accumulator.hpp, needs 160 bytes an element; it is used for scalars.
+// Cost: every operand is read once and the result written once; partial results take one block of kBlock elements per
+// level of the recursion, on the stack. The alternative that is exact in any order, accumulator.hpp, needs 160 bytes
+// per element; it is used for scalars.
 #pragma once
 
 #include <algorithm>
@@ -76,8 +76,8 @@ struct Max {
 };
 
 /// Reduces `num_elements` <= kBlock elements of all operands, from element `offset` of each, into `out`. One and two
-/// operands, and a right half of one, are read in place of a recursion: they are the leaves of every tree, and the
-/// whole of it for the usual group of two.
+/// operands, and a right half of one, are handled without recursion: they are the leaves of every tree, and the whole
+/// tree of the usual group of two.
 template <class Type, class Op>
 void reduce_block(std::span<const void* const> operands, size_t offset, size_t num_elements, typename Type::Sum* out) {
   using Sum = typename Type::Sum;
@@ -148,7 +148,7 @@ void reduce_type(uint32_t reduce, std::span<const void* const> operands, void* o
 /// out[i] = the canonical reduction (TSR_REDUCE_*) of operands[0][i], operands[1][i], ... for i < num_elements; at
 /// least one operand, in rank order. `out` is one of the operands or overlaps none. AVG divides the sum by the number
 /// of operands, in the type of the sum. UNSUPPORTED for an average of integers and for unknown dtypes and reductions.
-inline void reduce_piece(tsr_dtype dtype, uint32_t reduce, std::span<const void* const> operands, void* out,
+inline void reduce_range(tsr_dtype dtype, uint32_t reduce, std::span<const void* const> operands, void* out,
                          uint64_t num_elements) {
   using namespace canonical;
   switch (dtype) {

@@ -1,85 +1,43 @@
-// Included by collective.hpp: what submit checks before anything is enqueued, and the texts of errors.
+// What submit checks before anything is enqueued, and its errors.
 //
-// All checks of arguments are here and none in the communicators, so all of them refuse the same, in the same words.
-// Only what one rank can see is checked: that ranks agree is each communicator's part, since it needs a message. Every
-// refusal names the communicator, the rank, the collective, its number and its label. Cost: O(ranks) for slices, O(1)
-// else; no allocation when `target` has been used before, since submit is on the issuing thread of every step.
+// All checks of arguments are here and none in the communicators, so all communicators refuse the same, in the same
+// words. Only what one rank can see is checked: each communicator compares the ranks' arguments itself, since that
+// needs a message. Every error names the communicator, the rank, the collective, its number and its label. Cost:
+// O(ranks) for slices, else O(1); no allocation when `target` has been used before, since submit is called on the
+// issuing thread in every step.
 #pragma once
 
 #include "tessera/collective.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera {
 
-// For example 1000 elements over 3 ranks are 16 units of 64: 6, 5 and 5 of them, so offsets 0, 384, 704, 1000. On
-// multiples of 64 elements no two ranks write to one cache line of an aligned buffer, whatever the dtype.
-inline void cut_evenly(uint64_t num_elements, int num_ranks, std::vector<uint64_t>& offsets) {
-  constexpr uint64_t kUnit = 64;
-  const uint64_t n = static_cast<uint64_t>(num_ranks);
-  const uint64_t units = (num_elements + kUnit - 1) / kUnit;
-  offsets.assign(n + 1, num_elements);
-  for (uint64_t i = 0; i < n; ++i)
-    offsets[i] = std::min(num_elements, (units / n * i + std::min(i, units % n)) * kUnit);
-}
-
-inline uint64_t Collective::total_elements() const {
-  if (kind == TSR_COLL_EXCHANGE || kind == TSR_COLL_SEND || kind == TSR_COLL_RECV) {
-    uint64_t sent = 0, received = 0;
-    for (const Transfer& transfer : transfers)
-      (transfer.is_receive ? received : sent) += transfer.num_elements;
-    return std::max(sent, received);
-  }
-  return offsets.empty() ? num_elements : offsets.back();
-}
-
-inline std::string Collective::text() const {
-  std::string text = std::string(collective_name(kind)) + " #" + std::to_string(sequence);
-  const bool has_data = kind != TSR_COLL_BARRIER;
-  if (!has_data && label.empty()) return text;
-  text += " (" + label;
-  if (has_data) {
-    if (!label.empty()) text += ", ";
-    text += std::to_string(total_elements()) + " elements " + dtype_name(dtype);
-  }
-  return text + ")";
-}
-
-inline std::string timeout_text(const Member& member, const Collective& collective,
-                                const std::vector<int>& coordinates) {
-  std::string ranks;
-  for (int coordinate : coordinates)
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(member.world_rank(coordinate));
-  return "timed out after " + std::to_string(collective.timeout_ms) + " ms waiting for rank " + ranks;
-}
-
-inline Error timeout_error(const Member& member, const Collective& collective, const std::vector<int>& coordinates) {
-  return collective_error(TSR_E_DEADLINE, member, collective, timeout_text(member, collective, coordinates),
-                          coordinates.empty() ? -1 : member.world_rank(coordinates.front()));
-}
-
 namespace collective_check {
 
-/// Whom a refusal is about.
+/// The member and collective that an error is about.
 struct Context {
   const Member& member;
   const Collective& collective;
 
+  [[noreturn]] void refuse(std::string_view problem) const {
+    throw collective_error(TSR_E_INVALID_ARGUMENT, member, collective, problem);
+  }
   void require(bool condition, std::string_view problem) const {
-    if (!condition) throw collective_error(TSR_E_INVALID_ARGUMENT, member, collective, problem);
+    if (!condition) refuse(problem);
   }
 };
 
-inline bool is_reducing(uint32_t kind) {
-  return kind == TSR_COLL_ALL_REDUCE || kind == TSR_COLL_REDUCE_SCATTER || kind == TSR_COLL_REDUCE;
-}
-
 inline void check_header(const Context& context) {
   const Collective& c = context.collective;
-  context.require(c.kind >= TSR_COLL_ALL_REDUCE && c.kind <= TSR_COLL_BARRIER, "is no collective of this ABI");
+  if (c.kind < TSR_COLL_ALL_REDUCE || c.kind > TSR_COLL_BARRIER)
+    context.refuse("has kind " + std::to_string(c.kind) + ", which is not a collective of this ABI");
   context.require(c.stream != nullptr, "has no stream");
-  context.require(c.timeout_ms > 0, "has a negative timeout_ms");
+  if (c.timeout_ms < 0)
+    context.refuse("has timeout_ms " + std::to_string(c.timeout_ms) +
+                   "; it must be positive, or 0 for the communicator's default");
   if (c.kind == TSR_COLL_BARRIER) return;
   context.require(dtype_name(c.dtype) != std::string_view("unknown"), "has an unknown dtype");
-  if (is_reducing(c.kind)) {
+  if (is_reduction(c.kind)) {
     context.require(c.reduce >= TSR_REDUCE_SUM && c.reduce <= TSR_REDUCE_MAX, "has an unknown reduction");
     context.require(c.reduce != TSR_REDUCE_AVG || is_floating(c.dtype), "averages integers; avg is for floating types");
   }
@@ -87,8 +45,8 @@ inline void check_header(const Context& context) {
   context.require(!has_root || (c.peer >= 0 && c.peer < context.member.num_ranks), "has a root outside the group");
 }
 
-/// With no elements a pointer is not looked at: empty slices have none. The bound on counts keeps every later product
-/// of elements and bytes, and every end of a range, within 64 bits.
+/// The pointer of an empty slice is not checked: it may be NULL. The bound on counts keeps every later product of
+/// elements and bytes, and every end of a range, within 64 bits.
 inline void check_pointer(const Context& context, const void* pointer, uint64_t num_elements, std::string_view name) {
   if (num_elements == 0) return;
   context.require(pointer != nullptr, std::string(name) + " is NULL");
@@ -98,18 +56,18 @@ inline void check_pointer(const Context& context, const void* pointer, uint64_t 
   context.require(num_elements <= UINT64_MAX / 2 / element_bytes, "counts overflow");
 }
 
-/// `is_in_place`: send and recv relate to one another as the collective's in-place form wants it (communicator.h). Any
-/// other overlap would let one rank overwrite what another has yet to read, with a result that depends on timing.
+/// `is_in_place`: send and recv overlap as the collective's in-place form requires (communicator.h). Any other overlap
+/// would let one rank overwrite what another has yet to read, and the result would depend on timing.
 inline void check_overlap(const Context& context, uint64_t send_elements, uint64_t recv_elements, bool is_in_place) {
   const Collective& c = context.collective;
   if (is_in_place || send_elements == 0 || recv_elements == 0) return;
   const auto send = reinterpret_cast<uintptr_t>(c.send), recv = reinterpret_cast<uintptr_t>(c.recv);
   const bool disjoint =
       send + send_elements * c.element_bytes() <= recv || recv + recv_elements * c.element_bytes() <= send;
-  context.require(disjoint, "has send and recv overlapping in a way that is not in place");
+  context.require(disjoint, "has overlapping send and recv buffers that are not its in-place form (communicator.h)");
 }
 
-/// Lays slices out one after another: offsets[i] is where slice i starts, offsets[n] the total.
+/// Computes offsets: slice i starts at offsets[i], offsets[n] is the total.
 inline void read_slices(const Context& context, const uint64_t* counts, std::vector<uint64_t>& offsets) {
   const size_t n = static_cast<size_t>(context.member.num_ranks);
   offsets.assign(n + 1, 0);
@@ -120,7 +78,7 @@ inline void read_slices(const Context& context, const uint64_t* counts, std::vec
   }
 }
 
-/// A message to oneself is refused: what is sent waits for its receive, and so a SEND would wait for ever.
+/// A message of a rank to itself is refused: a SEND waits for its receive, so it would wait for ever.
 inline void check_message(const Context& context, const Transfer& transfer) {
   const Member& member = context.member;
   context.require(transfer.peer >= 0 && transfer.peer < member.num_ranks, "has a peer outside the group");
@@ -146,8 +104,8 @@ inline void read_messages(const Context& context, const tsr_collective& source, 
     check_message(context, transfer);
 }
 
-/// How many elements this rank gives and takes, and what counts as in place, by the table in communicator.h. Of a
-/// broadcast only the root's send is read, of a reduce only the root's recv written: the others' may be NULL.
+/// How many elements this rank sends and receives, and which overlap is in place, by the table in communicator.h. Only
+/// the root's send of a BROADCAST is read and only the root's recv of a REDUCE is written: the others' may be NULL.
 inline void read_data(const Context& context, const tsr_collective& source, Collective& target) {
   const Member& member = context.member;
   const uint64_t c = target.num_elements;
@@ -157,10 +115,10 @@ inline void read_data(const Context& context, const tsr_collective& source, Coll
   bool is_in_place = target.send == target.recv;
   switch (target.kind) {
     case TSR_COLL_ALL_REDUCE:
-      cut_evenly(c, member.num_ranks, target.offsets);
+      divide_evenly(c, member.num_ranks, target.offsets);
       break;
     case TSR_COLL_REDUCE:
-      cut_evenly(c, member.num_ranks, target.offsets);
+      divide_evenly(c, member.num_ranks, target.offsets);
       if (!is_root) recv_elements = 0;
       break;
     case TSR_COLL_BROADCAST:
@@ -185,7 +143,7 @@ inline void read_data(const Context& context, const tsr_collective& source, Coll
       recv_elements = target.recv_offsets.back();
       context.require(target.slice_elements(member.rank) ==
                           target.recv_offsets[member.rank + 1u] - target.recv_offsets[static_cast<size_t>(member.rank)],
-                      "sends itself another number of elements than it receives from itself");
+                      "sends itself a number of elements that differs from the number it receives from itself");
       is_in_place = false;
   }
   check_pointer(context, target.send, send_elements, "send");
@@ -195,6 +153,8 @@ inline void read_data(const Context& context, const tsr_collective& source, Coll
 
 }  // namespace collective_check
 
+/// Checks `source` for `member` and fills `target`, whose capacity is used again: counts, dtype, reduction, root or
+/// peer, pointers and their alignment, the in-place rules. INVALID_ARGUMENT or UNSUPPORTED name the problem.
 inline void read_collective(const tsr_collective& source, const Member& member, Collective& target) {
   if (!TSR_HAS(&source, tsr_collective, label))
     throw Error(TSR_E_INVALID_ARGUMENT, member.where() + ": submit: struct_size of the collective is too small");

@@ -8,8 +8,8 @@
 //     };
 //     constexpr auto kTable = tessera::communicator_table<Plugin>();
 //
-// A communicator whose device has streams of its own (NCCL) derives from Communicator. One that works on the host's
-// threads derives from QueuedCommunicator (queued_communicator.hpp), which leaves it three functions to write.
+// A communicator that enqueues on the device's own streams (NCCL) derives from Communicator. One that works on the
+// host's threads derives from QueuedCommunicator (queued_communicator.hpp) and has three functions to write.
 #pragma once
 
 #include <memory>
@@ -60,7 +60,7 @@ class CommunicatorTable {
  public:
   static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] {
-      tsr_comm_caps ours{};  // filled in full, then cut to the host's struct, which may be older and shorter
+      tsr_comm_caps ours{};  // filled in full, then truncated to the host's struct, which may be older and shorter
       Plugin::caps(view(stream_kind), ours);
       const uint32_t num_bytes = std::min<uint32_t>(caps->struct_size, sizeof ours);
       ours.struct_size = caps->struct_size;

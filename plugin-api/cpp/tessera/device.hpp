@@ -20,7 +20,7 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
 };
 
-/// First in, first out. What fails in the work fails the stream; what a function throws is about the call alone.
+/// Work runs first in, first out. An error in the work fails the stream; an exception is about the call alone.
 class DeviceStream {
  public:
   virtual ~DeviceStream() = default;  // waits for work in flight

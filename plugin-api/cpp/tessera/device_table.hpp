@@ -56,7 +56,7 @@ struct DeviceTable {
   static tsr_status open(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) noexcept {
     return guarded(err, [&] {
       if (!args || !TSR_HAS(args, tsr_device_open_args, num_options))
-        throw Error(TSR_E_INVALID_ARGUMENT, "open: the arguments are shorter than ABI 0.10 has them");
+        throw Error(TSR_E_INVALID_ARGUMENT, "open: tsr_device_open_args.struct_size is smaller than ABI 0.10 requires");
       *device = handle<tsr_device>(Plugin::open(*args));
     });
   }
@@ -70,8 +70,8 @@ struct DeviceTable {
   static tsr_status stream_create(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) noexcept {
     return guarded(err, [&] { *stream = handle<tsr_stream>(object(device).create_stream(view(name))); });
   }
-  // A stream's error is not one of this call: it is returned by value, so that it keeps the domain of what failed. The
-  // call's own time-out is not an error either.
+  // A stream's error is not an error of this call: it is returned by value, so that it keeps its domain. The call's own
+  // time-out is not an error either.
   static tsr_status synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) noexcept {
     std::optional<tsr_error> error;
     const tsr_status status = guarded(err, [&] { error = object(stream).synchronize(timeout_ms); });
@@ -119,12 +119,12 @@ struct DeviceTable {
  private:
   static const tsr_op& checked(const tsr_op* op) {
     if (!op || !TSR_HAS(op, tsr_op, num_ranges))
-      throw Error(TSR_E_INVALID_ARGUMENT, "the op is shorter than ABI 0.10 has it: struct_size is not set");
+      throw Error(TSR_E_INVALID_ARGUMENT, "tsr_op.struct_size is smaller than ABI 0.10 requires");
     return *op;
   }
 };
 
-/// The table itself, with static storage. Its functions are named here by field, so that one that is forgotten does not
+/// The table itself, with static storage. Its functions are assigned by field name, so that a missing one does not
 /// shift the others.
 template <class Plugin, class Table = DeviceTable<Plugin>>
 inline constexpr tsr_device_interface kDeviceInterface = {

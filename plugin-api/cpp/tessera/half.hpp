@@ -19,7 +19,7 @@ namespace tessera {
   return value;
 }
 
-/// `condition` ? a : b by masks: a branch around the float operation that makes `a` would keep loops from vectorising.
+/// `condition` ? a : b by masks: a branch around the float operation that computes `a` would prevent vectorisation.
 [[gnu::always_inline]] inline uint32_t select_bits(bool condition, uint32_t a, uint32_t b) {
   const uint32_t mask = 0u - static_cast<uint32_t>(condition);
   return (a & mask) | (b & ~mask);

@@ -1,5 +1,5 @@
-// The host's key-value service, as a plugin uses it for rendezvous: members put their addresses under the prefix that
-// create was given, and wait for the others'. Keys are never removed: one means the same for the life of the job.
+// The host's key-value service, as a plugin uses it for rendezvous: members put their addresses under the prefix given
+// to create, and wait for the others'. Keys are never removed: a key has one meaning for the life of the job.
 #pragma once
 
 #include <algorithm>
@@ -76,7 +76,9 @@ std::string to_bytes(const T& value) {
 template <class T>
 T from_bytes(const std::string& bytes) {
   static_assert(std::is_trivially_copyable_v<T>);
-  if (bytes.size() != sizeof(T)) throw Error(TSR_E_INTERNAL, "a rendezvous value has an unexpected length");
+  if (bytes.size() != sizeof(T))
+    throw Error(TSR_E_INTERNAL, "a value in the key-value store has " + std::to_string(bytes.size()) +
+                                    " bytes, not the expected " + std::to_string(sizeof(T)));
   T value;
   std::memcpy(&value, bytes.data(), sizeof value);
   return value;

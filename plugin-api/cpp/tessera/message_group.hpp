@@ -1,4 +1,4 @@
-// The messages between group_begin and group_end, gathered into one exchange.
+// The messages between group_begin and group_end, combined into one exchange.
 //
 // Two ranks that each send to the other and then receive would wait for one another, since a send ends when it has been
 // received. As one exchange both directions are open at once. ncclGroupStart and ncclGroupEnd have the same meaning.
@@ -25,14 +25,15 @@ class MessageGroup {
     if (!is_open_) return false;
     if (added.kind != TSR_COLL_SEND && added.kind != TSR_COLL_RECV)
       throw collective_error(TSR_E_FAILED_PRECONDITION, member_, added,
-                             "stands between group_begin and group_end, where only send and recv may");
+                             "was submitted between group_begin and group_end; only send and recv may be");
     if (exchange_.transfers.empty()) {
       exchange_ = added;
       exchange_.kind = TSR_COLL_EXCHANGE;
       return true;
     }
     if (exchange_.stream != added.stream)
-      throw collective_error(TSR_E_INVALID_ARGUMENT, member_, added, "is on another stream than the rest of its group");
+      throw collective_error(TSR_E_INVALID_ARGUMENT, member_, added,
+                             "was submitted to another stream than the rest of its message group");
     exchange_.timeout_ms = std::max(exchange_.timeout_ms, added.timeout_ms);
     exchange_.transfers.push_back(added.transfers.front());
     return true;

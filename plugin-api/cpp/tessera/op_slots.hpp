@@ -59,226 +59,108 @@ struct PositionRows {
   uint64_t begin, period;
 };
 
-/// Slots of segments' ops: values and parameters in the op's dtype, gradients of parameters and statistics in float32.
-/// Gradients that are written are optional: nobody may need them.
-struct SegmentSlots {
-  const tsr_op& op;
+/// What LINEAR does to its product.
+enum class Activation { kNone, kGelu, kRelu };
 
-  tsr_slot_spec parameter(uint32_t index, uint64_t n) const {
-    return slot_of(TSR_ROLE_PARAMETER, index, TSR_MODE_READ, n, op.dtype);
+/// From TSR_ATTR_ACTIVATION. Throws UNSUPPORTED for an unknown one.
+inline Activation activation_of(const tsr_op& op) {
+  const double value = op.attributes[TSR_ATTR_ACTIVATION];
+  if (value == TSR_ACTIVATION_NONE) return Activation::kNone;
+  if (value == TSR_ACTIVATION_GELU_TANH) return Activation::kGelu;
+  if (value == TSR_ACTIVATION_RELU) return Activation::kRelu;
+  throw Error(TSR_E_UNSUPPORTED,
+              "linear has activation " + std::to_string(value) + "; known are 0 (none), 1 (tanh GELU) and 2 (ReLU)");
+}
+
+// ---- ops of segments --------------------------------------------------------------------------------------------
+// Values and parameters are of the op's dtype, gradients of parameters and statistics float32. Gradients that are
+// written are optional: nobody may need them. An empty list means that this half of a backward has nothing to do;
+// split_backward then leaves it out.
+
+/// Lists the slots of one op.
+class SegmentSlots {
+ public:
+  SegmentSlots(const tsr_op& op, const OpEntry& entry) : op_(op), entry_(entry) {
+    for (const int dim : entry.begin) {
+      if (dim == TSR_DIM_VOCAB) VocabularyPart{op};  // refuses one that is not a part
+      if (dim == TSR_DIM_SEQ) PositionRows{op};      // refuses a table that is too short
+    }
   }
-  tsr_slot_spec gradient(uint32_t index, uint64_t n) const {
-    return slot_of(TSR_ROLE_GRADIENT, index, TSR_MODE_ADD, n, TSR_F32, TSR_SLOT_OPTIONAL);
+
+  SlotList forward() {
+    for (const OperandEntry& operand : entry_.operands)
+      if (operand.exists.holds(op_) && operand.is_read_by_forward) add_forward(operand);
+    return std::move(slots_);
   }
-  tsr_slot_spec input(uint32_t index, uint64_t n) const { return input(index, n, op.dtype); }
-  tsr_slot_spec input(uint32_t index, uint64_t n, tsr_dtype dtype) const {
-    return slot_of(TSR_ROLE_INPUT, index, TSR_MODE_READ, n, dtype);
+
+  SlotList backward() {
+    for (const OperandEntry& operand : entry_.operands)
+      if (operand.exists.holds(op_) && is_read(operand.input_half, operand.weight_half)) add(operand, TSR_MODE_READ);
+    for (const OperandEntry& operand : entry_.operands)
+      if (is_read(operand.gradient_input_half, operand.gradient_weight_half))
+        add_as(operand, TSR_ROLE_OUTPUT_GRADIENT, TSR_MODE_READ, dtype_of(operand));
+    add_scalars();
+    if (has_input_half(op_.phase)) add_gradients(TSR_ROLE_INPUT, TSR_ROLE_INPUT_GRADIENT, op_.dtype);
+    if (has_weight_half(op_.phase)) add_gradients(TSR_ROLE_PARAMETER, TSR_ROLE_GRADIENT, TSR_F32);
+    return std::move(slots_);
   }
-  tsr_slot_spec output(uint32_t index, uint64_t n, uint32_t flags = 0) const {
-    return slot_of(TSR_ROLE_OUTPUT, index, TSR_MODE_WRITE, n, op.dtype, flags);
+
+ private:
+  tsr_dtype dtype_of(const OperandEntry& operand) const {
+    if (operand.type == OperandType::int32) return TSR_I32;
+    return operand.type == OperandType::float32 ? TSR_F32 : op_.dtype;
   }
-  tsr_slot_spec kept_output(uint32_t index, uint64_t n) const {
-    return slot_of(TSR_ROLE_OUTPUT, index, TSR_MODE_READ, n, op.dtype);
+  uint64_t num_elements_of(const OperandEntry& operand) const {
+    uint64_t n = operand.factor;
+    for (const int dim : operand.dims)
+      n *= extent(op_, dim);
+    return n;
   }
-  tsr_slot_spec input_gradient(uint32_t index, uint64_t n) const {
-    return slot_of(TSR_ROLE_INPUT_GRADIENT, index, TSR_MODE_ADD, n, op.dtype, TSR_SLOT_OPTIONAL);
+  bool is_read(const Reader& input_half, const Reader& weight_half) const {
+    const auto reads = [&](const Reader& reader) { return reader.reads && reader.when.holds(op_); };
+    return (has_input_half(op_.phase) && reads(input_half)) || (has_weight_half(op_.phase) && reads(weight_half));
   }
-  tsr_slot_spec output_gradient(uint32_t index, uint64_t n) const { return output_gradient(index, n, op.dtype); }
-  tsr_slot_spec output_gradient(uint32_t index, uint64_t n, tsr_dtype dtype) const {
-    return slot_of(TSR_ROLE_OUTPUT_GRADIENT, index, TSR_MODE_READ, n, dtype);
+
+  void add_as(const OperandEntry& operand, uint32_t role, uint32_t mode, tsr_dtype dtype, uint32_t flags = 0) {
+    slots_.push_back(slot_of(role, operand.index, mode, num_elements_of(operand), dtype, flags));
   }
-  tsr_slot_spec saved(uint32_t index, uint64_t n, tsr_dtype dtype = TSR_F32) const {
-    return slot_of(TSR_ROLE_SAVED, index, TSR_MODE_WRITE, n, dtype, TSR_SLOT_OPTIONAL);
+  void add(const OperandEntry& operand, uint32_t mode, uint32_t flags = 0) {
+    add_as(operand, operand.role, mode, dtype_of(operand), flags);
   }
-  tsr_slot_spec kept_saved(uint32_t index, uint64_t n, tsr_dtype dtype = TSR_F32) const {
-    return slot_of(TSR_ROLE_SAVED, index, TSR_MODE_READ, n, dtype);
+  void add_forward(const OperandEntry& operand) {
+    if (operand.role == TSR_ROLE_SCALAR) return add_scalar(operand);
+    if (operand.role == TSR_ROLE_OUTPUT)
+      return add(operand, TSR_MODE_WRITE,
+                 operand.may_be_left_out && operand.left_out.holds(op_) ? TSR_SLOT_OPTIONAL : 0);
+    if (operand.role == TSR_ROLE_SAVED) return add(operand, TSR_MODE_WRITE, TSR_SLOT_OPTIONAL);
+    add(operand, TSR_MODE_READ);
   }
-  tsr_slot_spec loss() const {
-    return slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS, TSR_MODE_ADD, TSR_ACCUMULATOR_LIMBS, TSR_I64);
+  void add_scalar(const OperandEntry& operand) {
+    const bool is_loss = operand.index == TSR_SCALAR_LOSS;
+    slots_.push_back(slot_of(TSR_ROLE_SCALAR, operand.index, TSR_MODE_ADD, is_loss ? TSR_ACCUMULATOR_LIMBS : 1, TSR_I64,
+                             is_loss ? 0 : TSR_SLOT_OPTIONAL));
   }
-  tsr_slot_spec loss_scale() const {
-    return slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE, TSR_MODE_READ, 1, TSR_F64, TSR_SLOT_OPTIONAL);
+  void add_scalars() {
+    if (!entry_.makes_loss()) return;
+    for (const OperandEntry& operand : entry_.operands)
+      if (operand.role == TSR_ROLE_SCALAR) add_scalar(operand);
+    slots_.push_back(slot_of(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE, TSR_MODE_READ, 1, TSR_F64, TSR_SLOT_OPTIONAL));
   }
+  void add_gradients(uint32_t role, uint32_t gradient_role, tsr_dtype dtype) {
+    for (const OperandEntry& operand : entry_.operands)
+      if (operand.role == role && operand.has_gradient && !operand.is_alias && operand.exists.holds(op_))
+        add_as(operand, gradient_role, TSR_MODE_ADD, dtype, TSR_SLOT_OPTIONAL);
+  }
+
+  const tsr_op& op_;
+  const OpEntry& entry_;
+  SlotList slots_;
 };
 
-// ---- the ops ----------------------------------------------------------------------------------------------------
-// Each list throws UNSUPPORTED for a phase the op does not have and INVALID_ARGUMENT for extents it cannot have. An
-// empty list means that this half of a backward has nothing to do; split_backward then leaves it out.
-
-/// Throws UNSUPPORTED unless the phase is one of a backward.
-inline void require_backward(const tsr_op& op) {
-  if (!has_input_half(op.phase) && !has_weight_half(op.phase)) refuse_phase(op);
-}
-
-inline SlotList token_embedding_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t rows = num_rows(op), columns = extent(op, TSR_DIM_EMBED), elements = rows * columns;
-  const uint64_t table = extent(op, TSR_DIM_VOCAB) * columns;
-  VocabularyPart{op};  // refuses one that is none
-  if (op.phase == TSR_PHASE_FORWARD) return {s.parameter(0, table), s.input(0, rows, TSR_I32), s.output(0, elements)};
-  require_backward(op);
-  if (!has_weight_half(op.phase)) return {};  // tokens have no gradient
-  return {s.input(0, rows, TSR_I32), s.output_gradient(0, elements), s.gradient(0, table)};
-}
-
-inline SlotList position_embedding_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t columns = extent(op, TSR_DIM_EMBED), elements = num_rows(op) * columns;
-  const uint64_t table = extent(op, TSR_DIM_POSITIONS) * columns;
-  PositionRows{op};  // refuses a table that is too short
-  if (op.phase == TSR_PHASE_FORWARD) return {s.parameter(0, table), s.input(0, elements), s.output(0, elements)};
-  require_backward(op);
-  if (!has_weight_half(op.phase)) return {};  // the gradient of i0 is that of o0
-  return {s.output_gradient(0, elements), s.gradient(0, table)};
-}
-
-/// The normed row is not kept: the backward makes it from the input, mean and 1/std. Both halves need the statistics.
-inline SlotList layer_norm_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t rows = num_rows(op), columns = extent(op, TSR_DIM_EMBED), elements = rows * columns;
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {s.parameter(0, columns), s.parameter(1, columns),
-            s.input(0, elements),    s.output(0, elements, TSR_SLOT_OPTIONAL),
-            s.saved(0, rows),        s.saved(1, rows)};
-  require_backward(op);
-  SlotList slots;
-  if (has_input_half(op.phase)) slots.push_back(s.parameter(0, columns));
-  slots.insert(slots.end(),
-               {s.input(0, elements), s.kept_saved(0, rows), s.kept_saved(1, rows), s.output_gradient(0, elements)});
-  if (has_input_half(op.phase)) slots.push_back(s.input_gradient(0, elements));
-  if (has_weight_half(op.phase)) slots.insert(slots.end(), {s.gradient(0, columns), s.gradient(1, columns)});
-  return slots;
-}
-
-/// A backward with an activation has a context besides: the gradient of what the activation was given, [N,out].
-inline SlotList linear_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t rows = num_rows(op), in = extent(op, TSR_DIM_IN), out = extent(op, TSR_DIM_OUT);
-  const bool has_bias = op.attributes[TSR_ATTR_HAS_BIAS] != 0;
-  const bool has_activation = op.attributes[TSR_ATTR_ACTIVATION] != TSR_ACTIVATION_NONE;
-  SlotList slots;
-  if (op.phase == TSR_PHASE_FORWARD) {
-    slots.push_back(s.parameter(0, in * out));
-    if (has_bias) slots.push_back(s.parameter(1, out));
-    slots.push_back(s.input(0, rows * in));
-    slots.push_back(s.output(0, rows * out, has_activation ? TSR_SLOT_OPTIONAL : 0));
-    if (has_activation) slots.push_back(s.saved(0, rows * out, op.dtype));
-    return slots;
-  }
-  require_backward(op);
-  if (has_input_half(op.phase)) slots.push_back(s.parameter(0, in * out));
-  if (has_weight_half(op.phase)) slots.push_back(s.input(0, rows * in));
-  if (has_input_half(op.phase) && has_activation) slots.push_back(s.kept_saved(0, rows * out, op.dtype));
-  if (has_input_half(op.phase) || !has_activation) slots.push_back(s.output_gradient(0, rows * out));
-  if (has_input_half(op.phase)) slots.push_back(s.input_gradient(0, rows * in));
-  if (has_weight_half(op.phase)) slots.push_back(s.gradient(0, in * out));
-  if (has_weight_half(op.phase) && has_bias) slots.push_back(s.gradient(1, out));
-  return slots;
-}
-
-/// The softmax is not kept, [B,H,T,T] as it would be: the backward makes it again from q, k and the log-sum-exp of each
-/// row, as FlashAttention does.
-inline SlotList attention_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t elements = num_rows(op) * extent(op, TSR_DIM_HEADS) * extent(op, TSR_DIM_HEAD_DIM);
-  const uint64_t statistics = num_rows(op) * extent(op, TSR_DIM_HEADS);
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {s.input(0, 3 * elements), s.output(0, elements, TSR_SLOT_OPTIONAL), s.saved(0, statistics)};
-  require_backward(op);
-  if (!has_input_half(op.phase)) return {};  // no parameters
-  return {s.input(0, 3 * elements), s.kept_output(0, elements), s.kept_saved(0, statistics),
-          s.output_gradient(0, elements), s.input_gradient(0, 3 * elements)};
-}
-
-/// The halves of a backward have a context besides: the gradient of the sum o0 [N,C].
-inline SlotList add_layer_norm_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t rows = num_rows(op), columns = extent(op, TSR_DIM_EMBED), elements = rows * columns;
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {s.parameter(0, columns),
-            s.parameter(1, columns),
-            s.parameter(2, columns),
-            s.input(0, elements),
-            s.input(1, elements),
-            s.output(0, elements),
-            s.output(1, elements, TSR_SLOT_OPTIONAL),
-            s.saved(0, rows),
-            s.saved(1, rows)};
-  require_backward(op);
-  SlotList slots;
-  if (has_input_half(op.phase)) slots.push_back(s.parameter(1, columns));
-  slots.insert(slots.end(), {s.kept_output(0, elements), s.kept_saved(0, rows), s.kept_saved(1, rows)});
-  if (has_input_half(op.phase)) slots.push_back(s.output_gradient(0, elements));
-  slots.push_back(s.output_gradient(1, elements));
-  if (has_input_half(op.phase))
-    slots.insert(slots.end(), {s.input_gradient(0, elements), s.input_gradient(1, elements)});
-  if (has_weight_half(op.phase))
-    slots.insert(slots.end(), {s.gradient(0, columns), s.gradient(1, columns), s.gradient(2, columns)});
-  return slots;
-}
-
-inline SlotList add_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t columns = extent(op, TSR_DIM_EMBED), elements = num_rows(op) * columns;
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {s.parameter(0, columns), s.input(0, elements), s.input(1, elements), s.output(0, elements)};
-  require_backward(op);
-  SlotList slots{s.output_gradient(0, elements)};
-  if (has_input_half(op.phase)) slots.push_back(s.input_gradient(0, elements));
-  if (has_weight_half(op.phase)) slots.push_back(s.gradient(0, columns));
-  return slots;
-}
-
-/// Logits are not a slot: they never exist as a whole, [N,V] being the largest tensor of a small model.
-inline SlotList loss_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t rows = num_rows(op), elements = rows * extent(op, TSR_DIM_EMBED);
-  const uint64_t table = extent(op, TSR_DIM_VOCAB) * extent(op, TSR_DIM_EMBED);
-  if (op.phase != TSR_PHASE_FORWARD && op.phase != TSR_PHASE_BACKWARD) refuse_phase(op);
-  SlotList slots{s.parameter(0, table), s.input(0, elements), s.input(1, rows, TSR_I32), s.loss()};
-  if (op.phase == TSR_PHASE_BACKWARD)
-    slots.insert(slots.end(), {s.loss_scale(), s.input_gradient(0, elements), s.gradient(0, table)});
-  return slots;
-}
-
-/// The vocabulary-parallel loss needs two collectives between its parts, so here logits are a buffer, always in
-/// float32. The row maximum has no gradient: it cancels out of the softmax.
-inline SlotList head_logits_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  const uint64_t rows = num_rows(op), elements = rows * extent(op, TSR_DIM_EMBED);
-  const uint64_t vocabulary = extent(op, TSR_DIM_VOCAB), table = vocabulary * extent(op, TSR_DIM_EMBED);
-  VocabularyPart{op};
-  if (op.phase == TSR_PHASE_FORWARD)
-    return {s.parameter(0, table), s.input(0, elements),
-            slot_of(TSR_ROLE_OUTPUT, 0, TSR_MODE_WRITE, rows * vocabulary, TSR_F32),
-            slot_of(TSR_ROLE_OUTPUT, 1, TSR_MODE_WRITE, rows, TSR_F32)};
-  require_backward(op);
-  SlotList slots;
-  if (has_input_half(op.phase)) slots.push_back(s.parameter(0, table));
-  if (has_weight_half(op.phase)) slots.push_back(s.input(0, elements));
-  slots.push_back(s.output_gradient(0, rows * vocabulary, TSR_F32));
-  if (has_input_half(op.phase)) slots.push_back(s.input_gradient(0, elements));
-  if (has_weight_half(op.phase)) slots.push_back(s.gradient(0, table));
-  return slots;
-}
-
-inline SlotList softmax_stats_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  if (op.phase != TSR_PHASE_FORWARD) refuse_phase(op);
-  VocabularyPart{op};
-  const uint64_t rows = num_rows(op);
-  return {s.input(0, rows * extent(op, TSR_DIM_VOCAB)), s.input(1, rows), s.input(2, rows, TSR_I32), s.output(0, rows),
-          s.output(1, rows)};
-}
-
-inline SlotList loss_grad_slots(const tsr_op& op) {
-  const SegmentSlots s{op};
-  if (op.phase != TSR_PHASE_FORWARD && op.phase != TSR_PHASE_BACKWARD) refuse_phase(op);
-  VocabularyPart{op};
-  const uint64_t rows = num_rows(op), logits = rows * extent(op, TSR_DIM_VOCAB);
-  if (op.phase == TSR_PHASE_FORWARD) return {s.input(1, rows), s.input(2, rows), s.input(3, rows), s.loss()};
-  return {s.input(0, logits),        s.input(1, rows), s.input(2, rows), s.input(3, rows),
-          s.input(4, rows, TSR_I32), s.loss(),         s.loss_scale(),   s.input_gradient(0, logits)};
+inline bool has_phase(const OpEntry& entry, uint32_t phase) {
+  if (phase == TSR_PHASE_FORWARD) return true;
+  if (phase == TSR_PHASE_BACKWARD) return entry.backward != Backward::none;
+  return entry.backward == Backward::halves && (has_input_half(phase) || has_weight_half(phase));
 }
 
 /// Throws UNSUPPORTED unless values are float32, bfloat16 or float16, logits float32, and gradients of parameters
@@ -289,12 +171,24 @@ inline void check_segment_dtypes(const tsr_op& op) {
   };
   if (op.dtype != TSR_F32 && op.dtype != TSR_BF16 && op.dtype != TSR_F16)
     refuse(" on values of " + dtype_name(op.dtype) + " is not computed here; float32, bfloat16 and float16 are");
-  if (op.dtype != TSR_F32 && (op.kind == TSR_OP_SOFTMAX_STATS || op.kind == TSR_OP_LOSS_GRAD))
+  if (const OpEntry* entry = find_op(op.kind); op.dtype != TSR_F32 && entry && entry->is_float32_only)
     refuse(" on values of " + dtype_name(op.dtype) +
            " is not computed here; logits are float32, whatever the dtype of values");
   if (op.phase != TSR_PHASE_FORWARD && op.gradient_dtype != TSR_F32)
     refuse(" with gradients of parameters in " + dtype_name(op.gradient_dtype) +
            " is not computed here; they are float32, whatever the dtype of values");
+}
+
+/// The slots of an op of segments, without what is the device's own. Throws UNSUPPORTED for dtypes and phases that the
+/// op does not have, and INVALID_ARGUMENT for extents that it cannot have.
+inline SlotList segment_slots(const tsr_op& op) {
+  const OpEntry* entry = find_op(op.kind);
+  if (!entry || !entry->is_segment_op())
+    throw Error(TSR_E_UNSUPPORTED, "this device does not know op " + op_name(op.kind));
+  check_segment_dtypes(op);
+  if (!has_phase(*entry, op.phase)) refuse_phase(op);
+  SegmentSlots slots(op, *entry);
+  return op.phase == TSR_PHASE_FORWARD ? slots.forward() : slots.backward();
 }
 
 /// COPY, CAST, ADD_INTO, SCALE: their slots; ZERO: one destination of ELEMENTS elements (it takes any number of them).
@@ -334,37 +228,11 @@ inline SlotList step_slots(const tsr_op& op) {
   return slots;
 }
 
-/// The slots of any op; UNSUPPORTED for a kind that ABI 0.10 does not have.
+/// The slots of any op; UNSUPPORTED for a kind that this ABI does not have.
 inline SlotList slots_of(const tsr_op& op) {
   if (op.kind >= TSR_OP_SUM_SQUARES && op.kind <= TSR_OP_SGD) return step_slots(op);
   if (op.kind >= TSR_OP_COPY && op.kind <= TSR_OP_ZERO) return elementwise_slots(op);
-  check_segment_dtypes(op);
-  switch (op.kind) {
-    case TSR_OP_TOKEN_EMBEDDING:
-      return token_embedding_slots(op);
-    case TSR_OP_POSITION_EMBEDDING:
-      return position_embedding_slots(op);
-    case TSR_OP_LAYER_NORM:
-      return layer_norm_slots(op);
-    case TSR_OP_LINEAR:
-      return linear_slots(op);
-    case TSR_OP_ATTENTION:
-      return attention_slots(op);
-    case TSR_OP_ADD_LAYER_NORM:
-      return add_layer_norm_slots(op);
-    case TSR_OP_ADD:
-      return add_slots(op);
-    case TSR_OP_LOSS:
-      return loss_slots(op);
-    case TSR_OP_HEAD_LOGITS:
-      return head_logits_slots(op);
-    case TSR_OP_SOFTMAX_STATS:
-      return softmax_stats_slots(op);
-    case TSR_OP_LOSS_GRAD:
-      return loss_grad_slots(op);
-    default:
-      throw Error(TSR_E_UNSUPPORTED, "this device does not know op " + op_name(op.kind));
-  }
+  return segment_slots(op);
 }
 
 }  // namespace tessera::op

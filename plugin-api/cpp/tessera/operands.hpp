@@ -15,6 +15,7 @@
 
 #include "tessera/device.h"
 #include "tessera/error.hpp"
+#include "tessera/op_table.hpp"
 
 namespace tessera::op {
 
@@ -43,31 +44,10 @@ inline std::string phase_name(uint32_t phase) {
   static constexpr const char* kPhases[] = {"none", "forward", "backward", "backward_input", "backward_weight"};
   return phase < std::size(kPhases) ? kPhases[phase] : "unknown";
 }
-/// TSR_OP_* in small letters: "layer_norm"; the number of what this header does not know.
+/// TSR_OP_* in small letters: "layer_norm"; the number of what the table lacks.
 inline std::string op_name(uint32_t kind) {
-  static constexpr std::pair<uint32_t, const char*> kNames[] = {{TSR_OP_TOKEN_EMBEDDING, "token_embedding"},
-                                                                {TSR_OP_POSITION_EMBEDDING, "position_embedding"},
-                                                                {TSR_OP_LAYER_NORM, "layer_norm"},
-                                                                {TSR_OP_LINEAR, "linear"},
-                                                                {TSR_OP_ATTENTION, "attention"},
-                                                                {TSR_OP_ADD_LAYER_NORM, "add_layer_norm"},
-                                                                {TSR_OP_ADD, "add"},
-                                                                {TSR_OP_LOSS, "loss"},
-                                                                {TSR_OP_HEAD_LOGITS, "head_logits"},
-                                                                {TSR_OP_SOFTMAX_STATS, "softmax_stats"},
-                                                                {TSR_OP_LOSS_GRAD, "loss_grad"},
-                                                                {TSR_OP_COPY, "copy"},
-                                                                {TSR_OP_CAST, "cast"},
-                                                                {TSR_OP_ADD_INTO, "add_into"},
-                                                                {TSR_OP_SCALE, "scale"},
-                                                                {TSR_OP_ZERO, "zero"},
-                                                                {TSR_OP_SUM_SQUARES, "sum_squares"},
-                                                                {TSR_OP_CLIP, "clip"},
-                                                                {TSR_OP_ADAMW, "adamw"},
-                                                                {TSR_OP_SGD, "sgd"}};
-  for (const auto& [value, name] : kNames)
-    if (value == kind) return name;
-  return "of unknown kind " + std::to_string(kind);
+  const OpEntry* entry = find_op(kind);
+  return entry ? std::string(entry->name()) : "of unknown kind " + std::to_string(kind);
 }
 
 /// Position of `slot` in `slots`, or -1 if it is not there.

@@ -64,17 +64,18 @@ constexpr tsr_descriptor descriptor(std::string_view name, std::string_view kind
 inline const tsr_option_value& option(std::span<const tsr_option_value> values, std::string_view name) {
   for (const auto& value : values)
     if (view(value.name) == name) return value;
-  throw Error(TSR_E_NOT_FOUND, "the host gave no value for option " + std::string(name));
+  throw Error(TSR_E_NOT_FOUND, "the host passed no value for option " + std::string(name));
 }
 
-/// Checks the host's side of the handshake and writes ours: this header's minor only, as every 0.x must.
+/// Checks the host's side of the handshake and writes the plugin's: this header's minor version only, as every 0.x
+/// must.
 inline void shake_hands(tsr_handshake* io) {
   if (!io || io->magic != TSR_MAGIC) throw Error(TSR_E_ABI, "the handshake has a wrong magic number");
   io->plugin_abi_major = TSR_ABI_MAJOR;
   io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
   if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_max < TSR_ABI_MINOR ||
       io->host_minor_min > TSR_ABI_MINOR)
-    throw Error(TSR_E_ABI, "this plugin speaks ABI 0.10 on 64-bit machines; the host offers " +
+    throw Error(TSR_E_ABI, "this plugin needs ABI 0.10 on a 64-bit machine; the host offers " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_min) + " to " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_max));
 }

@@ -1,7 +1,7 @@
 // A communicator without native streams: every collective becomes a host function on the stream it was submitted to.
 //
-// The base checks and copies the collective, gathers groups of messages into one, numbers collectives and messages,
-// keeps the first error, and splits through the key-value service. A communicator adds run(), join() and interrupt().
+// The base class checks and copies the collective, combines groups of messages, numbers collectives and messages, keeps
+// the first error, and splits through the key-value service. A communicator adds run(), join() and interrupt().
 //
 //     submit (issuing thread)        the stream's worker
 //     check, copy, number
@@ -9,9 +9,9 @@
 //                                    an error fails the stream, and is kept for async_error
 //
 // The stream's worker blocks while its peers are late, which costs a thread and no time: other streams have workers of
-// their own. So a device whose streams share one thread (CUDA) cannot be used with this, and the host stages copies.
-// Collectives of one communicator may run at the same time only if they were submitted to two streams; that no cycle of
-// waits arises is the verifier's business before the run. Jobs are reused: a step that was queued once allocates
+// their own. So it does not support a device whose streams share one thread (CUDA); there the host stages copies.
+// Collectives of one communicator may run at the same time only if they were submitted to two streams; the host's
+// verifier proves before the run that their waits have no cycle. Jobs are reused: a step that was queued once allocates
 // nothing.
 #pragma once
 
@@ -19,6 +19,7 @@
 #include <deque>
 #include <mutex>
 
+#include "tessera/collective_check.hpp"
 #include "tessera/communicator.hpp"
 #include "tessera/message_group.hpp"
 #include "tessera/rendezvous.hpp"
@@ -48,7 +49,7 @@ class QueuedCommunicator : public Communicator {
   /// Does the collective; called on the stream's worker, in the order of each stream. May block until the collective's
   /// deadline (`timeout_ms` from the call); throws Error. Two calls run at the same time only for two streams.
   virtual void run(const Collective& collective) = 0;
-  /// Wakes every run() that waits; it and later ones throw aborted_error(). Must not block. [any-thread]
+  /// Wakes every waiting run(); these and later ones throw aborted_error(). Must not block. [any-thread]
   virtual void interrupt() noexcept = 0;
   /// Another communicator of this kind, as create; for split. [control-thread]
   virtual std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) = 0;
@@ -56,9 +57,9 @@ class QueuedCommunicator : public Communicator {
   const Member& member() const { return member_; }
   const tsr_host* host() const { return host_; }
   const std::string& rendezvous() const { return rendezvous_; }
-  /// Of the job's store, or empty.
+  /// The host of the job's store, or empty.
   const std::string& store_host() const { return store_host_; }
-  /// Set by abort(); for what waits in join().
+  /// Set by abort(); to be checked by waits in join().
   const std::atomic<bool>& abort_flag() const { return aborted_; }
   bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
   Error aborted_error(const Collective& collective) const {
@@ -98,6 +99,121 @@ class QueuedCommunicator : public Communicator {
   tsr_error first_error_{};  // guarded by mutex_
 };
 
-}  // namespace tessera
+// The life of a job: take_job -> submit fills and numbers it -> the device has it -> run_job -> give_back. It is given
+// back exactly once, on every path: by run_job, by submit when it refuses or adds the message to a group, or by enqueue
+// when the device does not take it.
 
-#include "tessera/queued_communicator_impl.hpp"
+inline QueuedCommunicator::Job& QueuedCommunicator::take_job() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) {
+    jobs_.push_back({this, {}});
+    idle_.reserve(jobs_.size());  // so that give_back never allocates
+    return jobs_.back();
+  }
+  Job& job = *idle_.back();
+  idle_.pop_back();
+  return job;
+}
+
+inline void QueuedCommunicator::give_back(Job& job) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(&job);
+}
+
+// On the stream's worker. The first error is kept under the lock; all errors are returned, so that each stream fails
+// with its own. A stream that fails skips its later jobs: they are not run and not given back, but jobs_ owns them.
+inline tsr_status QueuedCommunicator::run_job(void* user, tsr_error* err) noexcept {
+  Job& job = *static_cast<Job*>(user);
+  QueuedCommunicator& owner = *job.owner;
+  tsr_error error{};
+  const tsr_status status = guard(&error, owner.member_.plugin, [&] {
+    if (owner.is_aborted()) throw owner.aborted_error(job.collective);
+    owner.run(job.collective);
+  });
+  if (status != TSR_OK) {
+    const std::lock_guard lock(owner.mutex_);
+    if (owner.first_error_.code == TSR_OK) owner.first_error_ = error;
+    if (err) *err = error;
+  }
+  owner.give_back(job);  // last, since the communicator may be destroyed once the stream is idle
+  return status;
+}
+
+// Numbers are given when the device is about to take the job, and not before: a refused submit must not use one up, or
+// this rank's numbers would no longer match the others'.
+inline void QueuedCommunicator::number(Collective& collective) {
+  const size_t n = static_cast<size_t>(member_.num_ranks);
+  if (!collective.is_messages()) collective.ticket = num_collectives_++;
+  for (Transfer& transfer : collective.transfers)
+    transfer.index = messages_[static_cast<size_t>(transfer.peer) + (transfer.is_receive ? n : 0)]++;
+}
+
+inline void QueuedCommunicator::enqueue(Job& job) {
+  number(job.collective);
+  tsr_error err{};
+  const tsr_status status = device_interface_->host_function(job.collective.stream, &run_job, &job, &err);
+  if (status == TSR_OK) return;
+  give_back(job);
+  check(status, err);
+}
+
+inline void QueuedCommunicator::submit(const tsr_collective& source) {
+  Job& job = take_job();
+  try {
+    read_collective(source, member_, job.collective);
+    if (is_aborted()) throw aborted_error(job.collective);
+    if (group_.take(job.collective)) return give_back(job);
+  } catch (...) {
+    give_back(job);
+    throw;
+  }
+  enqueue(job);
+}
+
+inline void QueuedCommunicator::group_begin() {
+  group_.begin();
+}
+
+inline void QueuedCommunicator::group_end() {
+  const Collective& messages = group_.end();
+  if (messages.transfers.empty()) return;
+  Job& job = take_job();
+  job.collective = messages;
+  enqueue(job);
+}
+
+inline void QueuedCommunicator::check_async() {
+  const std::lock_guard lock(mutex_);
+  check(first_error_.code, first_error_);
+}
+
+// The flag first: a wait that starts after interrupt() must see it.
+inline void QueuedCommunicator::abort() noexcept {
+  aborted_.store(true, std::memory_order_release);
+  interrupt();
+}
+
+// All members count their splits alike, so the n-th split of each meets under one prefix; the color then separates the
+// new groups, each of which joins as create would.
+inline std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, std::string_view name) {
+  const std::string prefix = rendezvous_ + "/split/" + std::to_string(num_splits_++);
+  const auto group = agree_on_split(KeyValue(host_), prefix, member_, color, key, aborted_);
+  if (!group) return nullptr;
+  const std::string rendezvous = prefix + "/color/" + std::to_string(color);
+  tsr_comm_create_args args{};
+  args.struct_size = sizeof args;
+  args.rank = group->rank;
+  args.size = static_cast<int32_t>(group->world_ranks.size());
+  args.is_local = is_local_;
+  args.name = str(name);
+  args.rendezvous = str(rendezvous);
+  args.world_ranks = group->world_ranks.data();
+  args.host = host_;
+  args.device_interface = device_interface_;
+  args.device = device_;
+  args.timeout_ms = member_.timeout_ms;
+  args.store_host = str(store_host_);
+  return join(args);
+}
+
+}  // namespace tessera

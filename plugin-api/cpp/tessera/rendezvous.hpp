@@ -1,7 +1,7 @@
-// How the members of a group find out about one another through the key-value service.
+// How the members of a group exchange values through the key-value service.
 //
-// Every wait here is cut into pieces of kPollMs, since the service knows nothing of abort(). With n members a split is
-// n values set and n * n read, each of a few bytes: splits happen at the start of a job, not in a step.
+// Every wait is split into waits of kPollMs, since the service does not know of abort(). With n members a split is n
+// values set and n * n read, each of a few bytes: splits happen at the start of a job, not in a step.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ struct SplitGroup {
   std::vector<int> world_ranks;  // of its members, in their new order
 };
 
-/// All members of a group tell their color and key under `prefix`, which is of this one split: those of equal color,
-/// ordered by key, then rank; nothing for color < 0. Errors as wait_for_rank. [control-thread]
+/// All members publish their color and key under `prefix`, which is unique to this split. Returns the members of equal
+/// color, ordered by key, then rank; nothing for color < 0. Errors as wait_for_rank. [control-thread]
 inline std::optional<SplitGroup> agree_on_split(const KeyValue& store, const std::string& prefix, const Member& member,
                                                 int color, int key, const std::atomic<bool>& aborted) {
   struct Choice {
@@ -50,7 +50,7 @@ inline std::optional<SplitGroup> agree_on_split(const KeyValue& store, const std
   };
   const Deadline deadline(member.timeout_ms);
   store.set(prefix + "/" + std::to_string(member.rank), to_bytes(Choice{color, key}));
-  std::vector<std::pair<int32_t, int>> chosen;  // {key, coordinate} of those of our color
+  std::vector<std::pair<int32_t, int>> chosen;  // {key, coordinate} of the members with this rank's color
   for (int rank = 0; rank < member.num_ranks; ++rank) {
     const auto choice = from_bytes<Choice>(wait_for_rank(store, prefix, member, rank, deadline, aborted, "split"));
     if (color >= 0 && choice.color == color) chosen.emplace_back(choice.key, rank);

@@ -1,8 +1,8 @@
-// What CLIP computes, and what ADAMW and SGD compute once for all elements: the same doubles on every device.
+// The scalars of CLIP, ADAMW and SGD that are computed once for all elements: the same doubles on every device.
 //
 // A step on a CPU and on a GPU has the same bits in its optimizer because both call these functions and then do the
 // same float32 operations an element, in the order the formulas below are written, without fused multiply-adds. AdamW
-// is Loshchilov and Hutter's (2019): the decay multiplies the value itself and does not pass through m and v.
+// is that of Loshchilov and Hutter (2019): weight decay multiplies the value and does not enter m and v.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ struct ClipScalars {
 };
 
 /// Clipping by the global norm, as torch.nn.utils.clip_grad_norm_ has it: min(1, max_norm / (norm + 1e-6)). A norm that
-/// is not finite means an overflow somewhere on some rank: coefficient 0, and nobody counts or applies the step.
+/// is not finite means an overflow on some rank: coefficient 0, and no rank counts or applies the step.
 TESSERA_HOST_DEVICE inline ClipScalars clip_scalars(ConstAccumulatorView squares, double max_norm,
                                                     double loss_scale) noexcept {
   const double norm = std::sqrt(decode(squares)) / loss_scale;
@@ -32,7 +32,7 @@ TESSERA_HOST_DEVICE inline ClipScalars clip_scalars(ConstAccumulatorView squares
   return {(max_norm == 0 || limit > 1 ? 1 : limit) / loss_scale, true, norm};
 }
 
-/// What of an optimizer's op is the same for all elements of all steps.
+/// The settings of an optimizer, equal for all elements of all steps.
 struct OptimizerSettings {
   double beta1, beta2, epsilon;
 
@@ -42,7 +42,7 @@ struct OptimizerSettings {
         epsilon(op.attributes[TSR_ATTR_EPSILON]) {}
 };
 
-/// What of a step is: LR, CLIP's coefficient and STEP, which is 1 in the first.
+/// The scalars of a step: LR, CLIP's coefficient and STEP, which is 1 in the first.
 struct OptimizerStep {
   double lr, coefficient;
   int64_t step;

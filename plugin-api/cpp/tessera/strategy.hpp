@@ -10,6 +10,7 @@
 // A pass throws; the table turns it into a status, and the host drops the edits. So a pass needs no clean-up.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,6 +21,14 @@
 #include "tessera/strategy.h"
 
 namespace tessera {
+
+inline constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+inline constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+/// Whether the action runs a segment of the model: forward, recompute, backward, loss.
+inline bool is_compute(const tsr_action& action) {
+  return action.kind >= TSR_ACTION_FORWARD && action.kind <= TSR_ACTION_LOSS;
+}
 
 /// What a pass may look at: the arrays of a tsr_program_view as spans. Borrows.
 class ProgramView {
@@ -40,6 +49,13 @@ class ProgramView {
   static std::span<const tsr_binding> bindings(const tsr_action& action) {
     return {action.bindings, action.num_bindings};
   }
+  /// The operand in that slot, or NULL.
+  static const tsr_binding* find_binding(const tsr_action& action, uint32_t slot) {
+    const auto found = std::ranges::find(bindings(action), slot, &tsr_binding::slot);
+    return found == bindings(action).end() ? nullptr : &*found;
+  }
+  /// The buffer with that id, which exists: ids ascend in the array.
+  const tsr_buffer& buffer(uint64_t id) const { return *std::ranges::lower_bound(buffers(), id, {}, &tsr_buffer::id); }
 };
 
 /// An action with every unused field as the ABI wants it.
@@ -140,7 +156,7 @@ struct StrategyTable {
 
   static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** result, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require(TSR_HAS(args, tsr_strategy_create_args, num_options), "create: the arguments are");
+      require("create: tsr_strategy_create_args", args->struct_size, TSR_END_OF(tsr_strategy_create_args, num_options));
       std::unique_ptr<Strategy> made =
           std::make_unique<S>(view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
       *result = reinterpret_cast<tsr_strategy*>(made.release());
@@ -151,15 +167,15 @@ struct StrategyTable {
   static tsr_status layout(tsr_strategy* s, const tsr_program_view* v, const tsr_layout_sink* sink,
                            tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require(TSR_HAS(v, tsr_program_view, num_actions), "layout: the view is");
-      require(TSR_HAS(sink, tsr_layout_sink, add_entry), "layout: the sink is");
+      require("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
+      require("layout: tsr_layout_sink", sink->struct_size, TSR_END_OF(tsr_layout_sink, add_entry));
       self(s)->layout(ProgramView(*v), *sink);
     });
   }
   static tsr_status lower(tsr_strategy* s, const tsr_program_view* v, const tsr_edit* edit, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require(TSR_HAS(v, tsr_program_view, num_actions), "lower: the view is");
-      require(TSR_HAS(edit, tsr_edit, wait_for), "lower: the edit table is");
+      require("lower: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
+      require("lower: tsr_edit", edit->struct_size, TSR_END_OF(tsr_edit, wait_for));
       self(s)->lower(ProgramView(*v), Edit(*edit));
     });
   }
@@ -168,9 +184,11 @@ struct StrategyTable {
     return guard(err, S::kName, [&] { self(s)->call_action(tag, {operands, n}); });
   }
   static const void* get_extension(tsr_str) noexcept { return nullptr; }
-  static void require(bool is_long_enough, const char* what) {
-    if (!is_long_enough)
-      throw Error(TSR_E_ABI, std::string(what) + " shorter than ABI 0.10 has it: struct_size is wrong");
+  static void require(const char* what, uint64_t num_bytes, uint64_t min_bytes) {
+    if (num_bytes < min_bytes)
+      throw Error(TSR_E_ABI, std::string(what) + ".struct_size is " + std::to_string(num_bytes) + "; ABI " +
+                                 std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(TSR_ABI_MINOR) +
+                                 " requires at least " + std::to_string(min_bytes));
   }
 
   static constexpr tsr_strategy_interface kInterface = {

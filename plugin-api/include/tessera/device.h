@@ -66,35 +66,17 @@ typedef struct tsr_slot_spec {
 #define TSR_SLOT_OPTIONAL 1u
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
-/* Shapes: N = rows = batch * seq tokens; matrices are row-major. B, T, C, H, D, V, P are the extents BATCH, SEQ, EMBED,
- * HEADS, HEAD_DIM, VOCAB and POSITIONS of op.dims. p0 is PARAMETER 0, i1 INPUT 1, and so on, as TSR_ROLE_* names them.
- * docs/plugin-abi.md gives every op's formula, slots, dtypes and gradients. */
+/* ops.inc lists them, with their operands and extents. Matrices are row-major; N = batch * seq rows. p0 is PARAMETER 0,
+ * i1 INPUT 1, and so on, as TSR_ROLE_* names them. docs/plugin-abi.md gives every op's formula, slots, dtypes and
+ * gradients. */
 
-#define TSR_OP_TOKEN_EMBEDDING 1u    /* o0[N,C] = p0[V,C][i0[N]] (i0: int32 tokens), 0 where p0 lacks the token */
-#define TSR_OP_POSITION_EMBEDDING 2u /* o0[N,C] = i0[N,C] + p0[P,C][n % seq]; the gradient of i0 is that of o0 */
-#define TSR_OP_LAYER_NORM 3u         /* o0 = norm(i0) * p0[C] + p1[C]; s0[N] mean, s1[N] 1/std */
-#define TSR_OP_LINEAR 4u    /* o0[N,out] = act(i0[N,in] p0[in,out] (+ p1[out])); s0[N,out] before act, if any */
-#define TSR_OP_ATTENTION 5u /* o0[N,H*D] = causal softmax attention of i0[N, 3*H*D] = q|k|v; s0[B,H,T] log-sum-exp */
-#define TSR_OP_ADD_LAYER_NORM 6u /* o0 = i0 + i1 + p0[C]; o1 = norm(o0) * p1 + p2; s0, s1 as layer norm */
-#define TSR_OP_ADD 7u            /* o0 = i0 + i1 + p0[C]; the gradient of i1 is that of o0 */
-#define TSR_OP_LOSS 8u           /* i0[N,C] p0[V,C]^T -> softmax cross-entropy with i1[N] int32 targets */
-/* The loss of a vocabulary that is split over ranks (Megatron's vocabulary-parallel cross-entropy): three segments
- * instead of one, with a collective after each of the first two, max and then sum. VOCAB is the local, padded extent;
- * columns from VOCAB_COUNT on are padding. Logits and statistics are float32.
- */
-#define TSR_OP_HEAD_LOGITS 9u /* o0[N,V] = i0[N,C] p0[V,C]^T; o1[N] = largest of each row */
-#define TSR_OP_SOFTMAX_STATS \
-  10u /* i0 logits, i1 global max, i2 targets -> o0[N] = sum exp(i0 - i1); o1[N] target's logit */
-#define TSR_OP_LOSS_GRAD 11u   /* i0 logits, i1 max, i2 sum, i3 target's logit, i4 targets -> the loss, di0 */
-#define TSR_OP_COPY 32u        /* dst = src, same dtype */
-#define TSR_OP_CAST 33u        /* dst = (dtype of dst) src, rounded to nearest even */
-#define TSR_OP_ADD_INTO 34u    /* dst (ADD) += src; dst (WRITE) = src */
-#define TSR_OP_SCALE 35u       /* dst (ADD, in place) *= attribute TSR_ATTR_SCALE */
-#define TSR_OP_ZERO 36u        /* every dst slot = 0 */
-#define TSR_OP_SUM_SQUARES 48u /* accumulator x:ACCUMULATOR (ADD) += exact sum of squares of src over op.ranges */
-#define TSR_OP_CLIP 49u        /* reads ACCUMULATOR; writes CLIP; adds 1 to STEP when ok */
-#define TSR_OP_ADAMW 50u       /* dst value (ADD), src gradient, st0 m, st1 v (ADD); reads CLIP, STEP, LR */
-#define TSR_OP_SGD 51u         /* dst value (ADD), src gradient, st0 momentum (ADD); reads CLIP, STEP, LR */
+/* TSR_OP_TOKEN_EMBEDDING = 1 and so on: kinds 1 to 31 are ops of segments, 32 to 47 elementwise ones, 48 and above
+ * those of the optimizer's step. */
+enum {
+#define TSR_OP(number, NAME, entry) TSR_OP_##NAME = number,
+#include "ops.inc"
+  TSR_OP_NONE = 0
+};
 
 #define TSR_PHASE_NONE 0u /* elementwise and step ops */
 #define TSR_PHASE_FORWARD 1u
@@ -105,7 +87,8 @@ typedef struct tsr_slot_spec {
  * pipeline stage waits for, BACKWARD_WEIGHT what nobody waits for until gradients are summed (zero-bubble pipelines).
  * Run one after the other they give the bits of BACKWARD; what the first leaves for the second is a CONTEXT slot, a
  * WORKSPACE of BACKWARD. LOSS: FORWARD gives the loss alone (eval); BACKWARD the loss, di0 and g0 at once, over chunks
- * of tokens. LOSS_GRAD: FORWARD gives the loss alone, BACKWARD the loss and di0. SOFTMAX_STATS has FORWARD only. */
+ * of tokens. LOSS_GRAD and CROSS_ENTROPY: FORWARD gives the loss alone (and the count), BACKWARD di0 too.
+ * SOFTMAX_STATS has FORWARD only. */
 
 /* Dims by what they are about: the name of a tensor's dim (tsr_dim.name, tsr_contraction.dim) and the index of its
  * local extent in op.dims, which is 0 where the op has no such dim. 0 is no dim. */
@@ -120,6 +103,7 @@ typedef struct tsr_slot_spec {
 #define TSR_DIM_IN 9u        /* linear */
 #define TSR_DIM_OUT 10u      /* linear */
 #define TSR_DIM_ELEMENTS 11u /* elementwise and step ops: elements of the largest operand */
+#define TSR_DIM_CLASSES 12u  /* cross_entropy: logits of a row */
 #define TSR_NUM_DIMS 16
 
 /* op.attributes[TSR_ATTR_*]; 0 where not used. Flags, tokens and rows are whole numbers, which a double holds exactly
@@ -144,13 +128,17 @@ typedef struct tsr_slot_spec {
 /* Scalars (slot role SCALAR). Accumulators are int64[20]: [0] counts non-finite addends, limb k >= 1 counts units of
  * 2^(32(k-1)-298), every limb but the last in [0, 2^32) after each action; so sums do not depend on order. */
 #define TSR_SCALAR_ACCUMULATOR 0 /* int64[20], squares of gradients */
-#define TSR_SCALAR_LOSS 1        /* int64[20], float32 losses of tokens (LOSS adds them, unscaled) */
+#define TSR_SCALAR_LOSS 1        /* int64[20], float32 losses of tokens (LOSS and CROSS_ENTROPY add them, unscaled) */
 #define TSR_SCALAR_CLIP 2        /* float64[3]: coefficient min(1, max_norm / (norm + 1e-6)); ok 1 or 0; norm */
 #define TSR_SCALAR_STEP 3        /* int64[1]: optimizer steps taken */
 #define TSR_SCALAR_LR 4          /* float64[1] */
-/* float64[1], > 0; optional, absent is 1. LOSS multiplies the gradient of every token by it, not the loss, and so does
- * LOSS_GRAD; CLIP divides the norm and then the coefficient by it, so that the optimizer's gradients are unscaled. */
+/* float64[1], > 0; optional, absent is 1. LOSS multiplies the gradient of every token by it, not the loss, and so do
+ * LOSS_GRAD and CROSS_ENTROPY; CLIP divides the norm and then the coefficient by it, so that the optimizer's gradients
+ * are unscaled. */
 #define TSR_SCALAR_LOSS_SCALE 5
+/* int64[1]; optional. CROSS_ENTROPY adds the rows whose label's logit is greater than all before it and not less than
+ * any after it: the largest logit wins, and the first of equal ones. NaN is never correct. */
+#define TSR_SCALAR_CORRECT 6
 #define TSR_ACCUMULATOR_LIMBS 20
 
 /* FROZEN. A part of a flat home with its own hyper-parameters. */

@@ -54,7 +54,7 @@ typedef struct tsr_group {
 /* FROZEN. One dim of a tensor: `blocks` equal blocks, each of which may be cut at multiples of `granule` elements. The
  * fused q|k|v of attention has 3 blocks: a rank's heads are a part of each, not a third of the whole. */
 typedef struct tsr_dim {
-  uint32_t name; /* TSR_NAME_* */
+  uint32_t name; /* TSR_DIM_* */
   uint32_t blocks;
   int64_t extent;
   int64_t granule;
@@ -85,6 +85,8 @@ typedef struct tsr_unit {
 #define TSR_VALUE_ACTIVATION 1u
 #define TSR_VALUE_TOKENS 2u
 #define TSR_VALUE_TARGETS 3u
+#define TSR_VALUE_FEATURES 4u /* numbers of an example */
+#define TSR_VALUE_LABELS 5u   /* its class */
 
 /* FROZEN. What flows between segments, one buffer a micro-batch. */
 typedef struct tsr_value {
@@ -101,7 +103,7 @@ typedef struct tsr_value {
 
 /* FROZEN. A contracted dim: split it and the segment's outputs are partial until they are reduced. */
 typedef struct tsr_contraction {
-  uint32_t dim;    /* TSR_NAME_* */
+  uint32_t dim;    /* TSR_DIM_* */
   uint32_t reduce; /* TSR_REDUCE_* that completes the outputs */
 } tsr_contraction;
 

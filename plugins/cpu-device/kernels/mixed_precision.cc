@@ -13,9 +13,9 @@
 #include <string>
 #include <utility>
 
-#include "cpu-device/elementwise.h"
+#include "cpu-device/kernels/elementwise/elementwise.h"
 #include "tessera/error.hpp"
-#include "tessera/operands.hpp"
+#include "tessera/op_slots.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -28,22 +28,10 @@ tsr_op as_float32(tsr_op op) {
   return op;
 }
 
-/// Is this slot, float32 in the float32 op, of op.dtype in the 16-bit one?
-bool holds_values(const tsr_op& op, const tsr_slot_spec& slot) {
-  if (slot.dtype != TSR_F32) return false;
-  switch (TSR_SLOT_ROLE(slot.slot)) {
-    case TSR_ROLE_PARAMETER:
-    case TSR_ROLE_INPUT:
-    case TSR_ROLE_INPUT_GRADIENT:
-      return true;
-    case TSR_ROLE_OUTPUT:
-    case TSR_ROLE_OUTPUT_GRADIENT:
-      return op.kind != TSR_OP_HEAD_LOGITS;  // logits and their maximum
-    case TSR_ROLE_SAVED:
-      return op.kind == TSR_OP_LINEAR;  // the argument of the activation; other ops save statistics
-    default:
-      return false;
-  }
+/// Whether this slot, float32 in the float32 op, is of op.dtype in the 16-bit one.
+bool holds_values(const SlotList& slots_16_bit, const tsr_op& op, const tsr_slot_spec& slot) {
+  const int i = op::slot_index(slots_16_bit, slot.slot);
+  return i >= 0 && slots_16_bit[static_cast<size_t>(i)].dtype == op.dtype;
 }
 
 uint64_t copy_elements(const tsr_slot_spec& slot) {
@@ -54,20 +42,21 @@ uint64_t copy_elements(const tsr_slot_spec& slot) {
 tsr_slot_spec copies_slot(const tsr_op& op, const SlotList& slots) {
   uint32_t num_workspaces = 0;
   uint64_t num_elements = 0;
+  const SlotList slots_16_bit = op::segment_slots(op);
   for (const tsr_slot_spec& slot : slots) {
     num_workspaces += TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_WORKSPACE ? 1 : 0;
-    if (holds_values(op, slot)) num_elements += copy_elements(slot);
+    if (holds_values(slots_16_bit, op, slot)) num_elements += copy_elements(slot);
   }
   return op::workspace(num_workspaces, num_elements);
 }
 
 class MixedPrecision : public Kernel {
  public:
-  MixedPrecision(const OpFamily& family, const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
+  MixedPrecision(const OpImpl& impl, const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
       : num_threads_(num_threads),
         widen_(cast_loop(op.dtype, TSR_F32)),
         narrow_(cast_loop(TSR_F32, op.dtype)),
-        copies_(op::slot_index(slots, copies_slot(op, family.describe(as_float32(op))).slot)) {
+        copies_(op::slot_index(slots, copies_slot(op, impl.describe(as_float32(op))).slot)) {
     SlotList float32_slots;
     uint64_t offset = 0;
     for (size_t i = 0; i < slots.size(); ++i) {
@@ -87,7 +76,7 @@ class MixedPrecision : public Kernel {
     if (operands_.size() > kMaxOperands)
       throw Error(TSR_E_INTERNAL, "op " + op::op_name(op.kind) + " has " + std::to_string(operands_.size()) +
                                       " operands; 16-bit kernels take " + std::to_string(kMaxOperands));
-    kernel_ = family.prepare(as_float32(op), float32_slots, num_threads);
+    kernel_ = impl.prepare(as_float32(op), float32_slots, num_threads);
   }
 
   void run(void* const* pointers) override {
@@ -122,18 +111,19 @@ class MixedPrecision : public Kernel {
 
 }  // namespace
 
-SlotList describe_16_bit(const OpFamily& family, const tsr_op& op) {
-  SlotList slots = family.describe(as_float32(op));
+SlotList describe_16_bit(const OpImpl& impl, const tsr_op& op) {
+  SlotList slots = impl.describe(as_float32(op));
   const tsr_slot_spec copies = copies_slot(op, slots);
+  const SlotList slots_16_bit = op::segment_slots(op);
   for (tsr_slot_spec& slot : slots)
-    if (holds_values(op, slot)) slot.dtype = op.dtype;
+    if (holds_values(slots_16_bit, op, slot)) slot.dtype = op.dtype;
   if (copies.num_elements > 0) slots.push_back(copies);
   return slots;
 }
 
-std::unique_ptr<Kernel> prepare_16_bit(const OpFamily& family, const tsr_op& op, std::span<const tsr_slot_spec> slots,
+std::unique_ptr<Kernel> prepare_16_bit(const OpImpl& impl, const tsr_op& op, std::span<const tsr_slot_spec> slots,
                                        int num_threads) {
-  return std::make_unique<MixedPrecision>(family, op, slots, num_threads);
+  return std::make_unique<MixedPrecision>(impl, op, slots, num_threads);
 }
 
 }  // namespace tessera::cpu

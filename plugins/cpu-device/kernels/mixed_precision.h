@@ -7,14 +7,14 @@
 
 namespace tessera::cpu {
 
-/// The slots of `op`, whose dtype is 16 bits: those of the float32 op `family` describes, where parameters, inputs,
+/// The slots of `op`, whose dtype is 16 bits: those that `impl` describes of the float32 op, where parameters, inputs,
 /// outputs, their gradients and saved values are of op.dtype, and one more workspace, after the op's own. Statistics,
 /// logits and contexts stay float32: a context is what the halves of a backward exchange, and they give the bits of the
 /// whole.
-SlotList describe_16_bit(const OpFamily& family, const tsr_op& op);
+SlotList describe_16_bit(const OpImpl& impl, const tsr_op& op);
 
 /// A kernel for slots of describe_16_bit.
-std::unique_ptr<Kernel> prepare_16_bit(const OpFamily& family, const tsr_op& op, std::span<const tsr_slot_spec> slots,
+std::unique_ptr<Kernel> prepare_16_bit(const OpImpl& impl, const tsr_op& op, std::span<const tsr_slot_spec> slots,
                                        int num_threads);
 
 }  // namespace tessera::cpu

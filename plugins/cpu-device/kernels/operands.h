@@ -18,7 +18,7 @@ using op::num_rows;
 using op::Operand;
 using op::SlotList;
 
-/// OpFamily::prepare of a family with one kernel for the forward and one for all phases of the backward.
+/// OpImpl::prepare of an op with one kernel for the forward and one for all phases of the backward.
 template <class Forward, class Backward>
 std::unique_ptr<Kernel> prepare_forward_or_backward(const tsr_op& op, std::span<const tsr_slot_spec> slots,
                                                     int num_threads) {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "cpu-device/kernels/parallel.h"
 #include "cpu-device/kernels/rows.h"
-#include "cpu-device/parallel.h"
 
 namespace tessera::cpu {
 

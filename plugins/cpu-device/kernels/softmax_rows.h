@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "cpu-device/simd.h"
+#include "cpu-device/kernels/simd.h"
 
 namespace tessera::cpu {
 

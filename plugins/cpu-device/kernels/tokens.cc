@@ -1,4 +1,4 @@
-// Tokens are data, so what is wrong with them fails the stream in a sentence and not the process by a wild read.
+// Ids are data, so a wrong one fails the stream with a sentence and not the process by a wild read.
 #include "cpu-device/kernels/tokens.h"
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace tessera::cpu {
 
-void check_tokens(const int32_t* tokens, uint64_t num_tokens, uint64_t vocabulary, const char* what) {
-  for (uint64_t n = 0; n < num_tokens; ++n)
-    if (tokens[n] < 0 || static_cast<uint64_t>(tokens[n]) >= vocabulary)
-      throw Error(TSR_E_INVALID_ARGUMENT, std::string(what) + " " + std::to_string(tokens[n]) + " at position " +
+void check_ids(const int32_t* ids, uint64_t num_ids, uint64_t limit, const IdKind& kind) {
+  for (uint64_t n = 0; n < num_ids; ++n)
+    if (ids[n] < 0 || static_cast<uint64_t>(ids[n]) >= limit)
+      throw Error(TSR_E_INVALID_ARGUMENT, std::string(kind.name) + " " + std::to_string(ids[n]) + " at position " +
                                               std::to_string(n) + " of the micro-batch is not in [0, " +
-                                              std::to_string(vocabulary) +
-                                              "); the data does not fit the model's vocabulary");
+                                              std::to_string(limit) + "); the data does not fit the model's " +
+                                              kind.set);
 }
 
 }  // namespace tessera::cpu

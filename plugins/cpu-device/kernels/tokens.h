@@ -1,12 +1,18 @@
-// Token ids.
+// Ids that are data: tokens, and labels of classes.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::cpu {
 
-/// Throws INVALID_ARGUMENT with position and value of the first token outside of [0, vocabulary).
-/// `what` names the tokens: "token", "target".
-void check_tokens(const int32_t* tokens, uint64_t num_tokens, uint64_t vocabulary, const char* what);
+/// What ids are, and what they are ids of, for messages.
+struct IdKind {
+  const char* name;
+  const char* set;
+};
+inline constexpr IdKind kToken{"token", "vocabulary"}, kTarget{"target", "vocabulary"}, kLabel{"label", "classes"};
+
+/// Throws INVALID_ARGUMENT with position and value of the first id outside of [0, limit).
+void check_ids(const int32_t* ids, uint64_t num_ids, uint64_t limit, const IdKind& kind);
 
 }  // namespace tessera::cpu

@@ -4,7 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda-device/cuda_error.h"
-#include "cuda-device/launch.h"
+#include "cuda-device/kernels/launch.h"
 #include "tessera/accumulator.hpp"
 #include "tessera/operands.hpp"
 

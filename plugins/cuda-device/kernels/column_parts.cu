@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cuda-device/kernels/column_parts.cuh"
-#include "cuda-device/launch.h"
+#include "cuda-device/kernels/launch.h"
 
 namespace tessera::cuda {
 namespace {

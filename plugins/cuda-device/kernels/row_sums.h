@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda-device/kernels/activation.h"
+#include "cuda-device/kernels/linear/activation.h"
 
 namespace tessera::cuda {
 

@@ -16,6 +16,8 @@ devices=$(dirname "$program")/tests/devices
 while read -r name flags; do
   case $name in '' | '#'*) continue ;; esac
   read -ra more <<<"$flags"
-  "$program" plan --model=tests/golden/programs/two-blocks --batch-size=2 --seq-len=16 --print-program \
-    --plugin-dir="$devices" "${more[@]}" >"tests/golden/programs/$name.txt"
+  model=(--model=tests/golden/programs/two-blocks --seq-len=16)
+  [[ $flags != *--model=* ]] || model=()
+  "$program" plan "${model[@]}" --batch-size=2 --print-program --plugin-dir="$devices" "${more[@]}" \
+    >"tests/golden/programs/$name.txt"
 done <tests/golden/programs/programs.txt

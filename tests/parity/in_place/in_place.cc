@@ -16,11 +16,11 @@ class InPlace final : public Strategy {
     const uint32_t stream = edit.stream(view.raw.axis, "gradient");
     if (view.raw.purpose == TSR_PURPOSE_INIT) return storage::broadcast_values(view, edit, stream);
     const storage::GradientSums sums(view);
-    for (const storage::Flat& flat : storage::flats_of(view)) {
-      storage::Group group;
-      group.add(flat);
+    for (const storage::FlatParam& param : storage::flat_params(view)) {
+      storage::ParamGroup group;
+      group.add(param);
       for (const storage::GradientSum& sum : sums.of(group)) {
-        const std::array whole{storage::Range{sum.buffers[0], 0, group.num_elements}.in_place()};
+        const std::array whole{storage::BufferRange{sum.buffers[0], 0, group.num_elements}.in_place()};
         const storage::Inserter after(edit, sum.last_writer, TSR_AFTER, sum.micro_batch);
         after.collective(TSR_ACTION_REDUCE_SCATTER, stream, edit.group(view.raw.axis), whole);
         after.collective(TSR_ACTION_ALL_GATHER, stream, edit.group(view.raw.axis), whole);

@@ -1,0 +1,25 @@
+// The three products of the head, written once for loss.cc and head_logits.cc.
+#include "cpu-device/kernels/loss/lm_head.h"
+
+#include "cpu-device/kernels/matmul.h"
+
+namespace tessera::cpu {
+
+void Head::multiply(uint64_t num_rows, const float* x, const float* table, float* logits) const {
+  matmul({num_rows, vocabulary, columns}, {x, columns}, {table, columns, true}, {logits, vocabulary}, false,
+         num_threads);
+}
+
+void Head::input_gradient(uint64_t num_rows, const float* dlogits, const float* table, bool accumulate,
+                          float* dx) const {
+  matmul({num_rows, columns, vocabulary}, {dlogits, vocabulary}, {table, columns}, {dx, columns}, accumulate,
+         num_threads);
+}
+
+void Head::table_gradient(uint64_t num_rows, const float* dlogits, const float* x, bool accumulate,
+                          float* dtable) const {
+  matmul({vocabulary, columns, num_rows}, {dlogits, vocabulary, true}, {x, columns}, {dtable, columns}, accumulate,
+         num_threads);
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,58 @@
+#include "data/examples/example_dataset.h"
+
+#include "base/concat.h"
+#include "data/examples/example_order.h"
+#include "data/examples/example_warnings.h"
+
+namespace tessera::host {
+namespace {
+
+class ExampleReader : public DatasetReader {
+ public:
+  ExampleReader(const ExampleSource& source, const DatasetUse& use)
+      : order_(source, use.batch, use.data_ranks, use.seed),
+        num_features_(static_cast<std::size_t>(source.shape().num_features)),
+        batch_(static_cast<std::size_t>(use.batch)) {}
+
+  std::vector<InputValues> read(int64_t data_rank) const override {
+    std::vector<float> features(batch_ * num_features_);
+    std::vector<int32_t> labels(batch_);
+    order_.read(data_rank, features, labels);
+    return {std::move(features), std::move(labels)};
+  }
+  void advance() override { order_.advance(); }
+
+ private:
+  ExampleOrder order_;
+  std::size_t num_features_, batch_;
+};
+
+class ExampleDataset : public Dataset {
+ public:
+  explicit ExampleDataset(std::unique_ptr<ExampleSource> source) : source_(std::move(source)) {}
+
+  std::string description() const override { return source_->description(); }
+  std::pair<std::string, std::string> size() const override {
+    return {"examples in the data", std::to_string(source_->num_examples())};
+  }
+  std::string fingerprint() const override {
+    return concat(source_->num_examples(), " examples, sha256 ", content_hash(*source_).substr(0, 16));
+  }
+  std::vector<std::string> warnings(const DatasetUse& use) const override {
+    return example_warnings(*source_, use.batch * use.data_ranks * use.grad_accum);
+  }
+  std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const override {
+    return std::make_unique<ExampleReader>(*source_, use);
+  }
+
+ private:
+  std::unique_ptr<ExampleSource> source_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> example_dataset(std::unique_ptr<ExampleSource> source) {
+  return std::make_unique<ExampleDataset>(std::move(source));
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,14 @@
+// Examples as a Dataset.
+#pragma once
+
+#include <memory>
+
+#include "data/dataset.h"
+#include "data/examples/example_source.h"
+
+namespace tessera::host {
+
+/// The dataset of a classifier. A reader walks as example_order.h says.
+std::unique_ptr<Dataset> example_dataset(std::unique_ptr<ExampleSource> source);
+
+}  // namespace tessera::host

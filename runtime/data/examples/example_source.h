@@ -1,0 +1,61 @@
+// The examples of `--data` for a classifier: features and a label each, read by number.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/train_config.h"
+#include "data/examples/example_table.h"
+#include "data/examples/feature_scale.h"
+
+namespace tessera::host {
+
+struct ExampleOptions {
+  ExampleShape shape;
+  std::optional<LabelColumn> label;  ///< of CSV alone; not given: last
+  std::optional<DataScale> scale;    ///< not given: by the format, see feature_scale.h
+};
+
+/// Examples with scaled features. [any-thread]
+class ExampleSource {
+ public:
+  ExampleSource(ExampleTable table, const ExampleOptions& options);
+
+  const ExampleShape& shape() const { return shape_; }
+  uint64_t num_examples() const { return table_.labels.size(); }
+  /// How many examples each class has.
+  const std::vector<uint64_t>& class_counts() const { return class_counts_; }
+  const FeatureScale& scale() const { return scale_; }
+
+  /// features[i * num_features + j]: feature j of examples[i]; labels[i]: its label. Examples are numbered in the order
+  /// of their file, and must be in it. Throws DATA_LOSS for a file that was cut since it was opened.
+  void read(std::span<const uint32_t> examples, std::span<float> features, std::span<int32_t> labels) const;
+
+  /// What the data was taken for, for the log: "digits.csv: CSV, label in the last column (1797 examples)".
+  std::string description() const;
+
+ private:
+  ExampleShape shape_;
+  ExampleTable table_;
+  FeatureScale scale_;
+  std::vector<uint64_t> class_counts_;
+};
+
+/// Opens a CSV file or a pair of IDX files (see csv_file.h, idx_file.h and idx_pair.h). All of it is checked here, but
+/// for the values of bytes, of which none is wrong. Memory: 4 bytes a label; 4 bytes a feature, or 1 of compressed IDX
+/// bytes, or none of plain ones. Throws INVALID_ARGUMENT naming the file and the line or byte, UsageError for what
+/// `path` does not name and for a label column of IDX files.
+std::unique_ptr<ExampleSource> open_examples(const std::string& path, const ExampleOptions& options);
+
+/// SHA-256 of features, as they are scaled, and labels, or, of more than 64 MiB, of 256 blocks of examples spread
+/// evenly over them: what ranks compare.
+std::string content_hash(const ExampleSource& source);
+
+/// Throws UsageError for a flag that only data of a classifier has.
+void refuse_example_flags(const TrainConfig& config);
+
+}  // namespace tessera::host

@@ -1,0 +1,90 @@
+// Loads what --device, --comm and --strategy name, and resolves the plugins' options, once and before any work: so what
+// is wrong with them is said in time, and all that opens a plugin later gets the same.
+//
+// On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
+// ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
+// logged.
+
+#include "job/job_plugins.h"
+
+#include <algorithm>
+
+#include "plugins/loader.h"
+
+namespace tessera::host {
+namespace {
+
+bool is_one_rank(const std::vector<MeshAxis>& axes) {
+  return std::ranges::all_of(axes, [](const MeshAxis& axis) { return axis.num_ranks == 1; });
+}
+
+/// Plugins that this run of one rank leaves out and a run with the same flags on more ranks has.
+std::vector<LoadedPlugin> left_out_plugins(const JobPlugins& plugins, const TrainConfig& config, const Log& log) {
+  const auto folders = plugin_folders(config.plugin_dirs);
+  std::vector<LoadedPlugin> left_out;
+  if (!plugins.communicator) left_out.push_back(load_plugin(PluginKind::communicator, config.comm, folders, log));
+  if (config.strategies.empty()) left_out.push_back(load_plugin(PluginKind::strategy, kDefaultStrategy, folders, log));
+  return left_out;
+}
+
+/// Where the job uses its plugins.
+std::vector<PluginUse> uses_of(const JobPlugins& plugins, const std::vector<MeshAxis>& axes) {
+  std::vector<PluginUse> uses{{&plugins.device, ""}};
+  if (plugins.cpu.path != plugins.device.path) uses.push_back({&plugins.cpu, ""});
+  if (plugins.communicator) uses.push_back({&*plugins.communicator, ""});
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
+  return uses;
+}
+
+/// Refuses flags that no plugin has.
+void check_flags(const JobPlugins& plugins, const TrainConfig& config, const std::vector<MeshAxis>& axes,
+                 const std::vector<PluginFlag>& flags, const Log& log) {
+  std::vector<PluginUse> uses = uses_of(plugins, axes);
+  const auto is_known = [&](const PluginFlag& flag) {
+    return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
+  };
+  if (std::ranges::all_of(flags, is_known)) return;
+  std::vector<LoadedPlugin> left_out;
+  if (is_one_rank(axes)) left_out = left_out_plugins(plugins, config, log);
+  for (const LoadedPlugin& plugin : left_out)
+    uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? axes[0].name : ""});
+  refuse_unknown_flags(flags, uses);
+  const size_t num_own = uses.size() - left_out.size();
+  for (size_t i = num_own; i < uses.size(); ++i)
+    PluginOptions(*uses[i].plugin, uses[i].axis, flags);
+  uses.resize(num_own);
+  for (const PluginFlag& flag : flags)
+    if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
+}
+
+}  // namespace
+
+JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, const Log& log) {
+  const auto folders = plugin_folders(config.plugin_dirs);
+  // The default device is the CPU, which is loaded in any case: it is the host's side of a job on another device.
+  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
+  plugins.cpu =
+      config.device == kDefaultDevice ? plugins.device : load_plugin(PluginKind::device, kDefaultDevice, folders, log);
+  if (!is_one_rank(axes) || config.comm != kDefaultCommunicator)
+    plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
+  for (const MeshAxis& axis : axes)
+    plugins.strategies.push_back(axis.strategy.empty()
+                                     ? std::nullopt
+                                     : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
+  return plugins;
+}
+
+JobOptions resolve_options(const JobPlugins& plugins, const TrainConfig& config, const std::vector<MeshAxis>& axes,
+                           const std::vector<PluginFlag>& flags, const Log& log) {
+  check_flags(plugins, config, axes, flags, log);
+  const auto of = [&](const std::optional<LoadedPlugin>& plugin, const std::string& axis) {
+    return plugin ? PluginOptions(*plugin, axis, flags) : PluginOptions();
+  };
+  JobOptions options{of(plugins.device, ""), of(plugins.cpu, ""), of(plugins.communicator, ""), {}};
+  for (size_t i = 0; i < axes.size(); ++i)
+    options.strategies.push_back(of(plugins.strategies[i], axes[i].name));
+  return options;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,105 @@
+// Reads config.json. A key that changes the arithmetic and is not supported is refused, by name: a model that is
+// trained with other attention scores than it was made with gives a loss that looks fine and is wrong. Dropout is not
+// applied and is reported; keys that are not about the arithmetic are ignored.
+
+#include "model/gpt2/gpt2_config.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/concat.h"
+
+namespace tessera::host {
+namespace {
+
+// Far beyond any model that was trained; below, a program of the step is made of what is there.
+constexpr int64_t kMaxLayers = 10'000;
+constexpr int64_t kMaxExtent = 1 << 24;
+
+struct NamedSize {
+  const char* name;
+  int64_t num_layers, num_heads, embed;
+};
+constexpr std::array<NamedSize, 4> kSizes{
+    {{"gpt2", 12, 12, 768}, {"gpt2_medium", 24, 16, 1024}, {"gpt2_large", 36, 20, 1280}, {"gpt2_xl", 48, 25, 1600}}};
+
+void refuse_other_arithmetic(const ConfigFile& file) {
+  const auto require = [&](const char* key, bool needed, const char* meaning) {
+    if (file.boolean(key, needed) == needed) return;
+    file.refuse(TSR_E_UNSUPPORTED, key, "is ", needed ? "false" : "true", ", which is not supported: ", meaning);
+  };
+  require("tie_word_embeddings", true, "the head uses the token embedding's weights, so it must be true or absent");
+  require("scale_attn_weights", true, "attention scores are divided by the square root of the head's width");
+  require("scale_attn_by_inverse_layer_idx", false, "attention scores are scaled alike in all layers");
+  require("reorder_and_upcast_attn", false, "attention runs in the precision that --dtype gives");
+  require("add_cross_attention", false, "there is no encoder to attend to");
+}
+
+int read_activation(const ConfigFile& file) {
+  const std::string name = file.text("activation_function", "gelu_new");
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return TSR_ACTIVATION_GELU_TANH;
+  if (name == "relu") return TSR_ACTIVATION_RELU;
+  file.refuse(TSR_E_UNSUPPORTED, "activation_function", "is \"", name,
+              "\"; gelu_new, gelu_pytorch_tanh and relu are supported");
+}
+
+double read_epsilon(const ConfigFile& file) {
+  const double epsilon = file.number("layer_norm_epsilon", 1e-5);
+  if (!(epsilon > 0) || !(epsilon < 1)) {
+    file.refuse(TSR_E_INVALID_ARGUMENT, "layer_norm_epsilon", "is ", epsilon,
+                "; it must be more than 0 and less than 1");
+  }
+  return epsilon;
+}
+
+std::vector<std::string> read_dropouts(const ConfigFile& file) {
+  std::vector<std::string> dropouts;
+  for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+    const double probability = file.number(key, 0);
+    if (probability != 0) dropouts.push_back(concat(key, " ", probability));
+  }
+  return dropouts;
+}
+
+}  // namespace
+
+std::vector<std::string> gpt2_names() {
+  std::vector<std::string> names;
+  for (const NamedSize& named : kSizes)
+    names.emplace_back(named.name);
+  return names;
+}
+
+std::optional<Gpt2Config> gpt2_config_by_name(std::string_view name) {
+  const auto* named =
+      std::find_if(kSizes.begin(), kSizes.end(), [name](const NamedSize& size) { return name == size.name; });
+  if (named == kSizes.end()) return std::nullopt;
+  return Gpt2Config{.num_layers = named->num_layers,
+                    .num_heads = named->num_heads,
+                    .embed = named->embed,
+                    .vocab = 50257,
+                    .positions = 1024,
+                    .ffn = 4 * named->embed};
+}
+
+Gpt2ConfigFile read_gpt2_config(const ConfigFile& file) {
+  refuse_other_arithmetic(file);
+  Gpt2ConfigFile read;
+  Gpt2Config& config = read.config;
+  config.num_layers = file.extent("n_layer", kMaxLayers);
+  config.num_heads = file.extent("n_head", kMaxExtent);
+  config.embed = file.extent("n_embd", kMaxExtent);
+  config.vocab = file.extent("vocab_size", kMaxExtent);
+  config.positions = file.extent("n_positions", kMaxExtent);
+  config.ffn = file.has("n_inner") ? file.extent("n_inner", kMaxExtent) : 4 * config.embed;
+  config.epsilon = read_epsilon(file);
+  config.activation = read_activation(file);
+  if (config.embed % config.num_heads != 0) {
+    file.refuse(TSR_E_INVALID_ARGUMENT, "n_embd", "is ", config.embed, ", which ", config.num_heads,
+                " heads (\"n_head\") do not divide");
+  }
+  read.dropouts = read_dropouts(file);
+  return read;
+}
+
+}  // namespace tessera::host
