@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Fails on habits that give a translation away, in comments, messages and docs. Prints file, line and what to write.
+
+Usage: words.py [FOLDER...]    folders or files, relative to the repository's root; default: all that is checked
+"""
+import re
+import subprocess
+import sys
+
+# (pattern, what to write). Case does not matter.
+HABITS = [
+    (r"\b(is|are|was|were|be) no (?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b|smaller\b|larger\b|worse\b|better\b|matter\b"
+     r"|one\b)[a-z]", "X is not a Y; there is no Y"),
+    (r"\b(stands?|stood|standing)\b(?! for\b|alone\b)", "is, is in, holds, lies in"),
+    (r"\bbehind\b", "after (in time or in a list), past (an end)"),
+    (r"\b(whoever|whomever|whom)\b", "name the thing: the caller, the rank that ..."),
+    (r"\bnobody\b", "nothing; no rank; no caller"),
+    (r"\bof (ours|theirs|its own kind)\b", "our ...; their ..."),
+    (r"\bsays? (yes|no)\b", "agrees; answers yes"),
+    (r"\b(all|both|they) (say|tell)\b", "report, state"),
+    (r"\bis said\b", "is reported, is logged"),
+    (r"\blook(s|ed)? on\b", "observe"),
+    (r"\bhas to do with\b", "concerns"),
+    (r"\bis told (once|to)\b", "is reported"),
+    (r"\bas (?:[a-z-]+ )?(?:has|have) it\b", "according to"),
+]
+CHECKED = ["README.md", "CONTRIBUTING.md", "dev", ".ci", "cmake", "docs", "runtime", "plugins", "plugin-api", "examples", "tests"]
+SKIPPED = ("docs/decisions/", "tests/golden/", "tests/lint/words.py", "tests/data/", "examples/digits/")
+TEXT = (".h", ".hpp", ".c", ".cc", ".cu", ".cuh", ".inc", ".md", ".txt", ".cmake", ".sh", ".py", "dev", "run")
+PATTERNS = [(re.compile(p, re.I), hint) for p, hint in HABITS]
+
+
+def main():
+    listed = subprocess.check_output(["git", "ls-files", "--", *(sys.argv[1:] or CHECKED)], text=True).split("\n")
+    found = 0
+    for name in listed:
+        if not name.endswith(TEXT) or name.startswith(SKIPPED):
+            continue
+        for number, line in enumerate(open(name, encoding="utf-8"), 1):
+            for pattern, hint in PATTERNS:
+                match = pattern.search(line)
+                if match:
+                    found += 1
+                    print(f"{name}:{number}: '{match.group(0)}': write {hint}")
+    return 1 if found else 0
+
+
+sys.exit(main())
