@@ -1,4 +1,4 @@
-// What a run is asked to do: the flags of `tessera train` and `tessera plan`, typed and validated.
+// The flags of `tessera train` and `tessera plan`, typed and validated.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct StrategyFlag {
 };
 
 struct TrainConfig {
-  // What is trained on what.
+  // Model and data.
   std::string model;
   std::string data;                       ///< may be empty for `plan`
   std::optional<LabelColumn> data_label;  ///< of CSV; not given: last
@@ -81,17 +81,17 @@ struct TrainConfig {
   Recompute recompute;
   CudaGraph cuda_graph = CudaGraph::automatic;  ///< capture steps where device and communicator can
   uint64_t device_memory = 0;                   ///< bytes a rank may take of its device; 0: not limited
-  bool insecure = false;                        ///< ranks of several machines may meet without a secret of their job
+  bool insecure = false;                        ///< ranks of several machines may meet without a secret
   int threads = 0;                              ///< per rank; 0: max(1, cores / local ranks)
 
-  // Deadlines.
+  // Timeouts.
   int64_t start_timeout_ms = 300'000;  ///< rendezvous, comparison of the ranks, and the first step
   int64_t timeout_ms = 100'000;        ///< every later collective
 
-  // What is reported and checked.
+  // Logs, metrics and checks.
   std::string metrics;             ///< path, or "-" for standard output; empty: no metrics
   bool overwrite = false;          ///< replace a file that Tessera did not write by one that it writes
-  int64_t max_skipped_steps = 20;  ///< in a row; with the last of them the run is lost; 0: any number
+  int64_t max_skipped_steps = 20;  ///< in a row, after which the run is lost; 0: any number
   std::string log_level = "info";
   bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay before every action of every stream
@@ -103,8 +103,8 @@ struct ConfigField {
   std::string value;
 };
 
-/// Every field all ranks must agree on, in the order of the help. Not: the paths of model, data, plugins and metrics,
-/// which may differ between machines (their contents are compared by those who read them), --overwrite, log level,
+/// Every field that all ranks must agree on, in the order of the help. It leaves out the paths of model, data, plugins
+/// and metrics, which may differ between machines (ranks compare what they read from them), --overwrite, log level and
 /// delays.
 std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
