@@ -113,6 +113,20 @@ std::vector<StrategyFlag> parse_strategies(std::string_view text) {
   return strategies;
 }
 
+std::string print_mesh(const std::vector<AxisFlag>& mesh) {
+  std::string printed;
+  for (const AxisFlag& axis : mesh)
+    printed += concat(printed.empty() ? "" : ",", axis.name, "=", axis.num_ranks);
+  return printed;
+}
+
+std::string print_strategies(const std::vector<StrategyFlag>& strategies) {
+  std::string printed;
+  for (const StrategyFlag& strategy : strategies)
+    printed += concat(printed.empty() ? "" : ",", strategy.axis, strategy.axis.empty() ? "" : "=", strategy.plugin);
+  return printed;
+}
+
 int requested_world(const TrainConfig& config) {
   if (config.mesh.empty()) return config.nproc;
   const int from_mesh = static_cast<int>(product(config.mesh));

@@ -20,6 +20,9 @@ struct MeshAxis {
 std::vector<AxisFlag> parse_mesh(std::string_view text);
 /// Reads "fsdp" or "dp=fsdp,tp=tensor". Throws UsageError.
 std::vector<StrategyFlag> parse_strategies(std::string_view text);
+/// The texts that read back to the same values.
+std::string print_mesh(const std::vector<AxisFlag>& mesh);
+std::string print_strategies(const std::vector<StrategyFlag>& strategies);
 
 /// World ranks that the flags ask for: --nproc, else the mesh's product, else 0 (the launcher or 1 decides). Throws
 /// UsageError when --nproc and --mesh contradict each other.

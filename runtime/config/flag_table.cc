@@ -20,13 +20,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr std::string_view kLabelColumns = "first|last";
-constexpr std::string_view kDataScales = "column|file|none";
-constexpr std::string_view kSchedules = "constant|linear|cosine";
-constexpr std::string_view kOptimizers = "adamw|sgd";
-constexpr std::string_view kReduceEvery = "step|micro-batch";
-constexpr std::string_view kPrecisions = "float32|bf16|fp16";
-constexpr std::string_view kCudaGraphs = "auto|off";
 constexpr double kInfinity = std::numeric_limits<double>::max();
 constexpr int64_t kMostSteps = std::numeric_limits<int64_t>::max();
 // Decay rates must be below 1: with 1 a moving average never moves.
@@ -95,7 +88,7 @@ Flag turned_on(string_view group, string_view name, string_view help, bool Train
 Flag precision(string_view name, string_view help, Precision TrainConfig::*field) {
   constexpr std::pair<string_view, string_view> kAliases[] = {
       {"fp32", "float32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}};
-  Flag flag = choice(kRanks, name, kPrecisions, help, field);
+  Flag flag = choice(kRanks, name, kPrecisionNames, help, field);
   // Aliases are only read; settings are printed and compared by our names (decision 0024).
   flag.read = [read = flag.read, kAliases](TrainConfig& config, string_view given) {
     const auto* alias = std::ranges::find(kAliases, given, &std::pair<string_view, string_view>::first);
@@ -109,20 +102,6 @@ Flag local(Flag flag) {
   return flag;
 }
 
-std::string print_mesh(const TrainConfig& config) {
-  std::string printed;
-  for (const AxisFlag& axis : config.mesh)
-    printed += concat(printed.empty() ? "" : ",", axis.name, "=", axis.num_ranks);
-  return printed;
-}
-
-std::string print_strategies(const TrainConfig& config) {
-  std::string printed;
-  for (const StrategyFlag& strategy : config.strategies)
-    printed += concat(printed.empty() ? "" : ",", strategy.axis, strategy.axis.empty() ? "" : "=", strategy.plugin);
-  return printed;
-}
-
 void add_data_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   flags.insert(
@@ -134,9 +113,9 @@ void add_data_flags(std::vector<Flag>& flags) {
                 "pattern such as 'shards/*train*.bin'; for classifiers CSV, IDX as IMAGES:LABELS, or a folder such as "
                 "MNIST's",
                 &C::data)),
-       choice(kData, "data-label", kLabelColumns,
+       choice(kData, "data-label", kLabelColumnNames,
               "classifiers: the column of a CSV file that holds the label (default last)", &C::data_label),
-       choice(kData, "data-scale", kDataScales,
+       choice(kData, "data-scale", kDataScaleNames,
               "classifiers: scale features to [0, 1] by the range of each column, by the range of the file, or not at "
               "all (default: column for CSV, file for IDX; IDX bytes are divided by 255)",
               &C::data_scale),
@@ -180,8 +159,8 @@ void add_optimisation_flags(std::vector<Flag>& flags) {
        number(kOptimisation, "lr", "peak learning rate", &C::lr, 0, kInfinity),
        number(kOptimisation, "min-lr", "learning rate at the end of the schedule", &C::min_lr, 0, kInfinity),
        integer(kOptimisation, "warmup-steps", "steps of linear warm-up", &C::warmup_steps, 0, kMostSteps),
-       choice(kOptimisation, "lr-schedule", kSchedules, "learning rate after the warm-up", &C::lr_schedule),
-       choice(kOptimisation, "optimizer", kOptimizers, "optimizer", &C::optimizer),
+       choice(kOptimisation, "lr-schedule", kLrScheduleNames, "learning rate after the warm-up", &C::lr_schedule),
+       choice(kOptimisation, "optimizer", kOptimizerNames, "optimizer", &C::optimizer),
        number(kOptimisation, "beta1", "adamw: decay rate of the first moment; sgd: momentum", &C::beta1, 0, kBelowOne),
        number(kOptimisation, "beta2", "adamw: decay rate of the second moment", &C::beta2, 0, kBelowOne),
        number(kOptimisation, "eps", "adamw: added to the denominator", &C::eps, 0, kInfinity),
@@ -232,17 +211,19 @@ void add_rank_flags(std::vector<Flag>& flags) {
                0, 1 << 16),
        {kRanks, "mesh", "AXIS=N,...",
         "axes of the mesh with their ranks, outermost first, such as pp=2,dp=4 (default: one axis, dp)", read_mesh,
-        print_mesh},
+        [](const C& config) { return print_mesh(config.mesh); }},
        {kRanks, "strategy", "[AXIS=]PLUGIN,...",
-        "how each axis divides the work (default " TESSERA_DEFAULT_STRATEGY ")", read_strategies, print_strategies},
+        "how each axis divides the work (default " TESSERA_DEFAULT_STRATEGY ")", read_strategies,
+        [](const C& config) { return print_strategies(config.strategies); }},
        text(kRanks, "comm", "PLUGIN", "communicator between ranks", &C::comm),
        text(kRanks, "device", "PLUGIN", "device to compute on; tessera plugins list shows all plugins", &C::device),
-       choice(kRanks, "cuda-graph", kCudaGraphs,
+       choice(kRanks, "cuda-graph", kCudaGraphNames,
               "auto: run steps as CUDA graphs where device and communicator support it", &C::cuda_graph),
        plugin_dir_flag(),
        precision("dtype", "compute dtype; master weights and gradients stay float32", &C::dtype),
        precision("reduce-dtype", "dtype of gradient reduction between ranks", &C::reduce_dtype),
-       choice(kRanks, "reduce-every", kReduceEvery, "how often gradients are summed over the ranks", &C::reduce_every),
+       choice(kRanks, "reduce-every", kReduceEveryNames, "how often gradients are summed over the ranks",
+              &C::reduce_every),
        recompute_flag(),
        device_memory_flag(),
        turned_on(kRanks, "insecure",
@@ -296,29 +277,6 @@ std::vector<Flag> make_flags() {
 }
 
 }  // namespace
-
-std::string_view to_string(LabelColumn label) {
-  return split(kLabelColumns, '|')[static_cast<size_t>(label)];
-}
-std::string_view to_string(DataScale scale) {
-  return split(kDataScales, '|')[static_cast<size_t>(scale)];
-}
-std::string_view to_string(LrSchedule schedule) {
-  return split(kSchedules, '|')[static_cast<size_t>(schedule)];
-}
-std::string_view to_string(OptimizerKind optimizer) {
-  return split(kOptimizers, '|')[static_cast<size_t>(optimizer)];
-}
-std::string_view to_string(ReduceEvery every) {
-  return split(kReduceEvery, '|')[static_cast<size_t>(every)];
-}
-std::string_view to_string(Precision precision) {
-  return split(kPrecisions, '|')[static_cast<size_t>(precision)];
-}
-
-std::string_view to_string(CudaGraph cuda_graph) {
-  return split(kCudaGraphs, '|')[static_cast<size_t>(cuda_graph)];
-}
 
 std::span<const Flag> train_flags() {
   // parse_flags keeps references into it.

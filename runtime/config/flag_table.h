@@ -28,4 +28,15 @@ struct Flag {
 /// All flags, in the order of the help.
 std::span<const Flag> train_flags();
 
+/// One resolved setting, as text.
+struct ConfigField {
+  std::string name;  ///< the flag without dashes: "batch-size"
+  std::string value;
+};
+
+/// Every field that all ranks must agree on, in the order of the help. It leaves out the paths of model, data, plugins
+/// and metrics, which may differ between machines (ranks compare what they read from them), --overwrite, log level and
+/// delays.
+std::vector<ConfigField> shared_fields(const TrainConfig& config);
+
 }  // namespace tessera::host

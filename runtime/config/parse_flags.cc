@@ -136,9 +136,7 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
 }
 
 std::string with_dashes(std::string argument) {
-  if (argument.rfind("--", 0) == 0)
-    std::replace(argument.begin(),
-                 argument.begin() + static_cast<int64_t>(std::min(argument.find('='), argument.size())), '_', '-');
+  if (argument.starts_with("--")) std::replace(argument.begin(), std::ranges::find(argument, '='), '_', '-');
   return argument;
 }
 
@@ -269,13 +267,9 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   try {
     const po::parsed_options options =
         po::command_line_parser(normal).options(description.all).style(style).allow_unregistered().run();
-    const bool asks_for_help = std::any_of(options.options.begin(), options.options.end(),
-                                           [](const po::option& option) { return option.string_key == "help"; });
-    // Before anything is checked: --help must work beside flags that are wrong.
-    if (asks_for_help) {
-      parsed.help = true;
-      return parsed;
-    }
+    // Before anything is checked: --help must work even if other flags are wrong.
+    parsed.help = std::ranges::count(options.options, std::string("help"), &po::option::string_key) > 0;
+    if (parsed.help) return parsed;
     check_given_once(options);
     parsed.plugin_flags = PluginFlagReader(description.names).read(options);
     po::variables_map values;

@@ -12,17 +12,25 @@
 
 namespace tessera::host {
 
+// Choices. Each has its names on the command line, in the order of the enumerators and separated by '|'.
+
 /// The column of a CSV file that holds the label.
 enum class LabelColumn { first, last };
-/// What features are scaled to [0, 1] by: least and greatest value of each column, or of the file; or they stay.
+inline constexpr std::string_view kLabelColumnNames = "first|last";
+/// What features are scaled to [0, 1] by: the range of each column, or of the file; or they are not scaled.
 enum class DataScale { column, file, none };
+inline constexpr std::string_view kDataScaleNames = "column|file|none";
 enum class LrSchedule { constant, linear, cosine };
+inline constexpr std::string_view kLrScheduleNames = "constant|linear|cosine";
 enum class OptimizerKind { adamw, sgd };
+inline constexpr std::string_view kOptimizerNames = "adamw|sgd";
 enum class ReduceEvery { step, micro_batch };
+inline constexpr std::string_view kReduceEveryNames = "step|micro-batch";
 enum class Precision { float32, bf16, fp16 };
+inline constexpr std::string_view kPrecisionNames = "float32|bf16|fp16";
 enum class CudaGraph { automatic, off };
+inline constexpr std::string_view kCudaGraphNames = "auto|off";
 
-/// The names on the command line: "constant", "adamw", "micro-batch", ...
 std::string_view to_string(LabelColumn label);
 std::string_view to_string(DataScale scale);
 std::string_view to_string(LrSchedule schedule);
@@ -96,16 +104,5 @@ struct TrainConfig {
   bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay before every action of every stream
 };
-
-/// One resolved setting, as text.
-struct ConfigField {
-  std::string name;  ///< the flag without dashes: "batch-size"
-  std::string value;
-};
-
-/// Every field that all ranks must agree on, in the order of the help. It leaves out the paths of model, data, plugins
-/// and metrics, which may differ between machines (ranks compare what they read from them), --overwrite, log level and
-/// delays.
-std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
 }  // namespace tessera::host

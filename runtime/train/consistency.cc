@@ -18,6 +18,7 @@
 
 #include "base/concat.h"
 #include "base/sha256.h"
+#include "config/flag_table.h"
 #include "launch/fingerprint.h"
 #include "model/model_name.h"
 #include "plan/job_plan.h"

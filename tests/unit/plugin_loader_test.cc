@@ -271,9 +271,8 @@ TEST_F(PluginFiles, AreFoundByNameInOneFolderOnly) {
   const std::vector<fs::path> both = {folder_ / "a", folder_ / "b"};
   EXPECT_EQ(find_plugin(PluginKind::strategy, "sample", both), folder_ / "a/sample.so");
   EXPECT_EQ(find_plugin(PluginKind::strategy, "./x/y.so", both), "./x/y.so");
-  expect_error<UsageError>(
-      [&] { find_plugin(PluginKind::strategy, "smaple", both); },
-      {"no plugin smaple", (folder_ / "b").string(), "available: sample", "did you mean sample"});
+  expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "smaple", both); },
+                           {"no plugin smaple", (folder_ / "b").string(), "available: sample", "did you mean sample"});
   expect_error<UsageError>([&] { find_plugin(PluginKind::communicator, "sample", both); }, {"sample-comm.so", "none"});
   copy_good("b/sample.so");
   expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "sample", both); },
