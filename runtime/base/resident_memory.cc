@@ -1,3 +1,6 @@
+// Resident memory by /proc/self/status. Not by getrusage: its ru_maxrss survives exec, so a rank would report its
+// launcher's peak.
+
 #include "base/resident_memory.h"
 
 #include <sys/resource.h>
@@ -28,7 +31,6 @@ constexpr const char* kFile = "/proc/self/status";
 
 }  // namespace
 
-// Not getrusage: its ru_maxrss survives exec, so a rank would report its launcher's peak.
 ResidentMemory resident_memory() {
   ResidentMemory memory;
   std::ifstream status(kFile);

@@ -1,3 +1,6 @@
+// Collects all files that a job reads (model, data, plugins), so that an output can be refused that would overwrite
+// one, or that the next run would read (base/output_file.h).
+
 #include "cli/outputs.h"
 
 #include <filesystem>
