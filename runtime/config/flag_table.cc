@@ -88,7 +88,7 @@ Flag turned_on(string_view group, string_view name, string_view help, bool Train
 Flag precision(string_view name, string_view help, Precision TrainConfig::*field) {
   constexpr std::pair<string_view, string_view> kAliases[] = {
       {"fp32", "float32"}, {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}};
-  Flag flag = choice(kRanks, name, kPrecisionNames, help, field);
+  Flag flag = choice(kRanks, name, kPrecisionChoices, help, field);
   // Aliases are only read; settings are printed and compared by our names (decision 0024).
   flag.read = [read = flag.read, kAliases](TrainConfig& config, string_view given) {
     const auto* alias = std::ranges::find(kAliases, given, &std::pair<string_view, string_view>::first);
@@ -113,14 +113,13 @@ void add_data_flags(std::vector<Flag>& flags) {
                 "pattern such as 'shards/*train*.bin'; for classifiers CSV, IDX as IMAGES:LABELS, or a folder such as "
                 "MNIST's",
                 &C::data)),
-       choice(kData, "data-label", kLabelColumnNames,
+       choice(kData, "data-label", kLabelColumnChoices,
               "classifiers: the column of a CSV file that holds the label (default last)", &C::data_label),
-       choice(kData, "data-scale", kDataScaleNames,
+       choice(kData, "data-scale", kDataScaleChoices,
               "classifiers: scale features to [0, 1] by the range of each column, by the range of the file, or not at "
               "all (default: column for CSV, file for IDX; IDX bytes are divided by 255)",
               &C::data_scale),
-       integer(kData, "batch-size", "sequences (classifiers: examples) per rank and micro-batch", &C::batch_size, 1,
-               1 << 20),
+       integer(kData, "batch-size", "sequences (or examples) per rank and micro-batch", &C::batch_size, 1, 1 << 20),
        integer(kData, "seq-len", "tokens per sequence; 0: the context length of the model", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches whose gradients are accumulated in a step", &C::grad_accum, 1,
                1 << 20),
@@ -159,8 +158,8 @@ void add_optimisation_flags(std::vector<Flag>& flags) {
        number(kOptimisation, "lr", "peak learning rate", &C::lr, 0, kInfinity),
        number(kOptimisation, "min-lr", "learning rate at the end of the schedule", &C::min_lr, 0, kInfinity),
        integer(kOptimisation, "warmup-steps", "steps of linear warm-up", &C::warmup_steps, 0, kMostSteps),
-       choice(kOptimisation, "lr-schedule", kLrScheduleNames, "learning rate after the warm-up", &C::lr_schedule),
-       choice(kOptimisation, "optimizer", kOptimizerNames, "optimizer", &C::optimizer),
+       choice(kOptimisation, "lr-schedule", kLrScheduleChoices, "learning rate after the warm-up", &C::lr_schedule),
+       choice(kOptimisation, "optimizer", kOptimizerChoices, "optimizer", &C::optimizer),
        number(kOptimisation, "beta1", "adamw: decay rate of the first moment; sgd: momentum", &C::beta1, 0, kBelowOne),
        number(kOptimisation, "beta2", "adamw: decay rate of the second moment", &C::beta2, 0, kBelowOne),
        number(kOptimisation, "eps", "adamw: added to the denominator", &C::eps, 0, kInfinity),
@@ -217,12 +216,12 @@ void add_rank_flags(std::vector<Flag>& flags) {
         [](const C& config) { return print_strategies(config.strategies); }},
        text(kRanks, "comm", "PLUGIN", "communicator between ranks", &C::comm),
        text(kRanks, "device", "PLUGIN", "device to compute on; tessera plugins list shows all plugins", &C::device),
-       choice(kRanks, "cuda-graph", kCudaGraphNames,
+       choice(kRanks, "cuda-graph", kCudaGraphChoices,
               "auto: run steps as CUDA graphs where device and communicator support it", &C::cuda_graph),
        plugin_dir_flag(),
        precision("dtype", "compute dtype; master weights and gradients stay float32", &C::dtype),
        precision("reduce-dtype", "dtype of gradient reduction between ranks", &C::reduce_dtype),
-       choice(kRanks, "reduce-every", kReduceEveryNames, "how often gradients are summed over the ranks",
+       choice(kRanks, "reduce-every", kReduceEveryChoices, "how often gradients are summed over the ranks",
               &C::reduce_every),
        recompute_flag(),
        device_memory_flag(),

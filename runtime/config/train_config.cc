@@ -15,25 +15,25 @@ std::string_view name_of(std::string_view names, E choice) {
 }  // namespace
 
 std::string_view to_string(LabelColumn label) {
-  return name_of(kLabelColumnNames, label);
+  return name_of(kLabelColumnChoices, label);
 }
 std::string_view to_string(DataScale scale) {
-  return name_of(kDataScaleNames, scale);
+  return name_of(kDataScaleChoices, scale);
 }
 std::string_view to_string(LrSchedule schedule) {
-  return name_of(kLrScheduleNames, schedule);
+  return name_of(kLrScheduleChoices, schedule);
 }
 std::string_view to_string(OptimizerKind optimizer) {
-  return name_of(kOptimizerNames, optimizer);
+  return name_of(kOptimizerChoices, optimizer);
 }
 std::string_view to_string(ReduceEvery reduce_every) {
-  return name_of(kReduceEveryNames, reduce_every);
+  return name_of(kReduceEveryChoices, reduce_every);
 }
 std::string_view to_string(Precision precision) {
-  return name_of(kPrecisionNames, precision);
+  return name_of(kPrecisionChoices, precision);
 }
 std::string_view to_string(CudaGraph cuda_graph) {
-  return name_of(kCudaGraphNames, cuda_graph);
+  return name_of(kCudaGraphChoices, cuda_graph);
 }
 
 }  // namespace tessera::host

@@ -16,20 +16,20 @@ namespace tessera::host {
 
 /// The column of a CSV file that holds the label.
 enum class LabelColumn { first, last };
-inline constexpr std::string_view kLabelColumnNames = "first|last";
+inline constexpr std::string_view kLabelColumnChoices = "first|last";
 /// What features are scaled to [0, 1] by: the range of each column, or of the file; or they are not scaled.
 enum class DataScale { column, file, none };
-inline constexpr std::string_view kDataScaleNames = "column|file|none";
+inline constexpr std::string_view kDataScaleChoices = "column|file|none";
 enum class LrSchedule { constant, linear, cosine };
-inline constexpr std::string_view kLrScheduleNames = "constant|linear|cosine";
+inline constexpr std::string_view kLrScheduleChoices = "constant|linear|cosine";
 enum class OptimizerKind { adamw, sgd };
-inline constexpr std::string_view kOptimizerNames = "adamw|sgd";
+inline constexpr std::string_view kOptimizerChoices = "adamw|sgd";
 enum class ReduceEvery { step, micro_batch };
-inline constexpr std::string_view kReduceEveryNames = "step|micro-batch";
+inline constexpr std::string_view kReduceEveryChoices = "step|micro-batch";
 enum class Precision { float32, bf16, fp16 };
-inline constexpr std::string_view kPrecisionNames = "float32|bf16|fp16";
+inline constexpr std::string_view kPrecisionChoices = "float32|bf16|fp16";
 enum class CudaGraph { automatic, off };
-inline constexpr std::string_view kCudaGraphNames = "auto|off";
+inline constexpr std::string_view kCudaGraphChoices = "auto|off";
 
 std::string_view to_string(LabelColumn label);
 std::string_view to_string(DataScale scale);

@@ -59,7 +59,7 @@ TEST(OutputFile, AnotherFileIsReplacedOnlyWhenAskedTo) {
   const TempFolder folder;
   for (const auto old : {Output::Old::append, Output::Old::replace}) {
     Output out = output(folder.write("notes", "three years of work"), old);
-    expect_refusal(out, {"tessera did not write it", "--overwrite"});
+    expect_refusal(out, {"was not written by tessera", "--overwrite"});
     out.overwrite = true;
     OutputFile(out).write("ours");
     EXPECT_EQ(file_bytes(out.path), "ours");
@@ -119,7 +119,7 @@ TEST(OutputFile, WhatIsNoFileIsRefused) {
   expect_refusal(output(folder.path("no/file")), {"cannot be written", "No such file or directory"});
   expect_refusal(output(folder.write("file", "ours") + "/below"), {"Not a directory"});
   std::filesystem::create_symlink(folder.path("gone"), folder.path("link"));
-  expect_refusal(output(folder.path("link")), {"is a link to a file that is not there"});
+  expect_refusal(output(folder.path("link")), {"is a link to a file that does not exist"});
 }
 
 TEST(OutputFile, AFifoIsNeverWaitedFor) {

@@ -193,8 +193,8 @@ TEST(RankEnvironment, ContradictionsNameBothVariables) {
 }
 
 TEST(RankEnvironment, BadValuesAreRefused) {
-  expect_error<UsageError>([] { read({{"RANK", "0"}}); }, {"has RANK and not WORLD_SIZE"});
-  expect_error<UsageError>([] { read({{"WORLD_SIZE", "2"}}); }, {"has WORLD_SIZE and not RANK"});
+  expect_error<UsageError>([] { read({{"RANK", "0"}}); }, {"has RANK but not WORLD_SIZE"});
+  expect_error<UsageError>([] { read({{"WORLD_SIZE", "2"}}); }, {"has WORLD_SIZE but not RANK"});
   expect_error<UsageError>([] { read(replace(kTorchrun, "RANK", "4")); }, {"RANK=4", "WORLD_SIZE=4"});
   expect_error<UsageError>([] { read(replace(kTorchrun, "RANK", "x")); }, {"RANK", "'x'"});
   expect_error<UsageError>([] { read(replace(kTorchrun, "RANK", "-1")); }, {"'-1'"});
