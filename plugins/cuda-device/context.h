@@ -74,7 +74,6 @@ class Context {
 
   int index() const { return index_; }
   const Options& options() const { return options_; }
-  int num_multiprocessors() const { return properties_.multiProcessorCount; }
   /// 10 * major + minor: 90 on Hopper.
   int compute_capability() const { return 10 * properties_.major + properties_.minor; }
   const cudaDeviceProp& properties() const { return properties_; }

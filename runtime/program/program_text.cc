@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "base/sha256.h"
 #include "program/text_tables.h"
 #include "program/text_words.h"
 
@@ -169,10 +168,6 @@ class Printer {
 
 std::string print_program(const Program& program, bool with_coordinates) {
   return Printer(program).print(with_coordinates);
-}
-
-std::string program_hash(const Program& program) {
-  return sha256_hex(print_program(program, false));
 }
 
 }  // namespace tessera::host

@@ -37,7 +37,4 @@ std::string print_program(const Program& program, bool with_coordinates = true);
 /// expected. Actions are read, not judged: that is verify's part.
 Program parse_program(std::string_view text, const Model& model, const Mesh& mesh);
 
-/// sha256 (hex) of the text without this rank's coordinates: ranks that do the same have equal hashes.
-std::string program_hash(const Program& program);
-
 }  // namespace tessera::host

@@ -36,8 +36,7 @@ class RankGraph {
   };
   std::vector<Edge> edges(Order order) const;
   uint32_t num_nodes() const { return num_nodes_; }
-  /// One node but for messages.
-  uint32_t start_node(Place place) const { return start_[index(place)]; }
+  /// Of a message another node than that of its start.
   uint32_t end_node(Place place) const { return end_[index(place)]; }
 
  private:

@@ -226,7 +226,8 @@ TEST(DeviceMemory, WhatDoesNotFitIsRefusedWithWhatWould) {
 std::vector<std::string> offers(std::vector<std::string> flags) {
   flags.push_back("--json");
   std::vector<std::string> offered;
-  for (const json& offer : json::parse(plan(flags).out)["misfit"]["would_fit"])
+  const json report = json::parse(plan(flags).out);
+  for (const json& offer : report["misfit"]["would_fit"])
     offered.push_back(offer["flags"]);
   return offered;
 }
