@@ -95,7 +95,7 @@ TEST(IdxFile, ImagesNameTheByteThatIsWrong) {
       {idx_header(0x08, {1, ~0u, ~0u, ~0u}), ", byte 8: images of 1 x 4294967295 x 4294967295 x 4294967295 do not"},
       {idx_header(0x08, std::vector<uint32_t>(255, ~0u)), ", byte 8: images of 4294967295 x"},
       {idx_header(0x08, {~0u, 2, 2}),
-       ", byte 16: the file ends, and its 4294967295 x 2 x 2 elements need 17179869196 bytes"},
+       ", byte 16: the file ends, and its 4294967295 x 2 x 2 elements and the header need 17179869196"},
       {idx_header(0x0e, {~0u, 2, 2}),
        ", byte 4: the features 4294967295 x 2 x 2 take more than 4294967296 bytes of memory"},
       {kImagesFile + "xyz", ", byte 28: the 3 x 2 x 2 elements end here, and the file goes on"},

@@ -115,7 +115,7 @@ class CsvReader {
   float feature_of(std::string_view cell, std::size_t column) const {
     if (cell.empty()) refuse_cell(column, "the cell is empty; give a number, or remove the line");
     const auto value = parse_cell(cell);
-    if (!value) refuse_cell(column, concat(shown(cell), " is not a number"));
+    if (!value) refuse_cell(column, concat(shown(cell), " is not a number; replace it, or remove the line"));
     const auto feature = static_cast<float>(*value);
     if (!std::isfinite(feature))
       refuse_cell(column, concat(shown(cell), " is not a finite number of float32; replace it, or remove the line"));

@@ -100,10 +100,10 @@ void convert(IdxType type, std::span<const std::byte> bytes, std::span<double> o
   const uint64_t total = total_bytes(stream, header);
   if (num_bytes < total)
     refuse(stream, num_bytes,
-           concat("the file ends, and its ", header.dims_text(), " elements need ", total,
+           concat("the file ends, and its ", header.dims_text(), " elements and the header need ", total,
                   " bytes; was it cut? Copy or download it again"));
   refuse(stream, total,
-         concat("the ", header.dims_text(), " elements end here, and the file goes on; copy or download ", "it again"));
+         concat("the ", header.dims_text(), " elements end here, and the file goes on; copy or download it again"));
 }
 
 // Calls use(value, index) for each element, piece by piece.
