@@ -1,5 +1,5 @@
 // The CPU as a device: its memory and its handles of kernels. One kernel object is shared by the handle and by the
-// work that is queued, so it may be destroyed before the stream has come to it.
+// work that is queued, so the handle may be destroyed before the stream runs it.
 #include "cpu-device/device.h"
 
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cpu-device/event.h"
-#include "cpu-device/kernels/op_table.h"
+#include "cpu-device/kernels/ops.h"
 #include "cpu-device/stream.h"
 #include "cpu-device/threads.h"
 #include "tessera/error.hpp"
@@ -19,10 +19,10 @@ namespace {
 
 constexpr uint64_t kAlignment = 4096;
 
-// What oneDNN's kernels, their code and the stacks of a team take besides. oneDNN ends the process where it finds none.
+// Room for oneDNN's kernels, their code and the stacks of a team. Without it oneDNN ends the process.
 constexpr uint64_t kHeadroomBytes = 96 << 20;
 
-/// Whether a limit on address space (ulimit -v) leaves that much.
+/// False if a limit on address space (ulimit -v) leaves less than that.
 bool has_headroom() {
   void* probe = ::mmap(nullptr, kHeadroomBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED) return false;
@@ -59,18 +59,19 @@ op::SlotList describe(const tsr_op& op) {
   return describe_op(op);
 }
 
-// Too little memory must be an error here, where it can be said, and not in a kernel: oneDNN and OpenMP end the
-// process. Linux gives out addresses it has no memory for, so only limits on addresses (ulimit -v) are caught.
+// Too little memory must be an error here: in a kernel, oneDNN and OpenMP end the process. Linux gives out addresses it
+// has no memory for, so only limits on addresses (ulimit -v) are caught.
 void* CpuDevice::allocate(uint32_t memory, uint64_t num_bytes) {
   check_memory(memory);
   void* pointer = nullptr;
   if (posix_memalign(&pointer, kAlignment, num_bytes > 0 ? num_bytes : 1) != 0)
-    throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host has no " + std::to_string(num_bytes) + " bytes of memory left");
+    throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host cannot allocate " + std::to_string(num_bytes) +
+                                              " bytes; use a smaller model or batch, or raise ulimit -v");
   if (has_headroom()) return pointer;
   std::free(pointer);
-  throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host has no " + std::to_string(kHeadroomBytes) +
-                                            " bytes of memory left for kernels to work in, beside the " +
-                                            std::to_string(num_bytes) + " that are asked for; raise ulimit -v");
+  throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host cannot allocate " + std::to_string(kHeadroomBytes) +
+                                            " bytes of memory for kernels to work in, beside the " +
+                                            std::to_string(num_bytes) + " of buffers; raise ulimit -v");
 }
 
 void CpuDevice::release(uint32_t, void* pointer) noexcept {
@@ -91,7 +92,7 @@ std::unique_ptr<DeviceKernel> CpuDevice::prepare(const tsr_op& op, std::span<con
   return std::make_unique<PreparedKernel>(prepare_op(op, slots, num_threads_), slots.size());
 }
 
-// The team is tried out before the first step, since OpenMP ends the process when the system grants it no thread.
+// The team is tried before the first step, since OpenMP ends the process when the system grants it no thread.
 std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
   require_threads(args.num_threads);

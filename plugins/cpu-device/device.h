@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "cpu-device/kernel.h"
 #include "tessera/device.hpp"
 
 namespace tessera::cpu {
 
-inline constexpr std::string_view kName = "cpu-device";
 inline constexpr std::string_view kStreamKind = "cpu.queue";
 
 /// The op's slots in launch order; UNSUPPORTED for an op that this device does not compute. Pure.

@@ -1,5 +1,5 @@
-// Events are counters of records: a wait names the record that was last when it was submitted, and so is not confused
-// by a later one. A record completes in its place on the stream, also when the stream has failed, with the error: so
+// Events count records: a wait names the record that was the last when it was submitted, so a later one does not
+// affect it. A record completes in its place on the stream, also when the stream has failed, with the error: so
 // streams that wait wake up and fail too (docs/decisions/0004), and never hang.
 #include "cpu-device/event.h"
 

@@ -4,15 +4,19 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "tessera/operands.hpp"
 
 namespace tessera::cpu {
 
+/// The plugin's name, as its errors carry it.
+inline constexpr std::string_view kName = "cpu-device";
+
 /// One op, prepared for the slots of one action of the program.
 struct Kernel {
   virtual ~Kernel() = default;
-  /// Computes the op; pointers[i] is the operand of slots[i] given to prepare. Errors are thrown and fail the stream.
+  /// Computes the op; pointers[i] is the operand of slots[i] given to prepare. Errors are thrown, and fail the stream.
   /// [the stream's worker thread]
   virtual void run(void* const* pointers) = 0;
 };

@@ -5,8 +5,8 @@ function(tessera_simd_sources target)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     list(APPEND levels v3 v4)
   endif()
-  # sqrt and comparisons vectorise only when nobody reads errno or the exception flags; no result changes. OpenMP only as
-  # the loops' own word that they may be vectorised.
+  # sqrt and comparisons vectorise only when errno and the exception flags are not needed; no result changes. OpenMP
+  # only for the pragmas by which loops say that they may be vectorised.
   set(flags -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math)
   set(flags_baseline)
   set(flags_v3 -march=x86-64-v3)

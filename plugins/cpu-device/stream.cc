@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "cpu-device/device.h"
 #include "cpu-device/threads.h"
 #include "tessera/error.hpp"
 
@@ -25,7 +24,7 @@ namespace {
 
 constexpr int64_t kMaxTimeoutMs = int64_t{1} << 40;  // what the clock can add without overflow
 
-tsr_status run_host_function(const HostCall& call, tsr_error& error) noexcept {
+tsr_status run_host_function(const HostCallback& call, tsr_error& error) noexcept {
   const tsr_status status = call.function(call.user, &error);
   if (status != TSR_OK && error.message[0] == '\0')
     fill_error(&error, status, kName,
@@ -53,7 +52,7 @@ std::optional<tsr_error> Stream::synchronize(int64_t timeout_ms) {
   const auto timeout = std::chrono::milliseconds(std::clamp(timeout_ms, int64_t{0}, kMaxTimeoutMs));
   if (!done_.wait_for(lock, timeout, [&] { return num_done_ >= target; }))
     throw Error(TSR_E_DEADLINE, "stream " + name_ + ": " + std::to_string(target - num_done_) + " of " +
-                                    std::to_string(target) + " works were not done after " +
+                                    std::to_string(target) + " operations still pending after " +
                                     std::to_string(timeout_ms) + " ms");
   return error_;
 }
@@ -77,7 +76,7 @@ void Stream::fill(void* dst, uint8_t byte, uint64_t num_bytes) {
 }
 
 void Stream::host_function(tsr_host_function function, void* user) {
-  submit(HostCall{function, user});
+  submit(HostCallback{function, user});
 }
 
 void Stream::launch(std::shared_ptr<Kernel> kernel, std::span<void* const> pointers) {
@@ -94,7 +93,8 @@ void Stream::submit(Work work) {
   submitted_.notify_one();
 }
 
-// The name is the thread's too, cut to the 15 characters Linux keeps: debuggers and profilers show "comm.dp.gradient".
+// The thread has the stream's name, cut to the 15 characters that Linux keeps: debuggers and profilers show
+// "comm.dp.gradient".
 void Stream::work_until_closed() {
   pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
   omp_set_num_threads(num_threads_);  // for libraries that ask OpenMP; our kernels name their team
@@ -130,7 +130,7 @@ std::optional<tsr_error> Stream::run(Work& work) noexcept {
     if (copy->num_bytes > 0) std::memcpy(copy->dst, copy->src, copy->num_bytes);
   } else if (const auto* fill = std::get_if<Fill>(&work)) {
     if (fill->num_bytes > 0) std::memset(fill->dst, fill->byte, fill->num_bytes);
-  } else if (const auto* call = std::get_if<HostCall>(&work)) {
+  } else if (const auto* call = std::get_if<HostCallback>(&work)) {
     status = run_host_function(*call, error);
   } else if (const auto* launch = std::get_if<Launch>(&work)) {
     status = guard(&error, kName, [&] { launch->kernel->run(launch->pointers.data()); });

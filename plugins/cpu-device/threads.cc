@@ -1,4 +1,4 @@
-// Where threads are made, so that "Resource temporarily unavailable" becomes a sentence that names the flag to change.
+// Starts threads, and turns "Resource temporarily unavailable" into a sentence that names the flag to change.
 #include "cpu-device/threads.h"
 
 #include <latch>
@@ -28,7 +28,7 @@ std::thread start_thread(std::function<void()> body) {
   }
 }
 
-// All of them at once, held until the last is there: one after another would succeed under any limit.
+// All of them at once, held until the last has started: one after another would succeed under any limit.
 void require_threads(uint32_t num_threads) {
   std::latch all_made(1);
   std::vector<std::thread> team;

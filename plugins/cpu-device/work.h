@@ -43,7 +43,7 @@ struct Fill {
   uint8_t byte;
   uint64_t num_bytes;
 };
-struct HostCall {
+struct HostCallback {
   tsr_host_function function;
   void* user;
 };
@@ -59,7 +59,7 @@ struct Wait {
   std::shared_ptr<EventState> event;
   uint64_t record;
 };
-using Work = std::variant<Copy, Fill, HostCall, Launch, Record, Wait>;
+using Work = std::variant<Copy, Fill, HostCallback, Launch, Record, Wait>;
 
 /// First in, first out; a ring that doubles when it is full, so a step that was queued once allocates no more.
 class WorkQueue {

@@ -1,6 +1,6 @@
-// What an open device owns beside its streams: the properties of the GPU, and the one place in host memory that kernels
-// write to when data is wrong. CUDA's calls go to the GPU that is current for the calling thread, and a process may
-// hold ranks on several: so every entry from the host makes its own current first.
+// What an open device owns beside its streams: the properties of the GPU, and the place in host memory where kernels
+// report wrong data. CUDA's calls go to the GPU that is current for the calling thread, and the ranks of one process
+// may use several: so every call from the host makes its own GPU current first.
 #include "cuda-device/context.h"
 
 #include <string>

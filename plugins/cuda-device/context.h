@@ -1,4 +1,4 @@
-// What the kernels of one open device share.
+// What the kernels of one open device share: its properties, its libraries, and where they report wrong data.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,8 +17,8 @@ namespace tessera::cuda {
 class CublasLt;
 class Cudnn;
 
-/// What only the data can tell, written by kernels into host memory: the first fault fails the device's streams. Of the
-/// threads that find one, that which counts first writes it, `code` last.
+/// An error in the data, which only a kernel can find. It is written into host memory, and the first one fails the
+/// device's streams: the thread that raises num_found from 0 writes it, `code` last.
 struct Fault {
   int code;  // 0 or kFault*
   int value;
@@ -28,8 +28,8 @@ struct Fault {
 };
 inline constexpr int kFaultToken = 1;   // input token `value` at `position` is not in [0, limit)
 inline constexpr int kFaultTarget = 2;  // target `value` at `position` is not in [0, limit)
-inline constexpr int kFaultLabel = 4;   // label `value` of a class at `position` is not in [0, limit)
-inline constexpr int kFaultStep = 3;    // an optimizer ran at step count `value`
+inline constexpr int kFaultLabel = 3;   // label `value` of a class at `position` is not in [0, limit)
+inline constexpr int kFaultStep = 4;    // an optimizer ran at step count `value`
 
 /// Memory on the device that its owner filled in prepare: tables of constants.
 class DeviceTable {
@@ -51,8 +51,8 @@ class DeviceTable {
 /// What computes attention in 16 bits: cuDNN where it can; our kernels alone; cuDNN alone, refusing what it cannot.
 enum class AttentionChoice { automatic, plain, cudnn };
 
-/// Of what an op needs scratch for, logits or gradients of scores, so many bytes at a time at most, and scratch for as
-/// many is described; larger parts make nothing faster.
+/// Logits and gradients of scores are computed in parts of at most this many bytes, which are scratch. Larger parts are
+/// no faster.
 inline constexpr int64_t kMostPartBytes = int64_t{512} << 20;
 
 /// One per open device. [control-thread], but for the accessors.
@@ -82,8 +82,8 @@ class Context {
   const tsr_host* host() const { return host_; }
   /// The libraries, found and loaded at first use; UNAVAILABLE with the places that were searched.
   CublasLt& cublaslt();
-  /// Null when cuDNN was not found or this was built without its front end; said once in the log. Throws UNAVAILABLE
-  /// then if it is the choice of the options.
+  /// Null, with one warning in the log, when cuDNN was not found or this was built without its front end. Throws
+  /// UNAVAILABLE instead if the options demand cuDNN.
   Cudnn* cudnn();
   /// Writes a warning to the log, unless it has written it before.
   void warn_once(const std::string& line) {
@@ -91,7 +91,7 @@ class Context {
   }
   /// Makes this device the calling thread's: CUDA's calls go to the thread's device. [any-thread]
   void make_current() const;
-  /// The same where an error has nowhere to go.
+  /// The same in destructors: an error is ignored.
   void try_make_current() const noexcept;
 
  private:

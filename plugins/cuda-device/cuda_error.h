@@ -4,10 +4,14 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
+#include <string_view>
 
 #include "tessera/error.hpp"
 
 namespace tessera::cuda {
+
+/// The plugin's name, as its errors carry it.
+inline constexpr std::string_view kName = "cuda-device";
 
 /// RESOURCE_EXHAUSTED for cudaErrorMemoryAllocation, UNAVAILABLE when there is no device or driver, else INTERNAL.
 inline tsr_status status_of(cudaError_t error) {

@@ -4,10 +4,9 @@
 
 #include <string>
 
-#include "cuda-device/select_device.h"
 #include "cuda-device/event.h"
 #include "cuda-device/kernels/op_table.h"
-#include "cuda-device/stream.h"
+#include "cuda-device/select_device.h"
 #include "tessera/operands.hpp"
 #include "tessera/plugin.hpp"
 
@@ -51,7 +50,7 @@ std::vector<tsr_slot_spec> describe(const tsr_op& op) {
 }
 
 std::unique_ptr<DeviceStream> CudaDevice::create_stream(std::string_view name) {
-  return std::make_unique<Stream>(context_, failures_, name);
+  return std::make_unique<Stream>(context_, errors_, name);
 }
 
 std::unique_ptr<DeviceEvent> CudaDevice::create_event() {
@@ -66,11 +65,11 @@ std::unique_ptr<DeviceKernel> CudaDevice::prepare(const tsr_op& op, std::span<co
   return std::make_unique<PreparedKernel>(context_, impl.prepare(op, slots, context_), slots.size());
 }
 
-// num_threads is the CPU's, and checked all the same, so that a caller's mistake shows on every device.
+// num_threads matters to the CPU only, and is checked all the same, so that a mistake shows on every device.
 std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
   const std::span options(args.options, args.num_options);
-  const int index = choose_device(args.index, option(options, kShareOption).i != 0);
+  const int index = select_device(args.index, option(options, kShareOption).i != 0);
   return std::make_unique<CudaDevice>(index, context_options(options), args.host);
 }
 

@@ -6,14 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda-device/cuda_error.h"
 #include "cuda-device/error_tracker.h"
 #include "cuda-device/memory.h"
+#include "cuda-device/stream.h"
 #include "tessera/device.hpp"
 
 namespace tessera::cuda {
 
-inline constexpr std::string_view kName = "cuda-device";
-inline constexpr std::string_view kStreamKind = "cuda.stream";
 inline constexpr std::string_view kShareOption = "share";
 inline constexpr std::string_view kTf32Option = "tf32";
 inline constexpr std::string_view kDeterministicOption = "deterministic";
@@ -28,7 +28,7 @@ std::vector<tsr_slot_spec> describe(const tsr_op& op);
 class CudaDevice final : public Device {
  public:
   CudaDevice(int index, Context::Options options, const tsr_host* host)
-      : context_(index, options, host), failures_(context_.fault()), memory_(context_) {}
+      : context_(index, options, host), errors_(context_.fault()), memory_(context_) {}
 
   void* allocate(uint32_t memory, uint64_t num_bytes) override { return memory_.allocate(memory, num_bytes); }
   void release(uint32_t, void* pointer) noexcept override { memory_.release(pointer); }
@@ -41,7 +41,7 @@ class CudaDevice final : public Device {
 
  private:
   Context context_;
-  Failures failures_;
+  ErrorTracker errors_;
   Memory memory_;
 };
 

@@ -4,21 +4,21 @@
 //     stream 1                                 wait e  kernel g   clock of stream 1: {1, 0} after the merge
 //
 // If f fails, the failure is (stream 0, ticket 1), and g is after it since its clock has reached 1 for stream 0:
-// a thread that synchronizes stream 1 gets f's error. Kernels themselves run on, since a queue of the GPU cannot look;
-// that is harmless, as nobody uses what they write. Cost: one vector of as many numbers as streams for each host
-// function, and one load of a flag for each synchronize as long as nothing has failed.
+// a thread that synchronizes stream 1 gets f's error. Kernels themselves run on, since a queue of the GPU cannot
+// branch; that is harmless, because their results are not used. Cost: one vector of as many numbers as streams for each
+// host function, and one load of a flag for each synchronize as long as nothing has failed.
 #include "cuda-device/error_tracker.h"
 
 #include <algorithm>
 #include <string>
 
-#include "cuda-device/device.h"
+#include "cuda-device/cuda_error.h"
 #include "tessera/error.hpp"
 
 namespace tessera::cuda {
 namespace {
 
-// What cpu-device says of the same data.
+// The same sentences as cpu-device.
 std::string sentence(const Fault& fault) {
   if (fault.code == kFaultStep)
     return "optimizer: the step count is " + std::to_string(fault.value) +
@@ -26,8 +26,8 @@ std::string sentence(const Fault& fault) {
   const bool is_label = fault.code == kFaultLabel;
   const std::string name = is_label ? "label " : fault.code == kFaultToken ? "token " : "target ";
   return name + std::to_string(fault.value) + " at position " + std::to_string(fault.position) +
-         " of the micro-batch is not in [0, " + std::to_string(fault.limit) +
-         "); the data does not fit the model's " + (is_label ? "classes" : "vocabulary");
+         " of the micro-batch is not in [0, " + std::to_string(fault.limit) + "); the data does not fit the model's " +
+         (is_label ? "classes" : "vocabulary");
 }
 
 }  // namespace
@@ -43,20 +43,20 @@ void Clock::merge(const Clock& other) {
     tickets_[i] = std::max(tickets_[i], other.tickets_[i]);
 }
 
-void Failures::fail(const Work& work, const tsr_error& error) {
+void ErrorTracker::fail(const Work& work, const tsr_error& error) {
   const std::lock_guard lock(mutex_);
   failures_.push_back({false, work.stream, work.ticket, error});
   any_.store(true, std::memory_order_release);
 }
 
-void Failures::fail_device(const tsr_error& error) {
+void ErrorTracker::fail_device(const tsr_error& error) {
   const std::lock_guard lock(mutex_);
   failures_.push_back({true, 0, 0, error});
   any_.store(true, std::memory_order_release);
 }
 
 // The list is in the order of time, so the first that matches is the cause and what follows it are consequences.
-std::optional<tsr_error> Failures::first_before(const Clock& clock) {
+std::optional<tsr_error> ErrorTracker::first_before(const Clock& clock) {
   look_for_fault();
   if (!any_.load(std::memory_order_acquire)) return std::nullopt;
   const std::lock_guard lock(mutex_);
@@ -65,8 +65,8 @@ std::optional<tsr_error> Failures::first_before(const Clock& clock) {
   return std::nullopt;
 }
 
-// The kernel that wrote the fault has ended when this is asked about work after it; its words came with its end.
-void Failures::look_for_fault() {
+// A caller that asks about work after the kernel that wrote the fault has seen the kernel end, and with it the fault.
+void ErrorTracker::look_for_fault() {
   const auto* fault = static_cast<const volatile Fault*>(fault_);
   if (fault->code == 0) return;
   std::atomic_thread_fence(std::memory_order_acquire);
@@ -80,7 +80,7 @@ void Failures::look_for_fault() {
   any_.store(true, std::memory_order_release);
 }
 
-void Failures::run(const Work& work, tsr_host_function function, void* user) noexcept {
+void ErrorTracker::run(const Work& work, tsr_host_function function, void* user) noexcept {
   tsr_error error{};
   const tsr_status status = guard(&error, kName, [&] {
     if (first_before(work.clock)) return;

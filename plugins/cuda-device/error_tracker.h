@@ -1,5 +1,5 @@
-// How the failure of one piece of work reaches what was ordered after it, on its stream and on others: vector clocks on
-// the host, so that the GPU's own queues run without looking back. docs/decisions/0015.
+// Propagates the failure of one piece of work to what was ordered after it, on its stream and on others: by vector
+// clocks on the host, so that the GPU's queues need not check anything. docs/decisions/0015.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace tessera::cuda {
 
-/// What is ordered before some point: of each stream, the ticket of its last such work. Tickets are numbered from 1 on
+/// What is ordered before a point: for each stream, the ticket of its last such work. Tickets are numbered from 1 on
 /// each stream and given to the work that may fail by itself: host functions, and launches of graphs that hold some.
 class Clock {
  public:
@@ -35,10 +35,10 @@ struct Work {
 };
 
 /// The failures on one device, in the order in which they happened. [any-thread]
-class Failures {
+class ErrorTracker {
  public:
   /// `fault` is written by kernels and outlives this.
-  explicit Failures(const Fault* fault) : fault_(fault) {}
+  explicit ErrorTracker(const Fault* fault) : fault_(fault) {}
 
   /// The index of a new stream in clocks.
   uint32_t add_stream() noexcept { return num_streams_.fetch_add(1, std::memory_order_relaxed); }

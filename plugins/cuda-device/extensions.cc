@@ -16,8 +16,8 @@ Stream& object(tsr_stream* stream) {
 Graph& object(tsr_graph* graph) {
   return *reinterpret_cast<Graph*>(graph);
 }
-Gate& object(tsr_gate* gate) {
-  return *reinterpret_cast<Gate*>(gate);
+Semaphore& object(tsr_gate* gate) {
+  return *reinterpret_cast<Semaphore*>(gate);
 }
 const Context& context_of(tsr_device* device) {
   return static_cast<CudaDevice&>(Table::object(device)).context();
@@ -38,16 +38,16 @@ void destroy_graph(tsr_graph* graph) noexcept {
 constexpr tsr_device_capture kCapture = {sizeof(tsr_device_capture), 0, begin, end, launch, destroy_graph};
 
 tsr_status create(tsr_device* device, tsr_gate** gate, tsr_error* err) noexcept {
-  return Table::guarded(err, [&] { *gate = reinterpret_cast<tsr_gate*>(new Gate(context_of(device))); });
+  return Table::guarded(err, [&] { *gate = reinterpret_cast<tsr_gate*>(new Semaphore(context_of(device))); });
 }
 void destroy_gate(tsr_gate* gate) noexcept {
-  delete reinterpret_cast<Gate*>(gate);
+  delete reinterpret_cast<Semaphore*>(gate);
 }
 tsr_status wait(tsr_stream* stream, tsr_gate* gate, uint32_t value, tsr_error* err) noexcept {
   return Table::guarded(err, [&] { object(gate).wait(object(stream), value); });
 }
 void open(tsr_gate* gate, uint32_t value) noexcept {
-  object(gate).open(value);
+  object(gate).signal(value);
 }
 constexpr tsr_device_gate kGate = {sizeof(tsr_device_gate), 0, create, destroy_gate, wait, open};
 

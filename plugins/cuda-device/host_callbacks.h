@@ -1,4 +1,4 @@
-// The host functions of a stream: what CUDA is given a pointer to lives here until it has run.
+// The host functions of a stream: holds what CUDA has a pointer to until the function has run.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,20 +12,20 @@
 
 namespace tessera::cuda {
 
-class HostCalls {
+class HostCallbacks {
  public:
-  explicit HostCalls(Failures& failures) : failures_(failures) {}
+  explicit HostCallbacks(ErrorTracker& errors) : errors_(errors) {}
   /// The stream's work is done. Functions that CUDA dropped, as it does once the device has failed, are forgotten.
-  ~HostCalls();
-  HostCalls(const HostCalls&) = delete;
-  HostCalls& operator=(const HostCalls&) = delete;
+  ~HostCallbacks();
+  HostCallbacks(const HostCallbacks&) = delete;
+  HostCallbacks& operator=(const HostCallbacks&) = delete;
 
   /// Enqueues the function after the work on `stream`. [any-thread]
   void enqueue(cudaStream_t stream, tsr_host_function function, void* user, const Work& work);
 
  private:
   struct Call {
-    HostCalls* owner = nullptr;
+    HostCallbacks* owner = nullptr;
     tsr_host_function function = nullptr;
     void* user = nullptr;
     Work work;
@@ -35,11 +35,11 @@ class HostCalls {
   void give_back(Call* call);
   static void CUDART_CB run(void* call) noexcept;
 
-  Failures& failures_;
+  ErrorTracker& errors_;
   std::atomic<int> num_running_{0};
   std::mutex mutex_;
   // Under mutex_. A deque: calls do not move. Those that have run are used again.
-  std::deque<Call> calls_;
+  std::deque<Call> callbacks_;
   std::vector<Call*> free_;
 };
 

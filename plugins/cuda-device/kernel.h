@@ -16,8 +16,8 @@ class Context;
 struct Kernel {
   virtual ~Kernel() = default;
   /// Enqueues the op; pointers[i] is the operand of slots[i] given to prepare. Allocates nothing, waits for nothing and
-  /// looks at no data, so it may be captured in a graph. Errors of the calls are thrown; what only the data can tell
-  /// (a token out of range) goes into the context's Fault. [issue-thread]
+  /// reads no data, so it may be captured in a graph. Errors of the calls are thrown; errors in the data (a token
+  /// out of range) go into the context's Fault. [issue-thread]
   virtual void launch(cudaStream_t stream, void* const* pointers) = 0;
 };
 

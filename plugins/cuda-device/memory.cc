@@ -61,23 +61,22 @@ Memory::Block Memory::allocate_device(uint64_t num_bytes) const {
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // this one leaves the device as it was
     const MemoryInfo info = memory_info(context_);
-    throw Error(TSR_E_RESOURCE_EXHAUSTED, "GPU " + std::to_string(context_.index()) + " has no " +
-                                              std::to_string(num_bytes) +
-                                              " bytes of memory left: " + std::to_string(info.free) + " of " +
-                                              std::to_string(info.total) + " are free");
+    throw Error(TSR_E_RESOURCE_EXHAUSTED, "GPU " + std::to_string(context_.index()) + " cannot allocate " +
+                                              std::to_string(num_bytes) + " bytes: " + std::to_string(info.free) +
+                                              " of " + std::to_string(info.total) + " are free");
   }
   check(error, "cudaMalloc");
   return {TSR_MEMORY_DEVICE, base, num_bytes + kAlignment};
 }
 
 // Pages, then the registration that pins them for every GPU of the process (portable: ranks that are threads share
-// them). "Not permitted" is told from "not enough": ulimit -l is the usual cause of the latter.
+// them). "Not permitted" and "not enough" are different errors: ulimit -l is the usual cause of the latter.
 Memory::Block Memory::allocate_host(uint64_t num_bytes) const {
   const auto exhausted = [&](const std::string& reason) {
     return Error(TSR_E_RESOURCE_EXHAUSTED,
-                 "the host has no " + std::to_string(num_bytes) + " bytes of memory left to pin (" + reason + ")");
+                 "the host cannot pin " + std::to_string(num_bytes) + " bytes of memory (" + reason + ")");
   };
-  if (num_bytes > kMaxBytes) throw exhausted("it has fewer addresses");
+  if (num_bytes > kMaxBytes) throw exhausted("more than its address space");
   const size_t length = (num_bytes / kAlignment + 1) * kAlignment;
   void* base = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) throw exhausted("mmap failed");

@@ -19,7 +19,7 @@ class Memory {
 
   /// `num_bytes` of `memory` (TSR_MEMORY_*), 4096-aligned, contents undefined. TSR_MEMORY_HOST are ordinary anonymous
   /// pages, so that other processes may read them with process_vm_readv, pinned for every device; where CUDA refuses to
-  /// pin those, its own. Throws RESOURCE_EXHAUSTED, saying how much there is.
+  /// pin those, memory of cudaHostAlloc. Throws RESOURCE_EXHAUSTED with the bytes that are free.
   void* allocate(uint32_t memory, uint64_t num_bytes);
   void release(void* pointer) noexcept;
 

@@ -1,5 +1,5 @@
-// Which GPU: local rank r computes on GPU r of those that CUDA shows (CUDA_VISIBLE_DEVICES). Every way in which that
-// may not be possible is told apart here, since each has a remedy of its own.
+// Which GPU: local rank r computes on GPU r of those that CUDA shows (CUDA_VISIBLE_DEVICES). Each way in which that
+// fails has an error of its own, since each has its own remedy.
 #include "cuda-device/select_device.h"
 
 #include <cuda_runtime_api.h>
@@ -35,14 +35,14 @@ std::string version_text(int version) {
   throw Error(TSR_E_UNAVAILABLE, reason + "; " + kRemedy);
 }
 
-// Two settings that CUDA reads from the environment when it starts; a user's own choice stays.
-//  - CUDA_DEVICE_MAX_CONNECTIONS: streams of one process share hardware queues, 8 unless told otherwise, and what is in
-//  one
-//    queue runs in order. A stream that waits for another rank, at a gate or in a kernel of NCCL, must not be queued
-//    before the work that rank waits for. NCCL has streams of its own beside ours, so we ask for all queues there are.
-//  - CUDA_MODULE_LOADING: a kernel that is loaded at its first launch synchronizes all streams of the process. Ranks
-//  that
-//    share a GPU and a process would wait for streams that wait for them, so all kernels are loaded at the start.
+// Two settings that CUDA reads from the environment when it starts; a user's own choice is kept.
+//
+// CUDA_DEVICE_MAX_CONNECTIONS: the streams of one process share hardware queues, 8 by default, and a queue runs in
+// order. A stream that waits for another rank, for a semaphore or in a kernel of NCCL, must not be queued before the
+// work that rank waits for. NCCL has streams of its own beside ours, so we ask for all queues there are.
+//
+// CUDA_MODULE_LOADING: a kernel that is loaded at its first launch synchronizes all streams of the process. Ranks that
+// share a GPU and a process would wait for streams that wait for them, so all kernels are loaded at the start.
 void ask_for_concurrency(bool share) {
   static std::once_flag once;
   std::call_once(once, [share] {
@@ -53,7 +53,7 @@ void ask_for_concurrency(bool share) {
 
 }  // namespace
 
-int choose_device(uint32_t local_rank, bool share) {
+int select_device(uint32_t local_rank, bool share) {
   ask_for_concurrency(share);
   int num_devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&num_devices);

@@ -1,7 +1,6 @@
-// A gate is a 32-bit counter in pinned memory at which the GPU's front end polls (cuStreamWaitValue32): neither a
-// kernel nor a thread is held up. A host function that waits would do neither: CUDA runs those of all streams on one
-// thread. Comparison is of the difference as a signed number, here and on the GPU (GEQ), so the counter may wrap
-// around.
+// The GPU's front end polls a 32-bit counter in pinned memory (cuStreamWaitValue32): no kernel and no thread is held
+// up. A host function that waits would hold up those of all streams, which CUDA runs on one thread. Comparison is of
+// the difference as a signed number, here and on the GPU (GEQ), so the counter may wrap around.
 #include "cuda-device/semaphore.h"
 
 #include <atomic>
@@ -31,7 +30,7 @@ void* find_wait_value() {
 }  // namespace
 
 // Memory that CUDA allocates on the host has one address for both.
-Gate::Gate(const Context& context) : context_(context) {
+Semaphore::Semaphore(const Context& context) : context_(context) {
   context_.make_current();
   wait_value_ = reinterpret_cast<WaitValue>(find_wait_value());
   void* memory = nullptr;
@@ -39,14 +38,14 @@ Gate::Gate(const Context& context) : context_(context) {
   counter_ = new (memory) uint32_t(0);
 }
 
-Gate::~Gate() {
+Semaphore::~Semaphore() {
   context_.try_make_current();
   cudaFreeHost(counter_);
 }
 
 // Without CU_STREAM_WAIT_VALUE_FLUSH, which is for writes of other devices into this one: what the host wrote before it
-// opened the gate lies in the host's memory.
-void Gate::wait(Stream& stream, uint32_t value) {
+// signalled is in the host's memory.
+void Semaphore::wait(Stream& stream, uint32_t value) {
   context_.make_current();
   const CUresult result =
       wait_value_(stream.handle(), reinterpret_cast<CUdeviceptr>(counter_), value, CU_STREAM_WAIT_VALUE_GEQ);
@@ -54,9 +53,10 @@ void Gate::wait(Stream& stream, uint32_t value) {
     throw Error(TSR_E_INTERNAL, "cuStreamWaitValue32 failed with CUresult " + std::to_string(result));
 }
 
-// Two threads may open one gate, and the later value wins: a gate is never lowered, or a stream that was let pass in
-// one run would be held in the next. Release, so that what was written before is visible when the counter is.
-void Gate::open(uint32_t value) noexcept {
+// Two threads may signal one semaphore, and the later value wins: the counter is never lowered, or a stream that was
+// let pass in one run would be held in the next. Release, so that what was written before is visible when the counter
+// is.
+void Semaphore::signal(uint32_t value) noexcept {
   const std::atomic_ref<uint32_t> counter(*counter_);
   uint32_t current = counter.load(std::memory_order_relaxed);
   while (static_cast<int32_t>(value - current) > 0 &&

@@ -1,4 +1,4 @@
-// Gates: how a stream waits for the host.
+// Semaphores: how a stream waits for the host. The ABI calls them gates.
 #pragma once
 
 #include <cuda.h>
@@ -9,18 +9,18 @@
 
 namespace tessera::cuda {
 
-/// A counter in pinned host memory, at which the GPU looks by itself.
-class Gate {
+/// A timeline semaphore: a counter in pinned host memory, which the GPU polls by itself.
+class Semaphore {
  public:
-  explicit Gate(const Context& context);  // at 0
-  ~Gate();
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
+  explicit Semaphore(const Context& context);  // at 0
+  ~Semaphore();
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
 
-  /// Later work on `stream` starts once the gate is at `value` or above. [issue-thread]
+  /// Later work on `stream` starts once the counter is at `value` or above. [issue-thread]
   void wait(Stream& stream, uint32_t value);
-  /// Raises it to `value`; a gate that is above stays. [any-thread]
-  void open(uint32_t value) noexcept;
+  /// Raises the counter to `value`; one that is above stays. [any-thread]
+  void signal(uint32_t value) noexcept;
 
  private:
   using WaitValue = CUresult(CUDAAPI*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "cuda-device/cuda_error.h"
-#include "cuda-device/device.h"
 
 namespace tessera::cuda {
 namespace {
@@ -21,7 +20,7 @@ using std::chrono::microseconds;
 
 constexpr int64_t kMaxTimeoutMs = int64_t{1} << 40;  // what the clock can add without overflow
 
-// Between two looks at a stream: at first at once, since much work is short, then after growing sleeps.
+// The pause between two queries of a stream: none at first, since much work is short, then growing sleeps.
 class Backoff {
  public:
   void pause() {
@@ -46,15 +45,32 @@ Event& cuda(DeviceEvent& event) {
   return static_cast<Event&>(event);
 }
 
-// Only a failure needs a text with the number.
+// Builds the text with the number only for a failure.
 void check_bytes(cudaError_t error, const char* call, uint64_t num_bytes) {
   if (error != cudaSuccess) check(error, std::string(call) + " of " + std::to_string(num_bytes) + " bytes");
 }
 
 }  // namespace
 
-Stream::Stream(const Context& context, Failures& failures, std::string_view name)
-    : context_(context), failures_(failures), name_(name), index_(failures.add_stream()), calls_(failures) {
+Capture::Capture(ErrorTracker& errors, Stream& origin)
+    : streams_{&origin}, callbacks_(std::make_unique<GraphCallbacks>(errors)) {}
+
+void Capture::leave(const Stream& stream) {
+  std::erase(streams_, &stream);
+}
+
+// All streams of the capture are told, also those that joined by an event: the next event they record is an ordinary
+// one.
+std::unique_ptr<GraphCallbacks> Capture::close() {
+  is_open_ = false;
+  for (Stream* stream : streams_)
+    stream->leave_capture();
+  streams_.clear();
+  return std::move(callbacks_);
+}
+
+Stream::Stream(const Context& context, ErrorTracker& errors, std::string_view name)
+    : context_(context), errors_(errors), name_(name), index_(errors.add_stream()), callbacks_(errors) {
   context_.make_current();
   check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority_of(name)),
         "cudaStreamCreateWithPriority");
@@ -78,9 +94,9 @@ std::optional<tsr_error> Stream::synchronize(int64_t timeout_ms) {
   for (Backoff backoff; status == cudaErrorNotReady; status = cudaStreamQuery(handle_)) {
     cudaGetLastError();  // which remembers "not ready" too
     if (SteadyClock::now() >= end) {
-      if (auto failure = failures_.first_before(before)) return failure;  // the stream may be waiting at a gate
+      if (auto failure = errors_.first_before(before)) return failure;  // the stream may be waiting for a semaphore
       throw Error(TSR_E_DEADLINE,
-                  "stream " + name_ + ": its work was not done after " + std::to_string(timeout_ms) + " ms");
+                  "stream " + name_ + ": operations still pending after " + std::to_string(timeout_ms) + " ms");
     }
     backoff.pause();
   }
@@ -88,9 +104,9 @@ std::optional<tsr_error> Stream::synchronize(int64_t timeout_ms) {
     tsr_error error{};
     guard(&error, kName,
           [&] { check(status, "stream " + name_ + ": work on GPU " + std::to_string(context_.index())); });
-    failures_.fail_device(error);
+    errors_.fail_device(error);
   }
-  return failures_.first_before(before);
+  return errors_.first_before(before);
 }
 
 void Stream::record(DeviceEvent& event) {
@@ -138,9 +154,9 @@ void Stream::host_function(tsr_host_function function, void* user) {
   context_.make_current();
   const std::lock_guard lock(mutex_);
   if (capture_)
-    capture_->calls().add(handle_, function, user);
+    capture_->callbacks().add(handle_, function, user);
   else
-    calls_.enqueue(handle_, function, user, next_work());
+    callbacks_.enqueue(handle_, function, user, next_work());
 }
 
 void* Stream::native_handle(std::string_view kind) noexcept {
@@ -151,9 +167,9 @@ void Stream::begin_capture() {
   context_.make_current();
   const std::lock_guard lock(mutex_);
   if (capture_) throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture already");
-  // Of this thread: a call of ours that cannot be captured is refused, and other ranks' threads are left alone.
+  // Of this thread: a call of ours that cannot be captured is refused; other ranks' threads are not affected.
   check(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  capture_ = std::make_shared<Capture>(failures_, *this);
+  capture_ = std::make_shared<Capture>(errors_, *this);
 }
 
 // The streams leave the capture before anything may throw: they take work as before, whatever became of the graph.
@@ -161,10 +177,10 @@ std::unique_ptr<Graph> Stream::end_capture() {
   context_.make_current();
   const std::shared_ptr<Capture> capture = capture_;
   if (!capture || !capture->begun_by(*this))
-    throw Error(TSR_E_FAILED_PRECONDITION, "no capture was begun on stream " + name_);
+    throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " did not begin a capture; call begin first");
   cudaGraph_t graph = nullptr;
   const cudaError_t error = cudaStreamEndCapture(handle_, &graph);
-  std::unique_ptr<GraphCalls> calls = capture->close();
+  std::unique_ptr<GraphCallbacks> calls = capture->close();
   if (error != cudaSuccess && graph) cudaGraphDestroy(graph);
   check(error, "cudaStreamEndCapture");
   return std::make_unique<Graph>(context_, graph, std::move(calls), handle_);
@@ -173,11 +189,12 @@ std::unique_ptr<Graph> Stream::end_capture() {
 void Stream::launch(Graph& graph) {
   context_.make_current();
   const std::lock_guard lock(mutex_);
-  if (capture_) throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture: a graph in a graph");
-  const bool may_fail = !graph.calls().empty();
-  if (may_fail) graph.calls().begin_launch(next_work());
+  if (capture_)
+    throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture; launch graphs after it has ended");
+  const bool may_fail = !graph.callbacks().empty();
+  if (may_fail) graph.callbacks().begin_launch(next_work());
   const cudaError_t error = cudaGraphLaunch(graph.handle(), handle_);
-  if (error != cudaSuccess && may_fail) graph.calls().cancel_launch();
+  if (error != cudaSuccess && may_fail) graph.callbacks().cancel_launch();
   check(error, "cudaGraphLaunch");
 }
 

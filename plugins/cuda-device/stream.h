@@ -1,4 +1,4 @@
-// Streams: CUDA's, and on the host the order of what may fail.
+// CUDA streams, and on the host the order of the work that may fail.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cuda-device/event.h"
 #include "cuda-device/graph.h"
@@ -17,12 +18,35 @@
 
 namespace tessera::cuda {
 
-/// Work may be submitted from any thread. Host functions of all streams share one thread of CUDA's, so none may wait
+inline constexpr std::string_view kStreamKind = "cuda.stream";
+
+class Stream;
+
+/// A capture, from its begin to its end: the streams in it, and what the graph will own.
+class Capture {
+ public:
+  Capture(ErrorTracker& errors, Stream& origin);
+
+  bool is_open() const { return is_open_; }
+  bool begun_by(const Stream& stream) const { return streams_.front() == &stream; }
+  void join(Stream& stream) { streams_.push_back(&stream); }
+  void leave(const Stream& stream);
+  GraphCallbacks& callbacks() { return *callbacks_; }
+  /// Ends it; its streams take work as before. Returns what the graph is to own.
+  std::unique_ptr<GraphCallbacks> close();
+
+ private:
+  bool is_open_ = true;
+  std::vector<Stream*> streams_;
+  std::unique_ptr<GraphCallbacks> callbacks_;
+};
+
+/// Work may be submitted from any thread. CUDA runs the host functions of all streams on one thread, so none may wait
 /// for another. After a failure host functions are skipped; kernels and copies, which end by themselves, run on.
 class Stream final : public DeviceStream {
  public:
-  /// Streams for communication ("comm" and what follows) go before others where both have work.
-  Stream(const Context& context, Failures& failures, std::string_view name);
+  /// Streams for communication (names that start with "comm") have priority over others.
+  Stream(const Context& context, ErrorTracker& errors, std::string_view name);
   ~Stream() override;  // waits for its work
 
   std::optional<tsr_error> synchronize(int64_t timeout_ms) override;
@@ -52,11 +76,11 @@ class Stream final : public DeviceStream {
   Clock clock();
 
   const Context& context_;
-  Failures& failures_;
+  ErrorTracker& errors_;
   const std::string name_;
   const uint32_t index_;  // in clocks
   cudaStream_t handle_ = nullptr;
-  HostCalls calls_;
+  HostCallbacks callbacks_;
 
   std::mutex mutex_;
   // Under mutex_, as is every submission whose place in the stream the clock knows.

@@ -18,7 +18,7 @@ void run_kernel(benchmark::State& state, tsr_op op) {
   const tsr_op_range all = {0, kNumElements, 0.1};
   op.ranges = &all;
   op.num_ranges = 1;
-  const auto slots = cpu::describe(op);
+  const auto slots = cpu::describe_op(op);
   std::vector<std::vector<double>> memory;
   std::vector<void*> pointers;
   for (const auto& slot : slots) {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu-device/kernels/op_table.h"
+#include "cpu-device/kernels/ops.h"
 #include "tessera/half.hpp"
 
 namespace {

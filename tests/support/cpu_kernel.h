@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cpu-device/kernels/op_table.h"
+#include "cpu-device/kernels/ops.h"
 #include "tessera/error.hpp"
 
 namespace tessera::testing {

@@ -197,7 +197,7 @@ TEST(CpuElementwise, AddsAndScalesHalvesInFloat32AndRoundsOnce) {
 
 TEST(CpuElementwise, AddIntoAnUnwrittenRangeIsACopy) {
   const tsr_op op = make_op(TSR_OP_ADD_INTO, 2, TSR_F32);
-  auto slots = cpu::describe(op);
+  auto slots = cpu::describe_op(op);
   slots[1].mode = TSR_MODE_WRITE;
   std::vector<float> source = {1, 2}, result = {NAN, NAN};
   void* const pointers[] = {source.data(), result.data()};
@@ -273,11 +273,11 @@ TEST(CpuElementwise, ResultsDoNotDependOnOffsetLengthOrInstructions) {
 }
 
 TEST(CpuElementwise, NamesWhatItDoesNotCompute) {
-  expect_error([] { cpu::describe(make_op(TSR_OP_CAST, 1, TSR_BF16, TSR_F16)); }, {"bfloat16", "float16"});
-  expect_error([] { cpu::describe(make_op(TSR_OP_ADD_INTO, 1, TSR_I32)); }, {"int32"});
-  expect_error([] { cpu::describe(make_op(TSR_OP_SCALE, 1, TSR_I64)); }, {"int64"});
-  expect_error([] { cpu::describe(make_op(99, 1)); }, {"99"});
-  expect_error([] { cpu::describe(make_op(TSR_OP_COPY, static_cast<uint64_t>(-3))); }, {"-3"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_CAST, 1, TSR_BF16, TSR_F16)); }, {"bfloat16", "float16"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_ADD_INTO, 1, TSR_I32)); }, {"int32"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_SCALE, 1, TSR_I64)); }, {"int64"});
+  expect_error([] { cpu::describe_op(make_op(99, 1)); }, {"99"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_COPY, static_cast<uint64_t>(-3))); }, {"-3"});
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ TEST(SumSquaresOp, AddsToOrReplacesTheAccumulator) {
   std::vector<float> source = {3, 4};
   const std::vector<tsr_op_range> ranges = {{0, 2, 0}};
   const tsr_op op = with_ranges(make_op(TSR_OP_SUM_SQUARES, 2), ranges);
-  auto slots = cpu::describe(op);
+  auto slots = cpu::describe_op(op);
   Accumulator sum{};
   accumulate(sum, 100.0);
   void* const pointers[] = {source.data(), sum.data()};
@@ -281,17 +281,17 @@ TEST(Optimizers, ResultsDoNotDependOnOffsetLengthOrInstructions) {
 }
 
 TEST(StepOps, RefuseWhatTheyDoNotCompute) {
-  expect_error([] { cpu::describe(make_op(TSR_OP_ADAMW, 4, TSR_BF16)); }, {"bfloat16", "float32"});
-  expect_error([] { cpu::describe(make_op(TSR_OP_SUM_SQUARES, 4, TSR_F32, TSR_F16)); }, {"float16"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_ADAMW, 4, TSR_BF16)); }, {"bfloat16", "float32"});
+  expect_error([] { cpu::describe_op(make_op(TSR_OP_SUM_SQUARES, 4, TSR_F32, TSR_F16)); }, {"float16"});
   const std::vector<tsr_op_range> beyond = {{2, 3, 0}};
   const tsr_op op = optimizer_op(TSR_OP_SGD, 4, beyond);
-  expect_error([&] { cpu::prepare_op(op, cpu::describe(op), 1); }, {"2:3", "4 elements"});
+  expect_error([&] { cpu::prepare_op(op, cpu::describe_op(op), 1); }, {"2:3", "4 elements"});
   Training<float> t({1});
   t.step = 0;
   expect_error([&] { run_optimizer(TSR_OP_ADAMW, t, {1}, {{0, 1, 0}}); }, {"step count is 0"});
   const std::vector<tsr_op_range> all = {{0, 4, 0}};
   const tsr_op adamw = optimizer_op(TSR_OP_ADAMW, 4, all);
-  auto slots = cpu::describe(adamw);
+  auto slots = cpu::describe_op(adamw);
   slots[2].mode = TSR_MODE_WRITE;
   expect_error([&] { cpu::prepare_op(adamw, slots, 1); }, {"st0", "write"});
 }

@@ -59,6 +59,19 @@ struct PositionRows {
   uint64_t begin, period;
 };
 
+/// What LINEAR does to its product.
+enum class Activation { kNone, kGelu, kRelu };
+
+/// From TSR_ATTR_ACTIVATION. Throws UNSUPPORTED for an unknown one.
+inline Activation activation_of(const tsr_op& op) {
+  const double value = op.attributes[TSR_ATTR_ACTIVATION];
+  if (value == TSR_ACTIVATION_NONE) return Activation::kNone;
+  if (value == TSR_ACTIVATION_GELU_TANH) return Activation::kGelu;
+  if (value == TSR_ACTIVATION_RELU) return Activation::kRelu;
+  throw Error(TSR_E_UNSUPPORTED,
+              "linear has activation " + std::to_string(value) + "; known are 0 (none), 1 (tanh GELU) and 2 (ReLU)");
+}
+
 // ---- ops of segments --------------------------------------------------------------------------------------------
 // Values and parameters are of the op's dtype, gradients of parameters and statistics float32. Gradients that are
 // written are optional: nobody may need them. An empty list means that this half of a backward has nothing to do;

@@ -1,4 +1,4 @@
-// The ops that this device computes, one line each: op_table.cc, declarations and lookups follow from it. An op has its
+// The ops that this device computes, one line each: declarations and the lookup of ops.cc follow from it. An op has its
 // kernel in a file of its own, which defines the object that is named here. Ops of segments compute in float32;
 // mixed_precision.h makes 16-bit ops of them.
 #pragma once
@@ -34,11 +34,5 @@ namespace tessera::cpu {
 #define TESSERA_DECLARE_OP(kind, implementation) extern const OpImpl implementation;
 TESSERA_CPU_OPS(TESSERA_DECLARE_OP)
 #undef TESSERA_DECLARE_OP
-
-/// The op's slots, in launch order. Pure. Throws UNSUPPORTED for an op, phase or dtype that is not computed here.
-op::SlotList describe_op(const tsr_op& op);
-
-/// A kernel for `slots`, which were checked against describe_op (OpImpl::prepare).
-std::unique_ptr<Kernel> prepare_op(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads);
 
 }  // namespace tessera::cpu

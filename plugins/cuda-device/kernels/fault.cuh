@@ -1,4 +1,4 @@
-// How a kernel says what only the data can tell. Included by .cu files only.
+// How a kernel reports an error in the data. Included by .cu files only.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// How kernels are started, and how they get dynamic shared memory. Included by .cu files only.
+// Launches kernels and gives them dynamic shared memory. Included by .cu files only.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -153,7 +153,7 @@ Matmul::Matmul(const Product& product, Context& context)
 void Matmul::launch(cudaStream_t stream, const ProductOperands& operands) const {
   for (const std::optional<MatmulPlan>* plan : {&aligned_, &any_})
     if (*plan && (*plan)->takes(operands)) return (*plan)->launch(stream, operands);
-  throw Error(TSR_E_UNSUPPORTED, "a product's operands start at addresses that are no multiples of " +
+  throw Error(TSR_E_UNSUPPORTED, "a product's operands start at addresses that are not multiples of " +
                                      std::to_string(kBufferAlignment) +
                                      ", for which cuBLASLt has no algorithm of these extents");
 }

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "cuda-device/libraries/cublaslt.h"
 #include "cuda-device/kernels/alignment.h"
+#include "cuda-device/libraries/cublaslt.h"
 #include "tessera/operands.hpp"
 
 namespace tessera::cuda {

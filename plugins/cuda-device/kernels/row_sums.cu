@@ -3,8 +3,8 @@
 #include "cuda-device/kernels/row_sums.h"
 
 #include "cuda-device/kernels/column_parts.cuh"
-#include "cuda-device/kernels/row_warps.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/row_warps.cuh"
 
 namespace tessera::cuda {
 namespace {

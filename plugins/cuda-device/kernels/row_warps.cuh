@@ -2,8 +2,8 @@
 // .cu files only.
 #pragma once
 
-#include "cuda-device/kernels/vectors.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/vectors.cuh"
 
 namespace tessera::cuda {
 

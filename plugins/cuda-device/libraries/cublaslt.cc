@@ -66,8 +66,7 @@ MatmulPreference CublasLt::make_preference() const {
   return {preference, call_.preference_destroy};
 }
 
-// NOT_SUPPORTED and INVALID_VALUE are how the library says that it has no such product; which of them differs between
-// its versions.
+// The library returns NOT_SUPPORTED or INVALID_VALUE, depending on its version, for a product that it lacks.
 bool CublasLt::find_algorithm(const MatmulDescription& description, const MatmulLayouts& layouts,
                               const MatmulPreference& preference, cublasLtMatmulAlgo_t* algorithm) const {
   std::array<cublasLtMatmulHeuristicResult_t, kMaxAlgorithms> results{};

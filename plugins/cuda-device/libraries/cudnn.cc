@@ -1,5 +1,5 @@
 // When cuDNN is looked for: once for a device, by the first attention op in 16 bits. Not finding it is a warning with
-// --cuda.attention=auto and an error with =cudnn, so nobody trains on the slow kernels unknowingly.
+// --cuda.attention=auto and an error with =cudnn, so that training on the slow kernels is always announced.
 #include "cuda-device/libraries/cudnn.h"
 
 #include "cuda-device/context.h"

@@ -1,5 +1,6 @@
-// The loops of the elementwise ops, for every instruction set. Element i of the result depends on element i of the
-// operands only. Operands do not overlap; pointers are aligned to their element.
+// The loops of the elementwise ops, for every instruction set (elementwise_simd.cc), and the teams that run them.
+// Element i of the result depends on element i of the operands only. Operands do not overlap; pointers are aligned to
+// their element.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace tessera::cpu {
 
-/// dst[i] = f(src[i]) or dst[i] += src[i], of dtypes that the loop's name tells.
+/// dst[i] = f(src[i]) or dst[i] += src[i], of the dtypes in the loop's name.
 using ElementLoop = void (*)(void* dst, const void* src, size_t num_elements);
 /// dst[i] *= factor.
 using ScaleLoop = void (*)(void* dst, double factor, size_t num_elements);

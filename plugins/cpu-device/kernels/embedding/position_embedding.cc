@@ -1,6 +1,6 @@
 // o0[N,C] = i0[N,C] + p0[P,C][n % seq], or, of some rows, p0[(ROW_BEGIN + n) % ROW_PERIOD]. The gradient of i0 is the
-// buffer of o0's. Rows are grouped into runs of consecutive positions in prepare, so that run() is a few long
-// additions; backward adds the runs one after another, so the rows of a position are summed in the order of the
+// buffer of o0's. Rows are grouped into ranges of consecutive positions in prepare, so that run() is a few long
+// additions; backward adds the ranges one after another, so the rows of a position are summed in the order of the
 // sequences.
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace tessera::cpu {
 namespace {
 
 /// Rows of one sequence, in elements: where they are in the tensors, and where their positions are in the table.
-struct Stretch {
+struct RowRange {
   uint64_t at, in_table, num_elements;
 };
 
@@ -25,13 +25,13 @@ struct Shape {
     uint64_t position = in_table.begin;
     for (uint64_t row = 0; row < rows; position = 0) {
       const uint64_t num_rows = std::min(rows - row, in_table.period - position);
-      stretches.push_back({row * embed, position * embed, num_rows * embed});
+      ranges.push_back({row * embed, position * embed, num_rows * embed});
       row += num_rows;
     }
   }
 
   uint64_t embed, rows, table;  // table: elements
-  std::vector<Stretch> stretches;
+  std::vector<RowRange> ranges;
 };
 
 class Forward : public Kernel {
@@ -46,11 +46,11 @@ class Forward : public Kernel {
   void run(void* const* pointers) override {
     const auto add = TESSERA_SIMD_CHOOSE(add);
     const float* table = table_.in(pointers);
-    for (const Stretch& stretch : shape_.stretches) {
-      const float* x = input_.in(pointers) + stretch.at;
-      const float* positions = table + stretch.in_table;
-      float* y = output_.in(pointers) + stretch.at;
-      parallel_for(num_threads_, stretch.num_elements, kElementGrain, [&](uint64_t begin, uint64_t end, int) {
+    for (const RowRange& range : shape_.ranges) {
+      const float* x = input_.in(pointers) + range.at;
+      const float* positions = table + range.in_table;
+      float* y = output_.in(pointers) + range.at;
+      parallel_for(num_threads_, range.num_elements, kElementGrain, [&](uint64_t begin, uint64_t end, int) {
         add(x + begin, positions + begin, end - begin, y + begin);
       });
     }
@@ -73,15 +73,15 @@ class Backward : public Kernel {
   void run(void* const* pointers) override {
     float* dtable = table_gradient_.in(pointers);
     if (!dtable) return;
-    const Stretch& first = shape_.stretches.front();
-    if (!table_gradient_.accumulates) {  // the first stretch is copied, what is around it is zero
+    const RowRange& first = shape_.ranges.front();
+    if (!table_gradient_.accumulates) {  // the first range is copied, what is around it is zero
       const uint64_t end = first.in_table + first.num_elements;
       std::memset(dtable, 0, first.in_table * sizeof(float));
       std::memset(dtable + end, 0, (shape_.table - end) * sizeof(float));
     }
-    for (const Stretch& stretch : shape_.stretches)
-      add_or_copy(output_gradient_.in(pointers) + stretch.at, stretch.num_elements,
-                  table_gradient_.accumulates || &stretch != &first, dtable + stretch.in_table, num_threads_);
+    for (const RowRange& range : shape_.ranges)
+      add_or_copy(output_gradient_.in(pointers) + range.at, range.num_elements,
+                  table_gradient_.accumulates || &range != &first, dtable + range.in_table, num_threads_);
   }
 
  private:

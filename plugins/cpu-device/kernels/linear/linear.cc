@@ -1,38 +1,26 @@
 // o0[N,out] = act(i0[N,in] p0[in,out] + p1[out]). With an activation, s0 keeps its argument z, and the input half of
 // the backward leaves z's gradient to the weight half.
 //
-// Three products of 2 N in out operations: z = i p; dx = dz p^T; dp = i^T dz. Most of a step's time. Micro-batches are
-// summed by the weight's product itself (beta = 1), in float32, in their order: so gradients accumulate without a pass
-// of their own, and one large batch differs from several small ones only by the product's own rounding.
-#include <string>
-
+// Three products of 2 N in out operations: z = i p; dx = dz p^T; dp = i^T dz. They take most of a step. Micro-batches
+// are summed by the weight's product itself (beta = 1), in float32, in their order: so gradients accumulate without a
+// pass of their own, and one large batch differs from several small ones only by the product's own rounding.
 #include "cpu-device/kernels/linear/activation.h"
 #include "cpu-device/kernels/matmul.h"
 #include "cpu-device/kernels/op_table.h"
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/parallel_rows.h"
-#include "tessera/error.hpp"
 
 namespace tessera::cpu {
 namespace {
 
-enum class Activation { kNone, kGelu, kRelu };
-
-Activation activation_of(const tsr_op& op) {
-  const double value = op.attributes[TSR_ATTR_ACTIVATION];
-  if (value == TSR_ACTIVATION_NONE) return Activation::kNone;
-  if (value == TSR_ACTIVATION_GELU_TANH) return Activation::kGelu;
-  if (value == TSR_ACTIVATION_RELU) return Activation::kRelu;
-  throw Error(TSR_E_UNSUPPORTED,
-              "linear has activation " + std::to_string(value) + "; known are 0 (none), 1 (tanh GELU) and 2 (ReLU)");
-}
+using op::Activation;
 
 struct Shape {
   explicit Shape(const tsr_op& op)
       : rows(num_rows(op)),
         in(extent(op, TSR_DIM_IN)),
         out(extent(op, TSR_DIM_OUT)),
-        activation(activation_of(op)),
+        activation(op::activation_of(op)),
         has_bias(op.attributes[TSR_ATTR_HAS_BIAS] != 0.0) {}
 
   uint64_t rows, in, out;

@@ -2,16 +2,16 @@
 // cuDNN computes it where it can; else our plain kernels do. Both leave the same statistics, so forward and backward
 // need not be of one kind.
 #include "cuda-device/context.h"
-#include "cuda-device/libraries/cudnn.h"
 #include "cuda-device/kernels/attention/attention_parts.h"
 #include "cuda-device/kernels/attention/attention_plain.h"
 #include "cuda-device/kernels/op_table.h"
+#include "cuda-device/libraries/cudnn.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {
 namespace {
 
-// Of a backward whose gradient nobody wants.
+// Of a backward whose gradient is not wanted.
 struct Nothing : Kernel {
   void launch(cudaStream_t, void* const*) override {}
 };

@@ -1,9 +1,9 @@
-// cuDNN only overwrites, so a gradient that is bound with ADD is made in scratch, part by part, and added here. No
-// strategy we ship binds it that way, so a separate kernel is fast enough.
+// cuDNN only overwrites, so a gradient that is bound with ADD is made in scratch, part by part, and added here. None of
+// our strategies binds it that way, so a separate kernel is fast enough.
 #include "cuda-device/kernels/attention/attention_gradient.h"
 
-#include "cuda-device/kernels/values.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/values.cuh"
 
 namespace tessera::cuda {
 namespace {

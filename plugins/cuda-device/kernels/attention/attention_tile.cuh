@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda-device/kernels/attention/attention_shape.h"
-#include "cuda-device/kernels/values.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/values.cuh"
 
 namespace tessera::cuda {
 

@@ -8,10 +8,10 @@
 // plan.
 #include <map>
 
-#include "cuda-device/libraries/cudnn.h"
 #include "cuda-device/kernels/attention/attention_gradient.h"
 #include "cuda-device/kernels/attention/attention_plain.h"
 #include "cuda-device/kernels/attention/cudnn_graphs.h"
+#include "cuda-device/libraries/cudnn.h"
 
 namespace tessera::cuda {
 namespace {
@@ -177,8 +177,8 @@ class OpenedCudnn : public Cudnn {
     auto place = plans_.find(attention);
     if (place == plans_.end()) place = plans_.emplace(attention, make(attention, target_)).first;
     if (place->second.workspace_bytes > available_bytes)
-      throw Error(TSR_E_UNSUPPORTED, "cuDNN wants " + std::to_string(place->second.workspace_bytes) +
-                                         " bytes of scratch, and there are " + std::to_string(available_bytes));
+      throw Error(TSR_E_UNSUPPORTED, "cuDNN needs " + std::to_string(place->second.workspace_bytes) +
+                                         " bytes of scratch; the op has " + std::to_string(available_bytes));
     return place->second;
   }
 

@@ -1,5 +1,5 @@
 // One operation a graph, scaled dot product attention or its gradient, with q, k and v as views into the packed
-// [N,3HD]: only strides say how a head lies, and nothing is copied apart. Which versions of cuDNN compute what is known
+// [N,3HD]: the strides describe a head, and nothing is copied. Which versions of cuDNN compute what is known
 // to the front end, not always rightly: check_backward refuses what it would do with copies and fills at each launch.
 #include "cuda-device/kernels/attention/cudnn_graphs.h"
 

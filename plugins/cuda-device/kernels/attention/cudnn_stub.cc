@@ -1,4 +1,4 @@
-// In place of cudnn_attention.cc where its front end was not there at build time.
+// Takes the place of cudnn_attention.cc in a build without cuDNN's front end.
 #include "cuda-device/libraries/cudnn.h"
 
 namespace tessera::cuda {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "cuda-device/kernels/launch.h"
 #include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/row_sums.h"
 #include "cuda-device/kernels/vectors.cuh"
-#include "cuda-device/kernels/launch.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {

@@ -5,10 +5,10 @@
 // (first + n) mod period, so the rows of position p are (p - first) mod period and then every period-th.
 #include <string>
 
+#include "cuda-device/kernels/launch.h"
 #include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/row_sums.h"
 #include "cuda-device/kernels/vectors.cuh"
-#include "cuda-device/kernels/launch.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {
@@ -19,17 +19,12 @@ constexpr unsigned kNumThreads = 256;
 struct Shape {
   explicit Shape(const tsr_op& op)
       : values{op.dtype, op::num_rows(op), op::extent(op, TSR_DIM_EMBED)},
-        table_rows(op::extent(op, TSR_DIM_POSITIONS)) {
-    const auto row_period = static_cast<uint64_t>(op.attributes[TSR_ATTR_ROW_PERIOD]);
-    period = row_period > 0 ? row_period : op::extent(op, TSR_DIM_SEQ);
-    first = static_cast<uint64_t>(op.attributes[TSR_ATTR_ROW_BEGIN]) % period;
-    if (table_rows < period)
-      throw Error(TSR_E_INVALID_ARGUMENT, "a sequence of " + std::to_string(period) + " tokens does not fit " +
-                                              std::to_string(table_rows) + " positions; lower --seq-len");
-  }
+        table_rows(op::extent(op, TSR_DIM_POSITIONS)),
+        positions(op) {}
 
   ValueMatrix values;
-  uint64_t table_rows, period, first;
+  uint64_t table_rows;
+  op::PositionRows positions;
 };
 
 class Forward final : public Kernel {
@@ -41,8 +36,8 @@ class Forward final : public Kernel {
         output_(op::find_operand(slots, TSR_ROLE_OUTPUT, 0)) {}
 
   void launch(cudaStream_t stream, void* const* pointers) override {
-    add_rows(stream, shape_.values, input_.in<void>(pointers), nullptr, table_.in<void>(pointers), shape_.first,
-             shape_.period, output_.in<void>(pointers));
+    add_rows(stream, shape_.values, input_.in<void>(pointers), nullptr, table_.in<void>(pointers),
+             shape_.positions.begin, shape_.positions.period, output_.in<void>(pointers));
   }
 
  private:
@@ -78,8 +73,9 @@ class Backward final : public Kernel {
       using T = decltype(zero);
       const uint64_t num_elements = shape_.table_rows * shape_.values.columns;
       cuda::launch(sum_positions<T>, blocks_for(num_elements, kNumThreads), kNumThreads, 0, stream,
-                   output_gradient_.in<const T>(pointers), shape_.values.rows, shape_.values.columns, shape_.first,
-                   shape_.period, num_elements, table_gradient_.accumulates, table_gradient_.in(pointers));
+                   output_gradient_.in<const T>(pointers), shape_.values.rows, shape_.values.columns,
+                   shape_.positions.begin, shape_.positions.period, num_elements, table_gradient_.accumulates,
+                   table_gradient_.in(pointers));
     });
   }
 
@@ -88,13 +84,8 @@ class Backward final : public Kernel {
   const op::Operand output_gradient_, table_gradient_;
 };
 
-op::SlotList describe(const tsr_op& op) {
-  const Shape shape(op);  // refuses sequences that are too long
-  return op::segment_slots(op);
-}
-
 }  // namespace
 
-const OpImpl kPositionEmbedding{describe, prepare_forward_or_backward<Forward, Backward>};
+const OpImpl kPositionEmbedding{op::segment_slots, prepare_forward_or_backward<Forward, Backward>};
 
 }  // namespace tessera::cuda

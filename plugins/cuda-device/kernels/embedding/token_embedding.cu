@@ -11,10 +11,10 @@
 #include <bit>
 
 #include "cuda-device/context.h"
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/fault.cuh"
-#include "cuda-device/kernels/row_warps.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/op_table.h"
+#include "cuda-device/kernels/row_warps.cuh"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {

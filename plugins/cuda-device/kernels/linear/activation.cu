@@ -3,8 +3,6 @@
 // (docs/decisions/0017 counts the passes and says why DGELU is not fused). Formulas as in cpu-device's activation.cc.
 #include "cuda-device/kernels/linear/activation.h"
 
-#include <string>
-
 #include "cuda-device/kernels/column_parts.cuh"
 #include "cuda-device/kernels/launch.h"
 
@@ -113,15 +111,6 @@ void with_activation(Activation activation, const Body& body) {
 }
 
 }  // namespace
-
-Activation activation_of(const tsr_op& op) {
-  const double value = op.attributes[TSR_ATTR_ACTIVATION];
-  if (value == TSR_ACTIVATION_NONE) return Activation::kNone;
-  if (value == TSR_ACTIVATION_GELU_TANH) return Activation::kGelu;
-  if (value == TSR_ACTIVATION_RELU) return Activation::kRelu;
-  throw Error(TSR_E_UNSUPPORTED,
-              "linear has activation " + std::to_string(value) + "; known are 0 (none), 1 (tanh GELU) and 2 (ReLU)");
-}
 
 void fill_rows(cudaStream_t stream, const ValueMatrix& shape, const void* bias, void* out) {
   with_vectors(

@@ -5,14 +5,11 @@
 
 #include <cstdint>
 
-#include "tessera/device.h"
+#include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {
 
-enum class Activation { kNone, kGelu, kRelu };
-
-/// Of a LINEAR op. Throws UNSUPPORTED for one that is not known.
-Activation activation_of(const tsr_op& op);
+using op::Activation;
 
 /// A row-major [rows, columns] of values of `dtype`.
 struct ValueMatrix {

@@ -6,10 +6,10 @@
 // so micro-batches cost no pass of their own. What is fused and what is not, with the reasons, is in
 // docs/decisions/0017.
 #include "cuda-device/context.h"
-#include "cuda-device/kernels/linear/activation.h"
 #include "cuda-device/kernels/column_parts.h"
-#include "cuda-device/kernels/op_table.h"
+#include "cuda-device/kernels/linear/activation.h"
 #include "cuda-device/kernels/matmul.h"
+#include "cuda-device/kernels/op_table.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {
@@ -26,7 +26,7 @@ struct Shape {
         in(op::extent(op, TSR_DIM_IN)),
         out(op::extent(op, TSR_DIM_OUT)),
         dtype(op.dtype),
-        activation(activation_of(op)),
+        activation(op::activation_of(op)),
         has_bias(op.attributes[TSR_ATTR_HAS_BIAS] != 0.0) {}
 
   uint64_t rows, in, out;

@@ -13,9 +13,9 @@
 #include <cub/block/block_reduce.cuh>
 
 #include "cuda-device/kernels/fault.cuh"
+#include "cuda-device/kernels/launch.h"
 #include "cuda-device/kernels/softmax.cuh"
 #include "cuda-device/kernels/vectors.cuh"
-#include "cuda-device/kernels/launch.h"
 
 namespace tessera::cuda {
 

@@ -1,5 +1,5 @@
-// Softmax cross-entropy of logits i0[N,L] with labels i1[N], for classification: the losses, exactly, the number of rows
-// whose label has the largest logit, and di0. One warp a row: each lane takes columns 32 apart, and a butterfly of
+// Softmax cross-entropy of logits i0[N,L] with labels i1[N], for classification: the losses, exactly, the number of
+// rows whose label has the largest logit, and di0. One warp a row: each lane takes columns 32 apart, and a butterfly of
 // shuffles gives all lanes the row's maximum and sum. The order depends on the number of classes alone. A few classes
 // leave lanes idle; such rows are a small part of any step.
 #include "cuda-device/kernels/fault.cuh"
@@ -19,7 +19,7 @@ struct Arguments {
   uint64_t rows, classes;
   GradientScale scale;
   bool accumulates;
-  T* gradient;       // null: not wanted
+  T* gradient;  // null: not wanted
   int64_t* loss;
   int64_t* correct;  // null: not wanted
   Fault* fault;
@@ -44,7 +44,8 @@ __device__ RowStatistics statistics_of(const T* logits, uint64_t classes, uint64
   });
 #pragma unroll
   for (unsigned other = kLanesOfRow / 2; other > 0; other /= 2) {
-    const MaxAndSum others{__shfl_xor_sync(0xffffffffu, part.max, other), __shfl_xor_sync(0xffffffffu, part.sum, other)};
+    const MaxAndSum others{__shfl_xor_sync(0xffffffffu, part.max, other),
+                           __shfl_xor_sync(0xffffffffu, part.sum, other)};
     part = Combine{}(part, others);
     is_correct &= __shfl_xor_sync(0xffffffffu, is_correct, other);
   }

@@ -5,10 +5,10 @@
 #include <cub/block/block_reduce.cuh>
 
 #include "cuda-device/context.h"
-#include "cuda-device/kernels/op_table.h"
-#include "cuda-device/kernels/loss/lm_head.h"
-#include "cuda-device/kernels/values.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/loss/lm_head.h"
+#include "cuda-device/kernels/op_table.h"
+#include "cuda-device/kernels/values.cuh"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {

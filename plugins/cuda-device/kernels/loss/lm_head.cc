@@ -86,7 +86,7 @@ Head::Head(const HeadShape& shape, const HeadProducts& products, std::span<const
   if (const uint64_t rest = shape.rows % shape.chunk; rest > 0) last_.emplace(shape, products, rest, context);
 }
 
-// The copy of the table is made at every launch: a parameter changes between steps, and nobody says when.
+// The copy of the table is made at every launch: a parameter changes between steps, and the kernel is not told when.
 Head::Launch Head::begin(cudaStream_t stream, void* const* pointers, const void* table) const {
   Launch launch{.stream = stream,
                 .logits = align_up(logits_.in<void>(pointers)),

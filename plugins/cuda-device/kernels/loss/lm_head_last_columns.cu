@@ -1,8 +1,8 @@
 // The rows of the table's gradient that the product leaves out, at most 7: each is a sum over tokens of x, weighted by
 // one column of dlogits. A product with so few rows would be slow; as a sum of columns it reads x once for each.
 #include "cuda-device/kernels/column_parts.cuh"
-#include "cuda-device/kernels/loss/lm_head.h"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/loss/lm_head.h"
 
 namespace tessera::cuda {
 namespace {

@@ -1,13 +1,13 @@
 // Softmax cross-entropy of i0[N,C] p0[V,C]^T with targets i1[N], over chunks of rows, whose logits become their own
 // gradient in place. FORWARD adds the losses to x:LOSS; BACKWARD also makes di0 and g0, of the loss times x:LOSS_SCALE.
-// For each chunk: logits (product), loss and gradient (cross_entropy.cu), dx and dtable (products). All of it is
+// For each chunk: logits (product), loss and gradient (chunk_loss.cu), dx and dtable (products). All of it is
 // enqueued at once; the one buffer of logits is reused, which the order of the stream makes safe.
 #include <algorithm>
 
 #include "cuda-device/context.h"
 #include "cuda-device/kernels/loss/chunk_loss.cuh"
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/loss/lm_head.h"
+#include "cuda-device/kernels/op_table.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {

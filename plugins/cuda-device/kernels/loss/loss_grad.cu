@@ -2,8 +2,8 @@
 // the whole vocabulary; and the gradient of this rank's part of the logits i0[N,V], which is zero in padding. All ranks
 // of a split vocabulary have the same losses, each of them all.
 #include "cuda-device/context.h"
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/loss/losses.cuh"
+#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/softmax.cuh"
 #include "cuda-device/kernels/vectors.cuh"
 #include "tessera/op_slots.hpp"

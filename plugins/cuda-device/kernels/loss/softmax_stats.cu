@@ -4,10 +4,10 @@
 // so the order depends on the number of columns alone.
 #include <cub/block/block_reduce.cuh>
 
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/fault.cuh"
-#include "cuda-device/kernels/softmax.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/op_table.h"
+#include "cuda-device/kernels/softmax.cuh"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {

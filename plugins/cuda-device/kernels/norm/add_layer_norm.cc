@@ -2,8 +2,8 @@
 // total = do0 + (gradient of o0 through the norm); an input half leaves it to the weight half. The sum and the norm are
 // one kernel, forward and backward (norm.cu): a row is read once and stays in registers between them.
 #include "cuda-device/kernels/column_parts.h"
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/norm/norm.h"
+#include "cuda-device/kernels/op_table.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {

@@ -1,8 +1,8 @@
 // o0 = norm(i0) * p0 + p1; s0 mean, s1 1 / std of each row. The kernels are norm.cu's, which the op with a residual sum
 // shares. Backward makes di0 and the parts of g0 and g1 in one pass over i0 and do0.
 #include "cuda-device/kernels/column_parts.h"
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/norm/norm.h"
+#include "cuda-device/kernels/op_table.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {

@@ -1,7 +1,7 @@
 #include "cuda-device/kernels/norm/norm.h"
 
-#include "cuda-device/kernels/row_groups.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/row_groups.cuh"
 
 namespace tessera::cuda {
 namespace {

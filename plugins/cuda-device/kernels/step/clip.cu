@@ -1,8 +1,8 @@
 // CLIP: the norm of all gradients and the factor that limits it, by one thread, in the float64 of step_scalars.hpp. It
 // stays on the GPU: reading the norm on the host would stall the stream in the middle of a step, and cannot be
 // captured.
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/op_table.h"
 #include "tessera/op_slots.hpp"
 #include "tessera/step_scalars.hpp"
 

@@ -7,10 +7,10 @@
 
 #include "cuda-device/context.h"
 #include "cuda-device/kernels/alignment.h"
-#include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/fault.cuh"
-#include "cuda-device/kernels/step/quad.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/op_table.h"
+#include "cuda-device/kernels/step/quad.cuh"
 #include "tessera/op_slots.hpp"
 #include "tessera/step_scalars.hpp"
 
@@ -112,7 +112,8 @@ class Optimizer final : public Kernel {
   }
 
  private:
-  Optimizer(const tsr_op& op, const std::vector<op::Chunk>& chunks, std::span<const tsr_slot_spec> slots, Context& context)
+  Optimizer(const tsr_op& op, const std::vector<op::Chunk>& chunks, std::span<const tsr_slot_spec> slots,
+            Context& context)
       : settings_(op),
         context_(context),
         gradient_(op::find_operand(slots, TSR_ROLE_SOURCE, 0)),

@@ -124,14 +124,15 @@ __global__ void __launch_bounds__(kNumWarps* kWarpSize)
 
 class SumSquares final : public Kernel {
  public:
-  SumSquares(const tsr_op& op, std::span<const tsr_slot_spec> slots) : SumSquares(op::chunks_of(op, kChunkElements, kQuadElements), slots) {}
+  SumSquares(const tsr_op& op, std::span<const tsr_slot_spec> slots)
+      : SumSquares(op::chunks_of(op, kChunkElements, kQuadElements), slots) {}
 
   void launch(cudaStream_t stream, void* const* pointers) override {
     int64_t* limbs = accumulator_.begin(stream, pointers);
     const auto* source = source_.in<const float>(pointers);
     const auto num_blocks = static_cast<unsigned>(std::min<uint64_t>(num_chunks_, kMaxBlocks));
-    cuda::launch(sum_squares, num_blocks, kNumWarps * kWarpSize, 0, stream, chunks_.as<op::Chunk>(), num_chunks_, source,
-                 starts_at_multiple(source, 16), limbs);
+    cuda::launch(sum_squares, num_blocks, kNumWarps * kWarpSize, 0, stream, chunks_.as<op::Chunk>(), num_chunks_,
+                 source, starts_at_multiple(source, 16), limbs);
     accumulator_.end(stream, pointers);
   }
 

@@ -1,7 +1,8 @@
 // From TSR_OP_* to its implementation, with the conversions of 16-bit values around it where it needs them.
-#include "cpu-device/kernels/op_table.h"
+#include "cpu-device/kernels/ops.h"
 
 #include "cpu-device/kernels/mixed_precision.h"
+#include "cpu-device/kernels/op_table.h"
 #include "tessera/error.hpp"
 
 namespace tessera::cpu {

@@ -8,7 +8,7 @@
 namespace tessera::cuda {
 namespace {
 
-class FailuresTest : public ::testing::Test {
+class ErrorTrackerTest : public ::testing::Test {
  protected:
   /// The next piece of work on `stream`.
   Work next(uint32_t stream, Clock& clock) const {
@@ -26,65 +26,65 @@ class FailuresTest : public ::testing::Test {
   static tsr_status fail_silently(void*, tsr_error*) { return TSR_E_DATA_LOSS; }
 
   Fault fault_{};
-  Failures failures_{&fault_};
-  const uint32_t first_ = failures_.add_stream(), second_ = failures_.add_stream();
+  ErrorTracker errors_{&fault_};
+  const uint32_t first_ = errors_.add_stream(), second_ = errors_.add_stream();
   Clock first_clock_, second_clock_;
   int num_runs_ = 0;
 };
 
-TEST_F(FailuresTest, WorkBeforeAndBesideAFailureIsNotTouched) {
+TEST_F(ErrorTrackerTest, WorkBeforeAndBesideAFailureIsNotTouched) {
   const Work before = next(first_, first_clock_);
   const Work failing = next(first_, first_clock_);
   const Work beside = next(second_, second_clock_);
-  failures_.run(failing, fail, nullptr);
-  failures_.run(before, succeed, &num_runs_);
-  failures_.run(beside, succeed, &num_runs_);
+  errors_.run(failing, fail, nullptr);
+  errors_.run(before, succeed, &num_runs_);
+  errors_.run(beside, succeed, &num_runs_);
   EXPECT_EQ(num_runs_, 2);
-  EXPECT_FALSE(failures_.first_before(before.clock));
-  EXPECT_FALSE(failures_.first_before(second_clock_));
+  EXPECT_FALSE(errors_.first_before(before.clock));
+  EXPECT_FALSE(errors_.first_before(second_clock_));
 }
 
-TEST_F(FailuresTest, WorkAfterAFailureIsSkippedAndReportsIt) {
-  failures_.run(next(first_, first_clock_), fail, nullptr);
-  failures_.run(next(first_, first_clock_), succeed, &num_runs_);
+TEST_F(ErrorTrackerTest, WorkAfterAFailureIsSkippedAndReportsIt) {
+  errors_.run(next(first_, first_clock_), fail, nullptr);
+  errors_.run(next(first_, first_clock_), succeed, &num_runs_);
   EXPECT_EQ(num_runs_, 0);
-  const auto error = failures_.first_before(first_clock_);
+  const auto error = errors_.first_before(first_clock_);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, TSR_E_ABORTED);
   EXPECT_EQ(error->rank, 3);
   EXPECT_STREQ(error->message, "rank 3 went away");
 }
 
-TEST_F(FailuresTest, AStreamThatWaitedForTheFailureFailsToo) {
+TEST_F(ErrorTrackerTest, AStreamThatWaitedForTheFailureFailsToo) {
   const Clock recorded_before = first_clock_;
   const Work failing = next(first_, first_clock_);
   const Clock recorded_after = first_clock_;
-  failures_.run(failing, fail, nullptr);
+  errors_.run(failing, fail, nullptr);
   second_clock_.merge(recorded_before);
-  EXPECT_FALSE(failures_.first_before(second_clock_));
+  EXPECT_FALSE(errors_.first_before(second_clock_));
   second_clock_.merge(recorded_after);
-  failures_.run(next(second_, second_clock_), succeed, &num_runs_);
+  errors_.run(next(second_, second_clock_), succeed, &num_runs_);
   EXPECT_EQ(num_runs_, 0);
-  EXPECT_TRUE(failures_.first_before(second_clock_));
+  EXPECT_TRUE(errors_.first_before(second_clock_));
 }
 
-TEST_F(FailuresTest, OfSeveralFailuresTheFirstInTimeIsReported) {
+TEST_F(ErrorTrackerTest, OfSeveralFailuresTheFirstInTimeIsReported) {
   const Work on_first = next(first_, first_clock_), on_second = next(second_, second_clock_);
-  failures_.run(on_second, fail_silently, nullptr);
-  failures_.run(on_first, fail, nullptr);
+  errors_.run(on_second, fail_silently, nullptr);
+  errors_.run(on_first, fail, nullptr);
   first_clock_.merge(second_clock_);
-  const auto error = failures_.first_before(first_clock_);
+  const auto error = errors_.first_before(first_clock_);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, TSR_E_DATA_LOSS);
   EXPECT_NE(error->message[0], '\0') << "a function that gave no message";
 }
 
-TEST_F(FailuresTest, AFaultOfAKernelFailsAllStreams) {
-  EXPECT_FALSE(failures_.first_before(first_clock_));
+TEST_F(ErrorTrackerTest, AFaultOfAKernelFailsAllStreams) {
+  EXPECT_FALSE(errors_.first_before(first_clock_));
   fault_ = {kFaultTarget, 50257, 12, 50000};
-  failures_.run(next(second_, second_clock_), succeed, &num_runs_);
+  errors_.run(next(second_, second_clock_), succeed, &num_runs_);
   EXPECT_EQ(num_runs_, 0);
-  const auto error = failures_.first_before(first_clock_);
+  const auto error = errors_.first_before(first_clock_);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, TSR_E_INVALID_ARGUMENT);
   EXPECT_STREQ(error->message,
@@ -92,18 +92,19 @@ TEST_F(FailuresTest, AFaultOfAKernelFailsAllStreams) {
                "vocabulary");
 }
 
-TEST_F(FailuresTest, ALabelIsOfAClass) {
+TEST_F(ErrorTrackerTest, ALabelIsOfAClass) {
   fault_ = {kFaultLabel, 12, 3, 10};
-  EXPECT_STREQ(failures_.first_before(first_clock_)->message,
-               "label 12 at position 3 of the micro-batch is not in [0, 10); the data does not fit the model's classes");
+  EXPECT_STREQ(
+      errors_.first_before(first_clock_)->message,
+      "label 12 at position 3 of the micro-batch is not in [0, 10); the data does not fit the model's classes");
 }
 
-TEST_F(FailuresTest, TheDevicesOwnFailureStays) {
+TEST_F(ErrorTrackerTest, TheDevicesOwnFailureStays) {
   tsr_error error{};
   fill_error(&error, TSR_E_INTERNAL, "cuda-device", "an illegal memory access");
-  failures_.fail_device(error);
-  EXPECT_STREQ(failures_.first_before(first_clock_)->message, "an illegal memory access");
-  EXPECT_STREQ(failures_.first_before(second_clock_)->message, "an illegal memory access");
+  errors_.fail_device(error);
+  EXPECT_STREQ(errors_.first_before(first_clock_)->message, "an illegal memory access");
+  EXPECT_STREQ(errors_.first_before(second_clock_)->message, "an illegal memory access");
 }
 
 }  // namespace
