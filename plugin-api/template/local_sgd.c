@@ -33,8 +33,8 @@ struct tsr_strategy {
   uint32_t every; /* --local-sgd.every: H */
 };
 
-static tsr_status create(const tsr_strategy_create* args, tsr_strategy** strategy, tsr_error* err) {
-  if (!TSR_HAS(args, tsr_strategy_create, num_options))
+static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
+  if (!TSR_HAS(args, tsr_strategy_create_args, num_options))
     return fail(err, TSR_E_ABI, "create: the arguments are shorter than ABI 0.9 has them");
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
@@ -55,19 +55,19 @@ static uint32_t num_variants(tsr_strategy* strategy) {
 static tsr_status layout(tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink,
                          tsr_error* err) {
   (void)strategy;
-  if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(sink, tsr_layout_sink, add_split))
+  if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(sink, tsr_layout_sink, add_entry))
     return fail(err, TSR_E_ABI, "layout: the view or the sink is shorter than ABI 0.9 has it");
   tsr_status status = TSR_OK;
   for (uint64_t p = 0; p < view->num_parameters && status == TSR_OK; ++p) {
     if (view->parameters[p].flags & TSR_PARAMETER_FROZEN) continue; /* the same for ever */
-    tsr_split split = {0};
+    tsr_layout_entry split = {0};
     split.parameter = (int32_t)p;
     split.axis = view->axis;
     split.roles = TSR_ALL_HOME_ROLES;
     split.kind = TSR_LAYOUT_DIVERGENT;
     split.dim = -1;
     split.parts = split.blocks = 1;
-    status = sink->add_split(sink->ctx, &split, err);
+    status = sink->add_entry(sink->ctx, &split, err);
   }
   return status;
 }

@@ -38,8 +38,8 @@ struct tsr_strategy {
   int by_parameter; /* --plain-ddp.fuse=parameter */
 };
 
-static tsr_status create(const tsr_strategy_create* args, tsr_strategy** strategy, tsr_error* err) {
-  if (!TSR_HAS(args, tsr_strategy_create, num_options))
+static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
+  if (!TSR_HAS(args, tsr_strategy_create_args, num_options))
     return fail(err, TSR_E_ABI, "create: the arguments are shorter than ABI 0.9 has them");
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
@@ -128,7 +128,7 @@ static int is_home_gradient(const tsr_program_view* view, const tsr_binding* ran
 static tsr_status collect_micro_batches(pass* p) {
   for (uint64_t i = 0; i < p->view->num_actions; ++i) {
     const tsr_action* action = &p->view->actions[i];
-    if (action->kind != TSR_ACTION_ADD) continue;
+    if (action->kind != TSR_ACTION_ADD_INTO) continue;
     const tsr_binding* from = find_binding(action, SOURCE);
     const tsr_binding* to = find_binding(action, DESTINATION);
     if (from == NULL || to == NULL || !is_home_gradient(p->view, to)) continue;
@@ -140,7 +140,7 @@ static tsr_status collect_micro_batches(pass* p) {
 
 static tsr_status collect_all(pass* p) {
   if (p->view->purpose == TSR_PURPOSE_INIT) return collect_role(p, TSR_HOME_VALUE);
-  if (p->view->reduce_every == TSR_REDUCE_EVERY_MICRO_BATCH) return collect_micro_batches(p);
+  if (p->view->reduce_every == TSR_EVERY_MICRO_BATCH) return collect_micro_batches(p);
   return collect_role(p, TSR_HOME_GRADIENT);
 }
 
@@ -148,7 +148,7 @@ static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, co
   if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
     return fail(err, TSR_E_ABI, "lower: the view or the edit table is shorter than ABI 0.9 has it");
   if (view->purpose != TSR_PURPOSE_INIT && view->purpose != TSR_PURPOSE_STEP) return TSR_OK;
-  if (view->reduce_every != TSR_REDUCE_EVERY_STEP && view->reduce_every != TSR_REDUCE_EVERY_MICRO_BATCH)
+  if (view->reduce_every != TSR_EVERY_STEP && view->reduce_every != TSR_EVERY_MICRO_BATCH)
     return fail(err, TSR_E_UNSUPPORTED, "lower: this --reduce-every is unknown; use step or micro-batch");
 
   pass p = {strategy, view, edit, err, {0}, NULL, 0};

@@ -93,7 +93,7 @@ std::unique_ptr<DeviceKernel> CpuDevice::prepare(const tsr_op& op, std::span<con
 }
 
 // The team is tried before the first step, since OpenMP ends the process when the system grants it no thread.
-std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
+std::unique_ptr<Device> Plugin::open(const tsr_device_open_args& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
   require_threads(args.num_threads);
   return std::make_unique<CpuDevice>(static_cast<int>(args.num_threads));

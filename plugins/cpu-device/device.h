@@ -38,7 +38,7 @@ struct Plugin {
   static constexpr std::string_view kName = cpu::kName;
   static constexpr std::string_view kStreamKind = cpu::kStreamKind;
   static std::vector<tsr_slot_spec> describe(const tsr_op& op) { return cpu::describe(op); }
-  static std::unique_ptr<Device> open(const tsr_device_open& args);
+  static std::unique_ptr<Device> open(const tsr_device_open_args& args);
 };
 
 }  // namespace tessera::cpu

@@ -66,7 +66,7 @@ std::unique_ptr<DeviceKernel> CudaDevice::prepare(const tsr_op& op, std::span<co
 }
 
 // num_threads matters to the CPU only, and is checked all the same, so that a mistake shows on every device.
-std::unique_ptr<Device> Plugin::open(const tsr_device_open& args) {
+std::unique_ptr<Device> Plugin::open(const tsr_device_open_args& args) {
   if (args.num_threads < 1) throw Error(TSR_E_INVALID_ARGUMENT, "open: num_threads is 0; a rank has at least 1 thread");
   const std::span options(args.options, args.num_options);
   const int index = select_device(args.index, option(options, kShareOption).i != 0);

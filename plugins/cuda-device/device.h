@@ -51,7 +51,7 @@ struct Plugin {
   static constexpr std::string_view kStreamKind = cuda::kStreamKind;
   static std::vector<tsr_slot_spec> describe(const tsr_op& op) { return cuda::describe(op); }
   /// Throws UNAVAILABLE without a driver, a GPU, or a GPU for the rank.
-  static std::unique_ptr<Device> open(const tsr_device_open& args);
+  static std::unique_ptr<Device> open(const tsr_device_open_args& args);
   static const void* get_extension(std::string_view id) noexcept;
 };
 

@@ -16,7 +16,7 @@ Stream& object(tsr_stream* stream) {
 Graph& object(tsr_graph* graph) {
   return *reinterpret_cast<Graph*>(graph);
 }
-Semaphore& object(tsr_gate* gate) {
+Semaphore& object(tsr_semaphore* gate) {
   return *reinterpret_cast<Semaphore*>(gate);
 }
 const Context& context_of(tsr_device* device) {
@@ -37,19 +37,19 @@ void destroy_graph(tsr_graph* graph) noexcept {
 }
 constexpr tsr_device_capture kCapture = {sizeof(tsr_device_capture), 0, begin, end, launch, destroy_graph};
 
-tsr_status create(tsr_device* device, tsr_gate** gate, tsr_error* err) noexcept {
-  return Table::guarded(err, [&] { *gate = reinterpret_cast<tsr_gate*>(new Semaphore(context_of(device))); });
+tsr_status create(tsr_device* device, tsr_semaphore** gate, tsr_error* err) noexcept {
+  return Table::guarded(err, [&] { *gate = reinterpret_cast<tsr_semaphore*>(new Semaphore(context_of(device))); });
 }
-void destroy_gate(tsr_gate* gate) noexcept {
+void destroy_gate(tsr_semaphore* gate) noexcept {
   delete reinterpret_cast<Semaphore*>(gate);
 }
-tsr_status wait(tsr_stream* stream, tsr_gate* gate, uint32_t value, tsr_error* err) noexcept {
+tsr_status wait(tsr_stream* stream, tsr_semaphore* gate, uint32_t value, tsr_error* err) noexcept {
   return Table::guarded(err, [&] { object(gate).wait(object(stream), value); });
 }
-void open(tsr_gate* gate, uint32_t value) noexcept {
+void open(tsr_semaphore* gate, uint32_t value) noexcept {
   object(gate).signal(value);
 }
-constexpr tsr_device_gate kGate = {sizeof(tsr_device_gate), 0, create, destroy_gate, wait, open};
+constexpr tsr_device_semaphore kGate = {sizeof(tsr_device_semaphore), 0, create, destroy_gate, wait, open};
 
 tsr_status query(tsr_device* device, uint64_t* total_bytes, uint64_t* used_bytes, tsr_error* err) noexcept {
   return Table::guarded(err, [&] {
@@ -64,7 +64,7 @@ constexpr tsr_device_memory_info kMemoryInfo = {sizeof(tsr_device_memory_info), 
 
 const void* Plugin::get_extension(std::string_view id) noexcept {
   if (id == TSR_DEVICE_CAPTURE) return &kCapture;
-  if (id == TSR_DEVICE_GATE) return &kGate;
+  if (id == TSR_DEVICE_SEMAPHORE) return &kGate;
   if (id == TSR_DEVICE_MEMORY_INFO) return &kMemoryInfo;
   return nullptr;
 }

@@ -42,7 +42,7 @@ std::set<uint64_t> gradient_sources(const ProgramView& view) {
   for (const tsr_home& home : view.homes())
     if (home.roles[TSR_HOME_GRADIENT].buffer) homes.insert(home.roles[TSR_HOME_GRADIENT].buffer);
   for (const tsr_action& action : view.actions()) {
-    if (action.kind != TSR_ACTION_ADD) continue;
+    if (action.kind != TSR_ACTION_ADD_INTO) continue;
     const tsr_binding* source = ProgramView::find_binding(action, kSource);
     const tsr_binding* target = ProgramView::find_binding(action, kDestination);
     if (source && target && homes.contains(target->buffer)) sources.insert(source->buffer);
@@ -141,7 +141,7 @@ class Reducer {
 
   void sum(uint64_t local, uint64_t buffer, std::string_view name, uint64_t begin, uint64_t end, size_t last_writer) {
     const tsr_action& writer = view_.actions()[last_writer];
-    const bool is_of_micro_batch = view_.raw.reduce_every == TSR_REDUCE_EVERY_MICRO_BATCH;
+    const bool is_of_micro_batch = view_.raw.reduce_every == TSR_EVERY_MICRO_BATCH;
     const storage::Inserter after(edit_, writer.id, TSR_AFTER, is_of_micro_batch ? writer.micro_batch : -1);
     storage::sum_on_every_rank(edit_, after, view_.raw.reduce_dtype, stream_, edit_.group(view_.raw.axis), name,
                                {local, begin, end - begin}, {buffer, begin, end - begin});

@@ -90,7 +90,7 @@ std::vector<storage::ParamGroup> Fsdp::groups(const ProgramView& view) const {
 
 void Fsdp::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   if (sharding_ == Sharding::no_shard) return;
-  tsr_split split{};
+  tsr_layout_entry split{};
   split.axis = view.raw.axis;
   split.kind = TSR_LAYOUT_SPLIT;
   split.dim = -1;
@@ -101,7 +101,7 @@ void Fsdp::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   for (size_t p = 0; p < view.parameters().size(); ++p) {
     split.parameter = static_cast<int32_t>(p);
     split.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_split, sink.ctx, &split);
+    call(sink.add_entry, sink.ctx, &split);
   }
 }
 

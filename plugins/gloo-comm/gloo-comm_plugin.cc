@@ -60,7 +60,7 @@ struct Plugin {
     return tessera::gloo_comm::reduce_workspace(c.kind, total * element_bytes, largest * element_bytes, num_ranks);
   }
 
-  static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create& args) {
+  static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args& args) {
     std::string interface;
     bool uses_cma = true;
     for (const tsr_option_value& option : std::span(args.options, args.num_options)) {

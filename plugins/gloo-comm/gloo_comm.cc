@@ -56,7 +56,7 @@ void execute(Operation& operation) {
 
 }  // namespace
 
-GlooCommunicator::GlooCommunicator(const tsr_comm_create& args, std::string interface, bool uses_cma,
+GlooCommunicator::GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma,
                                    const std::atomic<bool>& aborted)
     : QueuedCommunicator("gloo-comm", args), interface_(std::move(interface)), uses_cma_(uses_cma) {
   const SigpipeGuard guard;  // the threads made here inherit it
@@ -76,7 +76,7 @@ GlooCommunicator::~GlooCommunicator() {
   endpoint_->connections.close();
 }
 
-std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create& args) {
+std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create_args& args) {
   return std::make_unique<GlooCommunicator>(args, interface_, uses_cma_, abort_flag());
 }
 

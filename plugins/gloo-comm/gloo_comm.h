@@ -13,13 +13,14 @@ class GlooCommunicator final : public QueuedCommunicator {
  public:
   /// `interface`: the network interface to use; empty: see choose_address(). `uses_cma`: members on this machine
   /// read one another's memory where they can. Throws as Connections, ABORTED soon after `aborted` is set.
-  GlooCommunicator(const tsr_comm_create& args, std::string interface, bool uses_cma, const std::atomic<bool>& aborted);
+  GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma,
+                   const std::atomic<bool>& aborted);
   ~GlooCommunicator() override;
 
  private:
   void run(const Collective& collective) override;
   void interrupt() noexcept override;
-  std::unique_ptr<Communicator> join(const tsr_comm_create& args) override;
+  std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) override;
 
   void create_barrier(const Deadline& deadline);
   void run_locked(const Collective& collective);

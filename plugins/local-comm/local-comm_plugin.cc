@@ -23,7 +23,7 @@ struct Plugin {
     caps.num_stream_kinds = std::size(kStreamKinds);
   }
   static uint64_t describe(const tsr_collective&, int) { return 0; }
-  static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create& args) {
+  static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args& args) {
     return std::make_unique<tessera::local::LocalCommunicator>(args);
   }
 };

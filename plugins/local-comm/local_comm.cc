@@ -24,13 +24,13 @@ Byte* slice(Byte* buffer, const Collective& collective, int rank) {
 
 }  // namespace
 
-LocalCommunicator::LocalCommunicator(const tsr_comm_create& args)
+LocalCommunicator::LocalCommunicator(const tsr_comm_create_args& args)
     : QueuedCommunicator("local-comm", args),
       abort_(std::make_shared<Failure>(Failure{TSR_E_ABORTED, member().world_rank(),
                                                "was aborted by rank " + std::to_string(member().world_rank())})),
       shared_(join_shared_state(KeyValue(args.host), rendezvous(), member())) {}
 
-std::unique_ptr<Communicator> LocalCommunicator::join(const tsr_comm_create& args) {
+std::unique_ptr<Communicator> LocalCommunicator::join(const tsr_comm_create_args& args) {
   return std::make_unique<LocalCommunicator>(args);
 }
 

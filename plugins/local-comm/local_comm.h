@@ -12,12 +12,12 @@ namespace tessera::local {
 /// Reductions are canonical: each rank reduces its own slice from all ranks' operands.
 class LocalCommunicator final : public QueuedCommunicator {
  public:
-  explicit LocalCommunicator(const tsr_comm_create& args);
+  explicit LocalCommunicator(const tsr_comm_create_args& args);
 
  private:
   void run(const Collective& collective) override;
   void interrupt() noexcept override;
-  std::unique_ptr<Communicator> join(const tsr_comm_create& args) override;
+  std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) override;
 
   void work(PendingCollective& pending, const Collective& collective);
   void all_reduce(PendingCollective& pending, const Collective& collective);

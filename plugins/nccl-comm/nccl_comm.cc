@@ -15,7 +15,7 @@ constexpr const char* kPlugin = "nccl-comm";
 constexpr std::string_view kStreamKind = "cuda.stream";
 
 /// Checked before the first call of CUDA.
-Member checked_member(const tsr_comm_create& args) {
+Member checked_member(const tsr_comm_create_args& args) {
   Member member = make_member(kPlugin, args);
   if (view(args.device_interface->stream_kind) != kStreamKind)
     throw Error(TSR_E_UNSUPPORTED, member.where() + ": supports streams of the kind cuda.stream, not " +
@@ -25,7 +25,7 @@ Member checked_member(const tsr_comm_create& args) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const tsr_comm_create& args)
+NcclCommunicator::NcclCommunicator(const tsr_comm_create_args& args)
     : member_(checked_member(args)),
       rendezvous_(to_string(args.rendezvous)),
       host_(args.host),

@@ -16,7 +16,7 @@ namespace tessera::nccl_comm {
 class NcclCommunicator final : public Communicator {
  public:
   /// Throws as Library::open, Gpu, agree_on_unique_id and Session::join.
-  explicit NcclCommunicator(const tsr_comm_create& args);
+  explicit NcclCommunicator(const tsr_comm_create_args& args);
 
   void submit(const tsr_collective& collective) override;
   void group_begin() override { group_.begin(); }

@@ -243,8 +243,8 @@ double cost_of(const ProgramView& view, const tsr_segment& segment) {
       elements += static_cast<double>(view.values()[static_cast<size_t>(v)].num_elements);
   double operations = elements * kOperationsPerElement;
   const tsr_value& first = view.values()[static_cast<size_t>(segment.inputs[0])];
-  const auto seq = static_cast<double>(extent(first, TSR_NAME_SEQ));
-  const double tokens = static_cast<double>(extent(first, TSR_NAME_BATCH)) * seq;
+  const auto seq = static_cast<double>(extent(first, TSR_DIM_SEQ));
+  const double tokens = static_cast<double>(extent(first, TSR_DIM_BATCH)) * seq;
   if (multiplies_by_parameters(segment.op))
     for (const int32_t p : parameters(segment)) {
       const tsr_parameter& parameter = view.parameters()[static_cast<size_t>(p)];
@@ -285,7 +285,7 @@ std::vector<VirtualStage> partition_model(const ProgramView& view, std::string_v
 
 std::vector<std::vector<int32_t>> stages_by_layout(const ProgramView& view) {
   std::vector<std::vector<int32_t>> stages(view.parameters().size());
-  for (const tsr_split& split : view.splits())
+  for (const tsr_layout_entry& split : view.splits())
     if (split.axis == view.raw.axis && split.parameter >= 0)
       stages[static_cast<size_t>(split.parameter)] = {split.coordinates, split.coordinates + split.num_coordinates};
   return stages;

@@ -43,7 +43,7 @@ void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) cons
   if (shape.num_stages == 1) return;
   const auto stages = stages_of_parameters(view, partition_model(view, cut_, shape.num_stages * shape.num_chunks));
   for (size_t p = 0; p < stages.size(); ++p) {
-    tsr_split split{};
+    tsr_layout_entry split{};
     split.parameter = static_cast<int32_t>(p);
     split.axis = view.raw.axis;
     split.roles = TSR_ALL_HOME_ROLES;
@@ -53,7 +53,7 @@ void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) cons
     split.coordinates = stages[p].data();
     split.num_coordinates = static_cast<uint32_t>(stages[p].size());
     split.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_split, sink.ctx, &split);
+    call(sink.add_entry, sink.ctx, &split);
   }
 }
 

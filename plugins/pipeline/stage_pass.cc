@@ -111,7 +111,7 @@ void StagePass::sort_actions() {
     if (action.home && dropped_homes_.contains(action.home)) continue;  // gone with its home
     if (is_compute(action))
       sort_compute(action);
-    else if (action.kind == TSR_ACTION_ADD && action.home && action.micro_batch >= 0)
+    else if (action.kind == TSR_ACTION_ADD_INTO && action.home && action.micro_batch >= 0)
       sort_gradient_add(action);
     else if (action.kind == TSR_ACTION_CAST)
       casts.push_back(&action);

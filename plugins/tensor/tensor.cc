@@ -1,5 +1,5 @@
 // Tensor parallelism (Megatron-LM, Shoeybi et al. 2019). The host has already reduced parameters, values and ops to
-// this rank's part (passes/local_model.cc); this pass inserts the sums that complete partial results. In a block, over
+// this rank's part (passes/shard_model.cc); this pass inserts the sums that complete partial results. In a block, over
 // 2 ranks:
 //
 //     forward  h.0.proj    ...  w projected                 contracts heads, which are split: an addend
@@ -31,7 +31,7 @@ namespace tessera::tensor {
 namespace {
 
 bool may_be_split(const tsr_dim& dim) {
-  return dim.name == TSR_NAME_HEADS || dim.name == TSR_NAME_FFN || dim.name == TSR_NAME_VOCAB;
+  return dim.name == TSR_DIM_HEADS || dim.name == TSR_DIM_FFN || dim.name == TSR_DIM_VOCAB;
 }
 
 std::string divisors(int64_t n) {
@@ -44,9 +44,9 @@ std::string divisors(int64_t n) {
 /// The extent that is split into equal parts: the dim's own; the vocabulary's is padded.
 uint64_t padded_size(const tsr_dim& dim, const tsr_axis& axis) {
   const int64_t granules = dim.extent / dim.blocks / dim.granule, n = axis.num_ranks;
-  if (granules % n != 0 && dim.name != TSR_NAME_VOCAB)
+  if (granules % n != 0 && dim.name != TSR_DIM_VOCAB)
     throw Error(TSR_E_INVALID_ARGUMENT, std::to_string(granules) +
-                                            (dim.name == TSR_NAME_HEADS ? " heads" : " feed-forward columns") +
+                                            (dim.name == TSR_DIM_HEADS ? " heads" : " feed-forward columns") +
                                             " cannot be split over " + std::to_string(n) +
                                             " ranks; the axis can have size " + divisors(granules));
   return static_cast<uint64_t>(round_up(granules, n) * dim.granule * dim.blocks);
@@ -55,7 +55,7 @@ uint64_t padded_size(const tsr_dim& dim, const tsr_axis& axis) {
 /// The names of the dims that this axis splits.
 std::set<uint32_t> split_names(const ProgramView& view) {
   std::set<uint32_t> names;
-  for (const tsr_split& split : view.splits())
+  for (const tsr_layout_entry& split : view.splits())
     if (split.axis == view.raw.axis && split.kind == TSR_LAYOUT_SPLIT && split.dim >= 0)
       names.insert(view.parameters()[static_cast<size_t>(split.parameter)].dims[split.dim].name);
   return names;
@@ -131,7 +131,7 @@ class ReductionInserter {
       partial.offset = 0;
       edit_.bind(action.id, partial);
       reduce_in_place(action, partial, reduce);
-      tsr_action add = make_action(TSR_ACTION_ADD, TSR_STREAM_COMPUTE);
+      tsr_action add = make_action(TSR_ACTION_ADD_INTO, TSR_STREAM_COMPUTE);
       add.micro_batch = action.micro_batch;
       const tsr_binding operands[] = {
           {partial.buffer, 0, partial.num_elements, kSource, TSR_MODE_READ},
@@ -211,13 +211,13 @@ Tensor::Tensor(std::string_view, std::span<const tsr_option_value> options)
 void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   if (view.axis().num_ranks == 1) return;
   if (splits_rows_) {
-    tsr_split rows{};
+    tsr_layout_entry rows{};
     rows.parameter = rows.dim = -1;
     rows.axis = view.raw.axis;
     rows.kind = TSR_LAYOUT_SPLIT;
     rows.blocks = 1;
     rows.parts = static_cast<uint32_t>(view.axis().num_ranks);
-    call(sink.add_split, sink.ctx, &rows);
+    call(sink.add_entry, sink.ctx, &rows);
   }
   bool splits_any = false;
   for (size_t p = 0; p < view.parameters().size(); ++p) {
@@ -225,7 +225,7 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
     for (uint32_t d = 0; d < parameter.num_dims; ++d) {
       const tsr_dim& dim = parameter.dims[d];
       if (!may_be_split(dim)) continue;
-      tsr_split split{};
+      tsr_layout_entry split{};
       split.parameter = static_cast<int32_t>(p);
       split.axis = view.raw.axis;
       split.roles = TSR_ALL_HOME_ROLES;
@@ -234,7 +234,7 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
       split.parts = static_cast<uint32_t>(view.axis().num_ranks);
       split.blocks = dim.blocks;
       split.padded_size = padded_size(dim, view.axis());
-      call(sink.add_split, sink.ctx, &split);
+      call(sink.add_entry, sink.ctx, &split);
       splits_any = true;
     }
   }

@@ -80,7 +80,7 @@ void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   const std::vector<int> owners = assign_owners(view.parameters(), view.axis().num_ranks, partition_);
   constexpr uint32_t kValues = 1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER;
   for (size_t p = 0; p < owners.size(); ++p) {
-    tsr_split split{};
+    tsr_layout_entry split{};
     split.parameter = static_cast<int32_t>(p);
     split.axis = view.raw.axis;
     split.kind = TSR_LAYOUT_SPLIT;
@@ -90,7 +90,7 @@ void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
     split.coordinates = &owners[p];
     split.num_coordinates = 1;
     split.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_split, sink.ctx, &split);
+    call(sink.add_entry, sink.ctx, &split);
   }
 }
 

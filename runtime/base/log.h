@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/core.h"
 
 namespace tessera::host {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 namespace {

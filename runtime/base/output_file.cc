@@ -16,7 +16,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 

@@ -6,7 +6,7 @@
 
 #include <system_error>
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -8,20 +8,20 @@
 #include "model/architectures.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/plan_report.h"
-#include "plan/proof.h"
 #include "plan/step_svg.h"
+#include "plan/verification_summary.h"
 #include "program/program_text.h"
 
 namespace tessera::host {
 namespace {
 
-void print_programs(const PlannedJob& planned, int rank) {
+void print_programs(const JobPlan& planned, int rank) {
   const RankPrograms shown = planned.compile(rank);
   for (const Program* program : shown.all())
     std::cout << print_program(*program) << '\n';
 }
 
-void print_schedule(const PlannedJob& planned) {
+void print_schedule(const JobPlan& planned) {
   const JobPrograms& programs = planned.programs();
   const auto schedule = pipeline_schedule(planned.job().mesh, programs.classes,
                                           [&](int rank) -> const Program& { return programs.of(rank).steps[0]; });
@@ -29,7 +29,7 @@ void print_schedule(const PlannedJob& planned) {
                          : "there is no pipeline: no axis of two or more ranks has a strategy that splits layers\n");
 }
 
-void draw_svg(const PlannedJob& planned, const std::string& path) {
+void draw_svg(const JobPlan& planned, const std::string& path) {
   const std::string drawing = step_svg(planned.job().mesh, planned.programs());
   if (is_standard_output(path)) {
     std::cout << drawing;
@@ -44,8 +44,8 @@ void draw_svg(const PlannedJob& planned, const std::string& path) {
 }
 
 /// What is asked for in place of the report. False: nothing is.
-bool draw(const PlannedJob& planned, const PlanFlags& flags) {
-  if (flags.verify) std::cout << proof_text(count_proof(planned));
+bool draw(const JobPlan& planned, const PlanFlags& flags) {
+  if (flags.verify) std::cout << verification_text(summarize_verification(planned));
   if (flags.schedule) print_schedule(planned);
   if (!flags.svg.empty()) draw_svg(planned, flags.svg);
   return flags.verify || flags.schedule || !flags.svg.empty();
@@ -67,24 +67,24 @@ int plan_command(std::span<const std::string> arguments) {
   Job job = make_job(flags, num_ranks, log);
   job.evaluates = true;  // a plan shows and proves all that a job can run
   if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
-  const PlannedJob planned(std::move(job), log);
-  const Findings findings = planned.verify();
-  for (const std::string& finding : findings)
-    print_error(finding);
-  if (!findings.empty()) return 1;
+  const JobPlan planned(std::move(job), log);
+  const Diagnostics diagnostics = planned.verify();
+  for (const std::string& diagnostic : diagnostics)
+    print_error(diagnostic);
+  if (!diagnostics.empty()) return 1;
   if (flags.plan.print_program) {
     print_programs(planned, std::max(0, flags.plan.rank));
   }
-  std::optional<Misfit> misfit;
+  std::optional<MemoryShortfall> shortfall;
   if (flags.plan.print_program || draw(planned, flags.plan)) {
-    misfit = find_misfit(planned.job(), planned.programs(), log);
+    shortfall = find_shortfall(planned.job(), planned.programs(), log);
   } else {
     const PlanReport report = plan_report(planned, flags.plan.rank);
     std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
-    misfit = report.misfit;
+    shortfall = report.shortfall;
   }
-  if (!misfit) return 0;
-  print_error(misfit_text(*misfit));
+  if (!shortfall) return 0;
+  print_error(shortfall_text(*shortfall));
   return 1;
 }
 

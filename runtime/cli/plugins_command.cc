@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "cli/commands.h"
 #include "config/usage_error.h"
 #include "plugins/plugin_report.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/concat.h"
 #include "base/print_error.h"
-#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
@@ -13,9 +13,9 @@
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
 #include "model/architectures.h"
-#include "plan/planned_job.h"
-#include "train/local_ranks.h"
+#include "plan/job_plan.h"
 #include "train/rank_process.h"
+#include "train/thread_ranks.h"
 #include "train/try_communicator.h"
 
 namespace tessera::host {
@@ -31,9 +31,9 @@ int train_alone(const ParsedFlags& flags) {
   const Job job = make_job(flags, 1, log);
   check_metrics(job, 0);
   const auto data = open_data(job);
-  RankPlace place;
-  place.store = std::make_shared<MemoryStore>();
-  train_rank(job, *data, place, write_metrics(job, 0), log);
+  RankInfo info;
+  info.store = std::make_shared<MemoryStore>();
+  train_rank(job, *data, info, write_metrics(job, 0), log);
   return 0;
 }
 
@@ -53,20 +53,20 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   check_metrics(job, environment.rank);
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
-  return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankPlace& place, JobWatch& watch) {
+  return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
     RankObserver observer = write_metrics(job, environment.rank);
     observer.on_step = [&watch, inner = observer.on_step](const StepMetrics& step) {
       inner(step);
       watch.note_step(step.step);
     };
-    train_rank(job, *data, place, observer, log);
+    train_rank(job, *data, info, observer, log);
   });
 }
 
 int train_as_threads(const Job& job, const Log& log) {
   announce_ending_signals();
   const auto data = open_data(job);
-  train_local_ranks(
+  train_thread_ranks(
       job, *data, [&](int rank) { return write_metrics(job, rank); }, log);
   return 0;
 }
@@ -80,7 +80,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     check_metrics(unplanned, 0);
     open_data(unplanned);
     initial_parameters(unplanned, Log(LogLevel::off));
-    const PlannedJob planned(std::move(unplanned), log);
+    const JobPlan planned(std::move(unplanned), log);
     planned.require_sound();
     const Job& job = planned.job();
     if (job.ranks_are_threads()) return train_as_threads(job, log);

@@ -1,8 +1,8 @@
 // The pipeline of passes, from a model to the programs of one rank:
 //
 //     layout          each strategy states how it splits parameters; pairs that conflict are refused here
-//     local_model     the model with the extents that splits of tensors leave to this rank
-//     base_program    forward, loss, backward, clip, optimizer
+//     shard_model     the model with the extents that splits of tensors leave to this rank
+//     build_program    forward, loss, backward, clip, optimizer
 //     dead_work       removes what frozen parameters make useless
 //     schedule        pipeline: which compute this rank runs, in which order, and the messages
 //     recompute       needs the schedule, as it looks for the first backward of each block
@@ -14,7 +14,7 @@
 //     dependencies    waits between streams, from the bindings
 //     verify_rank     well formed, written before read, ordered
 //     plan_memory     addresses, over all programs of the rank at once; adds waits
-//     verify_rank     again, now by address; then verify_meaning
+//     verify_rank     again, now by address; then verify_placement
 //
 // The order matters: reductions that run before a pass that inserts further uses of a gradient would miss those. So
 // roles decide the order, never the command line (decision 0003).
@@ -29,22 +29,22 @@
 #include <new>
 #include <tuple>
 
+#include "base/concat.h"
 #include "base/progress.h"
-#include "base/text.h"
 #include "compile/conflicts.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
-#include "passes/dead_work.h"
+#include "passes/dce.h"
 #include "passes/dependencies.h"
 #include "passes/divergence.h"
-#include "passes/local_model.h"
 #include "passes/recompute.h"
+#include "passes/shard_model.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
 
-/// One mistake usually causes many findings; report the first few.
+/// One mistake usually causes many diagnostics; report the first few.
 constexpr size_t kFindingsShown = 8;
 
 /// Ratio of arena to live peak up to which the planner prefers a place that needs no wait.
@@ -54,12 +54,13 @@ std::string_view purpose_name(uint32_t purpose) {
   return purpose == TSR_PURPOSE_INIT ? "init" : purpose == TSR_PURPOSE_STEP ? "step" : "eval";
 }
 
-void refuse(const Program& program, const Findings& findings) {
-  if (findings.empty()) return;
+void refuse(const Program& program, const Diagnostics& diagnostics) {
+  if (diagnostics.empty()) return;
   std::string text = "the " + std::string(purpose_name(program.purpose)) + " program is wrong:";
-  for (size_t i = 0; i < std::min(findings.size(), kFindingsShown); ++i)
-    text += "\n  " + findings[i];
-  if (findings.size() > kFindingsShown) text += "\n  and " + std::to_string(findings.size() - kFindingsShown) + " more";
+  for (size_t i = 0; i < std::min(diagnostics.size(), kFindingsShown); ++i)
+    text += "\n  " + diagnostics[i];
+  if (diagnostics.size() > kFindingsShown)
+    text += "\n  and " + std::to_string(diagnostics.size() - kFindingsShown) + " more";
   throw Error(TSR_E_INTERNAL, text);  // a pass is to blame, not the flags
 }
 
@@ -80,9 +81,9 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
 Program compile_program(const CompileInput& input, const Model& model, const Coordinates& coordinates,
                         const Layout& layout, std::span<const StrategyOnAxis> order, uint32_t purpose,
                         uint32_t variant) {
-  Program program = base_program(model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
+  Program program = build_program(model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
   program.variant = variant;
-  remove_dead_work(program);
+  eliminate_dead_code(program);
   const auto num_schedules = static_cast<size_t>(
       std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
   for (const StrategyOnAxis& strategy : order.first(num_schedules))
@@ -90,7 +91,7 @@ Program compile_program(const CompileInput& input, const Model& model, const Coo
   recompute_forward(program, input.describe_op);
   for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
     run_pass(program, strategy, input.describe_op);
-  finish_program(program);
+  finalize_program(program);
   stage_through_host(program, input.staged);
   bind_workspaces(program, input.describe_collective);
   derive_dependencies(program);
@@ -140,7 +141,7 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   const auto order = pass_order(input.strategies);
   const Layout layout = layout_of(input, coordinates, order);
   RankPrograms result;
-  Model local = local_model(input.model, input.mesh, coordinates, layout);
+  Model local = shard_model(input.model, input.mesh, coordinates, layout);
   scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
   result.model = std::make_shared<const Model>(std::move(local));
   const auto compile = [&](uint32_t purpose, uint32_t variant) {
@@ -164,7 +165,7 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   progress.phase("checking its programs");
   for (size_t i = 0; i < programs.size(); ++i) {
     refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));
-    refuse(*programs[i], verify_meaning(*programs[i]));
+    refuse(*programs[i], verify_placement(*programs[i]));
   }
   return result;
 }
@@ -230,17 +231,17 @@ JobPrograms compile_job(const CompileInput& input) {
   return job;
 }
 
-Findings verify_job(const CompileInput& input, const JobPrograms& job) {
-  Findings findings;
+Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
+  Diagnostics diagnostics;
   Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
   const size_t num_programs = job.of(0).all().size();
   for (size_t i = 0; i < num_programs; ++i) {
     progress.at(i, num_programs);
-    const Findings found =
+    const Diagnostics found =
         verify_ranks(input.mesh, job.classes, [&](int r) -> const Program& { return *job.of(r).all()[i]; });
-    findings.insert(findings.end(), found.begin(), found.end());
+    diagnostics.insert(diagnostics.end(), found.begin(), found.end());
   }
-  return findings;
+  return diagnostics;
 }
 
 }  // namespace tessera::host

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/log.h"
-#include "compile/edit.h"
-#include "memory/memory.h"
-#include "passes/base.h"
-#include "passes/finish.h"
-#include "passes/staging.h"
+#include "compile/pass_runner.h"
+#include "memory/memory_plan.h"
+#include "passes/build_program.h"
+#include "passes/finalize.h"
+#include "passes/host_staging.h"
 #include "program/rank_classes.h"
 #include "verify/verify.h"
 
@@ -23,7 +23,7 @@ namespace tessera::host {
 struct CompileInput {
   const Model& model;
   const Mesh& mesh;
-  StepShape shape;
+  StepConfig shape;
   std::span<const StrategyOnAxis> strategies;  ///< one per axis, in the mesh's order
   DescribeOp describe_op;
   DescribeCollective describe_collective;
@@ -47,8 +47,9 @@ struct RankPrograms {
   uint64_t arena_bytes(uint32_t memory_kind) const;
 };
 
-/// Compiles and checks (verify_rank, verify_meaning) the programs of the rank at `coordinates`. Throws INVALID_ARGUMENT
-/// with the findings when a program is wrong, RESOURCE_EXHAUSTED when there is not enough memory to plan it.
+/// Compiles and checks (verify_rank, verify_placement) the programs of the rank at `coordinates`. Throws
+/// INVALID_ARGUMENT with the diagnostics when a program is wrong, RESOURCE_EXHAUSTED when there is not enough memory to
+/// plan it.
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates);
 
 /// The order in which passes run: by role, then within split of storage those that shard before those that replicate,
@@ -65,6 +66,6 @@ struct JobPrograms {
 
 JobPrograms compile_job(const CompileInput& input);
 /// What is wrong between the ranks: verify_ranks, for each program.
-Findings verify_job(const CompileInput& input, const JobPrograms& job);
+Diagnostics verify_job(const CompileInput& input, const JobPrograms& job);
 
 }  // namespace tessera::host

@@ -13,7 +13,7 @@
 #include <map>
 #include <tuple>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
 
@@ -46,11 +46,11 @@ std::string_view what_is_split(uint32_t splits) {
 }  // namespace
 
 void refuse_conflicts(const Mesh& mesh, const Layout& layout, std::span<const StrategyOnAxis> strategies) {
-  std::map<std::tuple<uint32_t, int, int>, std::vector<const Split*>> entries;  // by splits, parameter, dim
-  for (const Split& split : layout) {
+  std::map<std::tuple<uint32_t, int, int>, std::vector<const LayoutEntry*>> entries;  // by splits, parameter, dim
+  for (const LayoutEntry& split : layout) {
     if (split.kind != TSR_LAYOUT_SPLIT) continue;
     auto& alike = entries[{mesh.axes()[split.axis].splits, split.parameter, split.dim}];
-    for (const Split* other : alike)
+    for (const LayoutEntry* other : alike)
       if (other->axis != split.axis && (other->roles & split.roles)) refuse(mesh, strategies, other->axis, split.axis);
     alike.push_back(&split);
   }

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "compile/edit.h"
+#include "compile/pass_runner.h"
 
 namespace tessera::host {
 

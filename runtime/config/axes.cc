@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/default_plugins.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"

@@ -11,8 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/concat.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "config/axes.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"

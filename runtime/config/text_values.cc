@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
 

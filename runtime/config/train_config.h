@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/default_plugins.h"
-#include "config/recompute.h"
+#include "config/recompute_option.h"
 
 namespace tessera::host {
 

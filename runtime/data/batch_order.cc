@@ -4,7 +4,7 @@
 #include <cassert>
 #include <vector>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -1,6 +1,6 @@
 #include "data/data_warnings.h"
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 namespace {

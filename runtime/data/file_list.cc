@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/concat.h"
 #include "base/read_only_file.h"
-#include "base/text.h"
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
 #include "base/read_only_file.h"
-#include "base/text.h"
 #include "data/looks_like_text.h"
 #include "tessera/error.hpp"
 

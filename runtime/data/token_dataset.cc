@@ -1,6 +1,6 @@
 #include "data/token_dataset.h"
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "data/batch_order.h"
 #include "data/data_warnings.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "data/looks_like_text.h"
 #include "tessera/error.hpp"
 

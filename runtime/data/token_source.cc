@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/concat.h"
 #include "base/sha256.h"
-#include "base/text.h"
 #include "data/file_list.h"
 #include "data/text_folder.h"
 #include "data/token_file.h"

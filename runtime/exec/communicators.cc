@@ -8,7 +8,7 @@
 #include "exec/communicators.h"
 
 #include "tessera/error.hpp"
-#include "verify/findings.h"
+#include "verify/diagnostics.h"
 
 namespace tessera::host {
 
@@ -54,7 +54,7 @@ void Communicators::create(const Key& key, const Program& program, const Device&
   std::string rendezvous = "comm/" + key.stream + "/" + std::to_string(key.axis) + "/" + std::to_string(members[0]);
   for (int c : key.coordinates)
     rendezvous += "," + std::to_string(c);
-  tsr_comm_create args{};
+  tsr_comm_create_args args{};
   args.struct_size = sizeof args;
   args.rank = position;
   args.size = static_cast<int32_t>(members.size());

@@ -9,8 +9,8 @@
 namespace tessera::host {
 
 Device::Device(const DeviceSetup& setup, const tsr_host* host) : api_(setup.api) {
-  const tsr_device_open args{sizeof args, setup.index,          setup.num_threads,   0,
-                             host,        setup.options.data(), setup.options.size()};
+  const tsr_device_open_args args{sizeof args, setup.index,          setup.num_threads,   0,
+                                  host,        setup.options.data(), setup.options.size()};
   call(api_->open, &args, &device_);
 }
 Device::~Device() {

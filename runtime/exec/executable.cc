@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "exec/step.h"
+#include "exec/command.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -76,7 +76,7 @@ void Executable::issue(Step& step) {
   tsr_stream* const stream = step.stream.handle;
   for (tsr_event* event : step.waits)
     call(api.stream_wait, stream, event);
-  for (Crossing* crossing : step.crossings)
+  for (CrossDeviceSync* crossing : step.crossings)
     crossing->wait(step.stream);
   if (step.delayed) call(api.host_function, stream, &Delay::run, &step.delay);
   for (const Fill& fill : step.fills)
@@ -113,7 +113,7 @@ void Executable::issue_all(const Cancelled& cancelled) {
   size_t standing = 0;  // the first action that may be waiting at a closed gate
   for (size_t i = 0; i < steps_.size(); ++i) {
     while (standing < i) {
-      const Crossing* const gate = closed_gate(*steps_[standing]);
+      const CrossDeviceSync* const gate = closed_gate(*steps_[standing]);
       if (gate && i - standing < kMaxBehindGate) break;
       if (gate)
         wait_until_open(*gate, cancelled);
@@ -124,14 +124,15 @@ void Executable::issue_all(const Cancelled& cancelled) {
   }
 }
 
-const Crossing* Executable::closed_gate(const Step& step) const {
+const CrossDeviceSync* Executable::closed_gate(const Step& step) const {
   if (step.stream.device != &context_.device()) return nullptr;  // the host's streams take any number of actions
-  const auto closed = std::ranges::find_if(step.crossings, [](const Crossing* gate) { return !gate->is_open(); });
+  const auto closed =
+      std::ranges::find_if(step.crossings, [](const CrossDeviceSync* gate) { return !gate->is_open(); });
   return closed == step.crossings.end() ? nullptr : *closed;
 }
 
 /// Throws what has failed meanwhile.
-void Executable::wait_until_open(const Crossing& crossing, const Cancelled& cancelled) const {
+void Executable::wait_until_open(const CrossDeviceSync& crossing, const Cancelled& cancelled) const {
   auto question = Clock::now() + kQuestion;
   while (!crossing.is_open()) {
     for (const RankStream& stream : streams_)

@@ -10,10 +10,10 @@
 #include <optional>
 #include <vector>
 
-#include "exec/crossing.h"
+#include "exec/cross_device_sync.h"
 #include "exec/execution_context.h"
 #include "exec/graph.h"
-#include "memory/memory.h"
+#include "memory/memory_plan.h"
 
 namespace tessera::host {
 
@@ -42,8 +42,8 @@ class Executable {
   void load_kernels() const;
   void issue(Step& step);
   void issue_all(const Cancelled& cancelled);
-  const Crossing* closed_gate(const Step& step) const;
-  void wait_until_open(const Crossing& crossing, const Cancelled& cancelled) const;
+  const CrossDeviceSync* closed_gate(const Step& step) const;
+  void wait_until_open(const CrossDeviceSync& crossing, const Cancelled& cancelled) const;
   void capture(const Cancelled& cancelled);
   void finish(const Cancelled& cancelled);
   void check_deadline(Clock::time_point start) const;
@@ -55,7 +55,7 @@ class Executable {
   std::vector<KernelHandle> kernels_;
   std::vector<EventHandle> events_;
   std::map<tsr_stream*, Arena> seen_;  // debug: what watches copy to
-  std::vector<std::unique_ptr<Crossing>> crossings_;
+  std::vector<std::unique_ptr<CrossDeviceSync>> crossings_;
   std::vector<RankStream> streams_;              // used by the program, by first use
   std::atomic<size_t> first_not_finite_{kNone};  // set by streams
   uint64_t num_runs_ = 0;

@@ -7,11 +7,11 @@
 #include <span>
 #include <string>
 
-#include "compile/edit.h"
+#include "compile/pass_runner.h"
 #include "exec/communicators.h"
 #include "exec/device.h"
 #include "exec/graph.h"
-#include "memory/memory.h"
+#include "memory/memory_plan.h"
 #include "program/program.h"
 
 namespace tessera::host {

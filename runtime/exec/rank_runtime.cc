@@ -11,7 +11,7 @@
 #include <bit>
 #include <cmath>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/accumulator.hpp"
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"

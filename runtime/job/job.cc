@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/usage_error.h"
 #include "data/examples/example_dataset.h"
 #include "data/examples/example_source.h"
@@ -40,7 +40,7 @@ std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str strea
 /// Comm streams are made by the first of {the job's device, the CPU} whose streams the communicator takes.
 void place_comm_streams(Job& job) {
   // nccl takes the device's streams, gloo takes only the host's. With the host's, collectives are staged through host
-  // memory (passes/staging.cc), and the device's streams have to be able to wait for the host.
+  // memory (passes/host_staging.cc), and the device's streams have to be able to wait for the host.
   if (!job.plugins.communicator || job.mesh.num_ranks() == 1) return;
   const LoadedPlugin &device = job.plugins.device, &communicator = *job.plugins.communicator;
   const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
@@ -56,10 +56,10 @@ void place_comm_streams(Job& job) {
                             "): ", reason, "; give one that does: ", kDefaultCommunicator,
                             " works on the host's beside any device"));
   job.comm_flags = *flags;
-  if (job.staged.collectives && !optional_table<tsr_device_gate>(*device.device(), TSR_DEVICE_GATE))
+  if (job.staged.collectives && !optional_table<tsr_device_semaphore>(*device.device(), TSR_DEVICE_SEMAPHORE))
     throw UsageError(concat("--comm ", communicator.name, " works on the host, and the streams of --device ",
                             device.name,
-                            " cannot wait for the host (it has no " TSR_DEVICE_GATE
+                            " cannot wait for the host (it has no " TSR_DEVICE_SEMAPHORE
                             "); give a communicator that takes streams of the kind ",
                             tessera::to_string(kind)));
 }
@@ -120,12 +120,12 @@ void check_num_actions(const TrainConfig& config, const Architecture& architectu
                           " or less, and a larger --batch-size or more ranks instead"));
 }
 
-StepShape step_shape(const TrainConfig& config) {
-  StepShape shape;
+StepConfig step_shape(const TrainConfig& config) {
+  StepConfig shape;
   shape.dtype = dtype_of(config.dtype);
   shape.reduce_dtype = dtype_of(config.reduce_dtype);
   shape.num_micro_batches = static_cast<uint32_t>(config.grad_accum);
-  shape.reduce_every = config.reduce_every == ReduceEvery::step ? TSR_REDUCE_EVERY_STEP : TSR_REDUCE_EVERY_MICRO_BATCH;
+  shape.reduce_every = config.reduce_every == ReduceEvery::step ? TSR_EVERY_STEP : TSR_EVERY_MICRO_BATCH;
   shape.optimizer = config.optimizer == OptimizerKind::adamw ? TSR_OP_ADAMW : TSR_OP_SGD;
   shape.beta1 = config.beta1;
   shape.beta2 = config.beta2;
@@ -149,6 +149,10 @@ void check_recompute(const Recompute& recompute, const Model& model) {
   if (recompute.what == Recompute::What::blocks && recompute.every > num_blocks)
     throw UsageError("--recompute " + to_string(recompute) + " recomputes nothing: the model has " +
                      std::to_string(num_blocks) + " blocks; give at most that, or none");
+  const auto is_attention = [](const Segment& segment) { return segment.op.kind == TSR_OP_ATTENTION; };
+  if (recompute.what == Recompute::What::attention && std::ranges::none_of(model.segments, is_attention))
+    throw UsageError(
+        "--recompute attention recomputes nothing: the model has no attention; give full, every=K or none");
 }
 
 /// The device's slots of an op, however many.
@@ -245,7 +249,7 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
     if (!job.plugins.strategies[i]) continue;
     const LoadedPlugin& plugin = *job.plugins.strategies[i];
     const auto values = job.options.strategies[i].values();
-    const tsr_strategy_create args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
+    const tsr_strategy_create_args args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
     try {
       call(strategy.interface->create, &args, &strategy.instance);

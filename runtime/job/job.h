@@ -27,7 +27,7 @@ struct Job {
   Mesh mesh;
   NamedArchitecture named;  ///< what --model names
   Model model;
-  StepShape shape;
+  StepConfig shape;
   bool evaluates = false;  ///< whether anything asks for an evaluation; else its program is not compiled
 
   uint32_t comm_flags = 0;  ///< TSR_COMM_* of the communicator

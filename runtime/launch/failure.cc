@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -6,8 +6,8 @@
 #include <future>
 #include <system_error>
 
+#include "base/concat.h"
 #include "base/print_error.h"
-#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

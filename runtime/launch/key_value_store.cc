@@ -1,6 +1,6 @@
 #include "launch/key_value_store.h"
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

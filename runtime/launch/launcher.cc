@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "launch/failure.h"
 #include "launch/process_setup.h"
 #include "launch/tcp_store.h"

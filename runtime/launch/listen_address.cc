@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "launch/job_store.h"
 #include "launch/socket.h"
 

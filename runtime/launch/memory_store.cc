@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

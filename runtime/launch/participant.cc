@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 

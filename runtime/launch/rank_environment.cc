@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/concat.h"
 #include "base/sha256.h"
-#include "base/text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 

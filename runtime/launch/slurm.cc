@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "launch/rank_environment.h"

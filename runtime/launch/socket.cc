@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

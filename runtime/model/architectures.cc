@@ -2,7 +2,7 @@
 
 #include "model/architectures.h"
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "model/gpt2/gpt2_family.h"
 #include "model/mlp/mlp_family.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/program.h"
 
 namespace tessera::host {

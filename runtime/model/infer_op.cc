@@ -16,7 +16,7 @@
 #include <map>
 #include <optional>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 #include "tessera/op_table.hpp"
 
@@ -155,7 +155,7 @@ class Unifier {
       op.dims[dim] = bound.dim.extent;
       inferred_.dim_names[dim] = bound.dim.name;
     }
-    // Without a split they are those of the whole vocabulary; passes/local_model.cc writes those of a part.
+    // Without a split they are those of the whole vocabulary; passes/shard_model.cc writes those of a part.
     if (bound_.contains(TSR_DIM_VOCAB))
       op.attributes[TSR_ATTR_VOCAB_COUNT] = op.attributes[TSR_ATTR_VOCAB_TOTAL] =
           static_cast<double>(op.dims[TSR_DIM_VOCAB]);

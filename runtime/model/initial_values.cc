@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "model/philox.h"
 #include "tessera/error.hpp"
 

@@ -38,7 +38,7 @@ struct InitialRule {
   bool operator==(const InitialRule&) const = default;
 };
 
-/// A named tensor with Hugging Face's name and shape; in a local model (passes/local_model.h) this rank's part of it.
+/// A named tensor with Hugging Face's name and shape; in a local model (passes/shard_model.h) this rank's part of it.
 struct Parameter {
   std::string name;
   std::vector<tsr_dim> dims;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "model/infer_op.h"
 #include "tessera/error.hpp"
 
@@ -22,6 +22,7 @@ uint64_t product(const std::vector<tsr_dim>& dims) {
 template <class T>
 std::vector<Operand> operands(const std::vector<T>& all, const std::vector<int>& indices) {
   std::vector<Operand> result;
+  result.reserve(indices.size());
   for (const int i : indices)
     result.push_back({all.at(static_cast<size_t>(i)).name, all[static_cast<size_t>(i)].dims});
   return result;
@@ -72,8 +73,8 @@ int ModelBuilder::add_value(std::string name, std::vector<tsr_dim> dims, uint32_
 }
 
 int ModelBuilder::input(std::string name, uint32_t kind, tsr_dtype dtype, std::vector<tsr_dim> columns) {
-  std::vector<tsr_dim> dims = {make_dim(TSR_NAME_BATCH, shape_.batch)};
-  if (shape_.seq > 0) dims.push_back(make_dim(TSR_NAME_SEQ, shape_.seq));
+  std::vector<tsr_dim> dims = {make_dim(TSR_DIM_BATCH, shape_.batch)};
+  if (shape_.seq > 0) dims.push_back(make_dim(TSR_DIM_SEQ, shape_.seq));
   dims.insert(dims.end(), columns.begin(), columns.end());
   return add_value(std::move(name), std::move(dims), kind, dtype);
 }

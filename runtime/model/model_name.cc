@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/concat.h"
 #include "base/read_only_file.h"
-#include "base/text.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
 #include "model/architectures.h"

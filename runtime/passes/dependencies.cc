@@ -72,11 +72,11 @@ class ClockBuilder {
     own = std::max(own, clocks_.position_[earlier]);
   }
 
-  Clocks take() { return std::move(clocks_); }
+  VectorClocks take() { return std::move(clocks_); }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
-  Clocks clocks_;
+  VectorClocks clocks_;
   std::vector<uint32_t> last_;  // of each stream
 };
 
@@ -182,7 +182,7 @@ void add_asked_for(const Program& program, Waits& waits) {
 
 }  // namespace
 
-Clocks::Clocks(const Program& program) {
+VectorClocks::VectorClocks(const Program& program) {
   ClockBuilder builder(program.actions);
   for (size_t i = 0; i < program.actions.size(); ++i) {
     builder.next(program.actions[i].stream);
@@ -196,7 +196,7 @@ Clocks::Clocks(const Program& program) {
   *this = builder.take();
 }
 
-bool Clocks::ordered(uint32_t first, uint32_t second) const {
+bool VectorClocks::ordered(uint32_t first, uint32_t second) const {
   return clock_[second * num_streams_ + stream_[first]] >= position_[first];
 }
 

@@ -11,17 +11,17 @@ namespace tessera::host {
 
 /// Vector clocks of a program's actions under stream order and `dependencies`. Independent of the program after
 /// construction. Memory: 4 bytes x actions x streams.
-class Clocks {
+class VectorClocks {
  public:
   /// Throws INTERNAL for a dependency that does not point backwards.
-  explicit Clocks(const Program& program);
+  explicit VectorClocks(const Program& program);
   /// True when action `first` has finished before action `second` starts, on every execution. Indices into the list;
   /// O(1).
   bool ordered(uint32_t first, uint32_t second) const;
 
  private:
   friend class ClockBuilder;
-  Clocks() = default;
+  VectorClocks() = default;
 
   size_t num_streams_ = 0;
   std::vector<uint32_t> stream_, position_;  // of each action: its stream, and its place (from 1) on it

@@ -1,7 +1,7 @@
 // Axes on which parameters diverge, as in local SGD (decision 0014). The loss is scaled by 1/(tokens of the step), so
 // that gradients are addends whose sum over all ranks is the gradient of the mean. On an axis of n ranks that never
 // sum, each rank's addend would be n times too small. The factor belongs here and not into a strategy: "strategies only
-// sum" is what verify_meaning relies on.
+// sum" is what verify_placement relies on.
 
 #include "passes/divergence.h"
 
@@ -12,7 +12,7 @@
 namespace tessera::host {
 namespace {
 
-void check_entry(const Model& model, const Mesh& mesh, const Split& split) {
+void check_entry(const Model& model, const Mesh& mesh, const LayoutEntry& split) {
   const std::string what =
       "the layout of axis " + mesh.axes()[split.axis].name + ": " + model.parameters[split.parameter].name;
   if (mesh.axes()[split.axis].splits != TSR_SPLITS_BATCH)
@@ -25,7 +25,7 @@ void check_entry(const Model& model, const Mesh& mesh, const Split& split) {
 
 std::vector<bool> divergent_axes(const Model& model, const Mesh& mesh, const Layout& layout) {
   std::vector<ptrdiff_t> num_diverging(mesh.axes().size(), 0);
-  for (const Split& split : layout) {
+  for (const LayoutEntry& split : layout) {
     if (split.kind != TSR_LAYOUT_DIVERGENT) continue;
     check_entry(model, mesh, split);
     if (model.parameters[split.parameter].trainable) ++num_diverging[split.axis];

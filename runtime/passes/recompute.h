@@ -1,7 +1,7 @@
 // The host's own pass: what the backward needs of a block is computed again instead of kept from the forward.
 #pragma once
 
-#include "passes/base.h"
+#include "passes/build_program.h"
 
 namespace tessera::host {
 

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "memory/placement.h"
+#include "memory/first_fit.h"
 
 namespace tessera::host {
 namespace {

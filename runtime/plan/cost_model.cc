@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "plan/traffic.h"
-#include "program/op.h"
+#include "program/lower_op.h"
 #include "tessera/op_table.hpp"
 
 namespace tessera::host {

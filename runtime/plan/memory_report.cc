@@ -8,9 +8,9 @@
 #include <numeric>
 #include <set>
 
-#include "memory/lifetimes.h"
-#include "memory/placement.h"
-#include "passes/staging.h"
+#include "memory/first_fit.h"
+#include "memory/live_ranges.h"
+#include "passes/host_staging.h"
 
 namespace tessera::host {
 namespace {
@@ -56,11 +56,11 @@ MemoryClass class_of(const Buffer& buffer, const std::set<uint64_t>& collective)
 }
 
 /// What is alive of each class at its own peak, of transient buffers.
-BytesByClass most_of(const Program& program, std::span<const Lifetime> lifetimes,
+BytesByClass most_of(const Program& program, std::span<const LiveRange> live_ranges,
                      const std::set<uint64_t>& collective) {
-  std::array<std::vector<Lifetime>, kNumMemoryClasses> by_class;
-  for (const Lifetime& lifetime : lifetimes)
-    by_class[static_cast<size_t>(class_of(*lifetime.buffer, collective))].push_back(lifetime);
+  std::array<std::vector<LiveRange>, kNumMemoryClasses> by_class;
+  for (const LiveRange& live_range : live_ranges)
+    by_class[static_cast<size_t>(class_of(*live_range.buffer, collective))].push_back(live_range);
   BytesByClass most;
   for (size_t i = 0; i < by_class.size(); ++i)
     most[static_cast<MemoryClass>(i)] = std::ranges::max(live_bytes(program, by_class[i]));
@@ -82,10 +82,10 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_
   if (const auto use = plan.use.find(TSR_MEMORY_DEVICE); use != plan.use.end())
     report.arena_bytes = use->second.arena_bytes;
   const std::set<uint64_t> collective = bound_by_collectives(program);
-  const std::vector<Lifetime> lifetimes = lifetimes_in(program, TSR_MEMORY_DEVICE);
-  report.live = live_bytes(program, lifetimes);
+  const std::vector<LiveRange> live_ranges = live_ranges_in(program, TSR_MEMORY_DEVICE);
+  report.live = live_bytes(program, live_ranges);
   report.peak_action = std::ranges::max_element(report.live) - report.live.begin();
-  report.most = most_of(program, lifetimes, collective);
+  report.most = most_of(program, live_ranges, collective);
   const auto stands_at_peak = [&](const Buffer& buffer) {
     const MemoryClass what = class_of(buffer, collective);
     const uint64_t num_bytes = footprint_bytes(buffer, 0);
@@ -97,8 +97,9 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_
   };
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent && buffer.memory == TSR_MEMORY_DEVICE) stands_at_peak(buffer);
-  for (const Lifetime& lifetime : lifetimes)
-    if (lifetime.first <= report.peak_action && report.peak_action <= lifetime.last) stands_at_peak(*lifetime.buffer);
+  for (const LiveRange& live_range : live_ranges)
+    if (live_range.first <= report.peak_action && report.peak_action <= live_range.last)
+      stands_at_peak(*live_range.buffer);
   report.live.resize(program.actions.size());
   for (uint64_t& bytes : report.live)
     bytes += report.states.total();

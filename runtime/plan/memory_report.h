@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "memory/memory.h"
+#include "memory/memory_plan.h"
 
 namespace tessera::host {
 

@@ -14,7 +14,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "plan/format.h"
 
 namespace tessera::host {
@@ -25,22 +25,22 @@ class StageItems {
  public:
   explicit StageItems(const Program& program) {
     find_chunks(program);
-    std::set<StageItem> seen;
+    std::set<StageAction> seen;
     for (const Action& action : program.actions) {
       if (!is_compute(action.kind) || action.kind == TSR_ACTION_RECOMPUTE) continue;
-      const StageItem item{action.kind == TSR_ACTION_FORWARD, action.micro_batch, chunk_of_[action.segment]};
+      const StageAction item{action.kind == TSR_ACTION_FORWARD, action.micro_batch, chunk_of_[action.segment]};
       if (seen.insert(item).second) at_.emplace(action.id, item);
     }
   }
 
   int num_chunks() const { return num_chunks_; }
-  const StageItem* at(const Action& action) const {
+  const StageAction* at(const Action& action) const {
     const auto found = at_.find(action.id);
     return found == at_.end() ? nullptr : &found->second;
   }
 
  private:
-  /// A chunk is a stretch of neighbouring segments.
+  /// A chunk is a range of neighbouring segments.
   void find_chunks(const Program& program) {
     std::set<int> computed;
     for (const Action& action : program.actions)
@@ -54,7 +54,7 @@ class StageItems {
 
   int num_chunks_ = 0;
   std::unordered_map<int, int> chunk_of_;
-  std::unordered_map<uint64_t, StageItem> at_;
+  std::unordered_map<uint64_t, StageAction> at_;
 };
 
 int layer_axis(const Mesh& mesh) {
@@ -65,15 +65,15 @@ int layer_axis(const Mesh& mesh) {
 
 PipelineSchedule::Stage stage_of(const Program& program, int rank, const StageItems& items,
                                  const std::vector<Interval>& intervals, size_t num_slots) {
-  PipelineSchedule::Stage stage{rank, std::vector<std::vector<StageItem>>(num_slots)};
+  PipelineSchedule::Stage stage{rank, std::vector<std::vector<StageAction>>(num_slots)};
   for (size_t i = 0; i < program.actions.size(); ++i)
-    if (const StageItem* item = items.at(program.actions[i]))
+    if (const StageAction* item = items.at(program.actions[i]))
       for (auto slot = std::lround(intervals[i].start); slot < std::lround(intervals[i].end); ++slot)
         stage.items_by_slot[static_cast<size_t>(slot)].push_back(*item);
   return stage;
 }
 
-std::string label(const StageItem& item, bool has_chunks) {
+std::string label(const StageAction& item, bool has_chunks) {
   return concat(item.is_forward ? "F" : "B", item.micro_batch, has_chunks ? concat(".", item.chunk) : "");
 }
 
@@ -113,7 +113,7 @@ std::optional<PipelineSchedule> pipeline_schedule(const Mesh& mesh, const RankCl
   for (const auto& [rank, members] : classes.members())
     items.try_emplace(&program(rank), program(rank));
   const Simulation simulation = simulate(mesh, classes, program, [&](const Program& own, const Action& action) {
-    const StageItem* item = items.at(&own).at(action);
+    const StageAction* item = items.at(&own).at(action);
     return !item ? 0.0 : item->is_forward ? kForwardSlots : kBackwardSlots;
   });
   PipelineSchedule schedule{mesh.axes()[axis].name, static_cast<int>(program(0).shape.num_micro_batches), 1, {}};

@@ -10,11 +10,11 @@
 namespace tessera::host {
 
 /// A forward or backward of one micro-batch through one chunk (part of the model) of a stage.
-struct StageItem {
+struct StageAction {
   bool is_forward = true;
   int micro_batch = 0;
   int chunk = 0;
-  auto operator<=>(const StageItem&) const = default;
+  auto operator<=>(const StageAction&) const = default;
 };
 
 /// A forward takes one slot and a backward two; what moves data takes none, and neither does recomputation.
@@ -22,8 +22,8 @@ inline constexpr int kForwardSlots = 1, kBackwardSlots = 2;
 
 struct PipelineSchedule {
   struct Stage {
-    int rank = 0;                                       ///< coordinate 0 on the other axes
-    std::vector<std::vector<StageItem>> items_by_slot;  ///< none: idle
+    int rank = 0;                                         ///< coordinate 0 on the other axes
+    std::vector<std::vector<StageAction>> items_by_slot;  ///< none: idle
   };
   std::string axis;
   int num_micro_batches = 1, num_chunks = 1;

@@ -57,7 +57,7 @@ Json gathers_json(const PlanReport& r) {
 }
 
 Json reduce_every_json(const PlanReport& r) {
-  Json json = {{"value", r.reduce_every == TSR_REDUCE_EVERY_STEP ? "step" : "micro-batch"}};
+  Json json = {{"value", r.reduce_every == TSR_EVERY_STEP ? "step" : "micro-batch"}};
   if (const auto& cost = r.reduce_every_cost) {
     json["step"] = {{"gradient_bytes", cost->step_gradient_bytes}, {"sent_bytes", cost->step_sent_bytes}};
     json["micro_batch"] = {{"gradient_bytes", cost->micro_batch_gradient_bytes},
@@ -77,15 +77,15 @@ Json trial_json(const Trial& trial) {
   return {{"flags", trial.flags}, {"arena_bytes", trial.arena_bytes}};
 }
 
-Json misfit_json(const Misfit& misfit) {
+Json misfit_json(const MemoryShortfall& shortfall) {
   Json fitting = Json::array();
-  for (const Trial& trial : misfit.fitting)
+  for (const Trial& trial : shortfall.fitting)
     fitting.push_back(trial_json(trial));
-  return {{"rank", misfit.rank},
-          {"arena_bytes", misfit.arena_bytes},
-          {"limit_bytes", misfit.limit_bytes},
+  return {{"rank", shortfall.rank},
+          {"arena_bytes", shortfall.arena_bytes},
+          {"limit_bytes", shortfall.limit_bytes},
           {"would_fit", fitting},
-          {"smallest", trial_json(misfit.smallest)}};
+          {"smallest", trial_json(shortfall.smallest)}};
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ std::string plan_json(const PlanReport& r) {
                {"gathers", gathers_json(r)},
                {"reduce_every", reduce_every_json(r)},
                {"balance", balance_json(r.balance)}};
-  if (r.misfit) json["misfit"] = misfit_json(*r.misfit);
+  if (r.shortfall) json["shortfall"] = misfit_json(*r.shortfall);
   return json.dump(2);
 }
 

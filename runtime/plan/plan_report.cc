@@ -7,7 +7,7 @@
 
 #include "plan/format.h"
 #include "tessera/error.hpp"
-#include "verify/findings.h"
+#include "verify/diagnostics.h"
 
 namespace tessera::host {
 namespace {
@@ -20,7 +20,7 @@ uint64_t sent_in(const Program& program) {
 }
 
 /// The same job with the other value of --reduce-every; none when a strategy refuses it.
-std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int rank) {
+std::optional<ReduceEveryCost> reduce_every_cost(const JobPlan& planned, int rank) {
   const TrainConfig& config = planned.job().config;
   if (config.grad_accum == 1 || planned.job().mesh.num_data_ranks() == 1) return std::nullopt;
   const bool every_step = config.reduce_every == ReduceEvery::step;
@@ -36,7 +36,7 @@ std::optional<ReduceEveryCost> reduce_every_cost(const PlannedJob& planned, int 
   const auto sent = [rank](const JobPrograms& programs) { return sent_in(programs.of(rank).steps[0]); };
   try {
     const Log quiet(LogLevel::off);
-    const PlannedJob other(make_job(flags, planned.job().mesh.num_ranks(), quiet), quiet);
+    const JobPlan other(make_job(flags, planned.job().mesh.num_ranks(), quiet), quiet);
     const JobPrograms& step = every_step ? planned.programs() : other.programs();
     const JobPrograms& micro_batch = every_step ? other.programs() : planned.programs();
     return ReduceEveryCost{gradients(step), sent(step), gradients(micro_batch), sent(micro_batch)};
@@ -52,7 +52,7 @@ const Program& busiest_step(const RankPrograms& programs) {
 
 }  // namespace
 
-PlanReport plan_report(const PlannedJob& planned, int rank) {
+PlanReport plan_report(const JobPlan& planned, int rank) {
   const Job& job = planned.job();
   const JobPrograms& all = planned.programs();
   const int largest = largest_rank(all);
@@ -87,7 +87,7 @@ PlanReport plan_report(const PlannedJob& planned, int rank) {
   report.reduce_every = job.shape.reduce_every;
   report.reduce_every_cost = reduce_every_cost(planned, report.rank);
   report.balance = balance_of(all);
-  report.misfit = find_misfit(job, all, planned.log());
+  report.shortfall = find_shortfall(job, all, planned.log());
   return report;
 }
 

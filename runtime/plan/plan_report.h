@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "plan/balance.h"
-#include "plan/planned_job.h"
+#include "plan/job_plan.h"
+#include "plan/memory_advisor.h"
 #include "plan/timeline.h"
 #include "plan/traffic.h"
-#include "plan/what_fits.h"
 
 namespace tessera::host {
 
@@ -45,14 +45,14 @@ struct PlanReport {
   std::string traffic_program;   ///< the one that sends most; `traffic` and `gathers` are about it
   std::vector<Traffic> traffic;
   std::vector<UnitGathers> gathers;
-  uint32_t reduce_every = TSR_REDUCE_EVERY_STEP;
+  uint32_t reduce_every = TSR_EVERY_STEP;
   std::optional<ReduceEveryCost> reduce_every_cost;
   Balance balance;
-  std::optional<Misfit> misfit;
+  std::optional<MemoryShortfall> shortfall;
 };
 
 /// `rank` -1: the first of those that need most memory.
-PlanReport plan_report(const PlannedJob& planned, int rank);
+PlanReport plan_report(const JobPlan& planned, int rank);
 
 /// The report as text, and as one JSON object (docs/plan.md).
 std::string plan_text(const PlanReport& report);

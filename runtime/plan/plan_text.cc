@@ -1,6 +1,6 @@
 // The plan as a person reads it: memory first, then what is sent, then advice where there is any.
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "plan/format.h"
 #include "plan/plan_report.h"
 
@@ -130,7 +130,7 @@ std::string traffic_part(const PlanReport& r) {
 std::string gradients_part(const PlanReport& r) {
   if (!r.reduce_every_cost) return "";
   const ReduceEveryCost& cost = *r.reduce_every_cost;
-  const bool every_step = r.reduce_every == TSR_REDUCE_EVERY_STEP;
+  const bool every_step = r.reduce_every == TSR_EVERY_STEP;
   return concat("gradients: with --reduce-every step they are kept until the last micro-batch, ",
                 human_bytes(cost.step_gradient_bytes), " at most, and ", human_bytes(cost.step_sent_bytes),
                 " are sent a step", every_step ? " (this plan)" : "", "; with micro-batch ",

@@ -6,28 +6,28 @@
 
 #include <algorithm>
 
-#include "program/collective_form.h"
-#include "verify/rank_graph.h"
+#include "program/collective_operands.h"
+#include "verify/wait_graph.h"
 
 namespace tessera::host {
 namespace {
 
 /// Of each node of the graph. The start of a message takes no time, its end takes as long as the slower of its ends.
-std::vector<double> durations(const RankGraph& graph, const Meetings& meetings, const ProgramOf& program,
+std::vector<double> durations(const WaitGraph& graph, const MatchedOps& matched_ops, const ProgramOf& program,
                               const ActionCost& cost) {
   std::vector<double> result(graph.num_nodes(), 0);
-  const auto cost_at = [&](Place place) {
+  const auto cost_at = [&](ActionRef place) {
     const Program& own = program(place.rank);
     return cost(own, own.actions[place.action]);
   };
-  const auto at_least = [&](Place place, double seconds) {
+  const auto at_least = [&](ActionRef place, double seconds) {
     double& duration = result[graph.end_node(place)];
     duration = std::max(duration, seconds);
   };
-  for (const int rank : meetings.ranks)
+  for (const int rank : matched_ops.ranks)
     for (uint32_t i = 0; i < program(rank).actions.size(); ++i)
       at_least({rank, i}, cost_at({rank, i}));
-  for (const Meetings::Transfer& transfer : meetings.transfers) {
+  for (const MatchedOps::Transfer& transfer : matched_ops.transfers) {
     at_least(transfer.receiver, cost_at(transfer.sender));
     at_least(transfer.sender, cost_at(transfer.receiver));
   }
@@ -45,17 +45,17 @@ double Simulation::end() const {
 }
 
 Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program, const ActionCost& cost) {
-  FindingList unused;
+  DiagnosticList unused;
   Simulation result{matched_ranks(mesh, classes, program), {}};
-  const Meetings meetings = match_ranks(mesh, result.classes, program, unused);
-  const RankGraph graph(program, meetings);
-  const std::vector<double> duration = durations(graph, meetings, program, cost);
+  const MatchedOps matched_ops = match_ranks(mesh, result.classes, program, unused);
+  const WaitGraph graph(program, matched_ops);
+  const std::vector<double> duration = durations(graph, matched_ops, program, cost);
   std::vector<double> start(graph.num_nodes(), 0);
-  const auto edges = graph.edges(RankGraph::Order::streams);
-  walk_edges(edges, graph.num_nodes(), [&](const RankGraph::Edge& edge) {
+  const auto edges = graph.edges(WaitGraph::Order::streams);
+  walk_edges(edges, graph.num_nodes(), [&](const WaitGraph::Edge& edge) {
     start[edge.node] = std::max(start[edge.node], start[edge.awaited_node] + duration[edge.awaited_node]);
   });
-  for (const int rank : meetings.ranks)
+  for (const int rank : matched_ops.ranks)
     for (uint32_t i = 0; i < program(rank).actions.size(); ++i) {
       const uint32_t node = graph.end_node({rank, i});
       result.intervals[rank].push_back({start[node], start[node] + duration[node]});

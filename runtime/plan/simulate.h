@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "verify/meetings.h"
+#include "verify/collective_matching.h"
 
 namespace tessera::host {
 

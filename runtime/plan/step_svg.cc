@@ -12,13 +12,13 @@
 #include <map>
 #include <set>
 
-#include "base/text.h"
-#include "memory/placement.h"
+#include "base/concat.h"
+#include "memory/first_fit.h"
 #include "plan/cost_model.h"
 #include "plan/format.h"
 #include "plan/memory_report.h"
 #include "plan/simulate.h"
-#include "verify/findings.h"
+#include "verify/diagnostics.h"
 
 namespace tessera::host {
 namespace {

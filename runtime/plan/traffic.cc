@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "passes/staging.h"
-#include "program/collective_form.h"
+#include "passes/host_staging.h"
+#include "program/collective_operands.h"
 
 namespace tessera::host {
 namespace {
@@ -17,7 +17,8 @@ uint64_t bytes_of(const Program& program, const Binding* binding) {
   return binding ? binding->num_elements * TSR_DTYPE_BYTES(program.buffer(binding->buffer).dtype) : 0;
 }
 
-uint64_t slice_bytes(const Program& program, const Action& action, const CollectiveForm& form, const Binding& whole) {
+uint64_t slice_bytes(const Program& program, const Action& action, const CollectiveOperands& form,
+                     const Binding& whole) {
   const auto offsets = slice_offsets(action, whole.num_elements, form.num_ranks);
   return (offsets[form.position + 1] - offsets[form.position]) * TSR_DTYPE_BYTES(program.buffer(whole.buffer).dtype);
 }
@@ -59,7 +60,7 @@ std::map<uint64_t, std::vector<UnitRange>> gathered_ranges(const Program& progra
 }  // namespace
 
 uint64_t sent_bytes(const Program& program, const Action& action) {
-  const CollectiveForm form(program, action);
+  const CollectiveOperands form(program, action);
   if (form.num_ranks < 2 || action.kind == TSR_ACTION_BARRIER) return 0;
   const auto others = static_cast<uint64_t>(form.num_ranks - 1);
   const Binding* whole = form.given();

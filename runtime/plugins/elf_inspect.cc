@@ -19,7 +19,7 @@
 #include <fstream>
 #include <optional>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/usage_error.h"
 
 #ifndef DF_1_PIE

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
 #include "plugins/loader.h"

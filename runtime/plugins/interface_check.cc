@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "plugins/plugin_options.h"

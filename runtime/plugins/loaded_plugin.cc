@@ -2,7 +2,7 @@
 
 #include "plugins/loaded_plugin.h"
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -19,7 +19,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/usage_error.h"
 #include "plugins/elf_inspect.h"
 #include "plugins/host_services.h"

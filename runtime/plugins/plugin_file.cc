@@ -15,8 +15,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/concat.h"
 #include "base/sha256.h"
-#include "base/text.h"
 #include "config/usage_error.h"
 
 namespace tessera::host {

@@ -8,7 +8,7 @@
 #include <deque>
 #include <limits>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/did_you_mean.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/usage_error.h"
 #include "plugins/plugin_options.h"
 

@@ -30,7 +30,7 @@ constexpr Name kActions[] = {{TSR_ACTION_FORWARD, "forward"},
                              {TSR_ACTION_BARRIER, "barrier"},
                              {TSR_ACTION_COPY, "copy"},
                              {TSR_ACTION_CAST, "cast"},
-                             {TSR_ACTION_ADD, "add"},
+                             {TSR_ACTION_ADD_INTO, "add"},
                              {TSR_ACTION_SCALE, "scale"},
                              {TSR_ACTION_ZERO, "zero"},
                              {TSR_ACTION_SUM_SQUARES, "sum_squares"},
@@ -124,24 +124,24 @@ tsr_dtype dtype_from_name(std::string_view name) {
   return number_of(kDtypes, name);
 }
 
-const Split* split_on(const Program& program, int parameter, int axis, uint32_t role) {
-  const Split* last = nullptr;
-  for (const Split& split : program.layout)
+const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role) {
+  const LayoutEntry* last = nullptr;
+  for (const LayoutEntry& split : program.layout)
     if (split.parameter == parameter && split.axis == axis && (split.roles >> role & 1u)) last = &split;
   return last;
 }
 
-std::vector<Stretch> stretches_of(const Home& home) {
-  std::vector<Stretch> stretches;
+std::vector<HomeRange> ranges_of(const Home& home) {
+  std::vector<HomeRange> ranges;
   for (const tsr_piece& piece : home.pieces) {
-    const bool goes_on = !stretches.empty() && stretches.back().parameter == piece.parameter &&
-                         stretches.back().home_offset + stretches.back().num_elements == piece.home_offset;
+    const bool goes_on = !ranges.empty() && ranges.back().parameter == piece.parameter &&
+                         ranges.back().home_offset + ranges.back().num_elements == piece.home_offset;
     if (goes_on)
-      stretches.back().num_elements += piece.num_elements;
+      ranges.back().num_elements += piece.num_elements;
     else
-      stretches.push_back({piece.parameter, piece.home_offset, piece.num_elements});
+      ranges.push_back({piece.parameter, piece.home_offset, piece.num_elements});
   }
-  return stretches;
+  return ranges;
 }
 
 uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name) {

@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "config/recompute.h"
+#include "config/recompute_option.h"
 #include "mesh/mesh.h"
 #include "model/model.h"
 #include "tessera/program.h"
@@ -75,14 +75,14 @@ struct Home {
 inline constexpr int kRowsOfValues = -1;
 
 /// Elements of one parameter that are contiguous in a home. Those of a part of a split tensor come from many pieces.
-struct Stretch {
+struct HomeRange {
   int parameter = -1;
   uint64_t home_offset = 0, num_elements = 0;
 };
-std::vector<Stretch> stretches_of(const Home& home);
+std::vector<HomeRange> ranges_of(const Home& home);
 
-/// One entry of a parameter's layout; see tsr_split.
-struct Split {
+/// One entry of a parameter's layout; see tsr_layout_entry.
+struct LayoutEntry {
   int parameter = -1;
   int axis = -1;
   uint32_t roles = TSR_ALL_HOME_ROLES;
@@ -95,12 +95,12 @@ struct Split {
 };
 
 /// The layout of every parameter, in order of application; equal on all ranks.
-using Layout = std::vector<Split>;
+using Layout = std::vector<LayoutEntry>;
 
 /// What a step consists of besides model and mesh.
-struct StepShape {
+struct StepConfig {
   uint32_t num_micro_batches = 1;
-  uint32_t reduce_every = TSR_REDUCE_EVERY_STEP;
+  uint32_t reduce_every = TSR_EVERY_STEP;
   tsr_dtype dtype = TSR_F32;
   tsr_dtype reduce_dtype = TSR_F32;
   uint32_t optimizer = TSR_OP_ADAMW;  ///< TSR_OP_ADAMW or TSR_OP_SGD
@@ -122,7 +122,7 @@ struct Program {
   const Model* model = nullptr;
   const Mesh* mesh = nullptr;
   Coordinates coordinates;
-  StepShape shape;
+  StepConfig shape;
   uint32_t purpose = TSR_PURPOSE_STEP;
   uint32_t variant = 0;
   Layout layout;
@@ -184,7 +184,7 @@ tsr_dtype dtype_from_name(std::string_view name);
 
 /// The state of a parameter's role (TSR_HOME_*) on an axis: its last layout entry, or null when it is replicated over
 /// all of the axis.
-const Split* split_on(const Program& program, int parameter, int axis, uint32_t role);
+const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role);
 
 /// The names of the scalar buffers of a step; found by name. Every step has them, but for the last two.
 inline constexpr std::string_view kLossAccumulator = "loss";

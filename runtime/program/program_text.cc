@@ -84,7 +84,7 @@ class Printer {
   }
 
   void shape() {
-    const StepShape& s = program_.shape;
+    const StepConfig& s = program_.shape;
     add("shape");
     attribute("micro_batches", to_string(s.num_micro_batches));
     attribute("reduce_every", text_of(kReduceEveryNames, s.reduce_every, "reduction point"));

@@ -40,7 +40,7 @@ void parse_program_line(Line& line, Program& program) {
 }
 
 void parse_shape_line(Line& line, Program& program) {
-  StepShape& shape = program.shape;
+  StepConfig& shape = program.shape;
   line.take_exactly("shape");
   shape.num_micro_batches = number_from<uint32_t>(line.take_value("micro_batches"), "number");
   shape.reduce_every = number_of(kReduceEveryNames, line.take_value("reduce_every"), "reduction point");

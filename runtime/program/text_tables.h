@@ -17,8 +17,7 @@ struct TextName {
 
 inline constexpr TextName kPurposeNames[] = {
     {TSR_PURPOSE_INIT, "init"}, {TSR_PURPOSE_STEP, "step"}, {TSR_PURPOSE_EVAL, "eval"}};
-inline constexpr TextName kReduceEveryNames[] = {{TSR_REDUCE_EVERY_STEP, "step"},
-                                                 {TSR_REDUCE_EVERY_MICRO_BATCH, "micro-batch"}};
+inline constexpr TextName kReduceEveryNames[] = {{TSR_EVERY_STEP, "step"}, {TSR_EVERY_MICRO_BATCH, "micro-batch"}};
 inline constexpr TextName kOptimizerNames[] = {{TSR_OP_ADAMW, "adamw"}, {TSR_OP_SGD, "sgd"}};
 inline constexpr TextName kReduceNames[] = {
     {TSR_REDUCE_SUM, "sum"}, {TSR_REDUCE_AVG, "avg"}, {TSR_REDUCE_MIN, "min"}, {TSR_REDUCE_MAX, "max"}};

@@ -16,13 +16,13 @@
 #include <cmath>
 #include <limits>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/text_values.h"
 #include "plan/format.h"
 #include "tessera/error.hpp"
-#include "train/agree.h"
+#include "train/consistency.h"
 #include "train/loss_scaler.h"
-#include "verify/findings.h"
+#include "verify/diagnostics.h"
 
 namespace tessera::host {
 namespace {
@@ -49,8 +49,8 @@ std::string describe(const Model& model, const ParameterElement& e) {
 
 }  // namespace
 
-LostRunCheck::LostRunCheck(const Job& job, const RankPlace& place, RankRuntime& runtime)
-    : job_(job), place_(place), runtime_(runtime) {}
+LostRunCheck::LostRunCheck(const Job& job, const RankInfo& info, RankRuntime& runtime)
+    : job_(job), place_(info), runtime_(runtime) {}
 
 std::string LostRunCheck::advice() const {
   if (last_good_step_ == 0)
@@ -71,7 +71,7 @@ std::string LostRunCheck::advice() const {
 std::string LostRunCheck::first_action() const {
   if (!job_.config.debug_memory) return "";
   const std::string first =
-      least_answer(place_, job_.mesh.num_ranks(), "first action", first_action_, job_.config.timeout_ms);
+      lowest_answer(place_, job_.mesh.num_ranks(), "first action", first_action_, job_.config.timeout_ms);
   return first.empty()
              ? ""
              : concat("; the first action of that step with a result that is not finite: ", first.substr(kKeyChars));
@@ -80,7 +80,7 @@ std::string LostRunCheck::first_action() const {
 void LostRunCheck::fail(const std::string& why) const {
   const std::string action = first_action();
   // Nobody ends before all know why.
-  wait_for_all(place_, job_.mesh.num_ranks(), "end, since the run is lost", job_.config.timeout_ms, Log(LogLevel::off));
+  barrier(place_, job_.mesh.num_ranks(), "end, since the run is lost", job_.config.timeout_ms, Log(LogLevel::off));
   throw Error(TSR_E_FAILED_PRECONDITION, concat("the run is lost: ", why, action, "; ", advice()));
 }
 
@@ -89,8 +89,8 @@ void LostRunCheck::look(const std::string& when) {
   if (!has_changed_) return;
   has_changed_ = false;
   const auto own = runtime_.worst_parameter_element();
-  const std::string worst = least_answer(place_, job_.mesh.num_ranks(), concat("worst element/", num_looks_++),
-                                         own ? describe(job_.model, *own) : "", job_.config.timeout_ms);
+  const std::string worst = lowest_answer(place_, job_.mesh.num_ranks(), concat("worst element/", num_looks_++),
+                                          own ? describe(job_.model, *own) : "", job_.config.timeout_ms);
   largest_ = worst.substr(kKeyChars);
   if (worst[0] == kNotFinite) fail(concat("a parameter is not finite, ", when, ": ", largest_));
 }

@@ -20,7 +20,7 @@ namespace tessera::host {
 class LostRunCheck {
  public:
   /// Borrows all three.
-  LostRunCheck(const Job& job, const RankPlace& place, RankRuntime& runtime);
+  LostRunCheck(const Job& job, const RankInfo& info, RankRuntime& runtime);
 
   /// `step` counts from 1. Throws FAILED_PRECONDITION, the same sentence on all ranks: the first parameter in the order
   /// of the model that is not finite, or the largest element of all, and the last good step.
@@ -36,7 +36,7 @@ class LostRunCheck {
   [[noreturn]] void fail(const std::string& why) const;
 
   const Job& job_;
-  const RankPlace& place_;
+  const RankInfo& place_;
   RankRuntime& runtime_;
   int64_t last_good_step_ = 0;
   int64_t num_not_good_ = 0;  // in a row, up to now

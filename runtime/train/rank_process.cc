@@ -12,9 +12,9 @@
 
 #include <unistd.h>
 
+#include "base/concat.h"
 #include "base/print_error.h"
 #include "base/progress.h"
-#include "base/text.h"
 #include "launch/torchelastic.h"
 
 namespace tessera::host {
@@ -62,7 +62,7 @@ JobStore RankProcess::join(int64_t timeout_ms, int64_t reply_ms, const Log& log)
   return join_job(environment_, timeout_ms, log, StoreEvents{on_lost, on_other_secret}, reply_ms);
 }
 
-RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
+RankInfo RankProcess::place(const JobStore& job, const JobWatch& watch) const {
   return {environment_.rank,
           environment_.local_rank,
           environment_.local_size,
@@ -73,7 +73,7 @@ RankPlace RankProcess::place(const JobStore& job, const JobWatch& watch) const {
 }
 
 int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
-                     const std::function<void(const RankPlace&, JobWatch&)>& body) {
+                     const std::function<void(const RankInfo&, JobWatch&)>& body) {
   std::optional<Failure> failure;
   bool was_told = false;
   JobStore job;

@@ -24,7 +24,7 @@ class RankProcess {
   /// Joins the job and runs `body`, which calls note_step() of the watch after each step. Returns the exit code.
   /// `reply_ms`: after which a store that answers nothing is cut off.
   int run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
-          const std::function<void(const RankPlace&, JobWatch&)>& body);
+          const std::function<void(const RankInfo&, JobWatch&)>& body);
 
   /// The rank fails before it could join: tells the user, then the others, for whom it waits up to ten seconds. They
   /// are not told unless `may_meet`: without a secret ranks of several machines do not meet at all. Returns the exit
@@ -33,7 +33,7 @@ class RankProcess {
 
  private:
   JobStore join(int64_t timeout_ms, int64_t reply_ms, const Log& log);
-  RankPlace place(const JobStore& job, const JobWatch& watch) const;
+  RankInfo place(const JobStore& job, const JobWatch& watch) const;
   bool join_and_tell(const Failure& failure);
   int leave(const JobStore& job, const std::optional<Failure>& failure, bool was_told);
   int conclude(const JobStore& job, const Failure& failure, bool was_told);

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/text_values.h"
 #include "plan/format.h"
-#include "plan/planned_job.h"
+#include "plan/job_plan.h"
 #include "train/learning_rate.h"
 
 namespace tessera::host {

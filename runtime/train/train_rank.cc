@@ -1,6 +1,6 @@
 // A rank, from its plugins to its last step. train_rank() at the end of the file is the whole of it, in order; the rest
-// of the file fills in setups. The ranks meet to compare settings, then programs (agree.cc), before communicators are
-// created, before the first step, and at the end, so that none closes its connections while another one still needs
+// of the file fills in setups. The ranks meet to compare settings, then programs (consistency.cc), before communicators
+// are created, before the first step, and at the end, so that none closes its connections while another one still needs
 // them.
 
 #include "train/train_rank.h"
@@ -13,9 +13,9 @@
 #include "base/progress.h"
 #include "base/resident_memory.h"
 #include "plan/format.h"
-#include "plan/planned_job.h"
+#include "plan/job_plan.h"
 #include "plugins/host_services.h"
-#include "train/agree.h"
+#include "train/consistency.h"
 #include "train/learning_rate.h"
 #include "train/loss_scaler.h"
 #include "train/lost_run.h"
@@ -27,14 +27,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int num_threads(const Job& job, const RankPlace& place) {
+int num_threads(const Job& job, const RankInfo& info) {
   // The ranks of a host share its cores.
   if (job.config.threads > 0) return job.config.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.num_local_ranks);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / info.num_local_ranks);
 }
 
-void warn_of_threads(const Job& job, const RankPlace& place, const Log& log) {
-  const int threads = num_threads(job, place), ranks = place.num_local_ranks;
+void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
+  const int threads = num_threads(job, info), ranks = info.num_local_ranks;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (cores == 0 || int64_t{threads} * ranks <= cores) return;
   const std::string of_ranks =
@@ -47,47 +47,47 @@ void warn_of_threads(const Job& job, const RankPlace& place, const Log& log) {
                              : "--threads or --nproc");
 }
 
-CommunicatorSetup communicator_setup(const Job& job, const RankPlace& place, const tsr_host* host) {
+CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const tsr_host* host) {
   CommunicatorSetup setup;
   if (!job.plugins.communicator) return setup;
   setup.api = job.plugins.communicator->communicator();
   setup.host = host;
   setup.options = job.options.communicator.values();
-  setup.is_local = place.is_local;
-  setup.store_host = place.store_host;
+  setup.is_local = info.is_local;
+  setup.store_host = info.store_host;
   setup.start_timeout_ms = job.config.start_timeout_ms;
   setup.timeout_ms = job.config.timeout_ms;
   setup.is_capturable = (job.comm_flags & TSR_COMM_CAPTURABLE) != 0;
   return setup;
 }
 
-GraphOptions graph_options(const Job& job, const RankPlace& place, const Log& log) {
+GraphOptions graph_options(const Job& job, const RankInfo& info, const Log& log) {
   GraphOptions graphs;
   graphs.is_on = job.config.cuda_graph == CudaGraph::automatic;
-  graphs.all_agree = [&job, place, num_asked = 0](bool captured) mutable {
+  graphs.all_agree = [&job, info, num_asked = 0](bool captured) mutable {
     // All ranks ask after the same runs, so counting gives them the same question.
     const std::string question = "captured/" + std::to_string(num_asked++);
-    return all_say_yes(place, job.mesh.num_ranks(), question, captured, job.config.timeout_ms);
+    return all_ranks_agree(info, job.mesh.num_ranks(), question, captured, job.config.timeout_ms);
   };
   graphs.warn = [log](const std::string& why) { log.warning(why); };
   return graphs;
 }
 
-RankSetup rank_setup(const Job& job, const RankPlace& place, const tsr_host* host,
+RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
                      std::span<const StrategyOnAxis> strategies, const Log& log) {
-  const auto index = static_cast<uint32_t>(place.local_rank);
-  const auto threads = static_cast<uint32_t>(num_threads(job, place));
+  const auto index = static_cast<uint32_t>(info.local_rank);
+  const auto threads = static_cast<uint32_t>(num_threads(job, info));
   RankSetup setup;
   setup.device = {job.plugins.device.device(), job.options.device.values(), index, threads};
   if (job.staged.collectives) setup.comm_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
   setup.host = host;
-  setup.communicators = communicator_setup(job, place, host);
+  setup.communicators = communicator_setup(job, info, host);
   setup.strategies = strategies;
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
-  setup.graphs = graph_options(job, place, log);
-  setup.cancelled = place.cancelled;
-  setup.before_joining = [&job, place, log] {
-    wait_for_all(place, job.mesh.num_ranks(), "open their devices", job.config.start_timeout_ms, log);
+  setup.graphs = graph_options(job, info, log);
+  setup.cancelled = info.cancelled;
+  setup.before_joining = [&job, info, log] {
+    barrier(info, job.mesh.num_ranks(), "open their devices", job.config.start_timeout_ms, log);
   };
   return setup;
 }
@@ -124,14 +124,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, const RankPlace& place,
+void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, const RankInfo& info,
                  const RankObserver& observer, const Log& log) {
-  const Coordinates coordinates = job.mesh.coordinates(place.rank);
+  const Coordinates coordinates = job.mesh.coordinates(info.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   const auto reader = data.reader(dataset_use(job));
   // One on each rank: it is a function of outcomes that are equal on all.
   LossScaler scaler(runtime.scales_loss());
-  LostRunCheck lost(job, place, runtime);
+  LostRunCheck lost(job, info, runtime);
   const auto tokens = static_cast<double>(job.tokens_per_step());
   const auto first_start = Clock::now();
   for (int64_t step = 0; step < job.config.steps; ++step) {
@@ -158,7 +158,7 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
     line.memory_bytes = memory.now_bytes;
     line.peak_memory_bytes = memory.peak_bytes;
     observer.on_step(line);
-    if (place.rank == 0) report_step(log, line, job.config.steps, scaler);
+    if (info.rank == 0) report_step(log, line, job.config.steps, scaler);
     lost.after_step(line.step, result);
   }
   lost.after_last_step();
@@ -171,29 +171,29 @@ void warn_of_data(const Log& log, const Job& job, const Dataset& data) {
 
 }  // namespace
 
-void train_rank(const Job& job, const Dataset& data, const RankPlace& place, const RankObserver& observer,
+void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log) {
-  const HostServices host(log, place.store);
+  const HostServices host(log, info.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
 
   // Nothing below may depend on what has not been compared.
-  agree_on_job(job, data, place, num_threads(job, place), log);
-  const Log first_log = place.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
-  if (job.device_is_cpu()) warn_of_threads(job, place, first_log);
+  check_job_consistency(job, data, info, num_threads(job, info), log);
+  const Log first_log = info.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
+  if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
   const CompileInput input = compile_input(job, strategies.all(), first_log);
-  RankPrograms programs = agree_on_programs(job, input, place);
+  RankPrograms programs = check_program_consistency(job, input, info);
 
   // Measured here, so that the report can tell the arena from what the process had before.
   const int64_t process_before = resident_memory().now_bytes;
-  RankRuntime runtime(rank_setup(job, place, host.table(), strategies.all(), log), std::move(programs));
+  RankRuntime runtime(rank_setup(job, info, host.table(), strategies.all(), log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
   // Ranks that share a device: what one allocates and loads in preparation could wait for a stream of another, which
   // in turn waits for it.
-  wait_for_all(place, job.mesh.num_ranks(), "prepare their programs", job.config.start_timeout_ms, log);
-  if (place.rank == 0) {
+  barrier(info, job.mesh.num_ranks(), "prepare their programs", job.config.start_timeout_ms, log);
+  if (info.rank == 0) {
     // Until here a second process that claims a rank ends the job, as two jobs may share a port; from here on it is
     // only refused.
-    place.store->set(kJobStarted, "");
+    info.store->set(kJobStarted, "");
     report_start(log, job, data, runtime);
     warn_of_data(log, job, data);
   }
@@ -202,12 +202,12 @@ void train_rank(const Job& job, const Dataset& data, const RankPlace& place, con
     runtime.initialise(*initial_parameters(job, first_log), &progress);
   }
   // A rank may find only here that weights of its own are not finite, and a run that is refused writes no metrics.
-  wait_for_all(place, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
+  barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   observer.on_start(run_metrics(job, runtime));
-  train_steps(job, data, runtime, meter, place, observer, log);
+  train_steps(job, data, runtime, meter, info, observer, log);
   observer.on_end(runtime);
-  wait_for_all(place, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
-  if (place.rank == 0) report_end(log, job, runtime, meter.measure());
+  barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
+  if (info.rank == 0) report_end(log, job, runtime, meter.measure());
 }
 
 }  // namespace tessera::host

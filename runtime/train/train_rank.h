@@ -14,7 +14,7 @@
 namespace tessera::host {
 
 /// A rank's place in the run.
-struct RankPlace {
+struct RankInfo {
   int rank = 0;
   int local_rank = 0;
   int num_local_ranks = 1;
@@ -35,7 +35,7 @@ struct RankObserver {
 
 /// Joins the other ranks, compiles and checks this rank's programs, and runs all steps; rank 0 reports to the log.
 /// Throws what went wrong, also that the run is lost (lost_run.h); the other ranks then fail within their deadlines.
-void train_rank(const Job& job, const Dataset& data, const RankPlace& place, const RankObserver& observer,
+void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log);
 
 }  // namespace tessera::host

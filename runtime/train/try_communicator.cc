@@ -7,7 +7,7 @@
 
 #include "exec/device.h"
 #include "launch/memory_store.h"
-#include "plan/planned_job.h"
+#include "plan/job_plan.h"
 #include "plugins/host_services.h"
 
 namespace tessera::host {
@@ -28,7 +28,7 @@ void try_communicator(const Job& job, const Log& log) {
   const HostServices host(log, std::make_shared<MemoryStore>());
   const Device cpu({job.plugins.cpu.device(), job.options.cpu.values(), 0, 1}, host.table());
   const auto values = job.options.communicator.values();
-  tsr_comm_create args{};
+  tsr_comm_create_args args{};
   args.struct_size = sizeof args;
   args.size = 1;
   args.is_local = 1;

@@ -1,5 +1,5 @@
 // Checks each action by itself, whatever its kind: bindings inside their buffers, a stream and a group that fit the
-// kind, waits that point backwards. A program that names what does not exist ends here, with findings such as
+// kind, waits that point backwards. A program that names what does not exist ends here, with diagnostics such as
 //
 //     rank 0 #42 comm.dp.gradient all_reduce bucket 0 of dp is for group dp, but its stream is for another axis
 //     rank 0 #73 compute optimizer wte.weight has a predicate, but does not read the result of clip (slot x2), ...
@@ -19,8 +19,8 @@ constexpr size_t kMaxActions = size_t{1} << 20;
 
 class ActionChecker {
  public:
-  ActionChecker(const Program& program, size_t index, FindingList& findings)
-      : program_(program), index_(index), action_(program.actions[index]), findings_(findings) {}
+  ActionChecker(const Program& program, size_t index, DiagnosticList& diagnostics)
+      : program_(program), index_(index), action_(program.actions[index]), diagnostics_(diagnostics) {}
 
   void run() {
     if (!is_known_action(action_.kind)) return report("is of no known kind");
@@ -38,7 +38,7 @@ class ActionChecker {
   }
 
  private:
-  void report(const std::string& what) { findings_.add(action_text(program_, index_) + " " + what); }
+  void report(const std::string& what) { diagnostics_.add(action_text(program_, index_) + " " + what); }
 
   void check_binding(const Binding& binding) {
     const Buffer* buffer = buffer_or_null(program_, binding.buffer);
@@ -120,22 +120,22 @@ class ActionChecker {
   const Program& program_;
   const size_t index_;
   const Action& action_;
-  FindingList& findings_;
+  DiagnosticList& diagnostics_;
 };
 
 }  // namespace
 
-void verify_actions(const Program& program, FindingList& findings) {
+void verify_actions(const Program& program, DiagnosticList& diagnostics) {
   if (program.actions.size() > kMaxActions)
-    findings.add("the program has " + std::to_string(program.actions.size()) + " actions; a rank may have " +
-                 std::to_string(kMaxActions));
+    diagnostics.add("the program has " + std::to_string(program.actions.size()) + " actions; a rank may have " +
+                    std::to_string(kMaxActions));
   std::unordered_set<uint64_t> ids;
   for (size_t i = 0; i < program.actions.size(); ++i) {
-    ActionChecker(program, i, findings).run();
+    ActionChecker(program, i, diagnostics).run();
     const uint64_t id = program.actions[i].id;
     if (id == 0 || !ids.insert(id).second)
-      findings.add(action_text(program, i) + " has id " + std::to_string(id) +
-                   (id ? ", which another action has too" : ""));
+      diagnostics.add(action_text(program, i) + " has id " + std::to_string(id) +
+                      (id ? ", which another action has too" : ""));
   }
 }
 

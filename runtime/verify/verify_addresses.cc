@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "passes/dependencies.h"
-#include "program/collective_form.h"
+#include "program/collective_operands.h"
 #include "program/range_map.h"
 #include "verify/verify_parts.h"
 
@@ -38,8 +38,8 @@ struct Access {
 
 class AddressChecker {
  public:
-  AddressChecker(const Program& program, const MemoryPlan* memory, FindingList& findings)
-      : program_(program), clocks_(program), findings_(findings) {
+  AddressChecker(const Program& program, const MemoryPlan* memory, DiagnosticList& diagnostics)
+      : program_(program), clocks_(program), diagnostics_(diagnostics) {
     place(memory);
   }
 
@@ -77,7 +77,7 @@ class AddressChecker {
       if (found != memory->address.end()) address_[i] = found->second;
       if (!needed[i] || found != memory->address.end()) continue;
       complete_ = false;
-      findings_.add("rank " + rank() + " has no address for " + buffer_text(program_.buffers[i]));
+      diagnostics_.add("rank " + rank() + " has no address for " + buffer_text(program_.buffers[i]));
     }
   }
 
@@ -99,8 +99,8 @@ class AddressChecker {
       if (!starts_written(buffer)) continue;
       for (auto& [begin, part] : parts(i, 0, buffer.num_bytes())) {
         if (part.value.owner != kNobody)
-          findings_.add("rank " + rank() + " has " + buffer_text(buffer) + " and " +
-                        buffer_text(program_.buffers[part.value.owner]) + " at one address; both live across steps");
+          diagnostics_.add("rank " + rank() + " has " + buffer_text(buffer) + " and " +
+                           buffer_text(program_.buffers[part.value.owner]) + " at one address; both live across steps");
         part.value.owner = i;
       }
     }
@@ -110,7 +110,7 @@ class AddressChecker {
     const uint32_t buffer = index_of(binding.buffer);
     const uint64_t width = TSR_DTYPE_BYTES(program_.buffers[buffer].dtype);
     const uint64_t begin = binding.offset * width, end = begin + binding.num_elements * width;
-    uint32_t reported = kNobody;  // one finding a pair of actions, not one a part
+    uint32_t reported = kNobody;  // one diagnostic a pair of actions, not one a part
     for (auto& [from, part] : parts(buffer, begin, end)) {
       check(action, buffer, binding, part.value, reported);
       if (binding.mode == TSR_MODE_READ) add_reader(part.value, action, buffer);
@@ -129,10 +129,10 @@ class AddressChecker {
     if (binding.mode == TSR_MODE_WRITE || last.owner == buffer || last.owner == kNobody || reported != kNobody) return;
     reported = action;
     const std::string owner = buffer_text(program_.buffers[last.owner]);
-    findings_.add(action_text(program_, action) + " reads " + range_text(program_, binding) + ", but " +
-                  (last.writer == kNobody
-                       ? owner + " stands at its address"
-                       : action_text(program_, last.writer) + " has put " + owner + " at its address"));
+    diagnostics_.add(action_text(program_, action) + " reads " + range_text(program_, binding) + ", but " +
+                     (last.writer == kNobody
+                          ? owner + " stands at its address"
+                          : action_text(program_, last.writer) + " has put " + owner + " at its address"));
   }
 
   void check_order(uint32_t first, uint32_t first_buffer, uint32_t second, uint32_t second_buffer, uint32_t& reported) {
@@ -141,15 +141,15 @@ class AddressChecker {
     reported = first;
     const std::string buffer = buffer_text(program_.buffers[second_buffer]);
     if (is_own) {
-      findings_.add(action_text(program_, second) + " uses " + buffer_text(program_.buffers[first_buffer]) + " and " +
-                    buffer + " at once, and they stand at one address");
+      diagnostics_.add(action_text(program_, second) + " uses " + buffer_text(program_.buffers[first_buffer]) +
+                       " and " + buffer + " at once, and they stand at one address");
       return;
     }
-    findings_.add(action_text(program_, second) + " does not wait for " + action_text(program_, first) +
-                  (first_buffer == second_buffer ? ", and both touch " + buffer
-                                                 : ", and " + buffer + " stands where " +
-                                                       buffer_text(program_.buffers[first_buffer]) + " stood") +
-                  ": nothing orders them");
+    diagnostics_.add(action_text(program_, second) + " does not wait for " + action_text(program_, first) +
+                     (first_buffer == second_buffer ? ", and both touch " + buffer
+                                                    : ", and " + buffer + " stands where " +
+                                                          buffer_text(program_.buffers[first_buffer]) + " stood") +
+                     ": nothing orders them");
   }
 
   void add_reader(Access& access, uint32_t action, uint32_t buffer) const {
@@ -168,17 +168,17 @@ class AddressChecker {
       if (!buffer.persistent) continue;
       for (auto& [begin, part] : parts(i, 0, buffer.num_bytes())) {
         if (part.value.owner == i || part.value.writer == kNobody) continue;
-        findings_.add(action_text(program_, part.value.writer) + " puts " +
-                      buffer_text(program_.buffers[part.value.owner]) + " at the address of " + buffer_text(buffer) +
-                      ", which must outlive the step");
+        diagnostics_.add(action_text(program_, part.value.writer) + " puts " +
+                         buffer_text(program_.buffers[part.value.owner]) + " at the address of " + buffer_text(buffer) +
+                         ", which must outlive the step");
         break;
       }
     }
   }
 
   const Program& program_;
-  const Clocks clocks_;
-  FindingList& findings_;
+  const VectorClocks clocks_;
+  DiagnosticList& diagnostics_;
   bool complete_ = true;
   std::vector<uint64_t> address_;               // of each buffer, bytes
   std::map<uint32_t, RangeMap<Access>> bytes_;  // of each memory
@@ -186,8 +186,8 @@ class AddressChecker {
 
 }  // namespace
 
-void verify_addresses(const Program& program, const MemoryPlan* memory, FindingList& findings) {
-  AddressChecker(program, memory, findings).run();
+void verify_addresses(const Program& program, const MemoryPlan* memory, DiagnosticList& diagnostics) {
+  AddressChecker(program, memory, diagnostics).run();
 }
 
 }  // namespace tessera::host

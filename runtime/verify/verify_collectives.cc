@@ -3,12 +3,12 @@
 //
 //     rank 0 #4 comm.dp.gather all_gather h.0 binds 6656 elements as its slice; it is 6624 of 13248
 //
-// What has to agree between ranks is checked in meetings.cc. Cost: linear in the bindings.
+// What has to agree between ranks is checked in collective_matching.cc. Cost: linear in the bindings.
 
 #include <algorithm>
 #include <numeric>
 
-#include "program/collective_form.h"
+#include "program/collective_operands.h"
 #include "verify/verify_parts.h"
 
 namespace tessera::host {
@@ -24,12 +24,12 @@ bool takes_counts(uint32_t kind) {
 
 class CollectiveChecker {
  public:
-  CollectiveChecker(const Program& program, size_t index, FindingList& findings)
+  CollectiveChecker(const Program& program, size_t index, DiagnosticList& diagnostics)
       : program_(program),
         index_(index),
         action_(program.actions[index]),
         form_(program, action_),
-        findings_(findings) {}
+        diagnostics_(diagnostics) {}
 
   void run() {
     check_slots();
@@ -45,7 +45,7 @@ class CollectiveChecker {
  private:
   void report(const std::string& what) {
     ++num_reports_;
-    findings_.add(action_text(program_, index_) + " " + what);
+    diagnostics_.add(action_text(program_, index_) + " " + what);
   }
 
   /// Only SOURCE, DESTINATION and WORKSPACE, each once; one of the first two unless it is an exchange.
@@ -194,16 +194,16 @@ class CollectiveChecker {
   const Program& program_;
   const size_t index_;
   const Action& action_;
-  const CollectiveForm form_;
-  FindingList& findings_;
+  const CollectiveOperands form_;
+  DiagnosticList& diagnostics_;
   size_t num_reports_ = 0;
 };
 
 }  // namespace
 
-void verify_collectives(const Program& program, FindingList& findings) {
+void verify_collectives(const Program& program, DiagnosticList& diagnostics) {
   for (size_t i = 0; i < program.actions.size(); ++i)
-    if (is_collective(program.actions[i].kind)) CollectiveChecker(program, i, findings).run();
+    if (is_collective(program.actions[i].kind)) CollectiveChecker(program, i, diagnostics).run();
 }
 
 }  // namespace tessera::host

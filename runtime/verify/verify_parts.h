@@ -1,23 +1,23 @@
 // The checks that verify_rank is made of, in the order in which they run; each relies on those before it.
 #pragma once
 
-#include "memory/memory.h"
+#include "memory/memory_plan.h"
 #include "program/program.h"
-#include "verify/findings.h"
+#include "verify/diagnostics.h"
 
 namespace tessera::host {
 
 /// Tables: ids ascend, ranges and indices exist, homes lie inside their buffers.
-void verify_tables(const Program& program, FindingList& findings);
+void verify_tables(const Program& program, DiagnosticList& diagnostics);
 /// Actions as such: known kinds, bindings inside buffers, streams and groups that fit the kind, dependencies backwards.
-void verify_actions(const Program& program, FindingList& findings);
+void verify_actions(const Program& program, DiagnosticList& diagnostics);
 /// Slots, modes and element counts fit the kind of each action that is not a collective.
-void verify_slots(const Program& program, FindingList& findings);
+void verify_slots(const Program& program, DiagnosticList& diagnostics);
 /// The same for collectives and messages; roots, peers, counts and reductions.
-void verify_collectives(const Program& program, FindingList& findings);
+void verify_collectives(const Program& program, DiagnosticList& diagnostics);
 /// No read of an unwritten transient range, no second write of a written one.
-void verify_written(const Program& program, FindingList& findings);
+void verify_written(const Program& program, DiagnosticList& diagnostics);
 /// Accesses to one address are ordered, and every read finds what its own buffer wrote. Null memory: disjoint buffers.
-void verify_addresses(const Program& program, const MemoryPlan* memory, FindingList& findings);
+void verify_addresses(const Program& program, const MemoryPlan* memory, DiagnosticList& diagnostics);
 
 }  // namespace tessera::host

@@ -7,20 +7,20 @@
 namespace tessera::host {
 
 // Each stage relies on the ones before it (bindings inside buffers, slots of the right kind), so the first stage with
-// findings ends the check.
-Findings verify_rank(const Program& program, const MemoryPlan* memory) {
-  FindingList findings;
-  verify_tables(program, findings);
-  if (findings.empty()) verify_actions(program, findings);
-  if (findings.empty()) {
-    verify_slots(program, findings);
-    verify_collectives(program, findings);
+// diagnostics ends the check.
+Diagnostics verify_rank(const Program& program, const MemoryPlan* memory) {
+  DiagnosticList diagnostics;
+  verify_tables(program, diagnostics);
+  if (diagnostics.empty()) verify_actions(program, diagnostics);
+  if (diagnostics.empty()) {
+    verify_slots(program, diagnostics);
+    verify_collectives(program, diagnostics);
   }
-  if (findings.empty()) {
-    verify_written(program, findings);
-    verify_addresses(program, memory, findings);
+  if (diagnostics.empty()) {
+    verify_written(program, diagnostics);
+    verify_addresses(program, memory, diagnostics);
   }
-  return findings.take();
+  return diagnostics.take();
 }
 
 }  // namespace tessera::host

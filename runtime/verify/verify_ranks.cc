@@ -1,30 +1,30 @@
-// Checks that the programs of all ranks fit together: matching (meetings.cc), then no cycle in the wait-for graph
-// (rank_graph.cc). A deadlock is printed as a chain:
+// Checks that the programs of all ranks fit together: matching (collective_matching.cc), then no cycle in the wait-for
+// graph (wait_graph.cc). A deadlock is printed as a chain:
 //
 //     deadlock: rank 0 #12 comm.pp.activation_0 send h.1.x -> waits for rank 1 #9 comm.pp.gradient_1 send d ...
 //
 // Cost: actions of one rank of each class; the classes are few (8 for 1,024 ranks of a typical mesh).
 
-#include "verify/rank_graph.h"
 #include "verify/verify.h"
+#include "verify/wait_graph.h"
 
 namespace tessera::host {
 namespace {
 
 /// "rank 0 #12 comm.pp.forward send x waits for rank 1 #9 ..., which waits for ...". Between two waits the chain may
 /// pass from one member of a meeting to another; that is a wait too.
-std::string chain_text(const ProgramOf& program, const std::vector<RankGraph::Wait>& cycle) {
-  std::vector<Place> chain;
-  const auto visit = [&](Place place) {
+std::string chain_text(const ProgramOf& program, const std::vector<WaitGraph::Wait>& cycle) {
+  std::vector<ActionRef> chain;
+  const auto visit = [&](ActionRef place) {
     if (chain.empty() || chain.back().rank != place.rank || chain.back().action != place.action) chain.push_back(place);
   };
-  for (const RankGraph::Wait& wait : cycle) {
+  for (const WaitGraph::Wait& wait : cycle) {
     visit(wait.action);
     visit(wait.awaited);
   }
   visit(cycle.front().action);
   std::string text;
-  for (const Place& place : chain)
+  for (const ActionRef& place : chain)
     text += (text.empty() ? "" : " -> waits for ") + action_text(program(place.rank), place.rank, place.action);
   return text;
 }
@@ -38,19 +38,19 @@ std::string chain_text(const ProgramOf& program, const std::vector<RankGraph::Wa
 // means "run from top to bottom", all lists run so must come to their end, if sends do not wait. In this graph two
 // collectives with two ranks in common that are listed in different orders are a cycle. The order of messages is left
 // to the schedules: 1f1b interleaves its two lanes differently on each stage.
-Findings verify_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
-  FindingList findings;
-  const Meetings meetings = match_ranks(mesh, matched_ranks(mesh, classes, program), program, findings);
-  if (!findings.empty()) return findings.take();
-  const RankGraph graph(program, meetings);
-  if (const auto cycle = graph.find_cycle(RankGraph::Order::list); !cycle.empty())
-    findings.add(
+Diagnostics verify_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
+  DiagnosticList diagnostics;
+  const MatchedOps matched_ops = match_ranks(mesh, matched_ranks(mesh, classes, program), program, diagnostics);
+  if (!diagnostics.empty()) return diagnostics.take();
+  const WaitGraph graph(program, matched_ops);
+  if (const auto cycle = graph.find_cycle(WaitGraph::Order::list); !cycle.empty())
+    diagnostics.add(
         "the ranks list what they share in different orders, so that running every list from top to bottom never "
         "ends: " +
         chain_text(program, cycle));
-  else if (const auto deadlock = graph.find_cycle(RankGraph::Order::streams); !deadlock.empty())
-    findings.add("deadlock: " + chain_text(program, deadlock));
-  return findings.take();
+  else if (const auto deadlock = graph.find_cycle(WaitGraph::Order::streams); !deadlock.empty())
+    diagnostics.add("deadlock: " + chain_text(program, deadlock));
+  return diagnostics.take();
 }
 
 }  // namespace tessera::host

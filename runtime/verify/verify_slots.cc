@@ -64,8 +64,8 @@ constexpr SlotRule kRules[] = {
     {TSR_ACTION_COPY, TSR_ROLE_DESTINATION, 0, kWrite, true},
     {TSR_ACTION_CAST, TSR_ROLE_SOURCE, 0, kRead, true},
     {TSR_ACTION_CAST, TSR_ROLE_DESTINATION, 0, kWrite, true},
-    {TSR_ACTION_ADD, TSR_ROLE_SOURCE, 0, kRead, true},
-    {TSR_ACTION_ADD, TSR_ROLE_DESTINATION, 0, kWrite | kAdd, true},
+    {TSR_ACTION_ADD_INTO, TSR_ROLE_SOURCE, 0, kRead, true},
+    {TSR_ACTION_ADD_INTO, TSR_ROLE_DESTINATION, 0, kWrite | kAdd, true},
     {TSR_ACTION_SCALE, TSR_ROLE_DESTINATION, 0, kAdd, true},
     {TSR_ACTION_ZERO, TSR_ROLE_DESTINATION, kAny, kWrite, true},
     {TSR_ACTION_SUM_SQUARES, TSR_ROLE_SOURCE, 0, kRead, true},
@@ -103,8 +103,8 @@ std::string modes_text(uint32_t modes) {
 
 class SlotChecker {
  public:
-  SlotChecker(const Program& program, size_t index, FindingList& findings)
-      : program_(program), index_(index), action_(program.actions[index]), findings_(findings) {}
+  SlotChecker(const Program& program, size_t index, DiagnosticList& diagnostics)
+      : program_(program), index_(index), action_(program.actions[index]), diagnostics_(diagnostics) {}
 
   void run() {
     for (size_t i = 0; i < action_.bindings.size(); ++i) {
@@ -122,7 +122,7 @@ class SlotChecker {
   }
 
  private:
-  void report(const std::string& what) { findings_.add(action_text(program_, index_) + " " + what); }
+  void report(const std::string& what) { diagnostics_.add(action_text(program_, index_) + " " + what); }
   std::string name(uint32_t slot) const { return slot_text(program_, action_, slot); }
 
   bool has(const SlotRule& rule) const {
@@ -177,7 +177,7 @@ class SlotChecker {
 
   /// Whether this rank computes with a part of the parameter only.
   bool is_cut(int parameter) const {
-    return std::ranges::any_of(program_.layout, [&](const Split& split) {
+    return std::ranges::any_of(program_.layout, [&](const LayoutEntry& split) {
       return split.parameter == parameter && split.kind == TSR_LAYOUT_SPLIT &&
              program_.mesh->axes()[split.axis].splits == TSR_SPLITS_TENSORS;
     });
@@ -219,14 +219,14 @@ class SlotChecker {
   const Program& program_;
   const size_t index_;
   const Action& action_;
-  FindingList& findings_;
+  DiagnosticList& diagnostics_;
 };
 
 }  // namespace
 
-void verify_slots(const Program& program, FindingList& findings) {
+void verify_slots(const Program& program, DiagnosticList& diagnostics) {
   for (size_t i = 0; i < program.actions.size(); ++i)
-    if (!is_collective(program.actions[i].kind)) SlotChecker(program, i, findings).run();
+    if (!is_collective(program.actions[i].kind)) SlotChecker(program, i, diagnostics).run();
 }
 
 }  // namespace tessera::host

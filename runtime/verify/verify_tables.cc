@@ -13,134 +13,134 @@ namespace tessera::host {
 namespace {
 
 template <class T>
-void check_ids(const std::vector<T>& all, const char* what, FindingList& findings) {
+void check_ids(const std::vector<T>& all, const char* what, DiagnosticList& diagnostics) {
   uint64_t last = 0;
   for (const T& one : all) {
     if (one.id <= last)
-      findings.add(std::string(what) + " " + one.name + " has id " + std::to_string(one.id) + " after id " +
-                   std::to_string(last) + "; ids start at 1 and ascend");
+      diagnostics.add(std::string(what) + " " + one.name + " has id " + std::to_string(one.id) + " after id " +
+                      std::to_string(last) + "; ids start at 1 and ascend");
     last = one.id;
   }
 }
 
-void check_buffers(const Program& program, FindingList& findings) {
+void check_buffers(const Program& program, DiagnosticList& diagnostics) {
   for (const Buffer& buffer : program.buffers) {
     if (buffer.kind < TSR_BUFFER_HOME || buffer.kind > TSR_BUFFER_PLUGIN)
-      findings.add(buffer_text(buffer) + " has the unknown kind " + std::to_string(buffer.kind));
+      diagnostics.add(buffer_text(buffer) + " has the unknown kind " + std::to_string(buffer.kind));
     if (TSR_DTYPE_BYTES(buffer.dtype) == 0)
-      findings.add(buffer_text(buffer) + " has the unknown dtype " + std::to_string(buffer.dtype));
+      diagnostics.add(buffer_text(buffer) + " has the unknown dtype " + std::to_string(buffer.dtype));
     else if (buffer.num_elements > (uint64_t{1} << 60))
-      findings.add(buffer_text(buffer) + " has " + std::to_string(buffer.num_elements) +
-                   " elements: too many to address");
+      diagnostics.add(buffer_text(buffer) + " has " + std::to_string(buffer.num_elements) +
+                      " elements: too many to address");
     if (buffer.memory != TSR_MEMORY_DEVICE && buffer.memory != TSR_MEMORY_HOST)
-      findings.add(buffer_text(buffer) + " stands in the unknown memory " + std::to_string(buffer.memory));
+      diagnostics.add(buffer_text(buffer) + " stands in the unknown memory " + std::to_string(buffer.memory));
   }
 }
 
-void check_streams(const Program& program, FindingList& findings) {
+void check_streams(const Program& program, DiagnosticList& diagnostics) {
   if (program.streams.size() <= TSR_STREAM_COPY_OUT)
-    findings.add("the program has " + std::to_string(program.streams.size()) +
-                 " streams; compute, copy_in and copy_out are the first three of every program");
+    diagnostics.add("the program has " + std::to_string(program.streams.size()) +
+                    " streams; compute, copy_in and copy_out are the first three of every program");
   for (const Stream& stream : program.streams)
     if (stream.axis != TSR_WORLD_AXIS && !is_index(stream.axis, program.mesh->axes()))
-      findings.add("stream " + stream.name + " is for axis " + std::to_string(stream.axis) +
-                   ", which the mesh does not have");
+      diagnostics.add("stream " + stream.name + " is for axis " + std::to_string(stream.axis) +
+                      ", which the mesh does not have");
 }
 
-void check_group(const Program& program, const Group& group, FindingList& findings) {
+void check_group(const Program& program, const Group& group, DiagnosticList& diagnostics) {
   if (group.axis == TSR_WORLD_AXIS) {
-    if (!group.coordinates.empty()) findings.add("a group of the world lists coordinates; it must be all ranks");
+    if (!group.coordinates.empty()) diagnostics.add("a group of the world lists coordinates; it must be all ranks");
     return;
   }
   if (!is_index(group.axis, program.mesh->axes())) {
-    findings.add("a group is for axis " + std::to_string(group.axis) + ", which the mesh does not have");
+    diagnostics.add("a group is for axis " + std::to_string(group.axis) + ", which the mesh does not have");
     return;
   }
   const Axis& axis = program.mesh->axes()[group.axis];
   int last = -1;
   for (const int coordinate : group.coordinates) {
     if (coordinate <= last || coordinate >= axis.num_ranks) {
-      findings.add("group " + group_text(program, group) + " must list ascending coordinates below " +
-                   std::to_string(axis.num_ranks));
+      diagnostics.add("group " + group_text(program, group) + " must list ascending coordinates below " +
+                      std::to_string(axis.num_ranks));
       return;
     }
     last = coordinate;
   }
 }
 
-void check_layout(const Program& program, FindingList& findings) {
-  for (const Split& split : program.layout) {
+void check_layout(const Program& program, DiagnosticList& diagnostics) {
+  for (const LayoutEntry& split : program.layout) {
     if (split.parameter == kRowsOfValues && is_index(split.axis, program.mesh->axes())) continue;
     if (!is_index(split.parameter, program.model->parameters) || !is_index(split.axis, program.mesh->axes())) {
-      findings.add("the layout has an entry for parameter " + std::to_string(split.parameter) + " on axis " +
-                   std::to_string(split.axis) + ", which do not exist");
+      diagnostics.add("the layout has an entry for parameter " + std::to_string(split.parameter) + " on axis " +
+                      std::to_string(split.axis) + ", which do not exist");
       continue;
     }
     const Parameter& parameter = program.model->parameters[split.parameter];
     const std::string where = "the layout of " + parameter.name + " on " + program.mesh->axes()[split.axis].name;
     if (split.kind < TSR_LAYOUT_REPLICATED || split.kind > TSR_LAYOUT_DIVERGENT)
-      findings.add(where + " has the unknown kind " + std::to_string(split.kind));
+      diagnostics.add(where + " has the unknown kind " + std::to_string(split.kind));
     if (split.dim < -1 || split.dim >= static_cast<int>(parameter.dims.size()))
-      findings.add(where + " splits dim " + std::to_string(split.dim) + " of a tensor with " +
-                   std::to_string(parameter.dims.size()) + " dims");
+      diagnostics.add(where + " splits dim " + std::to_string(split.dim) + " of a tensor with " +
+                      std::to_string(parameter.dims.size()) + " dims");
   }
 }
 
-void check_role(const Program& program, const Home& home, uint32_t role, FindingList& findings) {
+void check_role(const Program& program, const Home& home, uint32_t role, DiagnosticList& diagnostics) {
   static constexpr const char* kRoles[] = {"value", "master", "gradient", "m", "v"};
   const tsr_home_role& place = home.roles[role];
   if (place.buffer == 0) return;
   const std::string where = "the " + std::string(kRoles[role]) + " of home " + home.name;
   const Buffer* buffer = buffer_or_null(program, place.buffer);
   if (!buffer) {
-    findings.add(where + " stands in buffer %" + std::to_string(place.buffer) + ", which does not exist");
+    diagnostics.add(where + " stands in buffer %" + std::to_string(place.buffer) + ", which does not exist");
     return;
   }
   if (place.offset > buffer->num_elements || place.num_elements > buffer->num_elements - place.offset)
-    findings.add(where + " reaches beyond " + buffer_text(*buffer) + ", which has " +
-                 std::to_string(buffer->num_elements) + " elements");
+    diagnostics.add(where + " reaches beyond " + buffer_text(*buffer) + ", which has " +
+                    std::to_string(buffer->num_elements) + " elements");
   if (place.num_elements != home.num_elements)
-    findings.add(where + " has " + std::to_string(place.num_elements) + " elements, the home " +
-                 std::to_string(home.num_elements));
+    diagnostics.add(where + " has " + std::to_string(place.num_elements) + " elements, the home " +
+                    std::to_string(home.num_elements));
   const bool is_compute_copy = role == TSR_HOME_VALUE && home.roles[TSR_HOME_MASTER].buffer != 0;
   if (role != TSR_HOME_GRADIENT && !is_compute_copy && !buffer->persistent)
-    findings.add(where + " stands in " + buffer_text(*buffer) + ", which does not outlive the step");
+    diagnostics.add(where + " stands in " + buffer_text(*buffer) + ", which does not outlive the step");
 }
 
-void check_pieces(const Program& program, const Home& home, FindingList& findings) {
+void check_pieces(const Program& program, const Home& home, DiagnosticList& diagnostics) {
   uint64_t end = 0;
   for (const tsr_piece& piece : home.pieces) {
     if (!is_index(piece.parameter, program.model->parameters)) {
-      findings.add("home " + home.name + " has a piece of parameter " + std::to_string(piece.parameter) +
-                   ", which does not exist");
+      diagnostics.add("home " + home.name + " has a piece of parameter " + std::to_string(piece.parameter) +
+                      ", which does not exist");
       continue;
     }
     const Parameter& parameter = program.model->parameters[piece.parameter];
     const std::string where = "the piece of " + parameter.name + " in home " + home.name;
     const uint64_t num_elements = parameter.part ? parameter.part->whole_elements : parameter.num_elements;
     if (piece.parameter_offset > num_elements || piece.num_elements > num_elements - piece.parameter_offset)
-      findings.add(where + " reaches beyond the parameter's " + std::to_string(num_elements) + " elements");
+      diagnostics.add(where + " reaches beyond the parameter's " + std::to_string(num_elements) + " elements");
     if (piece.home_offset > home.num_elements || piece.num_elements > home.num_elements - piece.home_offset)
-      findings.add(where + " reaches beyond the home's " + std::to_string(home.num_elements) + " elements");
-    if (piece.home_offset < end) findings.add(where + " overlaps the piece before it; pieces ascend");
+      diagnostics.add(where + " reaches beyond the home's " + std::to_string(home.num_elements) + " elements");
+    if (piece.home_offset < end) diagnostics.add(where + " overlaps the piece before it; pieces ascend");
     end = piece.home_offset + piece.num_elements;
   }
 }
 
 }  // namespace
 
-void verify_tables(const Program& program, FindingList& findings) {
-  check_ids(program.buffers, "buffer", findings);
-  check_ids(program.homes, "home", findings);
-  check_buffers(program, findings);
-  check_streams(program, findings);
+void verify_tables(const Program& program, DiagnosticList& diagnostics) {
+  check_ids(program.buffers, "buffer", diagnostics);
+  check_ids(program.homes, "home", diagnostics);
+  check_buffers(program, diagnostics);
+  check_streams(program, diagnostics);
   for (const Group& group : program.groups)
-    check_group(program, group, findings);
-  check_layout(program, findings);
+    check_group(program, group, diagnostics);
+  check_layout(program, diagnostics);
   for (const Home& home : program.homes) {
     for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role)
-      check_role(program, home, role, findings);
-    check_pieces(program, home, findings);
+      check_role(program, home, role, diagnostics);
+    check_pieces(program, home, diagnostics);
   }
 }
 

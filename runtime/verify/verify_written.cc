@@ -12,8 +12,8 @@
 
 #include <vector>
 
-#include "passes/staging.h"
-#include "program/collective_form.h"
+#include "passes/host_staging.h"
+#include "program/collective_operands.h"
 #include "program/range_map.h"
 #include "verify/verify_parts.h"
 
@@ -26,7 +26,7 @@ enum class Written : uint8_t { no, predicated, yes };
 
 class WrittenChecker {
  public:
-  WrittenChecker(const Program& program, FindingList& findings) : program_(program), findings_(findings) {
+  WrittenChecker(const Program& program, DiagnosticList& diagnostics) : program_(program), diagnostics_(diagnostics) {
     for (const Buffer& buffer : program.buffers) {
       ranges_.emplace_back(buffer.num_elements);
       if (starts_written(buffer)) ranges_.back().assign(0, buffer.num_elements, Written::yes);
@@ -59,10 +59,10 @@ class WrittenChecker {
     for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
       if (part.value >= needed) continue;
       const std::string what = binding.mode == TSR_MODE_ADD ? " adds to " : " reads ";
-      findings_.add(action_text(program_, index) + what + range_text(buffer, begin, part.end) + " through " +
-                    slot_text(program_, action, binding.slot) +
-                    (part.value == Written::no ? ", which nothing has written"
-                                               : ", whose writer is skipped when the step is not ok"));
+      diagnostics_.add(action_text(program_, index) + what + range_text(buffer, begin, part.end) + " through " +
+                       slot_text(program_, action, binding.slot) +
+                       (part.value == Written::no ? ", which nothing has written"
+                                                  : ", whose writer is skipped when the step is not ok"));
       ranges(buffer).assign(binding.offset, end, Written::yes);  // once is enough
       return;
     }
@@ -77,9 +77,9 @@ class WrittenChecker {
     if (once)
       for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
         if (part.value == Written::no) continue;
-        findings_.add(action_text(program_, index) + " writes " + range_text(buffer, begin, part.end) + " through " +
-                      slot_text(program_, action, binding.slot) +
-                      " a second time; a transient range is written once, then added to or read");
+        diagnostics_.add(action_text(program_, index) + " writes " + range_text(buffer, begin, part.end) + " through " +
+                         slot_text(program_, action, binding.slot) +
+                         " a second time; a transient range is written once, then added to or read");
         break;
       }
     const bool skipped = (action.flags & TSR_ACTION_PREDICATED) && !starts_written(buffer);
@@ -87,14 +87,14 @@ class WrittenChecker {
   }
 
   const Program& program_;
-  FindingList& findings_;
+  DiagnosticList& diagnostics_;
   std::vector<RangeMap<Written>> ranges_;  // of each buffer
 };
 
 }  // namespace
 
-void verify_written(const Program& program, FindingList& findings) {
-  WrittenChecker(program, findings).run();
+void verify_written(const Program& program, DiagnosticList& diagnostics) {
+  WrittenChecker(program, diagnostics).run();
 }
 
 }  // namespace tessera::host

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <set>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
 #include "weights/weight_files.h"

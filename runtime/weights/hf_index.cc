@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/concat.h"
 #include "base/read_only_file.h"
 #include "base/strict_json.h"
-#include "base/text.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

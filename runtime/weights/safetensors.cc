@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/concat.h"
 #include "base/strict_json.h"
-#include "base/text.h"
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
 

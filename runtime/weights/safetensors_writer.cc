@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
 

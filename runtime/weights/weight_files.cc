@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <set>
 
+#include "base/concat.h"
 #include "base/sha256.h"
-#include "base/text.h"
 #include "model/architectures.h"
 #include "tessera/error.hpp"
 #include "weights/hf_index.h"

@@ -46,15 +46,15 @@ class GuardPage : public ::testing::TestWithParam<std::string> {
   GuardPage() : plugin_(load_plugin(GetParam(), kQuiet)), options_(plugin_, "dp", {}), host_(kQuiet) {}
   ~GuardPage() override { plugin_.strategy()->destroy(instance_); }
 
-  tsr_strategy_create arguments() const {
-    return {sizeof(tsr_strategy_create), 0, host_.table(), str("dp"), options_.values().data(),
+  tsr_strategy_create_args arguments() const {
+    return {sizeof(tsr_strategy_create_args), 0, host_.table(), str("dp"), options_.values().data(),
             options_.values().size()};
   }
-  tsr_status create(const tsr_strategy_create* args, tsr_error& err) {
+  tsr_status create(const tsr_strategy_create_args* args, tsr_error& err) {
     return plugin_.strategy()->create(args, &instance_, &err);
   }
   void create() {
-    const GuardedStruct<tsr_strategy_create> args(arguments());
+    const GuardedStruct<tsr_strategy_create_args> args(arguments());
     tsr_error err{};
     ASSERT_EQ(create(args.get(), err), TSR_OK) << err.message;
   }
@@ -114,7 +114,7 @@ TEST_P(GuardPage, QueryReadsNoMoreThanThereIs) {
 
 TEST_P(GuardPage, LowerReadsNoMoreThanThereIs) {
   create();
-  for (const uint32_t reduce_every : {TSR_REDUCE_EVERY_STEP, TSR_REDUCE_EVERY_MICRO_BATCH})
+  for (const uint32_t reduce_every : {TSR_EVERY_STEP, TSR_EVERY_MICRO_BATCH})
     for (const uint32_t purpose : {TSR_PURPOSE_INIT, TSR_PURPOSE_STEP, TSR_PURPOSE_EVAL}) {
       const Gpt2Ddp job(3, reduce_every);
       EXPECT_EQ(lowered(job, purpose, {}), lowered_without_guard(job, purpose)) << "purpose " << purpose;
@@ -122,7 +122,7 @@ TEST_P(GuardPage, LowerReadsNoMoreThanThereIs) {
 }
 
 TEST_P(GuardPage, ALongerHostIsNoProblem) {
-  const GuardedStruct<tsr_strategy_create> args(arguments(), sizeof(tsr_strategy_create) + 64);
+  const GuardedStruct<tsr_strategy_create_args> args(arguments(), sizeof(tsr_strategy_create_args) + 64);
   tsr_error err{};
   ASSERT_EQ(create(args.get(), err), TSR_OK) << err.message;
   const Gpt2Ddp job(3);
@@ -131,8 +131,8 @@ TEST_P(GuardPage, ALongerHostIsNoProblem) {
 }
 
 TEST_P(GuardPage, AShorterHostIsRefused) {
-  for (uint32_t num_bytes = 8; num_bytes < sizeof(tsr_strategy_create); num_bytes += 8) {
-    const GuardedStruct<tsr_strategy_create> args(arguments(), num_bytes);
+  for (uint32_t num_bytes = 8; num_bytes < sizeof(tsr_strategy_create_args); num_bytes += 8) {
+    const GuardedStruct<tsr_strategy_create_args> args(arguments(), num_bytes);
     tsr_error err{};
     EXPECT_EQ(create(args.get(), err), TSR_E_ABI) << num_bytes << " bytes";
     EXPECT_EQ(err.code, TSR_E_ABI);

@@ -22,7 +22,7 @@ SLOT(tsr_factory, get_interface, const void* (*)(tsr_str));
 
 /* device.h */
 SLOT(tsr_device_interface, describe, tsr_status (*)(const tsr_op*, tsr_slot_spec*, uint64_t*, tsr_error*));
-SLOT(tsr_device_interface, open, tsr_status (*)(const tsr_device_open*, tsr_device**, tsr_error*));
+SLOT(tsr_device_interface, open, tsr_status (*)(const tsr_device_open_args*, tsr_device**, tsr_error*));
 SLOT(tsr_device_interface, close, void (*)(tsr_device*));
 SLOT(tsr_device_interface, allocate, tsr_status (*)(tsr_device*, uint32_t, uint64_t, void**, tsr_error*));
 SLOT(tsr_device_interface, release, void (*)(tsr_device*, uint32_t, void*));
@@ -46,16 +46,16 @@ SLOT(tsr_device_capture, begin, tsr_status (*)(tsr_stream*, tsr_error*));
 SLOT(tsr_device_capture, end, tsr_status (*)(tsr_stream*, tsr_graph**, tsr_error*));
 SLOT(tsr_device_capture, launch, tsr_status (*)(tsr_graph*, tsr_stream*, tsr_error*));
 SLOT(tsr_device_capture, destroy, void (*)(tsr_graph*));
-SLOT(tsr_device_gate, create, tsr_status (*)(tsr_device*, tsr_gate**, tsr_error*));
-SLOT(tsr_device_gate, destroy, void (*)(tsr_gate*));
-SLOT(tsr_device_gate, wait, tsr_status (*)(tsr_stream*, tsr_gate*, uint32_t, tsr_error*));
-SLOT(tsr_device_gate, open, void (*)(tsr_gate*, uint32_t));
+SLOT(tsr_device_semaphore, create, tsr_status (*)(tsr_device*, tsr_semaphore**, tsr_error*));
+SLOT(tsr_device_semaphore, destroy, void (*)(tsr_semaphore*));
+SLOT(tsr_device_semaphore, wait, tsr_status (*)(tsr_stream*, tsr_semaphore*, uint32_t, tsr_error*));
+SLOT(tsr_device_semaphore, open, void (*)(tsr_semaphore*, uint32_t));
 SLOT(tsr_device_memory_info, query, tsr_status (*)(tsr_device*, uint64_t*, uint64_t*, tsr_error*));
 
 /* communicator.h */
 SLOT(tsr_communicator_interface, caps, tsr_status (*)(tsr_str, tsr_comm_caps*, tsr_error*));
 SLOT(tsr_communicator_interface, describe, tsr_status (*)(const tsr_collective*, int32_t, uint64_t*, tsr_error*));
-SLOT(tsr_communicator_interface, create, tsr_status (*)(const tsr_comm_create*, tsr_comm**, tsr_error*));
+SLOT(tsr_communicator_interface, create, tsr_status (*)(const tsr_comm_create_args*, tsr_comm**, tsr_error*));
 SLOT(tsr_communicator_interface, submit, tsr_status (*)(tsr_comm*, const tsr_collective*, tsr_error*));
 SLOT(tsr_communicator_interface, group_begin, tsr_status (*)(tsr_comm*, tsr_error*));
 SLOT(tsr_communicator_interface, group_end, tsr_status (*)(tsr_comm*, tsr_error*));
@@ -79,8 +79,8 @@ SLOT(tsr_edit, split_backward, tsr_status (*)(void*, uint64_t, uint64_t*, uint64
 SLOT(tsr_edit, order, tsr_status (*)(void*, const uint64_t*, uint64_t, tsr_error*));
 SLOT(tsr_edit, collect_garbage, tsr_status (*)(void*, tsr_error*));
 SLOT(tsr_edit, wait_for, tsr_status (*)(void*, uint64_t, uint64_t, tsr_error*));
-SLOT(tsr_layout_sink, add_split, tsr_status (*)(void*, const tsr_split*, tsr_error*));
-SLOT(tsr_strategy_interface, create, tsr_status (*)(const tsr_strategy_create*, tsr_strategy**, tsr_error*));
+SLOT(tsr_layout_sink, add_entry, tsr_status (*)(void*, const tsr_layout_entry*, tsr_error*));
+SLOT(tsr_strategy_interface, create, tsr_status (*)(const tsr_strategy_create_args*, tsr_strategy**, tsr_error*));
 SLOT(tsr_strategy_interface, destroy, void (*)(tsr_strategy*));
 SLOT(tsr_strategy_interface, num_variants, uint32_t (*)(tsr_strategy*));
 SLOT(tsr_strategy_interface, depends_on_coordinate, uint32_t (*)(tsr_strategy*));

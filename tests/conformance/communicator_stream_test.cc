@@ -214,9 +214,9 @@ TEST_P(Messages, AndCollectivesOfOneCommunicatorMix) {
 
 TESSERA_OVER(transports, Messages, kSeveral);
 
-using Split = CommunicatorTest;
+using LayoutEntry = CommunicatorTest;
 
-TEST_P(Split, MakesAGroupOfEachColorOrderedByKey) {
+TEST_P(LayoutEntry, MakesAGroupOfEachColorOrderedByKey) {
   run_ranks(spec(), [](CommRank& rank) {
     const int n = rank.num_ranks(), color = rank.rank() % 2;
     const int size = (n + 1 - color) / 2;
@@ -232,7 +232,7 @@ TEST_P(Split, MakesAGroupOfEachColorOrderedByKey) {
   });
 }
 
-TEST_P(Split, LeavesOutNegativeColorsAndMayBeRepeated) {
+TEST_P(LayoutEntry, LeavesOutNegativeColorsAndMayBeRepeated) {
   run_ranks(spec(), [](CommRank& rank) {
     const int n = rank.num_ranks();
     for (int round = 0; round < 2; ++round) {
@@ -248,7 +248,7 @@ TEST_P(Split, LeavesOutNegativeColorsAndMayBeRepeated) {
   });
 }
 
-TESSERA_OVER(transports, Split, kSeveral);
+TESSERA_OVER(transports, LayoutEntry, kSeveral);
 
 using Lifetime = CommunicatorTest;
 

@@ -31,7 +31,8 @@ bool is_float32_only(uint32_t kind) {
 
 bool has_phase(uint32_t kind, uint32_t phase) {
   if (kind == TSR_OP_SOFTMAX_STATS) return phase == TSR_PHASE_FORWARD;
-  if (kind == TSR_OP_LOSS || kind == TSR_OP_LOSS_GRAD || kind == TSR_OP_CROSS_ENTROPY) return phase <= TSR_PHASE_BACKWARD;
+  if (kind == TSR_OP_LOSS || kind == TSR_OP_LOSS_GRAD || kind == TSR_OP_CROSS_ENTROPY)
+    return phase <= TSR_PHASE_BACKWARD;
   return true;
 }
 

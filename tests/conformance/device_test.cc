@@ -185,7 +185,7 @@ TEST_P(DeviceTest, NativeHandlesOfUnknownKindsAreNull) {
 }
 
 TEST_P(DeviceTest, OpenChecksItsArguments) {
-  tsr_device_open args{};
+  tsr_device_open_args args{};
   tsr_device* device = nullptr;
   tsr_error err{};
   EXPECT_EQ(table_.open(&args, &device, &err), TSR_E_INVALID_ARGUMENT);

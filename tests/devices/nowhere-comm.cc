@@ -10,7 +10,7 @@ struct Plugin {
     throw tessera::Error(TSR_E_UNSUPPORTED, "[nowhere-comm] takes streams of kind moon.queue only");
   }
   static uint64_t describe(const tsr_collective&, int) { return 0; }
-  static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create&) { return nullptr; }
+  static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args&) { return nullptr; }
 };
 
 constexpr tsr_communicator_interface kTable = tessera::communicator_table<Plugin>();

@@ -17,7 +17,7 @@ constexpr uint64_t kTotalBytes = uint64_t{1} << 32;
 struct Table : DeviceTable<Plugin> {
   static OtherDevice& device(tsr_device* p) { return static_cast<OtherDevice&>(object(p)); }
   static other::Stream& stream(tsr_stream* p) { return static_cast<other::Stream&>(object(p)); }
-  static Gate& gate(tsr_gate* p) { return *reinterpret_cast<Gate*>(p); }
+  static Gate& gate(tsr_semaphore* p) { return *reinterpret_cast<Gate*>(p); }
   static Recording& recording(tsr_graph* p) { return *reinterpret_cast<Recording*>(p); }
 
   static tsr_status begin(tsr_stream* lead, tsr_error* err) noexcept {
@@ -32,14 +32,14 @@ struct Table : DeviceTable<Plugin> {
   }
   static void destroy_graph(tsr_graph* graph) noexcept { delete &recording(graph); }
 
-  static tsr_status create_gate(tsr_device*, tsr_gate** made, tsr_error* err) noexcept {
-    return guarded(err, [&] { *made = reinterpret_cast<tsr_gate*>(new Gate); });
+  static tsr_status create_gate(tsr_device*, tsr_semaphore** made, tsr_error* err) noexcept {
+    return guarded(err, [&] { *made = reinterpret_cast<tsr_semaphore*>(new Gate); });
   }
-  static void destroy_gate(tsr_gate* p) noexcept { delete &gate(p); }
-  static tsr_status wait_gate(tsr_stream* waiting, tsr_gate* p, uint32_t value, tsr_error* err) noexcept {
+  static void destroy_gate(tsr_semaphore* p) noexcept { delete &gate(p); }
+  static tsr_status wait_gate(tsr_stream* waiting, tsr_semaphore* p, uint32_t value, tsr_error* err) noexcept {
     return guarded(err, [&] { gate(p).wait(stream(waiting), value); });
   }
-  static void open_gate(tsr_gate* p, uint32_t value) noexcept { gate(p).open(value); }
+  static void open_gate(tsr_semaphore* p, uint32_t value) noexcept { gate(p).open(value); }
 
   static tsr_status query(tsr_device* p, uint64_t* total_bytes, uint64_t* used_bytes, tsr_error* err) noexcept {
     return guarded(err, [&] {
@@ -50,11 +50,11 @@ struct Table : DeviceTable<Plugin> {
 
   static const void* get_extension(tsr_str id) noexcept {
     static constexpr tsr_device_capture kCapture{sizeof kCapture, 0, begin, end, launch_graph, destroy_graph};
-    static constexpr tsr_device_gate kGate{sizeof kGate, 0, create_gate, destroy_gate, wait_gate, open_gate};
+    static constexpr tsr_device_semaphore kGate{sizeof kGate, 0, create_gate, destroy_gate, wait_gate, open_gate};
     static constexpr tsr_device_memory_info kMemory{sizeof kMemory, 0, query};
     if (kIsBare) return nullptr;
     if (view(id) == TSR_DEVICE_CAPTURE) return &kCapture;
-    if (view(id) == TSR_DEVICE_GATE) return &kGate;
+    if (view(id) == TSR_DEVICE_SEMAPHORE) return &kGate;
     return view(id) == TSR_DEVICE_MEMORY_INFO ? &kMemory : nullptr;
   }
 };

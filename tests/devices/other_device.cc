@@ -131,7 +131,7 @@ void Gate::open(uint32_t value) {
   opened_.notify_all();
 }
 
-OtherDevice::OtherDevice(const tsr_device_open& args) : cpu_(static_cast<int>(args.num_threads)) {
+OtherDevice::OtherDevice(const tsr_device_open_args& args) : cpu_(static_cast<int>(args.num_threads)) {
   for (uint64_t i = 0; i < args.num_options; ++i)
     if (view(args.options[i].name) == "fail-capture") fails_to_capture_ = args.options[i].i != 0;
 }

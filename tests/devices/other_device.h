@@ -49,7 +49,7 @@ struct HostCall {
   static tsr_status run(void* self, tsr_error* err);
 };
 
-/// tsr.device.gate/1.
+/// tsr.device.semaphore/1.
 class Gate {
  public:
   void wait(Stream& stream, uint32_t value);
@@ -69,7 +69,7 @@ class Gate {
 
 class OtherDevice final : public Device {
  public:
-  explicit OtherDevice(const tsr_device_open& args);
+  explicit OtherDevice(const tsr_device_open_args& args);
 
   void* allocate(uint32_t memory, uint64_t num_bytes) override;
   void release(uint32_t memory, void* pointer) noexcept override;
@@ -99,7 +99,7 @@ struct Plugin {
   static constexpr std::string_view kName = TESSERA_OTHER_DEVICE "-device";
   static constexpr std::string_view kStreamKind = "other.queue";
   static std::vector<tsr_slot_spec> describe(const tsr_op& op) { return cpu::describe(op); }
-  static std::unique_ptr<Device> open(const tsr_device_open& args) { return std::make_unique<OtherDevice>(args); }
+  static std::unique_ptr<Device> open(const tsr_device_open_args& args) { return std::make_unique<OtherDevice>(args); }
 };
 
 }  // namespace tessera::other

@@ -202,12 +202,12 @@ TEST(DeviceMemory, WhatDoesNotFitIsRefusedWithWhatWould) {
   const CommandResult verified = plan({"--nproc=2", limit, "--verify"});
   EXPECT_EQ(verified.exit_code, 1);
   expect_all(verified.err, {"does not fit --device-memory"});
-  const json misfit = json::parse(refused.out)["misfit"];
-  EXPECT_EQ(misfit["limit_bytes"], arena - 1);
-  EXPECT_EQ(misfit["arena_bytes"], arena);
-  ASSERT_FALSE(misfit["would_fit"].empty());
+  const json shortfall = json::parse(refused.out)["shortfall"];
+  EXPECT_EQ(shortfall["limit_bytes"], arena - 1);
+  EXPECT_EQ(shortfall["arena_bytes"], arena);
+  ASSERT_FALSE(shortfall["would_fit"].empty());
   // What is offered holds.
-  for (const json& offer : misfit["would_fit"]) {
+  for (const json& offer : shortfall["would_fit"]) {
     std::istringstream words(offer["flags"].get<std::string>());
     std::vector<std::string> flags = {"--json", limit};
     bool names_ranks = false;
@@ -227,7 +227,7 @@ std::vector<std::string> offers(std::vector<std::string> flags) {
   flags.push_back("--json");
   std::vector<std::string> offered;
   const json report = json::parse(plan(flags).out);
-  for (const json& offer : report["misfit"]["would_fit"])
+  for (const json& offer : report["shortfall"]["would_fit"])
     offered.push_back(offer["flags"]);
   return offered;
 }

@@ -16,7 +16,7 @@ void plan(const std::string& mesh, const std::string& strategies, Flags more, in
   more.insert(more.end(), {"--model=" + golden_folder(), "--batch-size=2", "--seq-len=16", "--mesh=" + mesh,
                            "--strategy=" + strategies});
   const CompiledJob job(more, num_ranks);
-  EXPECT_EQ(job.findings(), Findings{});
+  EXPECT_EQ(job.diagnostics(), Diagnostics{});
 }
 
 struct Pair {

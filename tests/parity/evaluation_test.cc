@@ -67,7 +67,7 @@ TEST(EvaluationProgram, IsNotCompiledForATrainingThatDoesNotEvaluate) {
     };
     return o;
   };
-  train_local_ranks(job, *open_data(job), observer, log);
+  train_thread_ranks(job, *open_data(job), observer, log);
   EXPECT_EQ(num_programs, (std::array<size_t, 2>{2, 2}));  // init and step
 }
 

@@ -123,7 +123,8 @@ TEST(Pipeline, ACutThatASplitOfTensorsDoesNotAllowIsRefused) {
   const MeshRun mesh{"pp=2,tp=2", "pp=pipeline,tp=tensor", 4, 1, {"--tensor.sequence-parallel=true"}};
   EXPECT_NO_THROW(mesh.run(flags({"--pipeline.cut=h.0"})));
   expect_error([&] { mesh.run(flags({"--pipeline.cut=wpe"})); },
-               {"strategy pipeline on axis pp", "with this tensor parallelism the model cannot be cut there", "before h.0.ln_1"});
+               {"strategy pipeline on axis pp", "with this tensor parallelism the model cannot be cut there",
+                "before h.0.ln_1"});
 }
 
 TEST(Pipeline, OverGloo) {

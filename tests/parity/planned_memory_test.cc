@@ -149,7 +149,7 @@ TEST(Gathered, ALimitBelowWhatOneActionUsesIsRefused) {
                        2);
   };
   expect_error([&] { job("1"); }, {"a limit of 1 gathered units", "raise the limit"});
-  EXPECT_TRUE(job("2").findings().empty());
+  EXPECT_TRUE(job("2").diagnostics().empty());
 }
 
 TEST(Gathered, KeptCopiesAreMadeOnceAStep) {
@@ -197,7 +197,7 @@ TEST(Gradients, ReducedEveryStepAreAllUnitsFromTheFirstMicroBatchOn) {
 /// All of a rank's programs as text.
 std::string texts(const std::vector<std::string>& more) {
   const CompiledJob job(flags(more), 3);
-  EXPECT_TRUE(job.findings().empty());
+  EXPECT_TRUE(job.diagnostics().empty());
   std::string all;
   for (const Program* program : job.of(1).all())
     all += print_program(*program);
@@ -222,9 +222,9 @@ TEST(Programs, OfRanksWithoutATensorMeetThoseOfTheOthers) {
   for (const char* stage : {"1", "2", "3"}) {
     const CompiledJob job(flags({"--strategy=zero3", std::string("--zero3.stage=") + stage}), 64);
     EXPECT_TRUE(job.step(63).homes.empty());
-    EXPECT_EQ(job.findings(), Findings{});
+    EXPECT_EQ(job.diagnostics(), Diagnostics{});
   }
-  EXPECT_EQ(CompiledJob(flags({"--strategy=fsdp"}), 64).findings(), Findings{});
+  EXPECT_EQ(CompiledJob(flags({"--strategy=fsdp"}), 64).diagnostics(), Diagnostics{});
 }
 
 }  // namespace

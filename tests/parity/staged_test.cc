@@ -10,7 +10,7 @@
 #include "plan/pipeline_schedule.h"
 #include "plan/traffic.h"
 #include "support/compiled_job.h"
-#include "support/expect_finding.h"
+#include "support/expect_diagnostic.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -92,7 +92,7 @@ TEST(StagedPrograms, AreCheckedAndReportedAsOthersAre) {
         Flags{"--mesh=dp=2,tp=2", "--strategy=dp=zero3,tp=tensor"}}) {
     const Flags flags = Flags{"--model=" + golden_folder(), "--seq-len=16"} + mode;
     const CompiledJob cpu(flags, 4), staged(on_other_device(flags), 4);
-    EXPECT_TRUE(is_clean(staged.findings()));
+    EXPECT_TRUE(is_clean(staged.diagnostics()));
     const Program &a = cpu.step(0), &b = staged.step(0);
     EXPECT_LT(a.actions.size(), b.actions.size());
     EXPECT_GT(staged.of(0).arena_bytes(TSR_MEMORY_HOST), 0u);

@@ -97,7 +97,7 @@ CommRank::~CommRank() {
 std::unique_ptr<Comm> CommRank::create(const std::string& name, int64_t timeout_ms) {
   const std::string& used_name = name.empty() ? spec_.name : name;
   const std::string rendezvous = "job/comm/" + used_name;
-  tsr_comm_create args{};
+  tsr_comm_create_args args{};
   args.struct_size = sizeof args;
   args.rank = rank_;
   args.size = spec_.num_ranks;
@@ -155,7 +155,7 @@ void CommRank::run_on_stream(std::function<void()> function, size_t stream_index
 tsr_device* open_device(const tsr_device_interface& interface, const std::string& name, int index,
                         const tsr_host* host) {
   const std::vector<tsr_option_value> options = default_options(name);
-  tsr_device_open args{};
+  tsr_device_open_args args{};
   args.struct_size = sizeof args;
   args.index = static_cast<uint32_t>(index);
   args.num_threads = 1;

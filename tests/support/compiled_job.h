@@ -15,19 +15,19 @@ using namespace host;
 
 class CompiledJob {
  public:
-  /// Of `tessera train` with these flags. Throws what planning throws; findings() says what does not fit together.
+  /// Of `tessera train` with these flags. Throws what planning throws; diagnostics() says what does not fit together.
   CompiledJob(std::vector<std::string> flags, int num_ranks)
       : log_(LogLevel::off),
         job_(make(std::move(flags), num_ranks)),
         host_(log_),
         strategies_(job_, host_.table()),
         programs_(compile_job(compile_input(job_, strategies_.all()))),
-        findings_(verify_job(compile_input(job_, strategies_.all()), programs_)) {}
+        diagnostics_(verify_job(compile_input(job_, strategies_.all()), programs_)) {}
 
   const Job& job() const { return job_; }
   const RankPrograms& of(int rank) const { return programs_.of(rank); }
   const Program& step(int rank) const { return of(rank).steps.front(); }
-  const Findings& findings() const { return findings_; }
+  const Diagnostics& diagnostics() const { return diagnostics_; }
 
  private:
   Job make(std::vector<std::string> flags, int num_ranks) {
@@ -42,7 +42,7 @@ class CompiledJob {
   HostServices host_;
   JobStrategies strategies_;
   JobPrograms programs_;
-  Findings findings_;
+  Diagnostics diagnostics_;
 };
 
 }  // namespace tessera::testing

@@ -34,7 +34,7 @@ class DeviceFixture : public ::testing::TestWithParam<std::string> {
     host_.abi_minor = TSR_ABI_MINOR;
     host_.log = [](void*, int32_t, tsr_str) noexcept {};
     host_.get_service = [](void*, tsr_str) noexcept -> const void* { return nullptr; };
-    tsr_device_open args{};
+    tsr_device_open_args args{};
     args.struct_size = sizeof args;
     args.num_threads = 1;
     args.host = &host_;

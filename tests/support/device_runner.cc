@@ -40,7 +40,7 @@ struct DeviceRunner::Opened {
     host.abi_minor = TSR_ABI_MINOR;
     host.log = [](void*, int32_t, tsr_str) noexcept {};
     host.get_service = [](void*, tsr_str) noexcept -> const void* { return nullptr; };
-    tsr_device_open args{};
+    tsr_device_open_args args{};
     args.struct_size = sizeof args;
     args.num_threads = static_cast<uint32_t>(num_threads);
     args.host = &host;

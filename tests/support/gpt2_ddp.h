@@ -5,14 +5,14 @@
 #include <string_view>
 #include <vector>
 
-#include "compile/edit.h"
+#include "compile/pass_runner.h"
 #include "cpu-device/device.h"
 #include "ddp.h"
-#include "memory/memory.h"
+#include "memory/memory_plan.h"
 #include "model/gpt2/gpt2.h"
-#include "passes/base.h"
+#include "passes/build_program.h"
 #include "passes/dependencies.h"
-#include "passes/finish.h"
+#include "passes/finalize.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -20,7 +20,7 @@ using namespace host;
 /// Two blocks, and buckets so small that several are in flight at once.
 class Gpt2Ddp {
  public:
-  explicit Gpt2Ddp(int num_ranks, uint32_t reduce_every = TSR_REDUCE_EVERY_STEP, uint32_t num_micro_batches = 2)
+  explicit Gpt2Ddp(int num_ranks, uint32_t reduce_every = TSR_EVERY_STEP, uint32_t num_micro_batches = 2)
       : model_(make_gpt2({.num_layers = 2, .num_heads = 2, .embed = 16, .vocab = 48, .positions = 8, .ffn = 32},
                          {.batch = 2, .seq = 8, .loss_scale = 1.0 / 32})),
         mesh_({{"dp", num_ranks, TSR_SPLITS_BATCH}}) {
@@ -31,8 +31,8 @@ class Gpt2Ddp {
   const Mesh& mesh() const { return mesh_; }
 
   Program base(int rank, uint32_t purpose = TSR_PURPOSE_STEP) const {
-    return base_program(model_, mesh_, mesh_.coordinates(rank), shape_, {}, purpose,
-                        [](const tsr_op& op) { return cpu::describe(op); });
+    return build_program(model_, mesh_, mesh_.coordinates(rank), shape_, {}, purpose,
+                         [](const tsr_op& op) { return cpu::describe(op); });
   }
 
   /// After the pass, before the host finishes it.
@@ -52,7 +52,7 @@ class Gpt2Ddp {
   /// Complete but for dependencies and memory.
   Program finished(int rank, uint32_t purpose = TSR_PURPOSE_STEP) const {
     Program program = lowered(rank, purpose);
-    finish_program(program);
+    finalize_program(program);
     return program;
   }
 
@@ -66,7 +66,7 @@ class Gpt2Ddp {
  private:
   Model model_;
   Mesh mesh_;
-  StepShape shape_;
+  StepConfig shape_;
 };
 
 /// Dependencies and addresses, as the host gives them.

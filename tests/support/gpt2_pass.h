@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "compile/edit.h"
+#include "compile/pass_runner.h"
 #include "cpu-device/device.h"
 #include "model/gpt2/gpt2.h"
-#include "passes/base.h"
+#include "passes/build_program.h"
 #include "tessera/strategy.hpp"
 
 namespace tessera::testing {
@@ -38,7 +38,7 @@ class OptionValues {
 /// Two blocks over one axis "dp"; units wte, wpe, h.0, h.1, ln_f.
 class Gpt2Pass {
  public:
-  explicit Gpt2Pass(int num_ranks, StepShape shape = {})
+  explicit Gpt2Pass(int num_ranks, StepConfig shape = {})
       : model_(make_gpt2({.num_layers = 2, .num_heads = 2, .embed = 16, .vocab = 48, .positions = 8, .ffn = 32},
                          {.batch = 2, .seq = 8, .loss_scale = 1.0 / 32, .dtype = shape.dtype})),
         mesh_({{"dp", num_ranks, TSR_SPLITS_BATCH}}),
@@ -50,7 +50,7 @@ class Gpt2Pass {
   Program lowered(const Strategy& strategy, int rank, uint32_t purpose = TSR_PURPOSE_STEP) const {
     using Table = StrategyTable<AnyStrategy, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH, TSR_STRATEGY_SHARDS_HOMES>;
     const auto describe = [](const tsr_op& op) { return cpu::describe(op); };
-    Program program = base_program(model_, mesh_, mesh_.coordinates(rank), shape_, {}, purpose, describe);
+    Program program = build_program(model_, mesh_, mesh_.coordinates(rank), shape_, {}, purpose, describe);
     run_pass(program,
              {"pass", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(const_cast<Strategy*>(&strategy))},
              describe);
@@ -75,7 +75,7 @@ class Gpt2Pass {
 
   Model model_;
   Mesh mesh_;
-  StepShape shape_;
+  StepConfig shape_;
 };
 
 }  // namespace tessera::testing

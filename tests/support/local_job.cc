@@ -97,7 +97,7 @@ RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::st
     };
     return o;
   };
-  train_local_ranks(job, *data, observer, log);
+  train_thread_ranks(job, *data, observer, log);
   result.num_missing = count_missing(result);
   return result;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/metrics.h"
-#include "train/local_ranks.h"
+#include "train/thread_ranks.h"
 
 namespace tessera::testing {
 using namespace host;

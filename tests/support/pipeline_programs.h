@@ -43,8 +43,8 @@ class PipelinePrograms {
     CompileInput in = input(strategies);
     in.evaluates = true;
     JobPrograms job = compile_job(in);
-    if (const Findings findings = verify_job(in, job); !findings.empty())
-      throw Error(TSR_E_INVALID_ARGUMENT, findings.front());
+    if (const Diagnostics diagnostics = verify_job(in, job); !diagnostics.empty())
+      throw Error(TSR_E_INVALID_ARGUMENT, diagnostics.front());
     return job;
   }
 
@@ -66,7 +66,7 @@ class PipelinePrograms {
     bare.mesh = &mesh_;
     bare.coordinates = mesh_.coordinates(0);
     bare.shape = shape_;
-    const Snapshot snapshot(bare, 0);
+    const ProgramSnapshot snapshot(bare, 0);
     return use(ProgramView(snapshot.view()));
   }
 
@@ -95,7 +95,7 @@ class PipelinePrograms {
   Model model_;
   Mesh mesh_;
   pipeline::Pipeline pass_;
-  StepShape shape_;
+  StepConfig shape_;
 };
 
 }  // namespace tessera::testing

@@ -9,7 +9,7 @@ Script* current = nullptr;
 
 class ScriptedCommunicator final : public Communicator {
  public:
-  explicit ScriptedCommunicator(const tsr_comm_create& args) : device_(*args.device_interface) {}
+  explicit ScriptedCommunicator(const tsr_comm_create_args& args) : device_(*args.device_interface) {}
 
   void submit(const tsr_collective& collective) override {
     current->sequences.push_back(collective.sequence);
@@ -35,7 +35,7 @@ struct Plugin {
   static constexpr const char* kName = "scripted";
   static void caps(std::string_view, tsr_comm_caps&) {}
   static uint64_t describe(const tsr_collective&, int) { return 64; }
-  static std::unique_ptr<Communicator> create(const tsr_comm_create& args) {
+  static std::unique_ptr<Communicator> create(const tsr_comm_create_args& args) {
     return std::make_unique<ScriptedCommunicator>(args);
   }
 };

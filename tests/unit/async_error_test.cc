@@ -23,7 +23,7 @@ Silent& of(tsr_comm* comm) {
 tsr_communicator_interface silent_table() {
   tsr_communicator_interface table{};
   table.struct_size = sizeof table;
-  table.create = [](const tsr_comm_create*, tsr_comm** comm, tsr_error*) noexcept -> tsr_status {
+  table.create = [](const tsr_comm_create_args*, tsr_comm** comm, tsr_error*) noexcept -> tsr_status {
     *comm = reinterpret_cast<tsr_comm*>(new Silent);
     return TSR_OK;
   };

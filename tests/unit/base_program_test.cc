@@ -1,5 +1,5 @@
 // The base program of a small GPT-2, and what the host adds to it.
-#include "passes/base.h"
+#include "passes/build_program.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST(BaseProgram, RunsForwardLossAndBackwardOfEveryMicroBatch) {
 }
 
 TEST(BaseProgram, BackwardMirrorsForward) {
-  const Gpt2Ddp gpt2(1, TSR_REDUCE_EVERY_STEP, 1);
+  const Gpt2Ddp gpt2(1, TSR_EVERY_STEP, 1);
   const Program step = gpt2.base(0);
   std::vector<int> forward, backward;
   for (const Action& action : step.actions) {
@@ -82,7 +82,7 @@ TEST(BaseProgram, AllPurposesHaveTheSamePersistentBuffers) {
 }
 
 TEST(BaseProgram, TheGradientOfFcProjsOutputIsTheResidualsGradient) {
-  const Gpt2Ddp gpt2(1, TSR_REDUCE_EVERY_STEP, 1);
+  const Gpt2Ddp gpt2(1, TSR_EVERY_STEP, 1);
   const Program step = gpt2.base(0);
   const auto output_gradient = [&](const char* segment) {
     for (const Action& action : step.actions)
@@ -96,9 +96,9 @@ TEST(BaseProgram, TheGradientOfFcProjsOutputIsTheResidualsGradient) {
 }
 
 TEST(BaseProgram, ReducingEveryMicroBatchGivesEachItsOwnGradients) {
-  const Gpt2Ddp gpt2(1, TSR_REDUCE_EVERY_MICRO_BATCH, 3);
+  const Gpt2Ddp gpt2(1, TSR_EVERY_MICRO_BATCH, 3);
   const Program step = gpt2.base(0);
-  EXPECT_EQ(count(step, TSR_ACTION_ADD), 3 * step.model->parameters.size());
+  EXPECT_EQ(count(step, TSR_ACTION_ADD_INTO), 3 * step.model->parameters.size());
   std::set<uint64_t> homes;
   for (const Home& home : step.homes)
     homes.insert(home.roles[TSR_HOME_GRADIENT].buffer);
@@ -112,7 +112,7 @@ TEST(BaseProgram, ADeviceThatLiesAboutSizesIsRefused) {
   const Mesh mesh;
   expect_error(
       [&] {
-        base_program(model, mesh, {}, {}, {}, TSR_PURPOSE_STEP, [](const tsr_op&) {
+        build_program(model, mesh, {}, {}, {}, TSR_PURPOSE_STEP, [](const tsr_op&) {
           return std::vector<tsr_slot_spec>{{TSR_SLOT(TSR_ROLE_OUTPUT, 0), TSR_MODE_WRITE, TSR_F32, 0, 7}};
         });
       },
@@ -173,8 +173,8 @@ TEST(Finish, AnAddIntoAPartlyWrittenRangeIsAnError) {
   const uint64_t x = transient(program, "x", 16), y = transient(program, "y", 16);
   add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(y)});
   add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(x).at(0, 8)});
-  add_action(program, TSR_ACTION_ADD, TSR_STREAM_COMPUTE, {read(y), add(x)});
-  expect_error([&] { finish_program(program); }, {"x", "partly written"});
+  add_action(program, TSR_ACTION_ADD_INTO, TSR_STREAM_COMPUTE, {read(y), add(x)});
+  expect_error([&] { finalize_program(program); }, {"x", "partly written"});
 }
 
 TEST(Finish, CompletesGradientsThatStandOnSeveralStages) {
@@ -188,7 +188,7 @@ TEST(Finish, CompletesGradientsThatStandOnSeveralStages) {
   program.homes.push_back(home);
   add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(gradient)});
   add_action(program, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE, {read(gradient)}).home = home.id;
-  finish_program(program);
+  finalize_program(program);
   ASSERT_EQ(program.actions.size(), 3u);
   EXPECT_EQ(program.actions[1].kind, TSR_ACTION_ALL_REDUCE);
   EXPECT_EQ(program.groups[static_cast<size_t>(program.actions[1].group)], (Group{0, {0, 2}}));

@@ -143,7 +143,7 @@ TEST_F(Dependencies, ClocksAgreeWithReachability) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     Program p = random_program(model_, mesh_, seed, 60);
     derive_dependencies(p);
-    const Clocks clocks(p);
+    const VectorClocks clocks(p);
     const Reachable reachable(p);
     for (uint32_t j = 0; j < p.actions.size(); ++j)
       for (uint32_t i = 0; i < p.actions.size(); ++i)
@@ -170,7 +170,7 @@ TEST_F(Dependencies, WaitsThatDoNotPointBackwardsAreErrors) {
   expect_error([&] { add_dependencies(p, {{2, 2}}); }, {"action 2", "later"});
   expect_error([&] { add_dependencies(p, {{2, 9}}); }, {"action 9", "list of 4"});
   p.actions[1].dependencies = {3};
-  expect_error([&] { Clocks clocks(p); }, {"action 1", "action 3"});
+  expect_error([&] { VectorClocks clocks(p); }, {"action 1", "action 3"});
 }
 
 // 100 k actions with five bindings each, ranges of flat buffers among them, on seven streams.

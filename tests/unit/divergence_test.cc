@@ -5,8 +5,8 @@
 
 #include "cpu-device/device.h"
 #include "model/gpt2/gpt2.h"
-#include "passes/base.h"
-#include "passes/finish.h"
+#include "passes/build_program.h"
+#include "passes/finalize.h"
 #include "support/expect_error.h"
 
 namespace tessera::testing {
@@ -17,8 +17,8 @@ constexpr int kIsland = 0, kTensor = 2;
 
 class Divergence : public ::testing::Test {
  protected:
-  static Split divergent(int parameter, int axis = kIsland) {
-    Split split;
+  static LayoutEntry divergent(int parameter, int axis = kIsland) {
+    LayoutEntry split;
     split.parameter = parameter;
     split.axis = axis;
     split.kind = TSR_LAYOUT_DIVERGENT;
@@ -39,9 +39,9 @@ class Divergence : public ::testing::Test {
   };
   /// Where the finished step sums squares, in order.
   std::vector<Sum> sums_of_squares(const Layout& layout) const {
-    Program program = base_program(model_, mesh_, mesh_.coordinates(0), {}, layout, TSR_PURPOSE_STEP,
-                                   [](const tsr_op& op) { return cpu::describe(op); });
-    finish_program(program);
+    Program program = build_program(model_, mesh_, mesh_.coordinates(0), {}, layout, TSR_PURPOSE_STEP,
+                                    [](const tsr_op& op) { return cpu::describe(op); });
+    finalize_program(program);
     const uint64_t squares = find_buffer(program, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator);
     std::vector<Sum> sums;
     for (const Action& action : program.actions)

@@ -5,11 +5,11 @@
 
 #include <set>
 
-#include "passes/dead_work.h"
+#include "passes/dce.h"
 #include "passes/recompute.h"
 #include "program/program_text.h"
+#include "support/expect_diagnostic.h"
 #include "support/expect_error.h"
-#include "support/expect_finding.h"
 #include "support/gpt2_ddp.h"
 
 namespace tessera::testing {
@@ -27,11 +27,11 @@ class FreezeTest : public ::testing::Test {
   }
 
   Program base(const Recompute& recompute = {}) const {
-    StepShape shape;
+    StepConfig shape;
     shape.recompute = recompute;
     const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
-    Program program = base_program(model_, mesh_, mesh_.coordinates(0), shape, {}, TSR_PURPOSE_STEP, describe);
-    remove_dead_work(program);
+    Program program = build_program(model_, mesh_, mesh_.coordinates(0), shape, {}, TSR_PURPOSE_STEP, describe);
+    eliminate_dead_code(program);
     recompute_forward(program, describe);
     return program;
   }
@@ -89,9 +89,9 @@ TEST_F(FreezeTest, SomethingMustBeTrained) {
 TEST_F(FreezeTest, WithoutFrozenParametersNothingIsDeadWork) {
   const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
   for (const uint32_t purpose : {TSR_PURPOSE_STEP, TSR_PURPOSE_EVAL, TSR_PURPOSE_INIT}) {
-    const Program untouched = base_program(model_, mesh_, {0}, {}, {}, purpose, describe);
+    const Program untouched = build_program(model_, mesh_, {0}, {}, {}, purpose, describe);
     Program program = untouched;
-    remove_dead_work(program);
+    eliminate_dead_code(program);
     EXPECT_EQ(print_program(program), print_program(untouched));
   }
 }
@@ -147,7 +147,7 @@ TEST_F(FreezeTest, ProgramsAreProvedLikeOthers) {
         parameter.trainable = true;
       freeze(patterns);
       Program program = base(recompute);
-      finish_program(program);
+      finalize_program(program);
       const MemoryPlan memory = plan(program);
       EXPECT_TRUE(is_clean(verify_rank(program, &memory))) << patterns[0];
     }

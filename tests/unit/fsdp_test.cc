@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Pieces,
 
 // ---- groups ----
 
-std::vector<std::string> home_names(const Options& options, StepShape shape = {}) {
+std::vector<std::string> home_names(const Options& options, StepConfig shape = {}) {
   std::vector<std::string> names;
   for (const Home& home : Gpt2Pass(2, shape).lowered(options.make(), 0).homes)
     names.push_back(home.name);
@@ -183,17 +183,17 @@ TEST(Modes, InitBringsEveryRankTheValuesThatStandWhole) {
 }
 
 TEST(Modes, EveryMicroBatchIsReducedWhenAsked) {
-  StepShape shape;
+  StepConfig shape;
   shape.num_micro_batches = 3;
   EXPECT_EQ(count(Gpt2Pass(2, shape).lowered(Options{}.make(), 0), TSR_ACTION_REDUCE_SCATTER), 5u);
-  shape.reduce_every = TSR_REDUCE_EVERY_MICRO_BATCH;
+  shape.reduce_every = TSR_EVERY_MICRO_BATCH;
   const Program step = Gpt2Pass(2, shape).lowered(Options{}.make(), 0);
   EXPECT_EQ(count(step, TSR_ACTION_REDUCE_SCATTER), 15u);
-  EXPECT_EQ(count(step, TSR_ACTION_ADD), 15u);  // one a slice, not one a parameter
+  EXPECT_EQ(count(step, TSR_ACTION_ADD_INTO), 15u);  // one a slice, not one a parameter
 }
 
 TEST(Modes, SixteenBitsAreGatheredAndReduced) {
-  StepShape shape;
+  StepConfig shape;
   shape.dtype = shape.reduce_dtype = TSR_BF16;
   const Program step = Gpt2Pass(2, shape).lowered(Options{}.make(), 0);
   for (const Action& action : step.actions) {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <thread>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "launch/job_watch.h"
 #include "launch/store/join.h"
 #include "launch/store/wire.h"

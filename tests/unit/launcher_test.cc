@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "launch/job_store.h"
 #include "support/expect_error.h"
 

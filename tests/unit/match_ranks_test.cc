@@ -1,9 +1,9 @@
 // Which ranks are matched for which, and what is found when ranks of one class may not be taken as one.
 #include <gtest/gtest.h>
 
-#include "support/expect_finding.h"
+#include "support/expect_diagnostic.h"
 #include "support/program_builder.h"
-#include "verify/meetings.h"
+#include "verify/collective_matching.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -42,11 +42,11 @@ class MatchRanks : public ::testing::Test {
     on(1, TSR_ACTION_RECV, {write(x_)}, group).peer = peer_of_second;
   }
 
-  Meetings match() {
+  MatchedOps match() {
     const ProgramOf program = [&](int rank) -> const Program& { return stages_[rank / 3]; };
-    FindingList findings;
-    const Meetings meetings = match_ranks(mesh_, matched_ranks(mesh_, classes_, program), program, findings);
-    findings_ = findings.take();
+    DiagnosticList diagnostics;
+    const MatchedOps meetings = match_ranks(mesh_, matched_ranks(mesh_, classes_, program), program, diagnostics);
+    diagnostics_ = diagnostics.take();
     return meetings;
   }
 
@@ -56,7 +56,7 @@ class MatchRanks : public ::testing::Test {
   const RankClasses classes_{mesh_, strategies_};
   std::vector<Program> stages_;
   uint64_t x_ = 0;
-  Findings findings_;
+  Diagnostics diagnostics_;
 };
 
 TEST_F(MatchRanks, OneOfEachClassWhereGroupsAreWhole) {
@@ -66,8 +66,8 @@ TEST_F(MatchRanks, OneOfEachClassWhereGroupsAreWhole) {
     sum(stage, {0, {0, 1}});
   }
   send_to_next({0, {}}, 1, 0);
-  const Meetings meetings = match();
-  EXPECT_TRUE(is_clean(findings_));
+  const MatchedOps meetings = match();
+  EXPECT_TRUE(is_clean(diagnostics_));
   EXPECT_EQ(meetings.ranks, (std::vector<int>{0, 3}));
   EXPECT_EQ(meetings.collectives.size(), 4u);  // the sum over dp is one meeting in each class
   ASSERT_EQ(meetings.transfers.size(), 1u);
@@ -79,21 +79,21 @@ TEST_F(MatchRanks, FindingsNameTheFirstRanksOfTheClasses) {
   sum(0, {0, {}});
   sum(1, {0, {}});
   match();
-  EXPECT_TRUE(has_finding(findings_, "rank 3 issues 1 collectives on comm.pp.test, rank 0 issues 2"));
+  EXPECT_TRUE(has_finding(diagnostics_, "rank 3 issues 1 collectives on comm.pp.test, rank 0 issues 2"));
 }
 
 TEST_F(MatchRanks, ARankOutsideAGroupIsToldSo) {
   sum(0, {1, {0, 1}});
-  const Meetings meetings = match();
+  const MatchedOps meetings = match();
   EXPECT_EQ(meetings.ranks.size(), 6u);
-  EXPECT_TRUE(has_finding(findings_, "rank 2 #0 comm.dp.test all_reduce x: rank 2 is outside its group dp {0,1}"));
+  EXPECT_TRUE(has_finding(diagnostics_, "rank 2 #0 comm.dp.test all_reduce x: rank 2 is outside its group dp {0,1}"));
 }
 
 TEST_F(MatchRanks, MessagesWithinAClassAreMatchedOneByOne) {
   const Group world{TSR_WORLD_AXIS, {}};
   send_to_next(world, 3, 0);  // all ranks of the first stage send to rank 3 alone
   EXPECT_EQ(match().ranks.size(), 6u);
-  EXPECT_FALSE(findings_.empty());
+  EXPECT_FALSE(diagnostics_.empty());
 }
 
 }  // namespace

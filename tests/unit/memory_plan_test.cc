@@ -1,4 +1,4 @@
-#include "memory/memory.h"
+#include "memory/memory_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ std::vector<Placed> placed_in(const Program& program, const MemoryPlan& memory_p
   return result;
 }
 
-bool all_before(const Clocks& clocks, const Placed& a, const Placed& b) {
+bool all_before(const VectorClocks& clocks, const Placed& a, const Placed& b) {
   return !a.uses.empty() && !b.uses.empty() && std::ranges::all_of(a.uses, [&](uint32_t first) {
     return std::ranges::all_of(b.uses, [&](uint32_t second) { return clocks.ordered(first, second); });
   });
@@ -54,7 +54,7 @@ bool all_before(const Clocks& clocks, const Placed& a, const Placed& b) {
 
 // Whoever shares an address is transient, and one is over before the other begins, in every order of execution.
 void check_no_clash(const Program& program, const MemoryPlan& memory_plan, uint64_t guard_bytes = 0) {
-  const Clocks clocks(program);
+  const VectorClocks clocks(program);
   for (const uint32_t memory : {TSR_MEMORY_DEVICE, TSR_MEMORY_HOST}) {
     const std::vector<Placed> all = placed_in(program, memory_plan, memory, guard_bytes);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -199,7 +199,7 @@ class FsdpLike {
     }
     add_action(program_, TSR_ACTION_REDUCE_SCATTER, reduce_, {read(whole), write(slice)});
     const Use sum = mb == 0 ? write(gradient_[block]) : add(gradient_[block]);
-    add_action(program_, TSR_ACTION_ADD, reduce_, {read(slice), sum});
+    add_action(program_, TSR_ACTION_ADD_INTO, reduce_, {read(slice), sum});
     return dx;
   }
 
@@ -320,7 +320,7 @@ TEST_F(MemoryPlanTest, RandomProgramsHaveNoClashes) {
     if (HasFatalFailure()) FAIL() << "seed " << seed;
     num_new += check_no_new_wait_on_a_send(before, p);
     num_old += waits_of(before).size();
-    const Clocks old_clocks(before), new_clocks(p);
+    const VectorClocks old_clocks(before), new_clocks(p);
     for (uint32_t j = 0; j < p.actions.size(); ++j)
       for (uint32_t i = 0; i < j; ++i)
         ASSERT_LE(old_clocks.ordered(i, j), new_clocks.ordered(i, j));
@@ -432,7 +432,7 @@ TEST(MemoryPlan, HostMemoryIsGivenOutBeforeWaitsAre) {
     }
     derive_dependencies(p);
     const MemoryPlan planned = plan({&p})[0];
-    const bool waits = Clocks(p).ordered(1, 2);
+    const bool waits = VectorClocks(p).ordered(1, 2);
     EXPECT_EQ(waits, memory == TSR_MEMORY_DEVICE);
     EXPECT_EQ(planned.use.at(memory).arena_bytes, waits ? 4096u : 8192u);
   }

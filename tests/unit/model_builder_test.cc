@@ -28,13 +28,13 @@ class ModelBuilderTest : public ::testing::Test {
   }
   /// An activation of that width.
   int activation(tsr_dim width) {
-    const int table = parameter("table", {make_dim(TSR_NAME_VOCAB, 11), width});
+    const int table = parameter("table", {make_dim(TSR_DIM_VOCAB, 11), width});
     return builder_.apply({"embed", TSR_OP_TOKEN_EMBEDDING, {table}, {tokens_}, {}, {"x"}})[0];
   }
 
   ModelBuilder builder_{{.batch = 3, .seq = 5, .loss_scale = 0.25}};
   const int tokens_ = builder_.input("tokens", TSR_VALUE_TOKENS, TSR_I32);
-  const tsr_dim embed_ = make_dim(TSR_NAME_EMBED, 8), ffn_ = make_dim(TSR_NAME_FFN, 12);
+  const tsr_dim embed_ = make_dim(TSR_DIM_EMBED, 8), ffn_ = make_dim(TSR_DIM_FFN, 12);
 };
 
 TEST_F(ModelBuilderTest, ExtentsNamesAndContractionsFollow) {
@@ -46,17 +46,17 @@ TEST_F(ModelBuilderTest, ExtentsNamesAndContractionsFollow) {
   const Segment& up = model.segments.back();
   EXPECT_EQ(extents(model.values[static_cast<size_t>(y)].dims), (std::vector<int64_t>{3, 5, 12}));
   EXPECT_EQ(model.values[static_cast<size_t>(y)].num_elements, 180u);
-  EXPECT_EQ(model.values[static_cast<size_t>(y)].dims[2].name, TSR_NAME_FFN);
+  EXPECT_EQ(model.values[static_cast<size_t>(y)].dims[2].name, TSR_DIM_FFN);
   EXPECT_EQ(up.op.dims[TSR_DIM_BATCH], 3);
   EXPECT_EQ(up.op.dims[TSR_DIM_SEQ], 5);
   EXPECT_EQ(up.op.dims[TSR_DIM_IN], 8);
   EXPECT_EQ(up.op.dims[TSR_DIM_OUT], 12);
   EXPECT_EQ(up.op.dims[TSR_DIM_EMBED], 0);
-  EXPECT_EQ(up.dim_names[TSR_DIM_OUT], TSR_NAME_FFN);
+  EXPECT_EQ(up.dim_names[TSR_DIM_OUT], TSR_DIM_FFN);
   EXPECT_EQ(up.op.attributes[TSR_ATTR_HAS_BIAS], 1);
   EXPECT_EQ(up.op.attributes[TSR_ATTR_ACTIVATION], TSR_ACTIVATION_RELU);
   ASSERT_EQ(up.contractions.size(), 1u);
-  EXPECT_EQ(up.contractions[0].dim, TSR_NAME_EMBED);
+  EXPECT_EQ(up.contractions[0].dim, TSR_DIM_EMBED);
   EXPECT_FALSE(up.is_row_wise);
   EXPECT_EQ(model.parameters[static_cast<size_t>(w)].initial, kSmall);
   EXPECT_EQ(model.units[0].parameters.size(), 3u);
@@ -87,7 +87,7 @@ TEST_F(ModelBuilderTest, AnAddendsGradientIsThatOfTheSum) {
 }
 
 TEST_F(ModelBuilderTest, HeadsAreCutInEachOfThreeBlocks) {
-  const tsr_dim qkv = make_dim(TSR_NAME_HEADS, 24, 3, 2);
+  const tsr_dim qkv = make_dim(TSR_DIM_HEADS, 24, 3, 2);
   const int x = activation(embed_), w = parameter("w", {embed_, qkv});
   const int y = builder_.apply({"qkv", TSR_OP_LINEAR, {w}, {x}, {}, {"qkv"}})[0];
   const int z = builder_.apply({"attention", TSR_OP_ATTENTION, {}, {y}, {}, {"z"}})[0];
@@ -96,11 +96,11 @@ TEST_F(ModelBuilderTest, HeadsAreCutInEachOfThreeBlocks) {
   EXPECT_EQ(heads.extent, 8);
   EXPECT_EQ(heads.blocks, 1u);
   EXPECT_EQ(heads.granule, 2);
-  EXPECT_EQ(heads.name, TSR_NAME_HEADS);
+  EXPECT_EQ(heads.name, TSR_DIM_HEADS);
   const Segment& attention = model.segments.back();
   EXPECT_EQ(attention.op.dims[TSR_DIM_HEADS], 4);
   EXPECT_EQ(attention.op.dims[TSR_DIM_HEAD_DIM], 2);
-  EXPECT_EQ(attention.dim_names[TSR_DIM_HEADS], TSR_NAME_HEADS);
+  EXPECT_EQ(attention.dim_names[TSR_DIM_HEADS], TSR_DIM_HEADS);
   EXPECT_EQ(attention.dim_names[TSR_DIM_HEAD_DIM], 0u);
 }
 
@@ -112,7 +112,7 @@ TEST_F(ModelBuilderTest, OperandsThatContradictEachOtherAreBothNamed) {
         builder_.apply({"down", TSR_OP_LINEAR, {w}, {x}, {}, {"y"}});
       },
       {"segment down", "op linear", "x [3, 5, 8]", "w [12, 8]", "IN is 8 in the one and 12 in the other"});
-  const int other = parameter("other", {make_dim(TSR_NAME_HEADS, 8), embed_});
+  const int other = parameter("other", {make_dim(TSR_DIM_HEADS, 8), embed_});
   expect_error([&] { builder_.apply({"down", TSR_OP_LINEAR, {other}, {x}, {}, {"y"}}); }, {"of another name"});
   expect_error([&] { builder_.apply({"down", TSR_OP_LINEAR, {b}, {x}, {}, {"y"}}); }, {"b [12] has 1 dims, not 2"});
   expect_error([&] { builder_.apply({"attend", TSR_OP_ATTENTION, {}, {x}, {}, {"y"}}); }, {"3 blocks are needed"});
@@ -132,8 +132,8 @@ TEST_F(ModelBuilderTest, OperandsAreCounted) {
 
 // ---- models without sequences --------------------------------------------------------------------------------
 
-const tsr_dim kBatch = make_dim(TSR_NAME_BATCH, 3), kSeq = make_dim(TSR_NAME_SEQ, 5);
-const tsr_dim kIn = make_dim(TSR_NAME_EMBED, 8), kOut = make_dim(TSR_NAME_FFN, 12);
+const tsr_dim kBatch = make_dim(TSR_DIM_BATCH, 3), kSeq = make_dim(TSR_DIM_SEQ, 5);
+const tsr_dim kIn = make_dim(TSR_DIM_EMBED, 8), kOut = make_dim(TSR_DIM_FFN, 12);
 
 TEST(InferOp, WithoutASequenceRowsAreTheBatch) {
   const std::vector<tsr_dim> x = {kBatch, kIn}, w = {kIn, kOut};
@@ -153,7 +153,7 @@ TEST(InferOp, OneOperandWithASequenceAndOneWithoutAreRefused) {
 }
 
 TEST(InferOp, StatisticsOfALossAreFloat32) {
-  const std::vector<tsr_dim> x = {kBatch, kSeq, kIn}, table = {make_dim(TSR_NAME_VOCAB, 7), kIn};
+  const std::vector<tsr_dim> x = {kBatch, kSeq, kIn}, table = {make_dim(TSR_DIM_VOCAB, 7), kIn};
   const InferredOp head = infer_op(TSR_OP_HEAD_LOGITS, {{{"table", table}}, {{"x", x}}});
   EXPECT_TRUE(head.outputs.at(0).is_float32);
   EXPECT_EQ(extents(head.outputs.at(0).dims), (std::vector<int64_t>{3, 5, 7}));

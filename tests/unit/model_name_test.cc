@@ -62,9 +62,9 @@ TEST(ModelName, WhatCannotBeAModelIsNamedForWhatItIs) {
 }
 
 TEST(FindArchitecture, UnknownNamesListTheNames) {
-  expect_error<UsageError>(
-      [] { find_architecture("gpt2_larg"); },
-      {"gpt2_larg", "did you mean gpt2_large?", "gpt2, gpt2_medium, gpt2_large, gpt2_xl, mlp:INPUTS,HIDDEN,...,CLASSES, or a folder"});
+  expect_error<UsageError>([] { find_architecture("gpt2_larg"); },
+                           {"gpt2_larg", "did you mean gpt2_large?",
+                            "gpt2, gpt2_medium, gpt2_large, gpt2_xl, mlp:INPUTS,HIDDEN,...,CLASSES, or a folder"});
   expect_error<UsageError>([] { find_architecture("./absent"); }, {"no such folder"});
 }
 

@@ -106,7 +106,7 @@ TEST(Cut, AutoGivesTheLastPartFewerBlocks) {
   bare.model = &model;
   bare.mesh = &mesh;
   bare.coordinates = {0};
-  const Snapshot snapshot(bare, 0);
+  const ProgramSnapshot snapshot(bare, 0);
   const ProgramView view(snapshot.view());
   const auto virtual_stages = pipeline::partition_model(view, "auto", 2);
   const std::string begins = to_string(view.segments()[static_cast<size_t>(virtual_stages[1].begin)].name);

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "memory/lifetimes.h"
+#include "memory/live_ranges.h"
 #include "support/expect_error.h"
 #include "support/pipeline_programs.h"
 
@@ -76,7 +76,7 @@ TEST(PipelineProgram, HomesStandWhereTheyAreUsed) {
   EXPECT_TRUE(names(0).contains("wpe.weight") && !names(1).contains("wpe.weight"));
   EXPECT_TRUE(!names(0).contains("h.2.ln_1.weight") && names(1).contains("h.2.ln_1.weight"));
   EXPECT_EQ(names(0).size() + names(1).size(), programs.model().parameters.size() + 1);
-  for (const Split& split : programs.layout()) {
+  for (const LayoutEntry& split : programs.layout()) {
     const bool is_tied = split.parameter == programs.model().parameter("wte.weight");
     EXPECT_EQ(split.kind, is_tied ? TSR_LAYOUT_REPLICATED : TSR_LAYOUT_SPLIT);
     EXPECT_EQ(split.coordinates.size(), is_tied ? 2u : 1u);
@@ -130,13 +130,13 @@ TEST(PipelineProgram, FrozenFirstStagesGetNoGradients) {
 /// Most bytes of activations and of what is saved alive at once in a rank's step.
 uint64_t peak_activations(const Program& step) {
   uint64_t most = 0;
-  const std::vector<Lifetime> lifetimes = lifetimes_in(step, TSR_MEMORY_DEVICE);
+  const std::vector<LiveRange> live_ranges = live_ranges_in(step, TSR_MEMORY_DEVICE);
   for (uint32_t i = 0; i < step.actions.size(); ++i) {
     uint64_t live = 0;
-    for (const Lifetime& lifetime : lifetimes) {
-      const uint32_t kind = lifetime.buffer->kind;
+    for (const LiveRange& live_range : live_ranges) {
+      const uint32_t kind = live_range.buffer->kind;
       const bool counts = kind == TSR_BUFFER_ACTIVATION || kind == TSR_BUFFER_SAVED;
-      if (counts && lifetime.first <= i && i <= lifetime.last) live += lifetime.buffer->num_bytes();
+      if (counts && live_range.first <= i && i <= live_range.last) live += live_range.buffer->num_bytes();
     }
     most = std::max(most, live);
   }

@@ -35,7 +35,7 @@ const RankEnvironment& rank_0() {
 /// Ends this process.
 void fail_without_descriptors() {
   RankProcess process(rank_0());
-  ::_exit(process.run(kSoonMs, kSoonMs, Log(LogLevel::off), [](const RankPlace&, JobWatch&) {
+  ::_exit(process.run(kSoonMs, kSoonMs, Log(LogLevel::off), [](const RankInfo&, JobWatch&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the watch has taken the connection by then
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_NOFILE, &none);
@@ -53,7 +53,7 @@ TEST(RankProcessDeathTest, TheRankThatServesTheStoreNeedsNoDescriptorToSayTheCau
 TEST(RankProcess, ALostRankBeyondTheWorldIsSaid) {
   RankProcess process(rank_0());
   ::testing::internal::CaptureStderr();
-  const int exit_code = process.run(kSoonMs, kSoonMs, Log(LogLevel::off), [](const RankPlace& place, JobWatch&) {
+  const int exit_code = process.run(kSoonMs, kSoonMs, Log(LogLevel::off), [](const RankInfo& place, JobWatch&) {
     join_store("127.0.0.1", rank_0().store_port, rank_0().secret, {5, 1, "node"}, kSoonMs);  // and is gone
     place.store->get("never", kSoonMs);
   });

@@ -49,7 +49,7 @@ class Numbered final : public ParameterSource {
 class RankRuntimeTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<RankRuntime> make(const ParameterSource& values, bool evaluates = false) {
-    StepShape shape;
+    StepConfig shape;
     shape.dtype = model_.segments[0].op.dtype;
     CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
     input.evaluates = evaluates;

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "compile/compile.h"
-#include "compile/edit_session.h"
+#include "compile/rewriter.h"
 #include "program/program_text.h"
-#include "support/expect_finding.h"
+#include "support/expect_diagnostic.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
 
@@ -49,22 +49,22 @@ class DdpPass {
 class RecomputeTest : public ::testing::Test {
  protected:
   Program base(uint32_t num_micro_batches = 2, uint32_t purpose = TSR_PURPOSE_STEP) const {
-    StepShape shape;
+    StepConfig shape;
     shape.num_micro_batches = num_micro_batches;
-    return base_program(model_, mesh_, mesh_.coordinates(0), shape, {}, purpose, kDescribe);
+    return build_program(model_, mesh_, mesh_.coordinates(0), shape, {}, purpose, kDescribe);
   }
   static Program again(Program program, const Recompute& recompute) {
     program.shape.recompute = recompute;
     recompute_forward(program, kDescribe);
     return program;
   }
-  static Findings check(Program program) {
+  static Diagnostics check(Program program) {
     run_pass(program, DdpPass().on_axis(), kDescribe);
-    finish_program(program);
+    finalize_program(program);
     const MemoryPlan memory = plan(program);
-    Findings findings = verify_rank(program, &memory);
-    std::ranges::move(verify_meaning(program), std::back_inserter(findings));
-    return findings;
+    Diagnostics diagnostics = verify_rank(program, &memory);
+    std::ranges::move(verify_placement(program), std::back_inserter(diagnostics));
+    return diagnostics;
   }
 
   /// What runs again: {micro-batch, segment}, in order.
@@ -194,7 +194,7 @@ TEST_F(RecomputeTest, TextsReadBack) {
 
 /// All forwards, then the input halves of all backwards, then the weight halves: as a schedule may order them.
 Program with_late_weights(const Program& program) {
-  EditSession edits(program, kDescribe);
+  Rewriter edits(program, kDescribe);
   std::vector<uint64_t> first, weights, last;
   for (const Action& action : program.actions) {
     if (action.kind == TSR_ACTION_BACKWARD) {
@@ -272,7 +272,7 @@ uint64_t kept_bytes(const Program& program, int block) {
 TEST_F(RecomputeTest, MemoryFallsByWhatTheOtherBlocksKeep) {
   const auto live_peak = [&](const Recompute& recompute) {
     Program program = again(base(1), recompute);
-    finish_program(program);
+    finalize_program(program);
     return plan(program).use.at(TSR_MEMORY_DEVICE).live_peak_bytes;
   };
   const uint64_t kept = kept_bytes(base(1), 0), none = live_peak(kNone);
@@ -286,7 +286,7 @@ TEST_F(RecomputeTest, MemoryFallsByWhatTheOtherBlocksKeep) {
 TEST_F(RecomputeTest, RunsBeforeStorageIsSplit) {
   DdpPass pass;
   const StrategyOnAxis ddp = pass.on_axis();
-  StepShape shape;
+  StepConfig shape;
   shape.num_micro_batches = 2;
   shape.recompute = kFull;
   const DescribeCollective no_workspace = [](const Program&, const Action&, int) { return uint64_t{0}; };

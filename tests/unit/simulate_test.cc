@@ -1,4 +1,4 @@
-// Clocks of ranks under a cost model: what starts when.
+// VectorClocks of ranks under a cost model: what starts when.
 #include "plan/simulate.h"
 
 #include <gtest/gtest.h>

@@ -242,7 +242,7 @@ TEST_F(RunTest, WithoutGatesThereIsNoWayBackFromTheHost) {
   tsr_device_interface bare = device_;
   bare.get_extension = nullptr;
   const Device device({.api = &bare, .options = options_}, &host_);
-  expect_error([&] { make_crossing_to(device); }, {"the device has no gates (tsr.device.gate/1)"});
+  expect_error([&] { make_sync_to(device); }, {"the device has no gates (tsr.device.semaphore/1)"});
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST(Storage, AFlatIsAUnit) {
 }
 
 TEST(Storage, In16BitsAFlatIsComputedWithItsCast) {
-  StepShape shape;
+  StepConfig shape;
   shape.dtype = TSR_BF16;
   Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
     for (const FlatParam& param : flat_params(view)) {
@@ -103,7 +103,8 @@ TEST(Storage, WhatIsSplitAlreadyIsRefused) {
       [&] {
         run_pass(program, {"fsdp", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(again)}, describe);
       },
-      {"the parameters of wte are already split by the strategy of another axis", "--strategy replicate=ddp,shard=fsdp"});
+      {"the parameters of wte are already split by the strategy of another axis",
+       "--strategy replicate=ddp,shard=fsdp"});
 }
 
 // ---- when copies are made ----
@@ -188,7 +189,7 @@ TEST(Unshard, AliveAtOnceAreThoseInUseAndAhead) {
     for (const Backward backward : {Backward::pre, Backward::post, Backward::none})
       for (uint64_t prefetch = 0; prefetch < 4; ++prefetch)
         for (uint64_t limit = 0; limit < 4; ++limit) {
-          StepShape shape;
+          StepConfig shape;
           shape.num_micro_batches = num_micro_batches;
           Gpt2Pass(2, shape).look_at([&](const ProgramView& view, const Edit&) {
             const auto groups = one_group_a_flat(view);
@@ -201,7 +202,7 @@ TEST(Unshard, AliveAtOnceAreThoseInUseAndAhead) {
 }
 
 TEST(Unshard, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
-  StepShape shape;
+  StepConfig shape;
   shape.num_micro_batches = 2;
   for (const bool keep : {false, true})
     Gpt2Pass(2, shape).look_at([&](const ProgramView& view, const Edit&) {
@@ -228,7 +229,7 @@ TEST(Unshard, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
 // ---- when gradients are complete ----
 
 TEST(GradientSums, OneOfTheStep) {
-  StepShape shape;
+  StepConfig shape;
   shape.num_micro_batches = 2;
   Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
     const GradientSums sums(view);
@@ -248,9 +249,9 @@ TEST(GradientSums, OneOfTheStep) {
 }
 
 TEST(GradientSums, OneOfEachMicroBatch) {
-  StepShape shape;
+  StepConfig shape;
   shape.num_micro_batches = 3;
-  shape.reduce_every = TSR_REDUCE_EVERY_MICRO_BATCH;
+  shape.reduce_every = TSR_EVERY_MICRO_BATCH;
   Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
     const GradientSums sums(view);
     const auto groups = one_group_a_flat(view);

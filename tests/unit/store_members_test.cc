@@ -4,7 +4,7 @@
 #include <csignal>
 #include <thread>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
 #include "support/store_fixture.h"

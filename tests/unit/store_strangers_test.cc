@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "launch/store/wire.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"

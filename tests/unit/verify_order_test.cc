@@ -1,7 +1,7 @@
 // What a rank reads and writes when: unwritten ranges, second writes, races, reuse of addresses.
 #include <gtest/gtest.h>
 
-#include "support/expect_finding.h"
+#include "support/expect_diagnostic.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 class Written : public ::testing::Test {
  protected:
-  Findings verify() {
+  Diagnostics verify() {
     derive_dependencies(program_);
     return verify_rank(program_);
   }
@@ -32,7 +32,7 @@ TEST_F(Written, ReadOfUnwrittenRange) {
 
 TEST_F(Written, AddToUnwrittenRange) {
   zero(write(x_));
-  add_action(program_, TSR_ACTION_ADD, 0, {read(x_), add(y_)});
+  add_action(program_, TSR_ACTION_ADD_INTO, 0, {read(x_), add(y_)});
   EXPECT_TRUE(has_finding(verify(), "adds to activation y through dst0, which nothing has written"));
 }
 
@@ -47,7 +47,7 @@ TEST_F(Written, WriteInPartsIsOneWrite) {
   zero(write(x_).at(0, 3));
   zero(write(x_).at(3, 5));
   copy(read(x_), write(y_));
-  add_action(program_, TSR_ACTION_ADD, 0, {read(x_), add(y_)});
+  add_action(program_, TSR_ACTION_ADD_INTO, 0, {read(x_), add(y_)});
   EXPECT_TRUE(is_clean(verify()));
 }
 
@@ -142,7 +142,7 @@ class Reuse : public Order {
     copy(read(y_), write(z_));
     memory_.address = {{x_, 0}, {y_, 0}, {z_, 256}, {host_, 0}, {home_, 512}};
   }
-  Findings verify_with_memory() { return verify_rank(program_, &memory_); }
+  Diagnostics verify_with_memory() { return verify_rank(program_, &memory_); }
 
   const uint64_t z_ = transient(program_, "z", 8);
   const uint64_t home_ = persistent(program_, "home", 8);
@@ -202,8 +202,7 @@ TEST_F(Reuse, NoAddress) {
 TEST(Gpt2DdpOrder, EveryDroppedDependencyIsReported) {
   size_t num_dropped = 0;
   for (const uint32_t num_micro_batches : {2u, 3u, 4u}) {
-    const Gpt2Ddp job(3, num_micro_batches == 2 ? TSR_REDUCE_EVERY_STEP : TSR_REDUCE_EVERY_MICRO_BATCH,
-                      num_micro_batches);
+    const Gpt2Ddp job(3, num_micro_batches == 2 ? TSR_EVERY_STEP : TSR_EVERY_MICRO_BATCH, num_micro_batches);
     Program program = job.finished(0);
     const MemoryPlan memory = plan(program);
     ASSERT_TRUE(is_clean(verify_rank(program, &memory)));

@@ -7,13 +7,13 @@
 
 #include "config/parse_flags.h"
 #include "job/job.h"
-#include "passes/dead_work.h"
+#include "passes/dce.h"
 #include "passes/dependencies.h"
-#include "passes/finish.h"
+#include "passes/finalize.h"
 #include "passes/recompute.h"
 #include "plugins/host_services.h"
+#include "support/expect_diagnostic.h"
 #include "support/expect_error.h"
-#include "support/expect_finding.h"
 #include "support/paths.h"
 
 namespace tessera::testing {
@@ -23,9 +23,9 @@ namespace {
 using Programs = std::vector<Program>;
 
 /// The step programs of all ranks of a job, before anything is planned.
-class PlannedJob {
+class JobPlan {
  public:
-  PlannedJob(std::vector<std::string> flags, int num_ranks)
+  JobPlan(std::vector<std::string> flags, int num_ranks)
       : job_(make_job(parse_flags(FlagSet::plan, with_model(std::move(flags))), num_ranks, log_)),
         strategies_(job_, host_.table()),
         input_(compile_input(job_, strategies_.all())) {}
@@ -40,19 +40,21 @@ class PlannedJob {
     return result;
   }
 
-  Findings verify(Programs& programs) const {
-    Findings findings;
-    const auto append = [&](const Findings& more) { findings.insert(findings.end(), more.begin(), more.end()); };
+  Diagnostics verify(Programs& programs) const {
+    Diagnostics diagnostics;
+    const auto append = [&](const Diagnostics& more) {
+      diagnostics.insert(diagnostics.end(), more.begin(), more.end());
+    };
     for (Program& program : programs) {
       derive_dependencies(program);
       Program* one[] = {&program};
       const MemoryPlan memory = plan_memory(one)[0];
       append(verify_rank(program, &memory));
-      append(verify_meaning(program));
+      append(verify_placement(program));
     }
     append(verify_ranks(mesh(), RankClasses(mesh()),
                         [&](int rank) -> const Program& { return programs[static_cast<size_t>(rank)]; }));
-    return findings;
+    return diagnostics;
   }
 
  private:
@@ -70,13 +72,13 @@ class PlannedJob {
     bare.shape = job_.shape;
     for (const StrategyOnAxis& strategy : order)
       add_layout(bare, strategy);
-    Program program =
-        base_program(job_.model, job_.mesh, coordinates, job_.shape, bare.layout, TSR_PURPOSE_STEP, input_.describe_op);
-    remove_dead_work(program);
+    Program program = build_program(job_.model, job_.mesh, coordinates, job_.shape, bare.layout, TSR_PURPOSE_STEP,
+                                    input_.describe_op);
+    eliminate_dead_code(program);
     recompute_forward(program, input_.describe_op);
     for (const StrategyOnAxis& strategy : order)
       run_pass(program, strategy, input_.describe_op);
-    finish_program(program);
+    finalize_program(program);
     return program;
   }
 
@@ -105,23 +107,23 @@ struct Fault {
   int num_ranks;
   std::vector<std::string> flags;
   std::function<void(Programs&)> plant;
-  std::vector<std::string> said;  ///< all in one of the findings
+  std::vector<std::string> said;  ///< all in one of the diagnostics
 };
 
 class PrototypeFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(PrototypeFault, IsReported) {
   const Fault& fault = GetParam();
-  const PlannedJob job(fault.flags, fault.num_ranks);
+  const JobPlan job(fault.flags, fault.num_ranks);
   Programs programs = job.programs(job.order());
   EXPECT_TRUE(is_clean(job.verify(programs)));
   fault.plant(programs);
-  const Findings findings = job.verify(programs);
-  const bool found = std::ranges::any_of(findings, [&](const std::string& finding) {
+  const Diagnostics diagnostics = job.verify(programs);
+  const bool found = std::ranges::any_of(diagnostics, [&](const std::string& diagnostic) {
     return std::ranges::all_of(fault.said,
-                               [&](const std::string& part) { return finding.find(part) != std::string::npos; });
+                               [&](const std::string& part) { return diagnostic.find(part) != std::string::npos; });
   });
-  EXPECT_TRUE(found) << fault.said[0] << " is not in\n" << ::testing::PrintToString(findings);
+  EXPECT_TRUE(found) << fault.said[0] << " is not in\n" << ::testing::PrintToString(diagnostics);
 }
 
 std::function<void(Programs&)> on_all(std::function<void(Program&)> plant) {
@@ -207,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(PrototypeFaults, NoStrategyOnDp) {
-  const PlannedJob job({"--strategy=ddp"}, 2);
+  const JobPlan job({"--strategy=ddp"}, 2);
   Programs programs = job.programs({});
   EXPECT_TRUE(has_finding(job.verify(programs), "which is a sum over dp that nothing has taken yet"));
 }
@@ -235,11 +237,12 @@ TEST(PrototypeFaults, PassesInAWrongOrder) {
 }
 
 TEST(PrototypeFaults, ReplicatedBeforeSharded) {
-  const PlannedJob job(kHybrid, 4);
+  const JobPlan job(kHybrid, 4);
   auto order = job.order();
   EXPECT_EQ(order[0].name, "fsdp");  // the host's own order, whatever the mesh says
   std::swap(order[0], order[1]);
-  expect_error([&] { job.programs(order); }, {"strategy fsdp on axis shard", "are already split by the strategy of another axis"});
+  expect_error([&] { job.programs(order); },
+               {"strategy fsdp on axis shard", "are already split by the strategy of another axis"});
 }
 
 /// Drops each dependency in turn; the verifier must miss every one. Returns how many there are.
@@ -263,7 +266,7 @@ TEST(PrototypeFaults, EveryDroppedDependency) {
   for (const std::vector<std::string>& strategy : {kFsdp, kZero3}) {
     auto flags = strategy;
     flags.insert(flags.end(), {"--recompute=full", "--grad-accum=2"});
-    const PlannedJob job(flags, 3);
+    const JobPlan job(flags, 3);
     Program program = job.programs(job.order())[1];
     derive_dependencies(program);
     EXPECT_GE(expect_all_needed(program, nullptr), 20u);

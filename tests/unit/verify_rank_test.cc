@@ -4,7 +4,7 @@
 #include <functional>
 #include <ostream>
 
-#include "support/expect_finding.h"
+#include "support/expect_diagnostic.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
 
@@ -14,7 +14,7 @@ namespace {
 struct Fault {
   const char* name;
   std::function<void(Program&)> make;
-  const char* finding;
+  const char* diagnostic;
 };
 void PrintTo(const Fault& fault, std::ostream* out) {
   *out << fault.name;
@@ -35,8 +35,8 @@ Action& sum(Program& program) {
   return first(program, TSR_ACTION_ALL_REDUCE, "comm.dp.gradient");
 }
 
-Split& add_split(Program& program, int parameter) {
-  Split& split = program.layout.emplace_back();
+LayoutEntry& add_entry(Program& program, int parameter) {
+  LayoutEntry& split = program.layout.emplace_back();
   split.parameter = parameter;
   split.axis = 0;
   return split;
@@ -49,7 +49,7 @@ class RankForm : public ::testing::TestWithParam<Fault> {};
 TEST_P(RankForm, IsReported) {
   Program program = job().finished(0);
   GetParam().make(program);
-  EXPECT_TRUE(has_finding(verify_rank(program), GetParam().finding));
+  EXPECT_TRUE(has_finding(verify_rank(program), GetParam().diagnostic));
 }
 
 std::string name_of(const ::testing::TestParamInfo<Fault>& info) {
@@ -79,9 +79,9 @@ const Fault kTableFaults[] = {
        p.groups.push_back({0, {1, 0}});
      },
      "group dp {1,0} must list ascending coordinates below 2"},
-    {"layout_parameter", [](Program& p) { add_split(p, 999); }, "for parameter 999"},
-    {"layout_kind", [](Program& p) { add_split(p, 0).kind = 9; }, "unknown kind 9"},
-    {"layout_dim", [](Program& p) { add_split(p, 0).dim = 2; }, "splits dim 2"},
+    {"layout_parameter", [](Program& p) { add_entry(p, 999); }, "for parameter 999"},
+    {"layout_kind", [](Program& p) { add_entry(p, 0).kind = 9; }, "unknown kind 9"},
+    {"layout_dim", [](Program& p) { add_entry(p, 0).dim = 2; }, "splits dim 2"},
     {"home_buffer", [](Program& p) { p.homes[0].roles[TSR_HOME_M].buffer = 12345; },
      "the m of home wte.weight stands in buffer %12345, which does not exist"},
     {"home_range", [](Program& p) { p.homes[0].roles[TSR_HOME_M].offset = 1; },
@@ -344,9 +344,9 @@ TEST(RankFormClean, LongListsOfFindingsAreCut) {
   Program program = job().finished(0);
   for (Action& action : program.actions)
     action.flags = 8;
-  const Findings findings = verify_rank(program);
-  ASSERT_EQ(findings.size(), 51u);
-  EXPECT_NE(findings.back().find("more findings of this kind"), std::string::npos);
+  const Diagnostics diagnostics = verify_rank(program);
+  ASSERT_EQ(diagnostics.size(), 51u);
+  EXPECT_NE(diagnostics.back().find("more diagnostics of this kind"), std::string::npos);
 }
 
 }  // namespace

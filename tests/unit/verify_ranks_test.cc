@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "program/rank_classes.h"
-#include "support/expect_finding.h"
+#include "support/expect_diagnostic.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
 
@@ -12,7 +12,7 @@ namespace tessera::testing {
 using namespace host;
 namespace {
 
-Findings verify(const Mesh& mesh, const std::vector<Program>& ranks) {
+Diagnostics verify(const Mesh& mesh, const std::vector<Program>& ranks) {
   return verify_ranks(mesh, RankClasses(mesh), [&](int rank) -> const Program& { return ranks.at(rank); });
 }
 
@@ -51,7 +51,7 @@ class Ranks : public ::testing::Test {
     return action;
   }
 
-  Findings verify() {
+  Diagnostics verify() {
     for (Program& p : ranks_) {
       derive_dependencies(p);
       EXPECT_TRUE(is_clean(verify_rank(p)));
@@ -84,7 +84,7 @@ class Slices : public Ranks {
     home.roles[TSR_HOME_VALUE] = {x_, begin, end - begin};
     p.homes.push_back(home);
   }
-  Findings gather() {
+  Diagnostics gather() {
     for (int rank = 0; rank < 2; ++rank)
       on(rank, TSR_ACTION_ALL_GATHER, {add(x_)});
     return verify();
@@ -211,9 +211,9 @@ TEST_F(Ranks, BothSendFirst) {
     send(rank, 1 - rank, read(x_));
     recv(rank, 1 - rank, write(y_));
   }
-  const Findings findings = verify();
-  EXPECT_TRUE(has_finding(findings, "deadlock: "));
-  EXPECT_TRUE(has_finding(findings,
+  const Diagnostics diagnostics = verify();
+  EXPECT_TRUE(has_finding(diagnostics, "deadlock: "));
+  EXPECT_TRUE(has_finding(diagnostics,
                           "rank 1 #1 comm.dp.test recv y -> waits for rank 1 #0 comm.dp.test send x -> waits for "
                           "rank 0 #1 comm.dp.test recv y -> waits for rank 0 #0 comm.dp.test send x"));
 }
@@ -274,7 +274,7 @@ class PipelineStages {
       EXPECT_TRUE(is_clean(verify_rank(ranks_.back())));
     }
   }
-  Findings verify() const { return testing::verify(mesh_, ranks_); }
+  Diagnostics verify() const { return testing::verify(mesh_, ranks_); }
 
  private:
   void one_forward_one_backward(int stage, int num_micro_batches) {
@@ -324,7 +324,7 @@ class Gpt2DdpRanks : public ::testing::Test {
  protected:
   static constexpr std::string_view kStream = "comm.dp.gradient";
 
-  Findings verify_with(const std::function<void(std::vector<Action>&)>& fault) {
+  Diagnostics verify_with(const std::function<void(std::vector<Action>&)>& fault) {
     std::vector<Program> ranks = job_.all_finished();
     fault(ranks[1].actions);
     for (Program& program : ranks)
@@ -341,30 +341,30 @@ TEST_F(Gpt2DdpRanks, Clean) {
 }
 
 TEST_F(Gpt2DdpRanks, OneSumIsMissing) {
-  const Findings findings = verify_with([&](auto& actions) { actions.erase(actions.begin() + sum(1)); });
-  EXPECT_TRUE(has_finding(findings, "on comm.dp.gradient"));
+  const Diagnostics diagnostics = verify_with([&](auto& actions) { actions.erase(actions.begin() + sum(1)); });
+  EXPECT_TRUE(has_finding(diagnostics, "on comm.dp.gradient"));
 }
 
 TEST_F(Gpt2DdpRanks, TwoSumsAreSwapped) {
-  const Findings findings = verify_with([&](auto& actions) { std::swap(actions[sum(0)], actions[sum(1)]); });
-  EXPECT_TRUE(has_finding(findings, "(the gradient of h.1.mlp.c_proj.weight[128:]) meets rank 1"));
+  const Diagnostics diagnostics = verify_with([&](auto& actions) { std::swap(actions[sum(0)], actions[sum(1)]); });
+  EXPECT_TRUE(has_finding(diagnostics, "(the gradient of h.1.mlp.c_proj.weight[128:]) meets rank 1"));
 }
 
 TEST_F(Gpt2DdpRanks, OneSumIsThereTwice) {
-  const Findings findings = verify_with([&](auto& actions) {
+  const Diagnostics diagnostics = verify_with([&](auto& actions) {
     Action twice = actions[sum(0)];
     twice.id = 1u << 30;
     actions.insert(actions.begin() + sum(0), twice);
   });
-  EXPECT_TRUE(has_finding(findings, "on comm.dp.gradient"));
+  EXPECT_TRUE(has_finding(diagnostics, "on comm.dp.gradient"));
 }
 
 TEST_F(Gpt2DdpRanks, OneSumIsMovedToTheEnd) {
-  const Findings findings = verify_with([&](auto& actions) {
+  const Diagnostics diagnostics = verify_with([&](auto& actions) {
     const auto moved = actions.begin() + sum(0);
     std::rotate(moved, moved + 1, actions.end());
   });
-  EXPECT_TRUE(has_finding(findings, "on comm.dp.gradient does not match"));
+  EXPECT_TRUE(has_finding(diagnostics, "on comm.dp.gradient does not match"));
 }
 
 }  // namespace

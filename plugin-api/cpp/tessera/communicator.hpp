@@ -4,7 +4,7 @@
 //       static constexpr const char* kName = "local-comm";
 //       static void caps(std::string_view stream_kind, tsr_comm_caps& caps);
 //       static uint64_t describe(const tsr_collective& collective, int num_ranks);  // bytes of workspace
-//       static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create& args);
+//       static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args& args);
 //     };
 //     constexpr auto kTable = tessera::communicator_table<Plugin>();
 //
@@ -34,8 +34,8 @@ class Communicator {
 };
 
 /// The member that takes part in create, from the ABI's arguments. INVALID_ARGUMENT when they contradict one another.
-inline Member make_member(std::string_view plugin, const tsr_comm_create& args) {
-  if (!TSR_HAS(&args, tsr_comm_create, timeout_ms))
+inline Member make_member(std::string_view plugin, const tsr_comm_create_args& args) {
+  if (!TSR_HAS(&args, tsr_comm_create_args, timeout_ms))
     throw Error(TSR_E_INVALID_ARGUMENT, "[" + std::string(plugin) + "] create: struct_size is too small");
   Member member{std::string(plugin), to_string(args.name), args.rank, args.size, {}, args.timeout_ms};
   const std::string where = "[" + member.plugin + "] " + member.name + ": ";
@@ -71,7 +71,7 @@ class CommunicatorTable {
                              tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] { *workspace_bytes = Plugin::describe(*collective, num_ranks); });
   }
-  static tsr_status create(const tsr_comm_create* args, tsr_comm** comm, tsr_error* err) noexcept {
+  static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] { *comm = handle(Plugin::create(*args)); });
   }
   static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) noexcept {

@@ -4,7 +4,7 @@
 //       static constexpr std::string_view kName = "my-device";
 //       static constexpr std::string_view kStreamKind = "my.stream";
 //       static std::vector<tsr_slot_spec> describe(const tsr_op& op);
-//       static std::unique_ptr<tessera::Device> open(const tsr_device_open& args);
+//       static std::unique_ptr<tessera::Device> open(const tsr_device_open_args& args);
 //       static const void* get_extension(std::string_view id) noexcept;  // may be left out: no optional tables
 //     };
 //     TESSERA_PLUGIN(kDescriptor, TSR_DEVICE_INTERFACE, tessera::kDeviceInterface<Plugin>)
@@ -53,10 +53,10 @@ struct DeviceTable {
       std::copy(result.begin(), result.end(), slots);
     });
   }
-  static tsr_status open(const tsr_device_open* args, tsr_device** device, tsr_error* err) noexcept {
+  static tsr_status open(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) noexcept {
     return guarded(err, [&] {
-      if (!args || !TSR_HAS(args, tsr_device_open, num_options))
-        throw Error(TSR_E_INVALID_ARGUMENT, "open: tsr_device_open.struct_size is smaller than ABI 0.9 requires");
+      if (!args || !TSR_HAS(args, tsr_device_open_args, num_options))
+        throw Error(TSR_E_INVALID_ARGUMENT, "open: tsr_device_open_args.struct_size is smaller than ABI 0.9 requires");
       *device = handle<tsr_device>(Plugin::open(*args));
     });
   }

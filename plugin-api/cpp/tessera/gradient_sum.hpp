@@ -51,7 +51,7 @@ inline GradientSums::GradientSums(const ProgramView& view) : view_(view) {
     const tsr_action& action = view.actions()[i];
     const tsr_binding *from = ProgramView::find_binding(action, kSource),
                       *to = ProgramView::find_binding(action, kDestination);
-    if (action.kind == TSR_ACTION_ADD && from && to) adds_[to->buffer].push_back({i, from->buffer});
+    if (action.kind == TSR_ACTION_ADD_INTO && from && to) adds_[to->buffer].push_back({i, from->buffer});
   }
 }
 

@@ -36,14 +36,14 @@ class QueuedCommunicator : public Communicator {
   void abort() noexcept final;
 
  protected:
-  QueuedCommunicator(std::string_view plugin, const tsr_comm_create& args)
+  QueuedCommunicator(std::string_view plugin, const tsr_comm_create_args& args)
       : member_(make_member(plugin, args)),
         is_local_(args.is_local),
         rendezvous_(to_string(args.rendezvous)),
         host_(args.host),
         device_interface_(args.device_interface),
         device_(args.device),
-        store_host_(TSR_HAS(&args, tsr_comm_create, store_host) ? to_string(args.store_host) : ""),
+        store_host_(TSR_HAS(&args, tsr_comm_create_args, store_host) ? to_string(args.store_host) : ""),
         messages_(2 * static_cast<size_t>(args.size)) {}
 
   /// Does the collective; called on the stream's worker, in the order of each stream. May block until the collective's
@@ -52,7 +52,7 @@ class QueuedCommunicator : public Communicator {
   /// Wakes every waiting run(); these and later ones throw aborted_error(). Must not block. [any-thread]
   virtual void interrupt() noexcept = 0;
   /// Another communicator of this kind, as create; for split. [control-thread]
-  virtual std::unique_ptr<Communicator> join(const tsr_comm_create& args) = 0;
+  virtual std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) = 0;
 
   const Member& member() const { return member_; }
   const tsr_host* host() const { return host_; }
@@ -200,7 +200,7 @@ inline std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int ke
   const auto group = agree_on_split(KeyValue(host_), prefix, member_, color, key, aborted_);
   if (!group) return nullptr;
   const std::string rendezvous = prefix + "/color/" + std::to_string(color);
-  tsr_comm_create args{};
+  tsr_comm_create_args args{};
   args.struct_size = sizeof args;
   args.rank = group->rank;
   args.size = static_cast<int32_t>(group->world_ranks.size());

@@ -45,7 +45,7 @@ class ProgramView {
   std::span<const tsr_buffer> buffers() const { return {raw.buffers, raw.num_buffers}; }
   std::span<const tsr_home> homes() const { return {raw.homes, raw.num_homes}; }
   std::span<const tsr_action> actions() const { return {raw.actions, raw.num_actions}; }
-  std::span<const tsr_split> splits() const { return {raw.splits, raw.num_splits}; }
+  std::span<const tsr_layout_entry> splits() const { return {raw.splits, raw.num_layout_entries}; }
   static std::span<const tsr_binding> bindings(const tsr_action& action) {
     return {action.bindings, action.num_bindings};
   }
@@ -154,9 +154,9 @@ template <class S, uint32_t kRole, uint32_t kSplits, uint32_t kFlags = 0>
 struct StrategyTable {
   static Strategy* self(tsr_strategy* s) { return reinterpret_cast<Strategy*>(s); }
 
-  static tsr_status create(const tsr_strategy_create* args, tsr_strategy** result, tsr_error* err) noexcept {
+  static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** result, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require("create: tsr_strategy_create", args->struct_size, TSR_END_OF(tsr_strategy_create, num_options));
+      require("create: tsr_strategy_create_args", args->struct_size, TSR_END_OF(tsr_strategy_create_args, num_options));
       std::unique_ptr<Strategy> made =
           std::make_unique<S>(view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
       *result = reinterpret_cast<tsr_strategy*>(made.release());
@@ -168,7 +168,7 @@ struct StrategyTable {
                            tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
       require("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
-      require("layout: tsr_layout_sink", sink->struct_size, TSR_END_OF(tsr_layout_sink, add_split));
+      require("layout: tsr_layout_sink", sink->struct_size, TSR_END_OF(tsr_layout_sink, add_entry));
       self(s)->layout(ProgramView(*v), *sink);
     });
   }

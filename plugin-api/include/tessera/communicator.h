@@ -108,7 +108,7 @@ typedef struct tsr_comm_caps {
 #define TSR_COMM_CAPTURABLE 4u
 
 /* APPENDABLE. */
-typedef struct tsr_comm_create {
+typedef struct tsr_comm_create_args {
   uint32_t struct_size;
   int32_t rank;               /* r */
   int32_t size;               /* n */
@@ -124,7 +124,7 @@ typedef struct tsr_comm_create {
   int64_t timeout_ms; /* for create itself and as default of every collective */
   tsr_str store_host; /* name or number of the machine with the job's store, which every rank reaches; empty: not known.
                          Borrowed for the call */
-} tsr_comm_create;
+} tsr_comm_create_args;
 
 /* APPENDABLE. */
 typedef struct tsr_communicator_interface {
@@ -148,7 +148,7 @@ typedef struct tsr_communicator_interface {
    * wanted and processes found, two ranks on one GPU); DEADLINE, naming the missing ranks; UNAVAILABLE when the
    * key-value store, a library or a member is gone; ABORTED when the job ended meanwhile; RESOURCE_EXHAUSTED for
    * threads or descriptors. [control-thread] */
-  TSR_FN(tsr_status, create)(const tsr_comm_create* args, tsr_comm** comm, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, create)(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) TSR_NOEXCEPT;
   /* Enqueues one collective; copies it, but for the data, which is the caller's and stays as it is until the work is
    * done, or until destroy has returned after an error. Where work on a stream cannot fail ("cuda.stream") failed work
    * ends, what it wrote is undefined, and async_error has the error by then: the host asks for it after every wait for

@@ -168,7 +168,7 @@ typedef struct tsr_op {
 typedef tsr_status (*tsr_host_function)(void* user, tsr_error* err);
 
 /* APPENDABLE. */
-typedef struct tsr_device_open {
+typedef struct tsr_device_open_args {
   uint32_t struct_size;
   uint32_t index;       /* which device of this kind: the rank's local rank, which may be beyond the last */
   uint32_t num_threads; /* team of one rank on a CPU; >= 1 */
@@ -176,7 +176,7 @@ typedef struct tsr_device_open {
   const tsr_host* host;
   const tsr_option_value* options;
   uint64_t num_options;
-} tsr_device_open;
+} tsr_device_open_args;
 
 #define TSR_MEMORY_DEVICE 1u
 #define TSR_MEMORY_HOST 2u /* pinned where that exists */
@@ -200,7 +200,7 @@ typedef struct tsr_device_interface {
    * Errors: INVALID_ARGUMENT when struct_size is too small, num_threads is 0, or an option's value is refused;
    * UNAVAILABLE when there is no driver or no device `index`; UNSUPPORTED for a device older than the kernels;
    * RESOURCE_EXHAUSTED when the system grants no team of num_threads. [control-thread] */
-  TSR_FN(tsr_status, open)(const tsr_device_open* args, tsr_device** device, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, open)(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, close)
   (tsr_device* device) TSR_NOEXCEPT; /* NULL is allowed, here and in every destroy. [control-thread] */
 
@@ -314,25 +314,26 @@ typedef struct tsr_device_capture {
  * calls a timeline semaphore. A gate is a counter that the host raises. Opening it needs nothing from the thread that
  * issues, which a full stream may hold up; and where the opening follows from work of this device, the waiting stream
  * waits for that work's event first, so that the device never puts the two into one queue the wrong way round. */
-#define TSR_DEVICE_GATE "tsr.device.gate/1"
-typedef struct tsr_gate tsr_gate;
+#define TSR_DEVICE_SEMAPHORE "tsr.device.semaphore/1"
+typedef struct tsr_semaphore tsr_semaphore;
 
 /* APPENDABLE. */
-typedef struct tsr_device_gate {
+typedef struct tsr_device_semaphore {
   uint32_t struct_size;
   uint32_t reserved;
   /* A gate at 0, the caller's until destroy. Errors: UNSUPPORTED when the driver has no such wait; driver errors.
    * [control-thread] */
-  TSR_FN(tsr_status, create)(tsr_device* device, tsr_gate** gate, tsr_error* err) TSR_NOEXCEPT;
-  TSR_FN(void, destroy)(tsr_gate* gate) TSR_NOEXCEPT; /* no stream waits for it; NULL is allowed. [control-thread] */
+  TSR_FN(tsr_status, create)(tsr_device* device, tsr_semaphore** gate, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(void, destroy)
+  (tsr_semaphore* gate) TSR_NOEXCEPT; /* no stream waits for it; NULL is allowed. [control-thread] */
   /* Later work on `stream` starts once the gate is at `value` or above (compared as int32 of the difference, so it may
    * wrap around). Such a wait has no time-out: who may fail opens the gate all the same. Errors: driver errors.
    * [issue-thread] */
-  TSR_FN(tsr_status, wait)(tsr_stream* stream, tsr_gate* gate, uint32_t value, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, wait)(tsr_stream* stream, tsr_semaphore* gate, uint32_t value, tsr_error* err) TSR_NOEXCEPT;
   /* Raises the gate to `value`; one that is above stays. What this thread wrote to memory before is seen by what was
    * waiting. Does not block, cannot fail. [any-thread] */
-  TSR_FN(void, open)(tsr_gate* gate, uint32_t value) TSR_NOEXCEPT;
-} tsr_device_gate;
+  TSR_FN(void, open)(tsr_semaphore* gate, uint32_t value) TSR_NOEXCEPT;
+} tsr_device_semaphore;
 
 /* Memory of a device that has its own. */
 #define TSR_DEVICE_MEMORY_INFO "tsr.device.memory_info/1"

@@ -52,13 +52,13 @@ typedef struct tsr_group {
 /* ---- model --------------------------------------------------------------------------------------------------- */
 
 /* What a dim is about, so that a strategy can split by meaning and need not know the model. */
-#define TSR_NAME_BATCH 1u
-#define TSR_NAME_SEQ 2u
-#define TSR_NAME_HEADS 3u /* heads * head_dim columns; granule = head_dim */
-#define TSR_NAME_EMBED 4u
-#define TSR_NAME_FFN 5u
-#define TSR_NAME_VOCAB 6u
-#define TSR_NAME_POSITION 7u
+#define TSR_DIM_BATCH 1u
+#define TSR_DIM_SEQ 2u
+#define TSR_DIM_HEADS 3u /* heads * head_dim columns; granule = head_dim */
+#define TSR_DIM_EMBED 4u
+#define TSR_DIM_FFN 5u
+#define TSR_DIM_VOCAB 6u
+#define TSR_DIM_POSITIONS 7u
 
 /* FROZEN. One dim of a tensor: `blocks` equal blocks, each of which may be cut at multiples of `granule` elements. The
  * fused q|k|v of attention has 3 blocks: a rank's heads are a part of each, not a third of the whole. */
@@ -151,7 +151,7 @@ typedef struct tsr_segment {
 
 /* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. No entry for an axis
  * means replicated over all its coordinates. */
-typedef struct tsr_split {
+typedef struct tsr_layout_entry {
   int32_t parameter; /* -1, SPLIT over a tensors axis: no parameter, but the rows (batch x seq) of values that pass
                         between segments which work row by row: sequence parallelism */
   int32_t axis;
@@ -163,7 +163,7 @@ typedef struct tsr_split {
   uint32_t num_coordinates;   /* REPLICATED over a subset; 0: all */
   const int32_t* coordinates; /* REPLICATED: the subset; SPLIT into whole owners: the owner */
   uint64_t padded_size;       /* SPLIT: extent that is cut into `parts`, >= the dim's */
-} tsr_split;
+} tsr_layout_entry;
 
 /* FROZEN. The range in which a home keeps one role; buffer 0: the home has no such role. */
 typedef struct tsr_home_role {
@@ -265,7 +265,7 @@ typedef struct tsr_stream_info {
 /* elementwise: the op's number */
 #define TSR_ACTION_COPY 32u
 #define TSR_ACTION_CAST 33u
-#define TSR_ACTION_ADD 34u
+#define TSR_ACTION_ADD_INTO 34u
 #define TSR_ACTION_SCALE 35u
 #define TSR_ACTION_ZERO 36u /* DESTINATION 0, 1, ...: any number */
 /* step */
@@ -303,8 +303,8 @@ typedef struct tsr_action {
 #define TSR_PURPOSE_INIT 1u /* once, after homes are filled: what a strategy needs to start */
 #define TSR_PURPOSE_STEP 2u /* forward, backward, optimizer, over all micro-batches */
 #define TSR_PURPOSE_EVAL 3u /* forward and loss alone: nothing is saved, no gradient is bound */
-#define TSR_REDUCE_EVERY_STEP 1u
-#define TSR_REDUCE_EVERY_MICRO_BATCH 2u
+#define TSR_EVERY_STEP 1u
+#define TSR_EVERY_MICRO_BATCH 2u
 
 /* APPENDABLE. Everything a pass may look at. */
 typedef struct tsr_program_view {
@@ -321,13 +321,13 @@ typedef struct tsr_program_view {
   const tsr_parameter* parameters;
   const tsr_value* values;
   const tsr_segment* segments;
-  const tsr_split* splits;
+  const tsr_layout_entry* splits;
   const tsr_buffer* buffers;
   const tsr_home* homes;
   const tsr_stream_info* streams;
   const tsr_group* groups;
   const tsr_action* actions;
-  uint64_t num_axes, num_units, num_parameters, num_values, num_segments, num_splits;
+  uint64_t num_axes, num_units, num_parameters, num_values, num_segments, num_layout_entries;
   uint64_t num_buffers, num_homes, num_streams, num_groups, num_actions;
 } tsr_program_view;
 

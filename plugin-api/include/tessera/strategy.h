@@ -108,18 +108,18 @@ typedef struct tsr_layout_sink {
   /* Adds an entry after those that are there. Errors: INVALID_ARGUMENT for another axis than the strategy's own, for no
    * such parameter, and for parameter -1 unless it is a SPLIT of rows (dim -1) by a strategy that splits tensors.
    * Entries that do not go together are found when all layouts are there. [the thread of the layout call] */
-  TSR_FN(tsr_status, add_split)(void* ctx, const tsr_split* split, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, add_entry)(void* ctx, const tsr_layout_entry* split, tsr_error* err) TSR_NOEXCEPT;
 } tsr_layout_sink;
 
 /* APPENDABLE. */
-typedef struct tsr_strategy_create {
+typedef struct tsr_strategy_create_args {
   uint32_t struct_size;
   uint32_t reserved;
   const tsr_host* host;
   tsr_str axis; /* the axis's name */
   const tsr_option_value* options;
   uint64_t num_options;
-} tsr_strategy_create;
+} tsr_strategy_create_args;
 
 /* APPENDABLE. create, destroy and lower must be there; the other functions may be NULL. */
 typedef struct tsr_strategy_interface {
@@ -131,7 +131,8 @@ typedef struct tsr_strategy_interface {
    * instance; *strategy is the caller's until destroy. What it is depends on the options alone and never changes.
    * Errors: INVALID_ARGUMENT for options that do not go together, naming them; ABI when struct_size is too small.
    * [control-thread] */
-  TSR_FN(tsr_status, create)(const tsr_strategy_create* args, tsr_strategy** strategy, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, create)
+  (const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, destroy)(tsr_strategy* strategy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
   /* How many step programs the run alternates between (step % variants); 0, 1 and NULL: one. At most one strategy of a
    * run may have more: the host refuses a second. Cannot fail. Pure. [any-thread] */

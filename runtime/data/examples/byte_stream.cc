@@ -10,7 +10,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "data/examples/csv_line.h"
 #include "data/examples/line_reader.h"
 #include "tessera/error.hpp"

@@ -1,6 +1,6 @@
 #include "data/examples/example_dataset.h"
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "data/examples/example_order.h"
 #include "data/examples/example_warnings.h"
 

@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/concat.h"
 #include "base/sha256.h"
-#include "base/text.h"
 #include "config/usage_error.h"
 #include "data/examples/csv_file.h"
 #include "data/examples/idx_file.h"

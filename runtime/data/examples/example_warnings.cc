@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 namespace {

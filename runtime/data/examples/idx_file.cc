@@ -12,7 +12,7 @@
 #include <limits>
 #include <optional>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/concat.h"
 #include "base/read_only_file.h"
-#include "base/text.h"
 #include "config/usage_error.h"
 #include "data/examples/byte_stream.h"
 #include "data/file_list.h"

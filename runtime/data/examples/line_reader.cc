@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

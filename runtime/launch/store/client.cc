@@ -2,7 +2,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "launch/store/join.h"
 #include "launch/store/wire.h"
 #include "launch/tcp_store.h"

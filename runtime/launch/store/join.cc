@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "launch/key_value_store.h"
 #include "launch/store/wire.h"
 #include "launch/tcp_store.h"

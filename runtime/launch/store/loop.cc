@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -1,6 +1,6 @@
 #include "launch/store/members.h"
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 

@@ -3,7 +3,7 @@
 
 #include <system_error>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "launch/store/loop.h"
 #include "launch/tcp_store.h"
 #include "tessera/error.hpp"

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host::wire {

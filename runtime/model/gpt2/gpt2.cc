@@ -40,9 +40,9 @@ class Gpt2Builder {
     const int tokens = builder_.input("tokens", TSR_VALUE_TOKENS, TSR_I32);
     const int targets = builder_.input("targets", TSR_VALUE_TARGETS, TSR_I32);
     builder_.unit("wte");
-    const int wte = builder_.parameter("wte.weight", {make_dim(TSR_NAME_VOCAB, config_.vocab), embed_}, kWeight);
+    const int wte = builder_.parameter("wte.weight", {make_dim(TSR_DIM_VOCAB, config_.vocab), embed_}, kWeight);
     builder_.unit("wpe");
-    const int wpe = builder_.parameter("wpe.weight", {make_dim(TSR_NAME_POSITION, config_.positions), embed_}, kWeight);
+    const int wpe = builder_.parameter("wpe.weight", {make_dim(TSR_DIM_POSITIONS, config_.positions), embed_}, kWeight);
     const int embedded = apply({"wte", TSR_OP_TOKEN_EMBEDDING, {wte}, {tokens}, {}, {"wte.out"}});
     int x = apply({"wpe", TSR_OP_POSITION_EMBEDDING, {wpe}, {embedded}, {}, {"h.0.x"}});
     for (int b = 0; b < config_.num_layers; ++b)
@@ -80,10 +80,10 @@ class Gpt2Builder {
     builder_.unit(prefix);
     builder_.begin_block(b);
     const int64_t head_dim = config_.embed / config_.num_heads;
-    const tsr_dim ffn = make_dim(TSR_NAME_FFN, config_.ffn);
+    const tsr_dim ffn = make_dim(TSR_DIM_FFN, config_.ffn);
     // q, k and v are three blocks of one matrix; a split cuts each of them, at multiples of a head.
-    const tsr_dim qkv3 = make_dim(TSR_NAME_HEADS, 3 * config_.embed, 3, head_dim);
-    const tsr_dim heads = make_dim(TSR_NAME_HEADS, config_.embed, 1, head_dim);
+    const tsr_dim qkv3 = make_dim(TSR_DIM_HEADS, 3 * config_.embed, 3, head_dim);
+    const tsr_dim heads = make_dim(TSR_DIM_HEADS, config_.embed, 1, head_dim);
 
     const auto ln_1 = norm_parameters(named("ln_1"));
     const auto attn = linear_parameters(named("attn.c_attn"), embed_, qkv3, kWeight);
@@ -111,7 +111,7 @@ class Gpt2Builder {
   const Gpt2Config& config_;
   const BatchShape& shape_;
   ModelBuilder builder_;
-  const tsr_dim embed_ = make_dim(TSR_NAME_EMBED, config_.embed);
+  const tsr_dim embed_ = make_dim(TSR_DIM_EMBED, config_.embed);
   const InitialRule residual_;  // of the projections into the residual stream
 };
 

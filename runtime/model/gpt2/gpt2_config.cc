@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/text.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 namespace {
@@ -65,6 +65,7 @@ std::vector<std::string> read_dropouts(const ConfigFile& file) {
 
 std::vector<std::string> gpt2_names() {
   std::vector<std::string> names;
+  names.reserve(kSizes.size());
   for (const NamedSize& named : kSizes)
     names.emplace_back(named.name);
   return names;

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "config/text_values.h"
 #include "model/gpt2/gpt2.h"
 #include "model/gpt2/gpt2_config.h"

@@ -18,7 +18,7 @@
 #include <cmath>
 #include <string>
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -2,7 +2,7 @@
 
 #include "model/mlp/mlp_family.h"
 
-#include "base/text.h"
+#include "base/concat.h"
 #include "model/mlp/mlp.h"
 
 namespace tessera::host {

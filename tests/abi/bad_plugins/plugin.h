@@ -50,7 +50,7 @@
 #define TEST_ON_QUERY
 #endif
 
-static tsr_status create(const tsr_strategy_create* args, tsr_strategy** strategy, tsr_error* err) {
+static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
   (void)args, (void)err;
   *strategy = NULL;
   return TSR_OK;

@@ -136,7 +136,7 @@ NCCL_ON_CPU_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, 
   const Use use(comm, "ncclCommSplit");
   if (comm->state() != ncclSuccess || config->blocking != 0) return ncclInvalidArgument;
   *child = nullptr;
-  const uint64_t round = comm->num_splits++;
+  const uint64_t round = comm->num_layout_entries++;
   return comm->start([=] {
     auto chosen = comm->clique->tell(round, comm->rank, {color, key}, comm->is_aborted());
     if (chosen.empty()) return ncclSystemError;

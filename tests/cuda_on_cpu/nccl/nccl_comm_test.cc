@@ -200,7 +200,7 @@ TEST(NcclComm, RefusesStreamsThatAreNotCudas) {
     const auto& cpu = load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE);
     MemoryKv store;
     const tsr_host host = store.host();
-    tsr_comm_create args{};
+    tsr_comm_create_args args{};
     args.struct_size = sizeof args;
     args.size = 1;
     args.timeout_ms = kShortMs;

@@ -10,11 +10,11 @@ class Meddler final : public tessera::Strategy {
   void lower(const tessera::ProgramView&, const tessera::Edit&) const override {}
 
   void layout(const tessera::ProgramView& view, const tsr_layout_sink& sink) const override {
-    tsr_split split{};
+    tsr_layout_entry split{};
     split.axis = view.raw.axis + 1;
     split.kind = TSR_LAYOUT_REPLICATED;
     split.roles = TSR_ALL_HOME_ROLES;
-    tessera::call(sink.add_split, sink.ctx, &split);
+    tessera::call(sink.add_entry, sink.ctx, &split);
   }
 };
 

@@ -1,0 +1,89 @@
+// Makes text from outside safe to show: paths, names in files and plugins' messages may hold control characters, escape
+// sequences of terminals or characters that reverse the direction of a line. Escaped at the one place where text leaves
+// the program, not where it comes in (decision 0024). Invalid UTF-8 is shown byte by byte.
+
+#include "base/concat.h"
+
+#include <cstdint>
+
+namespace tessera::host {
+namespace {
+
+/// A character of UTF-8 at the start of a text; no bytes where there is none.
+struct Utf8Char {
+  size_t num_bytes = 0;
+  uint32_t code = 0;
+};
+
+Utf8Char first_char(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return {1, byte(0)};
+  const size_t n = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+  // 0xc0 and 0xc1 would be overlong forms of ASCII, above 0xf4 there are no code points.
+  if (byte(0) < 0xc2 || byte(0) > 0xf4 || n > text.size()) return {};
+  uint32_t code = byte(0) & (0xffu >> (n + 1));
+  for (size_t i = 1; i < n; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {};
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+  return code < kLeast[n] || code > 0x10ffff || is_surrogate ? Utf8Char{} : Utf8Char{n, code};
+}
+
+/// Control characters, also those above ASCII, and the separators and directions that change what a line looks like.
+bool may_be_shown(uint32_t code) {
+  const auto is_in = [code](uint32_t first, uint32_t last) { return code >= first && code <= last; };
+  return code >= 0x20 && !is_in(0x7f, 0x9f) && !is_in(0x200e, 0x200f) && !is_in(0x2028, 0x202e) &&
+         !is_in(0x2066, 0x2069);
+}
+
+void append_escaped(std::string& to, char c) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(c);
+  to += '\\';
+  if (c == '\n' || c == '\r' || c == '\t')
+    to += c == '\n' ? 'n' : c == '\r' ? 'r' : 't';
+  else
+    to.append({'x', kDigits[byte >> 4], kDigits[byte & 15]});
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string shown;
+  shown.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Char c = first_char(text);
+    const size_t num_bytes = c.num_bytes ? c.num_bytes : 1;
+    // A newline before two blanks is that of our own lists; no log line looks like it.
+    if ((c.num_bytes && may_be_shown(c.code)) || text.starts_with("\n  "))
+      shown += text.substr(0, num_bytes);
+    else
+      for (const char byte : text.substr(0, num_bytes))
+        append_escaped(shown, byte);
+    text.remove_prefix(num_bytes);
+  }
+  return shown;
+}
+
+std::string rank_list(std::span<const int> ranks) {
+  constexpr int kMostRuns = 8;
+  std::string text;
+  int num_runs = 0;
+  for (size_t first = 0, last; first < ranks.size(); first = last + 1) {
+    if (++num_runs > kMostRuns) return concat(text, ", ... (", ranks.size(), " ranks)");
+    for (last = first; last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1;)
+      ++last;
+    if (last == first + 1) last = first;  // "4, 5" is shorter than "4 to 5"
+    text += concat(text.empty() ? "" : ", ", ranks[first]);
+    if (last > first) text += concat(" to ", ranks[last]);
+  }
+  return text;
+}
+
+std::string ranks_text(std::span<const int> ranks) {
+  return (ranks.size() > 1 ? "ranks " : "rank ") + rank_list(ranks);
+}
+
+}  // namespace tessera::host

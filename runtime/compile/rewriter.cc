@@ -1,0 +1,339 @@
+// Edits a private copy of a program. Actions are a linked list with an index by id: an insert, a removal and a lookup
+// take constant time, and handles stay valid whatever is inserted around them.
+//
+// Inserts at one anchor keep the order of the calls, on both sides:
+//
+//     after(5, a)  after(5, b)  before(5, c)  before(5, d)    gives    c d 5 a b
+//
+// So a pass that inserts a cast, a collective and a cast makes three calls with one anchor and does not have to chain
+// ids.
+//
+// Ids are checked where they are used. They are never given out twice, and a new one may be used at once.
+
+#include "compile/rewriter.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "tessera/error.hpp"
+#include "verify/diagnostics.h"
+
+namespace tessera::host {
+namespace {
+
+Error invalid(const std::string& text) {
+  return Error(TSR_E_INVALID_ARGUMENT, text);
+}
+
+/// The role of `home` that a binding of one of its actions covers, or -1.
+int role_of(const Home& home, const Binding& binding) {
+  for (uint32_t r = 0; r < TSR_NUM_HOME_ROLES; ++r) {
+    const tsr_home_role& role = home.roles[r];
+    if (role.buffer && role.buffer == binding.buffer && role.offset == binding.offset) return static_cast<int>(r);
+  }
+  return -1;
+}
+
+}  // namespace
+
+Rewriter::Rewriter(const Program& program, const DescribeOp& describe) : program_(program), describe_(describe) {
+  actions_.assign(program_.actions.begin(), program_.actions.end());
+  program_.actions.clear();
+  for (auto position = actions_.begin(); position != actions_.end(); ++position)
+    index(position);
+  first_ = actions_.begin();
+}
+
+void Rewriter::index(Position position, uint64_t inserted_after) {
+  by_id_[position->id] = {position, position, inserted_after};
+}
+
+Program Rewriter::take() {
+  for (Action& a : actions_)
+    // A pass may ask for a wait, and remove the action that it is for later.
+    std::erase_if(a.waits_for, [&](uint64_t earlier) { return !by_id_.contains(earlier); });
+  program_.actions.assign(std::make_move_iterator(actions_.begin()), std::make_move_iterator(actions_.end()));
+  return std::move(program_);
+}
+
+Action& Rewriter::action(uint64_t id) {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) throw invalid("there is no action " + std::to_string(id));
+  return *found->second.position;
+}
+Buffer& Rewriter::buffer(uint64_t id) {
+  const auto found = std::ranges::lower_bound(program_.buffers, id, {}, &Buffer::id);
+  if (found == program_.buffers.end() || found->id != id) throw invalid("there is no buffer " + std::to_string(id));
+  return *found;
+}
+Home& Rewriter::home(uint64_t id) {
+  const auto found = std::ranges::lower_bound(program_.homes, id, {}, &Home::id);
+  if (found == program_.homes.end() || found->id != id) throw invalid("there is no home " + std::to_string(id));
+  return *found;
+}
+
+void Rewriter::check_binding(const tsr_binding& b) {
+  const Buffer& target = buffer(b.buffer);
+  if (b.offset > target.num_elements || b.num_elements > target.num_elements - b.offset)
+    throw invalid("range " + std::to_string(b.offset) + "+" + std::to_string(b.num_elements) + " is outside buffer " +
+                  target.name + " of " + std::to_string(target.num_elements) + " elements");
+  if (b.mode < TSR_MODE_READ || b.mode > TSR_MODE_ADD) throw invalid("mode " + std::to_string(b.mode) + " is none");
+}
+
+void Rewriter::check_role(const tsr_home_role& place) {
+  if (place.buffer) check_binding({place.buffer, place.offset, place.num_elements, 0, TSR_MODE_READ});
+}
+
+uint32_t Rewriter::add_stream(int32_t axis, std::string_view lane) {
+  if (axis != TSR_WORLD_AXIS && (axis < 0 || axis >= static_cast<int32_t>(program_.mesh->axes().size())))
+    throw invalid("there is no axis " + std::to_string(axis));
+  if (lane.empty() || lane.find_first_of(" .\n\t") != lane.npos) throw invalid("a lane is a word without dots");
+  return program_.comm_stream(axis, lane);
+}
+
+int32_t Rewriter::add_group(const tsr_group& group) {
+  const auto num_axes = static_cast<int32_t>(program_.mesh->axes().size());
+  if (group.axis != TSR_WORLD_AXIS && (group.axis < 0 || group.axis >= num_axes))
+    throw invalid("there is no axis " + std::to_string(group.axis));
+  Group wanted{group.axis, {group.coordinates, group.coordinates + group.num_coordinates}};
+  if (!std::ranges::is_sorted(wanted.coordinates, std::less_equal<>()))
+    throw invalid("the coordinates of a group ascend, each once");
+  const int32_t num_ranks = group.axis == TSR_WORLD_AXIS ? 0 : program_.mesh->axes()[group.axis].num_ranks;
+  for (int c : wanted.coordinates)
+    if (c < 0 || c >= num_ranks) throw invalid("the axis of a group has no coordinate " + std::to_string(c));
+  return program_.group(wanted);
+}
+
+uint64_t Rewriter::add_buffer(const tsr_buffer& b) {
+  buffer_kind_name(b.kind);
+  dtype_name(b.dtype);
+  if (b.memory != TSR_MEMORY_DEVICE && b.memory != TSR_MEMORY_HOST) throw invalid("there is no such memory");
+  return program_.add_buffer({0, tessera::to_string(b.name), b.kind, b.memory, b.dtype,
+                              (b.flags & TSR_BUFFER_PERSISTENT) != 0, b.num_elements});
+}
+
+void Rewriter::check_is_member(const tsr_action& a) {
+  const Group& group = program_.groups[a.group];
+  if (program_.mesh->position(group, program_.coordinates) < 0)
+    throw invalid(std::string(action_name(a.kind)) + " is for group " + group_text(program_, group) +
+                  ", and coordinate " + std::to_string(program_.coordinates[group.axis]) +
+                  " of this rank is outside of it");
+}
+
+Action Rewriter::copy_of(const tsr_action& a) {
+  action_name(a.kind);
+  if (a.stream >= program_.streams.size()) throw invalid("there is no stream " + std::to_string(a.stream));
+  const int32_t num_groups = static_cast<int32_t>(program_.groups.size());
+  if (a.group < (is_collective(a.kind) ? 0 : -1) || a.group >= num_groups)
+    throw invalid(std::string(action_name(a.kind)) + " names group " + std::to_string(a.group) + " of " +
+                  std::to_string(num_groups));
+  if (a.group >= 0) check_is_member(a);
+  if (a.segment >= static_cast<int32_t>(program_.model->segments.size()))
+    throw invalid("there is no segment " + std::to_string(a.segment));
+  if (a.home) home(a.home);
+  Action action{program_.next_id++,
+                a.kind,
+                a.stream,
+                a.segment,
+                a.micro_batch,
+                a.group,
+                a.peer,
+                a.reduce,
+                a.flags,
+                a.home,
+                a.tag,
+                a.scale,
+                a.strategy_axis,
+                {a.bindings, a.bindings + a.num_bindings},
+                {},
+                {},
+                {},
+                {}};
+  if (a.counts) action.counts.assign(a.counts, a.counts + a.num_counts);
+  if (a.peers) action.peers.assign(a.peers, a.peers + a.num_peers);
+  for (const Binding& b : action.bindings)
+    check_binding(b);
+  return action;
+}
+
+uint64_t Rewriter::insert(uint64_t anchor, uint32_t where, const tsr_action& a) {
+  if (where != TSR_BEFORE && where != TSR_AFTER) throw invalid("insert goes before or after an anchor");
+  if (anchor) action(anchor);
+  Action made = copy_of(a);
+  Position position;
+  if (anchor == 0) {
+    position = actions_.insert(where == TSR_BEFORE ? first_ : actions_.end(), std::move(made));
+    // The first action of an empty program: later inserts at the start go in front of it.
+    if (where == TSR_AFTER && first_ == actions_.end()) first_ = position;
+  } else if (where == TSR_BEFORE) {
+    position = actions_.insert(by_id_[anchor].position, std::move(made));
+  } else {
+    Anchored& at = by_id_[anchor];
+    position = actions_.insert(std::next(at.last_after), std::move(made));
+    at.last_after = position;
+  }
+  index(position, where == TSR_AFTER ? anchor : 0);
+  return position->id;
+}
+
+void Rewriter::remove(uint64_t id) {
+  action(id);
+  const auto [gone, last_after, inserted_after] = by_id_[id];
+  const auto anchor = by_id_.find(inserted_after);
+  // The next insert after that anchor goes to where this one was.
+  if (anchor != by_id_.end() && anchor->second.last_after == gone) anchor->second.last_after = std::prev(gone);
+  if (first_ == gone) ++first_;
+  actions_.erase(gone);
+  by_id_.erase(id);
+}
+
+void Rewriter::bind(uint64_t id, const tsr_binding& binding) {
+  check_binding(binding);
+  Action& a = action(id);
+  const auto found = std::ranges::find(a.bindings, binding.slot, &Binding::slot);
+  if (found == a.bindings.end())
+    a.bindings.push_back(binding);
+  else
+    *found = binding;
+}
+
+// Whatever names `from` names `to` instead, actions and homes alike: how ddp moves the gradients of small units into
+// one bucket. `from` stays, unused, until garbage is collected.
+void Rewriter::rebind(uint64_t from, uint64_t to, uint64_t offset) {
+  const Buffer &old = buffer(from), &target = buffer(to);
+  if (offset > target.num_elements || old.num_elements > target.num_elements - offset || old.dtype != target.dtype)
+    throw invalid("buffer " + old.name + " does not fit into " + target.name + " at " + std::to_string(offset));
+  for (Action& a : actions_)
+    for (Binding& b : a.bindings)
+      if (b.buffer == from) b = {to, b.offset + offset, b.num_elements, b.slot, b.mode};
+  for (Home& h : program_.homes)
+    for (tsr_home_role& role : h.roles)
+      if (role.buffer == from) role = {to, role.offset + offset, role.num_elements};
+}
+
+void Rewriter::set_role(uint64_t id, uint32_t role, const tsr_home_role& place) {
+  if (role >= TSR_NUM_HOME_ROLES) throw invalid("there is no home role " + std::to_string(role));
+  check_role(place);
+  home(id).roles[role] = place;
+}
+
+void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
+  a.home = to.id;
+  for (Binding& b : a.bindings) {
+    const int role = role_of(from, b);
+    if (role < 0) continue;
+    const tsr_home_role& place = to.roles[role];
+    b = {place.buffer, place.offset, place.num_elements, b.slot, b.mode};
+  }
+  std::erase_if(a.bindings, [](const Binding& b) { return b.buffer == 0; });
+}
+
+// Several homes become one, and so do the actions on them. fsdp makes one home for each unit, after which one action is
+// left of a dozen:
+//
+//     sum_squares home=h.0.ln_1.weight  ...           sum_squares home=h.0  r %101 src  a %2 x:squares
+//     sum_squares home=h.0.ln_1.bias  ...       ->
+//     ...
+//
+// Of the actions of one kind, group and micro-batch the first stays and is bound to the new home's roles; the others
+// go. Without a replacement all go: another rank owns them.
+uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
+  Home made;
+  if (replacement) {
+    made = {program_.next_id++,        tessera::to_string(replacement->name),
+            replacement->unit,         {replacement->pieces, replacement->pieces + replacement->num_pieces},
+            replacement->num_elements, {}};
+    std::copy_n(replacement->roles, TSR_NUM_HOME_ROLES, made.roles.begin());
+    for (const tsr_home_role& place : made.roles)
+      check_role(place);
+  }
+  std::set<std::tuple<uint32_t, int, int>> seen;  // kind, group, micro-batch
+  std::vector<uint64_t> gone;
+  for (Action& a : actions_) {
+    if (!a.home || !std::ranges::count(ids, a.home)) continue;
+    if (!replacement || !seen.insert({a.kind, a.group, a.micro_batch}).second)
+      gone.push_back(a.id);
+    else
+      bind_home_action(a, home(a.home), made);
+  }
+  for (uint64_t id : gone)
+    remove(id);
+  for (uint64_t id : ids) {
+    home(id);
+    std::erase_if(program_.homes, [&](const Home& h) { return h.id == id; });
+  }
+  if (replacement) program_.homes.push_back(std::move(made));
+  return replacement ? program_.homes.back().id : 0;
+}
+
+// One half of a backward, with the bindings of the whole, or 0 if it would produce nothing (a segment without
+// parameters has no weight half). Contexts are what the input half computes for the weight half: the first half makes
+// the buffers, the second one finds them in `contexts`.
+uint64_t Rewriter::half_of(const Action& whole, uint32_t kind, std::vector<uint64_t>& contexts) {
+  Action half = whole;
+  half.id = program_.next_id++;
+  half.kind = kind;
+  half.bindings.clear();
+  bool produces = false;
+  const std::string about = program_.model->segments[whole.segment].name + " mb=" + std::to_string(whole.micro_batch);
+  for (const tsr_slot_spec& spec : describe_(op_of(program_, half))) {
+    const uint32_t role = TSR_SLOT_ROLE(spec.slot), slot_index = TSR_SLOT_INDEX(spec.slot);
+    if (role == TSR_ROLE_CONTEXT || role == TSR_ROLE_WORKSPACE) {
+      const bool is_context = role == TSR_ROLE_CONTEXT;
+      uint64_t id = 0;
+      if (is_context && contexts.size() > slot_index) id = contexts[slot_index];
+      if (!id)
+        id = program_.add_buffer({0, about, is_context ? TSR_BUFFER_SAVED : TSR_BUFFER_WORKSPACE, TSR_MEMORY_DEVICE,
+                                  spec.dtype, false, spec.num_elements});
+      if (is_context && contexts.size() <= slot_index) contexts.resize(slot_index + 1);
+      if (is_context) contexts[slot_index] = id;
+      half.bindings.push_back({id, 0, spec.num_elements, spec.slot, spec.mode});
+    } else if (const Binding* bound = whole.find(spec.slot)) {
+      half.bindings.push_back(*bound);
+    } else if (role != TSR_ROLE_GRADIENT && !(spec.flags & TSR_SLOT_OPTIONAL)) {
+      throw invalid("backward of " + about + " does not bind what its halves need");
+    }
+    produces |= role == TSR_ROLE_GRADIENT || role == TSR_ROLE_INPUT_GRADIENT;
+  }
+  if (!produces) return 0;
+  const Position position = actions_.insert(by_id_.at(whole.id).position, std::move(half));
+  index(position);
+  return position->id;
+}
+
+std::pair<uint64_t, uint64_t> Rewriter::split_backward(uint64_t id) {
+  const Action whole = action(id);
+  if (whole.kind != TSR_ACTION_BACKWARD)
+    throw invalid("only a backward can be split, not " + std::string(action_name(whole.kind)));
+  std::vector<uint64_t> contexts;
+  const uint64_t input = half_of(whole, TSR_ACTION_BACKWARD_INPUT, contexts);
+  const uint64_t weight = half_of(whole, TSR_ACTION_BACKWARD_WEIGHT, contexts);
+  remove(id);
+  return {input, weight};
+}
+
+void Rewriter::order(const std::vector<uint64_t>& ids) {
+  if (ids.size() != actions_.size() || std::set<uint64_t>(ids.begin(), ids.end()).size() != ids.size())
+    throw invalid("an order names each of the " + std::to_string(actions_.size()) + " actions exactly once");
+  for (uint64_t id : ids)
+    action(id);
+  for (uint64_t id : ids)
+    actions_.splice(actions_.end(), actions_, by_id_[id].position);
+  // What was inserted after an anchor may now be anywhere, so the next insert starts anew, right after it.
+  for (auto& [id, anchored] : by_id_)
+    anchored.last_after = anchored.position;
+  first_ = actions_.begin();
+}
+
+void Rewriter::wait_for(uint64_t id, uint64_t earlier) {
+  action(earlier);
+  if (id == earlier) throw invalid("action " + std::to_string(id) + " cannot wait for itself");
+  action(id).waits_for.push_back(earlier);
+}
+
+void Rewriter::collect_garbage() {
+  program_.erase_unused_buffers(actions_);
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,60 @@
+// The edit table's work: a private copy of a program under edit. Internal to program/.
+#pragma once
+
+#include <list>
+#include <unordered_map>
+#include <vector>
+
+#include "passes/build_program.h"
+#include "program/program.h"
+#include "tessera/strategy.h"
+
+namespace tessera::host {
+
+class Rewriter {
+ public:
+  Rewriter(const Program& program, const DescribeOp& describe);
+  /// The edited program, to be called once.
+  Program take();
+
+  uint32_t add_stream(int32_t axis, std::string_view lane);
+  int32_t add_group(const tsr_group& group);
+  uint64_t add_buffer(const tsr_buffer& buffer);
+  uint64_t insert(uint64_t anchor, uint32_t where, const tsr_action& action);
+  void remove(uint64_t action);
+  void bind(uint64_t action, const tsr_binding& binding);
+  void rebind(uint64_t from, uint64_t to, uint64_t offset);
+  void set_role(uint64_t home, uint32_t role, const tsr_home_role& place);
+  uint64_t replace_homes(const std::vector<uint64_t>& homes, const tsr_home* replacement);
+  std::pair<uint64_t, uint64_t> split_backward(uint64_t action);
+  void order(const std::vector<uint64_t>& actions);
+  void wait_for(uint64_t action, uint64_t earlier);
+  void collect_garbage();
+
+ private:
+  using Position = std::list<Action>::iterator;
+  struct Anchored {
+    Position position;
+    Position last_after;      // the next insert after this anchor goes after it
+    uint64_t inserted_after;  // the anchor it was inserted after, or 0
+  };
+
+  Action& action(uint64_t id);
+  Buffer& buffer(uint64_t id);
+  Home& home(uint64_t id);
+  void check_binding(const tsr_binding& binding);
+  void check_role(const tsr_home_role& place);
+  void check_is_member(const tsr_action& action);
+  Action copy_of(const tsr_action& action);
+  void index(Position position, uint64_t inserted_after = 0);
+  void bind_home_action(Action& action, const Home& from, const Home& to);
+  uint64_t half_of(const Action& whole, uint32_t kind, std::vector<uint64_t>& contexts);
+
+  Program program_;  // its action list is empty while the session runs
+  const DescribeOp& describe_;
+  std::list<Action> actions_;
+  std::unordered_map<uint64_t, Anchored> by_id_;
+  Position first_;  // inserts at the start of the program go before this
+};
+
+}  // namespace tessera::host

@@ -1,0 +1,69 @@
+// What steps run as host functions on a stream: strategies' calls, and the checks of --debug-memory and --stream-delay.
+// They are called on the stream's thread, so an error is the stream's error and ends the run like that of a kernel.
+
+#include "exec/command.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <span>
+#include <thread>
+
+#include "tessera/error.hpp"
+#include "tessera/half.hpp"
+
+namespace tessera::host {
+
+tsr_status Delay::run(void* self, tsr_error*) {
+  uint64_t& state = static_cast<Delay*>(self)->state;
+  state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
+  std::this_thread::sleep_for(std::chrono::microseconds((state >> 33) % 200));
+  return TSR_OK;
+}
+
+tsr_status Guard::check(void* self, tsr_error* err) {
+  const Guard& guard = *static_cast<const Guard*>(self);
+  return tessera::guard(err, "host", [&] {
+    const std::span<const std::byte> bytes(guard.seen.at(0), guard.seen.num_bytes());
+    const auto bad = std::ranges::find_if(bytes, [](std::byte b) { return b != std::byte{kByte}; });
+    if (bad != bytes.end())
+      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - bytes.begin()) +
+                                       " bytes behind the end of buffer " + guard.buffer);
+  });
+}
+
+namespace {
+
+template <class T>
+bool has_not_finite(const std::byte* data, uint64_t num_elements, auto&& to_number) {
+  const std::span<const T> values(reinterpret_cast<const T*>(data), num_elements);
+  return std::ranges::any_of(values, [&](T value) { return !std::isfinite(to_number(value)); });
+}
+
+bool is_finite(const Watch& w) {
+  if (w.dtype == TSR_F32) return !has_not_finite<float>(w.seen, w.num_elements, std::identity());
+  if (w.dtype == TSR_F64) return !has_not_finite<double>(w.seen, w.num_elements, std::identity());
+  if (w.dtype == TSR_F16) return !has_not_finite<uint16_t>(w.seen, w.num_elements, f16_to_float);
+  if (w.dtype == TSR_BF16) return !has_not_finite<uint16_t>(w.seen, w.num_elements, bf16_to_float);
+  return true;
+}
+
+}  // namespace
+
+tsr_status Watch::check(void* self, tsr_error*) {
+  const Watch& watch = *static_cast<const Watch*>(self);
+  if (is_finite(watch)) return TSR_OK;
+  size_t first = watch.first->load();
+  // The minimum over all streams: the first in list order is the one that caused the others.
+  while (watch.position < first && !watch.first->compare_exchange_weak(first, watch.position)) {
+  }
+  return TSR_OK;
+}
+
+tsr_status StrategyCall::run(void* self, tsr_error* err) {
+  const StrategyCall& c = *static_cast<const StrategyCall*>(self);
+  return c.strategy->interface->call(c.strategy->instance, c.tag, c.operands.data(), c.operands.size(), err);
+}
+
+}  // namespace tessera::host

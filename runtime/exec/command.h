@@ -1,0 +1,80 @@
+// One action made ready to be issued. Internal to exec/.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exec/executable.h"
+
+namespace tessera::host {
+
+/// A seeded pause on a stream: debug option stream_delay.
+struct Delay {
+  uint64_t state = 0;  // of a 64-bit linear congruential generator; advanced at each run, on the stream's thread
+  static tsr_status run(void* self, tsr_error* err);
+};
+
+/// Bytes after a buffer's end that no action may write: filled when the buffer's life starts, copied to the host and
+/// compared when it ends.
+struct Guard {
+  const std::byte* begin = nullptr;
+  Arena seen;  // host memory that the device copies to without waiting
+  std::string buffer;
+  static constexpr uint32_t kByte = 0xA5;
+  static tsr_status check(void* self, tsr_error* err);
+};
+
+/// Values that an action has written, copied to the host and looked at: is one not finite?
+struct Watch {
+  const std::byte* begin = nullptr;
+  uint64_t num_elements = 0;
+  tsr_dtype dtype = 0;
+  size_t position = 0;                   // of the action
+  std::atomic<size_t>* first = nullptr;  // position of the first action of the run with such a value
+  std::byte* seen = nullptr;             // memory of the host, used by one stream
+
+  uint64_t num_bytes() const { return num_elements * TSR_DTYPE_BYTES(dtype); }
+  static tsr_status check(void* self, tsr_error* err);
+};
+
+/// A plugin's own arithmetic, called on a stream, on operands in the host's memory.
+struct StrategyCall {
+  const StrategyOnAxis* strategy = nullptr;
+  uint64_t tag = 0;
+  std::vector<int64_t> shapes;  // of one dim each
+  std::vector<tsr_tensor_view> operands;
+  static tsr_status run(void* self, tsr_error* err);
+};
+
+struct Fill {
+  void* pointer;
+  uint32_t byte;
+  uint64_t num_bytes;
+};
+
+struct Executable::Step {
+  enum class Kind { kernel, copy, collective, call, nothing };
+  Kind kind = Kind::nothing;
+  RankStream stream;
+  std::vector<tsr_event*> waits;            // of the same device
+  std::vector<CrossDeviceSync*> crossings;  // to wait for, from the other device
+  tsr_event* record = nullptr;
+  CrossDeviceSync* crossing = nullptr;  // to signal
+  tsr_kernel* kernel = nullptr;
+  std::vector<void*> pointers;  // kernel: in slot order; copy: destination, source
+  uint64_t num_bytes = 0;       // copy
+  Communicator* comm = nullptr;
+  tsr_collective collective{};
+  std::vector<tsr_transfer> transfers;
+  std::string label;
+  StrategyCall call;
+  Delay delay;
+  bool delayed = false;
+  std::vector<Fill> fills;                     // debug: before the action
+  std::vector<std::unique_ptr<Guard>> guards;  // debug: after it
+  std::vector<Watch> watches;                  // debug: of its results
+};
+
+}  // namespace tessera::host

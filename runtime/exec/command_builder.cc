@@ -1,0 +1,260 @@
+// Turns each action into a step with everything resolved: kernel, pointers, events to wait for, communicator. Running a
+// program then allocates nothing and looks nothing up. Of ddp's line
+//
+//     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
+//
+// the step holds the communicator of (dp, comm.dp.gradient), recv = send = the address of %61, the workspace's address,
+// and the event that the step of action 41 records.
+//
+// Dependencies on the same stream cost nothing, as stream order covers them; others share one event for each awaited
+// action. Kernels are prepared once for all actions with equal op, slots and stream: the blocks of a model share
+// theirs.
+//
+// With --debug-memory a buffer is filled with NaN when its life begins, bytes after its end are guarded, and all
+// results are looked at.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "exec/command.h"
+#include "program/collective.h"
+#include "program/collective_operands.h"
+#include "program/lower_op.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+/// First and last action (positions) that bind each transient buffer.
+std::map<uint64_t, std::pair<size_t, size_t>> lifetimes(const Program& program) {
+  std::map<uint64_t, std::pair<size_t, size_t>> lives;
+  for (size_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& b : program.actions[i].bindings)
+      if (!program.buffer(b.buffer).persistent) lives.try_emplace(b.buffer, i, i).first->second.second = i;
+  return lives;
+}
+
+/// Everything that makes two kernels interchangeable on one stream.
+std::string kernel_key(tsr_op op, const std::vector<tsr_slot_spec>& slots, const std::vector<tsr_op_range>& ranges,
+                       const RankStream& stream) {
+  op.ranges = nullptr;
+  std::string key(reinterpret_cast<const char*>(&op), sizeof op);
+  key.append(reinterpret_cast<const char*>(slots.data()), slots.size() * sizeof(tsr_slot_spec));
+  key.append(reinterpret_cast<const char*>(ranges.data()), ranges.size() * sizeof(tsr_op_range));
+  return key.append(reinterpret_cast<const char*>(&stream.handle), sizeof stream.handle);
+}
+
+}  // namespace
+
+/// Turns actions into steps.
+struct Executable::Preparation {
+  Executable& self;
+  const Program& program;
+  const MemoryPlan& memory;
+  ExecutionContext& context;
+  std::map<std::string, tsr_kernel*> kernels;
+  std::map<uint64_t, std::pair<size_t, size_t>> lives;
+
+  void* pointer(const Binding& b) const { return context.pointer(program.buffer(b.buffer), memory, b.offset); }
+
+  void run() {
+    if (context.debug().check_memory) lives = lifetimes(program);
+    for (uint32_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      self.steps_.push_back(std::make_unique<Step>());
+      Step& step = *self.steps_.back();
+      step.stream = context.stream(program, action.stream);
+      if (std::ranges::find(self.streams_, step.stream) == self.streams_.end()) self.streams_.push_back(step.stream);
+      for (uint32_t before : action.dependencies)
+        if (program.actions[before].stream != action.stream) wait_for(step, *self.steps_[before]);
+      prepare(step, action);
+      add_debug(step, i);
+    }
+    if (context.debug().check_memory) place_watches();
+  }
+
+  void wait_for(Step& step, Step& earlier) {
+    const Device& from = *earlier.stream.device;
+    if (&from != step.stream.device) {
+      if (!earlier.crossing) earlier.crossing = add_crossing(from);
+      return step.crossings.push_back(earlier.crossing);
+    }
+    if (!earlier.record) {
+      self.events_.push_back(make_event(from));
+      earlier.record = self.events_.back().get();
+    }
+    step.waits.push_back(earlier.record);
+  }
+
+  CrossDeviceSync* add_crossing(const Device& from) {
+    // One crossing serves all actions that wait for the same one: two devices have one other device each.
+    const bool to_host = &from == &context.device();
+    self.crossings_.push_back(to_host ? make_sync_to_host() : make_sync_to(context.device()));
+    return self.crossings_.back().get();
+  }
+
+  void prepare(Step& step, const Action& action) {
+    if (is_collective(action.kind)) return prepare_collective(step, action);
+    if (action.kind == TSR_ACTION_CALL) return prepare_call(step, action);
+    if (is_elementwise(action.kind) && (action.flags & TSR_ACTION_PREDICATED))
+      throw Error(TSR_E_UNSUPPORTED,
+                  std::string(action_name(action.kind)) + " with a predicate: only optimizer takes one");
+    if (action.kind == TSR_ACTION_COPY && touches_host_memory(action))
+      return prepare_copy(step, *action.find(kDestination), *action.find(kSource));
+    prepare_kernel(step, action);
+  }
+
+  bool touches_host_memory(const Action& action) const {
+    return std::ranges::any_of(action.bindings,
+                               [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });
+  }
+
+  void prepare_copy(Step& step, const Binding& destination, const Binding& source) const {
+    step.kind = Step::Kind::copy;
+    step.pointers = {pointer(destination), pointer(source)};
+    step.num_bytes = destination.num_elements * TSR_DTYPE_BYTES(program.buffer(destination.buffer).dtype);
+  }
+
+  void prepare_kernel(Step& step, const Action& action) {
+    tsr_op op = op_of(program, action);
+    std::vector<tsr_op_range> ranges;
+    if (action.kind == TSR_ACTION_SUM_SQUARES) ranges = counted_ranges(program, program.home(action.home));
+    if (action.kind == TSR_ACTION_OPTIMIZER) ranges = optimizer_ranges(program, program.home(action.home));
+    op.ranges = ranges.data();
+    op.num_ranges = ranges.size();
+    std::vector<tsr_slot_spec> slots;
+    for (const Binding& b : action.bindings) {
+      slots.push_back({b.slot, b.mode, program.buffer(b.buffer).dtype, 0, b.num_elements});
+      step.pointers.push_back(pointer(b));
+    }
+    tsr_kernel*& kernel = kernels[kernel_key(op, slots, ranges, step.stream)];
+    if (!kernel) {
+      self.kernels_.push_back(make_kernel(context.device(), op, slots));
+      kernel = self.kernels_.back().get();
+    }
+    step.kind = Step::Kind::kernel;
+    step.kernel = kernel;
+  }
+
+  void prepare_call(Step& step, const Action& action) {
+    const StrategyOnAxis& strategy = context.strategy(action.strategy_axis);
+    if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, call))
+      throw Error(TSR_E_UNSUPPORTED, "strategy " + strategy.name + " has call actions and no call function");
+    step.kind = Step::Kind::call;
+    step.call.strategy = &strategy;
+    step.call.tag = action.tag;
+    for (const Binding& b : action.bindings)
+      step.call.shapes.push_back(static_cast<int64_t>(b.num_elements));
+    for (size_t i = 0; i < action.bindings.size(); ++i)
+      step.call.operands.push_back(
+          {pointer(action.bindings[i]), &step.call.shapes[i], 1, program.buffer(action.bindings[i].buffer).dtype});
+  }
+
+  void prepare_collective(Step& step, const Action& action) {
+    step.comm = context.comms().find(program, action);
+    if (!step.comm) return prepare_alone(step, action);
+    step.kind = Step::Kind::collective;
+    step.label = std::string(action_name(action.kind));
+    if (!action.bindings.empty()) step.label += " " + program.buffer(action.bindings[0].buffer).name;
+    tsr_collective& c = step.collective;
+    c = collective_of(program, action);
+    const Binding *source = action.find(kSource), *destination = action.find(kDestination);
+    if (destination) c.recv = pointer(*destination);
+    c.send = source ? pointer(*source) : c.recv;
+    if (!source && destination) point_at_slice(c, action, *destination);
+    if (const Binding* workspace = action.find(TSR_SLOT(TSR_ROLE_WORKSPACE, 0))) c.workspace = pointer(*workspace);
+    c.stream = step.stream.handle;
+    c.timeout_ms = context.comms().timeout_ms(program);
+    c.label = str(step.label);
+    if (action.kind == TSR_ACTION_EXCHANGE) prepare_transfers(step, action);
+  }
+
+  /// In place, a gather sends this rank's slice of the whole, and a scatter receives it.
+  void point_at_slice(tsr_collective& c, const Action& action, Binding slice) const {
+    if (c.kind != TSR_COLL_ALL_GATHER && c.kind != TSR_COLL_REDUCE_SCATTER) return;
+    const CollectiveOperands form(program, action);
+    slice.offset += slice_offsets(action, slice.num_elements, form.num_ranks)[form.position];
+    if (c.kind == TSR_COLL_ALL_GATHER)
+      c.send = pointer(slice);
+    else
+      c.recv = pointer(slice);
+  }
+
+  void prepare_transfers(Step& step, const Action& action) {
+    size_t next_peer = 0;
+    for (const uint32_t role : {TSR_ROLE_SOURCE, TSR_ROLE_DESTINATION})
+      for (const Binding& b : action.bindings)
+        if (TSR_SLOT_ROLE(b.slot) == role)
+          step.transfers.push_back(
+              {pointer(b), b.num_elements, action.peers.at(next_peer++), role == TSR_ROLE_DESTINATION ? 1u : 0u});
+    step.collective.transfers = step.transfers.data();
+    step.collective.num_transfers = step.transfers.size();
+  }
+
+  /// In a group of one every collective is the identity.
+  void prepare_alone(Step& step, const Action& action) {
+    const Binding *source = action.find(kSource), *destination = action.find(kDestination);
+    if (source && destination && pointer(*source) != pointer(*destination)) prepare_copy(step, *destination, *source);
+  }
+
+  void add_debug(Step& step, size_t position) {
+    const DebugOptions& debug = context.debug();
+    if (debug.stream_delay) {
+      step.delayed = true;
+      step.delay.state = *debug.stream_delay + position * 0x9e3779b97f4a7c15u;
+    }
+    if (!debug.check_memory) return;
+    add_watches(step, position);
+    std::set<uint64_t> seen;
+    for (const Binding& b : program.actions[position].bindings) {
+      const auto life = lives.find(b.buffer);
+      if (life == lives.end() || !seen.insert(b.buffer).second) continue;
+      const Buffer& buffer = program.buffer(b.buffer);
+      auto* begin = static_cast<std::byte*>(context.pointer(buffer, memory));
+      const uint64_t end = buffer.num_bytes();  // the bytes up to the next buffer belong to none
+      const uint64_t guard =
+          (end + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment - end + debug.guard_bytes;
+      if (life->second.first == position) {
+        step.fills.push_back({begin, 0xFF, buffer.num_bytes()});
+        if (debug.guard_bytes) step.fills.push_back({begin + end, Guard::kByte, guard});
+      }
+      if (life->second.second == position && debug.guard_bytes) {
+        Arena copy(*step.stream.device, TSR_MEMORY_HOST, guard);
+        step.guards.push_back(std::make_unique<Guard>(Guard{begin + end, std::move(copy), buffer.name}));
+      }
+    }
+  }
+
+  void add_watches(Step& step, size_t position) {
+    for (const Binding& b : program.actions[position].bindings)
+      if (b.mode != TSR_MODE_READ && TSR_SLOT_ROLE(b.slot) != TSR_ROLE_WORKSPACE)
+        step.watches.push_back({static_cast<const std::byte*>(pointer(b)), b.num_elements,
+                                program.buffer(b.buffer).dtype, position, &self.first_not_finite_});
+  }
+
+  /// The watches of a stream come one after the other, so they share memory.
+  void place_watches() {
+    std::map<tsr_stream*, uint64_t> most;
+    for (const auto& step : self.steps_)
+      for (const Watch& watch : step->watches)
+        most[step->stream.handle] = std::max(most[step->stream.handle], watch.num_bytes());
+    for (const auto& step : self.steps_)
+      for (Watch& watch : step->watches) {
+        tsr_stream* const stream = step->stream.handle;
+        const auto arena = self.seen_.try_emplace(stream, *step->stream.device, TSR_MEMORY_HOST, most[stream]).first;
+        watch.seen = static_cast<std::byte*>(arena->second.at(0));
+      }
+  }
+};
+
+Executable::Executable(const Program& program, const MemoryPlan& memory, ExecutionContext& context)
+    : program_(program), context_(context) {
+  Preparation{*this, program, memory, context, {}, {}}.run();
+  if (!crossings_.empty()) load_kernels();
+}
+
+}  // namespace tessera::host

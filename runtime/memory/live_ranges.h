@@ -1,0 +1,120 @@
+// When the transient buffers of a program are used, and which of them must not share an address.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "passes/dependencies.h"
+
+namespace tessera::host {
+
+/// From its first to its last binding in list order. What the host writes before a program (`input`) lives from its
+/// start, what the host reads after it (`scalar`, `accumulator`) to its end too.
+struct LiveRange {
+  const Buffer* buffer = nullptr;
+  uint32_t first = 0, last = 0;      ///< actions, inclusive
+  std::vector<uint32_t> first_uses;  ///< one action for each stream that uses the buffer
+  std::vector<uint32_t> last_uses;
+};
+
+/// Of the transient buffers in that memory that an action binds; ascending by `first`, then by id.
+std::vector<LiveRange> live_ranges_in(const Program& program, uint32_t memory);
+
+/// Of each action, and of the end of the program: bytes of the buffers alive at it, rounded as in an arena.
+std::vector<uint64_t> live_bytes(const Program& program, std::span<const LiveRange> live_ranges,
+                                 uint64_t guard_bytes = 0);
+
+/// Answers which of the live_ranges that were added so far conflict with another one. Cost: about as much as the
+/// answer.
+class Interference {
+ public:
+  /// Borrows all three.
+  Interference(const Program& program, const VectorClocks& clocks, std::span<const LiveRange> live_ranges);
+
+  /// Lifetimes are named by their index.
+  void add(uint32_t live_range);
+
+  /// Calls visit(index) for all that are alive together with this one, or that could be put in order with it only by a
+  /// wait that starts at a send. May visit one twice.
+  template <class Visit>
+  void unorderable(uint32_t live_range, Visit&& visit) const {
+    alive_together(live_range, visit);
+    earlier_unordered(live_range, last_sends_, visit);
+    later_unordered(live_range, sends_of(lifetimes_[live_range].last_uses), visit);
+  }
+
+  /// Calls visit(index) for all that the program, as it is, does not put in order with this one. May visit one twice.
+  template <class Visit>
+  void unordered(uint32_t live_range, Visit&& visit) const {
+    alive_together(live_range, visit);
+    earlier_unordered(live_range, last_uses_, visit);
+    later_unordered(live_range, lifetimes_[live_range].last_uses, visit);
+  }
+
+ private:
+  struct Use {
+    uint32_t action, live_range;
+  };
+  using Uses = std::vector<std::vector<Use>>;  // of each stream, in order
+
+  template <class Visit>
+  void alive_together(uint32_t live_range, Visit& visit) const;
+  template <class Visit>
+  void earlier_unordered(uint32_t live_range, const Uses& uses, Visit& visit) const;
+  template <class Visit>
+  void later_unordered(uint32_t live_range, std::span<const uint32_t> last_uses, Visit& visit) const;
+  std::vector<uint32_t> sends_of(std::span<const uint32_t> actions) const;
+
+  const Program& program_;
+  const VectorClocks& clocks_;
+  std::span<const LiveRange> lifetimes_;
+  std::vector<uint8_t> added_;
+  std::vector<uint32_t> starts_;  // of each live_range: its `first`; apart, as it is read most
+  Uses first_uses_, last_uses_, last_sends_;
+  std::vector<std::vector<uint32_t>> tree_;  // segment tree over the actions: what lives through all of a node's span
+};
+
+template <class Visit>
+void Interference::alive_together(uint32_t live_range, Visit& visit) const {
+  const LiveRange& self = lifetimes_[live_range];
+  for (size_t node = tree_.size() / 2 + self.first; node > 0; node /= 2)
+    for (const uint32_t other : tree_[node])
+      visit(other);
+  const auto later = std::ranges::upper_bound(starts_, self.first);
+  const auto end = std::ranges::upper_bound(starts_, self.last);
+  for (auto index = static_cast<uint32_t>(later - starts_.begin()); index < end - starts_.begin(); ++index)
+    if (added_[index]) visit(index);
+}
+
+// A stream is in order: all uses before one that is known to be over are over too.
+template <class Visit>
+void Interference::earlier_unordered(uint32_t live_range, const Uses& uses, Visit& visit) const {
+  const LiveRange& self = lifetimes_[live_range];
+  const auto is_over = [&](const Use& use) {
+    return std::ranges::all_of(self.first_uses, [&](uint32_t first) { return clocks_.ordered(use.action, first); });
+  };
+  for (const std::vector<Use>& stream : uses) {
+    const auto end = std::ranges::lower_bound(stream, self.first, {}, &Use::action);
+    for (auto use = std::partition_point(stream.begin(), end, is_over); use != end; ++use)
+      if (added_[use->live_range]) visit(use->live_range);
+  }
+}
+
+template <class Visit>
+void Interference::later_unordered(uint32_t live_range, std::span<const uint32_t> last_uses, Visit& visit) const {
+  if (last_uses.empty()) return;
+  const auto may_start = [&](const Use& use) {
+    return !std::ranges::all_of(last_uses, [&](uint32_t last) { return clocks_.ordered(last, use.action); });
+  };
+  for (const std::vector<Use>& stream : first_uses_) {
+    auto use = std::ranges::upper_bound(stream, lifetimes_[live_range].last, {}, &Use::action);
+    const auto end = std::partition_point(use, stream.end(), may_start);
+    for (; use != end; ++use)
+      if (added_[use->live_range]) visit(use->live_range);
+  }
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,29 @@
+// What is proved of a job whose programs compile and fit one another.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/job_plan.h"
+
+namespace tessera::host {
+
+/// Sums over all programs (init, step, eval).
+struct VerificationSummary {
+  int num_ranks = 1, num_classes = 1;
+  std::vector<std::string> programs;
+  uint64_t num_planned_actions = 0;  ///< of one rank of each class
+  uint64_t num_actions = 0;          ///< of all ranks
+  uint64_t num_collectives = 0;      ///< each once, however many ranks take part
+  uint64_t num_messages = 0;
+  uint64_t num_homes = 0;  ///< of all ranks
+  uint64_t arena_bytes = 0;
+  int largest_rank = 0;
+};
+
+/// Of a job for which compilation and verify_job found nothing.
+VerificationSummary summarize_verification(const JobPlan& planned);
+std::string verification_text(const VerificationSummary& proof);
+
+}  // namespace tessera::host

@@ -1,0 +1,187 @@
+// Ranks make sure that they run the same thing (decision 0005), by way of the key-value store. First settings: each
+// rank publishes named fingerprints, and a difference names the field, two ranks and both values. Then programs:
+//
+//     rank 0     compiles one rank of each class, its own among them, verifies the job, sets
+//                  programs/sha256/<rank>   the hash that this rank must have
+//                  programs/text/<hash>     the text, once for each class
+//                  programs/verdict         "" or why the job is refused; set last, so that it says that all is there
+//     rank r     compiles its own programs meanwhile, compares the hash; only if it differs, fetches the text
+//
+// So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means a strategy that
+// is not pure or a build that differs, and the first line that differs usually shows which.
+//
+// Nothing is allocated before both have passed.
+
+#include "train/consistency.h"
+
+#include <optional>
+
+#include "base/concat.h"
+#include "base/sha256.h"
+#include "launch/fingerprint.h"
+#include "model/model_name.h"
+#include "plan/job_plan.h"
+#include "plugins/plugin_options.h"
+#include "program/program_text.h"
+#include "tessera/error.hpp"
+#include "weights/weight_files.h"
+
+namespace tessera::host {
+namespace {
+
+/// Equal for all ranks of a class.
+std::string text_of(const RankPrograms& programs) {
+  std::string text;
+  for (const Program* program : programs.all())
+    text += print_program(*program, false);
+  return text;
+}
+
+std::string strategy_names(const CompileInput& input) {
+  std::string names;
+  for (const StrategyOnAxis& strategy : input.strategies)
+    names += (names.empty() ? "" : ", ") + strategy.name;
+  return names.empty() ? "none" : names;
+}
+
+/// The first line in which the texts differ: its number, and both.
+std::string first_difference(std::string_view here, std::string_view there) {
+  for (size_t line = 1;; ++line) {
+    const auto a = here.substr(0, here.find('\n')), b = there.substr(0, there.find('\n'));
+    if (a != b || (here.empty() && there.empty()))
+      return "line " + std::to_string(line) + " is \"" + std::string(a) + "\" here and \"" + std::string(b) +
+             "\" there";
+    here.remove_prefix(std::min(here.size(), a.size() + 1));
+    there.remove_prefix(std::min(there.size(), b.size() + 1));
+  }
+}
+
+constexpr std::string_view kVerdict = "programs/verdict";
+std::string hash_key(int rank) {
+  return "programs/sha256/" + std::to_string(rank);
+}
+std::string text_key(const std::string& hash) {
+  return "programs/text/" + hash;
+}
+
+std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const std::string& purpose,
+                            int64_t timeout_ms) {
+  try {
+    return store.get(key, timeout_ms);
+  } catch (const Error& error) {
+    // The store knows that a key did not come; the user needs to know which rank did not.
+    if (error.code() != TSR_E_DEADLINE) throw;
+    throw late_error(std::vector{0}, purpose, timeout_ms);
+  }
+}
+
+/// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
+/// text that is too long for the store is published cut. Returns its own programs.
+RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
+  JobPrograms programs = as_usage([&] { return compile_job(input); });
+  if (const auto refusal = refusal_of(job, input, programs)) {
+    store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
+    throw *refusal;
+  }
+  for (const auto& [representative, members] : programs.classes.members()) {
+    const std::string text = text_of(programs.of(representative)), hash = sha256_hex(text);
+    store.set(text_key(hash), text.substr(0, kMaxValueBytes));
+    for (const int rank : members)
+      store.set(hash_key(rank), hash);
+  }
+  store.set(kVerdict, "");
+  return std::move(programs.by_representative.at(programs.classes.representative(0)));
+}
+
+/// Processes may read different files, also under equal paths.
+void add_inputs(std::vector<Fingerprint>& all, const Job& job, const Dataset& data) {
+  const auto [name, size] = data.size();
+  all.push_back({name, size});
+  if (job.mesh.num_ranks() == 1 || job.ranks_are_threads()) return;
+  all.push_back({"the data", data.fingerprint()});
+  std::vector<std::string> weights;
+  if (is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
+  all.push_back(
+      {"the weights", weights.empty() ? "none" : concat(weights.size(), weights.size() == 1 ? " file" : " files")});
+  for (const std::string& file : weights)
+    all.push_back({"the weights", file});
+}
+
+}  // namespace
+
+void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& info, int num_threads, const Log& log) {
+  std::vector<Fingerprint> all = {{"the number of ranks", std::to_string(job.mesh.num_ranks())}};
+  const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
+  plugin(job.plugins.device);
+  if (job.plugins.cpu.path != job.plugins.device.path) plugin(job.plugins.cpu);
+  if (job.plugins.communicator) plugin(*job.plugins.communicator);
+  for (const auto& strategy : job.plugins.strategies)
+    if (strategy) plugin(*strategy);
+  for (const ConfigField& field : shared_fields(job.config))
+    all.push_back({"--" + field.name, field.value});
+  for (const PluginFlag& flag : job.plugin_flags)
+    // Options about a rank's own place, such as a network interface, may differ.
+    if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
+      all.push_back({"--" + flag.name, flag.value});
+  const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
+  for (const ModelFact& fact : job.architecture().facts())
+    all.push_back({fact.name, fact.value});
+  add_inputs(all, job, data);
+  // Kernels cut their work by the number of threads, and BLAS libraries by their environment. Either may change the
+  // last bit of a sum, so both are part of "the same job".
+  number("threads per rank (--threads)", num_threads);
+  all.push_back(library_environment());
+  require_equal_fingerprints(*info.store, info.rank, job.mesh.num_ranks(), "compare their settings", all,
+                             job.config.start_timeout_ms, log);
+}
+
+RankPrograms check_program_consistency(const Job& job, const CompileInput& input, const RankInfo& info) {
+  if (info.rank == 0) return publish_programs(job, input, *info.store);
+  RankPrograms own = as_usage([&] { return compile_rank(input, job.mesh.coordinates(info.rank)); });
+  const auto published = [&](std::string_view key) {
+    return get_from_rank_0(*info.store, key, "plan the programs of all ranks", job.config.start_timeout_ms);
+  };
+  const std::string verdict = published(kVerdict);
+  if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
+  const std::string planned = text_of(own);
+  const std::string hash = published(hash_key(info.rank));
+  if (sha256_hex(planned) == hash) return own;
+  const std::string expected = published(text_key(hash));
+  throw Error(TSR_E_FAILED_PRECONDITION,
+              "rank " + std::to_string(info.rank) +
+                  " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
+                  ") is not pure, hides that it depends on its coordinate, or the builds differ: " +
+                  first_difference(planned, expected));
+}
+
+std::string lowest_answer(const RankInfo& info, int num_ranks, const std::string& question,
+                          const std::string& own_answer, int64_t timeout_ms) {
+  KeyValueStore& store = *info.store;
+  store.set(concat(question, "/", info.rank), own_answer);
+  // Whoever comes last evaluates: no rank has to be chosen for it, and none waits but for the result.
+  if (store.add(question + "/answers", 1) == num_ranks) {  // the last has all
+    std::string least;
+    for (int rank = 0; rank < num_ranks; ++rank)
+      if (const std::string answer = store.get(concat(question, "/", rank), timeout_ms);
+          !answer.empty() && (least.empty() || answer < least))
+        least = answer;
+    store.set(question + "/least", least);
+  }
+  try {
+    return store.get(question + "/least", timeout_ms);
+  } catch (const Error& error) {
+    if (error.code() != TSR_E_DEADLINE) throw;
+    throw late_error(missing_ranks(store, question + "/", num_ranks), "answer '" + question + "'", timeout_ms);
+  }
+}
+
+bool all_ranks_agree(const RankInfo& info, int num_ranks, const std::string& question, bool own_answer,
+                     int64_t timeout_ms) {
+  return lowest_answer(info, num_ranks, question, own_answer ? "yes" : "no", timeout_ms) == "yes";  // "no" is less
+}
+
+void barrier(const RankInfo& info, int num_ranks, const std::string& purpose, int64_t timeout_ms, const Log& log) {
+  require_equal_fingerprints(*info.store, info.rank, num_ranks, purpose, {}, timeout_ms, log);
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,85 @@
+// --comm local: ranks are threads that share one store. A rank that fails closes the store, which wakes the others
+// wherever they wait in it; those that wait in a collective ask `cancelled` once a second. Errors of the others are
+// consequences and must not hide the cause, so all are collected and the one that came first is thrown.
+
+#include "train/thread_ranks.h"
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/concat.h"
+#include "launch/failure.h"
+#include "launch/memory_store.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+
+namespace {
+
+/// Ends the others when one rank fails, and knows with which it began. Functions are [any-thread].
+class Failures {
+ public:
+  explicit Failures(MemoryStore& store) : store_(store) {}
+
+  void add(int rank, const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    RankEnd& end = ends_.emplace_back();
+    end.failure = make_failure(error, rank, 0);
+    end.who = end.failure->who;
+    end.failure_order = static_cast<int>(ends_.size());
+    is_over_ = true;
+    store_.close(concat("rank ", rank, " failed: ", end.failure->sentence));
+  }
+  bool is_over() const { return is_over_; }
+  void throw_cause(int num_ranks) const {
+    if (ends_.empty()) return;
+    const Failure& cause = *ends_[static_cast<size_t>(first_cause(ends_))].failure;
+    throw Error(cause.code, (num_ranks > 1 ? concat("rank ", cause.who.rank, ": ") : "") + cause.sentence, cause.about);
+  }
+
+ private:
+  MemoryStore& store_;
+  std::atomic<bool> is_over_{false};
+  std::mutex mutex_;
+  std::vector<RankEnd> ends_;  // guarded by mutex_; of the ranks that failed
+};
+
+}  // namespace
+
+void train_thread_ranks(const Job& job, const Dataset& data, const std::function<RankObserver(int)>& observer,
+                        const Log& log) {
+  const int num_ranks = job.mesh.num_ranks();
+  const auto store = std::make_shared<MemoryStore>();
+  Failures failures(*store);
+  const auto run = [&](int rank) {
+    try {
+      const RankInfo place{rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }};
+      train_rank(job, data, info, observer(rank), rank == 0 ? log : Log(LogLevel::warning, rank, num_ranks));
+    } catch (const std::exception& error) {
+      failures.add(rank, error);
+    }
+  };
+  std::optional<Error> cannot_start;
+  std::vector<std::thread> threads;
+  try {
+    // Rank 0 runs on the calling thread: a run of one rank starts no thread, and debuggers stop where one expects.
+    for (int rank = 1; rank < num_ranks; ++rank)
+      threads.emplace_back(run, rank);
+    run(0);
+  } catch (const std::system_error& error) {
+    cannot_start = Error(TSR_E_RESOURCE_EXHAUSTED,
+                         concat("cannot start a thread for each of ", num_ranks, " ranks: ", error.code().message(),
+                                "; start fewer ranks, or raise ulimit -u"));
+    failures.add(0, *cannot_start);
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  if (cannot_start) throw *cannot_start;  // ranks that did start may have failed for the same reason
+  failures.throw_cause(num_ranks);
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,15 @@
+// All ranks of a run as threads of this process.
+#pragma once
+
+#include <functional>
+
+#include "train/train_rank.h"
+
+namespace tessera::host {
+
+/// Runs every rank of the job on a thread of its own and waits for all. When one fails the others are stopped, and the
+/// error of the one that failed first is thrown, with its rank. `observer(rank)` gives each rank's observer.
+void train_thread_ranks(const Job& job, const Dataset& data, const std::function<RankObserver(int rank)>& observer,
+                        const Log& log);
+
+}  // namespace tessera::host

@@ -1,0 +1,300 @@
+// Matches the collectives and messages of all ranks, as MPI and NCCL do at run time: by order. The k-th collective that
+// a rank issues on a communicator meets the k-th of every other member, and so do sends and receives of a pair. Of a
+// pipeline of two stages:
+//
+//     rank 0 #11   comm.pp.activation_0  send mb=0 group=pp{0,1} peer=1 tag=36  r %38 src
+//     rank 1 #1    comm.pp.activation_0  recv mb=0 group=pp{0,1} peer=0 tag=36  w %21 dst
+//
+// What must agree is compared: kind, reduction, root, dtype, counts (messages: elements, dtype, tag). At run time a
+// difference is a hang or silent garbage. Where both ranks know what an operand is, its origin is compared too: two
+// ranks that gather different parameters of equal size agree in everything else.
+//
+// A collective needs one member of each class only, as long as ranks of one class take part in the same action of their
+// list. So a job of 1,024 ranks under fsdp is matched as one rank. Groups that list some ranks of a class, and messages
+// within a class, break that, and then every rank is matched.
+//
+// A communicator with a mismatch is reported once, and none of its collectives is in the result.
+//
+// Cost: the collectives of one rank of each class, times the classes in a group.
+
+#include "verify/collective_matching.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+
+#include "program/collective_operands.h"
+#include "verify/data_origin.h"
+
+namespace tessera::host {
+namespace {
+
+/// What all members of a collective must agree on.
+struct Signature {
+  uint32_t kind = 0, reduce = 0;
+  tsr_dtype dtype = 0;
+  int root = -1;
+  uint64_t num_elements = 0;  // of the whole: what is scattered, what is gathered
+  std::vector<uint64_t> counts;
+  bool operator==(const Signature&) const = default;
+};
+
+/// The operand that all members have alike: what is gathered or broadcast into, what is reduced or scattered from.
+const Binding* whole_of(const Action& action) {
+  const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+  const Binding* destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  const bool spreads = action.kind == TSR_ACTION_ALL_GATHER || action.kind == TSR_ACTION_BROADCAST;
+  return spreads || !source ? destination : source;
+}
+
+Signature signature_of(const Program& program, const Action& action) {
+  Signature signature{action.kind, action.reduce, 0, action.peer, 0, {}};
+  if (const Binding* whole = whole_of(action)) {
+    signature.dtype = program.buffer(whole->buffer).dtype;
+    signature.num_elements = whole->num_elements;
+  }
+  // The ranks of an all_to_all may send different counts.
+  if (action.kind == TSR_ACTION_ALL_TO_ALL && !action.counts.empty())
+    signature.num_elements = 0;
+  else
+    signature.counts = action.counts;
+  return signature;
+}
+
+std::string text_of(const Signature& signature) {
+  static constexpr const char* kReduces[] = {"", " sum", " avg", " min", " max"};
+  if (signature.kind == TSR_ACTION_BARRIER) return "barrier";
+  std::string text = std::to_string(signature.num_elements) + " " + std::string(dtype_name(signature.dtype)) +
+                     kReduces[std::min(signature.reduce, uint32_t{TSR_REDUCE_MAX})];
+  if (signature.root >= 0) text += " root=" + std::to_string(signature.root);
+  for (size_t i = 0; i < signature.counts.size(); ++i)
+    text += (i ? "," : " counts=") + std::to_string(signature.counts[i]);
+  return text;
+}
+
+/// One end of a message.
+struct End {
+  ActionRef place;
+  const Binding* binding;
+};
+
+/// A communicator: the ranks of a group on streams of one name.
+struct Channel {
+  std::string stream;
+  std::vector<int> members;
+  std::vector<std::vector<uint32_t>> collectives;                                         // of each member
+  std::map<std::pair<int, int>, std::pair<std::vector<End>, std::vector<End>>> messages;  // [from, to]: sends, receives
+};
+
+class Matcher {
+ public:
+  Matcher(const Mesh& mesh, const RankClasses& matched, const ProgramOf& program, DiagnosticList& diagnostics)
+      : mesh_(mesh), matched_(matched), program_(program), diagnostics_(diagnostics) {}
+
+  MatchedOps run() {
+    for (const auto& [rank, members] : matched_.members()) {
+      result_.ranks.push_back(rank);
+      collect(rank);
+      origins_.try_emplace(&program_(rank), program_(rank));
+    }
+    for (const Channel& channel : channels_) {
+      match_collectives(channel);
+      for (const auto& [pair, ends] : channel.messages)
+        match_messages(channel, pair.first, pair.second, ends.first, ends.second);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void collect(int rank) {
+    const Program& program = program_(rank);
+    std::map<std::pair<int, uint32_t>, std::pair<size_t, int>> known;  // (group, stream) -> channel, position in it
+    for (uint32_t i = 0; i < program.actions.size(); ++i) {
+      const Action& action = program.actions[i];
+      if (!is_collective(action.kind)) continue;
+      auto [entry, is_new] = known.try_emplace({action.group, action.stream});
+      if (is_new) entry->second = join_channel(rank, program, action);
+      const auto [index, position] = entry->second;
+      if (position < 0) {
+        diagnostics_.add(text(rank, i) + ": rank " + std::to_string(rank) + " is outside its group " +
+                         group_text(program, program.groups[action.group]));
+        continue;
+      }
+      Channel& channel = channels_[index];
+      if (!is_message(action.kind)) {
+        channel.collectives[position].push_back(i);
+        continue;
+      }
+      for (const Message& message : messages_of(action)) {
+        auto& ends = message.is_receive ? channel.messages[{message.peer, position}].second
+                                        : channel.messages[{position, message.peer}].first;
+        ends.push_back({{rank, i}, message.binding});
+      }
+    }
+  }
+
+  std::pair<size_t, int> join_channel(int rank, const Program& program, const Action& action) {
+    const Group& group = program.groups[action.group];
+    const std::string& stream = program.streams[action.stream].name;
+    const Coordinates coordinates = mesh_.coordinates(rank);
+    std::vector<int> members;
+    std::unordered_set<int> listed;
+    for (const int member : mesh_.members(group, coordinates)) {
+      const int matched = matched_.representative(member);
+      if (listed.insert(matched).second) members.push_back(matched);
+    }
+    const auto own = std::ranges::find(members, rank);
+    if (own == members.end()) return {0, -1};
+    const auto position = static_cast<int>(own - members.begin());
+    const auto [entry, is_new] = by_members_.try_emplace({members, stream}, channels_.size());
+    if (is_new) {
+      channels_.push_back({stream, members, {}, {}});
+      channels_.back().collectives.resize(members.size());
+    }
+    return {entry->second, position};
+  }
+
+  std::string text(int rank, uint32_t action) const { return action_text(program_(rank), rank, action); }
+
+  void match_collectives(const Channel& channel) {
+    const auto fewest = std::ranges::min_element(channel.collectives, {}, [](const auto& list) { return list.size(); });
+    const auto most = std::ranges::max_element(channel.collectives, {}, [](const auto& list) { return list.size(); });
+    const size_t first_meeting = result_.collectives.size();
+    for (size_t k = 0; k < fewest->size(); ++k)
+      if (!match_collective(channel, k)) {
+        result_.collectives.resize(first_meeting);
+        return;
+      }
+    if (fewest->size() == most->size()) return;
+    const int few = channel.members[fewest - channel.collectives.begin()];
+    const int many = channel.members[most - channel.collectives.begin()];
+    diagnostics_.add("rank " + std::to_string(few) + " issues " + std::to_string(fewest->size()) + " collectives on " +
+                     channel.stream + ", rank " + std::to_string(many) + " issues " + std::to_string(most->size()) +
+                     "; the first extra is " + text(many, (*most)[fewest->size()]));
+  }
+
+  bool match_collective(const Channel& channel, size_t k) {
+    std::vector<ActionRef> places;
+    for (size_t m = 0; m < channel.members.size(); ++m)
+      places.push_back({channel.members[m], channel.collectives[m][k]});
+    const Signature first = signature_at(places[0]);
+    ActionRef known = places[0];  // the first member that knows what the collective is about
+    for (const ActionRef& place : places) {
+      const Signature signature = signature_at(place);
+      if (signature != first) return mismatch(channel, k, places[0], text_of(first), place, text_of(signature));
+      if (!origin_at(known).is_known()) known = place;
+      if (!agree(place, known)) return mismatch(channel, k, known, origin_text_at(known), place, origin_text_at(place));
+    }
+    result_.collectives.push_back(std::move(places));
+    return true;
+  }
+
+  bool mismatch(const Channel& channel, size_t k, ActionRef a, const std::string& what_a, ActionRef b,
+                const std::string& what_b) {
+    diagnostics_.add("collective " + std::to_string(k) + " on " + channel.stream +
+                     " does not match: " + text(a.rank, a.action) + " (" + what_a + ") meets " +
+                     text(b.rank, b.action) + " (" + what_b + ")");
+    return false;
+  }
+
+  const Action& action_at(ActionRef place) const { return program_(place.rank).actions[place.action]; }
+  Signature signature_at(ActionRef place) const { return signature_of(program_(place.rank), action_at(place)); }
+  /// What is known first from element `begin` of what is moved.
+  DataOrigin origin_at(ActionRef place, uint64_t begin = 0) const {
+    const Binding* whole = whole_of(action_at(place));
+    if (!whole || action_at(place).kind == TSR_ACTION_ALL_TO_ALL) return {};
+    Binding rest = *whole;
+    rest.offset += begin;
+    rest.num_elements -= begin;
+    return origins_.at(&program_(place.rank)).of(rest);
+  }
+  /// Whether both know the same where both know something: of what is gathered, each may know its own slice only.
+  bool agree(ActionRef a, ActionRef b) const {
+    const auto knows = [&](ActionRef place, DataOrigin origin) {
+      if (!origin.is_known()) return true;
+      const DataOrigin own = origin_at(place, std::exchange(origin.position, 0));
+      return !own.is_known() || own.position > 0 || own == origin;
+    };
+    return knows(a, origin_at(b)) && knows(b, origin_at(a));
+  }
+  std::string origin_text_at(ActionRef place) const { return origin_text(program_(place.rank), origin_at(place)); }
+
+  void match_messages(const Channel& channel, int from, int to, const std::vector<End>& sends,
+                      const std::vector<End>& receives) {
+    const size_t num_pairs = std::min(sends.size(), receives.size());
+    for (size_t k = 0; k < num_pairs; ++k) {
+      if (message(sends[k]) != message(receives[k])) {
+        diagnostics_.add("message " + std::to_string(k) + " on " + channel.stream +
+                         " does not match: " + message_text(sends[k]) + " meets " + message_text(receives[k]));
+        return;
+      }
+      result_.transfers.push_back({sends[k].place, receives[k].place});
+    }
+    if (sends.size() == receives.size()) return;
+    const End& extra = sends.size() > num_pairs ? sends[num_pairs] : receives[num_pairs];
+    diagnostics_.add("rank " + std::to_string(channel.members[from]) + " sends " + std::to_string(sends.size()) +
+                     " messages to rank " + std::to_string(channel.members[to]) + " on " + channel.stream +
+                     ", which receives " + std::to_string(receives.size()) + "; the first extra is " +
+                     text(extra.place.rank, extra.place.action));
+  }
+
+  /// What both ends of a message must agree on: elements, dtype, tag.
+  std::tuple<uint64_t, tsr_dtype, uint64_t> message(const End& end) const {
+    const Program& program = program_(end.place.rank);
+    return {end.binding->num_elements, program.buffer(end.binding->buffer).dtype,
+            program.actions[end.place.action].tag};
+  }
+
+  std::string message_text(const End& end) const {
+    const auto [num_elements, dtype, tag] = message(end);
+    return text(end.place.rank, end.place.action) + " (" + std::to_string(num_elements) + " " +
+           std::string(dtype_name(dtype)) + " tag=" + std::to_string(tag) + ")";
+  }
+
+  const Mesh& mesh_;
+  const RankClasses& matched_;
+  const ProgramOf& program_;
+  DiagnosticList& diagnostics_;
+  std::vector<Channel> channels_;
+  std::map<std::pair<std::vector<int>, std::string>, size_t> by_members_;
+  std::map<const Program*, DataOrigins> origins_;  // ranks of one class may share a program
+  MatchedOps result_;
+};
+
+/// Whether one rank of each class can stand for its class in this action.
+bool meets_by_class(const Mesh& mesh, const RankClasses& classes, const Program& program, int rank,
+                    const Action& action) {
+  const Group& group = program.groups[action.group];
+  const std::vector<int> members = mesh.members(group, mesh.coordinates(rank));
+  std::set<int> met;
+  for (const int member : members)
+    met.insert(classes.representative(member));
+  if (met.size() == members.size()) return true;
+  const bool is_whole = group.axis == TSR_WORLD_AXIS || group.coordinates.empty();
+  return is_whole && !is_message(action.kind);
+}
+
+}  // namespace
+
+RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
+  for (const auto& [rank, ranks] : classes.members()) {
+    const Program& own = program(rank);
+    std::set<std::pair<int, bool>> seen;  // group, whether it is a message
+    for (const Action& action : own.actions)
+      if (is_collective(action.kind) && seen.insert({action.group, is_message(action.kind)}).second &&
+          !meets_by_class(mesh, classes, own, rank, action))
+        return RankClasses(mesh);
+  }
+  return classes;
+}
+
+MatchedOps match_ranks(const Mesh& mesh, const RankClasses& matched, const ProgramOf& program,
+                       DiagnosticList& diagnostics) {
+  return Matcher(mesh, matched, program, diagnostics).run();
+}
+
+}  // namespace tessera::host

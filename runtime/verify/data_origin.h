@@ -1,0 +1,49 @@
+// What a range of a buffer holds: the parameter, value or scalar that homes and compute actions know it as.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "passes/host_staging.h"
+#include "program/program.h"
+
+namespace tessera::host {
+
+/// The first thing known in a range: element `element` of something is at `position` of the range.
+struct DataOrigin {
+  uint32_t role =
+      0;  ///< TSR_ROLE_*: PARAMETER, GRADIENT, INPUT (a value), INPUT_GRADIENT (its gradient), SCALAR; 0: unknown
+  int index = -1;  ///< parameter, value, TSR_SCALAR_*
+  int micro_batch = -1;
+  uint64_t element = 0;
+  uint64_t position = 0;
+
+  bool is_known() const { return role != 0; }
+  bool operator==(const DataOrigin&) const = default;
+};
+
+/// "the gradient of h.0.ln_1.weight", with "[5:]" or "(at 5)" when it does not begin there.
+std::string origin_text(const Program& program, const DataOrigin& origin);
+
+/// Looks up origins in one program, which must outlive this. Ranks that do the same know the same.
+class DataOrigins {
+ public:
+  explicit DataOrigins(const Program& program);
+  /// Of a staging buffer: what it stands for.
+  DataOrigin of(const Binding& binding) const;
+
+ private:
+  struct Known {
+    uint64_t end = 0;
+    DataOrigin origin;  // of the range's first element
+  };
+  void learn(uint64_t buffer, uint64_t begin, uint64_t num_elements, const DataOrigin& origin);
+  void learn_homes(const Program& program);
+  void learn_action(const Program& program, const Action& action);
+
+  StagedRanges staged_;
+  std::map<uint64_t, std::map<uint64_t, Known>> known_;  // by buffer, by begin
+};
+
+}  // namespace tessera::host

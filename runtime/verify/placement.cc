@@ -1,0 +1,120 @@
+// The domain of verify_placement: what an element of a buffer is to the ranks of one axis. DTensor calls it a placement
+// (Replicate, Partial, Shard); here it is inferred from the program and not declared, element range by element range,
+// and `different` is added for values that ranks have of their own (activations of their tokens).
+//
+// The sum of two placements; a sum that means nothing is a diagnostic:
+//
+//     +             replicated   partial   split       different
+//     replicated    replicated   -         different   different
+//     partial       -            partial   -           -
+//     split         different    -         split       different
+//     different     different    -         different   different
+//
+// Zero and unknown fit everything. `factor` is what elements have been multiplied by on the way, so that a strategy
+// that averages where it must sum is found too.
+
+#include "verify/placement.h"
+
+#include <algorithm>
+
+namespace tessera::host {
+
+std::string placement_text(const Placement& placement, const std::string& axis) {
+  std::string text;
+  switch (placement.state) {
+    case PlacementKind::unknown:
+      text = "unknown";
+      break;
+    case PlacementKind::zero:
+      text = "zero";
+      break;
+    case PlacementKind::replicated:
+      text = "the same on all ranks of " + axis;
+      break;
+    case PlacementKind::partial:
+      text = "a sum over " + axis + " that nothing has taken yet";
+      break;
+    case PlacementKind::shard:
+      text = "split over " + axis;
+      break;
+    case PlacementKind::varying:
+      text = "different on each rank of " + axis;
+      break;
+  }
+  return placement.is_scaled() ? text + ", scaled by " + std::to_string(placement.factor) : text;
+}
+
+std::optional<Placement> placement_of_sum(const Placement& a, const Placement& b) {
+  if (a.is_neutral()) return a.state == PlacementKind::unknown && b.state == PlacementKind::zero ? a : b;
+  if (b.is_neutral()) return a;
+  // x/n + x is neither the sum nor the average of anything.
+  const Placement ratio{PlacementKind::unknown, a.factor / b.factor};
+  if (ratio.is_scaled()) return std::nullopt;
+  if (a.state == b.state) return a;
+  if (a.state == PlacementKind::partial || b.state == PlacementKind::partial) return std::nullopt;
+  return Placement{PlacementKind::varying, a.factor};
+}
+
+Placement common_placement(const PlacementParts& parts) {
+  Placement common;
+  for (const PlacementPart& part : parts) {
+    if (part.placement.is_neutral()) continue;
+    if (common.is_neutral()) common = part.placement;
+    if (common.state != part.placement.state) return {};
+  }
+  return common;
+}
+
+PlacementParts slice(const PlacementParts& parts, uint64_t begin, uint64_t end) {
+  PlacementParts result;
+  for (const PlacementPart& part : parts) {
+    const uint64_t from = std::max(begin, part.offset), to = std::min(end, part.offset + part.num_elements);
+    if (from < to) result.push_back({from - begin, to - from, part.placement});
+  }
+  return result;
+}
+
+std::vector<PlacementPair> zip(const PlacementParts& first, const PlacementParts& second) {
+  std::vector<PlacementPair> result;
+  for (size_t i = 0, k = 0; i < first.size() && k < second.size();) {
+    const uint64_t begin = std::max(first[i].offset, second[k].offset);
+    const uint64_t first_end = first[i].offset + first[i].num_elements;
+    const uint64_t second_end = second[k].offset + second[k].num_elements;
+    const uint64_t end = std::min(first_end, second_end);
+    if (begin < end) result.push_back({begin, end - begin, first[i].placement, second[k].placement});
+    if (first_end == end) ++i;
+    if (second_end == end) ++k;
+  }
+  return result;
+}
+
+PlacementMap::PlacementMap(const Program& program) : program_(program) {
+  for (const Buffer& one : program.buffers)
+    buffers_.emplace_back(one.num_elements);
+}
+
+PlacementParts PlacementMap::read(const Binding& range) {
+  PlacementParts result;
+  for (const auto& [begin, part] : buffer(range.buffer).parts(range.offset, range.offset + range.num_elements))
+    result.push_back({begin - range.offset, part.end - begin, part.value});
+  return result;
+}
+
+void PlacementMap::write(const Binding& range, const Placement& placement) {
+  buffer(range.buffer).assign(range.offset, range.offset + range.num_elements, placement);
+}
+
+void PlacementMap::write(const Binding& range, const PlacementParts& parts) {
+  for (const PlacementPart& part : parts) {
+    const uint64_t begin = range.offset + part.offset;
+    buffer(range.buffer).assign(begin, begin + part.num_elements, part.placement);
+  }
+}
+
+PlacementKind layout_state(const Program& program, int parameter, int axis, uint32_t role) {
+  const LayoutEntry* split = entry_on(program, parameter, axis, role);
+  if (!split || split->kind == TSR_LAYOUT_REPLICATED) return PlacementKind::replicated;
+  return split->kind == TSR_LAYOUT_SPLIT ? PlacementKind::shard : PlacementKind::varying;
+}
+
+}  // namespace tessera::host

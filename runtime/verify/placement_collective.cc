@@ -1,0 +1,185 @@
+// What collectives do to placements. On the axis that is looked at:
+//
+//     all_reduce sum        partial            -> replicated
+//     reduce_scatter sum    partial            -> split
+//     reduce sum            partial            -> split           (the root has it)
+//     the same, avg         also replicated and different; partial is scaled by 1/n
+//     the same, min or max  only replicated and different: the maximum of addends is not that of their sum
+//     all_gather            split, different   -> replicated
+//     broadcast             all but partial    -> replicated
+//     all_to_all            all but partial    -> split from replicated, else as it was
+//     send, recv            all but partial    -> as compute leaves values
+//
+// On another axis elements move or are added without regard to this one. Sums are linear, so the sum of partials is
+// partial, of split is split: placements are carried along.
+
+#include "verify/placement_rules.h"
+
+namespace tessera::host {
+
+void PlacementRules::collective() {
+  if (action_->kind == TSR_ACTION_BARRIER) return;
+  for (const Binding& binding : action_->bindings)
+    if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_WORKSPACE) placements_.write(binding, Placement{});
+  if (is_message(action_->kind)) return messages();
+  const CollectiveOperands form(program_, *action_);
+  const int group_axis = program_.groups[action_->group].axis;
+  if (group_axis != axis_ && group_axis != TSR_WORLD_AXIS) return carry(form);
+  if (leaves_out_ranks(form)) {
+    report("is for " + group_text(program_, program_.groups[action_->group]) + " only, and the other ranks of " +
+           axis_name_ + " have a part in it: what comes out is not that of all");
+    if (form.destination) placements_.write(*form.destination, Placement{});
+    return;
+  }
+  switch (action_->kind) {
+    case TSR_ACTION_ALL_GATHER:
+      return gather_on_axis(form);
+    case TSR_ACTION_BROADCAST:
+      return broadcast_on_axis(form);
+    case TSR_ACTION_ALL_TO_ALL:
+      return transpose_on_axis(form);
+    default:
+      return reduce_on_axis(form);
+  }
+}
+
+/// True if the group is a proper subset of the axis, and the operand does not belong to a home that the layout places
+/// on exactly that subset.
+bool PlacementRules::leaves_out_ranks(const CollectiveOperands& form) const {
+  const Group& group = program_.groups[action_->group];
+  if (group.axis == TSR_WORLD_AXIS || form.num_ranks == program_.mesh->axes()[axis_].num_ranks) return false;
+  const Binding range = staged_.of(form.given() ? *form.given() : *form.destination);
+  if (range.num_elements == 0) return false;
+  const auto stands_there = [&](int parameter, uint32_t role) {
+    const LayoutEntry* split = entry_on(program_, parameter, axis_, role);
+    return split && split->kind == TSR_LAYOUT_REPLICATED && split->coordinates == group.coordinates;
+  };
+  bool is_of_homes = false;
+  for (const Home& home : program_.homes)
+    for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role) {
+      const tsr_home_role& place = home.roles[role];
+      if (place.buffer != range.buffer || place.offset >= range.offset + range.num_elements ||
+          range.offset >= place.offset + place.num_elements)
+        continue;
+      is_of_homes = true;  // all pieces of a home are on the same ranks; an empty slice counts too
+      if (!stands_there(program_.model->units[home.unit].parameters.front(), role)) return true;
+    }
+  return !is_of_homes;
+}
+
+/// The placements after a reduction over this axis: partial becomes `result`. Averages, minima and maxima also take
+/// values that are not addends.
+PlacementParts PlacementRules::reduced(const CollectiveOperands& form, PlacementKind result) {
+  const Binding& given = *form.given();
+  const bool over_world = program_.groups[action_->group].axis == TSR_WORLD_AXIS;
+  const double n = over_world ? program_.mesh->axes()[axis_].num_ranks : form.num_ranks;
+  const bool sums = action_->reduce == TSR_REDUCE_SUM, averages = action_->reduce == TSR_REDUCE_AVG;
+  uint32_t allowed = bit(PlacementKind::partial);
+  std::string why = "a sum over it means nothing";
+  if (!sums) {
+    allowed =
+        bit(PlacementKind::replicated) | bit(PlacementKind::varying) | (averages ? bit(PlacementKind::partial) : 0);
+    why = averages ? "an average over it means nothing" : "a minimum or maximum over it means nothing";
+  }
+  expect(given, allowed, why);
+  PlacementParts parts = placements_.read(given);
+  for (PlacementPart& part : parts) {
+    if (part.placement.is_neutral()) continue;
+    const double factor = averages && part.placement.state == PlacementKind::partial ? 1 / n : 1;
+    part.placement = {result, part.placement.factor * factor};
+  }
+  return parts;
+}
+
+void PlacementRules::reduce_on_axis(const CollectiveOperands& form) {
+  const PlacementKind result =
+      action_->kind == TSR_ACTION_ALL_REDUCE ? PlacementKind::replicated : PlacementKind::shard;
+  const PlacementParts parts = reduced(form, result);
+  if (!form.destination) return;
+  if (action_->kind != TSR_ACTION_REDUCE_SCATTER || form.in_place) return placements_.write(*form.destination, parts);
+  const auto offsets = slice_offsets(*action_, form.source->num_elements, form.num_ranks);
+  placements_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
+}
+
+void PlacementRules::gather_on_axis(const CollectiveOperands& form) {
+  Binding own = *form.given();
+  if (form.in_place) {
+    const auto offsets = slice_offsets(*action_, own.num_elements, form.num_ranks);
+    own.offset += offsets[form.position];
+    own.num_elements = offsets[form.position + 1] - offsets[form.position];
+  }
+  // In place, the slices of what is the same everywhere make it again.
+  const uint32_t whole = form.in_place ? bit(PlacementKind::replicated) : 0;
+  expect(own, bit(PlacementKind::shard) | bit(PlacementKind::varying) | whole,
+         "the slices of all ranks do not make a whole");
+  const Placement common = common_placement(placements_.read(own));
+  placements_.write(*form.destination, {PlacementKind::replicated, common.factor});
+}
+
+void PlacementRules::broadcast_on_axis(const CollectiveOperands& form) {
+  const bool is_root = form.position == action_->peer;
+  const Binding* given = form.given();
+  if (given) {
+    const uint32_t any_but_partial =
+        bit(PlacementKind::replicated) | bit(PlacementKind::shard) | bit(PlacementKind::varying);
+    expect(*given, any_but_partial,
+           is_root ? "one rank's addend is no value for all" : "it would be overwritten by another's");
+  }
+  PlacementParts parts = given ? placements_.read(*given) : PlacementParts{{0, form.destination->num_elements, {}}};
+  for (PlacementPart& part : parts)
+    if (!given || !part.placement.is_neutral()) part.placement.state = PlacementKind::replicated;
+  placements_.write(*form.destination, parts);
+}
+
+void PlacementRules::transpose_on_axis(const CollectiveOperands& form) {
+  expect(*form.source, bit(PlacementKind::shard) | bit(PlacementKind::varying) | bit(PlacementKind::replicated),
+         "parts of addends are no parts of a sum");
+  Placement placement = common_placement(placements_.read(*form.source));
+  if (placement.state == PlacementKind::replicated) placement.state = PlacementKind::shard;
+  placements_.write(*form.destination, placement);
+}
+
+// Collectives of another axis.
+void PlacementRules::carry(const CollectiveOperands& form) {
+  if (action_->reduce == TSR_REDUCE_MIN || action_->reduce == TSR_REDUCE_MAX)
+    expect(*form.given(), ~bit(PlacementKind::partial), "the minimum or maximum of addends is none of their sum");
+  if (action_->kind == TSR_ACTION_ALL_GATHER) return carry_gather(form);
+  if (form.in_place || !form.destination) return;
+  if (!form.source) return placements_.write(*form.destination, Placement{});
+  const PlacementParts parts = placements_.read(*form.source);
+  if (action_->kind == TSR_ACTION_ALL_TO_ALL) return placements_.write(*form.destination, common_placement(parts));
+  if (action_->kind != TSR_ACTION_REDUCE_SCATTER) return placements_.write(*form.destination, parts);
+  const auto offsets = slice_offsets(*action_, form.source->num_elements, form.num_ranks);
+  placements_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
+}
+
+// Only the placement of the own slice is known. On an axis that splits the batch the other slices have the same one. On
+// other axes they may hold other parameters, with other splits, and stay unknown: compute that reads them asks the
+// layout.
+void PlacementRules::carry_gather(const CollectiveOperands& form) {
+  const auto offsets = slice_offsets(*action_, form.destination->num_elements, form.num_ranks);
+  Binding own = *form.destination;
+  own.offset += offsets[form.position];
+  own.num_elements = offsets[form.position + 1] - offsets[form.position];
+  const PlacementParts parts = placements_.read(form.in_place ? own : *form.source);
+  placements_.write(*form.destination, splits_ == TSR_SPLITS_BATCH ? common_placement(parts) : Placement{});
+  placements_.write(own, parts);
+}
+
+// The program of the sender is not at hand. Values and their gradients are as compute leaves them on any rank; whatever
+// else is received stays unknown, and so fits everything.
+void PlacementRules::messages() {
+  const bool is_batch = splits_ == TSR_SPLITS_BATCH;
+  for (const Message& message : messages_of(*action_)) {
+    const uint32_t kind = program_.buffer(staged_.of(*message.binding).buffer).kind;
+    const bool is_value = kind == TSR_BUFFER_ACTIVATION || kind == TSR_BUFFER_SAVED;
+    if (!message.is_receive) {
+      expect(*message.binding, ~bit(PlacementKind::partial), "the receiver would take an addend for the sum");
+      continue;
+    }
+    const PlacementKind value = is_batch ? PlacementKind::varying : PlacementKind::replicated;
+    placements_.write(*message.binding, {is_value && splits_ != TSR_SPLITS_TENSORS ? value : PlacementKind::unknown});
+  }
+}
+
+}  // namespace tessera::host

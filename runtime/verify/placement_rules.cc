@@ -1,0 +1,83 @@
+// Abstract interpretation of a program for one axis: each action is applied to placements instead of numbers. The rules
+// are in four files: meaning_compute (axes that split the batch or the layers), meaning_tensor, meaning_collective,
+// meaning_step (elementwise, norm, optimizer). What has caused a diagnostic becomes unknown, which fits everything, so
+// a fault is reported once and not for each action after it.
+
+#include "verify/placement_rules.h"
+
+namespace tessera::host {
+
+PlacementRules::PlacementRules(const Program& program, int axis, PlacementMap& placements, DiagnosticList& diagnostics)
+    : program_(program),
+      axis_(axis),
+      axis_name_(program.mesh->axes()[axis].name),
+      splits_(program.mesh->axes()[axis].splits),
+      staged_(program),
+      placements_(placements),
+      diagnostics_(diagnostics) {}
+
+void PlacementRules::apply(size_t index) {
+  index_ = index;
+  action_ = &program_.actions[index];
+  if (is_compute(action_->kind)) return compute();
+  if (is_collective(action_->kind)) return collective();
+  if (is_elementwise(action_->kind)) return elementwise();
+  switch (action_->kind) {
+    case TSR_ACTION_SUM_SQUARES:
+      return sum_squares();
+    case TSR_ACTION_CLIP:
+      return clip();
+    case TSR_ACTION_OPTIMIZER:
+      return optimizer();
+    default:
+      return call();
+  }
+}
+
+void PlacementRules::report(const std::string& what) {
+  diagnostics_.add(action_text(program_, index_) + " " + what);
+}
+
+std::string PlacementRules::text(const Binding& binding, const Placement& placement) const {
+  return slot_text(program_, *action_, binding.slot) + " = " + range_text(program_, binding) + ", which is " +
+         placement_text(placement, axis_name_);
+}
+
+bool PlacementRules::expect(const Binding& binding, uint32_t allowed, const std::string& why) {
+  for (const PlacementPart& part : placements_.read(binding)) {
+    if (part.placement.is_neutral() || (allowed & bit(part.placement.state))) continue;
+    report("takes " + text(binding, part.placement) + ": " + why);
+    placements_.write(binding, Placement{});
+    return false;
+  }
+  return true;
+}
+
+void PlacementRules::expect_unscaled(const Binding& binding) {
+  for (const PlacementPart& part : placements_.read(binding)) {
+    if (part.placement.is_neutral() || !part.placement.is_scaled()) continue;
+    report("takes " + text(binding, part.placement) + ": the loss is scaled once, strategies only sum");
+    return placements_.write(binding, Placement{});
+  }
+}
+
+void PlacementRules::put(const Binding& binding, const Placement& placement) {
+  put(binding, PlacementParts{{0, binding.num_elements, placement}});
+}
+
+void PlacementRules::put(const Binding& binding, const PlacementParts& parts) {
+  if (binding.mode != TSR_MODE_ADD) return placements_.write(binding, parts);
+  PlacementParts sums;
+  for (const PlacementPair& pair : zip(placements_.read(binding), parts)) {
+    const auto sum = placement_of_sum(pair.first, pair.second);
+    if (!sum) {
+      report("adds what is " + placement_text(pair.second, axis_name_) + " to " + text(binding, pair.first) +
+             ": the sum means nothing");
+      return placements_.write(binding, Placement{});
+    }
+    sums.push_back({pair.offset, pair.num_elements, *sum});
+  }
+  placements_.write(binding, sums);
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,82 @@
+// What each kind of action does to placements on one axis, and what it may not do.
+#pragma once
+
+#include <string>
+
+#include "passes/host_staging.h"
+#include "program/collective_operands.h"
+#include "verify/diagnostics.h"
+#include "verify/placement.h"
+
+namespace tessera::host {
+
+class SegmentCut;
+
+inline bool is_output(const Binding& binding) {
+  return binding.mode != TSR_MODE_READ;
+}
+inline bool has_role(const Binding& binding, uint32_t role) {
+  return TSR_SLOT_ROLE(binding.slot) == role;
+}
+
+/// Walks a program's list for one axis. `placements` holds what is known before the first action.
+class PlacementRules {
+ public:
+  PlacementRules(const Program& program, int axis, PlacementMap& placements, DiagnosticList& diagnostics);
+  void apply(size_t index);
+
+ private:
+  // A set of states, as bits.
+  static constexpr uint32_t bit(PlacementKind state) { return 1u << static_cast<uint32_t>(state); }
+
+  // What every rule uses.
+  void report(const std::string& what);
+  std::string text(const Binding& binding, const Placement& placement) const;
+  /// One diagnostic unless all of the range fits `allowed`; then the range is unknown, so that each fault is told once.
+  bool expect(const Binding& binding, uint32_t allowed, const std::string& why);
+  void expect_unscaled(const Binding& binding);
+  /// A *write* sets, an *add* sums; a sum without placement is a diagnostic.
+  void put(const Binding& binding, const Placement& placement);
+  void put(const Binding& binding, const PlacementParts& parts);
+
+  // Compute: by what the axis splits.
+  void compute();
+  void compute_on_batch_axis();
+  void compute_on_layer_axis();
+  void compute_on_tensor_axis();
+  bool take_on_tensor_axis(const SegmentCut& cut, const Binding& binding);
+  PlacementKind state_on_tensor_axis(const SegmentCut& cut, const Binding& binding, bool on_parts) const;
+  int parameter_at(const Binding& binding) const;
+
+  // Collectives: on this axis, and on others (where placements are carried along).
+  void collective();
+  bool leaves_out_ranks(const CollectiveOperands& form) const;
+  PlacementParts reduced(const CollectiveOperands& form, PlacementKind result);
+  void reduce_on_axis(const CollectiveOperands& form);
+  void gather_on_axis(const CollectiveOperands& form);
+  void broadcast_on_axis(const CollectiveOperands& form);
+  void transpose_on_axis(const CollectiveOperands& form);
+  void carry(const CollectiveOperands& form);
+  void carry_gather(const CollectiveOperands& form);
+  void messages();
+
+  // Elementwise and step.
+  void elementwise();
+  void sum_squares();
+  void clip();
+  void optimizer();
+  PlacementKind updated_state(const Binding& value, const PlacementPair& pair, PlacementKind moments, bool clips_alike);
+  void call();
+
+  const Program& program_;
+  const int axis_;
+  const std::string axis_name_;
+  const uint32_t splits_;
+  const StagedRanges staged_;
+  PlacementMap& placements_;
+  DiagnosticList& diagnostics_;
+  size_t index_ = 0;
+  const Action* action_ = nullptr;
+};
+
+}  // namespace tessera::host

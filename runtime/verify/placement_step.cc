@@ -1,0 +1,130 @@
+// What elementwise actions, norm, clip, optimizer and calls do to placements. Here the mistakes of strategies surface,
+// as this is where gradients are used: `sum_squares` and `optimizer` take no addends and nothing that was scaled, and a
+// gradient must be split as the parameter is. An exception is ZeRO-1: a replicated value whose moments are split
+// becomes split, since each rank has updated its slice, and the gather at the end makes it replicated again.
+
+#include <algorithm>
+
+#include "verify/placement_rules.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+constexpr uint32_t kAccumulator = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR);
+constexpr uint32_t kClip = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP);
+constexpr uint32_t kStep = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP);
+
+bool any_of(const PlacementParts& parts, PlacementKind state) {
+  return std::ranges::any_of(parts, [&](const PlacementPart& part) { return part.placement.state == state; });
+}
+
+/// Whether a parameter may be updated with a gradient: both replicated, both split alike, or the parameter the rank's
+/// own.
+bool fits(PlacementKind value, PlacementKind gradient) {
+  return value == gradient || value == PlacementKind::varying;
+}
+
+}  // namespace
+
+void PlacementRules::elementwise() {
+  if (action_->kind == TSR_ACTION_ZERO) {
+    for (const Binding& binding : action_->bindings)
+      if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_DESTINATION) placements_.write(binding, {PlacementKind::zero});
+    return;
+  }
+  const Binding& destination = *action_->find(kDestination);
+  if (action_->kind == TSR_ACTION_SCALE) {
+    PlacementParts parts = placements_.read(destination);
+    for (PlacementPart& part : parts)
+      if (!part.placement.is_neutral()) part.placement.factor *= action_->scale;
+    return placements_.write(destination, parts);
+  }
+  put(destination, placements_.read(*action_->find(kSource)));
+}
+
+// A range that several ranks hold is counted by one of them, so squares are addends over every axis, divergent
+// parameters excepted. Element 0, the count of values that are not finite, is always an addend: all ranks skip a step
+// together.
+void PlacementRules::sum_squares() {
+  const Binding& source = *action_->find(kSource);
+  expect(source, ~bit(PlacementKind::partial),
+         "squares of addends are not the square of their sum; is a collective missing?");
+  expect_unscaled(source);
+  const bool diverges = any_of(placements_.read(source), PlacementKind::varying);
+  const Binding& accumulator = *action_->find(kAccumulator);
+  const PlacementKind finite = diverges ? PlacementKind::varying : PlacementKind::partial;
+  put(accumulator, PlacementParts{{0, 1, {PlacementKind::partial}}, {1, accumulator.num_elements - 1, {finite}}});
+}
+
+void PlacementRules::clip() {
+  const Binding& accumulator = *action_->find(kAccumulator);
+  expect(accumulator, ~bit(PlacementKind::partial),
+         "the norm would be that of a part; is the sum over the world missing?");
+  const PlacementParts squares = placements_.read(accumulator);
+  const auto result = [](const PlacementParts& parts) {
+    return Placement{any_of(parts, PlacementKind::varying) ? PlacementKind::varying : PlacementKind::replicated};
+  };
+  placements_.write(*action_->find(kClip), result(squares));
+  placements_.write(*action_->find(kStep), result(slice(squares, 0, 1)));  // counted where all gradients are finite
+}
+
+/// What a value is after its update with a gradient and moments of these placements.
+PlacementKind PlacementRules::updated_state(const Binding& value, const PlacementPair& pair, PlacementKind moments,
+                                            bool clips_alike) {
+  const PlacementKind before = pair.first.state;
+  if (pair.first.is_neutral() || pair.second.is_neutral()) return before;
+  // A part of a replicated parameter, updated by the rank that has its moments (ZeRO-1).
+  const bool is_sum = pair.second.state == PlacementKind::shard || pair.second.state == PlacementKind::replicated;
+  if (before == PlacementKind::replicated && moments == PlacementKind::shard && is_sum) return PlacementKind::shard;
+  if (!fits(before, pair.second.state)) {
+    report("updates " + text(value, pair.first) + ", with a gradient that is " +
+           placement_text(pair.second, axis_name_));
+    return PlacementKind::unknown;
+  }
+  if (!clips_alike && before == PlacementKind::replicated) {
+    report("updates " + text(value, pair.first) + ", but clips by a norm that is different on each rank");
+    return PlacementKind::unknown;
+  }
+  return before;
+}
+
+void PlacementRules::optimizer() {
+  const Binding& value = *action_->find(kDestination);
+  const Binding& gradient = *action_->find(kSource);
+  expect(gradient, ~bit(PlacementKind::partial), "the optimizer needs the sum; is a collective missing?");
+  expect_unscaled(gradient);
+  const bool clips_alike = !any_of(placements_.read(*action_->find(kClip)), PlacementKind::varying);
+  const Binding* moments = action_->find(TSR_SLOT(TSR_ROLE_STATE, 0));
+  // Without moments: those of the value itself.
+  const PlacementParts states = placements_.read(moments ? *moments : value);
+  PlacementParts updated;
+  for (const PlacementPair& pair : zip(placements_.read(value), placements_.read(gradient)))
+    for (const PlacementPart& state : slice(states, pair.offset, pair.offset + pair.num_elements)) {
+      const PlacementKind result = updated_state(value, pair, state.placement.state, clips_alike);
+      updated.push_back({pair.offset + state.offset, state.num_elements, {result, pair.first.factor}});
+    }
+  placements_.write(value, updated);
+}
+
+// The arithmetic of a strategy is unknown. On its own axis it may take addends (compression before the sum) and then
+// leaves addends; on other axes its results have the placement of its operands.
+void PlacementRules::call() {
+  const bool is_own = action_->strategy_axis == axis_;
+  PlacementParts operands;
+  for (const Binding& binding : action_->bindings) {
+    if (binding.mode == TSR_MODE_WRITE) continue;
+    if (!is_own) expect(binding, ~bit(PlacementKind::partial), "a call on another axis needs the sum");
+    const PlacementParts parts = placements_.read(binding);
+    operands.insert(operands.end(), parts.begin(), parts.end());
+  }
+  Placement result;
+  for (const PlacementKind state :
+       {PlacementKind::replicated, PlacementKind::shard, PlacementKind::varying, PlacementKind::partial})
+    if (any_of(operands, state)) result.state = state;
+  for (const Binding& binding : action_->bindings)
+    if (binding.mode != TSR_MODE_READ) placements_.write(binding, result);
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,137 @@
+// Checks what a program means, axis by axis: it interprets the program on placements (placement.cc) instead of numbers.
+// It finds what no other check can: mistakes that all ranks make alike, which race with nothing and match perfectly.
+//
+//     enter     tokens are different on a batch axis; homes are as the layout says; pads are zero
+//     walk      each action by its rule (placement_rules.h)
+//     leave     every persistent home must have the placement that it entered with, and the loss must be summed
+//
+// The last condition makes steps repeatable: a step that took replicated values and left split ones would train on
+// garbage from the second step on. For example, zero3 stage 2 without its broadcasts at the end:
+//
+//     rank 0 home wte.weight: its value, home wte, is the same on all ranks of dp before the program, and after it
+//     split over dp
+//
+// Unknown contents (a strategy's own buffers, other ranks' slices on some axes) fit everything, so the check can miss a
+// mistake in them. Cost: linear in the bindings, up to pieces, for each axis of more than one rank.
+
+#include <vector>
+
+#include "verify/placement_rules.h"
+#include "verify/verify.h"
+
+namespace tessera::host {
+namespace {
+
+/// A range of a home that lives across steps, with what it means when the step begins.
+struct Entered {
+  const Home* home;
+  uint32_t role;
+  Binding range;
+  Placement placement;
+};
+
+class AxisVerifier {
+ public:
+  AxisVerifier(const Program& program, int axis, DiagnosticList& diagnostics)
+      : program_(program), axis_(axis), diagnostics_(diagnostics), placements_(program) {}
+
+  void run() {
+    enter_buffers();
+    enter_homes();
+    PlacementRules rules(program_, axis_, placements_, diagnostics_);
+    for (size_t i = 0; i < program_.actions.size(); ++i)
+      rules.apply(i);
+    check_homes();
+    check_loss();
+  }
+
+ private:
+  const Axis& axis() const { return program_.mesh->axes()[axis_]; }
+
+  void enter_buffers() {
+    for (const Buffer& buffer : program_.buffers)
+      placements_.write({buffer.id, 0, buffer.num_elements, 0, 0}, {entry_state(buffer)});
+  }
+
+  PlacementKind entry_state(const Buffer& buffer) const {
+    if (buffer.kind == TSR_BUFFER_INPUT)
+      return axis().splits == TSR_SPLITS_BATCH ? PlacementKind::varying : PlacementKind::replicated;
+    if (buffer.kind == TSR_BUFFER_SCALAR) return PlacementKind::replicated;
+    if (!buffer.persistent) return PlacementKind::unknown;
+    switch (buffer.kind) {
+      case TSR_BUFFER_ACCUMULATOR:
+        return PlacementKind::replicated;
+      case TSR_BUFFER_HOME:
+      case TSR_BUFFER_OPTIMIZER:
+        return PlacementKind::zero;  // pads; enter_homes says what is between them
+      default:
+        return PlacementKind::unknown;  // a strategy's own
+    }
+  }
+
+  void enter_homes() {
+    for (const Home& home : program_.homes) {
+      const std::vector<HomeRange> ranges = ranges_of(home);
+      for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role) {
+        const tsr_home_role& place = home.roles[role];
+        if (!place.buffer || !program_.buffer(place.buffer).persistent) continue;
+        for (const HomeRange& range : ranges) {
+          const Binding range{place.buffer, place.offset + range.home_offset, range.num_elements, 0, 0};
+          const Placement placement{layout_state(program_, range.parameter, axis_, role)};
+          placements_.write(range, placement);
+          entered_.push_back({&home, role, range, placement});
+        }
+      }
+    }
+  }
+
+  /// Divergent parameters may leave equal: that is what averaging them is for.
+  void check_homes() {
+    static constexpr const char* kRoles[] = {"value", "master", "gradient", "m", "v"};
+    for (const Entered& entered : entered_)
+      for (const PlacementPart& part : placements_.read(entered.range)) {
+        const PlacementKind before = entered.placement.state, after = part.placement.state;
+        if (part.placement.is_neutral() || after == before) continue;
+        if (before == PlacementKind::varying && after == PlacementKind::replicated) continue;
+        diagnostics_.add("rank " + std::to_string(program_.mesh->rank(program_.coordinates)) + " home " +
+                         entered.home->name + ": its " + kRoles[entered.role] + ", " +
+                         range_text(program_, entered.range) + ", is " +
+                         placement_text(entered.placement, axis().name) + " before the program, and after it " +
+                         placement_text(part.placement, axis().name));
+        break;
+      }
+  }
+
+  void check_loss() {
+    check_sum(kLossAccumulator, "a loss");
+    check_sum(kCorrectCount, "a count of correct predictions");
+  }
+
+  void check_sum(std::string_view name, const char* what) {
+    const uint64_t sum = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, name);
+    if (!sum) return;
+    for (const PlacementPart& part : placements_.read({sum, 0, program_.buffer(sum).num_elements, 0, 0}))
+      if (part.placement.state == PlacementKind::partial) {
+        diagnostics_.add("rank " + std::to_string(program_.mesh->rank(program_.coordinates)) + " ends with " + what +
+                         " that is " + placement_text(part.placement, axis().name));
+        return;
+      }
+  }
+
+  const Program& program_;
+  const int axis_;
+  DiagnosticList& diagnostics_;
+  PlacementMap placements_;
+  std::vector<Entered> entered_;
+};
+
+}  // namespace
+
+Diagnostics verify_placement(const Program& program) {
+  DiagnosticList diagnostics;
+  for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis)
+    if (program.mesh->axes()[axis].num_ranks > 1) AxisVerifier(program, static_cast<int>(axis), diagnostics).run();
+  return diagnostics.take();
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,59 @@
+// All ranks' actions as one graph: what each waits for, on its rank and through those it meets.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "verify/collective_matching.h"
+
+namespace tessera::host {
+
+/// The members of a collective are one node. A message blocks neither the other messages of its action nor what its
+/// peer does before: so a send, receive or exchange has a node for its start and one for its end.
+class WaitGraph {
+ public:
+  /// Of the ranks in `matched_ops`.
+  WaitGraph(const ProgramOf& program, const MatchedOps& matched_ops);
+
+  enum class Order {
+    streams,  ///< what really happens: streams, dependencies, and sends that last until they are received
+    list,     ///< every list from top to bottom, and sends that never wait
+  };
+
+  /// One wait of a cycle: `action` waits for `awaited`.
+  struct Wait {
+    ActionRef action, awaited;
+  };
+  /// The waits of some cycle, each for the next; empty when there is none.
+  std::vector<Wait> find_cycle(Order order) const;
+
+  struct Edge {
+    uint32_t node, awaited_node;
+    Wait wait;
+  };
+  std::vector<Edge> edges(Order order) const;
+  uint32_t num_nodes() const { return num_nodes_; }
+  /// Of a message another node than that of its start.
+  uint32_t end_node(ActionRef place) const { return end_[index(place)]; }
+
+ private:
+  uint32_t index(ActionRef place) const { return first_.at(place.rank) + place.action; }
+  void wait_for_start(std::vector<Edge>& edges, ActionRef action, ActionRef awaited) const;
+  void wait_for_end(std::vector<Edge>& edges, ActionRef action, ActionRef awaited) const;
+
+  const ProgramOf& program_;
+  const MatchedOps& matched_ops_;
+  std::unordered_map<int, uint32_t> first_;  // of each rank: the index of its first action
+  std::vector<uint32_t> start_, end_;        // node of each action, by index
+  uint32_t num_nodes_ = 0;
+};
+
+/// Visits (if there is a `visit`) every edge once all that the node it waits for waits for was visited. Returns which
+/// nodes never become ready: those on a cycle, and what waits for them.
+std::vector<bool> walk_edges(std::span<const WaitGraph::Edge> edges, uint32_t num_nodes,
+                             const std::function<void(const WaitGraph::Edge&)>& visit);
+
+}  // namespace tessera::host

@@ -1,0 +1,403 @@
+// What small programs made by hand mean: storage that is split, local SGD, calls and messages, right and with one thing
+// wrong on all ranks alike.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "support/expect_diagnostic.h"
+#include "support/gpt2_ddp.h"
+#include "support/program_builder.h"
+
+namespace tessera::testing {
+namespace {
+
+void remove(Program& program, uint32_t kind, std::string_view stream = "", size_t n = 0) {
+  const size_t index = nth_action(program, kind, stream, n);
+  ASSERT_LT(index, program.actions.size());
+  program.actions.erase(program.actions.begin() + static_cast<ptrdiff_t>(index));
+}
+Action& nth(Program& program, uint32_t kind, std::string_view stream = "", size_t n = 0) {
+  return program.actions.at(nth_action(program, kind, stream, n));
+}
+
+// ---- storage split by hand: one parameter of 256 elements, one segment ----
+
+/// fsdp in ten actions: gather, forward, backward, scatter, squares, their sum, clip, update.
+class Storage : public ::testing::Test {
+ protected:
+  explicit Storage(std::vector<Axis> axes = {{"dp", 2}}) : mesh_(std::move(axes)) {}
+
+  void layout(int axis, uint32_t kind, uint32_t roles = TSR_ALL_HOME_ROLES) {
+    LayoutEntry& split = p_.layout.emplace_back();
+    split.parameter = kWeight;
+    split.axis = axis;
+    split.kind = kind;
+    split.roles = roles;
+  }
+  Action& on(int axis, uint32_t kind, const std::vector<Use>& uses, uint32_t reduce = 0) {
+    Action& action = add_action(p_, kind, p_.comm_stream(axis, "test"), uses);
+    action.group = p_.group({axis, {}});
+    action.reduce = reduce;
+    return action;
+  }
+  void compute(uint32_t kind, const std::vector<Use>& uses) {
+    Action& action = add_action(p_, kind, TSR_STREAM_COMPUTE, uses);
+    action.segment = 1;
+    action.micro_batch = 0;
+  }
+  void forward_and_backward(uint64_t weight, uint64_t gradient) {
+    compute(TSR_ACTION_FORWARD, {read(weight, TSR_SLOT(TSR_ROLE_PARAMETER, 0)), read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)),
+                                 write(y_, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});
+    compute(TSR_ACTION_BACKWARD,
+            {read(weight, TSR_SLOT(TSR_ROLE_PARAMETER, 0)), read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)),
+             read(y_, TSR_SLOT(TSR_ROLE_OUTPUT_GRADIENT, 0)), write(gradient, TSR_SLOT(TSR_ROLE_GRADIENT, 0))});
+  }
+  void make_home(uint64_t value, uint64_t gradient, uint64_t m, uint64_t num_elements) {
+    Home home{p_.next_id++, "weight", 1, {{kWeight, 0, 0, num_elements, 0}}, num_elements, {}};
+    home.roles[TSR_HOME_VALUE] = {value, 0, num_elements};
+    home.roles[TSR_HOME_GRADIENT] = {gradient, 0, num_elements};
+    home.roles[TSR_HOME_M] = {m, 0, num_elements};
+    p_.homes = {home};
+  }
+  /// `summed` of the squares are summed over the world: all, or the count of what is not finite.
+  void step(const Use& value, const Use& gradient, const Use& m, uint64_t summed = TSR_ACCUMULATOR_LIMBS) {
+    const auto scalar = [](uint32_t index) { return TSR_SLOT(TSR_ROLE_SCALAR, index); };
+    add_action(p_, TSR_ACTION_ZERO, 0, {write(squares_)});
+    add_action(p_, TSR_ACTION_SUM_SQUARES, 0, {gradient, add(squares_, scalar(TSR_SCALAR_ACCUMULATOR))}).home =
+        p_.homes[0].id;
+    if (summed) on(TSR_WORLD_AXIS, TSR_ACTION_ALL_REDUCE, {add(squares_).at(0, summed)}, TSR_REDUCE_SUM);
+    add_action(p_, TSR_ACTION_CLIP, 0,
+               {read(squares_, scalar(TSR_SCALAR_ACCUMULATOR)), write(clip_, scalar(TSR_SCALAR_CLIP)),
+                add(count_, scalar(TSR_SCALAR_STEP))});
+    add_action(p_, TSR_ACTION_OPTIMIZER, 0,
+               {value, gradient, m, read(clip_, scalar(TSR_SCALAR_CLIP)), read(count_, scalar(TSR_SCALAR_STEP)),
+                read(lr_, scalar(TSR_SCALAR_LR))})
+        .home = p_.homes[0].id;
+  }
+  static Use state(uint64_t m) { return add(m, TSR_SLOT(TSR_ROLE_STATE, 0)); }
+
+  void fsdp_step(int axis) {
+    const uint64_t shard = persistent(p_, "shard", 128), m = persistent(p_, "m", 128, TSR_BUFFER_OPTIMIZER);
+    const uint64_t gathered = transient(p_, "gathered", 256, TSR_BUFFER_GATHERED);
+    const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT),
+                   own = transient(p_, "own", 128, TSR_BUFFER_GRADIENT);
+    make_home(shard, own, m, 128);
+    on(axis, TSR_ACTION_ALL_GATHER, {read(shard), write(gathered)});
+    forward_and_backward(gathered, whole);
+    on(axis, TSR_ACTION_REDUCE_SCATTER, {read(whole), write(own)}, TSR_REDUCE_SUM);
+    if (mesh_.axes().size() > 1) on(1 - axis, TSR_ACTION_ALL_REDUCE, {add(own)}, TSR_REDUCE_SUM);
+    step(add(shard), read(own), state(m));
+  }
+
+  static constexpr int kWeight = 1;
+  const Model model_ = toy_model(1);
+  const Mesh mesh_;
+  Program p_ = empty_program(model_, mesh_);
+  const uint64_t x_ = persistent(p_, "x", 128, TSR_BUFFER_INPUT), y_ = transient(p_, "y", 128);
+  const uint64_t squares_ = persistent(p_, "squares", 20, TSR_BUFFER_ACCUMULATOR, TSR_I64);
+  const uint64_t clip_ = persistent(p_, "clip", 3, TSR_BUFFER_SCALAR, TSR_F64),
+                 lr_ = persistent(p_, "lr", 1, TSR_BUFFER_SCALAR, TSR_F64);
+  const uint64_t count_ = persistent(p_, "optimizer_step", 1, TSR_BUFFER_SCALAR, TSR_I64);
+};
+
+TEST_F(Storage, Fsdp) {
+  layout(0, TSR_LAYOUT_SPLIT);
+  fsdp_step(0);
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+}
+
+TEST_F(Storage, FsdpThatDeclaresNoLayout) {
+  fsdp_step(0);
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "all_gather shard takes src0 = home shard, which is the same on all ranks of dp: the "
+                          "slices of all ranks do not make a whole"));
+}
+
+TEST_F(Storage, FsdpComputesWithItsShard) {
+  layout(0, TSR_LAYOUT_SPLIT);
+  fsdp_step(0);
+  for (Action& action : p_.actions)
+    for (Binding& b : action.bindings)
+      if (b.slot == TSR_SLOT(TSR_ROLE_PARAMETER, 0))
+        b = {p_.homes[0].roles[TSR_HOME_VALUE].buffer, 0, 128, b.slot, b.mode};
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "takes p0 (h.0.fc.weight) = home shard, which is split over dp: the action needs the "
+                          "whole parameter; is a collective missing?"));
+}
+
+TEST_F(Storage, FsdpTakesItsSliceWithoutTheSum) {
+  layout(0, TSR_LAYOUT_SPLIT);
+  fsdp_step(0);
+  Action& scatter = nth(p_, TSR_ACTION_REDUCE_SCATTER);
+  scatter.kind = TSR_ACTION_COPY;
+  scatter.bindings[0].num_elements = 128;
+  EXPECT_TRUE(has_finding(verify_placement(p_), "takes src0 = gradient own, which is a sum over dp"));
+}
+
+TEST_F(Storage, GatherOfAddends) {
+  const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+  forward_and_backward(value, gradient);
+  on(0, TSR_ACTION_ALL_GATHER, {read(gradient).at(0, 128), write(transient(p_, "all", 256))});
+  EXPECT_TRUE(
+      has_finding(verify_placement(p_),
+                  "which is a sum over dp that nothing has taken yet: the slices of all ranks do not make a whole"));
+}
+
+TEST_F(Storage, Zero3) {
+  layout(0, TSR_LAYOUT_SPLIT);
+  const uint64_t value = persistent(p_, "value", 256), m = persistent(p_, "m", 256, TSR_BUFFER_OPTIMIZER);
+  const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT),
+                 sum = transient(p_, "sum", 256, TSR_BUFFER_GRADIENT);
+  const uint64_t copy = transient(p_, "copy", 256, TSR_BUFFER_GATHERED);
+  make_home(value, sum, m, 256);
+  on(0, TSR_ACTION_BROADCAST, {read(value), write(copy)}).peer = 0;
+  forward_and_backward(copy, whole);
+  on(0, TSR_ACTION_REDUCE, {read(whole), write(sum)}, TSR_REDUCE_SUM).peer = 0;
+  step(add(value), read(sum), state(m));
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+  Program other = p_;  // the rank that owns nothing
+  other.coordinates = {1};
+  other.homes.clear();
+  std::erase_if(other.actions, [](const Action& a) { return a.home != 0; });
+  for (Action& action : other.actions)
+    if (is_collective(action.kind) && action.bindings.size() == 2)
+      action.bindings.erase(action.bindings.begin() + (action.kind == TSR_ACTION_REDUCE));
+  EXPECT_TRUE(is_clean(verify_placement(other)));
+}
+
+TEST_F(Storage, BroadcastOfAddends) {
+  const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT), value = persistent(p_, "value", 256);
+  forward_and_backward(value, whole);
+  on(0, TSR_ACTION_BROADCAST, {add(whole)}).peer = 0;
+  EXPECT_TRUE(has_finding(verify_placement(p_), "one rank's addend is no value for all"));
+}
+
+/// Optimizer state split, parameters replicated: each rank updates its slice and all gather it.
+class Zero1 : public Storage {
+ protected:
+  Zero1() {
+    layout(0, TSR_LAYOUT_SPLIT, 1u << TSR_HOME_M | 1u << TSR_HOME_V);
+    value_ = persistent(p_, "value", 256);
+    const uint64_t m = persistent(p_, "m", 128, TSR_BUFFER_OPTIMIZER);
+    const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT),
+                   own = transient(p_, "own", 128, TSR_BUFFER_GRADIENT);
+    make_home(value_, own, m, 128);
+    forward_and_backward(value_, whole);
+    on(0, TSR_ACTION_REDUCE_SCATTER, {read(whole), write(own)}, TSR_REDUCE_SUM);
+    step(add(value_).at(0, 128), read(own), state(m));
+    on(0, TSR_ACTION_ALL_GATHER, {add(value_)});
+  }
+  uint64_t value_ = 0;
+};
+
+TEST_F(Zero1, Clean) {
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+}
+
+TEST_F(Zero1, UpdatesAreNotGathered) {
+  remove(p_, TSR_ACTION_ALL_GATHER);
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "home weight: its value, home value[0:128], is the same on all ranks of dp before the "
+                          "program, and after it split over dp"));
+}
+
+/// Optimizer state split, gradients summed on every rank: each updates its part of the values.
+class Zero1OfSums : public Storage {
+ protected:
+  explicit Zero1OfSums(bool sums = true) {
+    layout(0, TSR_LAYOUT_SPLIT, 1u << TSR_HOME_M | 1u << TSR_HOME_V);
+    const uint64_t value = persistent(p_, "value", 256), m = persistent(p_, "m", 128, TSR_BUFFER_OPTIMIZER);
+    const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT);
+    make_home(value, whole, m, 128);
+    forward_and_backward(value, whole);
+    if (sums) on(0, TSR_ACTION_ALL_REDUCE, {add(whole)}, TSR_REDUCE_SUM);
+    step(add(value).at(0, 128), read(whole).at(0, 128), state(m));
+    on(0, TSR_ACTION_ALL_GATHER, {add(value)});
+  }
+};
+
+TEST_F(Zero1OfSums, Clean) {
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+}
+
+TEST_F(Zero1OfSums, UpdatesAreNotGathered) {
+  p_.actions.pop_back();
+  EXPECT_TRUE(has_finding(verify_placement(p_), "and after it split over dp"));
+}
+
+class Zero1OfAddends : public Zero1OfSums {
+ protected:
+  Zero1OfAddends() : Zero1OfSums(false) {}
+};
+
+TEST_F(Zero1OfAddends, GradientsAreNotSummed) {
+  EXPECT_TRUE(
+      has_finding(verify_placement(p_), "gradient whole[0:128], which is a sum over dp that nothing has taken"));
+}
+
+/// What each rank computes alone is no gradient for its part of values that all ranks share.
+TEST_F(Zero1OfSums, GradientsOfOneRankAlone) {
+  const uint64_t own = transient(p_, "own", 256, TSR_BUFFER_GRADIENT);
+  compute(TSR_ACTION_FORWARD, {read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)), write(own, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});
+  std::rotate(p_.actions.begin(), p_.actions.end() - 1, p_.actions.end());
+  for (Action& action : p_.actions)
+    if (action.kind == TSR_ACTION_OPTIMIZER)
+      for (Binding& b : action.bindings)
+        if (b.slot == TSR_SLOT(TSR_ROLE_SOURCE, 0)) b.buffer = own;
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "updates dst0 = home value[0:128], which is the same on all ranks of dp, "
+                          "with a gradient that is different on each rank of dp"));
+}
+
+/// In place: what every rank computes whole and alike is whole again, addends and foreign slices are not.
+TEST_F(Storage, GatherInPlaceOfWhatIsAlikeEverywhere) {
+  const uint64_t value = persistent(p_, "value", 256);
+  on(0, TSR_ACTION_ALL_GATHER, {add(value)});
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+}
+
+TEST_F(Storage, GatherInPlaceOfAddends) {
+  const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+  forward_and_backward(value, gradient);
+  on(0, TSR_ACTION_ALL_GATHER, {add(gradient)});
+  EXPECT_TRUE(has_finding(verify_placement(p_), "the slices of all ranks do not make a whole"));
+}
+
+TEST_F(Storage, ScatterAndGatherInPlaceAreASum) {
+  const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+  const uint64_t m = persistent(p_, "m", 256, TSR_BUFFER_OPTIMIZER);
+  make_home(value, gradient, m, 256);
+  forward_and_backward(value, gradient);
+  on(0, TSR_ACTION_REDUCE_SCATTER, {add(gradient)}, TSR_REDUCE_SUM);
+  on(0, TSR_ACTION_ALL_GATHER, {add(gradient)});
+  step(add(value), read(gradient), state(m));
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+  remove(p_, TSR_ACTION_ALL_GATHER);
+  EXPECT_TRUE(has_finding(verify_placement(p_), "with a gradient that is split over dp"));
+}
+
+class Hybrid : public Storage {
+ protected:
+  Hybrid() : Storage({{"replicate", 2}, {"shard", 2}}) {
+    layout(1, TSR_LAYOUT_SPLIT);
+    fsdp_step(1);
+  }
+};
+
+TEST_F(Hybrid, Clean) {
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+}
+
+TEST_F(Hybrid, ReplicasAreNotSummed) {
+  remove(p_, TSR_ACTION_ALL_REDUCE, "comm.replicate.test");
+  EXPECT_TRUE(has_finding(verify_placement(p_), "which is a sum over replicate that nothing has taken yet"));
+}
+
+TEST_F(Hybrid, MaximumOnTheOtherAxis) {
+  nth(p_, TSR_ACTION_REDUCE_SCATTER).reduce = TSR_REDUCE_MAX;
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "which is a sum over replicate that nothing has taken yet: the minimum or maximum of "
+                          "addends is none of their sum"));
+}
+
+/// Local SGD: every rank its own parameters, averaged now and then.
+class LocalSgd : public Storage {
+ protected:
+  explicit LocalSgd(bool diverges = true) {
+    if (diverges) layout(0, TSR_LAYOUT_DIVERGENT);
+    value_ = persistent(p_, "value", 256);
+    gradient_ = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+    m_ = persistent(p_, "m", 256, TSR_BUFFER_OPTIMIZER);
+    make_home(value_, gradient_, m_, 256);
+    forward_and_backward(value_, gradient_);
+  }
+  uint64_t value_ = 0, gradient_ = 0, m_ = 0;
+};
+
+TEST_F(LocalSgd, OwnStep) {
+  step(add(value_), read(gradient_), state(m_), 1);
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+}
+
+TEST_F(LocalSgd, Average) {
+  step(add(value_), read(gradient_), state(m_), 1);
+  on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_AVG);
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+}
+
+TEST_F(LocalSgd, SumOfParameters) {
+  on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_SUM);
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "home value, which is different on each rank of dp: a sum over it means nothing"));
+}
+
+TEST_F(LocalSgd, NormOverDivergentGradients) {
+  step(add(value_), read(gradient_), state(m_));
+  EXPECT_TRUE(has_finding(verify_placement(p_), "accumulator squares, which is different on each rank of dp"));
+}
+
+TEST_F(LocalSgd, StepsAreNotSkippedTogether) {
+  step(add(value_), read(gradient_), state(m_), 0);
+  EXPECT_TRUE(
+      has_finding(verify_placement(p_), "accumulator squares, which is a sum over dp that nothing has taken yet"));
+}
+
+class EqualParameters : public LocalSgd {
+ protected:
+  EqualParameters() : LocalSgd(false) {}
+};
+
+TEST_F(EqualParameters, MomentsOfOneRankDrift) {
+  on(0, TSR_ACTION_ALL_REDUCE, {add(gradient_)}, TSR_REDUCE_SUM);
+  const uint64_t own = transient(p_, "own", 256, TSR_BUFFER_GRADIENT);
+  add_action(p_, TSR_ACTION_ZERO, 0, {write(own)});
+  compute(TSR_ACTION_FORWARD, {read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)), write(own, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});
+  step(add(value_), read(own), state(m_), 1);
+  EXPECT_TRUE(has_finding(verify_placement(p_), "updates dst0 = home value, which is the same on all ranks of dp"));
+}
+
+// ---- calls and messages ----
+
+Action& call(Program& p, int axis, const std::vector<Use>& uses) {
+  Action& action = add_action(p, TSR_ACTION_CALL, 0, uses);
+  action.strategy_axis = axis;
+  return action;
+}
+
+TEST_F(Hybrid, CallOnItsOwnAxisMayTakeAddends) {
+  const size_t scatter = nth_action(p_, TSR_ACTION_REDUCE_SCATTER);
+  const Binding whole = p_.actions[scatter].bindings[0];
+  call(p_, 1, {{whole.buffer, TSR_MODE_ADD, TSR_SLOT(TSR_ROLE_DESTINATION, 0)}});
+  std::rotate(p_.actions.begin() + static_cast<ptrdiff_t>(scatter), p_.actions.end() - 1, p_.actions.end());
+  const Diagnostics diagnostics = verify_placement(p_);
+  ASSERT_EQ(diagnostics.size(), 1u);  // on axis replicate, which it is not for
+  EXPECT_TRUE(has_finding(
+      diagnostics, "which is a sum over replicate that nothing has taken yet: a call on another axis needs the sum"));
+}
+
+TEST_F(EqualParameters, ResultsOfACallAreAsItsOperands) {
+  call(p_, 0, {read(gradient_), add(value_)});
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "home weight: its value, home value, is the same on all ranks of dp before the program, "
+                          "and after it a sum over dp that nothing has taken yet"));
+}
+
+TEST_F(EqualParameters, AddendsAreNotSent) {
+  on(0, TSR_ACTION_SEND, {read(gradient_)}).peer = 1;
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "send gradient takes src0 = gradient gradient, which is a sum over dp that nothing has "
+                          "taken yet: the receiver would take an addend for the sum"));
+}
+
+TEST_F(EqualParameters, OffloadCarriesMeaning) {
+  const uint64_t host = transient(p_, "host", 256, TSR_BUFFER_STAGING, TSR_F32, TSR_MEMORY_HOST);
+  const uint64_t back = transient(p_, "back", 256, TSR_BUFFER_STAGING);
+  add_action(p_, TSR_ACTION_COPY, TSR_STREAM_COPY_OUT, {read(gradient_), write(host)});
+  add_action(p_, TSR_ACTION_COPY, TSR_STREAM_COPY_IN, {read(host), write(back)});
+  step(add(value_), read(back), state(m_));
+  EXPECT_TRUE(
+      has_finding(verify_placement(p_), "src0 = staging back, which is a sum over dp that nothing has taken yet"));
+}
+
+}  // namespace
+}  // namespace tessera::testing
