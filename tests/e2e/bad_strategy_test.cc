@@ -28,7 +28,7 @@ TEST(BadStrategy, OneThatIsNotPureIsNamed) {
 
 TEST(BadStrategy, OneThatHidesThatItDependsOnItsCoordinateIsNamed) {
   const CommandResult run = train("secretive");
-  expect_refusal(run, "rank 1 plans another program than rank 0 planned for it");
+  expect_refusal(run, "rank 1 plans a different program than rank 0 planned for it");
   EXPECT_NE(run.err.find("(secretive)"), std::string::npos) << run.err;
   EXPECT_NE(run.err.find("barrier"), std::string::npos) << "the line that differs is missing:\n" << run.err;
 }

@@ -92,7 +92,7 @@ TEST(ByHand, AKilledRankEndsTheOthersAndIsNamedInOneBlock) {
   EXPECT_EQ(results[0].exit_code, 1);
   EXPECT_EQ(results[1].exit_code, 1);
   expect_part(results[0].err, "cause:        rank 2 (process " + std::to_string(ranks[2]->pid()));
-  expect_part(results[0].err, "ended without a word");
+  expect_part(results[0].err, "ended without an error");
 }
 
 // The store ends with it.
@@ -150,7 +150,7 @@ TEST(ByHand, ASignalIsSaid) {
     kill(run.pid(), signal);
     const CommandResult result = run.wait();
     EXPECT_EQ(result.exit_code, 128 + signal);
-    expect_part(result.err, std::string("tessera: ended by the signal ") + name);
+    expect_part(result.err, std::string("tessera: ended by signal ") + name);
   }
 }
 

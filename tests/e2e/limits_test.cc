@@ -83,7 +83,7 @@ CommandResult under(const std::string& limit, const std::vector<std::string>& ar
 TEST(Limits, PluginsThatFindNoMemorySaySo) {
   const CommandResult run = under("-v 50000", train({"--steps=1"}));
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_TRUE(says(run, "no memory left")) << run.err;
+  EXPECT_TRUE(says(run, "not enough memory")) << run.err;
   EXPECT_TRUE(says(run, "ulimit -v")) << run.err;
 }
 

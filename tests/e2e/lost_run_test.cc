@@ -132,7 +132,7 @@ TEST(Rates, ThatTrainNothingAreWarnedOf) {
             std::string::npos);
   EXPECT_NE(warned({"--weight-decay=1000"}).find("--lr times --weight-decay is 1"), std::string::npos);
   EXPECT_EQ(warned({"--warmup-steps=1"}).find("warning"), std::string::npos);
-  EXPECT_NE(train_at("2", {"--steps=1"}).err.find("--lr 2 is far above"), std::string::npos);
+  EXPECT_NE(train_at("2", {"--steps=1"}).err.find("--lr 2 is too high"), std::string::npos);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST(OtherDevice, PlansWithTheCopies) {
 TEST(OtherDevice, WithoutGatesRanksCannotMeetOnTheHost) {
   const CommandResult refused = plan_on("bare", {"--nproc=2"});
   EXPECT_EQ(refused.exit_code, 2);
-  expect_all(refused.err, {"--comm gloo works on the host, and the streams of --device bare cannot wait for the host",
+  expect_all(refused.err, {"--comm gloo works on the host, but the streams of --device bare cannot wait for the host",
                            "other.queue"});
   EXPECT_EQ(plan_on("bare", {"--nproc=1"}).exit_code, 0);
 }

@@ -111,7 +111,7 @@ TEST(Metrics, NeverReplaceWhatTheJobReads) {
     const std::string before = file_bytes(file);
     for (const char* nproc : {"--nproc=1", "--nproc=2"})
       expect_said(run_command(job.train({"--overwrite", nproc, "--metrics", file})), 2,
-                  {"--metrics " + file + " is what the job reads for --"});
+                  {"--metrics " + file + " is a file that the job reads for --"});
     EXPECT_EQ(file_bytes(file), before);
   }
 }
@@ -121,7 +121,7 @@ TEST(Metrics, NeverReplaceAShard) {
   Words words = job.train({"--overwrite", "--metrics", job.data()});
   std::ranges::replace(words, job.data(), job.folder.path("d*.bin"));  // of --data, which comes first, and of --metrics
   words.back() = job.data();
-  expect_said(run_command(words), 2, {"is what the job reads for --data (" + job.data() + ")"});
+  expect_said(run_command(words), 2, {"is a file that the job reads for --data (" + job.data() + ")"});
 }
 
 TEST(Metrics, NeverBecomeAShardOrWeightsOfTheNextRun) {
@@ -129,9 +129,9 @@ TEST(Metrics, NeverBecomeAShardOrWeightsOfTheNextRun) {
   const std::string shard = job.folder.path("d.jsonl"), weights = job.folder.path("model/extra.safetensors");
   Words words = job.train({"--metrics", shard});
   std::ranges::replace(words, job.data(), job.folder.path("d*"));
-  expect_said(run_command(words), 2, {"the next run would read it for --data (" + job.folder.path("d*") + ")"});
+  expect_said(run_command(words), 2, {"the next run would read for --data (" + job.folder.path("d*") + ")"});
   for (const char* nproc : {"--nproc=1", "--nproc=2"})
-    expect_said(run_command(job.train({nproc, "--metrics", weights})), 2, {"would read it for --model"});
+    expect_said(run_command(job.train({nproc, "--metrics", weights})), 2, {"would read for --model"});
   for (const std::string& file : {shard, weights})
     EXPECT_FALSE(std::filesystem::exists(file)) << file;
   expect_said(run_command(job.train({"--metrics", job.folder.path("model/m.jsonl")})), 0, {});
@@ -176,7 +176,7 @@ TEST(Metrics, AFifoWithoutAReaderIsRefused) {
   const Job job;
   const std::string fifo = job.folder.path("fifo");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  expect_said(run_command(job.train({"--metrics", fifo})), 1, {fifo + " is a FIFO that nobody reads"});
+  expect_said(run_command(job.train({"--metrics", fifo})), 1, {fifo + " is a FIFO without a reader"});
 }
 
 TEST(Svg, ReplacesADrawingAndNothingElse) {

@@ -46,7 +46,7 @@ TEST(Plan, PrintProgramTakesTheRank) {
   EXPECT_EQ(plan({"--nproc=3", "--print-program=2"}).out, with_rank.out);
   const CommandResult outside = plan({"--nproc=3", "--print-program", "3"});
   EXPECT_EQ(outside.exit_code, 2);
-  expect_all(outside.err, {"rank 3 is outside a world of 3 ranks"});
+  expect_all(outside.err, {"--rank 3 does not exist; the job has the ranks 0 to 2"});
 }
 
 const std::vector<std::string> kEightRanks = {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor",
@@ -74,7 +74,7 @@ TEST(Plan, DrawsThePipeline) {
   expect_all(result.out, {"rank 0    | F0 F1 .  .  B0 B0", "rank 4    | .  F0 B0 B0 F1", "bubble: 20.0 % of the slots",
                           "(p-1)/(v m + p-1) is 20.0 %"});
   EXPECT_EQ(plan({"--nproc=2", "--schedule"}).out,
-            "there is no pipeline: no axis of two or more ranks has a strategy that splits layers\n");
+            "there is no pipeline: no axis with two or more ranks has a strategy that splits layers\n");
 }
 
 TEST(Plan, NeedsNoDataAndNoRanks) {

@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"MetricsPath", bad_flag("--metrics=/nonexistent/m"), {"/nonexistent/m"}},
         Case{"PluginNotThere", {"plugins", "info", "nothing"}, {"nothing"}},
         Case{"PluginsAlone", {"plugins"}, {"needs list or info", "usage: tessera plugins"}},
-        Case{"PluginsWord", {"plugins", "lits"}, {"does not know 'lits'", "list and info"}},
+        Case{"PluginsWord", {"plugins", "lits"}, {"has no subcommand 'lits'", "list or info"}},
         Case{"PluginsListName", {"plugins", "list", "extra"}, {"list takes no name", "'extra'"}},
         Case{"PluginsInfoNoName", {"plugins", "info"}, {"info needs the name of a plugin"}},
         Case{"PluginsInfoTwoNames", {"plugins", "info", "ddp", "fsdp"}, {"takes one name", "'ddp', 'fsdp'"}},

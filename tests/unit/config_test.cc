@@ -256,7 +256,7 @@ TEST(PlanFlags, WhatIsShownGoesTogether) {
 TEST(Help, NamesEveryFlagWithItsDefault) {
   EXPECT_TRUE(parse_flags(FlagSet::train, Words{"--help", "--steps", "bad"}).help);
   const std::string help = flags_help(FlagSet::train, "");
-  for (const char* part : {"--batch-size N", "(default 4)", "--strategy", "Deadlines:", "(default 100000)", "--help"})
+  for (const char* part : {"--batch-size N", "(default 4)", "--strategy", "Timeouts:", "(default 100000)", "--help"})
     EXPECT_NE(help.find(part), std::string::npos) << part;
   EXPECT_EQ(help.find("--print-program"), std::string::npos);
   EXPECT_NE(flags_help(FlagSet::plan, "").find("--print-program"), std::string::npos);
@@ -306,7 +306,7 @@ TEST(Axes, MeshAndStrategiesMustFit) {
   expect_error<UsageError>([] { resolve_axes(with("pp=2,dp=2", ""), 4); }, {"no strategy"});
   expect_error<UsageError>([] { resolve_axes(with("pp=2,dp=2", "fsdp"), 4); }, {"does not say which axis"});
   expect_error<UsageError>([] { resolve_axes(with("dp=2", "tp=tensor"), 2); }, {"no axis 'tp'", "dp"});
-  expect_error<UsageError>([] { resolve_axes(with("dp=2", "ddp"), 3); }, {"2 ranks", "the world has 3"});
+  expect_error<UsageError>([] { resolve_axes(with("dp=2", "ddp"), 3); }, {"2 ranks", "the job has 3"});
   expect_error<UsageError>([] { resolve_axes(with("", "dp=fsdp,tp=tensor"), 4); }, {"no --mesh"});
 }
 

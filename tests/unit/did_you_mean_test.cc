@@ -33,7 +33,7 @@ TEST(SuggestFlag, KnowsOtherFrameworks) {
   EXPECT_EQ(suggest_flag("train-iters", known), "; here it is --steps");
   EXPECT_EQ(suggest_flag("gradient-accumulation-steps", known), "; here it is --grad-accum");
   EXPECT_EQ(suggest_flag("block-size", known), "; here it is --seq-len");
-  EXPECT_EQ(suggest_flag("learning-rate", known), "; here it is --lr");
+  EXPECT_EQ(suggest_flag("learning-rate", known), "; use --lr");
   EXPECT_EQ(suggest_flag("nproc-per-node", known), "; here it is --nproc");
   EXPECT_EQ(suggest_flag("stpes", known), "; did you mean --steps?");
   EXPECT_EQ(suggest_flag("something-else", known), "; see --help");

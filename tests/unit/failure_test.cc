@@ -105,7 +105,7 @@ TEST(FirstCause, AStoppedRankThatOthersMissIsToBlame) {
   EXPECT_NE(block.find("cause:        rank 1 (process 101 on node): did not answer: its process was stopped"),
             std::string::npos)
       << block;
-  EXPECT_NE(block.find("being told: rank 2"), std::string::npos) << block;
+  EXPECT_NE(block.find("ended when told to: rank 2"), std::string::npos) << block;
 }
 
 TEST(FirstCause, AlongAChainOfWaitsTheSilentRankIsToBlame) {

@@ -68,8 +68,8 @@ TEST(Agreement, ADifferenceIsNamedOnAllRanksAlike) {
 TEST(Agreement, ListsOfOtherLengthsOrNamesDiffer) {
   auto longer = kSame;
   longer.push_back({"plugin tensor", "x"});
-  expect_all(agree({kSame, longer}), {"rank 1 has plugin tensor ('x') and rank 0 does not"});
-  expect_all(agree({longer, kSame}), {"rank 0 has plugin tensor ('x') and rank 1 does not"});
+  expect_all(agree({kSame, longer}), {"rank 1 has plugin tensor ('x'), but rank 0 does not"});
+  expect_all(agree({longer, kSame}), {"rank 0 has plugin tensor ('x'), but rank 1 does not"});
   auto renamed = kSame;
   renamed[0].name = "plugin fsdp";
   expect_all(agree({kSame, renamed}), {"rank 0 has plugin ddp", "rank 1 does not"});

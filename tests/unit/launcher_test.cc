@@ -77,7 +77,7 @@ constexpr const char* kNote = "echo $$ > $1/part.$TESSERA_RANK; mv $1/part.$TESS
 
 TEST_F(Launcher, ARankThatIsStoppedIsSaidWhileItIs) {
   EXPECT_EQ(launch("(sleep 1; kill -CONT $$) & kill -STOP $$; wait", 1), 0);
-  expect_log(", a rank, is stopped; it goes on with kill -CONT ");
+  expect_log(") is stopped; resume it with kill -CONT ");
 }
 
 TEST_F(Launcher, TellsEachRankWhoItIs) {
@@ -100,7 +100,7 @@ TEST_F(Launcher, ReplacesAnOuterJobsVariables) {
 TEST_F(Launcher, ReturnsTheFirstFailureAndNamesIt) {
   EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 1 ] && exit 3; exec sleep 60", 3), 3);
   expect_failure("cause:        rank 1 (process ");
-  expect_failure("ended with exit code 3 without a word");
+  expect_failure("ended with exit code 3 without an error");
   expect_failure("ended by the launcher: ranks 0, 2");
   expect_no_process_left(3);
 }

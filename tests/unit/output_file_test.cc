@@ -79,7 +79,7 @@ TEST(OutputFile, WhatTheJobReadsIsNeverWritten) {
     Output out = output(folder.path(name));
     out.overwrite = true;
     out.inputs = {{"--data", data, true}, {"--model", folder.path("model")}};
-    expect_refusal(out, {"is what the job reads for --", "give another file"});
+    expect_refusal(out, {"is a file that the job reads for --", "give another file"});
   }
 }
 
@@ -88,16 +88,16 @@ TEST(OutputFile, NothingIsAddedToAFolderOfData) {
   folder.write("data/a.txt", "text");
   Output out = output(folder.path("data/new"));
   out.inputs = {{"--data", folder.path("data"), true}};
-  expect_refusal(out, {"lies in the folder that the job reads for --data"});
+  expect_refusal(out, {"is in the folder that the job reads for --data"});
   EXPECT_FALSE(std::filesystem::exists(out.path));
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(folder.path("data"));
   Output relative = output("new");
   relative.inputs = {{"--data", ".", true}};
-  expect_refusal(relative, {"lies in the folder that the job reads for --data (.)"});
+  expect_refusal(relative, {"is in the folder that the job reads for --data (.)"});
   std::filesystem::current_path(here);
   out.path = folder.write("data/ours", "ours");
-  expect_refusal(out, {"is what the job reads for --data"});
+  expect_refusal(out, {"is a file that the job reads for --data"});
   out.inputs = {{"--model", folder.path("data")}};  // which reads files by name
   EXPECT_EQ(refusal_of(out), "");
 }
@@ -107,7 +107,7 @@ TEST(OutputFile, ANameUnderWhichTheNextRunWouldReadItIsRefused) {
   Output out = output(folder.path("a.bin"));
   out.overwrite = true;
   out.inputs = {{"--data", "*.bin", false, [](const std::string& path) { return path.ends_with(".bin"); }}};
-  expect_refusal(out, {"a name under which the next run would read it for --data (*.bin)", "give another name"});
+  expect_refusal(out, {"a name that the next run would read for --data (*.bin)", "give another name"});
   EXPECT_FALSE(std::filesystem::exists(out.path));
   out.path = folder.path("a.jsonl");
   EXPECT_EQ(refusal_of(out), "");
@@ -127,7 +127,7 @@ TEST(OutputFile, AFifoIsNeverWaitedFor) {
   const Output out = output(folder.path("fifo"), Output::Old::append);
   ASSERT_EQ(::mkfifo(out.path.c_str(), 0600), 0);
   EXPECT_EQ(refusal_of(out), "");  // not opened: its reader would see an end
-  expect_error([&] { OutputFile file(out); }, {"is a FIFO that nobody reads"});
+  expect_error([&] { OutputFile file(out); }, {"is a FIFO without a reader"});
 }
 
 TEST(OutputFile, ATerminalThatIsNotThereIsAnError) {

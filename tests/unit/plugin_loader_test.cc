@@ -92,7 +92,7 @@ TEST(Handshake, WrongAnswersAreRefused) {
   refuse(plugin("older_minor"), {"0.3 to 0.8", "this host 0.9"});
   refuse(plugin("newer_minor"), {"0.10 to 0.12", "this host 0.9"});
   refuse(plugin("silent_failure"), {"refused this host", "no reason given"});
-  refuse(plugin("unset_minor"), {"did not say which plugin ABI"});
+  refuse(plugin("unset_minor"), {"did not report which plugin ABI"});
 }
 
 TEST(Handshake, WrongDescriptorsAreRefused) {
@@ -179,7 +179,7 @@ TEST_F(PluginFiles, InFoldersThatOthersMayWriteAreRefused) {
   const fs::path path = copy_good("open/inner/sample.so");
   EXPECT_EQ(load(path).name, "sample");
   fs::permissions(folder_ / "open", fs::perms::all);
-  refuse(path, {"folder that anybody may write, " + (folder_ / "open").string(), "chmod o-w"});
+  refuse(path, {"folder that any user may write, " + (folder_ / "open").string(), "chmod o-w"});
 }
 
 struct stat status_of(uid_t owner, gid_t group, mode_t mode) {
@@ -273,7 +273,7 @@ TEST_F(PluginFiles, AreFoundByNameInOneFolderOnly) {
   EXPECT_EQ(find_plugin(PluginKind::strategy, "./x/y.so", both), "./x/y.so");
   expect_error<UsageError>(
       [&] { find_plugin(PluginKind::strategy, "smaple", both); },
-      {"no plugin smaple", (folder_ / "b").string(), "what is there: sample", "did you mean sample"});
+      {"no plugin smaple", (folder_ / "b").string(), "available: sample", "did you mean sample"});
   expect_error<UsageError>([&] { find_plugin(PluginKind::communicator, "sample", both); }, {"sample-comm.so", "none"});
   copy_good("b/sample.so");
   expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "sample", both); },
@@ -319,7 +319,7 @@ TEST_F(PluginFiles, InfoTellsWhatAPluginIs) {
   const std::string text = plugin_info((folder_ / "sample.so").string(), {}, false, kQuiet);
   EXPECT_NE(text.find("--sample.bucket-mb=25"), std::string::npos) << text;
   EXPECT_NE(text.find("(one of fast|exact)"), std::string::npos) << text;
-  expect_error<UsageError>([&] { plugin_info("smaple", {folder_}, false, kQuiet); }, {"what is there: sample"});
+  expect_error<UsageError>([&] { plugin_info("smaple", {folder_}, false, kQuiet); }, {"available: sample"});
 }
 
 const tsr_option_value& value_of(const PluginOptions& options, const std::string& name) {

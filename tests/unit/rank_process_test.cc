@@ -59,7 +59,7 @@ TEST(RankProcess, ALostRankBeyondTheWorldIsSaid) {
   });
   const std::string err = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(exit_code, 1);
-  EXPECT_NE(err.find("rank 5 (process 1 on node) ended without a word"), std::string::npos) << err;
+  EXPECT_NE(err.find("rank 5 (process 1 on node) ended without an error"), std::string::npos) << err;
 }
 
 class LaunchedRank : public TcpStore {};
