@@ -22,7 +22,7 @@ struct Tables {
   uint32_t edit_bytes = sizeof(tsr_edit);
 };
 
-/// Stands between host and strategy, and hands over the tables on guarded pages.
+/// Sits between host and strategy, and hands over the tables on guarded pages.
 struct Guard {
   const tsr_strategy_interface& table;
   tsr_strategy* instance;
