@@ -130,7 +130,7 @@ void Clique::collective(int rank, const Task& task, uint64_t ticket, const bool&
   lock.lock();
   ++meeting.num_computed;
   changed_.notify_all();
-  // Nobody's memory is written, or left, while others may read it; all that agreed come here, aborted or not.
+  // No rank writes or leaves its memory while others may read it; all that agreed come here, aborted or not.
   changed_.wait(lock, [&] { return meeting.num_computed == num_ranks_; });
   const bool gets_result = task.kind != Kind::reduce || task.peer == rank;
   if (gets_result) std::memcpy(task.recv, result.data(), result.size());

@@ -81,7 +81,7 @@ void BlockRunner::resume(Fibre& fibre) {
   if (fibre.resume()) free_fibres.push_back(&fibre);
 }
 
-// False if there was nobody to resume.
+// False if no thread could be resumed.
 bool BlockRunner::resume_ready() {
   bool any = false;
   for (BlockThread* thread : order_) {
