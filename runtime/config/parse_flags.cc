@@ -207,7 +207,9 @@ void check_no_empty_value(const std::vector<std::string>& words) {
 void check_required(FlagSet set, const TrainConfig& config) {
   if (config.model.empty()) throw UsageError("--model is missing; give the name of a model or a folder (see --help)");
   if (set == FlagSet::train && config.data.empty())
-    throw UsageError("--data is missing; give a text file, a folder of text, or a .bin file of tokens");
+    throw UsageError(
+        "--data is missing; give a text file, a folder of text, a .bin file of tokens or, for a classifier, CSV or IDX "
+        "files");
 }
 
 /// A number after --print-program is its value, which Boost takes only after '='.
