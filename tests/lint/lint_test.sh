@@ -127,7 +127,7 @@ cat >docs/page.md <<'TEXT'
 There is no group; the run is no longer than before.
 An event stands for the work before it.
 Work that is queued behind an unsignalled semaphore. Nothing is left behind.
-The user `nobody` may read it.
+The user `nobody` may read it; nobody() { true; }
 TEXT
 accepted 'English'
 

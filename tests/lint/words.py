@@ -19,7 +19,7 @@ HABITS = [
      "after (in time or in a list), past (an end)"),
     (r"\b(whoever|whomever|whom)\b", "name the thing: the caller, the rank that ..."),
     (r"\bwho waits for\b", "which action (rank) waits for which"),
-    (r"(?<!`)\bnobody\b", "nothing; no rank; no caller"),
+    (r"(?<!`)\bnobody\b(?!\()", "nothing; no rank; no caller"),
     (r"\bof (ours|theirs|its own kind)\b", "our ...; their ..."),
     (r"\bsays? (yes|no)\b", "agrees; answers yes"),
     (r"\b(all|both|they) (say|tell)\b", "report, state"),
