@@ -50,7 +50,7 @@ Flags small_run(const std::string& model, const std::string& data, Flags more = 
   return tessera(flags);
 }
 
-// A port that nobody listens on now.
+// A port without a listener.
 int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

@@ -87,7 +87,7 @@ TEST(JobStore, AsksWhatHasThePortATurnAtATime) {
   EXPECT_LE(num_asked, 11);
 }
 
-// Nobody listens there, and yet it is taken.
+// The port is taken, though it has no listener.
 TEST(JobStore, WaitsForAPortThatGetsFree) {
   Socket bound(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};

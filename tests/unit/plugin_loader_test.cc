@@ -87,10 +87,10 @@ TEST(Sha256, HasTheKnownValue) {
 
 TEST(Handshake, WrongAnswersAreRefused) {
   refuse(plugin("wrong_magic"), {"wrong magic"});
-  refuse(plugin("refuses_magic"), {"refused this host", "the magic number is not 0x1234", "0.9"});
-  refuse(plugin("wrong_major"), {"speaks the plugin ABI 7.9", "this host 0.9"});
-  refuse(plugin("older_minor"), {"0.3 to 0.8", "this host 0.9"});
-  refuse(plugin("newer_minor"), {"0.10 to 0.12", "this host 0.9"});
+  refuse(plugin("refuses_magic"), {"refused this host", "the magic number is not 0x1234", "0.10"});
+  refuse(plugin("wrong_major"), {"speaks the plugin ABI 7.10", "this host 0.10"});
+  refuse(plugin("older_minor"), {"0.3 to 0.9", "this host 0.10"});
+  refuse(plugin("newer_minor"), {"0.11 to 0.12", "this host 0.10"});
   refuse(plugin("silent_failure"), {"refused this host", "no reason given"});
   refuse(plugin("unset_minor"), {"did not report which plugin ABI"});
 }
@@ -121,7 +121,7 @@ TEST(Exports, WrongOnesAreRefused) {
 }
 
 TEST_F(PluginFiles, ThatAreNoPluginsAreRefused) {
-  refuse(write("text.so", "hello, this is no shared object at all, but a text"), {"is not an ELF file"});
+  refuse(write("text.so", "hello, this is a text, not a shared object"), {"is not an ELF file"});
   refuse(write("empty.so", ""), {"is not an ELF file"});
   fs::create_directory(folder_ / "folder.so");
   refuse(folder_ / "folder.so", {"is not a regular file"});
@@ -314,7 +314,7 @@ TEST_F(PluginFiles, InfoTellsWhatAPluginIs) {
   copy_good("sample.so");
   const auto json = nlohmann::json::parse(plugin_info("sample", {folder_}, true, kQuiet));
   EXPECT_EQ(json["id"], "org.tessera.tests.sample");
-  EXPECT_EQ(json["abi"], "0.9");
+  EXPECT_EQ(json["abi"], "0.10");
   EXPECT_EQ(json["options"][0]["max"], 1024);
   const std::string text = plugin_info((folder_ / "sample.so").string(), {}, false, kQuiet);
   EXPECT_NE(text.find("--sample.bucket-mb=25"), std::string::npos) << text;

@@ -235,7 +235,7 @@ TEST_F(Zero1OfAddends, GradientsAreNotSummed) {
       has_finding(verify_placement(p_), "gradient whole[0:128], which is a sum over dp that nothing has taken"));
 }
 
-/// What each rank computes alone is no gradient for its part of values that all ranks share.
+/// What each rank computes alone is not a gradient for its part of values that all ranks share.
 TEST_F(Zero1OfSums, GradientsOfOneRankAlone) {
   const uint64_t own = transient(p_, "own", 256, TSR_BUFFER_GRADIENT);
   compute(TSR_ACTION_FORWARD, {read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)), write(own, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});

@@ -1,6 +1,6 @@
 // Faults that are race-free, or matched, or well ordered, and wrong: planted in the programs of real strategies, each
-// must be reported with the action that it concerns. Tensor, pipeline and message faults stand in verify_meaning_test
-// and verify_ranks_test, on programs made by hand.
+// must be reported with the action that it concerns. Tensor, pipeline and message faults are in
+// verify_placement_test and verify_ranks_test, on programs made by hand.
 #include <gtest/gtest.h>
 
 #include <functional>
