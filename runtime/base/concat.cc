@@ -1,6 +1,6 @@
-// Makes text from outside safe to show: paths, names in files and plugins' messages may hold control characters, escape
-// sequences of terminals or characters that reverse the direction of a line. Escaped at the one place where text leaves
-// the program, not where it comes in (decision 0024). Invalid UTF-8 is shown byte by byte.
+// Makes text from outside safe to print: paths, names in files and plugins' messages may hold control characters,
+// terminal escape sequences or characters that reverse the direction of a line. Text is escaped where it leaves the
+// program, not where it enters (decision 0024). Invalid UTF-8 is shown byte by byte.
 
 #include "base/concat.h"
 
@@ -9,7 +9,7 @@
 namespace tessera::host {
 namespace {
 
-/// A character of UTF-8 at the start of a text; no bytes where there is none.
+/// The UTF-8 character at the start of a text; num_bytes is 0 when it is invalid.
 struct Utf8Char {
   size_t num_bytes = 0;
   uint32_t code = 0;
@@ -19,7 +19,7 @@ Utf8Char first_char(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return {1, byte(0)};
   const size_t n = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  // 0xc0 and 0xc1 would be overlong forms of ASCII, above 0xf4 there are no code points.
+  // 0xc0 and 0xc1 begin overlong forms of ASCII; above 0xf4 there are no code points.
   if (byte(0) < 0xc2 || byte(0) > 0xf4 || n > text.size()) return {};
   uint32_t code = byte(0) & (0xffu >> (n + 1));
   for (size_t i = 1; i < n; ++i) {
@@ -31,7 +31,8 @@ Utf8Char first_char(std::string_view text) {
   return code < kLeast[n] || code > 0x10ffff || is_surrogate ? Utf8Char{} : Utf8Char{n, code};
 }
 
-/// Control characters, also those above ASCII, and the separators and directions that change what a line looks like.
+/// False for control characters (also those above ASCII) and for separators and direction marks that change the look of
+/// a line.
 bool may_be_shown(uint32_t code) {
   const auto is_in = [code](uint32_t first, uint32_t last) { return code >= first && code <= last; };
   return code >= 0x20 && !is_in(0x7f, 0x9f) && !is_in(0x200e, 0x200f) && !is_in(0x2028, 0x202e) &&
@@ -56,7 +57,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const Utf8Char c = first_char(text);
     const size_t num_bytes = c.num_bytes ? c.num_bytes : 1;
-    // A newline before two blanks is that of our own lists; no log line looks like it.
+    // A newline before two blanks belongs to one of our lists; no log line looks like it.
     if ((c.num_bytes && may_be_shown(c.code)) || text.starts_with("\n  "))
       shown += text.substr(0, num_bytes);
     else

@@ -1,4 +1,4 @@
-// Text that people read: lines made of parts, and what may not reach a terminal as it is.
+// Text for people: lines made of parts, escaping for terminals, lists of ranks.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// The parts one after the other, as `<<` prints them: concat("rank ", 3, " of ", 4).
+/// The parts joined, each as `<<` prints it: concat("rank ", 3, " of ", 4).
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
@@ -16,13 +16,12 @@ std::string concat(const Parts&... parts) {
   return std::move(out).str();
 }
 
-/// `text` as a terminal may show it, for text that may hold what files, arguments or plugins say. UTF-8 stays; control
-/// characters, the invisible ones that turn or break lines, and bytes that are not UTF-8 become \n, \r, \t or \x1b.
-/// A newline stays where two spaces follow: the continuation lines of our own sentences, which look like no other line.
+/// `text` made safe for a terminal; for text that may come from files, arguments or plugins. UTF-8 stays; control
+/// characters, invisible ones that reverse or break lines, and bytes that are not UTF-8 become \n, \r, \t or \x1b.
+/// A newline stays where two spaces follow: that is how continuation lines of our messages begin, and nothing else.
 std::string printable(std::string_view text);
 
-/// Numbers of ranks, ascending: "2, 5 to 9, 12"; of long lists the first, and how many there are: "1, 3, 5, ... (40
-/// ranks)".
+/// Ascending ranks as text: "2, 5 to 9, 12"; a long list is cut: "1, 3, 5, ... (40 ranks)".
 std::string rank_list(std::span<const int> ranks);
 /// The same with the word: "rank 3", "ranks 2, 5 to 9".
 std::string ranks_text(std::span<const int> ranks);

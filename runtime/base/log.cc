@@ -1,5 +1,5 @@
-// The log, by spdlog, on standard error: standard output belongs to results (plans, JSON). Each rank has a logger of
-// its own, since ranks may be threads of one process, and lines are flushed at once, since a rank may be killed.
+// The log, by spdlog, on standard error: standard output is for results (plans, JSON). Each rank has its own logger,
+// since ranks may be threads of one process; lines are flushed at once, since a rank may be killed.
 
 #include "base/log.h"
 
@@ -7,6 +7,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <unistd.h>
 
 #include "tessera/error.hpp"
 
@@ -37,7 +38,7 @@ LogLevel parse_log_level(std::string_view name) {
   if (name == "warning") return LogLevel::warning;
   if (name == "error") return LogLevel::error;
   if (name == "off") return LogLevel::off;
-  throw Error(TSR_E_INVALID_ARGUMENT, concat("'", name, "' is no log level; give one of ", kLogLevelNames));
+  throw Error(TSR_E_INVALID_ARGUMENT, concat("'", name, "' is not a log level; give one of ", kLogLevelNames));
 }
 
 // A logger of spdlog's own, outside its global registry.
@@ -45,7 +46,7 @@ struct Log::Sink {
   Sink(spdlog::sink_ptr sink, LogLevel level, int rank, int world_size) : logger("", std::move(sink)) {
     logger.set_level(to_spdlog(level));
     logger.flush_on(spdlog::level::debug);
-    // Alone, a rank needs no name.
+    // A single rank needs no name.
     const std::string who = world_size > 1 ? concat("[rank ", rank, "] ") : "";
     logger.set_pattern("[%H:%M:%S.%e] " + who + "%^%l%$: %v");
   }
@@ -65,6 +66,11 @@ bool Log::enabled(LogLevel level) const noexcept {
 
 void Log::write(LogLevel level, std::string_view line) const {
   sink_->logger.log(to_spdlog(level), printable(line));
+}
+
+void print_error(std::string_view text) {
+  const std::string line = "tessera: " + printable(text) + "\n";
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // standard error is closed
 }
 
 }  // namespace tessera::host

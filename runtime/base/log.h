@@ -1,4 +1,4 @@
-// The log: lines on stderr, one logger per rank.
+// The log: lines on stderr, one logger per rank; and the error that a command ends with.
 #pragma once
 
 #include <memory>
@@ -64,5 +64,9 @@ class Log {
   struct Sink;
   std::shared_ptr<Sink> sink_;
 };
+
+/// "tessera: <text>" on stderr, printable, in a single write: lines of several processes do not mix. For the sentence
+/// that a command ends with, whatever the level of its log. [any-thread]
+void print_error(std::string_view text);
 
 }  // namespace tessera::host

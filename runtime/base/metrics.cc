@@ -1,6 +1,6 @@
-// Metrics as JSON lines: one object for the run, then one for each step, so a file can be read while it grows and holds
-// several runs, told apart by `run`. Doubles are printed to read back to the same bits. JSON has no NaN: such a number
-// becomes null, and `not_finite` lists its name.
+// Metrics as JSON lines: one object for the run, then one per step. A file can be read while it grows, and may hold
+// several runs, distinguished by `run`. Doubles read back to the same bits. JSON has no NaN and no infinity: such a
+// number becomes null, and `not_finite` lists its name.
 
 #include "base/metrics.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Every line begins so; the name of the run follows.
+/// The beginning of every line; the name of the run follows.
 constexpr std::string_view kBegin = R"({"run":")";
 
 std::string dump(const Json& line) {

@@ -1,4 +1,4 @@
-// The metrics file: JSON lines, one object that describes the run, then one a step.
+// The metrics file: JSON lines, one object that describes the run, then one per step.
 #pragma once
 
 #include <cstdint>
@@ -13,46 +13,46 @@ namespace tessera::host {
 
 /// What does not change from step to step.
 struct RunMetrics {
-  std::string run = {};      ///< in every line of the run; no two runs have the same
+  std::string run = {};      ///< unique name, in every line of the run
   std::string started = {};  ///< ISO 8601, UTC
   std::string version = {};  ///< of tessera
   std::string model = {};
   std::string mesh = {};  ///< "dp=2 ddp"
   int64_t world_size = 1;
   int64_t steps = 0;
-  std::string items = "tokens";  ///< what a step takes: "tokens" or "examples"; part of the keys
+  std::string items = "tokens";  ///< what a step consumes: "tokens" or "examples"; part of the keys
   int64_t tokens_per_step = 0;
   int64_t planned_peak_bytes = 0;  ///< the arena of device memory
-  /// Of what the arena consists at the planned peak: "parameters", "gradients", ..., and "waste".
+  /// Contents of the arena at the planned peak: "parameters", "gradients", ..., and "waste".
   std::vector<std::pair<std::string, int64_t>> planned_bytes = {};
 };
 
 struct StepMetrics {
   int64_t step = 0;                     ///< counts from 1
-  std::string items = "tokens";         ///< as of the run
+  std::string items = "tokens";         ///< as in RunMetrics
   double loss = 0;                      ///< mean over all tokens of the step
-  std::optional<double> accuracy = {};  ///< share of the step's examples whose class was predicted; of classifiers
+  std::optional<double> accuracy = {};  ///< of classifiers: fraction of the step's examples predicted correctly
   double grad_norm = 0;                 ///< global norm, before clipping
   double lr = 0;                        ///< learning rate used by the step
-  double loss_scale = 1;          ///< factor of the step's gradients before they were divided by it again; 1: none
-  bool updated = true;            ///< false: the step was skipped because a gradient is not finite
-  double seconds = 0;             ///< wall time from the start of the first step to the end of this one
-  double step_ms = 0;             ///< wall time
-  double tokens_per_second = 0;   ///< over all ranks
-  int64_t tokens = 0;             ///< of all ranks, from the start of the run to the end of this step
+  double loss_scale = 1;                ///< factor by which gradients were multiplied during the step; 1: none
+  bool updated = true;                  ///< false: the step was skipped because a gradient is not finite
+  double seconds = 0;                   ///< wall time from the start of the first step to the end of this one
+  double step_ms = 0;                   ///< wall time
+  double tokens_per_second = 0;         ///< over all ranks
+  int64_t tokens = 0;                   ///< of all ranks, from the start of the run to the end of this step
   int64_t memory_bytes = 0;       ///< after the step: in use on the device, or resident memory of the rank's process
-  int64_t peak_memory_bytes = 0;  ///< its peak, on a device of what was seen after steps
+  int64_t peak_memory_bytes = 0;  ///< its peak; on a device, the largest value seen after a step
 };
 
 /// Sets `run` and `started` for a run that starts now.
 void name_run(RunMetrics& run);
 
-/// One line without the newline. Finite numbers read back to the same bits; a number that is not finite is null, and
-/// the array "not_finite", which is there only then, has its name.
+/// One line without the newline. Finite numbers read back to the same bits. A number that is not finite is null, and
+/// the array "not_finite", which exists only then, has its name.
 std::string to_json_line(const RunMetrics& run);
 std::string to_json_line(const StepMetrics& step, const std::string& run);
 
-/// Does a file that begins like this hold metrics of ours?
+/// Whether a file that begins like this has our metrics.
 bool begins_like_metrics(std::string_view begin);
 
 /// Writes `--metrics FILE`. [control-thread]

@@ -1,7 +1,7 @@
-// Opens what a run writes without destroying anything (decision 0023). Files are compared by device and inode, not by
-// name, so a link to the training data is recognised; a file is ours if it begins like what we write. The check runs
-// twice: before the start, without opening anything for writing, so that a wrong path is told before an hour of
-// planning, and again when the file is opened.
+// Opens output files without destroying anything (decision 0023). Files are compared by device and inode, not by name,
+// so a link to the training data is recognised; a file is ours if it begins like our output. The check runs twice:
+// before the start, without opening anything for writing, so that a wrong path fails before an hour of planning, and
+// again when the file is opened.
 
 #include "base/output_file.h"
 
@@ -33,7 +33,7 @@ bool is_same(const fs::path& path, const struct stat& file) {
   return ::stat(path.c_str(), &other) == 0 && other.st_dev == file.st_dev && other.st_ino == file.st_ino;
 }
 
-/// Whether `input` is this file, or a folder of which a file is this one, perhaps through a link.
+/// Whether `input` is this file, or a folder that has it, perhaps through a link.
 bool reads(const JobInput& input, const struct stat& file) {
   std::error_code error;
   if (!fs::is_directory(input.path, error)) return is_same(input.path, file);
@@ -47,7 +47,7 @@ bool reads(const JobInput& input, const struct stat& file) {
 
 bool lies_in(const fs::path& path, const fs::path& folder) {
   std::error_code error;
-  // Made absolute first: of a path of which nothing is there, weakly_canonical makes no absolute one.
+  // Made absolute first: weakly_canonical leaves a relative path relative when none of it exists.
   const fs::path inner = fs::weakly_canonical(fs::absolute(path), error);
   const fs::path outer = fs::weakly_canonical(fs::absolute(folder), error);
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
@@ -65,26 +65,26 @@ std::string refusal_of_old_file(const Output& output, const struct stat& file) {
   const bool ours = file.st_size == 0 || is_ours(output);
   for (const JobInput& input : output.inputs)
     if ((input.takes_all || !ours || file.st_size == 0) && reads(input, file))
-      return concat("is what the job reads for ", input.flag, " (", input.path, "); give another file");
+      return concat("is a file that the job reads for ", input.flag, " (", input.path, "); give another file");
   if (!ours && !output.overwrite)
-    return "is there, and tessera did not write it; give another file, or --overwrite to replace it";
+    return "exists and was not written by tessera; give another file, or --overwrite to replace it";
   return "";
 }
 
 std::string refusal_of_new_file(const Output& output) {
   struct stat link {};
   if (::lstat(output.path.c_str(), &link) == 0)
-    return concat("is a link to a file that is not there; remove the link, or give another file");
+    return "is a link to a file that does not exist; remove the link, or give another file";
   const fs::path parent = fs::absolute(output.path).parent_path();
   if (::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     return concat("cannot be written: its folder ", parent.string(), ": ", std::strerror(errno));
   for (const JobInput& input : output.inputs)
     if (input.takes_all && fs::is_directory(input.path) && lies_in(output.path, input.path))
-      return concat("lies in the folder that the job reads for ", input.flag, " (", input.path,
-                    "), and would be read with it; give a file elsewhere");
+      return concat("is in the folder that the job reads for ", input.flag, " (", input.path,
+                    ") and would be read with it; give a file elsewhere");
   for (const JobInput& input : output.inputs)
     if (input.would_read && input.would_read(output.path))
-      return concat("has a name under which the next run would read it for ", input.flag, " (", input.path,
+      return concat("has a name that the next run would read for ", input.flag, " (", input.path,
                     "); give another name, or a file elsewhere");
   return "";
 }
@@ -103,7 +103,7 @@ std::string why_not(const Output& output) {
   return "";
 }
 
-/// The last byte of a file that is not empty and is not a newline.
+/// Whether a file ends without a newline; false for an empty one.
 bool is_cut(const std::string& path) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in || in.tellg() <= 0) return false;
@@ -111,7 +111,7 @@ bool is_cut(const std::string& path) {
   return in.get() != '\n';
 }
 
-/// A reader that has gone is an error of this thread's write, and no signal that ends the process without a word.
+/// A closed reader makes this thread's write fail with EPIPE, instead of killing the process silently with SIGPIPE.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -121,7 +121,7 @@ class WithoutSigpipe {
   }
   ~WithoutSigpipe() {
     constexpr timespec kNow = {0, 0};
-    // Takes the pending signal away, unless the caller had blocked it and may be waiting for it.
+    // Consumes the pending signal, unless the caller had blocked it and may be waiting for it.
     if (!sigismember(&before_, SIGPIPE)) ::sigtimedwait(&pipe_, nullptr, &kNow);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
@@ -136,9 +136,9 @@ class WithoutSigpipe {
 std::string why_not_open(const std::string& path, int error) {
   std::error_code unknown;
   if (error == ENXIO && fs::is_fifo(path, unknown))
-    return "is a FIFO that nobody reads; start its reader first, or give a file";
+    return "is a FIFO without a reader; start the reader first, or give a file";
   if (error == ENXIO)
-    return "cannot be written: this process has no terminal, or the device is not there; give a file, or - for "
+    return "cannot be written: this process has no terminal, or the device does not exist; give a file, or - for "
            "standard output";
   return concat("cannot be written: ", std::strerror(error));
 }
@@ -147,7 +147,7 @@ int open_output(const Output& output, bool append) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : O_TRUNC);
   const int descriptor = ::open(output.path.c_str(), flags, 0666);
   if (descriptor < 0) throw Error(TSR_E_UNAVAILABLE, concat(name_of(output), " ", why_not_open(output.path, errno)));
-  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // only to open never waits
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // it was for open only
   return descriptor;
 }
 

@@ -1,5 +1,5 @@
-// Files that a command writes for its user. Nothing is destroyed: not what the job reads, and without --overwrite
-// nothing that Tessera did not write.
+// Files that a command writes for its user. It never overwrites what the job reads, and without --overwrite nothing
+// that Tessera did not write.
 #pragma once
 
 #include <functional>
@@ -9,24 +9,24 @@
 
 namespace tessera::host {
 
-/// What a job reads: a file, or a folder with all that lies in it.
+/// What a job reads: a file, or a folder with all its contents.
 struct JobInput {
   std::string flag;  ///< "--data"
   std::string path;
-  bool takes_all = false;  ///< of a folder: whatever is put into it is read too, so nothing may be added
-  /// Whether a file that is put there would be read by the next run; empty: none would, but for takes_all.
+  bool takes_all = false;  ///< every file in the folder is read, so none may be added
+  /// Whether the next run would read a new file at `path`; empty: only if takes_all.
   std::function<bool(const std::string& path)> would_read = {};
 };
 
-/// What is to be written, and when it may.
+/// A file to write, and what it may replace.
 struct Output {
   enum class Old { append, replace };
 
   std::string flag;                                     ///< "--metrics"
   std::string path;                                     ///< "-" and /dev/stdout: standard output
-  Old old = Old::replace;                               ///< what becomes of an older file of ours
-  std::function<bool(std::string_view begin)> is_ours;  ///< judges a file by its first bytes, at most kJudgedBytes
-  bool overwrite = false;                               ///< replace also a file that is not ours
+  Old old = Old::replace;                               ///< what happens to an existing file that is_ours
+  std::function<bool(std::string_view begin)> is_ours;  ///< decides by the first bytes, at most kJudgedBytes
+  bool overwrite = false;                               ///< also replace a file that is not ours
   std::vector<JobInput> inputs = {};                    ///< never written, whatever `overwrite` says
   static constexpr size_t kJudgedBytes = 512;
 };
@@ -34,23 +34,23 @@ struct Output {
 /// "-" or /dev/stdout.
 bool is_standard_output(std::string_view path);
 
-/// Why the output cannot be written, as a sentence; empty when nothing speaks against it. Opens nothing for writing and
-/// creates nothing.
+/// Why the output may not or cannot be written, as a sentence; empty if it can. Opens nothing for writing and creates
+/// nothing.
 std::string refusal_of(const Output& output);
 
-/// An output that is open. [control-thread]
+/// An open output. [control-thread]
 class OutputFile {
  public:
-  /// Opens it, appending or emptying it. Never waits: a FIFO without a reader is an error. Throws INVALID_ARGUMENT with
-  /// the refusal, UNAVAILABLE with the system's reason.
+  /// Opens it to append or truncates it. Never waits: a FIFO without a reader is an error. Throws INVALID_ARGUMENT with
+  /// refusal_of(), UNAVAILABLE with the system's reason.
   explicit OutputFile(const Output& output);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Writes all bytes, with one call of the system where it takes them. Throws UNAVAILABLE.
+  /// Writes all bytes, with a single write(2) if the system takes them at once. Throws UNAVAILABLE.
   void write(std::string_view bytes);
-  /// An older file ends within a line: the one who wrote it was stopped there.
+  /// The existing file ends within a line: its writer was stopped there.
   bool ends_in_half_line() const { return ends_in_half_line_; }
 
  private:

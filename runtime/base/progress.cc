@@ -1,6 +1,6 @@
-// A thread that reports what takes long. A phase need not have a loop in which to look at the clock, which is why the
-// work itself does not report. A line may show a count and a total of two moments, which does no harm; the work never
-// waits for the reporter.
+// A thread reports the progress of long work. The work does not report itself because a phase need not have a loop in
+// which to check the clock. The work never waits for the reporter, so a line may combine a count and a total of
+// different moments.
 
 #include "base/progress.h"
 
@@ -15,7 +15,7 @@ Progress::Progress(const Log& log, std::string what, std::chrono::milliseconds i
   if (!log.enabled(LogLevel::info)) return;
   try {
     reporter_ = std::thread([this] { report_until_stopped(); });
-  } catch (const std::system_error&) {  // the work is what matters
+  } catch (const std::system_error&) {  // without a thread there are no reports
   }
 }
 

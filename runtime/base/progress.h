@@ -1,4 +1,4 @@
-// How far work is that may take long: lines in the log, while it lasts.
+// Progress of long work, as lines in the log.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,9 @@
 
 namespace tessera::host {
 
-/// Says what is being done, and how far it is, after `interval` and then again after each: "planning 64 ranks: 12 of
-/// 64, placing buffers, 4 s so far". Work that is over before says nothing. The lines are of level info; a log without
-/// that level costs no thread, and where the system grants none there are no lines. The destructor ends the thread, so
-/// nothing of it is left when a process forks afterwards.
+/// Logs, after every `interval`, what is being done and how far it is: "planning 64 ranks: 12 of 64, placing buffers, 4
+/// s so far". Shorter work logs nothing. The lines have level info; below that level no thread is started, and if the
+/// system refuses a thread there are no lines. The destructor joins the thread, so the process may fork afterwards.
 ///
 ///     Progress progress(log, "planning 64 ranks");
 ///     for (int rank = 0; rank < 64; ++rank) { progress.at(rank, 64); ... progress.phase("placing buffers"); ... }
@@ -27,9 +26,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` of `total` parts are done. Not printed when there is but one. [any-thread]
+  /// `done` of `total` parts are done. Not printed when there is only one part. [any-thread]
   void at(uint64_t done, uint64_t total) noexcept;
-  /// What is being done to the current part; a literal, which is kept. [any-thread]
+  /// What is being done to the current part; a literal, since the pointer is kept. [any-thread]
   void phase(const char* name) noexcept;
 
  private:

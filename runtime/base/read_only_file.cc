@@ -1,5 +1,5 @@
-// Files read with pread, not mmap: a mapped file that is truncated by another process ends this one with SIGBUS, a read
-// gives an error that names the file. pread has no file position, so threads may share a descriptor.
+// Files read with pread, not mmap: when another process truncates a mapped file, this one dies of SIGBUS, while a read
+// gives an error that names the file. pread uses no file position, so threads may share a descriptor.
 
 #include "base/read_only_file.h"
 
@@ -24,7 +24,7 @@ const char* advice(int reason, bool is_link) {
     case ENOENT:
       return is_link ? "; restore what the link points to, or replace the link" : "";
     case ELOOP:
-      return "; its links lead in a circle: replace them";
+      return "; its links form a loop: replace them";
     case EACCES:
       return is_link ? "; let this user read what the link points to, and enter the folders on the way"
                      : "; let this user read it, and enter its folder";
@@ -63,7 +63,7 @@ ReadOnlyFile::ReadOnlyFile(const std::string& path, std::size_t max_bytes_per_ca
     ::close(fd_);
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat(path, " is ", is_known ? kind_of(info.st_mode) : "unknown to the system",
-                       ", not a regular file; it is read at any position, so give a file on a disk"));
+                       ", not a regular file; give a file on a disk, since it is read at any position"));
   }
   num_bytes_ = static_cast<uint64_t>(info.st_size);
 }
@@ -83,7 +83,6 @@ void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
   while (num_done < out.size()) {
     const std::size_t num_wanted = std::min(out.size() - num_done, max_bytes_per_call_);
     const ssize_t num_read = ::pread(fd_, out.data() + num_done, num_wanted, static_cast<off_t>(offset + num_done));
-    // A signal came before the first byte.
     if (num_read < 0 && errno == EINTR) continue;
     if (num_read < 0) {
       throw Error(TSR_E_UNAVAILABLE,
@@ -103,7 +102,7 @@ bool name_is_there(const std::string& path) {
   const int reason = errno;
   if (reason == ENOENT || reason == ENOTDIR) return false;
   throw Error(TSR_E_UNAVAILABLE,
-              concat("cannot tell whether ", path, " is there: ", std::strerror(reason), advice(reason, false)));
+              concat("cannot tell whether ", path, " exists: ", std::strerror(reason), advice(reason, false)));
 }
 
 std::string read_text_file(const std::string& path, uint64_t max_bytes) {

@@ -8,22 +8,22 @@
 
 namespace tessera::host {
 
-/// An open regular file. Reads go through the system's page cache, never through a mapping: a file that is cut while it
-/// is open gives an Error instead of a signal. Movable. Every const function is [any-thread].
+/// An open regular file. Reads go through the system's page cache, never through a mapping: a file that is truncated
+/// while it is open causes an Error instead of a signal. Movable. Every const function is [any-thread].
 class ReadOnlyFile {
  public:
   /// The system's read takes less than 2 GiB at once.
   static constexpr std::size_t kMaxBytesPerCall = std::size_t{1} << 30;
 
-  /// Throws NOT_FOUND or UNAVAILABLE with the system's reason (for a link also where it leads), INVALID_ARGUMENT for
-  /// what is not a regular file.
+  /// Throws NOT_FOUND or UNAVAILABLE with the system's reason (for a link, also its target), INVALID_ARGUMENT when it
+  /// is not a regular file.
   explicit ReadOnlyFile(const std::string& path, std::size_t max_bytes_per_call = kMaxBytesPerCall);
   ReadOnlyFile(ReadOnlyFile&& other) noexcept;
   ReadOnlyFile& operator=(ReadOnlyFile&&) = delete;
   ~ReadOnlyFile();
 
   const std::string& path() const { return path_; }
-  /// As it was when the file was opened.
+  /// The size when the file was opened.
   uint64_t num_bytes() const { return num_bytes_; }
 
   /// Fills `out` with the bytes [offset, offset + out.size()). Throws DATA_LOSS when the file ends before that.
@@ -36,8 +36,8 @@ class ReadOnlyFile {
   uint64_t num_bytes_ = 0;
 };
 
-/// Whether a file, a folder or a link has that name, be it a link that leads nowhere: what is there and cannot be
-/// opened must not pass for absent. Throws UNAVAILABLE when the system does not say.
+/// Whether a file, folder or link has that name, even a dangling link: what exists but cannot be opened must not pass
+/// for absent. Throws UNAVAILABLE when the system cannot tell.
 bool name_is_there(const std::string& path);
 
 /// The whole file as text. Throws what ReadOnlyFile throws, and INVALID_ARGUMENT for more than `max_bytes`.

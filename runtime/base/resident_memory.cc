@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kFile = "/proc/self/status";
 
-// Among the first files that a run opens: of too few descriptors this is where the run learns.
+// This is among the first files that a run opens, so a limit of descriptors that is too low shows here.
 [[noreturn]] void fail_to_open(int error) {
   rlimit limit{};
   if (error == EMFILE && ::getrlimit(RLIMIT_NOFILE, &limit) == 0)
@@ -23,7 +23,7 @@ constexpr const char* kFile = "/proc/self/status";
                 concat("this process may have ", limit.rlim_cur, " files open and needs more; raise the limit with ",
                        "ulimit -n (", kFile, ": ", std::strerror(error), ")"));
   throw Error(TSR_E_UNAVAILABLE,
-              concat("cannot open ", kFile, ", which tells how much memory is in use: ", std::strerror(error)));
+              concat("cannot open ", kFile, " to measure memory: ", std::strerror(error), "; mount /proc"));
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ ResidentMemory resident_memory() {
       return memory;
     }
   }
-  throw Error(TSR_E_UNAVAILABLE, concat(kFile, " has no line VmRSS, so memory in use is not known; mount /proc"));
+  throw Error(TSR_E_UNAVAILABLE, concat(kFile, " has no line VmRSS, so memory cannot be measured; mount /proc"));
 }
 
 }  // namespace tessera::host

@@ -5,7 +5,7 @@
 
 namespace tessera::host {
 
-/// Bytes of the process with all its threads.
+/// Bytes of the whole process, with all its threads.
 struct ResidentMemory {
   int64_t now_bytes = 0;
   int64_t peak_bytes = 0;  ///< over the life of the process

@@ -1,4 +1,4 @@
-// SHA-256 by OpenSSL, which uses the processor's instructions where there are any: ranks hash plugins, programs and up
+// SHA-256 by OpenSSL, which uses the processor's SHA instructions if it has them: ranks hash plugins, programs and up
 // to 64 MiB of weights at every start.
 
 #include "base/sha256.h"

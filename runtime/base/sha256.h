@@ -11,12 +11,12 @@ struct evp_md_ctx_st;
 
 namespace tessera::host {
 
-/// The hash of bytes that come in parts.
+/// Hashes bytes that come in parts.
 class Sha256 {
  public:
   Sha256();
   void add(std::span<const std::byte> bytes);
-  /// Of all that was added: 64 lower-case hexadecimal digits. Once; nothing may be added after it.
+  /// The hash of all bytes added, as 64 lower-case hexadecimal digits. Call it once; add nothing after it.
   std::string hex();
 
  private:

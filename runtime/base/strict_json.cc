@@ -1,6 +1,6 @@
-// JSON of files that others wrote. The library is lenient where it matters here: it keeps the last of two equal keys,
-// stops at a zero byte and recurses as deep as the text asks. A reader that disagrees with other readers about a file's
-// meaning is a way to smuggle something past them.
+// Parses JSON of files from elsewhere. The library alone is too lenient: it keeps the last of two equal keys, stops at
+// a zero byte and recurses as deep as the text does. Where readers disagree about a file's meaning, content can be
+// smuggled past one of them.
 
 #include "base/strict_json.h"
 

@@ -1,4 +1,4 @@
-// JSON as a file from elsewhere must be read: nothing is guessed.
+// Strict JSON, for files from elsewhere: what is ambiguous is refused.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

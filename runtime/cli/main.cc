@@ -1,12 +1,14 @@
-// tessera: finds the command and turns errors into exit codes.
+// The program `tessera`: sets up the process, runs the command and turns errors into exit codes.
+#include <execinfo.h>
+
 #include <array>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <new>
 
-#include "base/print_error.h"
+#include "base/log.h"
 #include "cli/commands.h"
-#include "cli/exhaustion.h"
 #include "cli/standard_files.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
@@ -20,10 +22,10 @@ constexpr std::string_view kHelp =
     "usage: tessera COMMAND [flags]\n\n"
     "  train            train a model (tessera train --help lists the flags)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
-    "  plugins list     the plugins there are\n"
-    "  plugins info P   what plugin P is, and its options\n\n"
+    "  plugins list     list the plugins\n"
+    "  plugins info P   describe plugin P and its options\n\n"
     "  --help, --version\n\n"
-    "exit codes: 0 done, 1 the run failed, 2 wrong usage, 128 + n ended by signal n\n";
+    "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
 
 constexpr std::array kLater = {"check", "simulate", "bench", "convert", "generate", "doctor", "coordinator", "worker"};
 
@@ -55,7 +57,22 @@ int run_command(const std::vector<std::string>& argv) {
       (guess.empty() ? "; give train, plan or plugins (see tessera --help)" : "; did you mean " + guess + "?"));
 }
 
-/// The exit code.
+struct OutOfMemory : std::bad_alloc {
+  const char* what() const noexcept override {
+    return "out of memory: the system has no more for this process; make the run smaller (--batch-size, --grad-accum, "
+           "a smaller model), raise ulimit -v where it is set, or use a machine with more";
+  }
+};
+
+/// Makes a failed allocation throw a std::bad_alloc whose what() is a sentence for users. What throwing needs is loaded
+/// here, while there is memory for it: glibc ends a process that cannot load libgcc_s.
+void prepare_for_out_of_memory() {
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
+  std::set_new_handler([] { throw OutOfMemory(); });
+}
+
+/// Runs the command; errors are printed and become the exit code.
 int run_guarded(const std::vector<std::string>& argv) {
   try {
     return run_command(argv);
@@ -72,14 +89,14 @@ int run_guarded(const std::vector<std::string>& argv) {
 }  // namespace tessera::host
 
 int main(int argc, char** argv) {
-  tessera::host::prepare_for_exhaustion();
-  // Inherited, they hold OpenBLAS back to an older processor's kernels and other bits.
+  tessera::host::prepare_for_out_of_memory();
+  // Inherited, these make OpenBLAS use kernels of an older processor, which give other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");
-  // A team that waits longer than this sleeps: with more threads than cores, spinning takes the cores from who has
-  // work.
+  // OpenMP threads that wait longer than this sleep: with more threads than cores, spinning takes cores from threads
+  // that have work.
   setenv("GOMP_SPINCOUNT", "20000", 0);
-  std::signal(SIGXFSZ, SIG_IGN);  // so that the write that passes a limit of file size fails, and is said
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file size then fails with an error that is reported
   tessera::host::open_standard_files();
   tessera::host::StandardOutput output;
   const int exit_code = tessera::host::run_guarded({argv, argv + argc});

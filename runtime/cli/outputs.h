@@ -9,8 +9,8 @@ namespace tessera::host {
 
 /// Throws UsageError when rank 0's metrics cannot be written; other ranks write none.
 void check_metrics(const Job& job, int rank);
-/// Writes the metrics as the run goes on, on rank 0. A run that is refused before its first step leaves no file, and an
-/// older one alone.
+/// Writes the metrics during the run, on rank 0. A run that is refused before its first step creates no file and leaves
+/// an existing one unchanged.
 RankObserver write_metrics(const Job& job, int rank);
 
 /// Throws UsageError when the drawing cannot be written.

@@ -1,7 +1,10 @@
+// `tessera plan`: compiles the programs of all ranks as `train` would, verifies them, and prints a report, or the
+// outputs that flags ask for instead of it. The exit code is 1 if verification or --device-memory would stop the run.
+
 #include <iostream>
 #include <optional>
 
-#include "base/print_error.h"
+#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
@@ -26,7 +29,7 @@ void print_schedule(const JobPlan& planned) {
   const auto schedule = pipeline_schedule(planned.job().mesh, programs.classes,
                                           [&](int rank) -> const Program& { return programs.of(rank).steps[0]; });
   std::cout << (schedule ? schedule_text(*schedule)
-                         : "there is no pipeline: no axis of two or more ranks has a strategy that splits layers\n");
+                         : "there is no pipeline: no axis with two or more ranks has a strategy that splits layers\n");
 }
 
 void draw_svg(const JobPlan& planned, const std::string& path) {
@@ -38,12 +41,12 @@ void draw_svg(const JobPlan& planned, const std::string& path) {
   write_svg(planned.job(), path, drawing);
   const size_t num_classes = planned.programs().classes.members().size();
   if (num_classes == 1)
-    std::cout << "a step, the same on all ranks, is drawn in " << path << '\n';
+    std::cout << "drew a step, which is the same on all ranks, in " << path << '\n';
   else
-    std::cout << "a step of each of the " << num_classes << " ranks that differ is drawn in " << path << '\n';
+    std::cout << "drew a step of each of the " << num_classes << " ranks that differ in " << path << '\n';
 }
 
-/// What is asked for in place of the report. False: nothing is.
+/// Prints what flags ask for instead of the report; false if none does.
 bool draw(const JobPlan& planned, const PlanFlags& flags) {
   if (flags.verify) std::cout << verification_text(summarize_verification(planned));
   if (flags.schedule) print_schedule(planned);
@@ -62,10 +65,10 @@ int plan_command(std::span<const std::string> arguments) {
   const Log log(parse_log_level(flags.config.log_level));
   const int num_ranks = std::max(1, requested_world(flags.config));
   if (flags.plan.rank >= num_ranks)
-    throw UsageError("--rank " + std::to_string(flags.plan.rank) + " is outside a world of " +
-                     std::to_string(num_ranks) + " ranks");
+    throw UsageError("--rank " + std::to_string(flags.plan.rank) + " does not exist; the job has the ranks 0 to " +
+                     std::to_string(num_ranks - 1));
   Job job = make_job(flags, num_ranks, log);
-  job.evaluates = true;  // a plan shows and proves all that a job can run
+  job.evaluates = true;  // a plan shows and verifies every program that a job can run
   if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
   const JobPlan planned(std::move(job), log);
   const Diagnostics diagnostics = planned.verify();

@@ -1,3 +1,5 @@
+// `tessera plugins list` and `tessera plugins info NAME`.
+
 #include <algorithm>
 #include <iostream>
 
@@ -36,7 +38,7 @@ PluginsFlags parse(std::span<const std::string> arguments) {
       if (i + 1 == arguments.size()) refuse("--plugin-dir has no folder after it");
       flags.folders.push_back(arguments[++i]);
     } else if (word.starts_with("-")) {
-      refuse("tessera plugins knows no flag " + word);
+      refuse("tessera plugins has no flag " + word);
     } else {
       flags.words.push_back(word);
     }
@@ -55,11 +57,11 @@ std::string in_quotes(std::span<const std::string> words) {
 void check_words(const std::vector<std::string>& words) {
   if (words.empty()) refuse("tessera plugins needs list or info");
   const auto more = std::span(words).subspan(1);
-  if (words[0] == "list" && !more.empty()) refuse("tessera plugins list takes no name, and has " + in_quotes(more));
+  if (words[0] == "list" && !more.empty()) refuse("tessera plugins list takes no name, but got " + in_quotes(more));
   if (words[0] == "info" && more.empty()) refuse("tessera plugins info needs the name of a plugin");
-  if (words[0] == "info" && more.size() > 1) refuse("tessera plugins info takes one name, and has " + in_quotes(more));
+  if (words[0] == "info" && more.size() > 1) refuse("tessera plugins info takes one name, but got " + in_quotes(more));
   if (words[0] != "list" && words[0] != "info")
-    refuse("tessera plugins does not know '" + words[0] + "'; it knows list and info");
+    refuse("tessera plugins has no subcommand '" + words[0] + "'; give list or info");
 }
 
 }  // namespace

@@ -1,3 +1,6 @@
+// A program can be started with closed standard files, and standard output can fail late (a full disk, a closed pipe).
+// Neither may corrupt another file or pass for success.
+
 #include "cli/standard_files.h"
 
 #include <fcntl.h>
@@ -9,7 +12,8 @@
 namespace tessera::host {
 
 void open_standard_files() {
-  // A new descriptor is the lowest that is free, so in this order each gets its own.
+  // A new descriptor is the lowest free one, so in this order each file gets its own number. A closed output is opened
+  // for reading only: writes to it fail.
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) == -1) ::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }

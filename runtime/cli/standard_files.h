@@ -8,17 +8,17 @@
 
 namespace tessera::host {
 
-/// Opens those that are closed on /dev/null, so that no file of ours gets their numbers. What is written to a standard
-/// output that was closed fails.
+/// Opens those that are closed on /dev/null, so that no other file gets their descriptors. Writing to a standard output
+/// that was closed still fails.
 void open_standard_files();
 
-/// Takes the place of std::cout's buffer while it lives, and keeps the reason when something could not be written.
+/// Replaces the buffer of std::cout during its lifetime, and keeps the reason of the first write that failed.
 class StandardOutput : public std::streambuf {
  public:
   StandardOutput() : before_(std::cout.rdbuf(this)) { setp(buffer_.data(), buffer_.data() + buffer_.size()); }
   ~StandardOutput() override { std::cout.rdbuf(before_); }
 
-  /// Writes what is left. Why not all that was printed has been written, or empty.
+  /// Writes what is left. Returns why some output could not be written; empty if all was.
   std::string finish();
 
  private:
@@ -27,7 +27,7 @@ class StandardOutput : public std::streambuf {
 
   std::array<char, 65536> buffer_;
   std::streambuf* before_;
-  int error_ = 0;  // errno of the first write that failed; nothing is written after it
+  int error_ = 0;  // errno of the first write that failed; later output is dropped
 };
 
 }  // namespace tessera::host

@@ -1,10 +1,18 @@
+// `tessera train`. By the environment and the flags, this process is
+//
+//     the only rank                      train_alone
+//     one rank that a launcher started   train_as_rank_of
+//     the starter of N ranks             start_ranks: as processes (launch_ranks), or as threads
+//
+// The starter first plans the whole job, so that a mistake is reported once, before any rank is started.
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
 
 #include "base/concat.h"
-#include "base/print_error.h"
+#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
@@ -38,19 +46,19 @@ int train_alone(const ParsedFlags& flags) {
   return 0;
 }
 
-/// One rank of several, which a launcher started.
+/// One rank of several, started by a launcher.
 int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, RankProcess& process) {
   ranks_to_start(requested_world(flags.config), environment);
   const Log log = rank_log(flags, environment.rank, environment.world_size);
   if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
   require_secret(environment, flags.config.insecure, log);
-  // What there is to say of plugins and model is said once: by our launcher, or by rank 0.
+  // Only one process logs about plugins and model: our launcher, or rank 0.
   const bool speaks = environment.rank == 0 && !process.is_launched();
   const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
   if (job.ranks_are_threads())
-    throw UsageError(concat("--comm ", job.config.comm, " is for ranks that are threads of one process, and ",
-                            environment.source, " started ", environment.world_size, " processes; give --comm ",
-                            kDefaultCommunicator, ", or start one process with --nproc ", environment.world_size));
+    throw UsageError(concat("--comm ", job.config.comm, " connects threads of one process, but ", environment.source,
+                            " started ", environment.world_size, " processes; give --comm ", kDefaultCommunicator,
+                            ", or start one process with --nproc ", environment.world_size));
   check_metrics(job, environment.rank);
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
@@ -72,7 +80,7 @@ int train_as_threads(const Job& job, const Log& log) {
   return 0;
 }
 
-/// Starts the ranks, when all that can be known beforehand is well: so it is said once, by one process.
+/// Starts the ranks, after all checks that one process can make for all of them.
 int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::string>& argv) {
   const Log log = rank_log(flags, 0, num_ranks);
   LaunchRequest request{own_executable(), argv, num_ranks};

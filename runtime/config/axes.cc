@@ -1,6 +1,6 @@
-// --mesh, --strategy and --nproc say overlapping things; here they become one list of axes. Without --mesh there is one
-// axis over the whole world. Without --strategy it has the default one. With several axes each needs a strategy, as
-// there is no default that would be right for most.
+// Combines --mesh, --strategy and --nproc, which overlap, into one list of axes. Without --mesh there is one axis over
+// the whole world. Without --strategy it has the default one. With several axes each needs a strategy, since no default
+// would be right for most of them.
 
 #include "config/axes.h"
 
@@ -25,8 +25,8 @@ bool is_axis_name(std::string_view name) {
 
 std::string checked_axis_name(std::string_view flag, std::string_view name) {
   if (!is_axis_name(name))
-    throw UsageError(concat("--", flag, " names an axis '", name,
-                            "'; an axis is a small letter, then small letters, digits and dashes"));
+    throw UsageError(concat("--", flag, " has the axis name '", name,
+                            "'; a name begins with a lower-case letter and has lower-case letters, digits and dashes"));
   return std::string(name);
 }
 
@@ -56,7 +56,7 @@ std::vector<MeshAxis> bare_axes(const TrainConfig& config, int world_size) {
     axes.push_back({axis.name, axis.num_ranks, ""});
   if (!axes.empty()) return axes;
   if (config.strategies.size() > 1)
-    throw UsageError("--strategy names more than one axis, and there is no --mesh; give one, such as --mesh pp=2,dp=2");
+    throw UsageError("--strategy names more than one axis, but there is no --mesh; add one, such as --mesh pp=2,dp=2");
   const bool named = !config.strategies.empty() && !config.strategies[0].axis.empty();
   return {{named ? config.strategies[0].axis : "dp", world_size, ""}};
 }
@@ -107,25 +107,39 @@ std::vector<StrategyFlag> parse_strategies(std::string_view text) {
     if (has_axis(strategies, flag.axis, [](const StrategyFlag& other) { return other.axis; }))
       throw UsageError(flag.axis.empty()
                            ? concat("--strategy ", text, " names two plugins without an axis; write axis=plugin")
-                           : concat("--strategy gives the axis '", flag.axis, "' two plugins; an axis has one"));
+                           : concat("--strategy gives the axis '", flag.axis, "' two plugins; give it one"));
     strategies.push_back(std::move(flag));
   }
   return strategies;
+}
+
+std::string print_mesh(const std::vector<AxisFlag>& mesh) {
+  std::string printed;
+  for (const AxisFlag& axis : mesh)
+    printed += concat(printed.empty() ? "" : ",", axis.name, "=", axis.num_ranks);
+  return printed;
+}
+
+std::string print_strategies(const std::vector<StrategyFlag>& strategies) {
+  std::string printed;
+  for (const StrategyFlag& strategy : strategies)
+    printed += concat(printed.empty() ? "" : ",", strategy.axis, strategy.axis.empty() ? "" : "=", strategy.plugin);
+  return printed;
 }
 
 int requested_world(const TrainConfig& config) {
   if (config.mesh.empty()) return config.nproc;
   const int from_mesh = static_cast<int>(product(config.mesh));
   if (config.nproc != 0 && config.nproc != from_mesh)
-    throw UsageError(concat("--nproc is ", config.nproc, " and --mesh has ", from_mesh,
+    throw UsageError(concat("--nproc is ", config.nproc, ", but --mesh has ", from_mesh,
                             " ranks; make them equal, or leave out --nproc"));
   return from_mesh;
 }
 
 std::vector<MeshAxis> resolve_axes(const TrainConfig& config, int world_size) {
   if (!config.mesh.empty() && product(config.mesh) != world_size)
-    throw UsageError(concat("--mesh has ", product(config.mesh), " ranks and the world has ", world_size,
-                            "; change --mesh or the number of ranks that are started"));
+    throw UsageError(concat("--mesh has ", product(config.mesh), " ranks, but the job has ", world_size,
+                            "; change --mesh or the number of ranks to start"));
   std::vector<MeshAxis> axes = bare_axes(config, world_size);
   put_strategies(config, axes);
   if (config.strategies.empty() && axes.size() == 1 && axes[0].num_ranks > 1) axes[0].strategy = kDefaultStrategy;

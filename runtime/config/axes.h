@@ -1,4 +1,4 @@
-// The mesh a run asks for: axes with their extents and strategies, from `--mesh`, `--strategy` and the world's extent.
+// The mesh of a run: axes with their sizes and strategies, from `--mesh`, `--strategy` and the world's size.
 #pragma once
 
 #include <string>
@@ -16,10 +16,13 @@ struct MeshAxis {
   std::string strategy;  ///< plugin name or path; empty only where num_ranks is 1
 };
 
-/// Reads "pp=2,dp=4,tp=2". Throws UsageError for anything else: bad or repeated names, extents below 1.
+/// Reads "pp=2,dp=4,tp=2". Throws UsageError for anything else: bad or repeated names, sizes below 1.
 std::vector<AxisFlag> parse_mesh(std::string_view text);
 /// Reads "fsdp" or "dp=fsdp,tp=tensor". Throws UsageError.
 std::vector<StrategyFlag> parse_strategies(std::string_view text);
+/// The texts that read back to the same values.
+std::string print_mesh(const std::vector<AxisFlag>& mesh);
+std::string print_strategies(const std::vector<StrategyFlag>& strategies);
 
 /// World ranks that the flags ask for: --nproc, else the mesh's product, else 0 (the launcher or 1 decides). Throws
 /// UsageError when --nproc and --mesh contradict each other.

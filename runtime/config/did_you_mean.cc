@@ -1,9 +1,8 @@
-// Suggestions for names that are not known: first a table of other frameworks' flags, which mean the same and look
-// different, then the nearest name.
+// Suggestions for unknown names: first a table of other frameworks' flags with the same meaning, then the nearest name.
 //
-// The distance is that of Damerau and Levenshtein in its simple form (optimal string alignment): insertions, deletions,
-// replacements and swaps of neighbours count one each. Three rows of the table are kept: O(len(a) len(b)) time,
-// O(len(b)) memory. A third of the letters may differ; more would suggest names that nobody meant.
+// The distance is Damerau-Levenshtein in its restricted form (optimal string alignment): insertions, deletions,
+// substitutions and swaps of neighbours cost one each. Three rows of the table are kept: O(len(a) len(b)) time,
+// O(len(b)) memory. A third of the letters may differ; beyond that, suggestions are noise.
 
 #include "config/did_you_mean.h"
 
@@ -60,7 +59,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"mixed-precision", "--dtype"},
     {"activation-checkpointing", "--recompute"},
     {"gradient-checkpointing", "--recompute"},
-    {"dry-run", "another command with the same flags: tessera plan"},
+    {"dry-run", "tessera plan, which takes the same flags"},
     {"tensor-model-parallel-size", "--mesh tp=N with --strategy tp=tensor"},
     {"pipeline-model-parallel-size", "--mesh pp=N with --strategy pp=pipeline"},
 };
@@ -99,7 +98,7 @@ std::string nearest(std::string_view given, std::span<const std::string> known) 
 
 std::string suggest_flag(std::string_view given, std::span<const std::string> known) {
   for (const auto& [theirs, ours] : kForeignFlags)
-    if (theirs == given) return "; here it is " + std::string(ours);
+    if (theirs == given) return "; use " + std::string(ours);
   const std::string near = nearest(given, known);
   return near.empty() ? "; see --help" : "; did you mean --" + near + "?";
 }

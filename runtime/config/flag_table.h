@@ -15,7 +15,7 @@ namespace tessera::host {
 struct Flag {
   std::string_view group;
   std::string_view name;   ///< without dashes
-  std::string_view value;  ///< what stands for the value in the help; empty: a switch
+  std::string_view value;  ///< placeholder of the value in the help; empty: a switch
   std::string_view help;
   /// Reads `text` into the config; throws UsageError.
   std::function<void(TrainConfig&, std::string_view text)> read;
@@ -27,5 +27,16 @@ struct Flag {
 
 /// All flags, in the order of the help.
 std::span<const Flag> train_flags();
+
+/// One resolved setting, as text.
+struct ConfigField {
+  std::string name;  ///< the flag without dashes: "batch-size"
+  std::string value;
+};
+
+/// Every field that all ranks must agree on, in the order of the help. It leaves out the paths of model, data, plugins
+/// and metrics, which may differ between machines (ranks compare what they read from them), --overwrite, log level and
+/// delays.
+std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
 }  // namespace tessera::host

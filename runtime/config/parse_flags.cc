@@ -1,9 +1,8 @@
-// Parses the command line in one pass with Boost.Program_options. Flags with a dot are plugins' options. Which of them
-// exist is known only when plugins are loaded, which other flags decide; so they are collected unread and checked later
-// (plugins/plugin_options.h).
+// Parses the command line in one pass with Boost.Program_options. Flags with a dot are options of plugins, and other
+// flags decide which plugins are loaded; so options are collected here and checked later (plugins/plugin_options.h).
 //
-// The rest of this file is what Boost does not do: underscores for dashes, a value after a plugin's option, flags given
-// twice, flags that contradict one another, and sentences that say what to type.
+// The rest of this file does what Boost does not: underscores for dashes, a value after a plugin's option, flags given
+// twice, flags that contradict one another, and errors that say what to type.
 
 #include "config/parse_flags.h"
 
@@ -25,8 +24,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-// Flags that people try and that are not supported yet. To ignore them would be worse than to refuse: a run with
-// --resume would start anew.
+// Flags that users may expect and that are not supported yet. Ignoring them would be worse than refusing them: a run
+// with --resume would start from scratch.
 struct LaterFlag {
   std::string_view name;
   std::string_view instead;
@@ -36,7 +35,7 @@ constexpr std::string_view kStartsAnew = "every run starts from step 1";
 constexpr std::string_view kLossIsReported = "the loss on --data is in the log and in --metrics FILE";
 constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
 constexpr LaterFlag kLaterFlags[] = {
-    {"offload", "everything is in the device's memory"},
+    {"offload", "parameters and optimizer state stay in device memory"},
     {"resume", kStartsAnew},
     {"load", kStartsAnew},
     {"out", kNothingIsSaved},
@@ -44,16 +43,16 @@ constexpr LaterFlag kLaterFlags[] = {
     {"checkpoint", kNothingIsSaved},
     {"checkpoint-every", kNothingIsSaved},
     {"keep", kNothingIsSaved},
-    {"init-from", "weights beside config.json in the folder that --model names are read"},
+    {"init-from", "weights are read from the folder that --model names"},
     {"val-data", kLossIsReported},
     {"eval-every", kLossIsReported},
     {"eval-interval", kLossIsReported},
     {"eval-iters", kLossIsReported},
-    {"generate", "there is tessera train and tessera plan"},
+    {"generate", "tessera trains and plans only"},
     {"tensorboard", kMetricsFile},
     {"wandb", kMetricsFile},
     {"profile", "tessera plan --svg FILE draws a step as it is planned"},
-    {"config", "flags come from the command line"},
+    {"config", "give the flags on the command line"},
 };
 
 std::string with_default(const Flag& flag) {
@@ -100,18 +99,18 @@ void add_plan_flags(po::options_description& group, std::vector<std::string>& na
     plan.print_program = true;
     if (!r.empty()) set_rank("print-program", r);
   }),
-                      "print every action of the programs of rank R (default 0, or --rank)");
-  group.add_options()("json", po::bool_switch(&plan.as_json), "print one JSON object; all memory in bytes");
+                      "print every action of the programs of rank R (default: --rank, else 0)");
+  group.add_options()("json", po::bool_switch(&plan.as_json), "print one JSON object, with memory in bytes");
   group.add_options()("rank", text("R")->notifier([=](const std::string& r) { set_rank("rank", r); }),
-                      "whose plan is shown (default: the rank that needs most memory)");
-  group.add_options()("verify", po::bool_switch(&plan.verify), "say what was proved of all ranks' programs");
+                      "rank whose plan is shown (default: the one that needs most memory)");
+  group.add_options()("verify", po::bool_switch(&plan.verify), "print what was verified of the programs of all ranks");
   group.add_options()("schedule", po::bool_switch(&plan.schedule),
-                      "draw the pipeline: a row for each stage, a column for each slot of equal cost");
+                      "draw the pipeline: a row per stage, a column per slot of equal cost");
   group.add_options()("svg", text("FILE")->notifier([&plan](const std::string& path) {
     if (path.empty()) throw UsageError("--svg is empty; give a file to write");
     plan.svg = path;
   }),
-                      "draw all streams of all ranks over one step, with live memory, into this file");
+                      "draw one step into this file: all streams of all ranks, and live memory");
   names.insert(names.end(), {"print-program", "json", "rank", "verify", "schedule", "svg"});
 }
 
@@ -137,9 +136,7 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
 }
 
 std::string with_dashes(std::string argument) {
-  if (argument.rfind("--", 0) == 0)
-    std::replace(argument.begin(),
-                 argument.begin() + static_cast<int64_t>(std::min(argument.find('='), argument.size())), '_', '-');
+  if (argument.starts_with("--")) std::replace(argument.begin(), std::ranges::find(argument, '='), '_', '-');
   return argument;
 }
 
@@ -153,7 +150,7 @@ bool is_number(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.e-") == word.npos;
 }
 
-/// Plugins' options, which the first pass does not know, out of the words it left.
+/// Collects options of plugins from the words that the first pass does not know.
 class PluginFlagReader {
  public:
   explicit PluginFlagReader(const std::vector<std::string>& names) : names_(names) {}
@@ -161,7 +158,7 @@ class PluginFlagReader {
   std::vector<PluginFlag> read(const po::parsed_options& options) {
     for (const po::option& option : options.options) {
       const std::string& word = option.original_tokens.at(0);
-      // Known flags are Boost's. Of the others a word without dashes is the value of the option before it.
+      // Boost handles known flags. Among the rest, a word without dashes is the value of the option before it.
       if (option.position_key < 0 && !option.unregistered)
         awaits_value_ = false;
       else if (awaits_value_ && (option.position_key >= 0 || is_number(word)))
@@ -197,7 +194,7 @@ class PluginFlagReader {
   bool awaits_value_ = false;
 };
 
-/// Boost refuses these too, in its own words.
+/// Boost's own error for these does not say what to do.
 void check_no_empty_value(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (word.starts_with("--") && word.find('=') == word.size() - 1)
@@ -229,23 +226,23 @@ void check_plan(const PlanFlags& plan) {
   const bool draws = plan.verify || plan.schedule || !plan.svg.empty();
   if (int{plan.print_program} + int{plan.as_json} + int{draws} > 1)
     throw UsageError(
-        "--print-program, --json, and --verify, --schedule or --svg say different things of a plan; "
-        "the last three go together, the others one at a time");
+        "--print-program, --json, and --verify, --schedule or --svg select different outputs; choose one (the last "
+        "three may be combined)");
 }
 
 void check_together(const TrainConfig& config) {
   requested_world(config);
   if (config.min_lr > config.lr)
-    throw UsageError(
-        concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr), "; give one that is not"));
-  // A flag without effect is a mistake, even where the result would be well defined.
+    throw UsageError(concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr),
+                            "; lower it, or raise --lr"));
+  // A flag without effect is a mistake, even where the result is well defined.
   if (config.min_lr > 0 && config.lr_schedule == LrSchedule::constant)
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr),
                " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
 }
 
-/// Boost checks this itself, but not for flags that may be given without a value.
+/// Boost checks this, but not for flags whose value is optional.
 void check_given_once(const po::parsed_options& options) {
   const auto is_repeatable = [](const std::string& name) {
     const auto flag = std::ranges::find(train_flags(), name, [](const Flag& f) { return std::string(f.name); });
@@ -267,18 +264,14 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
   join_optional_values(normal);
   check_no_empty_value(normal);
-  // No guessing: --st would be --steps today and ambiguous, or another flag, in the next version.
+  // No guessing: --st might be --steps today and ambiguous, or another flag, in the next version.
   const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
     const po::parsed_options options =
         po::command_line_parser(normal).options(description.all).style(style).allow_unregistered().run();
-    const bool asks_for_help = std::any_of(options.options.begin(), options.options.end(),
-                                           [](const po::option& option) { return option.string_key == "help"; });
-    // Before anything is checked: --help must work beside flags that are wrong.
-    if (asks_for_help) {
-      parsed.help = true;
-      return parsed;
-    }
+    // Before anything is checked: --help must work even if other flags are wrong.
+    parsed.help = std::ranges::count(options.options, std::string("help"), &po::option::string_key) > 0;
+    if (parsed.help) return parsed;
     check_given_once(options);
     parsed.plugin_flags = PluginFlagReader(description.names).read(options);
     po::variables_map values;
@@ -298,8 +291,8 @@ std::string flags_help(FlagSet set, std::string_view models) {
   const char* usage =
       set == FlagSet::plan
           ? "usage: tessera plan --model NAME|FOLDER [flags]\n\n"
-            "plan takes the flags of train, so that a command line can be planned as it is; those of data, learning\n"
-            "and metrics change nothing in a plan.\n"
+            "plan takes all flags of train, so that a command line can be planned unchanged; flags for data files,\n"
+            "learning rates and metrics have no effect.\n"
           : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
   return concat(usage, describe_all(set, unused).all, models,
                 "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");

@@ -13,14 +13,14 @@ namespace tessera::host {
 
 enum class FlagSet { train, plan };
 
-/// What only `tessera plan` takes.
+/// Flags that only `tessera plan` has.
 struct PlanFlags {
   bool print_program = false;
   bool as_json = false;
-  bool verify = false;    ///< say what was proved
+  bool verify = false;    ///< print what was verified
   bool schedule = false;  ///< draw the pipeline as text
   std::string svg;        ///< file that the step of all ranks is drawn into; empty: none
-  int rank = -1;          ///< who is shown; -1: the rank that needs most memory (for programs: rank 0)
+  int rank = -1;          ///< the rank to show; -1: the one that needs most memory (for programs: rank 0)
 };
 
 struct ParsedFlags {
@@ -28,7 +28,7 @@ struct ParsedFlags {
   PlanFlags plan;
   /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
   std::vector<PluginFlag> plugin_flags;
-  bool help = false;  ///< --help was given; nothing else was checked then
+  bool help = false;  ///< --help was given; then nothing else was checked
 };
 
 /// Reads the arguments after the command's name. Underscores in names count as dashes. Throws UsageError for unknown
@@ -36,7 +36,7 @@ struct ParsedFlags {
 /// --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
 
-/// The text of `--help`: a usage line, groups of flags with their defaults, and `models`, what `--model` may be
+/// The text of `--help`: a usage line, groups of flags with their defaults, and `models`, the values of `--model`
 /// (model/architectures.h). Plugins' options are in plugins/plugin_options.h.
 std::string flags_help(FlagSet set, std::string_view models);
 

@@ -1,4 +1,4 @@
-// A flag that belongs to a plugin. The first pass over the command line sets it aside; the second, in plugins/, knows
+// A flag that belongs to a plugin. The first pass over the command line sets it aside; the second, in plugins/, checks
 // it.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace tessera::host {
 /// `--<name>=<value>`, where the name holds a dot: "ddp.bucket-mb" or, for one axis, "dp.ddp.bucket-mb".
 struct PluginFlag {
   std::string name;
-  std::string value;      ///< "true" when none was given, which only a boolean option takes
-  bool has_value = true;  ///< one was given
+  std::string value;      ///< "true" when none was given, which only a boolean option accepts
+  bool has_value = true;  ///< a value was given
 };
 
 }  // namespace tessera::host

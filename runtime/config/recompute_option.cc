@@ -1,4 +1,4 @@
-// --recompute: full is every=1. Blocks are counted later, when the model is known (job/job.cc).
+// --recompute: full means every=1. K is checked against the number of blocks once the model is known (job/job.cc).
 
 #include "config/recompute_option.h"
 

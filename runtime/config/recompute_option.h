@@ -1,4 +1,4 @@
-// What the backward computes again instead of keeping it from the forward.
+// Which activations the backward recomputes instead of keeping them from the forward.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tessera::host {
 struct Recompute {
   enum class What { none, blocks, attention };
   What what = What::none;
-  /// Of `blocks`: the last one of every group of that many (every - 1, 2 every - 1, ...); 1: all of them.
+  /// For `blocks`: the last block of every group of this many (every - 1, 2 every - 1, ...); 1: all blocks.
   int every = 1;
 
   bool operator==(const Recompute&) const = default;
@@ -17,7 +17,7 @@ struct Recompute {
 
 /// The value of --recompute: none, full, every=K or attention. Throws UsageError.
 Recompute parse_recompute(std::string_view text);
-/// And back.
+/// The text that parses to the same value.
 std::string to_string(const Recompute& recompute);
 
 }  // namespace tessera::host

@@ -1,6 +1,6 @@
-// Numbers of flags and environment variables. from_chars takes the whole text or nothing, and no locale: "1,5", "+1", "
-// 1" and "1e" are refused in every country alike. Texts that are printed (shortest) read back to the same bits, as
-// ranks compare settings as text.
+// Numbers of flags and environment variables. from_chars must consume the whole text and ignores the locale: "1,5",
+// "+1", " 1" and "1e" are refused everywhere. Printed numbers (shortest) read back to the same bits, because ranks
+// compare settings as text.
 
 #include "config/text_values.h"
 
@@ -16,7 +16,6 @@
 namespace tessera::host {
 namespace {
 
-// from_chars takes no '+', no spaces and no locale.
 template <class T>
 std::errc parse_all(std::string_view text, T& value) {
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -29,7 +28,7 @@ std::string number_text(T value) {
   return std::to_string(value);
 }
 
-/// Limits of the type itself are said only to who went beyond them.
+/// Limits of the type itself are shown only for a value beyond them.
 template <class T>
 std::string range_text(T min, T max, bool is_beyond_type) {
   const bool open_below = min == std::numeric_limits<T>::lowest() && !is_beyond_type;
@@ -74,7 +73,7 @@ int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min,
 int64_t parse_environment_integer(std::string_view variable, std::string_view text) {
   int64_t value = 0;
   if (parse_all(text, value) != std::errc() || value < 0 || value > std::numeric_limits<int32_t>::max())
-    throw UsageError(concat("the environment variable ", variable, " holds '", text, "'; it must be a whole number"));
+    throw UsageError(concat("the environment variable ", variable, " is '", text, "'; set it to a whole number"));
   return value;
 }
 

@@ -1,4 +1,4 @@
-// What a run is asked to do: the flags of `tessera train` and `tessera plan`, typed and validated.
+// The flags of `tessera train` and `tessera plan`, typed and validated.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,25 @@
 
 namespace tessera::host {
 
+// Choices. Each has its names on the command line, in the order of the enumerators and separated by '|'.
+
 /// The column of a CSV file that holds the label.
 enum class LabelColumn { first, last };
-/// What features are scaled to [0, 1] by: least and greatest value of each column, or of the file; or they stay.
+inline constexpr std::string_view kLabelColumnNames = "first|last";
+/// What features are scaled to [0, 1] by: the range of each column, or of the file; or they are not scaled.
 enum class DataScale { column, file, none };
+inline constexpr std::string_view kDataScaleNames = "column|file|none";
 enum class LrSchedule { constant, linear, cosine };
+inline constexpr std::string_view kLrScheduleNames = "constant|linear|cosine";
 enum class OptimizerKind { adamw, sgd };
+inline constexpr std::string_view kOptimizerNames = "adamw|sgd";
 enum class ReduceEvery { step, micro_batch };
+inline constexpr std::string_view kReduceEveryNames = "step|micro-batch";
 enum class Precision { float32, bf16, fp16 };
+inline constexpr std::string_view kPrecisionNames = "float32|bf16|fp16";
 enum class CudaGraph { automatic, off };
+inline constexpr std::string_view kCudaGraphNames = "auto|off";
 
-/// The names on the command line: "constant", "adamw", "micro-batch", ...
 std::string_view to_string(LabelColumn label);
 std::string_view to_string(DataScale scale);
 std::string_view to_string(LrSchedule schedule);
@@ -44,7 +52,7 @@ struct StrategyFlag {
 };
 
 struct TrainConfig {
-  // What is trained on what.
+  // Model and data.
   std::string model;
   std::string data;                       ///< may be empty for `plan`
   std::optional<LabelColumn> data_label;  ///< of CSV; not given: last
@@ -81,31 +89,20 @@ struct TrainConfig {
   Recompute recompute;
   CudaGraph cuda_graph = CudaGraph::automatic;  ///< capture steps where device and communicator can
   uint64_t device_memory = 0;                   ///< bytes a rank may take of its device; 0: not limited
-  bool insecure = false;                        ///< ranks of several machines may meet without a secret of their job
+  bool insecure = false;                        ///< ranks of several machines may meet without a secret
   int threads = 0;                              ///< per rank; 0: max(1, cores / local ranks)
 
-  // Deadlines.
+  // Timeouts.
   int64_t start_timeout_ms = 300'000;  ///< rendezvous, comparison of the ranks, and the first step
   int64_t timeout_ms = 100'000;        ///< every later collective
 
-  // What is reported and checked.
+  // Logs, metrics and checks.
   std::string metrics;             ///< path, or "-" for standard output; empty: no metrics
   bool overwrite = false;          ///< replace a file that Tessera did not write by one that it writes
-  int64_t max_skipped_steps = 20;  ///< in a row; with the last of them the run is lost; 0: any number
+  int64_t max_skipped_steps = 20;  ///< in a row, after which the run is lost; 0: any number
   std::string log_level = "info";
   bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay before every action of every stream
 };
-
-/// One resolved setting, as text.
-struct ConfigField {
-  std::string name;  ///< the flag without dashes: "batch-size"
-  std::string value;
-};
-
-/// Every field all ranks must agree on, in the order of the help. Not: the paths of model, data, plugins and metrics,
-/// which may differ between machines (their contents are compared by those who read them), --overwrite, log level,
-/// delays.
-std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// Wrong usage: what the person who typed the command can put right.
+// Wrong usage: an error that the user can correct.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tessera::host {
 
-/// The command ends with exit code 2, where any other Error ends it with 1.
+/// Ends the command with exit code 2; any other Error ends it with 1.
 class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message, tsr_status code = TSR_E_INVALID_ARGUMENT) : Error(code, message) {}

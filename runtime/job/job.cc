@@ -1,9 +1,9 @@
-// From flags to a Job: plugins, mesh, model, the shape of a step. All of it is equal on all ranks, as it depends on
-// flags and files only; what differs (device index, streams, options of one rank) comes later, in train_rank.cc. The
-// order is that of dependence: axes name the strategies, strategies say what their axes split, and the mesh follows
-// from that.
+// From flags to a Job: plugins, mesh, model, the configuration of a step. All of it is equal on all ranks, since it
+// depends on flags and files only; what differs between ranks (device index, streams, per-rank options) is added later,
+// in train_rank.cc. Each part depends on the one before: axes name the strategies, strategies declare what their axes
+// split, and the mesh follows from that.
 //
-// Whatever can be refused is refused here, in a second, before any rank is started.
+// Everything that can be refused is refused here, within a second, before any rank is started.
 
 #include "job/job.h"
 
@@ -27,7 +27,7 @@
 namespace tessera::host {
 namespace {
 
-/// The communicator's flags on streams of that kind; nothing when it takes no such streams, and then its reason.
+/// The communicator's flags on streams of that kind; empty, with its reason, if it does not support them.
 std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
   tsr_comm_caps caps{};
   caps.struct_size = sizeof caps;
@@ -37,10 +37,10 @@ std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str strea
   return std::nullopt;
 }
 
-/// Comm streams are made by the first of {the job's device, the CPU} whose streams the communicator takes.
+/// Comm streams belong to the first of {the job's device, the CPU} whose streams the communicator supports.
 void place_comm_streams(Job& job) {
-  // nccl takes the device's streams, gloo takes only the host's. With the host's, collectives are staged through host
-  // memory (passes/host_staging.cc), and the device's streams have to be able to wait for the host.
+  // nccl runs on the device's streams, gloo only on the host's. On the host's, collectives are staged through host
+  // memory (passes/host_staging.cc), and the device's streams must be able to wait for the host.
   if (!job.plugins.communicator || job.mesh.num_ranks() == 1) return;
   const LoadedPlugin &device = job.plugins.device, &communicator = *job.plugins.communicator;
   const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
@@ -53,14 +53,14 @@ void place_comm_streams(Job& job) {
   if (!flags)
     throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
                             " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
-                            "): ", reason, "; give one that does: ", kDefaultCommunicator,
-                            " works on the host's beside any device"));
+                            "): ", reason, "; give another communicator, such as ", kDefaultCommunicator,
+                            ", which works with any device"));
   job.comm_flags = *flags;
   if (job.staged.collectives && !optional_table<tsr_device_semaphore>(*device.device(), TSR_DEVICE_SEMAPHORE))
-    throw UsageError(concat("--comm ", communicator.name, " works on the host, and the streams of --device ",
+    throw UsageError(concat("--comm ", communicator.name, " works on the host, but the streams of --device ",
                             device.name,
                             " cannot wait for the host (it has no " TSR_DEVICE_SEMAPHORE
-                            "); give a communicator that takes streams of the kind ",
+                            "); give a communicator that supports streams of the kind ",
                             tessera::to_string(kind)));
 }
 
@@ -80,8 +80,8 @@ NamedArchitecture resolve_model(const TrainConfig& config, const Log& log) {
   return named;
 }
 
-/// What --seq-len is: the model's longest sequence, if it is not given; 0 in a model without sequences. Refuses flags
-/// of data that the model does not take.
+/// --seq-len, or by default the model's longest sequence; 0 for a model without sequences. Refuses flags for data that
+/// the model does not use.
 int64_t resolve_seq_len(const TrainConfig& config, const ModelInputs& inputs) {
   const int64_t given = config.seq_len;
   const auto* tokens = std::get_if<TokenInputs>(&inputs);
@@ -106,18 +106,18 @@ tsr_dtype dtype_of(Precision precision) {
   }
 }
 
-// Beyond this, planning a step takes gigabytes and minutes.
+// With more, planning a step takes gigabytes and minutes.
 constexpr int64_t kMaxActions = 2'000'000;
 
-/// Before anything is built for each layer and micro-batch.
+/// Called before anything is built for each layer and micro-batch.
 void check_num_actions(const TrainConfig& config, const Architecture& architecture) {
   const int64_t per_micro_batch = 2 * architecture.num_segments();  // each runs forward and backward
   const int64_t most = kMaxActions / per_micro_batch;
   if (config.grad_accum <= most) return;
   throw UsageError(concat("--grad-accum ", config.grad_accum, " makes a step of about ",
                           config.grad_accum * per_micro_batch, " actions for a model of ", architecture.num_layers(),
-                          " layers, and at most ", kMaxActions, " are planned; give --grad-accum ", most,
-                          " or less, and a larger --batch-size or more ranks instead"));
+                          " layers, but at most ", kMaxActions, " are planned; give --grad-accum ", most,
+                          " or less, with a larger --batch-size or more ranks instead"));
 }
 
 StepConfig step_shape(const TrainConfig& config) {
@@ -155,9 +155,9 @@ void check_recompute(const Recompute& recompute, const Model& model) {
         "--recompute attention recomputes nothing: the model has no attention; give full, every=K or none");
 }
 
-/// The device's slots of an op, however many.
+/// All slots of an op on the device.
 std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
-  // Room for every op there is; a device that has more says how many, and is asked again.
+  // Enough for every existing op; a device that needs more returns how many, and is called again.
   std::vector<tsr_slot_spec> slots(32);
   uint64_t num_slots = slots.size();
   tsr_error err{};
@@ -168,7 +168,7 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
   }
   check(status, err);
   if (num_slots > slots.size())
-    throw Error(TSR_E_INTERNAL, "the device describes more slots than it was given room for");
+    throw Error(TSR_E_INTERNAL, "the device returned more slots than it was given room for");
   slots.resize(num_slots);
   return slots;
 }
@@ -187,7 +187,8 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.plugins = load_plugins(job.config, job.axes, log);
   job.mesh = make_mesh(job.axes, job.plugins);
   job.options = resolve_options(job.plugins, job.config, job.axes, job.plugin_flags, log);
-  // Devices with streams of different kinds have memories of their own; a strategy's `call` works on the host's.
+  // A device whose streams are of another kind than the CPU's has its own memory; a strategy's `call` works on the
+  // host's.
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
   job.named = resolve_model(job.config, log);
@@ -233,9 +234,9 @@ std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& l
     log.info("parameters: random values of seed ", job.config.seed);
   } else if (!is_model_folder(model)) {
     log.warning(start, ": --model ", model,
-                " is a size without weights; for the pretrained ones: ", how_to_download(job.named.hub_id, model));
+                " names a size, not weights; for the pretrained ones: ", how_to_download(job.named.hub_id, model));
   } else if (find_weight_files(model).paths.empty()) {
-    log.warning(start, ": ", model, " holds no model.safetensors; to start from weights, put them there");
+    log.warning(start, ": ", model, " has no model.safetensors; to start from weights, put them there");
   } else {
     auto weights = std::make_unique<HuggingFaceWeights>(model, job.model.parameters, job.architecture().tensor_names());
     log.info("parameters: from ", model);
@@ -257,7 +258,7 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
       throw UsageError(e.what() + see_options(plugin), e.code());
     }
     instances_.emplace_back(strategy.instance, Destroy{strategy.interface});
-    // One rank has nothing to split, and a pass that runs nevertheless would be in the way of others (decision 0024).
+    // One rank has nothing to split, and its pass could conflict with others (decision 0024).
     if (job.axes[i].num_ranks > 1) strategies_.push_back(strategy);
   }
 }

@@ -1,4 +1,4 @@
-// What a run is, equal on all ranks: its plugins, mesh, model and the shape of its step.
+// A job, equal on all its ranks: its plugins, mesh, model and the configuration of a step.
 #pragma once
 
 #include <memory>
@@ -28,43 +28,44 @@ struct Job {
   NamedArchitecture named;  ///< what --model names
   Model model;
   StepConfig shape;
-  bool evaluates = false;  ///< whether anything asks for an evaluation; else its program is not compiled
+  bool evaluates = false;  ///< something asks for an evaluation; else its program is not compiled
 
   uint32_t comm_flags = 0;  ///< TSR_COMM_* of the communicator
-  StagedKinds staged;       ///< what is the host's while the device is not the CPU
+  StagedKinds staged;       ///< the actions that work in host memory while the device has its own
 
-  /// The device computes in the host's memory, on the host's streams.
+  /// The device computes in host memory, on the host's streams.
   bool device_is_cpu() const { return !staged.calls; }
   /// The communicator keeps all ranks in one process.
   bool ranks_are_threads() const { return comm_flags & TSR_COMM_ONE_PROCESS; }
 
   const Architecture& architecture() const { return *named.architecture; }
-  /// Of all data ranks; in a model without sequences, examples.
+  /// Summed over all data ranks; of a model without sequences, examples.
   int64_t tokens_per_step() const;
-  /// What these are: "tokens" or "examples".
+  /// The unit of the above: "tokens" or "examples".
   std::string_view items() const { return items_of(architecture().inputs()); }
 };
 
-/// Loads plugins and builds the model for a world of `num_ranks`. Throws UsageError for what does not go together, with
-/// what does. Logs what was loaded on `log`.
+/// Loads plugins and builds the model for a world of `num_ranks`. Throws UsageError for flags that do not fit together,
+/// saying which would. Warnings go to `log`.
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
 
-/// What --data holds for the model, which is enough for one micro-step.
+/// Opens --data for the model. Throws UsageError when it has too little for a step.
 std::unique_ptr<Dataset> open_data(const Job& job);
-/// How the job walks through it.
+/// How the job reads it.
 DatasetUse dataset_use(const Job& job);
 
-/// The values the run starts from: the weights of a Hugging Face folder, or, with a warning, random ones of --seed.
-/// Throws, naming the file, for weights that are there and cannot be opened or are not the model's.
+/// The initial parameters: the weights of a Hugging Face folder, or random ones from --seed, with a warning where
+/// weights may have been expected. Throws, naming the file, when weights exist but cannot be opened or do not fit the
+/// model.
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log);
 
-/// One rank's strategies, created on its host.
+/// One rank's instances of the job's strategies.
 class JobStrategies {
  public:
-  /// Creates those of all axes, so that options are checked alike whatever the mesh. Throws UsageError for options that
-  /// a strategy refuses.
+  /// Creates the strategies of all axes, so that options are checked whatever the mesh. Throws UsageError for options
+  /// that a strategy refuses.
   JobStrategies(const Job& job, const tsr_host* host);
-  /// Those that run: an axis of one rank has nothing to split, so the run is the one without that axis.
+  /// The strategies that run, which are those on axes with more than one rank.
   std::span<const StrategyOnAxis> all() const { return strategies_; }
 
  private:
@@ -76,8 +77,7 @@ class JobStrategies {
   std::vector<StrategyOnAxis> strategies_;
 };
 
-/// What compiling this job's programs depends on. Borrows job and strategies; `log` is told how far planning is that
-/// takes long.
+/// The input for compiling this job's programs. Borrows job and strategies; `log` gets the progress of long planning.
 CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies,
                            const Log& log = Log(LogLevel::off));
 

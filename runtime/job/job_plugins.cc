@@ -1,8 +1,8 @@
-// Loads what --device, --comm and --strategy name, and resolves the plugins' options, once and before any work: so what
-// is wrong with them is said in time, and all that opens a plugin later gets the same.
+// Loads the plugins of --device, --comm and --strategy and resolves their options, once and before any work: mistakes
+// are reported early, and all later users of a plugin get the same options.
 //
-// On one rank no communicator and no default strategy is loaded. Their options are still checked, against what two
-// ranks would load, so that a command line for many ranks works on one (decision 0024); they have no effect, which is
+// On one rank neither a communicator nor the default strategy is loaded. Their options are still checked against what
+// two ranks would load, so that a command line for many ranks works on one (decision 0024); that they have no effect is
 // logged.
 
 #include "job/job_plugins.h"
@@ -18,7 +18,7 @@ bool is_one_rank(const std::vector<MeshAxis>& axes) {
   return std::ranges::all_of(axes, [](const MeshAxis& axis) { return axis.num_ranks == 1; });
 }
 
-/// Plugins that this run of one rank leaves out and a run with the same flags on more ranks has.
+/// Plugins that a run with the same flags on more ranks would load, and this run of one rank does not.
 std::vector<LoadedPlugin> left_out_plugins(const JobPlugins& plugins, const TrainConfig& config, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
   std::vector<LoadedPlugin> left_out;
@@ -27,7 +27,7 @@ std::vector<LoadedPlugin> left_out_plugins(const JobPlugins& plugins, const Trai
   return left_out;
 }
 
-/// Where the job uses its plugins.
+/// The job's plugins and the axes of its strategies.
 std::vector<PluginUse> uses_of(const JobPlugins& plugins, const std::vector<MeshAxis>& axes) {
   std::vector<PluginUse> uses{{&plugins.device, ""}};
   if (plugins.cpu.path != plugins.device.path) uses.push_back({&plugins.cpu, ""});
@@ -62,7 +62,7 @@ void check_flags(const JobPlugins& plugins, const TrainConfig& config, const std
 
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
-  // The default device is the CPU, which is loaded in any case: it is the host's side of a job on another device.
+  // The default device is the CPU, which is always loaded: it provides host memory and streams beside another device.
   JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
   plugins.cpu =
       config.device == kDefaultDevice ? plugins.device : load_plugin(PluginKind::device, kDefaultDevice, folders, log);

@@ -12,8 +12,8 @@
 
 namespace tessera::host {
 
-/// The loaded plugins; `communicator` only when there is more than one rank or --comm asks for another than the
-/// default. The CPU is always there, as host: `cpu` may be `device`.
+/// The loaded plugins. `communicator` is set only when there is more than one rank or --comm is not the default. The
+/// CPU is always loaded, for host memory; `cpu` may be `device`.
 struct JobPlugins {
   LoadedPlugin device;
   LoadedPlugin cpu;
@@ -21,18 +21,17 @@ struct JobPlugins {
   std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
 };
 
-/// Their options; none where there is no plugin.
+/// Their options; empty for a plugin that is not loaded.
 struct JobOptions {
   PluginOptions device, cpu, communicator;
   std::vector<PluginOptions> strategies;  ///< by axis
 };
 
-/// Throws UsageError for one that is not there or must not be loaded. Logs what was loaded on `log`.
+/// Throws UsageError for a plugin that does not exist or may not be loaded. Warnings go to `log`.
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, const Log& log);
 
-/// Resolves the options from `flags`. Throws UsageError for a flag that none of the plugins has and for a value that is
-/// not valid. On one rank, options of plugins that more ranks would load are checked, and `log` is told that they have
-/// no effect.
+/// Resolves the options from `flags`. Throws UsageError for a flag that no plugin has and for an invalid value. On one
+/// rank, options of plugins that only several ranks load are checked too, and logged as having no effect.
 JobOptions resolve_options(const JobPlugins& plugins, const TrainConfig& config, const std::vector<MeshAxis>& axes,
                            const std::vector<PluginFlag>& flags, const Log& log);
 

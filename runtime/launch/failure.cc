@@ -1,9 +1,22 @@
+// When one rank fails, all others fail because of it within moments, each with its own error. The block at the end must
+// name the one failure that caused the others (decision 0026). Errors carry the rank that they are about, so a rank
+// that many others blame and that says nothing itself is found as well:
+//
+//     rank 0: timed out waiting for rank 2     about 2: an echo
+//     rank 1: timed out waiting for rank 2     about 2: an echo
+//     rank 2: (killed by signal 9)             the cause
+//
+// Reports travel through the job's store as JSON, one key per rank, with a number that orders them.
+
 #include "launch/failure.h"
 
 #include <string.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -16,8 +29,10 @@ namespace {
 
 using How = RankEnd::How;
 
-constexpr size_t kMostLines = 8;       // of ranks that only reported
+constexpr size_t kMostLines = 8;       // for ranks that only reported
 constexpr size_t kLongestText = 4000;  // of a sentence
+// torchrun polls its processes every 0.1 s, and its times are whole seconds.
+constexpr std::time_t kEchoSeconds = 3;
 
 std::string key_of(int rank) {
   return concat("failure/", rank);
@@ -44,7 +59,7 @@ void unpack(const std::string& packed, RankEnd& end) {
   end.failure = std::move(f);
 }
 
-/// How many others say that it is about this rank.
+/// By rank: how many other ranks blame it.
 std::map<int, int> count_blame(std::span<const RankEnd> ends) {
   std::map<int, int> blame;
   for (const RankEnd& end : ends)
@@ -52,11 +67,11 @@ std::map<int, int> count_blame(std::span<const RankEnd> ends) {
   return blame;
 }
 
-/// It was told to end, and knows nothing of its own.
+/// The rank was told to end and knows no reason of its own.
 bool is_told(const Failure& failure) {
   return failure.code == TSR_E_ABORTED || failure.code == TSR_E_CANCELLED;
 }
-/// A rank that has told why it ends may leave its connections and threads as they are.
+/// Died without a report. (A rank that reported why it ends may leave its connections and threads as they are.)
 bool is_dead(const RankEnd& end) {
   return !end.failure && ((end.how == How::killed && !end.was_ended) || end.how == How::lost);
 }
@@ -70,7 +85,7 @@ bool ended_wordless(const RankEnd& end) {
   return end.how == How::exited && !end.was_ended && !end.failure;
 }
 
-/// The index of the first, by `less`, of those that are `wanted`; -1: none is.
+/// The index of the first, by `less`, of the `wanted` ends; -1: there is none.
 template <class Wanted, class Less>
 int first_of(std::span<const RankEnd> ends, Wanted wanted, Less less) {
   int first = -1;
@@ -86,7 +101,7 @@ int64_t last_step(std::span<const RankEnd> ends) {
   return step;
 }
 
-// "[gloo] dp rank 0: no memory" and "[gloo] dp rank 1: no memory" say the same.
+// So that "[gloo] dp rank 0: no memory" and "[gloo] dp rank 1: no memory" count as the same.
 std::string without_own_rank(const RankEnd& end) {
   std::string text = end.failure->sentence;
   const std::string name = concat(" rank ", end.who.rank, ": ");
@@ -128,7 +143,7 @@ void read_failures(KeyValueStore& store, std::vector<RankEnd>& ends) {
   for (RankEnd& end : ends) {
     try {
       unpack(store.get(key_of(end.who.rank), 0), end);
-    } catch (const Error&) {  // it said nothing
+    } catch (const Error&) {  // it reported nothing
     } catch (const nlohmann::json::exception&) {
     }
   }
@@ -163,16 +178,17 @@ int exit_code_of(const RankEnd& cause) {
 }
 
 std::string cause_text(const RankEnd& end) {
-  if (is_dead(end) && end.how == How::lost) return "ended without a word: its process died or was cut off";
+  if (is_dead(end) && end.how == How::lost) return "ended without an error: its process died or was cut off";
   if (is_dead(end))
-    return concat("killed by signal ", end.value, " (", ::strsignal(end.value), ")",
-                  end.value == SIGKILL ? "; if nobody sent it, the system may have run out of memory: see dmesg" : "");
+    return concat(
+        "killed by signal ", end.value, " (", ::strsignal(end.value), ")",
+        end.value == SIGKILL ? "; unless a user sent it, the system may have run out of memory: see dmesg" : "");
   if (end.failure) return end.failure->sentence;
-  if (end.how == How::exited && !end.was_ended) return concat("ended with exit code ", end.value, " without a word");
+  if (end.how == How::exited && !end.was_ended) return concat("ended with exit code ", end.value, " without an error");
   if (end.how == How::finished) return "ended with exit code 0 before the job was done";
   if (end.was_stopped) return "did not answer: its process was stopped (SIGSTOP, or a debugger)";
-  return end.was_ended ? "did not answer: its process ran, but did not take part"
-                       : "did not answer: it never came, or was stopped or cut off; see its own log";
+  return end.was_ended ? "did not answer, although its process was running"
+                       : "did not answer: it never started, or was stopped or cut off; see its own log";
 }
 
 std::string failure_block(std::span<const RankEnd> ends) {
@@ -202,9 +218,21 @@ std::string failure_block(std::span<const RankEnd> ends) {
   };
   add("\n  reported by:  ", more);
   add("\n  the same on:  ", same);
-  add("\n  ended by themselves, being told: ", told);
+  add("\n  ended when told to: ", told);
   add("\n  ended by the launcher: ", ended);
   return text;
+}
+
+void write_torchelastic_error(const Failure& failure) {
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (!path || !*path) return;
+  const std::time_t time = std::time(nullptr) + (failure.is_echo() ? kEchoSeconds : 0);
+  const nlohmann::json error = {
+      {"message",
+       {{"message", failure.sentence},
+        {"errorCode", failure.exit_code},
+        {"extraInfo", {{"py_callstack", rank_name(failure.who)}, {"timestamp", std::to_string(time)}}}}}};
+  std::ofstream(path) << error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace tessera::host

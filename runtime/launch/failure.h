@@ -1,4 +1,4 @@
-// Why a job failed: what each rank told before it ended, how its process ended, and whose fault it was.
+// Why a job failed: what each rank reported before it ended, how its process ended, and which rank was the cause.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@
 
 namespace tessera::host {
 
-/// "rank 3 (process 733 on node1)"; without what is not known.
+/// "rank 3 (process 733 on node1)", or "rank 3" when its process is not known.
 std::string rank_name(const Participant& who);
 
-/// What a rank says when it fails.
+/// What a rank reports when it fails.
 struct Failure {
   Participant who;
   int32_t code = TSR_E_INTERNAL;  ///< TSR_E_*
-  int about = -1;                 ///< the world rank that the sentence is about; -1: no other rank
-  int64_t step = 0;               ///< the last step that it finished; 0: none
+  int about = -1;                 ///< the world rank that the sentence is about; -1: none
+  int64_t step = 0;               ///< the last step that the rank finished; 0: none
   int exit_code = 1;
   std::string sentence;
 
-  /// It tells of another rank's failure, or that it was told to end, and is not to blame itself.
+  /// The failure only follows from another rank's: it is about that rank, or the rank was told to end.
   bool is_echo() const;
 };
 
 /// The failure of this process as `rank` after `step` steps. Exit code 2 for a UsageError, else 1.
 Failure make_failure(const std::exception& error, int rank, int64_t step);
 
-/// Puts the failure where the others and read_failures() find it, and closes the store with its sentence. Throws what
-/// the store throws.
+/// Puts the failure into the store, for the other ranks and read_failures(), and closes the store with its sentence.
+/// Throws what the store throws.
 void report_failure(KeyValueStore& store, const Failure& failure);
 
 /// How the process of a rank ended, as far as is known.
@@ -45,26 +45,35 @@ struct RankEnd {
   Participant who;
   How how = How::running;
   int value = 0;                   ///< exited: the exit code; killed: the signal
-  int order = 0;                   ///< of ends that were noticed: which came first
+  int order = 0;                   ///< by the time when the end was noticed
   bool was_ended = false;          ///< by the launcher, because the job had failed
   bool was_stopped = false;        ///< it was stopped (SIGSTOP, a debugger) when it was ended
-  std::optional<Failure> failure;  ///< what it said itself
-  int failure_order = 0;           ///< which of the failures was told first; counts from 1
+  std::optional<Failure> failure;  ///< what the rank reported
+  int failure_order = 0;           ///< by the time of the report; counts from 1
 };
 
-/// Puts into each end what its rank told the store.
+/// Adds to each end what its rank reported to the store.
 void read_failures(KeyValueStore& store, std::vector<RankEnd>& ends);
 
-/// The rank with which it began, in this order: killed by a signal or lost without a word; failed by itself; stopped
-/// while others missed it; ended without a word; missed by others and silent; the first that said anything; did not end
-/// with the others. -1: none failed.
+/// The index of the root cause, or -1 if no rank failed. The first of these that exists:
+///   1. killed by a signal, or lost, without a report     4. exited without a report
+///   2. reported a failure of its own                     5. others timed out waiting for it
+///   3. was stopped while others waited for it            6. the first that reported anything
+/// and last, a rank that did not end with the others.
 int first_cause(std::span<const RankEnd> ends);
-/// Its exit code: what the whole job ends with.
+/// The exit code of the job, given its cause.
 int exit_code_of(const RankEnd& cause);
-/// One line on what befell that rank: "killed by signal 9 (Killed)".
+/// One line on what happened to that rank: "killed by signal 9 (Killed)".
 std::string cause_text(const RankEnd& end);
 
-/// All that is known, as lines: the cause, who only reported it, who was ended. `ends` has a cause.
+/// The report for the user, as lines: the cause, the ranks that only reported it, those that were ended. `ends` must
+/// have a cause.
 std::string failure_block(std::span<const RankEnd> ends);
+
+/// Writes the failure to the file that TORCHELASTIC_ERROR_FILE names, in the format of torch.distributed.elastic, so
+/// that torchrun shows its sentence. torchrun takes the earliest failure for the root cause, and dates one without a
+/// file when it notices it; so a failure that is_echo() is dated some seconds later. Does nothing without the variable,
+/// or when the file cannot be written.
+void write_torchelastic_error(const Failure& failure);
 
 }  // namespace tessera::host

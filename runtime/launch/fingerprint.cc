@@ -1,3 +1,11 @@
+// All ranks put their lists into the store; rank 0 compares each with its own and publishes a verdict, so that all
+// ranks throw the same error:
+//
+//     rank r   set agreement/<purpose>/<r>       its list
+//     rank 0   get all of them, set .../verdict   "" or the first difference, or which ranks are missing
+//     rank r   get .../verdict, add 1 to .../readers
+//     rank 0   waits for the readers: it may serve the store and end next
+
 #include "launch/fingerprint.h"
 
 #include <unistd.h>
@@ -18,8 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kReadersMs = 300;
-constexpr int64_t kTellMs = 2'000;  // between two lines that say for whom rank 0 waits
-constexpr int64_t kSlackMs = 200;   // for rank 0 to say who is missing, before the others look themselves
+constexpr int64_t kLogMs = 2'000;  // between two lines about the ranks that rank 0 waits for
+constexpr int64_t kSlackMs = 200;  // for rank 0 to publish which ranks are missing, before the others look
 
 // Lists travel as "<length>:<text>" one after the other.
 std::string pack(const std::vector<Fingerprint>& fingerprints) {
@@ -33,7 +41,7 @@ std::string pack(const std::vector<Fingerprint>& fingerprints) {
 std::string take_text(std::string_view& packed) {
   const size_t colon = packed.find(':');
   if (colon == std::string_view::npos || colon > 12 || packed.find_first_not_of("0123456789") != colon)
-    throw Error(TSR_E_DATA_LOSS, "a rank's fingerprints cannot be read; do all ranks run the same tessera?");
+    throw Error(TSR_E_DATA_LOSS, "the settings of a rank cannot be read; run the same version of tessera on all ranks");
   const size_t length = std::stoull(std::string(packed.substr(0, colon)));
   std::string text(packed.substr(colon + 1, length));
   packed.remove_prefix(std::min(packed.size(), colon + 1 + length));
@@ -56,21 +64,21 @@ std::string shown(const std::string& value) {
   return value.size() <= kLongest ? concat("'", value, "'") : concat("'", value.substr(0, kLongest), "...'");
 }
 
-/// The sentence about the first difference, or empty.
+/// A sentence about the first difference; empty if there is none.
 std::string first_difference(const std::vector<Fingerprint>& ours, const std::vector<Fingerprint>& theirs,
                              int their_rank) {
   const auto lacks = [](const std::vector<Fingerprint>& list, const Fingerprint& one) {
     return std::ranges::find(list, one.name, &Fingerprint::name) == list.end();
   };
   const auto only = [](int rank, const Fingerprint& one, int other) {
-    return concat("rank ", rank, " has ", one.name, " (", shown(one.value), ") and rank ", other,
+    return concat("rank ", rank, " has ", one.name, " (", shown(one.value), "), but rank ", other,
                   " does not; start all ranks with the same program and flags");
   };
   for (size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
     if (i < ours.size() && lacks(theirs, ours[i])) return only(0, ours[i], their_rank);
     if (i < theirs.size() && lacks(ours, theirs[i])) return only(their_rank, theirs[i], 0);
     if (i >= ours.size() || i >= theirs.size() || ours[i].name != theirs[i].name)
-      return concat("rank 0 and rank ", their_rank, " have the same settings in another order; start all ranks with ",
+      return concat("rank 0 and rank ", their_rank, " have their settings in different orders; start all ranks with ",
                     "the same program and flags");
     if (ours[i].value != theirs[i].value)
       return concat("the ranks differ in ", ours[i].name, ": rank 0 has ", shown(ours[i].value), " and rank ",
@@ -84,7 +92,7 @@ int64_t left_ms(Clock::time_point deadline) {
   return std::max<int64_t>(0, left.count());
 }
 
-/// What rank 0 found, as it travels: "<code> <rank it is about> <sentence>". An empty sentence: the job goes on.
+/// What rank 0 found; in the store "<code> <rank it is about> <sentence>". With an empty sentence the job goes on.
 struct Verdict {
   int code = TSR_E_FAILED_PRECONDITION;
   int about = -1;
@@ -104,7 +112,7 @@ Verdict unpack_verdict(const std::string& packed) {
   return verdict;
 }
 
-/// One agreement, as one rank takes part in it.
+/// One rank's part in one comparison.
 class Agreement {
  public:
   Agreement(KeyValueStore& store, int world_size, const std::string& purpose, int64_t timeout_ms, const Log& log)
@@ -119,7 +127,7 @@ class Agreement {
     store_.set(concat(prefix_, rank), pack(fingerprints));
   }
 
-  /// Rank 0 compares all with its own, and tells them.
+  /// Rank 0 compares all lists with its own, and publishes the verdict.
   Verdict decide(const std::vector<Fingerprint>& fingerprints) {
     const Verdict verdict = compare_all(fingerprints);
     store_.set(prefix_ + "verdict", pack(verdict));
@@ -127,7 +135,8 @@ class Agreement {
     return verdict;
   }
 
-  /// The others learn what it found. Rank 0 may have come last, so who is missing is looked up before it is blamed.
+  /// The other ranks read the verdict. Without one, the missing ranks are looked up: rank 0 may only be waiting for
+  /// them.
   Verdict hear() {
     std::string packed;
     try {
@@ -151,7 +160,7 @@ class Agreement {
     Verdict verdict;
     for (int peer = 1; peer < world_size_; ++peer) {
       const auto theirs = wait_for(peer, deadline);
-      if (!theirs) return verdict.sentence.empty() ? late(missing()) : verdict;  // one may wait for ranks that none is
+      if (!theirs) return verdict.sentence.empty() ? late(missing()) : verdict;
       if (!verdict.sentence.empty()) continue;
       verdict.sentence = first_difference(fingerprints, *theirs, peer);
       if (!verdict.sentence.empty()) verdict.about = peer;
@@ -161,14 +170,14 @@ class Agreement {
 
   std::optional<std::vector<Fingerprint>> wait_for(int peer, Clock::time_point deadline) {
     for (;;) {
-      const int64_t wait_ms = std::min(left_ms(deadline), kTellMs);
+      const int64_t wait_ms = std::min(left_ms(deadline), kLogMs);
       try {
         return unpack(store_.get(concat(prefix_, peer), wait_ms));
       } catch (const Error& error) {
         if (error.code() != TSR_E_DEADLINE) throw;
       }
-      if (wait_ms < kTellMs) return std::nullopt;
-      log_.info("waiting for ", ranks_text(missing()), " to ", purpose_, "; ", left_ms(deadline) / 1000, " s are left");
+      if (wait_ms < kLogMs) return std::nullopt;
+      log_.info("waiting for ", ranks_text(missing()), " to ", purpose_, "; ", left_ms(deadline) / 1000, " s left");
     }
   }
 
@@ -232,7 +241,7 @@ Fingerprint library_environment() {
   std::string value;
   for (const std::string& setting : settings)
     value += (value.empty() ? "" : " ") + setting;
-  return {"the environment of number libraries", value};
+  return {"the numeric library environment (OMP_*, MKL_*, ...)", value};
 }
 
 }  // namespace tessera::host

@@ -1,3 +1,7 @@
+// The rank that serves starts the server first and then joins it like all others. When its port is taken, that may pass
+// (the job before this one is ending), or another job's store has it; then this rank claims itself there, so that both
+// jobs learn that they share a port.
+
 #include "launch/job_store.h"
 
 #include <algorithm>
@@ -10,11 +14,9 @@
 namespace tessera::host {
 namespace {
 
-// A port that is taken may get free: the job before this one is ending. What has it may also be another job's store,
-// which is asked again and again, since it may be starting.
-constexpr int64_t kTakenPortMs = 5'000;
-constexpr int64_t kOtherStoreMs = 500;
-constexpr int64_t kPauseMs = 100;  // what has the port may refuse at once, turn after turn
+constexpr int64_t kTakenPortMs = 5'000;  // for a taken port to become free
+constexpr int64_t kOtherStoreMs = 500;  // for another job's store to answer; asked repeatedly, since it may be starting
+constexpr int64_t kPauseMs = 100;       // between attempts, which may fail at once
 
 std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, const std::string& host, int64_t timeout_ms,
                                     int64_t reply_ms) {
@@ -22,7 +24,7 @@ std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, const st
                                           this_process(environment.rank), timeout_ms, reply_ms);
 }
 
-// How the rank that serves reaches its own server: store_host may lead here for the others only.
+// How the rank that serves reaches its own server: store_host may lead here only for other machines.
 std::string own_address(const std::string& listen_address) {
   return listen_address == "0.0.0.0" ? "127.0.0.1" : listen_address;
 }
@@ -38,8 +40,8 @@ std::unique_ptr<TcpStoreServer> serve(const RankEnvironment& environment, const 
   }
 }
 
-// Claims the rank in the store that has the port of ours, which then says on both sides that two jobs met. Null when no
-// store is there, or not yet.
+// Claims this rank in the store that has our port; that store then reports to both jobs that they met. Null when no
+// store answers there, or not yet.
 std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environment, const std::string& host) {
   try {
     return join(environment, host, kOtherStoreMs, kReplyTimeoutMs);
@@ -64,9 +66,8 @@ JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const 
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min<int64_t>(kPauseMs, remaining_ms(deadline))));
   } while (std::chrono::steady_clock::now() < deadline);
   throw Error(TSR_E_ALREADY_EXISTS,
-              concat("rank 0 cannot serve the job's key-value store on port ", environment.store_port,
-                     ", which another program has taken; give all ranks a free MASTER_PORT (the store is at "
-                     "MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
+              concat("rank 0 cannot serve the job's key-value store: another program has port ", environment.store_port,
+                     "; give all ranks a free MASTER_PORT (the store is at MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
 }
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// A rank's way into its job's key-value store.
+// How a rank reaches its job's key-value store. Implemented in job_store.cc, listen_address.cc.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,22 @@
 
 namespace tessera::host {
 
-/// Keep it until the rank ends: on the rank that serves, others use it.
+/// Keep it until the rank ends: on the rank that serves, the others use it too.
 struct JobStore {
   std::unique_ptr<TcpStoreServer> server;  ///< on the rank that serves, else null
   std::shared_ptr<KeyValueStore> store;
 };
 
-/// Starts the server where this rank must, and joins. A world of one rank gets a store in memory. The server listens as
-/// listen_address says; when it cannot, since another store has the port, the rank joins that one as any other process,
-/// and learns there whose it is. `events` are those of the server, if this rank makes it; `reply_ms` is the client's.
-/// Throws what TcpStoreServer and TcpStoreClient do, after `timeout_ms`.
+/// Starts the server if this rank must serve, and joins. A world of one rank gets a store in memory. The server listens
+/// on listen_address(); if another store has that port, the rank joins it like any other process, and is told there
+/// which job it belongs to. `events` are for the server, if this rank starts it; `reply_ms` is for the client. Throws
+/// what TcpStoreServer and TcpStoreClient throw, after `timeout_ms`.
 JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log,
                   const StoreEvents& events = {}, int64_t reply_ms = kReplyTimeoutMs);
 
-/// The address for the store's server on the rank that serves: loopback when all ranks are on this machine; else the
-/// address that store_host has, if it is one of this machine's; else (a name for the loopback address, as Debian gives
-/// the host's own, or an address that is translated on its way here) all interfaces, which is logged.
+/// The address that the store's server listens on: loopback when all ranks are on this machine; else the address of
+/// store_host, if this machine has it; else all interfaces, which is logged. The last happens when the name means
+/// loopback, as the host's own name does on Debian, or when addresses are translated on the way here.
 std::string listen_address(const RankEnvironment& environment, const Log& log);
 
 }  // namespace tessera::host

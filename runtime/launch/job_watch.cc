@@ -1,3 +1,6 @@
+// The watch thread blocks in a get of a key that only this rank sets, at its own end; so the get returns when the rank
+// ends, and throws when the store is closed (a rank failed) or lost (the rank that serves it died). Nothing is polled.
+
 #include "launch/job_watch.h"
 
 #include <unistd.h>
@@ -7,15 +10,15 @@
 #include <system_error>
 
 #include "base/concat.h"
-#include "base/print_error.h"
+#include "base/log.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
 
 constexpr int64_t kForeverMs = int64_t{1} << 40;
-// The machine that serves the store may be out of reach, and requests wait long for it; the more so if it was silent
-// before.
+// The machine that serves the store may be unreachable, and requests to it would wait long; it gets even less time if
+// it was silent before.
 constexpr std::chrono::milliseconds kTellTime(400), kTellSilentTime(100);
 constexpr const char* kLeft = "job/num_left";
 
@@ -40,7 +43,7 @@ void JobWatch::end() {
   try {
     store_->set(own_end_, "");
     leave_job(*store_);
-  } catch (const std::exception&) {  // then the store is gone, and the thread has noticed, or it is cut off
+  } catch (const std::exception&) {  // the store is lost, which the thread has noticed, or unreachable
     is_cut_off_ = store_->is_silent();
   }
 }
@@ -78,7 +81,7 @@ bool JobWatch::tell(const Failure& failure) {
   std::future<bool> answer = told->get_future();
   try {
     std::thread(report).detach();
-  } catch (const std::system_error&) {  // there is no thread left
+  } catch (const std::system_error&) {  // no thread can be started
     report();
   }
   is_cut_off_ = answer.wait_for(time) != std::future_status::ready;

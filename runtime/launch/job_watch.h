@@ -1,4 +1,4 @@
-// A rank's bond to its job: it tells the others why it fails, and ends when any of them has.
+// Couples a rank to its job: it reports to the others why it fails, and ends when any of them has failed.
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,12 @@
 
 namespace tessera::host {
 
-/// A thread waits until the job's store is closed, or gone. Then is_over() is true, and the process has `grace_ms` to
-/// end by itself; a rank that waits in a library which nothing can interrupt is ended after that, with exit code 1.
-/// Functions are [any-thread].
+/// A thread waits until the job's store is closed or lost. Then is_over() is true, and the process has `grace_ms` to
+/// end by itself; after that it is ended with exit code 1, since the rank may wait in a library that nothing can
+/// interrupt. Functions are [any-thread].
 class JobWatch {
  public:
-  /// `speaks`: nobody else tells the user why this process ends, so it does, on stderr.
+  /// `speaks`: this process must print why it ends, since no launcher does.
   JobWatch(std::shared_ptr<KeyValueStore> store, int rank, int64_t grace_ms, bool speaks);
   /// end().
   ~JobWatch();
@@ -27,14 +27,14 @@ class JobWatch {
   bool is_over() const { return is_over_; }
   /// The last step that was finished, for reports.
   void note_step(int64_t step) { step_ = step; }
-  /// What this rank has to say of an error.
+  /// The failure that this rank reports for an error.
   Failure failure_of(const std::exception& error) const { return make_failure(error, rank_, step_); }
-  /// The rank ends by itself, and says so.
+  /// The rank is done, and records that in the store.
   void end();
-  /// Tells the job, and with that all others to end; this rank then ends by itself. False when the store is gone, or
-  /// does not answer soon.
+  /// Reports the failure to the job, which makes all other ranks end; this rank then ends by itself. False when the
+  /// store is lost or does not answer soon.
   bool tell(const Failure& failure);
-  /// The store did not answer: no other call of it would return soon, nor this object's destructor.
+  /// The store did not answer: further calls of it, and this object's destructor, would block for long.
   bool is_cut_off() const { return is_cut_off_; }
 
  private:
@@ -56,11 +56,11 @@ class JobWatch {
   std::thread thread_;      // last: it uses the members above
 };
 
-/// A rank that has had no JobWatch leaves.
+/// For a rank without a JobWatch: records that it has left.
 void leave_job(KeyValueStore& store);
 
-/// For the rank that serves the store: waits until `num_ranks` ranks have left, as leave_job or the end of their
-/// JobWatch says, or `timeout_ms`.
+/// For the rank that serves the store: waits until `num_ranks` ranks have left, by leave_job or JobWatch::end, or until
+/// `timeout_ms` have passed.
 void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms);
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// The job's key-value store: where ranks meet before they have communicators.
+// The job's key-value store: how ranks exchange values before they have communicators.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace tessera::host {
 inline constexpr size_t kMaxKeyBytes = 8 * 1024;
 inline constexpr size_t kMaxValueBytes = 8 * 1024 * 1024;
 
-/// Once a rank has set this key, a second process that claims a rank is refused without harm to the job; see
+/// Once a rank has set this key, a second process that claims a rank is refused without ending the job; see
 /// TcpStoreServer.
 inline constexpr std::string_view kJobStarted = "job/started";
 
-/// Keys are never removed. Values and counters are apart: get does not see a counter. Every function may be called by
-/// several threads at once, and throws INVALID_ARGUMENT for an empty or too long key, UNAVAILABLE when the store's
-/// server is gone.
+/// Keys are never removed. Values and counters are separate: get does not see a counter. Every function may be called
+/// by several threads at once. All throw INVALID_ARGUMENT for a key that is empty or too long, and UNAVAILABLE when the
+/// store's server is lost.
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
@@ -29,19 +29,18 @@ class KeyValueStore {
   /// Adds to a counter (made at 0) and returns the new value. Throws INVALID_ARGUMENT, and leaves the counter as it is,
   /// when the sum would not fit.
   virtual int64_t add(std::string_view key, int64_t delta) = 0;
-  /// Ends the job for all: every get that waits for a missing key, now and later, throws ABORTED with `reason` (at most
-  /// kMaxValueBytes). Only the first reason counts. Keys that are there can still be read; set and add go on, so that
-  /// ranks can tell why they end.
+  /// Ends the job for all: every get that waits for a missing key, now or later, throws ABORTED with `reason` (at most
+  /// kMaxValueBytes). Only the first reason counts. Existing keys can still be read, and set and add still work, so
+  /// that ranks can report why they end.
   virtual void close(std::string_view reason) = 0;
-  /// A request was not answered in its time: the machine that serves may be cut off, and further requests would wait as
-  /// long.
+  /// A request timed out: the machine that serves may be unreachable, and further requests would wait as long.
   virtual bool is_silent() const { return false; }
 };
 
-/// Throws INVALID_ARGUMENT when the store would not take it. For implementations of KeyValueStore.
+/// Throw INVALID_ARGUMENT for a key or value that a store refuses. For implementations of KeyValueStore.
 void check_key(std::string_view key);
 void check_value(std::string_view key, std::string_view value);
-/// What get throws at its deadline.
+/// The error of get at its deadline.
 [[noreturn]] void throw_missing(std::string_view key, int64_t timeout_ms);
 
 }  // namespace tessera::host

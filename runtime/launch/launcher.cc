@@ -1,3 +1,10 @@
+// The launcher waits for signals on one thread: SIGCHLD when a rank ends or stops, and those that end the job. Ranks
+// that are left after a failure are ended in steps; most end by themselves, because the store is closed:
+//
+//     a rank fails -> store closed -> grace_ms -> SIGTERM -> kill_ms -> SIGKILL
+//
+// PR_SET_PDEATHSIG kills the ranks when the launcher itself is killed.
+
 #include "launch/launcher.h"
 
 #include <fcntl.h>
@@ -28,13 +35,13 @@ using Clock = std::chrono::steady_clock;
 constexpr int kStartFailed = 127;
 constexpr timespec kTick = {0, 50'000'000};
 
-// nohup starts programs with SIGHUP ignored, which a blocked signal would not be.
+// nohup starts programs with SIGHUP ignored. Blocking and waiting for it would undo that.
 bool is_ignored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Blocks the signals that the launcher waits for, and gives the old mask back.
+// Blocks the signals that the launcher waits for; restores the old mask at the end.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -81,7 +88,7 @@ std::vector<std::string> rank_environment(int rank, int num_ranks, uint16_t port
   return environment;
 }
 
-// The server has threads by now, so the child may only call what is safe after a fork of one thread.
+// The server has threads by now, so between fork and exec the child may only call async-signal-safe functions.
 pid_t start(const std::string& executable, std::vector<std::string> arguments, std::vector<std::string> environment,
             const sigset_t& signals) {
   const std::vector<char*> argv = pointers(arguments);
@@ -90,21 +97,21 @@ pid_t start(const std::string& executable, std::vector<std::string> arguments, s
   const pid_t child = ::fork();
   if (child < 0)
     throw Error(TSR_E_UNAVAILABLE,
-                concat("cannot start a rank: ", std::strerror(errno), "; start fewer, or raise ulimit -u"));
+                concat("cannot start a rank: ", std::strerror(errno), "; start fewer ranks, or raise ulimit -u"));
   if (child > 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) ::_exit(kStartFailed);  // it died before the line above
+  if (::getppid() != launcher) ::_exit(kStartFailed);  // the launcher died before the line above
   ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
   ::execve(executable.c_str(), argv.data(), envp.data());
   ::_exit(kStartFailed);
 }
 
-// Whether a process is stopped: by SIGSTOP, or under a debugger.
+// Whether a process is stopped, by SIGSTOP or a debugger.
 bool is_stopped(pid_t pid) {
   std::ifstream in(concat("/proc/", pid, "/stat"));
   std::string text;
   std::getline(in, text);
-  const size_t state = text.rfind(") ");  // the name before it may hold anything
+  const size_t state = text.rfind(") ");  // the program's name before it may contain anything
   return state != std::string::npos && state + 2 < text.size() && (text[state + 2] == 'T' || text[state + 2] == 't');
 }
 
@@ -112,7 +119,7 @@ pid_t pid_of(const RankEnd& end) {
   return static_cast<pid_t>(end.who.pid);
 }
 
-// The ranks that were started; kills what is left of them when it goes.
+// The ranks that were started. The destructor kills those that still run.
 class Ranks {
  public:
   Ranks() = default;
@@ -135,11 +142,11 @@ class Ranks {
   bool has_finished() const {
     return std::ranges::any_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::finished; });
   }
-  /// The first that ended without the exit code 0; nullptr: none did.
+  /// The first that did not exit with 0; nullptr: there is none.
   const RankEnd* first_failure() const {
     return first_failure_ < 0 ? nullptr : &ends_[static_cast<size_t>(first_failure_)];
   }
-  /// Those that still run are stopped: no signal but SIGKILL does anything to them.
+  /// All ranks that still run are stopped: only SIGKILL has an effect on them.
   bool only_stopped_run() const {
     return std::ranges::all_of(
         ends_, [](const RankEnd& end) { return end.how != RankEnd::How::running || is_stopped(pid_of(end)); });
@@ -150,7 +157,7 @@ class Ranks {
     for (const RankEnd& end : ends_)
       if (end.how == RankEnd::How::running) ::kill(pid_of(end), signal);
   }
-  /// From now on ranks end because the launcher ends them.
+  /// Marks all that still run as ended by the launcher.
   void begin_to_end() {
     for (RankEnd& end : ends_) {
       if (end.how != RankEnd::How::running) continue;
@@ -182,12 +189,12 @@ class Ranks {
   int first_failure_ = -1;
 };
 
-// Ends the ranks that are left, in steps: time to end by themselves, SIGTERM, SIGKILL.
+// Ends the remaining ranks in steps: time to end by themselves, SIGTERM, SIGKILL.
 class Ending {
  public:
   Ending(const LaunchRequest& request, Ranks& ranks) : request_(request), ranks_(ranks) {}
 
-  /// Of several reasons the one that ends sooner counts.
+  /// May be called for several reasons; the earliest time counts.
   void begin(int64_t grace_ms) {
     const auto at = Clock::now() + std::chrono::milliseconds(grace_ms);
     if (step_ == Step::none || (step_ == Step::grace && at < next_)) next_ = at;
@@ -211,7 +218,7 @@ class Ending {
   Clock::time_point next_;
 };
 
-// Watches the ranks to their end. Returns the signal that ended the job; 0: none did.
+// Watches the ranks until all have ended. Returns the signal that ended the job; 0: none did.
 int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const BlockedSignals& signals,
           const Log& log) {
   Ending ending(request, ranks);
@@ -221,13 +228,13 @@ int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const 
     const int signal = signals.wait(info);
     if (signal != 0 && signal != SIGCHLD) {
       log.warning("signal ", signal, " (", ::strsignal(signal), "): ", ended_by ? "killing" : "ending", " the ranks");
-      // A terminal sends it to the ranks as well.
+      // A terminal (SI_KERNEL) sends the signal to the ranks itself.
       if (ended_by || info.si_code != SI_KERNEL) ranks.signal(ended_by ? SIGKILL : SIGTERM);
       ending.begin(request.signal_grace_ms);
       ended_by = signal;
     }
     if (signal == SIGCHLD && info.si_code == CLD_STOPPED && is_stopped(info.si_pid))
-      log.warning("process ", info.si_pid, ", a rank, is stopped; it goes on with kill -CONT ", info.si_pid);
+      log.warning("a rank (process ", info.si_pid, ") is stopped; resume it with kill -CONT ", info.si_pid);
     ranks.reap();
     if (const RankEnd* failed = ranks.first_failure()) store.close(rank_name(failed->who) + " " + cause_text(*failed));
     if (store.is_closed()) ending.begin(ranks.only_stopped_run() ? 0 : request.grace_ms);
@@ -245,7 +252,7 @@ LaunchResult conclude(Ranks& ranks, MemoryStore& store) {
   return {exit_code_of(ends[static_cast<size_t>(cause)]), failure_block(ends)};
 }
 
-// The store's own three, and one for a rank that greets.
+// The store itself has three, and needs one for a rank that is joining.
 constexpr int kDescriptorsOfStore = 4, kConnectionsOfRank = 2;
 
 int num_open_files(rlim_t limit) {
@@ -256,15 +263,15 @@ int num_open_files(rlim_t limit) {
   return num_open;
 }
 
-// A rank that finds none left here would wait, and blame what it waits for.
+// Without this check, a rank that cannot connect would time out, and its error would blame another rank.
 void require_descriptors(int num_ranks) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const int needed = num_open_files(limit.rlim_cur) + kDescriptorsOfStore + kConnectionsOfRank * num_ranks;
   if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
   throw Error(TSR_E_RESOURCE_EXHAUSTED,
-              concat("this process may have ", limit.rlim_cur, " files open, and starting ", num_ranks,
-                     " ranks takes at least ", needed, "; raise the limit with ulimit -n, or start fewer"));
+              concat("this process may have ", limit.rlim_cur, " files open, but ", num_ranks, " ranks need at least ",
+                     needed, "; raise the limit with ulimit -n, or start fewer ranks"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Starts the ranks of a job on this machine as processes, watches them, and leaves none behind.
+// Starts the ranks of a job on this machine as processes and watches them; none outlives it.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,31 @@ struct LaunchRequest {
   std::string executable;              ///< path; every rank runs it
   std::vector<std::string> arguments;  ///< all of argv
   int num_ranks = 1;
-  int64_t grace_ms = 450;           ///< after a rank failed, for the others to end by themselves; then SIGTERM
-  int64_t finish_ms = 100'000;      ///< the same after the first rank ended well
-  int64_t signal_grace_ms = 5'000;  ///< the same after a signal ended the job
-  int64_t kill_ms = 100;            ///< after SIGTERM; then SIGKILL
+  int64_t grace_ms = 450;           ///< from a rank's failure to SIGTERM for those that have not ended by themselves
+  int64_t finish_ms = 100'000;      ///< the same, from the first rank's success
+  int64_t signal_grace_ms = 5'000;  ///< the same, from a signal that ends the job
+  int64_t kill_ms = 100;            ///< from SIGTERM to SIGKILL
 };
 
 struct LaunchResult {
   int exit_code = 0;
-  std::string
-      failure;  ///< what happened, as lines (failure_block); empty when nothing failed, or a signal ended the job
+  std::string failure;  ///< failure_block(); empty when nothing failed, or a signal ended the job
 };
 
 /// The path of this program's own file.
 std::string own_executable();
 
 /// Serves the job's key-value store on loopback, starts the ranks with TESSERA_RANK, _WORLD_SIZE, _LOCAL_RANK,
-/// _LOCAL_SIZE, _STORE_ADDR, _STORE_SERVED and _JOB_SECRET in their environment, and waits for all of them. The
-/// exit code is 0 when all ended with 0. When a rank fails, or says that it does, the store is closed, so that the
-/// others end, and the exit code is that of the first cause (1 if a signal killed it). It is 128 + n when signal n of
-/// kEndingSignals ended the job: the ranks get SIGTERM, and a second one kills them. The ranks die with this process,
-/// whatever ends it. Throws UNAVAILABLE when a rank cannot be started,
-/// RESOURCE_EXHAUSTED before that when the limit of open files is too low. Call it on the main thread, before other
-/// threads exist: it blocks the signals it handles until it returns. [control-thread]
+/// _LOCAL_SIZE, _STORE_ADDR, _STORE_SERVED and _JOB_SECRET in their environment, and waits for all of them.
+///
+/// The exit code is 0 when all ranks exit with 0. When a rank fails or reports that it fails, the store is closed,
+/// which makes the others end, and the exit code is that of first_cause() (1 if a signal killed it). It is 128 + n when
+/// signal n of kEndingSignals ended the job: the ranks then get SIGTERM, and at a second signal SIGKILL. The ranks die
+/// with this process, whatever ends it.
+///
+/// Throws UNAVAILABLE when a rank cannot be started, and RESOURCE_EXHAUSTED before that when the limit of open files is
+/// too low. Call it on the main thread, before other threads exist: it blocks the signals it handles until it returns.
+/// [control-thread]
 LaunchResult launch_ranks(const LaunchRequest& request, const Log& log);
 
 }  // namespace tessera::host

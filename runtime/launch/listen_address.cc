@@ -1,3 +1,5 @@
+// listen_address of job_store.h: the narrowest address that all ranks can reach.
+
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -30,7 +32,7 @@ bool is_own(const addrinfo& address) {
   return socket.fd() >= 0 && ::bind(socket.fd(), address.ai_addr, address.ai_addrlen) == 0;
 }
 
-// Empty when the name is not known here.
+// Empty when the name cannot be resolved here.
 std::vector<Address> addresses_of(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -54,10 +56,11 @@ std::string listen_address(const RankEnvironment& environment, const Log& log) {
     if (address.is_own && (environment.is_local() || !address.is_loopback)) return address.text;
   if (environment.is_local()) return "127.0.0.1";
   const std::string& host = environment.store_host;
-  const std::string reason = addresses.empty() ? concat(host, " is not known here")
-                             : addresses.front().is_loopback
-                                 ? concat(host, " is ", addresses.front().text, " here, which others cannot reach")
-                                 : concat("this machine does not have the address ", addresses.front().text);
+  const std::string reason =
+      addresses.empty() ? concat(host, " cannot be resolved here")
+      : addresses.front().is_loopback
+          ? concat(host, " is ", addresses.front().text, " here, which other machines cannot reach")
+          : concat("this machine does not have the address ", addresses.front().text);
   log.info("the key-value store listens on all interfaces: ", reason);
   return "0.0.0.0";
 }

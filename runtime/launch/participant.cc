@@ -9,7 +9,7 @@
 namespace tessera::host {
 
 Participant this_process(int rank) {
-  std::array<char, 256> name{};  // gethostname cuts a longer one, perhaps without a final zero
+  std::array<char, 256> name{};  // gethostname may cut a longer name without a terminating zero
   if (::gethostname(name.data(), name.size() - 1) != 0) return {rank, ::getpid(), "an unknown host"};
   return {rank, ::getpid(), name.data()};
 }

@@ -1,4 +1,4 @@
-// Who is at the other end of a connection to the key-value store.
+// The process at the other end of a connection to the key-value store.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace tessera::host {
 
-/// A process of the job. All its connections carry the same one.
+/// A process of the job; the same on all its connections.
 struct Participant {
   int rank = -1;  ///< -1: not a rank, such as a watcher or a test
   int64_t pid = 0;
@@ -15,7 +15,7 @@ struct Participant {
   bool operator==(const Participant&) const = default;
 };
 
-/// This process, on this host.
+/// This process, as `rank`.
 Participant this_process(int rank);
 /// "process 733 on node1"
 std::string to_string(const Participant& participant);

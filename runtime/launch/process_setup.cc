@@ -13,10 +13,10 @@ void say(std::string_view text) {
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
 }
 
-// Only what is safe in a signal's handler. The default action follows, since the handler was for once.
+// Only async-signal-safe calls. SA_RESETHAND has restored the default action, which ends the process.
 extern "C" void announce(int signal) {
   const char* name = ::sigabbrev_np(signal);
-  say("tessera: ended by the signal SIG");
+  say("tessera: ended by signal SIG");
   say(name ? name : "?");
   say("\n");
   ::raise(signal);
@@ -39,7 +39,7 @@ void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // without success the old limit holds
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // if it fails, the old limit holds
 }
 
 }  // namespace tessera::host

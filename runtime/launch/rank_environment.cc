@@ -1,3 +1,7 @@
+// Launchers tell a process its rank by environment variables, each by its own. Often several sets are present, since
+// launchers nest (torchrun inside srun), so those that may not be nested must agree. Nothing is guessed: a
+// contradiction is an error that names both variables, before any rank waits for another.
+
 #include "launch/rank_environment.h"
 
 #include <arpa/inet.h>
@@ -23,7 +27,7 @@ struct Source {
   const char* local_size;
 };
 
-// In order of precedence. Slurm's local_size has a syntax of its own.
+// In order of precedence. Slurm's local_size has its own syntax (slurm.cc).
 constexpr Source kTessera = {"tessera", "TESSERA_RANK", "TESSERA_WORLD_SIZE", "TESSERA_LOCAL_RANK",
                              "TESSERA_LOCAL_SIZE"};
 constexpr Source kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
@@ -45,13 +49,13 @@ class Reader {
     return value ? std::optional<int>(static_cast<int>(parse_environment_integer(name, *value))) : std::nullopt;
   }
 
-  // Slurm sets SLURM_PROCID in batch scripts too, which are no step and run once.
+  // Slurm also sets SLURM_PROCID in batch scripts, which run once, outside of steps.
   bool speaks(const Source& source) const {
     const bool has_rank = text(source.rank).has_value();
     const bool has_world = text(source.world_size).has_value();
     if (has_rank == has_world) return has_rank;
     if (&source == &kSlurm) return false;
-    throw UsageError(concat("the environment has ", has_rank ? source.rank : source.world_size, " and not ",
+    throw UsageError(concat("the environment has ", has_rank ? source.rank : source.world_size, " but not ",
                             has_rank ? source.world_size : source.rank, "; set both or neither"));
   }
 
@@ -63,8 +67,8 @@ void check_same(const Reader& reader, const Source& winner, const char* ours, co
   const int our_value = *reader.number(ours);
   const int their_value = *reader.number(theirs);
   if (our_value != their_value)
-    throw UsageError(concat("the environment says ", ours, "=", our_value, " and ", theirs, "=", their_value,
-                            "; unset the one that is not meant (", winner.name, " would win)"));
+    throw UsageError(concat("the environment has ", ours, "=", our_value, " but ", theirs, "=", their_value,
+                            "; unset the wrong one (", winner.name, " has precedence)"));
 }
 
 const Source* choose(const Reader& reader) {
@@ -90,7 +94,7 @@ int local_size_of(const Reader& reader, const Source& source) {
   return tasks ? slurm_tasks_on_node(*tasks, reader.number("SLURM_NODEID").value_or(0)) : 1;
 }
 
-// What is the same on all ranks of the job and differs between jobs, as far as the launcher tells.
+// Equal on all ranks of the job and different between jobs, as far as the launcher's variables allow.
 std::string job_name(const Reader& reader, int parent_pid) {
   std::string name;
   for (const char* variable :
@@ -101,11 +105,12 @@ std::string job_name(const Reader& reader, int parent_pid) {
 }
 
 uint16_t checked_port(const char* variable, int64_t port) {
-  if (port < 1 || port > 65535) throw UsageError(concat(variable, " gives the port ", port, "; ports are 1 to 65535"));
+  if (port < 1 || port > 65535)
+    throw UsageError(concat(variable, " gives the port ", port, "; give one from 1 to 65535"));
   return static_cast<uint16_t>(port);
 }
 
-// The store's own port: MASTER_PORT itself may be torchrun's.
+// The store's port: MASTER_PORT itself may be torchrun's.
 uint16_t after_master_port(int64_t master_port) {
   if (master_port < 1 || master_port > 65534)
     throw UsageError(concat("MASTER_PORT is ", master_port, "; give a port from 1 to 65534 (the ranks meet at the one ",
@@ -117,7 +122,7 @@ bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
-/// "[::1]" is how an address is written before a port.
+/// "[::1]" without its brackets, which belong to an address with a port.
 std::string_view without_brackets(std::string_view host) {
   return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
 }
@@ -131,22 +136,22 @@ void read_store_address(const std::string& text, RankEnvironment& result) {
       checked_port("TESSERA_STORE_ADDR", parse_environment_integer("TESSERA_STORE_ADDR", text.substr(colon + 1)));
 }
 
-/// MASTER_ADDR is a name or an address alone. What is more would only be said not to resolve, after a while, and on
-/// one machine, where the ranks meet on loopback, not even that.
+/// MASTER_ADDR must be a name or an address, without port, scheme or brackets. Otherwise it would fail to resolve,
+/// after a while, or, on one machine, where the ranks meet on loopback, be ignored.
 void check_master_address(const std::string& master) {
   const auto refuse = [&](const auto&... rest) {
     throw UsageError(concat("MASTER_ADDR is '", master, "'; ", rest...));
   };
   const std::string_view text = master;
   if (text.find_first_not_of(" \t\n") == text.npos) refuse("give the name or the address of rank 0's host");
-  if (text.find("://") != text.npos) refuse("it is no URL: give the host alone, and the port as MASTER_PORT");
-  if (text.find_first_of(" \t\n") != text.npos) refuse("it has blanks: give the name of one host, or its address");
+  if (text.find("://") != text.npos) refuse("give the host instead of a URL, and the port as MASTER_PORT");
+  if (text.find_first_of(" \t\n") != text.npos) refuse("give the name or the address of one host, without blanks");
   const size_t colon = text.rfind(':');
   const std::string_view host = text.substr(0, colon);
   const bool has_port =
       colon != text.npos && is_digits(text.substr(colon + 1)) && (host.find(':') == host.npos || host.ends_with(']'));
   if (has_port)
-    refuse("a port does not belong there: give MASTER_ADDR=", without_brackets(host),
+    refuse("give the port separately: MASTER_ADDR=", without_brackets(host),
            " and MASTER_PORT=", text.substr(colon + 1), ", on all ranks");
   if (text != without_brackets(text)) refuse("give the address without brackets: ", without_brackets(text));
 }
@@ -167,7 +172,7 @@ void choose_store_address(const Reader& reader, const std::string& job, RankEnvi
     result.store_port = checked_port("the job", 20000 + std::stoi(sha256_hex(job).substr(0, 6), nullptr, 16) % 10000);
   } else {
     throw UsageError(
-        concat(result.source, " does not say where rank 0 is; set TESSERA_STORE_ADDR=host:port on all ranks"));
+        concat(result.source, " does not give the address of rank 0; set TESSERA_STORE_ADDR=host:port on all ranks"));
   }
   if (result.is_local()) result.store_host = "127.0.0.1";
 }
@@ -190,12 +195,12 @@ void choose_secret(const Reader& reader, const Source& source, const std::string
 
 void check_ranks(const Source& source, const RankEnvironment& result) {
   if (result.world_size < 1 || result.rank >= result.world_size)
-    throw UsageError(concat("the environment says ", source.rank, "=", result.rank, " and ", source.world_size, "=",
-                            result.world_size, "; a rank is below its world's number of ranks"));
+    throw UsageError(concat("the environment has ", source.rank, "=", result.rank, " and ", source.world_size, "=",
+                            result.world_size, "; the rank must be below the number of ranks"));
   if (result.local_size < 1 || result.local_rank >= result.local_size || result.local_size > result.world_size)
-    throw UsageError(concat("the environment says ", source.local_rank, "=", result.local_rank, " and ",
+    throw UsageError(concat("the environment has ", source.local_rank, "=", result.local_rank, ", but ",
                             source.local_size, " gives ", result.local_size, " of ", result.world_size,
-                            " ranks on this machine; they do not fit"));
+                            " ranks on this machine; correct one of them"));
 }
 
 }  // namespace
@@ -239,19 +244,18 @@ void require_secret(const RankEnvironment& environment, bool insecure, const Log
   if (environment.world_size == 1 || environment.is_local() || environment.has_secret) return;
   if (!insecure)
     throw UsageError(
-        "the ranks are on several machines, and without a secret any stranger could join them; set TESSERA_JOB_SECRET "
-        "to "
-        "the same random text on all hosts, for instance from openssl rand -hex 16, or pass --insecure on a network "
-        "you "
-        "trust");
+        "the ranks are on several machines, and without a secret any program could join the job; set "
+        "TESSERA_JOB_SECRET to the same random text on all hosts, for instance from openssl rand -hex 16, or pass "
+        "--insecure on a trusted network");
   if (environment.rank == 0)
-    log.warning("--insecure: whoever reaches port ", environment.store_port, " of this machine can join the job");
+    log.warning("--insecure: any program that can reach port ", environment.store_port,
+                " of this machine can join the job");
 }
 
 int ranks_to_start(int requested_world, const RankEnvironment& environment) {
   if (environment.world_size == 1) return requested_world == 0 ? 1 : requested_world;
   if (requested_world != 0 && requested_world != environment.world_size)
-    throw UsageError(concat("the flags ask for ", requested_world, " ranks and ", environment.source, " started ",
+    throw UsageError(concat("the flags ask for ", requested_world, " ranks, but ", environment.source, " started ",
                             environment.world_size, "; make them equal, or leave out --nproc and --mesh"));
   return 1;
 }

@@ -1,3 +1,5 @@
+// Slurm's compressed lists, for rank_environment.h: hosts as "gnode[10,20-25],other", tasks per node as "4(x2),1".
+
 #include <algorithm>
 
 #include "base/concat.h"
@@ -34,7 +36,7 @@ int slurm_tasks_on_node(const std::string& tasks_per_node, int node) {
     nodes_so_far += num_nodes;
     if (node < nodes_so_far) return static_cast<int>(tasks);
   }
-  throw UsageError(concat(kName, " is '", tasks_per_node, "', which does not tell the tasks of node ", node));
+  throw UsageError(concat(kName, " is '", tasks_per_node, "', which has no entry for node ", node));
 }
 
 }  // namespace tessera::host

@@ -1,3 +1,6 @@
+// All sockets are non-blocking; reads and writes poll until their deadline. Addresses are resolved again at each
+// attempt to connect, since the name of a host that is starting may not be known yet.
+
 #include "launch/socket.h"
 
 #include <netdb.h>
@@ -36,7 +39,7 @@ Addresses resolve(const std::string& host, uint16_t port, int flags) {
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (error != 0)
-    throw Error(TSR_E_UNAVAILABLE, concat("the address ", host, " is not known: ", ::gai_strerror(error)));
+    throw Error(TSR_E_UNAVAILABLE, concat("cannot resolve the address ", host, ": ", ::gai_strerror(error)));
   return Addresses(list);
 }
 
@@ -44,7 +47,7 @@ Socket open_socket(const addrinfo& address) {
   return Socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// True when the socket is ready (or broken, which the next call tells).
+// True when the socket is ready (or broken, which the next call reports).
 bool wait_for(int fd, short events, Deadline deadline) {
   while (true) {
     pollfd wanted{fd, events, 0};
@@ -68,7 +71,8 @@ int try_connect(const Socket& socket, const addrinfo& address, Deadline deadline
   return error;
 }
 
-// Where nobody listens, a socket may be given that very port as its own and connect to itself.
+// If no server listens on a port, the kernel may choose that port for the connecting socket, which then connects to
+// itself.
 bool is_own_echo(const Socket& socket) {
   sockaddr_storage here{}, there{};
   socklen_t here_bytes = sizeof here, there_bytes = sizeof there;
@@ -135,7 +139,7 @@ Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline
     if (error == ECONNREFUSED && refused == Refused::no_more) break;
     std::this_thread::sleep_for(std::min(kRetryPause, milliseconds(remaining_ms(deadline))));
   } while (std::chrono::steady_clock::now() < deadline);
-  throw Error(TSR_E_DEADLINE, concat("nobody answers at ", host, " port ", port, ": ", std::strerror(error)));
+  throw Error(TSR_E_DEADLINE, concat("no server answers at ", host, " port ", port, ": ", std::strerror(error)));
 }
 
 uint16_t Socket::local_port() const {
@@ -161,7 +165,7 @@ void Socket::read(void* data, size_t num_bytes, Deadline deadline) const {
     } else if (got == 0) {
       throw Error(TSR_E_UNAVAILABLE, "the other side closed the connection");
     } else if (must_wait()) {
-      if (!wait_for(fd_, POLLIN, deadline)) throw Error(TSR_E_DEADLINE, "the other side sent nothing in time");
+      if (!wait_for(fd_, POLLIN, deadline)) throw Error(TSR_E_DEADLINE, "timed out reading from the other side");
     } else if (errno != EINTR) {
       fail_transfer("reading");
     }
@@ -174,7 +178,7 @@ void Socket::write(const void* data, size_t num_bytes, Deadline deadline) const 
     if (put >= 0) {
       done += static_cast<size_t>(put);
     } else if (must_wait()) {
-      if (!wait_for(fd_, POLLOUT, deadline)) throw Error(TSR_E_DEADLINE, "the other side took nothing in time");
+      if (!wait_for(fd_, POLLOUT, deadline)) throw Error(TSR_E_DEADLINE, "timed out writing to the other side");
     } else if (errno != EINTR) {
       fail_transfer("writing");
     }

@@ -9,14 +9,14 @@ namespace tessera::host {
 
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(int64_t timeout_ms);
-/// For poll(2) and its kin; 0 when it has passed.
+/// The timeout for poll(2) and similar calls; 0 after the deadline.
 int remaining_ms(Deadline deadline);
 
-/// What a refused connection means: nobody listens there yet, or nobody does any more.
+/// What a refused connection means: the server does not listen yet, or no longer.
 enum class Refused { not_yet, no_more };
 
-/// An IPv4 or IPv6 TCP socket; closed by the destructor. Not blocking inside: every function that waits takes a
-/// deadline. Also the owner of other descriptors that are waited for.
+/// An IPv4 or IPv6 TCP socket; closed by the destructor. Every function that waits takes a deadline. Also used to own
+/// other descriptors that can be polled.
 class Socket {
  public:
   Socket() = default;
@@ -28,17 +28,19 @@ class Socket {
   /// Listens on `address` (numeric, or a name) and `port`; 0: one the kernel chooses. Throws ALREADY_EXISTS when the
   /// port is taken, else UNAVAILABLE.
   static Socket listen(const std::string& address, uint16_t port);
-  /// Connects, trying again until the deadline while nobody answers there, or until all its addresses have refused if
-  /// that means no_more. Throws DEADLINE with the last reason.
+  /// Connects. Retries until the deadline; with Refused::no_more only until all addresses have refused. Throws DEADLINE
+  /// with the last reason.
   static Socket connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused = Refused::not_yet);
 
   int fd() const noexcept { return fd_; }
-  /// The port that listen() got.
+  /// The port that the socket is bound to.
   uint16_t local_port() const;
-  /// The next connection; an invalid socket (fd -1) and errno when there is none, or it cannot be taken. Does not wait.
+  /// The next connection; an invalid socket (fd -1) and errno when there is none or it cannot be accepted. Does not
+  /// wait.
   Socket accept() const;
 
-  /// Moves exactly num_bytes. Throws UNAVAILABLE when the other side closed, DEADLINE when it was too slow.
+  /// Transfer exactly num_bytes. Throw UNAVAILABLE when the other side closed the connection, DEADLINE when it was too
+  /// slow.
   void read(void* data, size_t num_bytes, Deadline deadline) const;
   void write(const void* data, size_t num_bytes, Deadline deadline) const;
 

@@ -1,6 +1,6 @@
-// Ranks are the coordinates read as a number with mixed digits, the last axis fastest: with pp=2,dp=3 rank 4 is pp=1,
-// dp=1. So the innermost axis joins neighbouring ranks, which launchers put on one machine; put the axis that
-// communicates most there.
+// A rank is its coordinates read as a mixed-radix number, the last axis fastest: with pp=2,dp=3 rank 4 is pp=1, dp=1.
+// So the innermost axis connects neighbouring ranks, which launchers put on one machine; it should be the axis that
+// communicates most.
 //
 //     pp\dp   0  1  2
 //     0        0  1  2
@@ -18,13 +18,13 @@ Mesh::Mesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
   for (size_t i = 0; i < axes_.size(); ++i) {
     const Axis& axis = axes_[i];
     if (axis.name.empty() || axis.name == "world")
-      throw Error(TSR_E_INVALID_ARGUMENT, "an axis of the mesh is called '" + axis.name + "'; choose another name");
+      throw Error(TSR_E_INVALID_ARGUMENT, "an axis of the mesh has the name '" + axis.name + "'; choose another");
     if (axis.num_ranks < 1)
       throw Error(TSR_E_INVALID_ARGUMENT,
                   "axis " + axis.name + " has " + std::to_string(axis.num_ranks) + " ranks; at least 1 is needed");
     for (size_t j = 0; j < i; ++j)
       if (axes_[j].name == axis.name)
-        throw Error(TSR_E_INVALID_ARGUMENT, "axis " + axis.name + " stands in the mesh twice");
+        throw Error(TSR_E_INVALID_ARGUMENT, "the mesh has the axis " + axis.name + " twice; name each axis once");
     num_ranks_ *= axis.num_ranks;
   }
 }

@@ -21,15 +21,15 @@ struct Axis {
 /// A rank's position: one coordinate per axis, in the mesh's order.
 using Coordinates = std::vector<int>;
 
-/// A set of ranks by axis, as actions name it: the ranks that differ in `axis` (TSR_WORLD_AXIS: all), or those at the
-/// listed coordinates of it (ascending; empty = all).
+/// A set of ranks, as actions name it: those that differ only in `axis` (TSR_WORLD_AXIS: all ranks), or of these the
+/// ones at the listed coordinates (ascending; empty: all).
 struct Group {
   int axis = TSR_WORLD_AXIS;
   std::vector<int> coordinates;
   bool operator==(const Group&) const = default;
 };
 
-/// Axes outermost first. An immutable value, valid by construction.
+/// Immutable; valid by construction. Axes are listed outermost first.
 class Mesh {
  public:
   /// One rank, no axes.
@@ -39,22 +39,22 @@ class Mesh {
 
   std::span<const Axis> axes() const { return axes_; }
   int num_ranks() const { return num_ranks_; }
-  /// Index of the axis; throws NOT_FOUND with the names there are.
+  /// Index of the axis; throws NOT_FOUND, listing the axes.
   int axis(std::string_view name) const;
 
   Coordinates coordinates(int rank) const;
   int rank(const Coordinates& coordinates) const;
 
-  /// World ranks of the group that `coordinates` belongs to, in order of the group's coordinates. A rank outside a
-  /// listed subset may ask too.
+  /// World ranks of the group that `coordinates` belongs to, in order of the group's coordinates. Also defined for a
+  /// rank outside a listed subset.
   std::vector<int> members(const Group& group, const Coordinates& coordinates) const;
   /// This rank's position in members(), or -1 when it is outside the subset.
   int position(const Group& group, const Coordinates& coordinates) const;
-  /// members().size(), which is the same everywhere.
+  /// members().size(), which is the same for all coordinates.
   int num_members(const Group& group) const;
 
-  /// Data ranks d = product of the batch axes, and this rank's place among them. Ranks that differ only in other axes
-  /// read the same tokens.
+  /// The number of data ranks, which is the product of the batch axes, and a rank's index among them. Ranks that differ
+  /// only in other axes read the same tokens.
   int num_data_ranks() const;
   int data_rank(const Coordinates& coordinates) const;
 

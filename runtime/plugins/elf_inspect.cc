@@ -1,6 +1,6 @@
 // Reads the exported symbols of a shared object from its bytes, without dlopen: loading runs constructors, so a file is
-// judged before it may run anything. Found are foreign files, truncated ones, and plugins that export more than the
-// entry, whose symbols would collide with another plugin's.
+// inspected before it may run anything. This finds files that are not plugins, truncated ones, and plugins that export
+// more than the entry, whose symbols would collide with another plugin's.
 //
 //     ELF header -> program headers -> PT_DYNAMIC -> symbol table, string table, hash table
 //                   PT_LOAD: address -> file offset
@@ -48,7 +48,7 @@ class Bytes {
   template <class T>
   T at(uint64_t offset, const char* what) const {
     if (!holds(offset, sizeof(T)))
-      throw UsageError(concat("is truncated: its ", what, " at byte ", offset, " is beyond its end at byte ",
+      throw UsageError(concat("is truncated: its ", what, " at byte ", offset, " is past its end at byte ",
                               file_.size(), "; build or copy it again"));
     T value;
     std::memcpy(&value, file_.data() + offset, sizeof value);
@@ -67,7 +67,7 @@ class Bytes {
   std::span<const char> file_;
 };
 
-// The machine this program was built for, as its own file says.
+// The ELF header of this program, for the machine it was built for.
 Header own_header() {
   Header header{};
   std::ifstream("/proc/self/exe", std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header);
@@ -87,10 +87,9 @@ Header checked_header(const Bytes& bytes) {
                             int{own.e_ident[EI_CLASS]}, ", ", int{own.e_ident[EI_DATA]}, ", ", own.e_machine,
                             "); build it for this one"));
   if (header.e_type != ET_DYN)
-    throw UsageError(
-        concat("is an ELF file of type ", header.e_type, " and not a shared object; link it with -shared"));
+    throw UsageError(concat("is an ELF file of type ", header.e_type, ", not a shared object; link it with -shared"));
   if (header.e_shoff != 0 && !bytes.holds(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize))
-    throw UsageError("is truncated: its section headers are beyond its end; build or copy it again");
+    throw UsageError("is truncated: its section headers are past its end; build or copy it again");
   return header;
 }
 
@@ -119,12 +118,12 @@ class Inspector {
       const auto symbol = bytes_.at<Symbol>(symbols + i * sizeof(Symbol), "dynamic symbol");
       const auto binding = ELF64_ST_BIND(symbol.st_info);
       const auto visibility = ELF64_ST_VISIBILITY(symbol.st_other);
-      // Undefined symbols are imports; hidden and local ones nobody else can see.
+      // Undefined symbols are imports; hidden and local ones are not visible outside.
       if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL || visibility == STV_HIDDEN ||
           visibility == STV_INTERNAL)
         continue;
       found.names.push_back(bytes_.name(names, dynamic_.names_num_bytes, symbol.st_name));
-      // g++ makes inline variables unique over the whole process, RTLD_LOCAL or not: two plugins would share them.
+      // g++ makes inline variables unique in the whole process, even with RTLD_LOCAL: two plugins would share them.
       if (binding == STB_GNU_UNIQUE) found.unique.push_back(found.names.back());
     }
     return found;
@@ -134,7 +133,7 @@ class Inspector {
   void add_segment(const Segment& segment) {
     if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC) return;
     if (!bytes_.holds(segment.p_offset, segment.p_filesz))
-      throw UsageError("is truncated: one of its segments is beyond its end; build or copy it again");
+      throw UsageError("is truncated: one of its segments is past its end; build or copy it again");
     (segment.p_type == PT_LOAD ? loads_ : dynamics_).push_back(segment);
   }
 
@@ -151,11 +150,11 @@ class Inspector {
       if (entry.d_tag == DT_STRSZ) dynamic_.names_num_bytes = entry.d_un.d_val;
       if (entry.d_tag == DT_FLAGS_1) dynamic_.flags = entry.d_un.d_val;
     }
-    // Position-independent executables are ET_DYN as well; dlopen refuses them in its own words.
-    if (dynamic_.flags & DF_1_PIE) throw UsageError("is an executable and not a shared object; link it with -shared");
+    // Position-independent executables are ET_DYN as well; dlopen's own error would not say what to do.
+    if (dynamic_.flags & DF_1_PIE) throw UsageError("is an executable, not a shared object; link it with -shared");
   }
 
-  // Where the file keeps what is loaded at `address`.
+  // The file offset of what is loaded at `address`.
   uint64_t offset_of(uint64_t address) const {
     for (const Segment& load : loads_)
       if (address >= load.p_vaddr && address - load.p_vaddr < load.p_filesz)
@@ -172,7 +171,7 @@ class Inspector {
     return num_symbols;
   }
 
-  // The GNU table keeps no count: it is the end of the chain of the highest bucket.
+  // The GNU hash table has no count: it is the end of the chain of the highest bucket.
   uint64_t count_gnu_symbols(uint64_t table) const {
     const uint64_t num_buckets = bytes_.at<uint32_t>(table, "symbol hash");
     const uint64_t first_symbol = bytes_.at<uint32_t>(table + 4, "symbol hash");

@@ -1,4 +1,4 @@
-// Looks into a shared object without loading it: nothing of the file runs, and no number in it is trusted.
+// Inspects a shared object without loading it: no code of the file runs, and no number in it is trusted.
 #pragma once
 
 #include <span>
@@ -7,15 +7,15 @@
 
 namespace tessera::host {
 
-/// What a shared object offers to others.
+/// The symbols that a shared object exports.
 struct ElfExports {
   std::vector<std::string> names;   ///< defined dynamic symbols of default visibility
   std::vector<std::string> unique;  ///< those of them that are STB_GNU_UNIQUE: shared by all plugins of the process
 };
 
-/// Reads the dynamic symbols through the program headers, so that a stripped file shows them too. Throws UsageError,
-/// with the end of a sentence that starts with the file's name ("is truncated: ...; build it again"), for a file that
-/// is not a complete ELF shared object of this machine's class, byte order and processor.
+/// Reads the dynamic symbols through the program headers, so it also works for stripped files. Throws UsageError, with
+/// the end of a sentence that starts with the file's name ("is truncated: ...; build it again"), for a file that is not
+/// a complete ELF shared object of this machine's class, byte order and processor.
 ElfExports inspect_shared_object(std::span<const char> file);
 
 }  // namespace tessera::host

@@ -1,5 +1,6 @@
-// From a name to a file: `fsdp` is fsdp.so, `gloo` is gloo-comm.so, `cpu` is cpu-device.so (decision 0006). No folder
-// has precedence: a name that is found twice is an error, since which one runs must not depend on the order of folders.
+// From a name to a file, for loader.h: `fsdp` is fsdp.so, `gloo` is gloo-comm.so, `cpu` is cpu-device.so (decision
+// 0006). No folder has precedence: a name that is found twice is an error, since which plugin runs must not depend on
+// the order of folders.
 
 #include <algorithm>
 #include <tuple>
@@ -48,7 +49,7 @@ bool ends_with(std::string_view text, std::string_view end) {
 }  // namespace
 
 fs::path default_plugin_folder() {
-  // A build tree, then an installation, else the folder that was compiled in.
+  // First a build tree, then an installation, else the folder that was compiled in.
   for (const fs::path& folder :
        {executable_folder() / "plugins", executable_folder().parent_path() / "lib" / "tessera"}) {
     std::error_code error;
@@ -103,12 +104,12 @@ fs::path find_plugin(PluginKind kind, std::string_view name, const std::vector<f
   if (found.size() == 1) return found[0];
   if (found.size() > 1)
     throw UsageError(concat(flag_of(kind), " ", name, " could be any of ", list_of(found),
-                            "; give the path of the one you mean, or take the others away"));
+                            "; give the path of the one you mean, or remove the others"));
   const std::vector<std::string> known = names_of_kind(kind, folders);
   const std::string near = nearest(name, known);
   throw UsageError(
       concat("there is no plugin ", name, " for ", flag_of(kind), ": no file ", file, " in ", list_of(folders),
-             "; what is there: ", list_of(known), near.empty() ? "" : concat(" (did you mean ", near, "?)")),
+             "; available: ", list_of(known), near.empty() ? "" : concat(" (did you mean ", near, "?)")),
       TSR_E_NOT_FOUND);
 }
 

@@ -1,5 +1,5 @@
-// The host's functions that plugins may call: log and key-value store. They are called from any thread of a plugin and
-// are noexcept, as no exception may cross the ABI.
+// The functions of the host that plugins may call: log and key-value store. Any thread of a plugin may call them; they
+// are noexcept, since no exception may cross the ABI.
 
 #include "plugins/host_services.h"
 
@@ -18,7 +18,7 @@ HostServices::HostServices(Log log, std::shared_ptr<KeyValueStore> store)
 
 void HostServices::log_line(void* ctx, int32_t level, tsr_str message) noexcept {
   try {
-    // A newer plugin may know levels that this host does not.
+    // A newer plugin may use levels that this host does not know.
     const auto known = std::clamp(level, TSR_LOG_DEBUG, TSR_LOG_ERROR);
     static_cast<HostServices*>(ctx)->log_.write(static_cast<LogLevel>(known), view(message));
   } catch (...) {  // a log line that cannot be written must not end the plugin
@@ -42,7 +42,7 @@ tsr_status HostServices::kv_get(void* ctx, tsr_str key, void* value, uint64_t* n
   return guard(err, "host", [&] {
     const std::string found = static_cast<HostServices*>(ctx)->store_->get(view(key), timeout_ms);
     const uint64_t capacity = *num_bytes;
-    // The size comes back in any case, so the caller can make room and ask again.
+    // The size is returned in any case, so the caller can make room and ask again.
     *num_bytes = found.size();
     if (found.size() > capacity)
       throw Error(TSR_E_RESOURCE_EXHAUSTED, "the value of key '" + to_string(key) + "' has " +

@@ -12,7 +12,7 @@ namespace tessera::host {
 /// A rank's tsr_host. Must outlive everything that plugins made with it. Not copyable: the table points here.
 class HostServices {
  public:
-  /// Without a `store` the table has no key-value service (planning and `plugins info` need none).
+  /// Without a `store` there is no key-value service (planning and `plugins info` need none).
   explicit HostServices(Log log, std::shared_ptr<KeyValueStore> store = nullptr);
   HostServices(const HostServices&) = delete;
   HostServices& operator=(const HostServices&) = delete;

@@ -1,6 +1,6 @@
 // Checks a plugin's tables once, when it is loaded, so that the rest of the host may call any required function without
-// asking. Sizes are checked against floors, the tables as ABI 0.10 has them: tables only grow at the end, so a table
-// that is longer is newer and fine, one that is shorter is malformed.
+// a check. The sizes of tables are checked against floors, their sizes in ABI 0.10: tables only grow at the end, so a
+// longer table is newer and fine, and a shorter one is malformed.
 //
 // Texts are copied, with limits: a plugin's memory is not trusted to stay as it is.
 
@@ -22,7 +22,7 @@ constexpr uint64_t kMaxOptions = 256;
 constexpr uint64_t kMaxText = 4096;
 constexpr const char* kAskAuthor = "; build it again with this version's plugin-api";
 
-// The floors: the tables as ABI 0.10 has them. They never move.
+// The floors: the sizes in ABI 0.10. They never change.
 constexpr uint32_t kDescriptorFloor = TSR_END_OF(tsr_descriptor, num_options);
 constexpr uint32_t kStrategyFloor = TSR_END_OF(tsr_strategy_interface, get_extension);
 constexpr uint32_t kCommunicatorFloor = TSR_END_OF(tsr_communicator_interface, get_extension);
@@ -47,14 +47,14 @@ std::string copy_name(tsr_str text, const char* what) {
                         std::all_of(name.begin(), name.end(),
                                     [](unsigned char c) { return std::islower(c) || std::isdigit(c) || c == '-'; });
   if (!is_valid)
-    refuse(concat("has the ", what, " '", name, "', and only small letters, digits and dashes are allowed"));
+    refuse(concat("has the ", what, " '", name, "'; only lower-case letters, digits and dashes are allowed"));
   return name;
 }
 
 PluginKind kind_of(const std::string& text) {
   for (const PluginKind kind : {PluginKind::strategy, PluginKind::communicator, PluginKind::device})
     if (text == to_string(kind)) return kind;
-  refuse(concat("is of the kind '", text, "', and this host knows strategy, communicator and device"));
+  refuse(concat("has the kind '", text, "'; the kinds are strategy, communicator and device"));
 }
 
 PluginOption copy_option(const tsr_option& given) {
@@ -71,9 +71,9 @@ PluginOption copy_option(const tsr_option& given) {
     for (const std::string_view choice : split(choices, '|'))
       option.choices.emplace_back(choice);
   if (given.type < TSR_OPTION_INT || given.type > TSR_OPTION_STRING)
-    refuse(concat("has the option ", option.name, " of the unknown type ", given.type));
+    refuse(concat("has the option ", option.name, " with the unknown type ", given.type));
   try {
-    // A default that its own range refuses would fail in every run; here the author sees it.
+    // A default outside its own range would fail in every run; this way its author sees it.
     check_option_value(option.name, option, option.default_value);
   } catch (const Error& error) {
     refuse(concat("has an option whose default is not valid (", error.what(), ")"));
@@ -126,7 +126,7 @@ const void* checked_table(const void* interface, std::string_view id, uint32_t f
   if (!interface) refuse(concat("has no table ", id));
   const auto* table = static_cast<const Table*>(interface);
   if (table->struct_size < floor)
-    refuse(concat("has a table ", id, " of ", table->struct_size, " bytes, and at least ", floor, " are needed"));
+    refuse(concat("has a table ", id, " of ", table->struct_size, " bytes; at least ", floor, " are needed"));
   check(*table);
   return interface;
 }
@@ -135,7 +135,7 @@ const void* checked_table(const void* interface, std::string_view id, uint32_t f
 
 void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin) {
   if (!descriptor || descriptor->struct_size < kDescriptorFloor)
-    refuse(concat("has a descriptor of ", descriptor ? descriptor->struct_size : 0, " bytes, and at least ",
+    refuse(concat("has a descriptor of ", descriptor ? descriptor->struct_size : 0, " bytes; at least ",
                   kDescriptorFloor, " are needed"));
   plugin.kind = kind_of(copy_text(descriptor->kind, "kind"));
   plugin.name = copy_name(descriptor->name, "name");

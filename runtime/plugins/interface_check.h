@@ -1,4 +1,4 @@
-// Checks of what a plugin's entry handed over: its descriptor and its function table.
+// Checks of what a plugin's entry returned: its descriptor and its function table.
 #pragma once
 
 #include "plugins/loaded_plugin.h"
@@ -6,8 +6,8 @@
 namespace tessera::host {
 
 /// Copies the descriptor into `plugin`: kind, name, id, version, vendor, summary, options. Throws UsageError, with the
-/// end of a sentence that starts with the plugin's path, for one that is too short, of an unknown kind, without a
-/// proper name, id or version, or with an option that is malformed or whose default its own schema refuses.
+/// end of a sentence that starts with the plugin's path, for a descriptor that is too short, has an unknown kind or no
+/// valid name, id or version, or has an option that is malformed or whose default is outside its own range.
 void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin);
 
 /// The table of the plugin's kind, of at least the floor's length and with every required function. Throws UsageError

@@ -1,4 +1,4 @@
-// Kinds of plugins by flag, file name and table. The fingerprint is what ranks compare.
+// The kinds of plugins: their flags, file names and tables; and the fingerprint that ranks compare.
 
 #include "plugins/loaded_plugin.h"
 
@@ -11,7 +11,7 @@ namespace {
 const void* table_of(const LoadedPlugin& plugin, PluginKind kind) {
   if (plugin.kind != kind)
     throw Error(TSR_E_INTERNAL, concat("the plugin ", plugin.name, " is a ", to_string(plugin.kind),
-                                       " and was used as a ", to_string(kind)));
+                                       " but was used as a ", to_string(kind)));
   return plugin.interface;
 }
 

@@ -31,7 +31,7 @@ struct PluginOption {
   bool is_per_rank = false;  ///< ranks may differ in it
 };
 
-/// A plugin stays in the process until it ends, so copies of this may be kept anywhere.
+/// A plugin stays loaded until the process ends, so copies of this may be kept anywhere.
 struct LoadedPlugin {
   std::string path;    ///< absolute, without links
   std::string sha256;  ///< of the file, 64 hexadecimal digits
@@ -45,7 +45,7 @@ struct LoadedPlugin {
   uint32_t abi_minor = 0;           ///< the effective minor
   const void* interface = nullptr;  ///< the kind's table; use the accessors
 
-  /// The plugin's table. Throw INTERNAL for a plugin of another kind.
+  /// The plugin's table. They throw INTERNAL for a plugin of another kind.
   const tsr_strategy_interface* strategy() const;
   const tsr_communicator_interface* communicator() const;
   const tsr_device_interface* device() const;

@@ -1,13 +1,13 @@
-// Loads a plugin, in an order in which nothing runs before it has been judged:
+// Loads a plugin. No code of it runs before it has been checked:
 //
-//     read_plugin_file        who may write it; its bytes and hash
+//     read_plugin_file        which users may write it; its bytes and hash
 //     inspect_shared_object   an ELF file for this machine that exports the one entry symbol
 //     dlopen                  RTLD_NOW: missing symbols now, not at step 300; RTLD_LOCAL: no symbol is shared
 //     handshake               ranges of ABI versions, magic number
 //     descriptor, tables      copied and checked
 //
-// Each step may refuse with one sentence that begins with the file. A plugin is never unloaded: its threads, tables and
-// strings may be in use until the process ends.
+// Each step may refuse the plugin, with one sentence that begins with the file's path. A plugin is never unloaded: its
+// threads, tables and strings may be in use until the process ends.
 
 #include "plugins/loader.h"
 
@@ -45,7 +45,7 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > 5 ? concat(text, " and ", names.size() - 5, " more") : text;
 }
 
-// Throws the end of a sentence, as do the next; about() puts the file before it.
+// Throws the end of a sentence, as do the following functions; about() puts the file before it.
 void check_exports(const ElfExports& exports) {
   bool has_entry = false;
   std::vector<std::string> others;
@@ -66,13 +66,13 @@ void check_exports(const ElfExports& exports) {
                             "); build it with a version script, as tessera_add_plugin() does"));
 }
 
-// Where code is not mapped, as on many a /tmp and /home.
+// Code cannot be mapped from such a file system; /tmp and /home often are.
 bool is_mounted_noexec(const std::string& path) {
   struct statvfs mount {};
   return ::statvfs(path.c_str(), &mount) == 0 && (mount.f_flag & ST_NOEXEC) != 0;
 }
 
-// What ld.so says when it has no room; then libraries are not to blame.
+// Whether ld.so's error is about a lack of memory, rather than about a missing library.
 bool is_of_memory(std::string_view text) {
   const bool cannot_map = text.find("failed to map segment") != std::string_view::npos;
   const bool may_not = text.find("Operation not permitted") != std::string_view::npos;
@@ -80,7 +80,7 @@ bool is_of_memory(std::string_view text) {
          text.find("cannot map zero-fill pages") != std::string_view::npos;
 }
 
-// Never unloaded: threads, tables and strings of a plugin may be in use until the process ends.
+// RTLD_NODELETE: never unloaded.
 Query* open_library(const std::string& path) {
   namespace dll = boost::dll;
   const auto mode =
@@ -91,14 +91,12 @@ Query* open_library(const std::string& path) {
   } catch (const std::exception& error) {
     if (is_mounted_noexec(path))
       throw UsageError(
-          "cannot be loaded: its file system is mounted noexec, and no code runs from there; move the plugin to "
-          "another folder, or mount that one with exec");
+          "cannot be loaded: its file system is mounted noexec; move the plugin to another folder, or mount that one "
+          "with exec");
     if (is_of_memory(error.what()))
-      throw UsageError(
-          concat("cannot be loaded, since there is no memory left for it and the libraries it needs; raise "
-                 "ulimit -v or free memory (",
-                 error.what(), ")"),
-          TSR_E_RESOURCE_EXHAUSTED);
+      throw UsageError(concat("cannot be loaded: there is not enough memory for it and its libraries (", error.what(),
+                              "); raise ulimit -v, or free memory"),
+                       TSR_E_RESOURCE_EXHAUSTED);
     throw UsageError(concat("cannot be loaded: ", error.what(), "; install what it needs, or build it again"));
   }
 }
@@ -115,25 +113,25 @@ void check_handshake(const tsr_handshake& answer, tsr_status status, const tsr_e
   const char* remedy = "; build it again with this version's plugin-api, or use the host it was built for";
   if (has_said && (answer.plugin_abi_major != TSR_ABI_MAJOR || answer.plugin_minor_min > kHostMinorMax ||
                    answer.plugin_minor_max < kHostMinorMin || answer.plugin_minor_min > answer.plugin_minor_max))
-    throw UsageError(concat("speaks the plugin ABI ",
-                            minors(answer.plugin_abi_major, answer.plugin_minor_min, answer.plugin_minor_max),
-                            " and this host ", host, remedy),
-                     TSR_E_ABI);
+    throw UsageError(
+        concat("needs plugin ABI ", minors(answer.plugin_abi_major, answer.plugin_minor_min, answer.plugin_minor_max),
+               ", but this host has ", host, remedy),
+        TSR_E_ABI);
   if (status != TSR_OK) {
     const std::string why(error.message, strnlen(error.message, sizeof error.message));
-    throw UsageError(concat("refused this host, which speaks the plugin ABI ", host, " (status ", status, ": ",
+    throw UsageError(concat("refused this host, which has plugin ABI ", host, " (status ", status, ": ",
                             why.empty() ? "no reason given" : why, ")", remedy),
                      TSR_E_ABI);
   }
   if (answer.magic != TSR_MAGIC)
     throw UsageError(concat("answered the handshake with a wrong magic number", remedy), TSR_E_ABI);
   if (!has_said)
-    throw UsageError(concat("did not say which plugin ABI it speaks; this host speaks ", host, remedy), TSR_E_ABI);
+    throw UsageError(concat("did not report which plugin ABI it needs; this host has ", host, remedy), TSR_E_ABI);
 }
 
 LoadedPlugin query(Query* entry, const Log& log) {
   const HostServices host(log);
-  // The plugin's fields start as kNotSaid: an answer that is left out must not pass for version 0.
+  // The plugin's fields start as kNotSaid: a missing answer must not pass for version 0.
   tsr_handshake handshake{TSR_MAGIC, sizeof(tsr_handshake), TSR_ABI_MAJOR, kHostMinorMin, kHostMinorMax, kNotSaid,
                           kNotSaid,  8 * sizeof(void*),     kNotSaid};
   tsr_error error{};
@@ -151,7 +149,7 @@ LoadedPlugin query(Query* entry, const Log& log) {
   return plugin;
 }
 
-// Runs `check`; a refusal's sentence then starts with the file.
+// Runs `check`, and puts the file before the sentence of a refusal.
 template <class Check>
 void about(const PluginFile& file, Check&& check) {
   try {
@@ -174,8 +172,8 @@ LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log) {
   LoadedPlugin plugin;
   about(file, [&] {
     check_exports(inspect_shared_object(file.bytes));
-    // By path, not by descriptor: who could replace the file was refused or warned of, and debuggers and $ORIGIN need
-    // the true name.
+    // By path, not by descriptor: users who could replace the file were refused or warned of, and debuggers and $ORIGIN
+    // need the real name.
     plugin = query(open_library(file.path), log);
   });
   plugin.path = file.path;
@@ -187,9 +185,9 @@ LoadedPlugin load_plugin(PluginKind kind, std::string_view name, const std::vect
                          const Log& log) {
   LoadedPlugin plugin = load_plugin(find_plugin(kind, name, folders), log);
   if (plugin.kind != kind)
-    throw UsageError(concat("the plugin ", plugin.path, " is a ", to_string(plugin.kind), " and ", flag_of(kind),
+    throw UsageError(concat("the plugin ", plugin.path, " is a ", to_string(plugin.kind), ", but ", flag_of(kind),
                             " needs a ", to_string(kind), "; use it with ", flag_of(plugin.kind)));
-  // --strategy fsdp that runs something else is a mistake nobody finds (decision 0006).
+  // If --strategy fsdp ran something else, the mistake would be hard to find (decision 0006).
   if (name.find('/') == std::string_view::npos && plugin.name != name)
     throw UsageError(concat("the plugin ", plugin.path, " calls itself ", plugin.name, ", not ", name,
                             "; rename the file to ", plugin.name, file_suffix(kind), ".so, or give its path"));

@@ -1,7 +1,7 @@
-// Who could change a plugin's file (decision 0025). A plugin is code that runs as this user, so the file and all
-// folders above it must belong to users who could run code as this user anyway: root, the user, the owner of the
-// program. Anything that anybody may write is refused; what some other user or a group may write is refused to root and
-// warned of otherwise.
+// Checks which users could change a plugin's file (decision 0025). A plugin is code that runs as this user, so the file
+// and all folders above it must belong to users who could run code as this user anyway: root, this user, the owner of
+// the program. World-writable files and folders are refused; what another user or a group may write is refused to root,
+// and causes a warning otherwise.
 //
 // The file is opened once, and its bytes are hashed from that descriptor.
 
@@ -45,7 +45,7 @@ class FileDescriptor {
 TrustedUsers trusted_users() {
   struct stat program {};
   const uid_t self = ::geteuid();
-  // Who owns the program can make this user run anything, so a plugin of theirs adds no risk.
+  // The owner of the program can make this user run anything, so a plugin of that owner adds no risk.
   return {self, ::stat("/proc/self/exe", &program) == 0 ? program.st_uid : self};
 }
 
@@ -55,20 +55,20 @@ bool holds_the_program(const std::filesystem::path& folder) {
   return std::mismatch(folder.begin(), folder.end(), program.begin(), program.end()).first == folder.end();
 }
 
-// As /tmp: others may add files there, but not replace those of this user.
+// Such as /tmp: other users may add files there, but not replace those of this user.
 bool is_roots_sticky(const struct stat& folder) {
   return (folder.st_mode & S_ISVTX) != 0 && folder.st_uid == 0;
 }
 
-/// Checks the folders above the file; returns who else may write the innermost of those that others may.
+/// Checks the folders above the file. Returns, for the innermost one that other users may write, which users these are.
 std::string check_folders(const std::filesystem::path& file, const TrustedUsers& trusted) {
   std::string others;
   for (std::filesystem::path folder = file.parent_path();; folder = folder.parent_path()) {
     struct stat status {};
     if (::stat(folder.c_str(), &status) != 0) fail(file.string(), "checked");
     if ((status.st_mode & S_IWOTH) != 0 && !is_roots_sticky(status))
-      throw UsageError(concat("the plugin ", file.string(), " is in a folder that anybody may write, ", folder.string(),
-                              "; run chmod o-w on it, or move the plugin"));
+      throw UsageError(concat("the plugin ", file.string(), " is in a folder that any user may write, ",
+                              folder.string(), "; run chmod o-w on it, or move the plugin"));
     const std::string who = who_else_may_write(status, trusted);
     if (others.empty() && !who.empty() && !is_roots_sticky(status) && !holds_the_program(folder))
       others = concat("is in the folder ", folder.string(), ", which ", who);
@@ -102,7 +102,7 @@ std::vector<char> read_all(int fd, size_t num_bytes, const std::string& path) {
 
 PluginFile read_plugin_file(const std::filesystem::path& path) {
   std::error_code error;
-  // Links are followed first: the folders that matter are those of the file itself.
+  // Links are resolved first: the folders that matter are those of the file itself.
   const std::filesystem::path real = std::filesystem::canonical(path, error);
   if (error) {
     errno = error.value();
@@ -110,14 +110,14 @@ PluginFile read_plugin_file(const std::filesystem::path& path) {
   }
   const TrustedUsers trusted = trusted_users();
   std::string others = check_folders(real, trusted);
-  // Not blocking: the path may be a pipe.
+  // O_NONBLOCK: the path may be a pipe.
   const FileDescriptor file(::open(real.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) fail(real.string(), "opened");
   const struct stat status = check_file(file.get(), real.string());
   if (const std::string who = who_else_may_write(status, trusted); !who.empty()) others = who;
   PluginFile result{real.string(), {}, "", others.empty() ? "" : concat("the plugin ", real.string(), " ", others)};
   if (trusted.self == 0 && !others.empty())
-    throw UsageError(result.warning + "; root runs no code that others may change");
+    throw UsageError(result.warning + "; root does not run code that other users may change");
   result.bytes = read_all(file.get(), static_cast<size_t>(status.st_size), result.path);
   result.sha256 = sha256_hex({result.bytes.data(), result.bytes.size()});
   return result;
@@ -127,7 +127,7 @@ std::string who_else_may_write(const struct stat& status, const TrustedUsers& tr
   const uid_t owner = status.st_uid;
   if (owner != 0 && owner != trusted.self && owner != trusted.program)
     return concat("belongs to user ", owner, "; if you trust what is in it, run chown ", trusted.self, " on it");
-  // Many systems give each user a group of the same number, with no other member.
+  // Many systems give each user a group of the same number without other members.
   const bool is_own_group = status.st_gid == 0 || status.st_gid == owner;
   if ((status.st_mode & S_IWGRP) != 0 && !is_own_group)
     return concat("may be written by group ", status.st_gid, "; run chmod g-w on it");

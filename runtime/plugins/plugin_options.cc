@@ -1,6 +1,6 @@
-// Plugins' options. The plugin declares name, type, range, choices and default; the host reads, checks and names them
-// in errors, so all plugins' options behave alike. An option of one axis (--shard.fsdp.prefetch) is stronger than one
-// of the plugin (--fsdp.prefetch), and both are stronger than the default.
+// Options of plugins. A plugin declares names, types, ranges, choices and defaults; the host reads and checks values
+// and words the errors, so options of all plugins behave alike. A value for one axis (--shard.fsdp.prefetch) overrides
+// one for the plugin (--fsdp.prefetch), which overrides the default.
 
 #include "plugins/plugin_options.h"
 
@@ -74,7 +74,7 @@ OptionValue read_flag(const LoadedPlugin& plugin, const PluginOption& option, co
   }
 }
 
-/// The plugin in `uses` that the flag is for, by its name; null: none.
+/// The plugin in `uses` that the flag names; null: none.
 const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse> uses) {
   const auto parts = split(flag.name, '.');
   for (const PluginUse& use : uses)
@@ -131,7 +131,7 @@ PluginOptions::PluginOptions(const LoadedPlugin& plugin, std::string_view axis, 
   for (const PluginOption& option : plugin.options) {
     std::string text = option.default_value;
     OptionValue value = check_option_value(flag_name(plugin, "", option), option, text);
-    for (const std::string_view of_axis : {std::string_view(), axis})  // the latter is stronger
+    for (const std::string_view of_axis : {std::string_view(), axis})  // the second overrides the first
       if (const PluginFlag* flag = find_flag(flags, flag_name(plugin, of_axis, option))) {
         value = read_flag(plugin, option, *flag);
         text = flag->value;

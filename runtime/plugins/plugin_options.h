@@ -1,4 +1,4 @@
-// Options of plugins: from the command line, checked against a plugin's schema, to what its create and open receive.
+// Options of plugins, from the command line to the values that a plugin's create or open receives.
 #pragma once
 
 #include <memory>
@@ -12,23 +12,23 @@
 
 namespace tessera::host {
 
-/// A value as the ABI carries it beside its text.
+/// A value as the ABI passes it together with its text.
 struct OptionValue {
   int64_t i = 0;
   double d = 0;
 };
 
-/// Reads `text` as a value of `option`; throws UsageError, naming `flag`, for a wrong type, range or choice.
+/// Reads `text` as a value of `option`. Throws UsageError, naming `flag`, for a wrong type, range or choice.
 OptionValue check_option_value(const std::string& flag, const PluginOption& option, const std::string& text);
 
 /// The resolved options of one instance of a plugin. `values()` is valid as long as this object or a copy of it lives.
 class PluginOptions {
  public:
-  /// Of a plugin without options.
+  /// For a plugin without options.
   PluginOptions() = default;
-  /// The defaults of `plugin`, replaced by those of `flags` that are meant for it: `--<plugin>.<option>`, and, before
-  /// those, `--<axis>.<plugin>.<option>` for a strategy on `axis`. Throws UsageError for a value that is missing, of
-  /// the wrong type or outside its range.
+  /// The defaults of `plugin`, overridden by the `flags` for it: `--<plugin>.<option>`, and with precedence over these
+  /// `--<axis>.<plugin>.<option>` for a strategy on `axis`. Throws UsageError for a value that is missing, of the wrong
+  /// type or outside its range.
   PluginOptions(const LoadedPlugin& plugin, std::string_view axis, const std::vector<PluginFlag>& flags);
 
   std::span<const tsr_option_value> values() const noexcept;
@@ -51,11 +51,11 @@ bool is_option_of(const PluginFlag& flag, const PluginUse& use);
 /// PluginOptions.
 void refuse_unknown_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
 
-/// What an error about options of a plugin ends in: "; see tessera plugins info ddp".
+/// The end of an error about options of a plugin: "; see tessera plugins info ddp".
 std::string see_options(const LoadedPlugin& plugin);
 
-/// Whether ranks may differ in this flag, because the option of `plugin` that it sets is about a rank's own place.
-/// False for a flag that is not this plugin's.
+/// Whether ranks may differ in this flag, because the plugin declares its option as per-rank (a network interface, for
+/// instance). False for a flag of another plugin.
 bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin);
 
 /// The help of a plugin's options, one or two lines each.

@@ -1,4 +1,4 @@
-// `plugins list` judges files without running them; `plugins info` loads one. All texts of plugins are escaped before
+// `plugins list` checks files without loading them; `plugins info` loads one. All texts of plugins are escaped before
 // they are printed.
 
 #include "plugins/plugin_report.h"
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 std::string status_of(const fs::path& path) {
   try {
-    // Not loaded: a list must not run what it lists.
+    // Without loading: a list must not run what it lists.
     check_plugin_file(path);
     return "ok";
   } catch (const Error& error) {
@@ -81,7 +81,7 @@ fs::path find_any(const std::string& name, const std::vector<fs::path>& folders)
   for (const PluginCandidate& candidate : found)
     paths += (paths.empty() ? "" : ", ") + candidate.path.string();
   if (!found.empty()) throw UsageError(concat(name, " could be any of ", paths, "; give the path of the one you mean"));
-  throw UsageError(concat("there is no plugin ", name, "; what is there: ", known.empty() ? "none" : known),
+  throw UsageError(concat("there is no plugin ", name, "; available: ", known.empty() ? "none" : known),
                    TSR_E_NOT_FOUND);
 }
 

@@ -1,14 +1,14 @@
-// Ranks make sure that they run the same thing (decision 0005), by way of the key-value store. First settings: each
-// rank publishes named fingerprints, and a difference names the field, two ranks and both values. Then programs:
+// Ranks verify through the key-value store that they run the same job (decision 0005). First settings: each rank
+// publishes named fingerprints, and an error names the field that differs, two ranks and both values. Then programs:
 //
 //     rank 0     compiles one rank of each class, its own among them, verifies the job, sets
 //                  programs/sha256/<rank>   the hash that this rank must have
 //                  programs/text/<hash>     the text, once for each class
-//                  programs/verdict         "" or why the job is refused; set last, so that it says that all is there
-//     rank r     compiles its own programs meanwhile, compares the hash; only if it differs, fetches the text
+//                  programs/verdict         "" or why the job is refused; set last, when the others are complete
+//     rank r     compiles its own programs meanwhile and compares the hash; only if it differs, fetches the text
 //
-// So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means a strategy that
-// is not pure or a build that differs, and the first line that differs usually shows which.
+// So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means that a strategy
+// is not pure or that builds differ; the first line that differs usually shows which.
 //
 // Nothing is allocated before both have passed.
 
@@ -18,6 +18,7 @@
 
 #include "base/concat.h"
 #include "base/sha256.h"
+#include "config/flag_table.h"
 #include "launch/fingerprint.h"
 #include "model/model_name.h"
 #include "plan/job_plan.h"
@@ -45,7 +46,7 @@ std::string strategy_names(const CompileInput& input) {
   return names.empty() ? "none" : names;
 }
 
-/// The first line in which the texts differ: its number, and both.
+/// The first line in which the texts differ: its number and both versions.
 std::string first_difference(std::string_view here, std::string_view there) {
   for (size_t line = 1;; ++line) {
     const auto a = here.substr(0, here.find('\n')), b = there.substr(0, there.find('\n'));
@@ -70,14 +71,14 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
   try {
     return store.get(key, timeout_ms);
   } catch (const Error& error) {
-    // The store knows that a key did not come; the user needs to know which rank did not.
+    // The store's error names a key; the user needs the rank.
     if (error.code() != TSR_E_DEADLINE) throw;
     throw late_error(std::vector{0}, purpose, timeout_ms);
   }
 }
 
 /// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
-/// text that is too long for the store is published cut. Returns its own programs.
+/// text that is too long for the store is truncated. Returns rank 0's own programs.
 RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
   JobPrograms programs = as_usage([&] { return compile_job(input); });
   if (const auto refusal = refusal_of(job, input, programs)) {
@@ -94,7 +95,7 @@ RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValu
   return std::move(programs.by_representative.at(programs.classes.representative(0)));
 }
 
-/// Processes may read different files, also under equal paths.
+/// Processes may read different files under equal paths.
 void add_inputs(std::vector<Fingerprint>& all, const Job& job, const Dataset& data) {
   const auto [name, size] = data.size();
   all.push_back({name, size});
@@ -121,14 +122,14 @@ void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& 
   for (const ConfigField& field : shared_fields(job.config))
     all.push_back({"--" + field.name, field.value});
   for (const PluginFlag& flag : job.plugin_flags)
-    // Options about a rank's own place, such as a network interface, may differ.
+    // Per-rank options, such as a network interface, may differ.
     if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
       all.push_back({"--" + flag.name, flag.value});
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
   for (const ModelFact& fact : job.architecture().facts())
     all.push_back({fact.name, fact.value});
   add_inputs(all, job, data);
-  // Kernels cut their work by the number of threads, and BLAS libraries by their environment. Either may change the
+  // Kernels divide their work by the number of threads, and BLAS libraries by their environment. Either may change the
   // last bit of a sum, so both are part of "the same job".
   number("threads per rank (--threads)", num_threads);
   all.push_back(library_environment());
@@ -150,8 +151,8 @@ RankPrograms check_program_consistency(const Job& job, const CompileInput& input
   const std::string expected = published(text_key(hash));
   throw Error(TSR_E_FAILED_PRECONDITION,
               "rank " + std::to_string(info.rank) +
-                  " plans another program than rank 0 planned for it, so a strategy (" + strategy_names(input) +
-                  ") is not pure, hides that it depends on its coordinate, or the builds differ: " +
+                  " plans a different program than rank 0 planned for it: a strategy (" + strategy_names(input) +
+                  ") is not pure or hides that it depends on its coordinate, or the builds " + "differ; " +
                   first_difference(planned, expected));
 }
 
@@ -159,8 +160,8 @@ std::string lowest_answer(const RankInfo& info, int num_ranks, const std::string
                           const std::string& own_answer, int64_t timeout_ms) {
   KeyValueStore& store = *info.store;
   store.set(concat(question, "/", info.rank), own_answer);
-  // Whoever comes last evaluates: no rank has to be chosen for it, and none waits but for the result.
-  if (store.add(question + "/answers", 1) == num_ranks) {  // the last has all
+  // The rank that answers last evaluates: no rank need be chosen for it, and the others wait only for the result.
+  if (store.add(question + "/answers", 1) == num_ranks) {
     std::string least;
     for (int rank = 0; rank < num_ranks; ++rank)
       if (const std::string answer = store.get(concat(question, "/", rank), timeout_ms);
@@ -178,7 +179,7 @@ std::string lowest_answer(const RankInfo& info, int num_ranks, const std::string
 
 bool all_ranks_agree(const RankInfo& info, int num_ranks, const std::string& question, bool own_answer,
                      int64_t timeout_ms) {
-  return lowest_answer(info, num_ranks, question, own_answer ? "yes" : "no", timeout_ms) == "yes";  // "no" is less
+  return lowest_answer(info, num_ranks, question, own_answer ? "yes" : "no", timeout_ms) == "yes";  // "no" < "yes"
 }
 
 void barrier(const RankInfo& info, int num_ranks, const std::string& purpose, int64_t timeout_ms, const Log& log) {

@@ -1,4 +1,4 @@
-// Where ranks make sure that they run the same job.
+// Ranks verify that they run the same job and the programs that rank 0 planned.
 #pragma once
 
 #include "compile/compile.h"
@@ -8,26 +8,27 @@
 
 namespace tessera::host {
 
-/// Compares configuration, plugins, model, weights, data and environment over all ranks; throws naming what differs on
-/// whom. Of weights and data: sizes and contents, of large ones a part (weight_files.h, token_source.h); not where the
-/// ranks are threads, which read the same files.
+/// Compares configuration, plugins, model, weights, data and environment of all ranks. Throws, naming the setting that
+/// differs and two ranks. Weights and data are compared by size and contents, large ones by a part of them
+/// (weight_files.h, token_source.h); not when ranks are threads, which read the same files.
 void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& info, int num_threads, const Log& log);
 
-/// This rank's programs, compiled once and agreed on. Rank 0 plans one rank of each class, checks all ranks against one
-/// another and against --device-memory, publishes hash and text, and runs the programs that it checked; every other
-/// rank compares its own and throws, with the first line that differs, when a strategy did not plan the same here as
-/// there.
+/// Compiles and returns this rank's programs. Rank 0 plans one rank of each class, checks all ranks against one another
+/// and against --device-memory, publishes hash and text, and runs the programs that it checked. Every other rank
+/// compares its own programs with these and throws, with the first line that differs, if a strategy planned something
+/// else.
 RankPrograms check_program_consistency(const Job& job, const CompileInput& input, const RankInfo& info);
 
-/// The least of all ranks' answers that are not empty, or empty; each asks, and no question twice. Throws DEADLINE when
-/// one does not, and names those that are missing.
+/// A min-reduction of text over the store: the lowest non-empty answer of all ranks, or empty. Collective; each
+/// question may be used once. Throws DEADLINE, naming the ranks that are missing.
 std::string lowest_answer(const RankInfo& info, int num_ranks, const std::string& question,
                           const std::string& own_answer, int64_t timeout_ms);
-/// Whether all ranks say yes; as lowest_answer.
+/// Whether the answer of all ranks is true. Like lowest_answer.
 bool all_ranks_agree(const RankInfo& info, int num_ranks, const std::string& question, bool own_answer,
                      int64_t timeout_ms);
 
-/// Returns when all ranks have come here, to `purpose` ("end"); throws DEADLINE with the ranks that are missing.
+/// Returns when all ranks have called it. `purpose` completes "waiting for rank 3 to ..." ("end"). Throws DEADLINE,
+/// naming the ranks that are missing.
 void barrier(const RankInfo& info, int num_ranks, const std::string& purpose, int64_t timeout_ms, const Log& log);
 
 }  // namespace tessera::host

@@ -1,5 +1,5 @@
-// A pure function of the step: nothing is carried along, so any step can be computed alone. Warm-up reaches lr with its
-// last step (hence step + 1), the schedule min_lr with the last step of the run (hence steps - 1).
+// A pure function of the step, without state, so any step can be computed alone. The last step of the warm-up has the
+// rate lr (hence step + 1), the last step of the run min_lr (hence steps - 1).
 
 #include "train/learning_rate.h"
 

@@ -7,8 +7,8 @@
 
 namespace tessera::host {
 
-/// `step` counts from 0. Warm-up is linear from lr / warmup_steps to lr; then constant, or linear or along half a
-/// cosine down to min_lr, which is reached with the last of config.steps.
+/// `step` counts from 0. Warm-up is linear from lr / warmup_steps to lr; then the rate is constant, or falls to min_lr,
+/// linearly or along half a cosine, and reaches it in the last of config.steps.
 double learning_rate(const TrainConfig& config, int64_t step);
 
 }  // namespace tessera::host

@@ -1,6 +1,6 @@
-// Dynamic loss scaling (Micikevicius et al. 2018). Halved at once after an overflow, doubled only after many good
-// steps: a scale that is too large costs a step, one that is too small only some bits of small gradients. Powers of two
-// change no bit of a gradient that stays in range.
+// Dynamic loss scaling (Micikevicius et al. 2018). The scale is halved at once after an overflow and doubled only after
+// many good steps: a scale that is too large costs a step, one that is too small only some bits of small gradients.
+// Powers of two leave the mantissa of a gradient that stays in range unchanged.
 
 #include "train/loss_scaler.h"
 

@@ -1,27 +1,27 @@
-// Dynamic loss scaling: small gradients are lifted into the range of float16, and a step that overflows is skipped.
+// Dynamic loss scaling: shifts small gradients into the range of float16; a step that overflows is skipped.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::host {
 
-/// The rule and the numbers of PyTorch's GradScaler: the scale starts at 65536, is doubled after 2000 updates in a row,
-/// and halved, not below 1, after a step that was skipped. A pure function of the steps' outcomes, which are equal on
-/// all ranks; so is the scale.
+/// The rule and constants of PyTorch's GradScaler: the scale starts at 65536, is doubled after 2000 updates in a row,
+/// and halved, but not below 1, after a skipped step. It depends only on the outcomes of steps, which are equal on all
+/// ranks; so the scale is too.
 class LossScaler {
  public:
   static constexpr double kInitialScale = 65536, kGrowth = 2, kBackoff = 0.5, kMinScale = 1;
   static constexpr int64_t kGrowthInterval = 2000;
-  /// Steps in a row that are skipped until kInitialScale has become kMinScale.
+  /// Skipped steps in a row from kInitialScale to kMinScale.
   static constexpr int64_t kMostBackoffs = 16;
 
-  /// Not dynamic: the scale is 1 for ever.
+  /// If not dynamic, the scale is always 1.
   explicit LossScaler(bool is_dynamic) : is_dynamic_(is_dynamic), scale_(is_dynamic ? kInitialScale : 1) {}
 
   bool is_dynamic() const { return is_dynamic_; }
-  /// Of the next step.
+  /// The scale of the next step.
   double scale() const { return scale_; }
-  /// After each step; false: it was skipped, because a gradient was not finite.
+  /// Call it after each step; `updated` is false when the step was skipped because a gradient was not finite.
   void update(bool updated);
 
  private:

@@ -1,14 +1,13 @@
-// Notices that a run cannot recover (decision 0023). It costs nothing while the run goes well: whether a step was good
-// is known on all ranks anyway. Only after a step that was not good do ranks look at the parameters they hold. One rank
-// may hold the bad slice alone, so they agree on the worst element of all, by one string for each rank whose least is
-// taken:
+// Detects that a run cannot recover (decision 0023). It costs nothing while the run goes well, since all ranks know
+// whether a step was good. Only after a bad step do ranks inspect the parameters that they hold. A single rank may hold
+// the bad slice, so the ranks agree on the worst element of all, by the lowest of one string per rank:
 //
 //     a0000000012/...  element 34 of h.0.ln_1.weight is nan          not finite: by parameter, then element
 //     b3199729663/...  element 7 of wte.weight is 12.5               finite: the largest value has the smallest key
 //
-// A magnitude is compared as the bits of its float, which order as the numbers do.
+// A magnitude is compared as the bits of its float, which sort like the numbers.
 //
-// All ranks then throw the same sentence, after they have met: none ends while another still asks the store.
+// All ranks then throw the same sentence, after a barrier: no rank ends while another still uses the store.
 
 #include "train/lost_run.h"
 
@@ -27,9 +26,9 @@
 namespace tessera::host {
 namespace {
 
-/// Below it adamw divides by next to nothing where a gradient is zero.
+/// Below it adamw divides by almost zero where a gradient is zero.
 constexpr double kLeastEps = 1e-12;
-/// An answer begins with a key: the least of all ranks' answers is about the worst element.
+/// An answer begins with a key, such that the lowest of all ranks' answers is about the worst element.
 constexpr size_t kKeyChars = 33;
 constexpr char kNotFinite = 'a', kFinite = 'b';
 
@@ -44,7 +43,7 @@ std::string key_of(const ParameterElement& e) {
 
 std::string describe(const Model& model, const ParameterElement& e) {
   return concat(key_of(e), "element ", e.index, " of ", model.parameters[static_cast<size_t>(e.parameter)].name, " is ",
-                std::isnan(e.value) ? std::abs(e.value) : e.value);  // the sign of a NaN says nothing
+                std::isnan(e.value) ? std::abs(e.value) : e.value);  // the sign of a NaN means nothing
 }
 
 }  // namespace
@@ -53,10 +52,9 @@ LostRunCheck::LostRunCheck(const Job& job, const RankInfo& info, RankRuntime& ru
     : job_(job), info_(info), runtime_(runtime) {}
 
 std::string LostRunCheck::advice() const {
-  if (last_good_step_ == 0)
-    return "no step had a finite loss and an update; check the weights in --model, then lower --lr";
+  if (last_good_step_ == 0) return "no step updated with a finite loss; check the weights in --model, then lower --lr";
   const TrainConfig& config = job_.config;
-  // lr times weight decay is the share of a parameter that one step takes away; from 1 on it overshoots zero.
+  // lr times weight decay is the fraction of a parameter that one step removes; from 1 on it overshoots zero.
   const bool decays_too_much = config.weight_decay > 1 && config.lr * config.weight_decay >= 1;
   const bool divides_by_nothing = config.optimizer == OptimizerKind::adamw && config.eps < kLeastEps;
   return concat("step ", last_good_step_, " was the last that updated with a finite loss; lower --lr (",
@@ -67,7 +65,7 @@ std::string LostRunCheck::advice() const {
                 config.clip > 0 ? concat("lower --clip (", shortest(config.clip), ")") : "set --clip, which is off");
 }
 
-/// Of all ranks', as the end of a sentence.
+/// The first such action of all ranks, as the end of a sentence.
 std::string LostRunCheck::first_action() const {
   if (!job_.config.debug_memory) return "";
   const std::string first =
@@ -79,13 +77,13 @@ std::string LostRunCheck::first_action() const {
 
 void LostRunCheck::fail(const std::string& why) const {
   const std::string action = first_action();
-  // Nobody ends before all know why.
+  // No rank ends before all know why.
   barrier(info_, job_.mesh.num_ranks(), "end, since the run is lost", job_.config.timeout_ms, Log(LogLevel::off));
   throw Error(TSR_E_FAILED_PRECONDITION, concat("the run is lost: ", why, action, "; ", advice()));
 }
 
 void LostRunCheck::look(const std::string& when) {
-  // Parameters that no step has updated since the last look are as they were.
+  // Without an update, parameters are as they were at the last check.
   if (!has_changed_) return;
   has_changed_ = false;
   const auto own = runtime_.worst_parameter_element();
@@ -122,10 +120,10 @@ void LostRunCheck::after_last_step() {
   look("after the last step");
   if (!last_loss_is_finite_)
     fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
-  // In float16 so many skipped steps in a row are the scale on its way down.
+  // In float16, up to this many skipped steps in a row may be the loss scale on its way down.
   const int64_t limit = runtime_.scales_loss() ? LossScaler::kMostBackoffs : 1;
   if (job_.config.max_skipped_steps != 0 && num_not_good_ > limit)
-    fail(concat("the last ", num_not_good_, " steps changed nothing, since a gradient was not finite, and the largest ",
+    fail(concat("the last ", num_not_good_, " steps were skipped because a gradient was not finite, and the largest ",
                 "parameter is finite: ", largest_));
 }
 

@@ -1,5 +1,5 @@
-// A device reports what is in use by anyone; there is no peak to ask for, so the peak is the largest value that was
-// seen after a step. For a CPU the kernel keeps both for the process.
+// A device reports what all processes use, and no peak, so the peak is the largest value seen after a step. On a CPU
+// the kernel reports current and peak memory of this process.
 
 #include "train/memory_meter.h"
 

@@ -1,16 +1,16 @@
-// How much memory a rank uses, measured.
+// Measures the memory that a rank uses.
 #pragma once
 
 #include "exec/rank_runtime.h"
 
 namespace tessera::host {
 
-/// Bytes in use on a device with memory of its own, by all that use it; of the process elsewhere.
+/// Bytes in use: on a device with its own memory, by all processes; else by this process.
 struct MeasuredMemory {
   int64_t now_bytes = 0;
-  int64_t peak_bytes = 0;    ///< of a device: the most that was seen when it was measured
-  int64_t before_bytes = 0;  ///< of the process before the arena was allocated; 0 of a device
-  int64_t total_bytes = 0;   ///< of the device; 0 of a process
+  int64_t peak_bytes = 0;    ///< for a device, the largest value measured so far
+  int64_t before_bytes = 0;  ///< of the process, before the arena was allocated; 0 for a device
+  int64_t total_bytes = 0;   ///< of the device; 0 for a process
 };
 
 class MemoryMeter {

@@ -1,4 +1,4 @@
-// What a rank knows of itself and of the job that it is part of.
+// What a rank knows of itself and of its job.
 #pragma once
 
 #include <functional>

@@ -1,29 +1,26 @@
-// One rank that is a process, from joining to its exit code. The order at the end matters: a rank that fails tells the
-// store first, since the store names the cause to all others, then leaves, and prints last. The rank that serves the
-// store stays until the others have left or a time has passed; if it ended first, their errors would be about a lost
-// store.
+// One rank as a process, from joining to its exit code. The order at the end matters: a rank that fails first reports
+// to the store, which passes the cause on to all others, then leaves, and prints last. The rank that serves the store
+// stays until the others have left or a timeout; if it ended first, their errors would be about a lost store.
 //
-//     run() -> join -> body -> failure? -> tell the store -> wait until the others have left -> print once -> exit code
+//     run() -> join -> body -> failure? -> report to the store -> wait until the others have left -> print -> exit code
 //
-// What happened is printed once for the job (decision 0026): by our launcher, or else by the rank that serves the
-// store.
+// The failure of a job is printed once (decision 0026): by our launcher, else by the rank that serves the store.
 
 #include "train/rank_process.h"
 
 #include <unistd.h>
 
 #include "base/concat.h"
-#include "base/print_error.h"
+#include "base/log.h"
 #include "base/progress.h"
-#include "launch/torchelastic.h"
 
 namespace tessera::host {
 namespace {
 
-// A rank that waits where nothing can interrupt it is ended this long after another one failed.
+// After another rank failed, one that cannot be interrupted is ended after this time.
 constexpr int64_t kGraceMs = 300;
-// How long the rank that serves the store stays for the others: after the job, after a failure, and when it failed
-// before they came.
+// How long the rank that serves the store waits for the others: after the job, after a failure, and when it failed
+// before they joined.
 constexpr int64_t kLeaveMs = 10'000, kFailedMs = 400, kTellMs = 10'000;
 
 bool try_to_report(KeyValueStore& store, const Failure& failure) {
@@ -51,13 +48,13 @@ JobStore RankProcess::join(int64_t timeout_ms, int64_t reply_ms, const Log& log)
     note_lost(who);
     RankEnd end;
     end.how = RankEnd::How::lost;
-    // Everyone who waits for the lost rank in the store wakes with its name.
+    // All ranks that wait in the store get an error with the lost rank's name.
     store.close(rank_name(who) + " " + cause_text(end));
   };
   const auto on_other_secret = [log, was_said = false](const Participant& who) mutable {
     if (std::exchange(was_said, true)) return;
-    log.warning("what calls itself ", rank_name(who), " was refused, since its secret is another: set the same ",
-                "TESSERA_JOB_SECRET, MASTER_ADDR and MASTER_PORT on all ranks, unless it belongs to another job");
+    log.warning("refused a process with another secret, which claims to be ", rank_name(who), "; unless it belongs to ",
+                "another job, set the same TESSERA_JOB_SECRET, MASTER_ADDR and MASTER_PORT on all ranks");
   };
   return join_job(environment_, timeout_ms, log, StoreEvents{on_lost, on_other_secret}, reply_ms);
 }
@@ -87,9 +84,9 @@ int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
       failure = watch.failure_of(error);
       was_told = watch.tell(*failure);
     }
-    // The store's host cannot be reached: destructors would wait for it, so the process ends without them.
+    // The store is unreachable: destructors would wait for it, so the process exits without them.
     if (watch.is_cut_off()) ::_exit(leave(job, failure, false));
-  } catch (const std::exception& error) {  // there is no store to tell it, or no thread to watch it
+  } catch (const std::exception& error) {  // joining failed, or the watch thread could not be started
     failure = make_failure(error, environment_.rank, 0);
     was_told = job.store && try_to_report(*job.store, *failure);
   }
@@ -97,9 +94,9 @@ int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
 }
 
 int RankProcess::leave(const JobStore& job, const std::optional<Failure>& failure, bool was_told) {
-  // The rank's own server needs no connection.
+  // This rank's own server can be used without a connection.
   if (failure && !was_told && job.server) was_told = try_to_report(job.server->store(), *failure);
-  // All, of which this is one. Once steps have run, the one that failed may be out of reach: it is not waited for.
+  // All ranks, including this one. After steps have run, the failed rank may be unreachable: it is not waited for.
   const int num_leaving = environment_.world_size - (failure && failure->step > 0 ? 1 : 0);
   if (job.server) wait_until_left(job.server->store(), num_leaving, failure ? kFailedMs : kLeaveMs);
   return failure ? conclude(job, *failure, was_told) : 0;
@@ -117,19 +114,19 @@ int RankProcess::fail_before_joining(const std::exception& error, bool may_meet)
 bool RankProcess::join_and_tell(const Failure& failure) {
   try {
     const Progress progress(Log(LogLevel::info, environment_.rank, environment_.world_size),
-                            concat("telling the other ranks, for at most ", kTellMs / 1000, " s"));
+                            concat("reporting the failure to the other ranks, for at most ", kTellMs / 1000, " s"));
     const JobStore job = join(kTellMs, kTellMs, Log(LogLevel::off));
     const bool was_told = try_to_report(*job.store, failure);
     if (job.server) wait_until_left(job.server->store(), environment_.world_size, kTellMs);
     return was_told;
-  } catch (const std::exception&) {  // nobody is there to be told
+  } catch (const std::exception&) {  // no other rank was reached
     return false;
   }
 }
 
 int RankProcess::conclude(const JobStore& job, const Failure& failure, bool was_told) {
   write_torchelastic_error(failure);
-  // The launcher prints it; a second sentence would only repeat it.
+  // The launcher prints it.
   if (is_launched_ && was_told) return failure.exit_code;
   if (job.server)
     print_error(failure_block(collect(job.server->store(), failure)));
@@ -144,7 +141,7 @@ std::vector<RankEnd> RankProcess::collect(KeyValueStore& store, const Failure& o
     ends[rank].who.rank = static_cast<int>(rank);
   const std::lock_guard lock(mutex_);
   for (const Participant& who : lost_) {
-    if (who.rank >= environment_.world_size) continue;  // of a larger world; the store was closed with its name
+    if (who.rank >= environment_.world_size) continue;  // from a larger world; the store was closed with its name
     RankEnd& end = ends[static_cast<size_t>(who.rank)];
     end.who = who;
     end.how = RankEnd::How::lost;

@@ -13,22 +13,22 @@
 
 namespace tessera::host {
 
-/// From the job's store to the exit code. Whatever fails is told to the other ranks, which end at once; and to the user
-/// once: by the launcher if it is ours, else by rank 0 in one block, and by every rank in a line of its own log.
+/// From joining the job's store to the exit code. A failure is reported to the other ranks, which then end at once, and
+/// once to the user: by our launcher if there is one, else by rank 0 in one block, and by every rank in its own log.
 class RankProcess {
  public:
   explicit RankProcess(const RankEnvironment& environment);
-  /// By our launcher, which tells the user what happened.
+  /// Our launcher started this process and reports failures to the user.
   bool is_launched() const { return is_launched_; }
 
   /// Joins the job and runs `body`, which calls note_step() of the watch after each step. Returns the exit code.
-  /// `reply_ms`: after which a store that answers nothing is cut off.
+  /// `reply_ms`: a store that does not answer for this long counts as unreachable.
   int run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
           const std::function<void(const RankInfo&, JobWatch&)>& body);
 
-  /// The rank fails before it could join: tells the user, then the others, for whom it waits up to ten seconds. They
-  /// are not told unless `may_meet`: without a secret ranks of several machines do not meet at all. Returns the exit
-  /// code.
+  /// For a rank that fails before it could join: reports to the user, then to the other ranks, waiting up to ten
+  /// seconds for them. Without `may_meet` it does not contact them: without a secret, ranks on several machines do not
+  /// connect. Returns the exit code.
   int fail_before_joining(const std::exception& error, bool may_meet);
 
  private:
@@ -43,7 +43,7 @@ class RankProcess {
   const RankEnvironment& environment_;
   const bool is_launched_;
   std::mutex mutex_;
-  std::vector<Participant> lost_;  // guarded by mutex_; of the rank that serves the store
+  std::vector<Participant> lost_;  // guarded by mutex_; filled on the rank that serves the store
 };
 
 }  // namespace tessera::host

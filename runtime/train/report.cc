@@ -1,4 +1,4 @@
-// What rank 0 logs at the start, for each step and at the end, with warnings of rates that cannot train anything.
+// What rank 0 logs at the start, after each step and at the end, with warnings about rates that cannot work.
 
 #include "train/report.h"
 
@@ -17,7 +17,7 @@ std::string bytes(int64_t num_bytes) {
   return human_bytes(static_cast<uint64_t>(num_bytes));
 }
 
-/// The device, what passes through the host, and whether steps are graphs; nothing on a CPU.
+/// The device, its staging memory on the host, and whether steps are CUDA graphs; nothing on a CPU.
 void report_device(const Log& log, const Job& job, const RankRuntime& runtime) {
   if (job.device_is_cpu()) return;
   const auto memory = runtime.device_memory();
@@ -25,7 +25,7 @@ void report_device(const Log& log, const Job& job, const RankRuntime& runtime) {
   log.info(
       "device: ", job.plugins.device.name,
       memory ? concat(", ", human_bytes(memory->used_bytes), " of ", human_bytes(memory->total_bytes), " in use") : "",
-      staging ? concat("; what works on the host passes through ", human_bytes(staging), " of host memory") : "");
+      staging ? concat("; ", human_bytes(staging), " of host memory for staging") : "");
   const std::string obstacle = runtime.obstacle_to_graphs();
   log.info("cuda graph: ", obstacle.empty() ? "on, from the second step on" : "off, because " + obstacle);
 }
@@ -41,28 +41,28 @@ std::string of_process(const Job& job, const MeasuredMemory& m) {
     return human_bytes(static_cast<uint64_t>(std::max<int64_t>(0, num_bytes - m.before_bytes)));
   };
   const int num_arenas = job.ranks_are_threads() ? job.mesh.num_ranks() : 1;
-  return concat("rank 0's process has ", bytes(m.now_bytes), ", at the peak ", bytes(m.peak_bytes), "; without the ",
-                bytes(m.before_bytes), " it had before the arena: ", added(m.now_bytes), " and ", added(m.peak_bytes),
+  return concat("rank 0's process uses ", bytes(m.now_bytes), ", peak ", bytes(m.peak_bytes), "; without the ",
+                bytes(m.before_bytes), " from before the arena: ", added(m.now_bytes), ", peak ", added(m.peak_bytes),
                 num_arenas > 1 ? concat(", for the arenas of its ", num_arenas, " ranks") : "");
 }
 
 std::string of_device(const MeasuredMemory& m) {
-  return concat("rank 0's device has ", bytes(m.now_bytes), " of ", bytes(m.total_bytes), " in use, at the peak ",
-                bytes(m.peak_bytes), ", by all that use it");
+  return concat("rank 0's device has ", bytes(m.now_bytes), " of ", bytes(m.total_bytes), " in use, peak ",
+                bytes(m.peak_bytes), ", by all processes");
 }
 
-/// An update of adamw moves each element by about the rate, so that no rate above 1 trains anything.
+/// An update of adamw moves each element by about the rate, so no rate above 1 can train.
 constexpr double kMostAdamwRate = 1, kMostSgdRate = 1e6;
 
 void warn_of_rates(const Log& log, const TrainConfig& config) {
   const double most = config.optimizer == OptimizerKind::adamw ? kMostAdamwRate : kMostSgdRate;
   if (config.lr > most)
-    log.warning("--lr ", shortest(config.lr), " is far above the rates that train anything with ",
-                to_string(config.optimizer), " (at most ", shortest(most), "); the parameters are about to overflow");
+    log.warning("--lr ", shortest(config.lr), " is too high: no rate above ", shortest(most), " can train with ",
+                to_string(config.optimizer), "; expect parameters to overflow");
   const double decay = config.lr * config.weight_decay;
   if (decay >= 1)
     log.warning("--lr times --weight-decay is ", format("%.3g", decay),
-                ": a step takes away that many times the value of each parameter; keep it far below 1");
+                ", the fraction of each parameter that a step removes; keep it far below 1");
   if (config.warmup_steps > config.steps)
     log.warning("--warmup-steps ", config.warmup_steps, " is more than --steps ", config.steps,
                 ": the learning rate ends at ", format("%.3g", learning_rate(config, config.steps - 1)),

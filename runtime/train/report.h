@@ -1,4 +1,4 @@
-// What a run says to a person.
+// What rank 0 logs about a run.
 #pragma once
 
 #include "base/log.h"
@@ -13,9 +13,9 @@ namespace tessera::host {
 
 /// "dp=2 ddp, tp=2 tensor"
 std::string mesh_text(const Job& job);
-/// Model, mesh, data and memory, before the first step; warnings about rates that no run can use.
+/// Model, mesh, data and memory, before the first step; warnings about rates that cannot work.
 void report_start(const Log& log, const Job& job, const Dataset& data, const RankRuntime& runtime);
-/// One line a step; a warning when the step was skipped, with the scale that follows.
+/// One line per step; a warning when the step was skipped, with the new loss scale.
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler);
 /// Planned and measured memory.
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured);

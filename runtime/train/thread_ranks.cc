@@ -1,6 +1,6 @@
-// --comm local: ranks are threads that share one store. A rank that fails closes the store, which wakes the others
-// wherever they wait in it; those that wait in a collective ask `cancelled` once a second. Errors of the others are
-// consequences and must not hide the cause, so all are collected and the one that came first is thrown.
+// --comm local: ranks are threads that share one store. A rank that fails closes the store, which wakes all ranks that
+// wait in it; those that wait in a collective poll `cancelled` once a second. The errors of the others are consequences
+// and must not mask the cause, so all are collected and the root cause is thrown (launch/failure.h).
 
 #include "train/thread_ranks.h"
 
@@ -20,7 +20,7 @@ namespace tessera::host {
 
 namespace {
 
-/// Ends the others when one rank fails, and knows with which it began. Functions are [any-thread].
+/// Collects failures; the first ends the other ranks. Functions are [any-thread].
 class Failures {
  public:
   explicit Failures(MemoryStore& store) : store_(store) {}
@@ -66,7 +66,7 @@ void train_thread_ranks(const Job& job, const Dataset& data, const std::function
   std::optional<Error> cannot_start;
   std::vector<std::thread> threads;
   try {
-    // Rank 0 runs on the calling thread: a run of one rank starts no thread, and debuggers stop where one expects.
+    // Rank 0 runs on the calling thread: a run of one rank starts no thread, which is simpler to debug.
     for (int rank = 1; rank < num_ranks; ++rank)
       threads.emplace_back(run, rank);
     run(0);
@@ -78,7 +78,7 @@ void train_thread_ranks(const Job& job, const Dataset& data, const std::function
   }
   for (std::thread& thread : threads)
     thread.join();
-  if (cannot_start) throw *cannot_start;  // ranks that did start may have failed for the same reason
+  if (cannot_start) throw *cannot_start;  // ranks that did start only failed because of it
   failures.throw_cause(num_ranks);
 }
 

@@ -1,7 +1,6 @@
-// A rank, from its plugins to its last step. train_rank() at the end of the file is the whole of it, in order; the rest
-// of the file fills in setups. The ranks meet to compare settings, then programs (consistency.cc), before communicators
-// are created, before the first step, and at the end, so that none closes its connections while another one still needs
-// them.
+// A rank, from its plugins to its last step. train_rank() at the end of the file is the whole of it, in order; the
+// functions before it prepare its arguments. The ranks meet to compare settings, then programs (consistency.cc), before
+// communicators are created, before the first step, and at the end, so that none closes connections that others need.
 
 #include "train/train_rank.h"
 
@@ -28,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 int num_threads(const Job& job, const RankInfo& info) {
-  // The ranks of a host share its cores.
+  // The ranks on a host share its cores.
   if (job.config.threads > 0) return job.config.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / info.num_local_ranks);
 }
@@ -65,7 +64,7 @@ GraphOptions graph_options(const Job& job, const RankInfo& info, const Log& log)
   GraphOptions graphs;
   graphs.is_on = job.config.cuda_graph == CudaGraph::automatic;
   graphs.all_agree = [&job, info, num_asked = 0](bool captured) mutable {
-    // All ranks ask after the same runs, so counting gives them the same question.
+    // All ranks ask after the same runs of the program, so a counter gives them equal questions.
     const std::string question = "captured/" + std::to_string(num_asked++);
     return all_ranks_agree(info, job.mesh.num_ranks(), question, captured, job.config.timeout_ms);
   };
@@ -92,11 +91,11 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
   return setup;
 }
 
-/// The micro-batches of one step, and on to the next.
+/// Reads the micro-batches of one step.
 std::vector<MicroBatch> next_batches(const Job& job, DatasetReader& reader, int data_rank) {
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
-    // Ranks that differ in other axes only (stages, tensor parts) have the same data rank and read the same.
+    // Ranks that differ only in other axes (pipeline stages, tensor shards) have the same data rank and read the same.
     batch = reader.read(data_rank);
     reader.advance();
   }
@@ -129,7 +128,7 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
   const Coordinates coordinates = job.mesh.coordinates(info.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   const auto reader = data.reader(dataset_use(job));
-  // One on each rank: it is a function of outcomes that are equal on all.
+  // Each rank has its own: outcomes of steps are equal on all ranks, so the scales are.
   LossScaler scaler(runtime.scales_loss());
   LostRunCheck lost(job, info, runtime);
   const auto tokens = static_cast<double>(job.tokens_per_step());
@@ -144,8 +143,8 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
     line.loss_scale = scaler.scale();
     const StepResult result = runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches);
     scaler.update(result.updated);
-    // The sum is exact and unscaled, so this is the mean over all tokens however they are cut into micro-batches and
-    // ranks.
+    // The sum is exact and unscaled, so this is the mean over all tokens, however they are divided into micro-batches
+    // and ranks.
     line.loss = result.loss_sum / tokens;
     if (result.num_correct) line.accuracy = static_cast<double>(*result.num_correct) / tokens;
     line.grad_norm = result.grad_norm;
@@ -176,22 +175,22 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   const HostServices host(log, info.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
 
-  // Nothing below may depend on what has not been compared.
+  // Nothing below may depend on a setting that was not compared.
   check_job_consistency(job, data, info, num_threads(job, info), log);
-  const Log first_log = info.rank == 0 ? log : Log(LogLevel::off);  // what is said once for all ranks
+  const Log first_log = info.rank == 0 ? log : Log(LogLevel::off);  // for lines that are the same on all ranks
   if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
   const CompileInput input = compile_input(job, strategies.all(), first_log);
   RankPrograms programs = check_program_consistency(job, input, info);
 
-  // Measured here, so that the report can tell the arena from what the process had before.
+  // Measured here, so that the report can separate the arena from earlier memory.
   const int64_t process_before = resident_memory().now_bytes;
   RankRuntime runtime(rank_setup(job, info, host.table(), strategies.all(), log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
-  // Ranks that share a device: what one allocates and loads in preparation could wait for a stream of another, which
-  // in turn waits for it.
+  // For ranks that share a device: while one prepares, its allocations and loads could wait for a stream of another
+  // rank that in turn waits for it.
   barrier(info, job.mesh.num_ranks(), "prepare their programs", job.config.start_timeout_ms, log);
   if (info.rank == 0) {
-    // Until here a second process that claims a rank ends the job, as two jobs may share a port; from here on it is
+    // Until here a second process that claims a rank ends the job, since two jobs may share a port; from here on it is
     // only refused.
     info.store->set(kJobStarted, "");
     report_start(log, job, data, runtime);
@@ -201,7 +200,7 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
     Progress progress(first_log, "filling the parameters");
     runtime.initialise(*initial_parameters(job, first_log), &progress);
   }
-  // A rank may find only here that weights of its own are not finite, and a run that is refused writes no metrics.
+  // A rank may detect only now that its weights are not finite, and a run that is refused must not write metrics.
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   observer.on_start(run_metrics(job, runtime));
   train_steps(job, data, runtime, meter, info, observer, log);

@@ -12,17 +12,18 @@
 
 namespace tessera::host {
 
-/// Who looks on. Called on the rank's own thread.
+/// Callbacks of a run, on the rank's own thread.
 struct RankObserver {
-  /// Before the first step, when nothing can refuse the run any more. `version` is empty.
+  /// Before the first step, when the run can no longer be refused. `version` is empty.
   std::function<void(const RunMetrics&)> on_start = [](const RunMetrics&) {};
   std::function<void(const StepMetrics&)> on_step = [](const StepMetrics&) {};
-  /// After the last step, before anything is closed.
+  /// After the last step, while everything is still open.
   std::function<void(RankRuntime&)> on_end = [](RankRuntime&) {};
 };
 
 /// Joins the other ranks, compiles and checks this rank's programs, and runs all steps; rank 0 reports to the log.
-/// Throws what went wrong, also that the run is lost (lost_run.h); the other ranks then fail within their deadlines.
+/// Throws when anything fails, also when the run is lost (lost_run.h); the other ranks then fail within their
+/// deadlines.
 void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log);
 

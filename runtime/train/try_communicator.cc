@@ -1,5 +1,5 @@
 // A communicator may refuse its options only when it is created (an interface that does not exist). In a job every rank
-// would then print that; here one group of one finds it out first.
+// would then report that; creating it once for a group of one finds it out before.
 
 #include "train/try_communicator.h"
 

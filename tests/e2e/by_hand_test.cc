@@ -1,4 +1,4 @@
-// Ranks that a user or a foreign launcher starts: what is wrong with one is reported to all, and they end at once.
+// Ranks that a user or a foreign launcher starts: a failure of one is reported to all, and they end at once.
 #include <gtest/gtest.h>
 #include <signal.h>
 

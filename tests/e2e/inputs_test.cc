@@ -50,7 +50,7 @@ Flags small_run(const std::string& model, const std::string& data, Flags more = 
   return tessera(flags);
 }
 
-// A port without a listener.
+// A port that has no listener now.
 int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -188,7 +188,7 @@ TEST(Weights, AreRandomWithAWarningOnce) {
     const CommandResult result = run_command(small_run(model, golden("/tokens.bin"), more));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(count(result.err, "warning: training from random values"), 1u) << result.err;
-    expect_part(result.err, model + " holds no model.safetensors");
+    expect_part(result.err, model + " has no model.safetensors");
   }
 }
 

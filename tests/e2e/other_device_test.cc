@@ -69,9 +69,9 @@ TEST(OtherDevice, ReportsItsMemoryAndWhatPassesThroughTheHost) {
   const CommandResult run =
       train_on("other", {"--nproc=2", "--comm=local", "--steps=2", "--metrics", folder.path("m")});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  expect_all(run.err, {"device: other, ", " of 4.0 GiB in use; what works on the host passes through ",
+  expect_all(run.err, {"device: other, ", " of 4.0 GiB in use; ", " of host memory for staging",
                        "cuda graph: off, because the communicator works on the host",
-                       "memory measured: rank 0's device has ", "by all that use it"});
+                       "memory measured: rank 0's device has ", "by all processes"});
   const auto steps = read_metrics(folder.path("m"));
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_GT(steps[1]["memory_bytes"], 0);

@@ -98,7 +98,7 @@ TEST(TwoJobsWithOneMasterPort, WithTheirOwnSecretsTheFirstTrains) {
   }
 }
 
-// The two can be told apart only by the ranks that are claimed twice.
+// The jobs can be told apart only by ranks that are claimed twice.
 TEST(TwoJobsWithOneMasterPort, WithoutSecretsNobodyWaitsInVain) {
   const int port = free_master_port();
   Rank a0(0, port, ""), b0(0, port, ""), a1(1, port, ""), b1(1, port, "");

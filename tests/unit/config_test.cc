@@ -4,6 +4,7 @@
 #include <map>
 
 #include "config/axes.h"
+#include "config/flag_table.h"
 #include "config/parse_flags.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -102,12 +103,12 @@ TEST(Flags, EmptyValuesAreSaid) {
 
 TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
   refuse({"--stesp", "3"}, {"--stesp", "--steps"});
-  refuse({"--micro-batch-size", "3"}, {"here it is --batch-size"});
-  refuse({"--micro_batch_size=3"}, {"here it is --batch-size"});
+  refuse({"--micro-batch-size", "3"}, {"use --batch-size"});
+  refuse({"--micro_batch_size=3"}, {"use --batch-size"});
   refuse({"--step", "3"}, {"there is no flag --step", "--steps"});  // no guessing from a prefix
   refuse({"--dry-run"}, {"tessera plan"});
-  refuse({"--bf16"}, {"here it is --dtype bf16"});
-  refuse({"--precision=bf16"}, {"here it is --dtype"});
+  refuse({"--bf16"}, {"use --dtype bf16"});
+  refuse({"--precision=bf16"}, {"use --dtype"});
   refuse({"-x"}, {"-x"});
   refuse({"stray"}, {"'stray'"});
   refuse({"--steps", "3", "stray"}, {"'stray'"});

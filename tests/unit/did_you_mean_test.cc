@@ -28,13 +28,13 @@ TEST(Nearest, FindsATypoAndNothingFarAway) {
 
 TEST(SuggestFlag, KnowsOtherFrameworks) {
   const std::vector<std::string> known = {"batch-size", "steps", "grad-accum", "seq-len", "lr", "nproc"};
-  EXPECT_EQ(suggest_flag("micro-batch-size", known), "; here it is --batch-size");
-  EXPECT_EQ(suggest_flag("max-iters", known), "; here it is --steps");
-  EXPECT_EQ(suggest_flag("train-iters", known), "; here it is --steps");
-  EXPECT_EQ(suggest_flag("gradient-accumulation-steps", known), "; here it is --grad-accum");
-  EXPECT_EQ(suggest_flag("block-size", known), "; here it is --seq-len");
+  EXPECT_EQ(suggest_flag("micro-batch-size", known), "; use --batch-size");
+  EXPECT_EQ(suggest_flag("max-iters", known), "; use --steps");
+  EXPECT_EQ(suggest_flag("train-iters", known), "; use --steps");
+  EXPECT_EQ(suggest_flag("gradient-accumulation-steps", known), "; use --grad-accum");
+  EXPECT_EQ(suggest_flag("block-size", known), "; use --seq-len");
   EXPECT_EQ(suggest_flag("learning-rate", known), "; use --lr");
-  EXPECT_EQ(suggest_flag("nproc-per-node", known), "; here it is --nproc");
+  EXPECT_EQ(suggest_flag("nproc-per-node", known), "; use --nproc");
   EXPECT_EQ(suggest_flag("stpes", known), "; did you mean --steps?");
   EXPECT_EQ(suggest_flag("something-else", known), "; see --help");
 }

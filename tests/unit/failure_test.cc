@@ -62,8 +62,8 @@ TEST(FirstCause, ADeathBySignalWinsOverReportsThatWereThereBefore) {
   EXPECT_EQ(job.exit_code(), 1);
   EXPECT_EQ(job.block(),
             "the job failed after step 40\n"
-            "  cause:        rank 2 (process 102 on node): killed by signal 9 (Killed); if nobody sent it, the system "
-            "may have run out of memory: see dmesg\n"
+            "  cause:        rank 2 (process 102 on node): killed by signal 9 (Killed); unless a user sent it, the "
+            "system may have run out of memory: see dmesg\n"
             "  reported by:  rank 0 (process 100 on node): all_reduce #47 lost the connection to rank 2\n"
             "  reported by:  rank 1 (process 101 on node): all_reduce #47 lost the connection to rank 2");
 }

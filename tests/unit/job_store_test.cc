@@ -87,7 +87,7 @@ TEST(JobStore, AsksWhatHasThePortATurnAtATime) {
   EXPECT_LE(num_asked, 11);
 }
 
-// The port is taken, though it has no listener.
+// The port is taken, but no server listens on it.
 TEST(JobStore, WaitsForAPortThatGetsFree) {
   Socket bound(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};

@@ -88,9 +88,9 @@ TEST(Sha256, HasTheKnownValue) {
 TEST(Handshake, WrongAnswersAreRefused) {
   refuse(plugin("wrong_magic"), {"wrong magic"});
   refuse(plugin("refuses_magic"), {"refused this host", "the magic number is not 0x1234", "0.10"});
-  refuse(plugin("wrong_major"), {"speaks the plugin ABI 7.10", "this host 0.10"});
-  refuse(plugin("older_minor"), {"0.3 to 0.9", "this host 0.10"});
-  refuse(plugin("newer_minor"), {"0.11 to 0.12", "this host 0.10"});
+  refuse(plugin("wrong_major"), {"needs plugin ABI 7.10, but this host has 0.10"});
+  refuse(plugin("older_minor"), {"0.3 to 0.9", "this host has 0.10"});
+  refuse(plugin("newer_minor"), {"0.11 to 0.12", "this host has 0.10"});
   refuse(plugin("silent_failure"), {"refused this host", "no reason given"});
   refuse(plugin("unset_minor"), {"did not report which plugin ABI"});
 }
@@ -121,7 +121,7 @@ TEST(Exports, WrongOnesAreRefused) {
 }
 
 TEST_F(PluginFiles, ThatAreNoPluginsAreRefused) {
-  refuse(write("text.so", "hello, this is a text, not a shared object"), {"is not an ELF file"});
+  refuse(write("text.so", "hello, this is not a shared object at all, but a text"), {"is not an ELF file"});
   refuse(write("empty.so", ""), {"is not an ELF file"});
   fs::create_directory(folder_ / "folder.so");
   refuse(folder_ / "folder.so", {"is not a regular file"});
@@ -271,9 +271,8 @@ TEST_F(PluginFiles, AreFoundByNameInOneFolderOnly) {
   const std::vector<fs::path> both = {folder_ / "a", folder_ / "b"};
   EXPECT_EQ(find_plugin(PluginKind::strategy, "sample", both), folder_ / "a/sample.so");
   EXPECT_EQ(find_plugin(PluginKind::strategy, "./x/y.so", both), "./x/y.so");
-  expect_error<UsageError>(
-      [&] { find_plugin(PluginKind::strategy, "smaple", both); },
-      {"no plugin smaple", (folder_ / "b").string(), "available: sample", "did you mean sample"});
+  expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "smaple", both); },
+                           {"no plugin smaple", (folder_ / "b").string(), "available: sample", "did you mean sample"});
   expect_error<UsageError>([&] { find_plugin(PluginKind::communicator, "sample", both); }, {"sample-comm.so", "none"});
   copy_good("b/sample.so");
   expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "sample", both); },

@@ -216,8 +216,8 @@ TEST(RankEnvironment, AMasterAddressThatIsMoreThanAHostIsRefused) {
   refuse("node0:29500", {"MASTER_ADDR is 'node0:29500'", "MASTER_ADDR=node0 and MASTER_PORT=29500"});
   refuse("[fe80::1]:29500", {"MASTER_ADDR=fe80::1 and MASTER_PORT=29500"});
   refuse("[::1]", {"MASTER_ADDR is '[::1]'", "without brackets: ::1"});
-  refuse("tcp://node0:29500", {"it is no URL"});
-  refuse("node0 node1", {"it has blanks"});
+  refuse("tcp://node0:29500", {"instead of a URL"});
+  refuse("node0 node1", {"without blanks"});
   refuse("", {"MASTER_ADDR is ''", "rank 0's host"});
   for (const char* address : {"fe80::1", "fe80::1%eth0", "2001:db8::7:29500", "node-0.cluster"})
     EXPECT_EQ(read(replace(kTorchrun, "MASTER_ADDR", address)).store_host, address);

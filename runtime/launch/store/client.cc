@@ -1,3 +1,7 @@
+// TcpStoreClient of tcp_store.h. A request takes an idle connection, or opens one, and returns it after the reply; so
+// threads never share a connection, and a thread that waits in a get blocks no other. A connection whose request failed
+// is closed.
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,7 +15,7 @@
 namespace tessera::host {
 namespace {
 
-// Requests that are about the whole job carry it, since no key is empty.
+// The key of requests about the whole job, since keys may not be empty.
 constexpr std::string_view kNoKey = "job";
 }  // namespace
 
@@ -39,7 +43,7 @@ TcpStoreClient::~TcpStoreClient() {
     const std::string frame = wire::request(wire::kGoodbye, kNoKey, "", 0);
     idle_.back().write(frame.data(), frame.size(), deadline_in(0));
   } catch (const Error&) {
-    // The store is gone already.
+    // The store is already gone.
   }
 }
 
@@ -64,8 +68,8 @@ std::string TcpStoreClient::request(uint64_t operation, std::string_view key, st
   std::string payload;
   const Deadline late = deadline_in(kShortestReplyMs), at_once = deadline_in(reply_ms_);
   try {
-    // The machine that serves may be cut off, which nothing but the time tells. A get is answered at its deadline at
-    // the latest, the others at once.
+    // Only a timeout shows that the serving machine is unreachable. A get is answered at its deadline at the latest,
+    // all other requests at once.
     socket = take();
     const std::string frame = wire::request(operation, key, value, argument);
     socket.write(frame.data(), frame.size(), deadline_in(reply_ms_));
@@ -76,7 +80,7 @@ std::string TcpStoreClient::request(uint64_t operation, std::string_view key, st
   } catch (const Error& error) {
     if (error.code() == TSR_E_DEADLINE && remaining_ms(late) == 0) is_silent_ = true;  // not refused
     throw Error(TSR_E_UNAVAILABLE, concat("the job's key-value store at ", host_, ":", port_, " is gone (key '", key,
-                                          "': ", error.what(), "); the launcher or rank 0 has ended, see its log"));
+                                          "': ", error.what(), "); the launcher or rank 0 has ended: see its log"));
   }
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(socket));

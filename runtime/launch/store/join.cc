@@ -1,3 +1,11 @@
+// The handshake of wire.h, as the client sees it, and what can be told of a server that fails it:
+//
+//     no server listens              not started yet: retry
+//     it disconnects                 a crowded store, or another program: retry
+//     it is silent                   stopped, or another program: an error after kSilenceMs
+//     it speaks another protocol     another program: an error at once
+//     its secret differs             another job's store: an error at once
+
 #include "launch/store/join.h"
 
 #include <algorithm>
@@ -14,17 +22,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A store answers at once; it is allowed a loaded machine.
+// A store answers at once; this allows for a loaded machine.
 constexpr int64_t kSilenceMs = 2 * kGreetingTimeoutMs;
 constexpr milliseconds kFirstPause(2);
 constexpr milliseconds kLongestPause(200);
 
-// The connection ended before the answer: a crowded store, or no store at all. Another try may succeed.
+// The connection ended before the answer: a crowded store, or another program. Another attempt may succeed.
 struct Dropped {
   std::string how;
 };
 
-// One connection's greeting.
+// The handshake of one connection.
 class Greeting {
  public:
   Greeting(const Socket& socket, const std::string& place, const std::string& secret, Deadline deadline)
@@ -42,7 +50,7 @@ class Greeting {
     const auto answer = read<wire::Answer>();
     if (answer.kind == wire::kOtherSecret)
       throw Error(TSR_E_FAILED_PRECONDITION,
-                  concat("the store at ", place_, " has another secret: another job listens there, or ",
+                  concat("the store at ", place_, " has another secret: it belongs to another job, or ",
                          "TESSERA_JOB_SECRET differs between the ranks; give each job its own MASTER_PORT (or ",
                          "TESSERA_STORE_ADDR), and all ranks of a job the same TESSERA_JOB_SECRET"));
     if (!wire::is_equal(answer.proof, proofs.server(claim, answer.kind)))
@@ -80,16 +88,16 @@ class Greeting {
     return Error(static_cast<tsr_status>(header.status), sentence);
   }
 
-  // It is a store for all one knows, so who is stopped is told from who is not one.
+  // A silent server may still be the store, on a stopped rank 0.
   Error no_answer() const {
     return Error(TSR_E_DEADLINE,
-                 concat("what listens at ", place_, " does not answer: another program has the port, or rank 0 is ",
-                        "stopped or overloaded; see whether rank 0 runs, or give all ranks a free MASTER_PORT (the ",
+                 concat("the server at ", place_, " does not answer: another program has the port, or rank 0 is ",
+                        "stopped or overloaded; check that rank 0 runs, or give all ranks a free MASTER_PORT (the ",
                         "store is at MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
   }
 
   Error not_a_store(std::string_view why) const {
-    return Error(TSR_E_UNAVAILABLE, concat("what listens at ", place_, " is not this job's key-value store (", why,
+    return Error(TSR_E_UNAVAILABLE, concat("the server at ", place_, " is not this job's key-value store (", why,
                                            "): another program has the port; give all ranks a free MASTER_PORT (the "
                                            "store is at MASTER_PORT + 1) or TESSERA_STORE_ADDR"));
   }
@@ -125,11 +133,10 @@ Socket join_store(const std::string& host, uint16_t port, const std::string& sec
       return socket;
     } catch (const Dropped& dropped) {
       if (std::chrono::steady_clock::now() + pause >= deadline)
-        throw Error(
-            TSR_E_UNAVAILABLE,
-            concat("what listens at ", place, " ended ", tries, " connections before it had greeted as a ",
-                   "key-value store (", dropped.how, "): another program has the port, or so many connect to ",
-                   "it that the store cannot keep up; give all ranks another MASTER_PORT or TESSERA_STORE_ADDR"));
+        throw Error(TSR_E_UNAVAILABLE,
+                    concat("the server at ", place, " closed ", tries, " connections before it identified itself as a ",
+                           "key-value store (", dropped.how, "): another program has the port, or the store has more ",
+                           "connections than it can serve; give all ranks another MASTER_PORT or TESSERA_STORE_ADDR"));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);

@@ -1,4 +1,4 @@
-// The client's side of the greeting of the key-value store.
+// The client's side of the key-value store's handshake.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace tessera::host {
 
-/// A connection that both sides have proved. Tries again, until the deadline, while nobody listens (unless `refused`
-/// says that the store is gone then) and when it is dropped before the server answers. Throws what TcpStoreClient's
-/// constructor throws.
+/// A connection on which both sides have proved that they know the secret. Retries until the deadline while no server
+/// listens (unless `refused` means that the store is gone) and when it is disconnected before the server answers.
+/// Throws what TcpStoreClient's constructor throws.
 Socket join_store(const std::string& host, uint16_t port, const std::string& secret, const Participant& who,
                   int64_t timeout_ms, Refused refused = Refused::not_yet);
 

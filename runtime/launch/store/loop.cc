@@ -1,3 +1,5 @@
+// Connections, timers and the epoll loop; loop.h has the state machine and its invariants.
+
 #include "launch/store/loop.h"
 
 #include <sys/resource.h>
@@ -18,7 +20,7 @@ constexpr int kAcceptsAtOnce = 16;
 constexpr int64_t kAcceptPauseMs = 100;
 constexpr int kEventsAtOnce = 128;
 
-// A quarter of the descriptors at most: this may be a rank's process, which needs some for itself.
+// At most a quarter of the descriptors: this may be a rank's process, which needs some itself.
 size_t max_strangers() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 32;
@@ -100,7 +102,7 @@ void StoreLoop::handle(int fd, uint32_t events) {
     return;
   }
   Peer* peer = find(fd);
-  if (!peer) return;  // dropped since the events were taken
+  if (!peer) return;  // dropped after epoll_wait returned
   guarded(*peer, [&] {
     if ((events & EPOLLOUT) != 0) flush(*peer);
     if ((events & ~uint32_t{EPOLLOUT}) != 0) read(*peer);
@@ -133,7 +135,7 @@ void StoreLoop::admit(Socket socket) {
     strangers_.push_back(fd);
     set_timer(peer, kGreetingTimeoutMs);
     watch(fd, EPOLL_CTL_ADD, EPOLLIN);
-    read(peer);  // whoever has spoken already is not the next to be evicted
+    read(peer);  // a stranger whose hello has arrived is not the next to be evicted
   });
 }
 
@@ -145,7 +147,7 @@ bool StoreLoop::evict_stranger() {
   return true;
 }
 
-// The listener stays readable as long as somebody waits there, and would be reported again at once.
+// The listener stays readable while a connection waits, so epoll would report it again at once.
 void StoreLoop::pause_accepting() {
   watch(listener_.fd(), EPOLL_CTL_MOD, 0);
   timers_.emplace(deadline_in(kAcceptPauseMs), listener_.fd());
@@ -156,7 +158,7 @@ void StoreLoop::guarded(Peer& peer, const std::function<void()>& work) {
     work();
     if (peer.stage != Stage::leaving) return;
   } catch (const std::exception&) {
-    // It broke the protocol, or is gone: nobody is left to tell.
+    // It broke the protocol, or is gone: there is no one to report to.
   }
   drop(peer);
 }

@@ -1,15 +1,15 @@
-// The one thread of the key-value store's server.
+// The one thread of the key-value store's server. Implemented in loop.cc (connections and timers), loop_frames.cc (what
+// they send).
 //
-// Every connection is a small state machine over a socket that never blocks:
+// Every connection is a small state machine over a non-blocking socket:
 //
-//     hello -> claim -> request (again and again; a get whose key is not there yet waits) -> leaving
+//     hello -> claim -> request (repeated; a get whose key does not exist yet waits) -> leaving
 //     |-- strangers --|-- members
 //
-// Invariants. A connection's input holds at most the frame it is in, so a stranger costs some 300 bytes. While a reply
-// is not taken, nothing more is read. Everything but the wait for a
-// member's next request has a deadline. There are at most
-// max_strangers strangers: a newcomer then takes the place of the one that has been silent for longest, else of the
-// oldest. An exception ends the connection it came from.
+// Invariants. A connection's input buffer holds at most the current frame, so a stranger costs some 300 bytes. Nothing
+// is read while a reply is still being sent. Everything but the wait for a member's next request has a deadline. There
+// are at most max_strangers strangers: beyond that, a newcomer replaces the one that has been silent for longest, else
+// the oldest. An exception ends only the connection that caused it.
 #pragma once
 
 #include <sys/epoll.h>
@@ -38,21 +38,20 @@ class StoreLoop {
 
  private:
   enum class Stage { hello, claim, request, leaving };
-  using Timers = std::multimap<Deadline, int>;  // and the descriptor they are for
-
-  using Waiting = std::multimap<std::string, int>;  // keys that gets wait for
+  using Timers = std::multimap<Deadline, int>;      // to the descriptor
+  using Waiting = std::multimap<std::string, int>;  // from a key to the descriptor whose get waits for it
 
   struct Peer {
     explicit Peer(Socket accepted) : socket(std::move(accepted)) {}
 
     Socket socket;
     Stage stage = Stage::hello;
-    std::string in;   // of the frame under way
-    std::string out;  // what the socket has not taken yet, from num_sent on
+    std::string in;   // the frame that is being received
+    std::string out;  // the reply that is being sent; num_sent bytes of it are
     size_t num_sent = 0;
-    bool is_writing = false;  // epoll waits for room, not for bytes
+    bool is_writing = false;  // epoll waits until the socket is writable, not readable
     wire::Bytes32 client_nonce{}, server_nonce{};
-    std::optional<Participant> member;  // after the greeting
+    std::optional<Participant> member;  // after the handshake
     std::optional<Waiting::iterator> waiting;
     std::optional<Timers::iterator> timer;
   };
@@ -66,12 +65,12 @@ class StoreLoop {
   void handle(int fd, uint32_t events);
   Peer* find(int fd);
 
-  // Coming and going.
+  // Connections.
   void accept_some();
   void admit(Socket socket);
   bool evict_stranger();
   void pause_accepting();
-  void guarded(Peer& peer, const std::function<void()>& work);  // which may only throw to drop it
+  void guarded(Peer& peer, const std::function<void()>& work);  // drops the peer when `work` throws
   void drop(Peer& peer);
 
   // Frames.
@@ -105,7 +104,7 @@ class StoreLoop {
   Waiting waiting_;
   Timers timers_;
   StoreMembers members_;
-  std::optional<Deadline> farewell_;  // two jobs met: when those who came have had time to read so
+  std::optional<Deadline> farewell_;  // two jobs met: serve until then, so that their ranks can read why
 };
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// What the store's server does with the frames of a connection.
+// What the server of the key-value store does with the frames of a connection: the second part of loop.h.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kForeverMs = int64_t{1} << 40;
 constexpr int64_t kFarewellMs = 2'000;
-// Of one connection before the others' turn; the kernel keeps the rest.
+// From one connection before the others' turn; the kernel keeps the rest.
 constexpr int kReadsAtOnce = 16;
 constexpr size_t kReadNumBytes = 64 * 1024;
 
@@ -29,7 +29,7 @@ Frame frame_of(std::string_view bytes) {
   throw Error(TSR_E_UNAVAILABLE, why);
 }
 
-// Appends what is there, up to `wanted` bytes in all. False when nothing is.
+// Appends received bytes, up to `wanted` bytes in all. False when none have arrived.
 bool receive(const Socket& socket, std::string& in, size_t wanted) {
   const size_t before = in.size();
   in.resize(std::min(wanted, before + kReadNumBytes));
@@ -41,7 +41,7 @@ bool receive(const Socket& socket, std::string& in, size_t wanted) {
   return false;
 }
 
-// Of the whole frame, as far as its beginning tells.
+// Size of the whole frame, or of its header until that has arrived.
 size_t request_num_bytes(std::string_view in) {
   if (in.size() < sizeof(wire::Request)) return sizeof(wire::Request);
   const auto request = frame_of<wire::Request>(in);
@@ -111,7 +111,7 @@ void StoreLoop::take_claim(Peer& peer) {
   send(peer, frame);
 }
 
-// Two jobs met before either had begun, and nobody can tell which rank is whose.
+// Two jobs met before either had started, and it is unknown which rank belongs to which.
 void StoreLoop::end_job(const std::string& sentence) {
   store_.close(sentence);
   if (farewell_) return;
@@ -134,7 +134,7 @@ void StoreLoop::take_request(Peer& peer) {
   if (reply) send(peer, *reply);
 }
 
-// Nothing when there is no reply now.
+// Empty when there is no reply now.
 std::optional<std::string> StoreLoop::answer(Peer& peer, const wire::Request& request, std::string_view key,
                                              std::string_view value) {
   switch (request.operation) {

@@ -8,14 +8,14 @@
 
 namespace tessera::host {
 
-/// Counts the connections of each rank's process. Participants that are no ranks are always let in and never lost.
+/// Counts the connections of each rank's process. Participants without a rank are always admitted and never lost.
 class StoreMembers {
  public:
-  /// A connection of `who` is there. Empty, or why it may not stay: another process is that rank, or was.
+  /// A connection of `who` has arrived. Empty, or why it is refused: another process is or was that rank.
   std::string join(const Participant& who);
   void say_goodbye(const Participant& who);
-  /// A connection of `who`, who had joined, is gone. True when its process is lost: it was the last one, and nobody has
-  /// said goodbye; once per rank.
+  /// A connection of `who`, which had joined, has closed. True when the process is lost: it was the last connection and
+  /// there was no goodbye; once per rank.
   bool leave(const Participant& who);
 
  private:

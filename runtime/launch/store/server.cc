@@ -1,3 +1,6 @@
+// TcpStoreServer of tcp_store.h: owns the listener, the values and the thread that runs the loop (loop.h). A change of
+// a value from outside the thread wakes the loop through an eventfd, so that waiting gets are answered.
+
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -32,7 +35,7 @@ TcpStoreServer::~TcpStoreServer() {
 
 void TcpStoreServer::wake() const noexcept {
   const uint64_t one = 1;
-  // It can only fail when it is full, and then the thread has been woken.
+  // It fails only when the counter is full, and then the thread has been woken.
   [[maybe_unused]] const ssize_t put = ::write(wake_.fd(), &one, sizeof one);
 }
 
@@ -42,7 +45,7 @@ void TcpStoreServer::serve() noexcept {
   } catch (const std::exception& error) {
     store_.close(concat("the job's key-value store has failed: ", error.what()));
   }
-  loop_.reset();  // disconnects all
+  loop_.reset();  // closes all connections
 }
 
 }  // namespace tessera::host

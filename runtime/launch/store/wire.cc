@@ -1,3 +1,5 @@
+// Frames as bytes, and the proofs of the handshake, by OpenSSL.
+
 #include "launch/store/wire.h"
 
 #include <openssl/crypto.h>
@@ -20,7 +22,7 @@ std::string_view text_of(const std::array<T, N>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), N};
 }
 
-// Every part but the last has a fixed length, so two messages are equal only if all their parts are.
+// Every part but the label and the last has a fixed length, so two messages are equal only if all their parts are.
 Bytes32 proof(const Proofs& proofs, std::string_view label, const Claim& claim, std::string_view last) {
   std::string message(label);
   message.append(text_of(proofs.client_nonce)).append(text_of(proofs.server_nonce));
@@ -48,7 +50,7 @@ std::string reply(int64_t status, std::string_view payload) {
 Bytes32 random_bytes() {
   Bytes32 bytes;
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw Error(TSR_E_UNAVAILABLE, concat("the system gave no random numbers: ", std::strerror(errno)));
+    throw Error(TSR_E_UNAVAILABLE, concat("cannot get random numbers from the system: ", std::strerror(errno)));
   return bytes;
 }
 

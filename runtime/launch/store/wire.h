@@ -1,16 +1,16 @@
 // Frames between the key-value store's clients and server. Numbers are 64 bits, little-endian.
 //
-// A connection begins with the greeting, in which each side proves that it knows the job's secret:
+// A connection begins with a handshake, in which each side proves that it knows the job's secret:
 //
 //     client                                       server
 //     Hello {magic, N}                    ->
 //                                         <-       Hello {magic, M}
-//     Claim {proof, rank, pid, host}      ->       disconnects whoever has not come so far in time
-//                                         <-       Answer {proof, kind}; a Reply behind kRefused
+//     Claim {proof, rank, pid, host}      ->       disconnects clients that take too long to get here
+//                                         <-       Answer {proof, kind}; after kRefused also a Reply
 //
-// N and M are random. A proof is HMAC-SHA256 with the secret as key over a label of its side and of this version, N, M,
-// who the client is, and the server's answer. So what was recorded is worth nothing in another connection, and what one
-// side says cannot be sent back to it as the other's. After kWelcome: a Request, a Reply, and so on.
+// N and M are random. A proof is an HMAC-SHA256 with the secret as key over a label of the side and protocol version,
+// N, M, the client's identity, and the server's answer. So a recorded proof is useless in another connection, and one
+// side's proof cannot be reflected as the other's. After kWelcome follow a Request, a Reply, and so on.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace tessera::host::wire {
 
-static_assert(std::endian::native == std::endian::little, "the frames are memory as it is");
+static_assert(std::endian::native == std::endian::little, "frames are structs copied as they are");
 
 using Bytes32 = std::array<unsigned char, 32>;
 
@@ -53,7 +53,7 @@ struct Answer {
 inline constexpr uint64_t kSet = 1;
 inline constexpr uint64_t kGet = 2;
 inline constexpr uint64_t kAdd = 3;
-inline constexpr uint64_t kClose = 4;    ///< the value is the reason; the key is not empty and not read
+inline constexpr uint64_t kClose = 4;    ///< the value is the reason; the key is ignored, and not empty
 inline constexpr uint64_t kGoodbye = 5;  ///< likewise; has no reply
 
 struct Request {  // then key, then value
@@ -68,7 +68,7 @@ struct Reply {  // then a value (get), eight bytes (add), or an error's text
   uint64_t num_bytes;
 };
 
-/// A frame as it travels.
+/// A frame as sent.
 template <class Frame>
 std::string_view bytes_of(const Frame& frame) {
   return {reinterpret_cast<const char*>(&frame), sizeof frame};
@@ -76,12 +76,12 @@ std::string_view bytes_of(const Frame& frame) {
 std::string request(uint64_t operation, std::string_view key, std::string_view value, int64_t argument);
 std::string reply(int64_t status, std::string_view payload);
 
-/// From the system; throws UNAVAILABLE when it gives none.
+/// From the system's random number generator. Throws UNAVAILABLE.
 Bytes32 random_bytes();
 Claim claim_of(const Participant& who);
 Participant participant_of(const Claim& claim);
 
-/// The proofs of one connection.
+/// Computes the proofs of one connection.
 struct Proofs {
   std::string_view secret;
   const Bytes32& client_nonce;
@@ -90,7 +90,7 @@ struct Proofs {
   Bytes32 client(const Claim& claim) const;
   Bytes32 server(const Claim& claim, uint64_t kind) const;
 };
-/// In constant time.
+/// Compares in constant time.
 bool is_equal(const Bytes32& a, const Bytes32& b);
 
 }  // namespace tessera::host::wire

@@ -1,0 +1,39 @@
+// Enumerators as the names that the command line uses.
+
+#include "config/train_config.h"
+
+#include "config/text_values.h"
+
+namespace tessera::host {
+namespace {
+
+template <class E>
+std::string_view name_of(std::string_view names, E choice) {
+  return split(names, '|')[static_cast<size_t>(choice)];
+}
+
+}  // namespace
+
+std::string_view to_string(LabelColumn label) {
+  return name_of(kLabelColumnNames, label);
+}
+std::string_view to_string(DataScale scale) {
+  return name_of(kDataScaleNames, scale);
+}
+std::string_view to_string(LrSchedule schedule) {
+  return name_of(kLrScheduleNames, schedule);
+}
+std::string_view to_string(OptimizerKind optimizer) {
+  return name_of(kOptimizerNames, optimizer);
+}
+std::string_view to_string(ReduceEvery reduce_every) {
+  return name_of(kReduceEveryNames, reduce_every);
+}
+std::string_view to_string(Precision precision) {
+  return name_of(kPrecisionNames, precision);
+}
+std::string_view to_string(CudaGraph cuda_graph) {
+  return name_of(kCudaGraphNames, cuda_graph);
+}
+
+}  // namespace tessera::host
