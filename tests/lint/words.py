@@ -9,7 +9,7 @@ import sys
 
 # (pattern, what to write). Case does not matter.
 HABITS = [
-    (r"\b(is|are|was|were|be) no (?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b|smaller\b|larger\b|worse\b|better\b|matter\b"
+    (r"(?<!there )\b(is|are|was|were|be) no (?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b|smaller\b|larger\b|worse\b|better\b|matter\b"
      r"|one\b)[a-z]", "X is not a Y; there is no Y"),
     (r"\b(stands?|stood|standing)\b(?! for\b|alone\b)", "is, is in, holds, lies in"),
     (r"\bbehind\b", "after (in time or in a list), past (an end)"),
