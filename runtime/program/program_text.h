@@ -9,15 +9,13 @@
 //
 //     %12 = gathered h.0 f32[7087872]
 //     41    comm.dp.gather  all_gather group=dp  r %1 src  w %12 dst
-//     42    compute         forward h.0.qkv mb=0  r %12+1536:1769472 p:attn.c_attn.weight  r %7 i:ln_1  w %13 o:qkv  #
-//     41
+//     42    compute         forward h.0.qkv mb=0  r %12+1536:1769472 p:c_attn.weight  r %7 i:ln_1  w %13 o:qkv  # 41
 //
 // A buffer is declared where it appears first, persistent ones at the top: number, kind, name, marks,
 // dtype[num_elements]. An action is its index in the list, stream, kind, segment and attributes, then its bindings:
-// mode, buffer, "+offset:num_elements" unless the whole buffer is bound, and the slot under the segment's name for it.
-// After
-// '#' come the indices of the actions that it waits for. Of homes only names appear: the text holds neither their
-// tables nor the layout. Names with characters that the text gives a meaning to are quoted.
+// mode, buffer, "+offset:num_elements" unless the whole buffer is bound, and the segment's name for the slot. The
+// indices of the actions that it waits for come after '#'. Of homes only names appear: the text holds neither their
+// tables nor the layout. Names with special characters are quoted.
 #pragma once
 
 #include <string>

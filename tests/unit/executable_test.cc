@@ -150,7 +150,7 @@ TEST_P(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
 
 TEST_P(ExecutableTest, AWriteBehindABufferIsReportedInDebugMode) {
   const auto write_behind = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
-  expect_error([&] { step(write_behind, true); }, {"behind the end of buffer mine"});
+  expect_error([&] { step(write_behind, true); }, {"past the end of buffer mine"});
 }
 
 TEST_P(ExecutableTest, DebugModeChangesNoResult) {

@@ -10,14 +10,16 @@ namespace {
 
 using Numbers = std::map<std::string, uint32_t, std::less<>>;
 
-// The inverse of a function that names kinds, which all are below 256, and throws for the others.
+// The inverse of a function that names kinds; they are below 256, and it throws for numbers without a name.
 Numbers numbers_by_name(std::string_view (*name_of)(uint32_t)) {
   Numbers result;
-  for (uint32_t number = 0; number < 256; ++number)
+  for (uint32_t number = 0; number < 256; ++number) {
     try {
       result.emplace(name_of(number), number);
     } catch (const Error&) {
+      continue;
     }
+  }
   return result;
 }
 
@@ -77,8 +79,10 @@ uint32_t buffer_kind_from(std::string_view name) {
 }
 
 tsr_dtype dtype_from(std::string_view name) {
-  static const Numbers kNumbers = numbers_by_name(dtype_name);
-  return number_in(kNumbers, name, "a dtype");
+  for (const tsr_dtype dtype :
+       {TSR_I8, TSR_I32, TSR_I64, TSR_U8, TSR_U16, TSR_U32, TSR_F16, TSR_F32, TSR_F64, TSR_BF16})
+    if (dtype_name(dtype) == name) return dtype;
+  fail_text(in_quotes(name) + " is not a dtype");
 }
 
 uint32_t slot_from(const SlotNames& slots, int segment, std::string_view name) {
