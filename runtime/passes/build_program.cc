@@ -18,8 +18,8 @@
 // - All parameters of a unit share one buffer per role, and a home is a range of it. A pass that shards storage cuts a
 //   few large buffers, not a dozen tensors for each block.
 //
-// No action has a dependency or a communication stream yet: the order of the list is all the meaning there is. Cost:
-// linear in segments times micro-batches.
+// No action has a dependency or a communication stream yet: only the order of the list counts. Cost: linear in segments
+// times micro-batches.
 
 #include "passes/build_program.h"
 
@@ -126,7 +126,7 @@ class BaseBuilder {
     return {frozen_[unit], parameter.unit_offset - trainable_elements(model_.units[unit]), parameter.num_elements};
   }
 
-  /// Homes are float32: what is computed with in another dtype is cast from them, at the start of every program.
+  /// Homes are float32; another compute dtype is cast from them at the start of every program.
   void cast_values() {
     copies_ = values_;
     if (program_.shape.dtype == TSR_F32) return;
@@ -239,7 +239,7 @@ class BaseBuilder {
     }
   }
 
-  /// What the data fills has no gradient.
+  /// Values that the data fills have no gradient.
   bool is_input_of_model(int segment, const tsr_slot_spec& spec) const {
     const int value = model_.segments[segment].inputs.at(TSR_SLOT_INDEX(spec.slot));
     return model_.values[value].kind != TSR_VALUE_ACTIVATION;
@@ -287,7 +287,7 @@ class BaseBuilder {
         [[fallthrough]];
       default:
         throw Error(TSR_E_INTERNAL, "the device asks for slot " + op::slot_name(spec.slot) + " in segment " + seg.name +
-                                        ", which the base program does not have");
+                                        ", which the program cannot bind");
     }
   }
 
@@ -330,8 +330,8 @@ class BaseBuilder {
     return buffers[v];
   }
 
-  /// With --reduce-every=micro-batch. A backward writes into gradients of its own micro-batch, and these `add` actions
-  /// bring them into the homes. A storage pass sums over ranks what an `add` reads. Last parameter first: the order in
+  /// With --reduce-every=micro-batch, a backward writes gradients of its own micro-batch, which these `add` actions add
+  /// to the homes. A storage pass sums the operands of an `add` over the ranks. Last parameter first, the order in
   /// which the backward completes them.
   void accumulate_gradients(int mb) {
     for (size_t p = model_.parameters.size(); p-- > 0;) {
@@ -351,7 +351,7 @@ class BaseBuilder {
     if (role.buffer) bind(action, slot, mode, role.buffer, role.offset, role.num_elements);
   }
 
-  /// `clip` runs also when clipping is off: it decides whether the step is good, by which `optimizer` is predicated,
+  /// `clip` also runs when clipping is off: it decides whether the step is good, which is the predicate of `optimizer`,
   /// and counts the good steps. Everything that changes from step to step (coefficient, step count, learning rate) is
   /// read from memory. So the program of all steps is one, and a captured graph of it stays valid.
   void step_actions() {
@@ -388,7 +388,7 @@ class BaseBuilder {
   const Model& model_;
   const DescribeOp& describe_;
   std::vector<uint64_t> values_, frozen_, m_, v_, gradients_;  // buffer ids by unit, 0 where there is none
-  std::vector<uint64_t> copies_;                               // what is computed with: values_, or cast from them
+  std::vector<uint64_t> copies_;                               // compute operands: values_, or cast from them
   std::vector<std::vector<uint64_t>> micro_batch_gradients_;   // [mb][unit], with reduce-every=micro-batch
   std::vector<std::vector<uint64_t>> inputs_;                  // [mb][value], 0: not an input
   uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0, loss_scale_ = 0, correct_ = 0;

@@ -9,7 +9,7 @@
 #include "passes/finalize.h"
 #include "support/expect_diagnostic.h"
 #include "support/program_builder.h"
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::testing {
 using namespace host;

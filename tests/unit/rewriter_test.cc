@@ -177,7 +177,7 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     action = make_action(TSR_ACTION_BARRIER, edit.stream(0, "lane"));
     call(edit.raw().add_group, edit.raw().ctx, &others, &action.group);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); },
-                 {"barrier is for group dp {1}, and coordinate 0 of this rank is outside of it"});
+                 {"barrier is for group dp {1}, and coordinate 0 of this rank is outside it"});
     action = make_action(999, 0);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"999"});
   });
@@ -215,7 +215,7 @@ TEST_F(EditTest, WaitsThatBindingsDoNotAskFor) {
 
 TEST_F(EditTest, AWaitForALaterActionIsRefused) {
   run(program, [&](const ProgramView&, const Edit& edit) { edit.wait_for(ids[0], ids[2]); });
-  expect_error([&] { derive_dependencies(program); }, {"a pass makes action 0", "does not stand before it"});
+  expect_error([&] { derive_dependencies(program); }, {"a pass makes action 0", "which is not before it"});
 }
 
 TEST_F(EditTest, ALayoutSpeaksOfItsOwnAxisOnly) {
