@@ -1,5 +1,5 @@
 # What of CUDA is here: TESSERA_HAS_CUDA (nvcc, the toolkit's headers, cuBLASLt's) and the flags of our CUDA code. A
-# missing toolkit leaves the GPU plugins out and is said; a wish for it (TESSERA_CUDA=ON) that cannot be met is an error.
+# missing toolkit leaves the GPU plugins out, with a message; with TESSERA_CUDA=ON it is an error.
 set(TESSERA_CUDA AUTO CACHE STRING "Build the GPU plugins: AUTO (if nvcc is there), ON or OFF")
 set_property(CACHE TESSERA_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -27,7 +27,7 @@ if(TESSERA_HAS_CUDA)
   add_library(tessera_cuda_flags INTERFACE)
   target_link_libraries(tessera_cuda_flags INTERFACE CUDA::cudart_static)
   # -std=c++20 by hand: CMake 3.25 does not know that nvcc takes it.
-  # No contraction behind our back, as everywhere: FMA is written where it is meant.
+  # No implicit contraction, as everywhere: FMA is written where it is meant.
   target_compile_options(
     tessera_cuda_flags
     INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=off>

@@ -2,7 +2,7 @@
  * averaged. A second plugin in C11, smaller than plain_ddp.c, which explains more.
  *
  *   layout  all trainable parameters diverge over the axis. So the host scales the loss for the rank's own tokens,
- *           clips by the rank's own norm, and holds nobody to gradients that are summed
+ *           clips by the rank's own norm, and does not require gradients to be summed
  *   init    nothing: all start from the same values, and a run that is resumed from values that already differ
  *   step    one program for each step % H; in the last one the axis averages each home's value after its update
  *   eval    nothing
@@ -35,7 +35,7 @@ struct tsr_strategy {
 
 static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
   if (!TSR_HAS(args, tsr_strategy_create_args, num_options))
-    return fail(err, TSR_E_ABI, "create: the arguments are shorter than ABI 0.10 has them");
+    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.10 requires");
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
   for (uint64_t i = 0; i < args->num_options; ++i) /* complete and in range: the host checks them against kOptions */
@@ -56,18 +56,18 @@ static tsr_status layout(tsr_strategy* strategy, const tsr_program_view* view, c
                          tsr_error* err) {
   (void)strategy;
   if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(sink, tsr_layout_sink, add_entry))
-    return fail(err, TSR_E_ABI, "layout: the view or the sink is shorter than ABI 0.10 has it");
+    return fail(err, TSR_E_ABI, "layout: struct_size of the view or the sink is smaller than ABI 0.10 requires");
   tsr_status status = TSR_OK;
   for (uint64_t p = 0; p < view->num_parameters && status == TSR_OK; ++p) {
-    if (view->parameters[p].flags & TSR_PARAMETER_FROZEN) continue; /* the same for ever */
-    tsr_layout_entry split = {0};
-    split.parameter = (int32_t)p;
-    split.axis = view->axis;
-    split.roles = TSR_ALL_HOME_ROLES;
-    split.kind = TSR_LAYOUT_DIVERGENT;
-    split.dim = -1;
-    split.parts = split.blocks = 1;
-    status = sink->add_entry(sink->ctx, &split, err);
+    if (view->parameters[p].flags & TSR_PARAMETER_FROZEN) continue; /* never changes */
+    tsr_layout_entry entry = {0};
+    entry.parameter = (int32_t)p;
+    entry.axis = view->axis;
+    entry.roles = TSR_ALL_HOME_ROLES;
+    entry.kind = TSR_LAYOUT_DIVERGENT;
+    entry.dim = -1;
+    entry.parts = entry.blocks = 1;
+    status = sink->add_entry(sink->ctx, &entry, err);
   }
   return status;
 }
@@ -86,7 +86,7 @@ static tsr_status average(const tsr_edit* edit, tsr_action* all_reduce, const ts
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
   if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
-    return fail(err, TSR_E_ABI, "lower: the view or the edit table is shorter than ABI 0.10 has it");
+    return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.10 requires");
   if (view->purpose != TSR_PURPOSE_STEP || view->variant != strategy->every - 1) return TSR_OK;
   tsr_action all_reduce = {0};
   all_reduce.kind = TSR_ACTION_ALL_REDUCE;

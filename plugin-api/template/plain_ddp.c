@@ -1,7 +1,7 @@
 /* plain-ddp: data parallelism in its plainest form, as a complete Tessera plugin in C11. Copy it and change it.
  *
  * Every rank keeps all parameters and works on its own part of the batch. A strategy is a compiler pass, so this plugin
- * computes nothing and talks to nobody: it inserts collectives into the host's program, and the host runs them.
+ * neither computes nor communicates: it inserts collectives into the host's program, and the host runs them.
  *   init  coordinate 0's parameters are broadcast over the axis
  *   step  each gradient is summed over the axis right after the last action that writes it
  *   eval  nothing
@@ -21,7 +21,7 @@ static int equals(tsr_str s, const char* text) {
   return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
 }
 
-/* The one way in which functions here fail: `err` belongs to the caller, who zeroed it. */
+/* Every function here fails through this one: `err` belongs to the caller, who zeroed it. */
 static tsr_status fail(tsr_error* err, tsr_status code, const char* sentence) {
   if (err != NULL) {
     err->code = code;
@@ -40,7 +40,7 @@ struct tsr_strategy {
 
 static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
   if (!TSR_HAS(args, tsr_strategy_create_args, num_options))
-    return fail(err, TSR_E_ABI, "create: the arguments are shorter than ABI 0.10 has them");
+    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.10 requires");
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
   for (uint64_t i = 0; i < args->num_options; ++i) /* valid already: the host checks them against kOptions */
@@ -146,7 +146,7 @@ static tsr_status collect_all(pass* p) {
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
   if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
-    return fail(err, TSR_E_ABI, "lower: the view or the edit table is shorter than ABI 0.10 has it");
+    return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.10 requires");
   if (view->purpose != TSR_PURPOSE_INIT && view->purpose != TSR_PURPOSE_STEP) return TSR_OK;
   if (view->reduce_every != TSR_EVERY_STEP && view->reduce_every != TSR_EVERY_MICRO_BATCH)
     return fail(err, TSR_E_UNSUPPORTED, "lower: this --reduce-every is unknown; use step or micro-batch");
@@ -178,7 +178,7 @@ static const tsr_descriptor kDescriptor = {
     .struct_size = sizeof(tsr_descriptor),
     .name = STR("plain-ddp"),
     .kind = STR(TSR_KIND_STRATEGY),
-    .id = STR("com.example.plain-ddp"), /* yours, for ever */
+    .id = STR("com.example.plain-ddp"), /* yours; it never changes */
     .version = STR("1.0.0"),
     .vendor = STR("Example"),
     .summary = STR("data parallel: each gradient is summed after its last writer"),

@@ -16,8 +16,8 @@ Stream& object(tsr_stream* stream) {
 Graph& object(tsr_graph* graph) {
   return *reinterpret_cast<Graph*>(graph);
 }
-Semaphore& object(tsr_semaphore* gate) {
-  return *reinterpret_cast<Semaphore*>(gate);
+Semaphore& object(tsr_semaphore* semaphore) {
+  return *reinterpret_cast<Semaphore*>(semaphore);
 }
 const Context& context_of(tsr_device* device) {
   return static_cast<CudaDevice&>(Table::object(device)).context();
@@ -37,19 +37,19 @@ void destroy_graph(tsr_graph* graph) noexcept {
 }
 constexpr tsr_device_capture kCapture = {sizeof(tsr_device_capture), 0, begin, end, launch, destroy_graph};
 
-tsr_status create(tsr_device* device, tsr_semaphore** gate, tsr_error* err) noexcept {
-  return Table::guarded(err, [&] { *gate = reinterpret_cast<tsr_semaphore*>(new Semaphore(context_of(device))); });
+tsr_status create(tsr_device* device, tsr_semaphore** semaphore, tsr_error* err) noexcept {
+  return Table::guarded(err, [&] { *semaphore = reinterpret_cast<tsr_semaphore*>(new Semaphore(context_of(device))); });
 }
-void destroy_gate(tsr_semaphore* gate) noexcept {
-  delete reinterpret_cast<Semaphore*>(gate);
+void destroy_semaphore(tsr_semaphore* semaphore) noexcept {
+  delete reinterpret_cast<Semaphore*>(semaphore);
 }
-tsr_status wait(tsr_stream* stream, tsr_semaphore* gate, uint32_t value, tsr_error* err) noexcept {
-  return Table::guarded(err, [&] { object(gate).wait(object(stream), value); });
+tsr_status wait(tsr_stream* stream, tsr_semaphore* semaphore, uint32_t value, tsr_error* err) noexcept {
+  return Table::guarded(err, [&] { object(semaphore).wait(object(stream), value); });
 }
-void open(tsr_semaphore* gate, uint32_t value) noexcept {
-  object(gate).signal(value);
+void signal(tsr_semaphore* semaphore, uint32_t value) noexcept {
+  object(semaphore).signal(value);
 }
-constexpr tsr_device_semaphore kGate = {sizeof(tsr_device_semaphore), 0, create, destroy_gate, wait, open};
+constexpr tsr_device_semaphore kSemaphore = {sizeof(tsr_device_semaphore), 0, create, destroy_semaphore, wait, signal};
 
 tsr_status query(tsr_device* device, uint64_t* total_bytes, uint64_t* used_bytes, tsr_error* err) noexcept {
   return Table::guarded(err, [&] {
@@ -64,7 +64,7 @@ constexpr tsr_device_memory_info kMemoryInfo = {sizeof(tsr_device_memory_info), 
 
 const void* Plugin::get_extension(std::string_view id) noexcept {
   if (id == TSR_DEVICE_CAPTURE) return &kCapture;
-  if (id == TSR_DEVICE_SEMAPHORE) return &kGate;
+  if (id == TSR_DEVICE_SEMAPHORE) return &kSemaphore;
   if (id == TSR_DEVICE_MEMORY_INFO) return &kMemoryInfo;
   return nullptr;
 }

@@ -1,4 +1,4 @@
-// Semaphores: how a stream waits for the host. The ABI calls them gates.
+// Semaphores: how a stream waits for the host, or for a stream of another device.
 #pragma once
 
 #include <cuda.h>

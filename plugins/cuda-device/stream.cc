@@ -167,7 +167,7 @@ void Stream::begin_capture() {
   context_.make_current();
   const std::lock_guard lock(mutex_);
   if (capture_) throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture already");
-  // Of this thread: a call of ours that cannot be captured is refused; other ranks' threads are not affected.
+  // Thread-local: a call of this thread that cannot be captured is refused; other ranks' threads are not affected.
   check(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   capture_ = std::make_shared<Capture>(errors_, *this);
 }

@@ -90,18 +90,18 @@ std::vector<storage::ParamGroup> Fsdp::groups(const ProgramView& view) const {
 
 void Fsdp::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   if (sharding_ == Sharding::no_shard) return;
-  tsr_layout_entry split{};
-  split.axis = view.raw.axis;
-  split.kind = TSR_LAYOUT_SPLIT;
-  split.dim = -1;
-  split.blocks = 1;
-  split.parts = static_cast<uint32_t>(view.axis().num_ranks);
-  split.roles = TSR_ALL_HOME_ROLES;
-  if (sharding_ == Sharding::optimizer_only) split.roles &= ~(1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER);
+  tsr_layout_entry entry{};
+  entry.axis = view.raw.axis;
+  entry.kind = TSR_LAYOUT_SPLIT;
+  entry.dim = -1;
+  entry.blocks = 1;
+  entry.parts = static_cast<uint32_t>(view.axis().num_ranks);
+  entry.roles = TSR_ALL_HOME_ROLES;
+  if (sharding_ == Sharding::optimizer_only) entry.roles &= ~(1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER);
   for (size_t p = 0; p < view.parameters().size(); ++p) {
-    split.parameter = static_cast<int32_t>(p);
-    split.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_entry, sink.ctx, &split);
+    entry.parameter = static_cast<int32_t>(p);
+    entry.padded_size = view.parameters()[p].num_elements;
+    call(sink.add_entry, sink.ctx, &entry);
   }
 }
 

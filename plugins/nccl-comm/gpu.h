@@ -14,7 +14,7 @@ namespace tessera::nccl_comm {
 /// Throws unless `error` is cudaSuccess; `what` is the call.
 void check(cudaError_t error, const char* what);
 
-/// The GPU behind an open device of the host, found by where its memory is. [control-thread]
+/// The GPU of an open device of the host, found by the address of its memory. [control-thread]
 class Gpu {
  public:
   /// INVALID_ARGUMENT when the device's memory is not on a GPU.

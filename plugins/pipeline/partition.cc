@@ -285,9 +285,9 @@ std::vector<VirtualStage> partition_model(const ProgramView& view, std::string_v
 
 std::vector<std::vector<int32_t>> stages_by_layout(const ProgramView& view) {
   std::vector<std::vector<int32_t>> stages(view.parameters().size());
-  for (const tsr_layout_entry& split : view.layout())
-    if (split.axis == view.raw.axis && split.parameter >= 0)
-      stages[static_cast<size_t>(split.parameter)] = {split.coordinates, split.coordinates + split.num_coordinates};
+  for (const tsr_layout_entry& entry : view.layout())
+    if (entry.axis == view.raw.axis && entry.parameter >= 0)
+      stages[static_cast<size_t>(entry.parameter)] = {entry.coordinates, entry.coordinates + entry.num_coordinates};
   return stages;
 }
 

@@ -43,17 +43,17 @@ void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) cons
   if (shape.num_stages == 1) return;
   const auto stages = stages_of_parameters(view, partition_model(view, cut_, shape.num_stages * shape.num_chunks));
   for (size_t p = 0; p < stages.size(); ++p) {
-    tsr_layout_entry split{};
-    split.parameter = static_cast<int32_t>(p);
-    split.axis = view.raw.axis;
-    split.roles = TSR_ALL_HOME_ROLES;
-    split.kind = stages[p].size() == 1 ? TSR_LAYOUT_SPLIT : TSR_LAYOUT_REPLICATED;
-    split.dim = -1;
-    split.blocks = split.parts = 1;
-    split.coordinates = stages[p].data();
-    split.num_coordinates = static_cast<uint32_t>(stages[p].size());
-    split.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_entry, sink.ctx, &split);
+    tsr_layout_entry entry{};
+    entry.parameter = static_cast<int32_t>(p);
+    entry.axis = view.raw.axis;
+    entry.roles = TSR_ALL_HOME_ROLES;
+    entry.kind = stages[p].size() == 1 ? TSR_LAYOUT_SPLIT : TSR_LAYOUT_REPLICATED;
+    entry.dim = -1;
+    entry.blocks = entry.parts = 1;
+    entry.coordinates = stages[p].data();
+    entry.num_coordinates = static_cast<uint32_t>(stages[p].size());
+    entry.padded_size = view.parameters()[p].num_elements;
+    call(sink.add_entry, sink.ctx, &entry);
   }
 }
 

@@ -55,9 +55,9 @@ uint64_t padded_size(const tsr_dim& dim, const tsr_axis& axis) {
 /// The names of the dims that this axis splits.
 std::set<uint32_t> split_names(const ProgramView& view) {
   std::set<uint32_t> names;
-  for (const tsr_layout_entry& split : view.layout())
-    if (split.axis == view.raw.axis && split.kind == TSR_LAYOUT_SPLIT && split.dim >= 0)
-      names.insert(view.parameters()[static_cast<size_t>(split.parameter)].dims[split.dim].name);
+  for (const tsr_layout_entry& entry : view.layout())
+    if (entry.axis == view.raw.axis && entry.kind == TSR_LAYOUT_SPLIT && entry.dim >= 0)
+      names.insert(view.parameters()[static_cast<size_t>(entry.parameter)].dims[entry.dim].name);
   return names;
 }
 
@@ -225,16 +225,16 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
     for (uint32_t d = 0; d < parameter.num_dims; ++d) {
       const tsr_dim& dim = parameter.dims[d];
       if (!may_be_split(dim)) continue;
-      tsr_layout_entry split{};
-      split.parameter = static_cast<int32_t>(p);
-      split.axis = view.raw.axis;
-      split.roles = TSR_ALL_HOME_ROLES;
-      split.kind = TSR_LAYOUT_SPLIT;
-      split.dim = static_cast<int32_t>(d);
-      split.parts = static_cast<uint32_t>(view.axis().num_ranks);
-      split.blocks = dim.blocks;
-      split.padded_size = padded_size(dim, view.axis());
-      call(sink.add_entry, sink.ctx, &split);
+      tsr_layout_entry entry{};
+      entry.parameter = static_cast<int32_t>(p);
+      entry.axis = view.raw.axis;
+      entry.roles = TSR_ALL_HOME_ROLES;
+      entry.kind = TSR_LAYOUT_SPLIT;
+      entry.dim = static_cast<int32_t>(d);
+      entry.parts = static_cast<uint32_t>(view.axis().num_ranks);
+      entry.blocks = dim.blocks;
+      entry.padded_size = padded_size(dim, view.axis());
+      call(sink.add_entry, sink.ctx, &entry);
       splits_any = true;
     }
   }

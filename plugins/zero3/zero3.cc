@@ -80,17 +80,17 @@ void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   const std::vector<int> owners = assign_owners(view.parameters(), view.axis().num_ranks, partition_);
   constexpr uint32_t kValues = 1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER;
   for (size_t p = 0; p < owners.size(); ++p) {
-    tsr_layout_entry split{};
-    split.parameter = static_cast<int32_t>(p);
-    split.axis = view.raw.axis;
-    split.kind = TSR_LAYOUT_SPLIT;
-    split.roles = stage_ == 3 ? TSR_ALL_HOME_ROLES : TSR_ALL_HOME_ROLES & ~kValues;
-    split.dim = -1;
-    split.blocks = split.parts = 1;
-    split.coordinates = &owners[p];
-    split.num_coordinates = 1;
-    split.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_entry, sink.ctx, &split);
+    tsr_layout_entry entry{};
+    entry.parameter = static_cast<int32_t>(p);
+    entry.axis = view.raw.axis;
+    entry.kind = TSR_LAYOUT_SPLIT;
+    entry.roles = stage_ == 3 ? TSR_ALL_HOME_ROLES : TSR_ALL_HOME_ROLES & ~kValues;
+    entry.dim = -1;
+    entry.blocks = entry.parts = 1;
+    entry.coordinates = &owners[p];
+    entry.num_coordinates = 1;
+    entry.padded_size = view.parameters()[p].num_elements;
+    call(sink.add_entry, sink.ctx, &entry);
   }
 }
 

@@ -1,20 +1,20 @@
 // The pipeline of passes, from a model to the programs of one rank:
 //
-//     layout          each strategy states how it splits parameters; pairs that conflict are refused here
-//     shard_model     the model with the extents that splits of tensors leave to this rank
-//     build_program    forward, loss, backward, clip, optimizer
-//     dead_work       removes what frozen parameters make useless
+//     layout          each strategy declares how it splits parameters; conflicting pairs are refused here
+//     shard_model     the model with the extents that this rank has after splits of tensors
+//     build_program   forward, loss, backward, clip, optimizer
+//     dce             removes what frozen parameters make useless
 //     schedule        pipeline: which compute this rank runs, in which order, and the messages
-//     recompute       needs the schedule, as it looks for the first backward of each block
-//     split compute   tensor: sums of what a split contraction leaves partial, of recomputed segments too
-//     split storage   fsdp and zero3, then ddp: gathers and reductions, around all compute that is there by now
-//     finish          sums of loss and norm, completion of shared gradients, first adds, pads
-//     staging         copies for collectives that work in the host's memory, those of finish too
-//     workspaces      what communicators need beside their operands
+//     recompute       needs the schedule: it looks for the first backward of each block
+//     split compute   tensor: sums after split contractions, in recomputed segments too
+//     split storage   fsdp and zero3, then ddp: gathers and reductions around all compute inserted so far
+//     finalize        sums of loss and norm, completion of shared gradients, first adds, pads
+//     host_staging    copies for collectives that work in the host's memory, those of finalize too
+//     workspaces      scratch memory of communicators
 //     dependencies    waits between streams, from the bindings
 //     verify_rank     well formed, written before read, ordered
 //     plan_memory     addresses, over all programs of the rank at once; adds waits
-//     verify_rank     again, now by address; then verify_placement
+//     verify_rank     again, by address; then verify_placement
 //
 // The order matters: reductions that run before a pass that inserts further uses of a gradient would miss those. So
 // roles decide the order, never the command line (decision 0003).
@@ -45,9 +45,9 @@ namespace tessera::host {
 namespace {
 
 /// One mistake usually causes many diagnostics; report the first few.
-constexpr size_t kFindingsShown = 8;
+constexpr size_t kDiagnosticsShown = 8;
 
-/// Ratio of arena to live peak up to which the planner prefers a place that needs no wait.
+/// Ratio of arena to live peak up to which the planner prefers addresses that need no wait.
 constexpr double kMemoryBudget = 1.02;
 
 std::string_view purpose_name(uint32_t purpose) {
@@ -57,15 +57,15 @@ std::string_view purpose_name(uint32_t purpose) {
 void refuse(const Program& program, const Diagnostics& diagnostics) {
   if (diagnostics.empty()) return;
   std::string text = "the " + std::string(purpose_name(program.purpose)) + " program is wrong:";
-  for (size_t i = 0; i < std::min(diagnostics.size(), kFindingsShown); ++i)
+  for (size_t i = 0; i < std::min(diagnostics.size(), kDiagnosticsShown); ++i)
     text += "\n  " + diagnostics[i];
-  if (diagnostics.size() > kFindingsShown)
-    text += "\n  and " + std::to_string(diagnostics.size() - kFindingsShown) + " more";
+  if (diagnostics.size() > kDiagnosticsShown)
+    text += "\n  and " + std::to_string(diagnostics.size() - kDiagnosticsShown) + " more";
   throw Error(TSR_E_INTERNAL, text);  // a pass is to blame, not the flags
 }
 
-/// Layouts are asked for before any program exists, of the whole model, in the order of the passes: the first entries
-/// are applied first.
+/// Strategies declare layouts before any program exists, for the whole model, in the order of the passes: the first
+/// entries are applied first.
 Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std::span<const StrategyOnAxis> order) {
   Program bare;
   bare.model = &input.model;
@@ -99,10 +99,10 @@ Program compile_program(const CompileInput& input, const Model& model, const Coo
   return program;
 }
 
-/// Debug mode fills a buffer before its first action and checks the guard after it when its last action has run, in
-/// list order. Two readers on different streams are not ordered otherwise, so here all other actions on the buffer wait
-/// for the first, and the last waits for all others. No action waits for a send (see plan_memory).
-void order_lifetimes(Program& program) {
+/// Debug mode fills a buffer before its first action and checks the guard after its end when its last action has run,
+/// in list order. Since readers on different streams are not ordered, here all other actions on the buffer wait for the
+/// first, and the last waits for all others. No action waits for a send (see plan_memory).
+void order_live_ranges(Program& program) {
   std::map<uint64_t, std::vector<uint32_t>> uses;
   for (uint32_t i = 0; i < program.actions.size(); ++i)
     for (const Binding& b : program.actions[i].bindings)
@@ -129,7 +129,7 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
     const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
     if (alternating)
       throw UsageError(concat("--strategy ", named(*alternating), ",", named(strategy),
-                              ": both have step programs that alternate, and only one axis may; give the other one ",
+                              ": both alternate between step programs, and only one axis may; give the other one ",
                               kDefaultStrategy));
     alternating = &strategy;
     variants = own;
@@ -159,7 +159,7 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   if (result.eval) programs.push_back(&*result.eval);
   if (input.guard_bytes)
     for (Program* program : programs)
-      order_lifetimes(*program);
+      order_live_ranges(*program);
   progress.phase("placing its buffers");
   result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
   progress.phase("checking its programs");
@@ -170,17 +170,16 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   return result;
 }
 
-/// Says what was planned when there is no memory for it.
+/// Reports what was being planned when memory ran out.
 RankPrograms compile_within_memory(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
   try {
     return compile_checked(input, coordinates, progress);
   } catch (const std::bad_alloc&) {
-    throw Error(
-        TSR_E_RESOURCE_EXHAUSTED,
-        concat("planning rank ", input.mesh.rank(coordinates), " of ", input.mesh.num_ranks(),
-               " ran out of memory: a step has ", input.shape.num_micro_batches, " micro-batches of ",
-               input.model.segments.size(), " segments each; lower --grad-accum, take a model of fewer layers, ",
-               "or plan with more memory"));
+    throw Error(TSR_E_RESOURCE_EXHAUSTED,
+                concat("planning rank ", input.mesh.rank(coordinates), " of ", input.mesh.num_ranks(),
+                       " ran out of memory: a step has ", input.shape.num_micro_batches, " micro-batches of ",
+                       input.model.segments.size(), " segments each; lower --grad-accum, use a model of fewer layers, ",
+                       "or plan on a machine with more memory"));
   }
 }
 

@@ -1,5 +1,5 @@
-// From model, mesh and strategies to one rank's programs: layouts, base, passes, finish, staging, dependencies, memory,
-// checks. Pure: any process can compile any rank's programs.
+// Compiles model, mesh and strategies to the programs of a rank (the pipeline is in compile.cc). Pure: any process can
+// compile any rank's programs.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@
 
 namespace tessera::host {
 
-/// Everything a compilation depends on. Borrows; outlives what is compiled.
+/// Everything that a compilation depends on. Borrows; outlives the result.
 struct CompileInput {
   const Model& model;
   const Mesh& mesh;
@@ -28,32 +28,30 @@ struct CompileInput {
   DescribeOp describe_op;
   DescribeCollective describe_collective;
   uint64_t guard_bytes = 0;      ///< left free after every buffer (debug mode)
-  StagedKinds staged = {};       ///< what works in the host's memory, beside a device with memory of its own
+  StagedKinds staged = {};       ///< actions that work in the host's memory, with a device that has its own
   bool evaluates = false;        ///< compile a program for evaluation too
-  Log log = Log(LogLevel::off);  ///< how far planning is that takes long
+  Log log = Log(LogLevel::off);  ///< progress of planning that takes long
 };
 
-/// One rank's programs over the same persistent buffers: init, the step's variants, and eval where evaluation was asked
-/// for.
+/// One rank's programs over the same persistent buffers: init, the step's variants, and eval if requested.
 struct RankPrograms {
   std::shared_ptr<const Model> model;  ///< the rank's local model, which the programs borrow
   Program init;
   std::vector<Program> steps;
   std::optional<Program> eval;
-  std::vector<MemoryPlan> memory;  ///< of all(), in its order
+  std::vector<MemoryPlan> memory;  ///< in the order of all()
 
   std::vector<const Program*> all() const;
-  /// Bytes of the arena of one memory that all programs fit into.
+  /// Bytes of the arena in one memory that holds every program.
   uint64_t arena_bytes(uint32_t memory_kind) const;
 };
 
-/// Compiles and checks (verify_rank, verify_placement) the programs of the rank at `coordinates`. Throws
-/// INVALID_ARGUMENT with the diagnostics when a program is wrong, RESOURCE_EXHAUSTED when there is not enough memory to
-/// plan it.
+/// Compiles and checks (verify_rank, verify_placement) the programs of the rank at `coordinates`. Throws INTERNAL with
+/// the diagnostics when a pass has made a wrong program, RESOURCE_EXHAUSTED when there is not enough memory to plan it.
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates);
 
-/// The order in which passes run: by role, then within split of storage those that shard before those that replicate,
-/// then innermost axis first.
+/// The order in which passes run: by role, then strategies that shard storage before those that replicate, then
+/// innermost axis first.
 std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies);
 
 /// The programs of a whole job: those of one rank of each class.
@@ -65,7 +63,7 @@ struct JobPrograms {
 };
 
 JobPrograms compile_job(const CompileInput& input);
-/// What is wrong between the ranks: verify_ranks, for each program.
+/// Checks the ranks against one another: verify_ranks, for each program.
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job);
 
 }  // namespace tessera::host

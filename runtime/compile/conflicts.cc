@@ -1,11 +1,11 @@
-// Refuses strategies that cannot be combined, by what they state in the layout, before any pass runs. For example
+// Refuses strategies that cannot be combined, by the layouts that they declare, before any pass runs. For example
 // --mesh a=2,b=2 --strategy a=fsdp,b=zero3 gives two entries {batch axis, flat, value} for each parameter:
 //
 //     --strategy a=fsdp,b=zero3: both split the storage of parameters, and only one axis may; put the 4 ranks on ...
 //
-// Comparing layout entries needs no table of pairs of plugins. It covers third-party strategies, and options that
-// change what a strategy splits (decision 0024). A pass that met the other one's leftovers could only say that the
-// program looks strange.
+// Comparing layout entries needs no table of pairs of plugins, and covers third-party strategies and options that
+// change what a strategy splits (decision 0024). The second of the passes could only report a program that it did not
+// expect.
 
 #include "compile/conflicts.h"
 

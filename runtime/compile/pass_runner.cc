@@ -1,10 +1,11 @@
-// The host's side of the edit table: each entry forwards to an Rewriter, and guard() turns an exception into a
-// status, since none may cross the ABI. An invalid edit fails at the call that makes it, where the author of a pass can
-// see it; what only the whole program shows (races, missing sums) is left to the verifiers. Edits go to a private copy
-// that replaces the program when the pass returns OK, so a failed pass leaves no trace.
+// The host's side of the edit table: each entry forwards to a Rewriter, and guard() turns exceptions into statuses,
+// since none may cross the ABI. An invalid edit fails at the call that makes it, where the author of a pass can see it;
+// faults that show only in the whole program (races, missing sums) are left to the verifiers. Edits go to a private
+// copy, which replaces the program when the pass returns OK, so a failed pass leaves no trace.
 
 #include "compile/pass_runner.h"
 
+#include "compile/program_snapshot.h"
 #include "compile/rewriter.h"
 #include "tessera/error.hpp"
 
@@ -13,57 +14,57 @@ namespace {
 
 constexpr std::string_view kDomain = "host";
 
-Rewriter& session(void* ctx) {
+Rewriter& rewriter(void* ctx) {
   return *static_cast<Rewriter*>(ctx);
 }
 
-tsr_edit edit_table(Rewriter& s) {
+tsr_edit edit_table(Rewriter& edits) {
   tsr_edit t{};
   t.struct_size = sizeof t;
-  t.ctx = &s;
+  t.ctx = &edits;
   t.add_stream = [](void* ctx, int32_t axis, tsr_str lane, uint32_t* stream, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { *stream = session(ctx).add_stream(axis, view(lane)); });
+    return guard(err, kDomain, [&] { *stream = rewriter(ctx).add_stream(axis, view(lane)); });
   };
   t.add_group = [](void* ctx, const tsr_group* group, int32_t* index, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { *index = session(ctx).add_group(*group); });
+    return guard(err, kDomain, [&] { *index = rewriter(ctx).add_group(*group); });
   };
   t.add_buffer = [](void* ctx, const tsr_buffer* buffer, uint64_t* id, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { *id = session(ctx).add_buffer(*buffer); });
+    return guard(err, kDomain, [&] { *id = rewriter(ctx).add_buffer(*buffer); });
   };
   t.insert = [](void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id,
                 tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { *id = session(ctx).insert(anchor, where, *action); });
+    return guard(err, kDomain, [&] { *id = rewriter(ctx).insert(anchor, where, *action); });
   };
   t.remove = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { session(ctx).remove(action); });
+    return guard(err, kDomain, [&] { rewriter(ctx).remove(action); });
   };
   t.bind = [](void* ctx, uint64_t action, const tsr_binding* binding, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { session(ctx).bind(action, *binding); });
+    return guard(err, kDomain, [&] { rewriter(ctx).bind(action, *binding); });
   };
   t.rebind = [](void* ctx, uint64_t from, uint64_t to, uint64_t offset, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { session(ctx).rebind(from, to, offset); });
+    return guard(err, kDomain, [&] { rewriter(ctx).rebind(from, to, offset); });
   };
   t.set_role = [](void* ctx, uint64_t home, uint32_t role, const tsr_home_role* place, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { session(ctx).set_role(home, role, *place); });
+    return guard(err, kDomain, [&] { rewriter(ctx).set_role(home, role, *place); });
   };
   t.replace_homes = [](void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
                        tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
-      const uint64_t made = session(ctx).replace_homes({homes, homes + num_homes}, replacement);
+      const uint64_t made = rewriter(ctx).replace_homes({homes, homes + num_homes}, replacement);
       if (id) *id = made;
     });
   };
   t.split_backward = [](void* ctx, uint64_t action, uint64_t* input, uint64_t* weight, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { std::tie(*input, *weight) = session(ctx).split_backward(action); });
+    return guard(err, kDomain, [&] { std::tie(*input, *weight) = rewriter(ctx).split_backward(action); });
   };
   t.order = [](void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { session(ctx).order({actions, actions + num_actions}); });
+    return guard(err, kDomain, [&] { rewriter(ctx).order({actions, actions + num_actions}); });
   };
   t.collect_garbage = [](void* ctx, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { session(ctx).collect_garbage(); });
+    return guard(err, kDomain, [&] { rewriter(ctx).collect_garbage(); });
   };
   t.wait_for = [](void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { session(ctx).wait_for(action, earlier); });
+    return guard(err, kDomain, [&] { rewriter(ctx).wait_for(action, earlier); });
   };
   return t;
 }
@@ -100,7 +101,9 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
   table.add_entry = [](void* ctx, const tsr_layout_entry* s, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       Sink& to = *static_cast<Sink*>(ctx);
-      if (s->axis != to.strategy.axis) throw Error(TSR_E_INVALID_ARGUMENT, "a layout may only speak of its own axis");
+      if (s->axis != to.strategy.axis)
+        throw Error(TSR_E_INVALID_ARGUMENT, "a layout entry is for axis " + std::to_string(s->axis) +
+                                                ", but a strategy declares the layout of its own axis only");
       const bool is_of_rows = s->parameter == -1 && s->kind == TSR_LAYOUT_SPLIT && s->dim == -1 &&
                               to.strategy.interface->splits == TSR_SPLITS_TENSORS;
       if (!is_of_rows && (s->parameter < 0 || static_cast<size_t>(s->parameter) >= to.num_parameters))

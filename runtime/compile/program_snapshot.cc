@@ -1,8 +1,8 @@
 // A program as arrays of the ABI's fixed-size structs. The arrays are owned here; names, dims, pieces and bindings are
-// borrowed from the program. A pass reads the program as it was when the pass began, whatever it edits meanwhile
-// (rewriter.cc works on a copy): it may loop over the actions and insert at the same time.
+// borrowed from the program. A pass sees the program as it was when the pass began, whatever it edits (rewriter.cc
+// works on a copy), so it may insert actions while it loops over them.
 
-#include "compile/pass_runner.h"
+#include "compile/program_snapshot.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -51,7 +51,7 @@ void Rewriter::index(Position position, uint64_t inserted_after) {
 
 Program Rewriter::take() {
   for (Action& a : actions_)
-    // A pass may ask for a wait, and remove the action that it is for later.
+    // A pass may ask for a wait and later remove the awaited action.
     std::erase_if(a.waits_for, [&](uint64_t earlier) { return !by_id_.contains(earlier); });
   program_.actions.assign(std::make_move_iterator(actions_.begin()), std::make_move_iterator(actions_.end()));
   return std::move(program_);
@@ -78,7 +78,8 @@ void Rewriter::check_binding(const tsr_binding& b) {
   if (b.offset > target.num_elements || b.num_elements > target.num_elements - b.offset)
     throw invalid("range " + std::to_string(b.offset) + "+" + std::to_string(b.num_elements) + " is outside buffer " +
                   target.name + " of " + std::to_string(target.num_elements) + " elements");
-  if (b.mode < TSR_MODE_READ || b.mode > TSR_MODE_ADD) throw invalid("mode " + std::to_string(b.mode) + " is none");
+  if (b.mode < TSR_MODE_READ || b.mode > TSR_MODE_ADD)
+    throw invalid(std::to_string(b.mode) + " is not a mode (TSR_MODE_*)");
 }
 
 void Rewriter::check_role(const tsr_home_role& place) {
@@ -88,7 +89,8 @@ void Rewriter::check_role(const tsr_home_role& place) {
 uint32_t Rewriter::add_stream(int32_t axis, std::string_view lane) {
   if (axis != TSR_WORLD_AXIS && (axis < 0 || axis >= static_cast<int32_t>(program_.mesh->axes().size())))
     throw invalid("there is no axis " + std::to_string(axis));
-  if (lane.empty() || lane.find_first_of(" .\n\t") != lane.npos) throw invalid("a lane is a word without dots");
+  if (lane.empty() || lane.find_first_of(" .\n\t") != lane.npos)
+    throw invalid("a lane's name must be one word without dots");
   return program_.comm_stream(axis, lane);
 }
 
@@ -98,7 +100,7 @@ int32_t Rewriter::add_group(const tsr_group& group) {
     throw invalid("there is no axis " + std::to_string(group.axis));
   Group wanted{group.axis, {group.coordinates, group.coordinates + group.num_coordinates}};
   if (!std::ranges::is_sorted(wanted.coordinates, std::less_equal<>()))
-    throw invalid("the coordinates of a group ascend, each once");
+    throw invalid("the coordinates of a group must ascend, without repeats");
   const int32_t num_ranks = group.axis == TSR_WORLD_AXIS ? 0 : program_.mesh->axes()[group.axis].num_ranks;
   for (int c : wanted.coordinates)
     if (c < 0 || c >= num_ranks) throw invalid("the axis of a group has no coordinate " + std::to_string(c));
@@ -108,7 +110,8 @@ int32_t Rewriter::add_group(const tsr_group& group) {
 uint64_t Rewriter::add_buffer(const tsr_buffer& b) {
   buffer_kind_name(b.kind);
   dtype_name(b.dtype);
-  if (b.memory != TSR_MEMORY_DEVICE && b.memory != TSR_MEMORY_HOST) throw invalid("there is no such memory");
+  if (b.memory != TSR_MEMORY_DEVICE && b.memory != TSR_MEMORY_HOST)
+    throw invalid("there is no memory " + std::to_string(b.memory));
   return program_.add_buffer({0, tessera::to_string(b.name), b.kind, b.memory, b.dtype,
                               (b.flags & TSR_BUFFER_PERSISTENT) != 0, b.num_elements});
 }
@@ -118,7 +121,7 @@ void Rewriter::check_is_member(const tsr_action& a) {
   if (program_.mesh->position(group, program_.coordinates) < 0)
     throw invalid(std::string(action_name(a.kind)) + " is for group " + group_text(program_, group) +
                   ", and coordinate " + std::to_string(program_.coordinates[group.axis]) +
-                  " of this rank is outside of it");
+                  " of this rank is outside it");
 }
 
 Action Rewriter::copy_of(const tsr_action& a) {
@@ -158,7 +161,8 @@ Action Rewriter::copy_of(const tsr_action& a) {
 }
 
 uint64_t Rewriter::insert(uint64_t anchor, uint32_t where, const tsr_action& a) {
-  if (where != TSR_BEFORE && where != TSR_AFTER) throw invalid("insert goes before or after an anchor");
+  if (where != TSR_BEFORE && where != TSR_AFTER)
+    throw invalid(std::to_string(where) + " is not a place to insert: give TSR_BEFORE or TSR_AFTER");
   if (anchor) action(anchor);
   Action made = copy_of(a);
   Position position;
@@ -198,8 +202,8 @@ void Rewriter::bind(uint64_t id, const tsr_binding& binding) {
     *found = binding;
 }
 
-// Whatever names `from` names `to` instead, actions and homes alike: how ddp moves the gradients of small units into
-// one bucket. `from` stays, unused, until garbage is collected.
+// Actions and homes that use `from` use `to` instead: so ddp moves the gradients of small units into one bucket. `from`
+// stays, unused, until garbage is collected.
 void Rewriter::rebind(uint64_t from, uint64_t to, uint64_t offset) {
   const Buffer &old = buffer(from), &target = buffer(to);
   if (offset > target.num_elements || old.num_elements > target.num_elements - offset || old.dtype != target.dtype)
@@ -229,15 +233,15 @@ void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
   std::erase_if(a.bindings, [](const Binding& b) { return b.buffer == 0; });
 }
 
-// Several homes become one, and so do the actions on them. fsdp makes one home for each unit, after which one action is
-// left of a dozen:
+// Several homes become one, and so do the actions on them. fsdp makes one home for each unit, which leaves one action
+// of a dozen:
 //
 //     sum_squares home=h.0.ln_1.weight  ...           sum_squares home=h.0  r %101 src  a %2 x:squares
 //     sum_squares home=h.0.ln_1.bias  ...       ->
 //     ...
 //
 // Of the actions of one kind, group and micro-batch the first stays and is bound to the new home's roles; the others
-// go. Without a replacement all go: another rank owns them.
+// are removed. Without a replacement all are: another rank owns the homes.
 uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
   Home made;
   if (replacement) {
@@ -268,8 +272,8 @@ uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_hom
 }
 
 // One half of a backward, with the bindings of the whole, or 0 if it would produce nothing (a segment without
-// parameters has no weight half). Contexts are what the input half computes for the weight half: the first half makes
-// the buffers, the second one finds them in `contexts`.
+// parameters has no weight half). Contexts are tensors that the input half computes for the weight half: the first half
+// adds their buffers, the second one finds them in `contexts`.
 uint64_t Rewriter::half_of(const Action& whole, uint32_t kind, std::vector<uint64_t>& contexts) {
   Action half = whole;
   half.id = program_.next_id++;
@@ -315,12 +319,12 @@ std::pair<uint64_t, uint64_t> Rewriter::split_backward(uint64_t id) {
 
 void Rewriter::order(const std::vector<uint64_t>& ids) {
   if (ids.size() != actions_.size() || std::set<uint64_t>(ids.begin(), ids.end()).size() != ids.size())
-    throw invalid("an order names each of the " + std::to_string(actions_.size()) + " actions exactly once");
+    throw invalid("an order must name each of the " + std::to_string(actions_.size()) + " actions exactly once");
   for (uint64_t id : ids)
     action(id);
   for (uint64_t id : ids)
     actions_.splice(actions_.end(), actions_, by_id_[id].position);
-  // What was inserted after an anchor may now be anywhere, so the next insert starts anew, right after it.
+  // Actions inserted after an anchor may now be anywhere, so the next insert goes right after the anchor again.
   for (auto& [id, anchored] : by_id_)
     anchored.last_after = anchored.position;
   first_ = actions_.begin();

@@ -1,4 +1,4 @@
-// The edit table's work: a private copy of a program under edit. Internal to program/.
+// Edits a private copy of a program, as the entries of the edit table ask. Internal to compile/.
 #pragma once
 
 #include <list>
@@ -11,6 +11,7 @@
 
 namespace tessera::host {
 
+/// The functions are those of tsr_edit (tessera/program.h); all throw INVALID_ARGUMENT for an edit that is not valid.
 class Rewriter {
  public:
   Rewriter(const Program& program, const DescribeOp& describe);
@@ -50,7 +51,7 @@ class Rewriter {
   void bind_home_action(Action& action, const Home& from, const Home& to);
   uint64_t half_of(const Action& whole, uint32_t kind, std::vector<uint64_t>& contexts);
 
-  Program program_;  // its action list is empty while the session runs
+  Program program_;  // its action list is empty until take()
   const DescribeOp& describe_;
   std::list<Action> actions_;
   std::unordered_map<uint64_t, Anchored> by_id_;

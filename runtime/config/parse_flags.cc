@@ -204,7 +204,9 @@ void check_no_empty_value(const std::vector<std::string>& words) {
 void check_required(FlagSet set, const TrainConfig& config) {
   if (config.model.empty()) throw UsageError("--model is missing; give the name of a model or a folder (see --help)");
   if (set == FlagSet::train && config.data.empty())
-    throw UsageError("--data is missing; give a file or a folder of training data (see --help)");
+    throw UsageError(
+        "--data is missing; give a text file, a folder of text, a .bin file of tokens or, for a classifier, CSV or IDX "
+        "files");
 }
 
 /// A number after --print-program is its value, which Boost takes only after '='.

@@ -1,3 +1,10 @@
+// Micro-steps of data ranks * batch * seq tokens, one after another; window r of a micro-step is data rank r's:
+//
+//     tokens   | rank 0       | rank 1       | rank 0       | rank 1       | rest |
+//              ^ position, micro-step 0      ^ micro-step 1                ^ too short: the walk restarts at 0
+//
+// Every window also reads the token after it, the last target, so a micro-step needs one token more than it consumes.
+
 #include "data/batch_order.h"
 
 #include <algorithm>
@@ -24,8 +31,8 @@ BatchOrder::BatchOrder(const TokenSource& source, int64_t batch, int64_t seq, in
 
 void BatchOrder::set_position(uint64_t position) {
   if (position > source_.num_tokens()) {
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("position ", position, " to continue from lies beyond ",
-                                               source_.description(), "; is it the data of the saved run?"));
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("the saved position ", position, " lies beyond ", source_.description(),
+                                               "; give the data of the saved run"));
   }
   position_ = source_.num_tokens() - position > step_tokens_ ? position : 0;
 }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kMostOfBytes = 512;  // 256 bytes, and room for a few special tokens
 
-// When every step trains on the same tokens.
+// Empty unless every step trains on the same tokens.
 std::string repetition(const TokenSource& data, const DataUse& use) {
   const auto num_windows = static_cast<int64_t>(data.num_tokens() - 1) / use.micro_step_tokens;
   const double per_step = static_cast<double>(use.grad_accum) / static_cast<double>(num_windows);

@@ -1,4 +1,4 @@
-// What a user should know of the data before it is trained on.
+// Warnings about token data before training.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace tessera::host {
 
 /// How a run walks through its data (see batch_order.h).
 struct DataUse {
-  int64_t vocab = 0;              ///< tokens that the model knows
+  int64_t vocab = 0;              ///< of the model
   int64_t micro_step_tokens = 0;  ///< of all data ranks
   int64_t grad_accum = 1;         ///< micro-steps of a step
   int64_t steps = 0;
 };
 
-/// A sentence each: data that may be something else than it is read as, bytes of text for a model with a vocabulary of
-/// its own, and so few tokens that every step sees them all. Empty when nothing is odd.
+/// One sentence for each of these: data that may not be what it is read as, bytes of text for a model with a vocabulary
+/// of its own, so few tokens that every step sees them all. Empty when nothing is suspicious.
 std::vector<std::string> data_warnings(const TokenSource& data, const DataUse& use);
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// What `--data` holds, whatever it is: tokens for a language model, or examples for a classifier.
+// What `--data` names: tokens for a language model, or examples for a classifier.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ using InputValues = std::variant<std::vector<int32_t>, std::vector<float>>;
 /// How a run walks through its data.
 struct DatasetUse {
   int64_t batch = 0;       ///< sequences or examples of a rank and micro-batch
-  int64_t seq = 1;         ///< tokens of a sequence; examples have none, and leave this unread
+  int64_t seq = 1;         ///< tokens of a sequence; unused for examples
   int64_t data_ranks = 1;  ///< ranks that read different data
   int64_t grad_accum = 1;  ///< micro-steps of a step
   int64_t steps = 0;
-  uint64_t seed = 0;  ///< of the order of examples; tokens are read in their own
+  uint64_t seed = 0;  ///< shuffles examples; tokens are read in order
 };
 
 /// A walk through a dataset, which must outlive it. [control-thread]
@@ -28,10 +28,10 @@ class DatasetReader {
  public:
   virtual ~DatasetReader() = default;
 
-  /// The micro-batch of one data rank in the micro-step at hand: the model's inputs in their order, [batch * seq]
+  /// The micro-batch of one data rank in the current micro-step: the model's inputs in their order, [batch * seq]
   /// tokens and targets, or [batch * num_features] features and [batch] labels.
   virtual std::vector<InputValues> read(int64_t data_rank) const = 0;
-  /// To the next micro-step.
+  /// Moves to the next micro-step.
   virtual void advance() = 0;
 };
 
@@ -46,9 +46,9 @@ class Dataset {
   virtual std::pair<std::string, std::string> size() const = 0;
   /// Size and hash, for ranks that may read different files: "1003854 tokens, sha256 0123456789abcdef".
   virtual std::string fingerprint() const = 0;
-  /// What a user should know before the data is trained on, a sentence each.
+  /// Warnings before training, one sentence each.
   virtual std::vector<std::string> warnings(const DatasetUse& use) const = 0;
-  /// From the start of the data. Throws INVALID_ARGUMENT for data that is too short for a micro-step.
+  /// Starts at the beginning. Throws INVALID_ARGUMENT for data that is too short for a micro-step.
   virtual std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const = 0;
 };
 

@@ -1,3 +1,7 @@
+// What a folder or pattern after --data holds. Nothing is dropped silently where it matters: of a sequence of shards
+// every file must be readable, and a folder that mixes token files with others, or training with validation shards, is
+// refused with the pattern to give instead.
+
 #include "data/file_list.h"
 
 #include <fnmatch.h>
@@ -21,9 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_list(const std::string& folder, std::error_code why) {
-  throw Error(TSR_E_UNAVAILABLE,
-              concat("cannot list the folder ", folder, ": ", why.message(), "; give --data a folder of data alone",
-                     why == std::errc::permission_denied ? ", all of which this user may read" : ""));
+  throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folder ", folder, ": ", why.message(),
+                                        "; give --data a folder with nothing but data",
+                                        why == std::errc::permission_denied ? ", all of it readable" : ""));
 }
 
 std::string name_of(const std::string& path) {
@@ -34,8 +38,8 @@ bool is_token_file(const std::string& path) {
   return path.ends_with(".bin");
 }
 
-// Links that lead nowhere are left out of a folder of text; of a sequence of shards none may be missing unnoticed, and
-// to open it says why it cannot be.
+// A folder of text leaves out dangling links. A sequence of shards must not miss one unnoticed: it is listed, and
+// opening it reports the error.
 bool is_file(const fs::directory_entry& entry) {
   std::error_code dangling_link;
   if (entry.is_regular_file(dangling_link)) return true;
@@ -56,7 +60,7 @@ void list_one(const fs::path& folder, std::vector<std::string>& files, std::vect
   if (why) cannot_list(folder.string(), why);
 }
 
-/// Whether the word, in any case, stands between other things than letters.
+/// Whether the name contains the word, in any case, without a letter before or after it.
 bool has_word(const std::string& name, std::string_view word) {
   std::string found;
   for (const char c : name + ".") {
@@ -69,7 +73,7 @@ bool has_word(const std::string& name, std::string_view word) {
   return false;
 }
 
-// Folders as they are published hold shards for validation beside those for training.
+// Published folders often hold shards for validation beside those for training.
 void refuse_validation_shards(const std::string& folder, const std::vector<std::string>& files) {
   const auto validation = std::ranges::find_if(files, [](const std::string& f) {
     return has_word(name_of(f), "train") ? false : has_word(name_of(f), "val") || has_word(name_of(f), "validation");
@@ -120,7 +124,7 @@ std::vector<std::string> files_matching(const std::string& pattern) {
   for (const std::string& path : files)
     if (fs::is_directory(path, unknown))
       throw Error(TSR_E_INVALID_ARGUMENT, concat("the pattern ", pattern, " matches the folder ", path,
-                                                 "; give a pattern that files alone match, or a folder"));
+                                                 "; give a pattern that only files match, or a folder"));
   return files;
 }
 
@@ -154,8 +158,8 @@ bool are_shards(const std::string& folder, const std::vector<std::string>& files
   if (other != files.end())
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat("the folder ", folder, " holds token files such as ", name_of(*shard), " and others such as ",
-                       name_of(*other), "; give the token files alone: --data '", folder,
-                       "/*.bin', or a folder of text alone"));
+                       name_of(*other), "; give only the token files: --data '", folder,
+                       "/*.bin', or a folder with only text"));
   refuse_validation_shards(folder, files);
   return true;
 }

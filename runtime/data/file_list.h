@@ -10,7 +10,7 @@ namespace tessera::host {
 /// start with a dot), and links to folders. Throws UNAVAILABLE naming the folder that cannot be listed.
 std::vector<std::string> files_in(const std::string& folder);
 
-/// Whether the path holds a wildcard of a shell: *, ? or [.
+/// Whether the path holds a shell's wildcard: *, ? or [.
 bool is_pattern(const std::string& path);
 
 /// The files and folders that match the shell's pattern, sorted by path; none when nothing does. Throws UNAVAILABLE
@@ -19,14 +19,14 @@ std::vector<std::string> paths_matching(const std::string& pattern);
 /// The same for files alone: throws also NOT_FOUND when nothing matches, INVALID_ARGUMENT when a folder does.
 std::vector<std::string> files_matching(const std::string& pattern);
 
-/// Whether the pattern matches a file of that path, once it is there; the folder may be written in another way.
+/// Whether the pattern would match a file of that path if it existed; the folder may be written in another way.
 bool would_match(const std::string& pattern, const std::string& path);
 
-/// Throws UsageError when `--data` names neither a file nor a folder, and is no pattern that a file matches.
+/// Throws UsageError when `--data` names neither a file nor a folder, and is not a pattern that a file matches.
 void require_data(const std::string& path);
 
-/// Whether all are token files by name (.bin): shards of one sequence. Throws INVALID_ARGUMENT for a `folder` that
-/// holds such files beside others, or beside shards for validation, saying what to give instead.
+/// Whether all are token files by name (.bin): shards of one sequence. Throws INVALID_ARGUMENT with what to give
+/// instead for a `folder` that holds such files beside others, or beside shards for validation.
 bool are_shards(const std::string& folder, const std::vector<std::string>& files);
 
 }  // namespace tessera::host

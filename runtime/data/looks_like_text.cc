@@ -1,3 +1,6 @@
+// Heuristics over the first 8 KiB. Text in any language is valid UTF-8 with few control characters; small uint16 tokens
+// have a zero, or a byte below 32, at every second place.
+
 #include "data/looks_like_text.h"
 
 #include <algorithm>
@@ -13,7 +16,7 @@ bool is_between(uint8_t byte, uint8_t low, uint8_t high) {
   return low <= byte && byte <= high;
 }
 
-// Bytes of the character that starts there, as UTF-8 has it; 0: none does.
+// Bytes of the UTF-8 character that starts there; 0: none does.
 std::size_t character_bytes(std::span<const std::byte> rest) {
   const auto first = std::to_integer<uint8_t>(rest[0]);
   if (is_between(first, 0x20, 0x7e) || is_between(first, '\t', '\r')) return 1;

@@ -1,4 +1,4 @@
-// Telling text from other bytes by a file's start.
+// Tells text from other bytes by the start of a file.
 #pragma once
 
 #include <cstddef>

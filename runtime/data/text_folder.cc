@@ -1,3 +1,6 @@
+// Reads the text files of a folder into memory. Binary files among them (a zero byte near the start) are counted and
+// skipped: source trees hold images and archives too.
+
 #include "data/text_folder.h"
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 
 namespace tessera::host {
 
-/// The dataset of a model with `vocab` tokens. A reader walks as batch_order.h says.
+/// The dataset of a model with `vocab` tokens. Readers follow batch_order.h.
 std::unique_ptr<Dataset> token_dataset(std::unique_ptr<TokenSource> source, int64_t vocab);
 
 }  // namespace tessera::host

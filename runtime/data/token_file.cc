@@ -1,3 +1,8 @@
+// Recognises token files. Nothing but the name and the first 8 KiB decides, in this order: the header of llm.c, formats
+// that are refused (NumPy, Parquet, archives), the name .bin or a zero byte (uint16), else text. Wrong guesses train on
+// garbage without an error, so what looks like text but is read as uint16 is kept as a doubt that becomes a warning, or
+// the end of the error when a token is outside the vocabulary.
+
 #include "data/token_file.h"
 
 #include <algorithm>
@@ -35,17 +40,17 @@ TokenFormat llmc_format(const ReadOnlyFile& file, std::span<const std::byte> sta
   return {"llm.c file of uint16 tokens", sizeof(uint16_t), kLlmcHeaderBytes, ""};
 }
 
-// Text that is read as uint16 gives tokens, but not those of the text.
+// Text read as uint16 gives tokens too, but not those of the text.
 std::string doubt_of(const std::string& path, bool is_named_bin, std::span<const std::byte> start) {
   if (!looks_like_text(start)) return "";
   const auto zero = std::ranges::find(start, std::byte{0});
   return concat(path, " looks like text, but each two of its bytes are read as one uint16 token, as it ",
                 is_named_bin ? "is named .bin; rename it to .txt"
-                             : concat("has a zero byte at position ", zero - start.begin(), "; take zero bytes out"),
+                             : concat("has a zero byte at position ", zero - start.begin(), "; remove zero bytes"),
                 " to train on its bytes");
 }
 
-/// Containers that hold tokens, or text, in a form of their own.
+/// Containers and compressed files, whose bytes are neither text nor tokens.
 void refuse_other_formats(const std::string& path, std::span<const std::byte> start) {
   using namespace std::string_view_literals;
   constexpr std::pair<std::string_view, std::string_view> kFormats[] = {

@@ -14,9 +14,9 @@ struct TokenFormat {
   std::string name;          ///< "text, bytes are the tokens"
   uint64_t token_bytes = 1;  ///< 1: text; 2: little-endian uint16
   uint64_t data_begin = 0;   ///< byte of the file where the tokens start
-  std::string doubt;         ///< why that may not be what is meant, and what to do; empty: it is
+  std::string doubt;         ///< why that may be a mistake, and what to do; empty: no doubt
 
-  /// Whether files of both may follow one another in one sequence.
+  /// Whether files of both formats may be shards of one sequence.
   bool goes_with(const TokenFormat& other) const {
     return token_bytes == other.token_bytes && data_begin == other.data_begin;
   }

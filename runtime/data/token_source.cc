@@ -1,3 +1,6 @@
+// Tokens of files and folders as one sequence. Files are read in place, text folders are held in memory. What ranks
+// compare is a hash of samples, since hashing gigabytes at every start would take longer than many runs.
+
 #include "data/token_source.h"
 
 #include <algorithm>
@@ -22,10 +25,10 @@ constexpr uint64_t kTokensPerRead = uint64_t{1} << 20;
 void check_range(const TokenSource& source, uint64_t offset, std::size_t num_tokens) {
   if (offset <= source.num_tokens() && num_tokens <= source.num_tokens() - offset) return;
   throw Error(TSR_E_INVALID_ARGUMENT,
-              concat("tokens ", offset, " to ", offset + num_tokens, " were asked for, beyond ", source.description()));
+              concat("tokens ", offset, " to ", offset + num_tokens, " were requested, beyond ", source.description()));
 }
 
-// The first token that the vocabulary does not have.
+// The first token outside the vocabulary.
 std::optional<std::size_t> first_beyond(std::span<const int32_t> tokens, int64_t vocab) {
   int32_t largest = 0;
   for (const int32_t token : tokens)
@@ -41,15 +44,15 @@ std::optional<std::size_t> first_beyond(std::span<const int32_t> tokens, int64_t
                      vocab, " tokens; ", doubt.empty() ? "use data made for this model" : doubt));
 }
 
-// Of a shard: nobody makes an empty one, but a download or a job that was stopped leaves it.
+// An empty shard is what an interrupted download or job leaves.
 void require_tokens(const TokenFile& file) {
   if (file.num_tokens() > 0) return;
   throw Error(TSR_E_INVALID_ARGUMENT,
               concat("the shard ", file.path(), " holds no token (", file.num_bytes(),
-                     " bytes); was it cut? Make it again, or remove it to train on the others"));
+                     " bytes); was it cut? Make or download it again, or remove it to train on the others"));
 }
 
-// One file or more, one after the other. The first one stays open: most data is one file.
+// One file or more as one sequence. The first one stays open: most data is one file.
 class FileTokens : public TokenSource {
  public:
   FileTokens(std::string path, const std::vector<std::string>& files, int64_t vocab)
@@ -90,8 +93,8 @@ class FileTokens : public TokenSource {
     require_tokens(file);
     if (!file.format().goes_with(first_.format()))
       throw Error(TSR_E_INVALID_ARGUMENT,
-                  concat(path, " is another kind of file (", file.format().name, ") than ", first_.path(), " (",
-                         first_.format().name, "); shards are all of one kind"));
+                  concat(path, " (", file.format().name, ") has another format than ", first_.path(), " (",
+                         first_.format().name, "); give shards of one format"));
     if (doubt_.empty()) doubt_ = file.format().doubt;
     shards_.push_back({path, num_tokens(), num_tokens() + file.num_tokens()});
   }
@@ -104,7 +107,7 @@ class FileTokens : public TokenSource {
       if (file.num_tokens() != shard.end - shard.begin)
         throw Error(TSR_E_DATA_LOSS,
                     concat(shard.path, " has ", file.num_tokens(), " tokens and had ", shard.end - shard.begin,
-                           " when the run began; leave it alone until it ends"));
+                           " when the run began; do not change data during a run"));
       file.read(offset, out);
     }
     if (const auto bad = first_beyond(out, vocab_))

@@ -21,22 +21,21 @@ class TokenSource {
   virtual std::string description() const = 0;
   /// The tokens are bytes of text.
   virtual bool is_text() const = 0;
-  /// Why the data may not be what its user means, and what to do; empty when nothing speaks for that.
+  /// Why the data may not be what its user meant, and what to do; empty when nothing indicates that.
   virtual std::string doubt() const = 0;
 };
 
 /// Opens
 ///  - a file: an llm.c file, raw uint16 tokens, or text, by its content (see token_file.h);
-///  - a folder of .bin files, or a shell's pattern: such files of one format, sorted by path, as one sequence. A file
-///  is
-///    open only while tokens of it are read;
+///  - a folder of .bin files, or a shell's pattern: such files of one format, sorted by path, as one sequence. Files
+///    after the first are open only while their tokens are read;
 ///  - any other folder: its text files, whose bytes are the tokens (see text_folder.h).
-/// Every token is checked against `vocab` when it is read; up to 16 Mi tokens are all read here, so that most errors
-/// are said before anything starts. Throws INVALID_ARGUMENT naming the file and what is wrong, UNSUPPORTED for a format
-/// that is known but not read, NOT_FOUND.
+/// Every token is checked against `vocab` when it is read. Data of up to 16 Mi tokens is read once here, so that most
+/// errors are reported before anything starts. Throws INVALID_ARGUMENT naming the file and what is wrong, UNSUPPORTED
+/// for a format that is known but not read, NOT_FOUND.
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, int64_t vocab);
 
-/// SHA-256 of the tokens, or, of more than 32 Mi, of 256 blocks spread evenly over them: what ranks compare.
+/// SHA-256 of the tokens, or, above 32 Mi of them, of 256 blocks spread evenly over them: what ranks compare.
 std::string content_hash(const TokenSource& source);
 
 }  // namespace tessera::host

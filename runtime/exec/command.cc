@@ -1,6 +1,5 @@
-// What commands run as host functions on a stream: strategies' calls, and the checks of --debug-memory and
-// --stream-delay. They are called on the stream's thread, so an error is the stream's error and ends the run like that
-// of a kernel.
+// The host functions of commands: strategies' calls, and those of --debug-memory and --stream-delay. They run on the
+// stream's thread, so their error is the stream's error and ends the run like that of a kernel.
 
 #include "exec/command.h"
 
@@ -30,7 +29,7 @@ tsr_status Guard::check(void* self, tsr_error* err) {
     const auto bad = std::ranges::find_if(bytes, [](std::byte b) { return b != std::byte{kByte}; });
     if (bad != bytes.end())
       throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - bytes.begin()) +
-                                       " bytes behind the end of buffer " + guard.buffer);
+                                       " bytes past the end of buffer " + guard.buffer);
   });
 }
 

@@ -1,4 +1,4 @@
-// What a program runs as: one command for each action, with everything resolved. Internal to exec/.
+// The commands that a program runs as: one for each action, with everything resolved. Internal to exec/.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ struct Delay {
   static tsr_status run(void* self, tsr_error* err);
 };
 
-/// Bytes after a buffer's end that no action may write: filled when the buffer's life starts, copied to the host and
-/// compared when it ends.
+/// Bytes after a buffer's end that no action may write: filled when the buffer's live range begins, copied to the host
+/// and compared when it ends.
 struct Guard {
   const std::byte* begin = nullptr;
   Arena seen;  // host memory that the device copies to without waiting
@@ -31,7 +31,7 @@ struct Guard {
   static tsr_status check(void* self, tsr_error* err);
 };
 
-/// Values that an action has written, copied to the host and looked at: is one not finite?
+/// Checks whether all values that an action has written, copied to the host, are finite.
 struct Watch {
   const std::byte* begin = nullptr;
   uint64_t num_elements = 0;
@@ -48,7 +48,7 @@ struct Watch {
 struct StrategyCall {
   const StrategyOnAxis* strategy = nullptr;
   uint64_t tag = 0;
-  std::vector<int64_t> shapes;  // of one dim each
+  std::vector<int64_t> shapes;  // one dim each
   std::vector<tsr_tensor_view> operands;
   static tsr_status run(void* self, tsr_error* err);
 };
@@ -59,7 +59,7 @@ struct Fill {
   uint64_t num_bytes;
 };
 
-/// What is issued for one action.
+/// The work that is issued for one action.
 struct Command {
   enum class Kind { kernel, copy, collective, call, nothing };
   Kind kind = Kind::nothing;
@@ -83,7 +83,7 @@ struct Command {
   std::vector<Watch> watches;                  // debug: of its results
 };
 
-/// The commands of a program, in list order, and what they use.
+/// The commands of a program, in list order, and the objects that they use.
 struct Commands {
   std::vector<std::unique_ptr<Command>> list;
   std::vector<RankStream> streams;  // used by the program, by first use

@@ -10,8 +10,8 @@
 // action. Kernels are prepared once for all actions with equal op, slots and stream: the blocks of a model share
 // theirs.
 //
-// With --debug-memory a buffer is filled with NaN when its life begins, bytes after its end are guarded, and all
-// results are looked at.
+// With --debug-memory a buffer is filled with NaN when its live range begins, bytes after its end are guarded, and all
+// results are checked.
 
 #include "exec/command_builder.h"
 
@@ -30,7 +30,7 @@ namespace {
 constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
 constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 
-/// First and last action (positions) that bind each transient buffer.
+/// Indices of the first and last action that bind each transient buffer.
 std::map<uint64_t, std::pair<size_t, size_t>> live_ranges(const Program& program) {
   std::map<uint64_t, std::pair<size_t, size_t>> lives;
   for (size_t i = 0; i < program.actions.size(); ++i)

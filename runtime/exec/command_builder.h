@@ -1,4 +1,4 @@
-// From a program's actions to what is issued for them.
+// Turns a program's actions into commands.
 #pragma once
 
 #include "exec/command.h"
@@ -7,9 +7,8 @@
 
 namespace tessera::host {
 
-/// The commands of `program`, in list order. With DebugOptions::check_memory they keep in `first_not_finite` the
-/// position of the first action that wrote a value which is not finite. All arguments outlive the result.
-/// [control-thread]
+/// The commands of `program`, in list order. With DebugOptions::check_memory they set `first_not_finite` to the index
+/// of the first action that wrote a value that is not finite. All arguments outlive the result. [control-thread]
 Commands build_commands(const Program& program, const MemoryPlan& memory, ExecutionContext& context,
                         std::atomic<size_t>& first_not_finite);
 

@@ -1,9 +1,9 @@
-// Creates the communicators of a rank. Creation is collective and may block, so all ranks go through theirs in one
-// order: by key, which sorts alike everywhere. In another order two ranks could each wait in a communicator that the
-// other one creates later.
+// Creates the communicators of a rank. Creation is collective and may block, so all ranks create theirs in one order,
+// by key, which sorts alike everywhere. In another order two ranks could each wait in a communicator that the other one
+// creates later.
 //
-// The rendezvous name of a group holds its axis, its first member and its coordinates. Groups that are disjoint, such
-// as the two dp groups of pp=2,dp=2, thereby meet under different keys of one store.
+// The rendezvous name of a group contains its axis, its first member and its coordinates, so that disjoint groups, such
+// as the two dp groups of pp=2,dp=2, use different keys of the store.
 
 #include "exec/communicators.h"
 

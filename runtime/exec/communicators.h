@@ -19,13 +19,13 @@ struct CommunicatorSetup {
   const tsr_host* host = nullptr;
   std::span<const tsr_option_value> options;
   bool is_local = true;    ///< all ranks of the job are on this machine
-  std::string store_host;  ///< where the job's store is; empty: not known
+  std::string store_host;  ///< host of the job's store; empty: unknown
   int64_t start_timeout_ms = 300'000;
   int64_t timeout_ms = 100'000;
   bool is_capturable = false;  ///< submit may be called while its stream is captured
 };
 
-/// A communicator and the number of its collectives in all runs until now.
+/// A communicator and the number of its collectives in all runs so far.
 struct Communicator {
   std::string name;
   tsr_comm* comm = nullptr;
@@ -34,8 +34,8 @@ struct Communicator {
 
 class Communicators {
  public:
-  /// Makes one for each pair (group, stream) that a collective of any program uses, in one order on all ranks; none for
-  /// groups of one. Streams will be those of `device`. Returns when all members have joined. [control-thread]
+  /// Creates one for each (group, stream) that a collective of any program uses, in the same order on all ranks; none
+  /// for groups of one. Their streams are those of `device`. Returns when all members have joined. [control-thread]
   Communicators(const CommunicatorSetup& setup, const Device& device, std::span<const Program* const> programs);
   ~Communicators();
   Communicators(const Communicators&) = delete;
@@ -45,12 +45,12 @@ class Communicators {
   Communicator* find(const Program& program, const Action& action);
   bool empty() const { return by_key_.empty(); }
   bool is_capturable() const { return setup_.is_capturable; }
-  /// Throws the first error of any work of any of them.
+  /// Throws the first error of their work, if there is one.
   void check() const;
-  /// All at once, from any thread; outstanding work fails as aborted. May be repeated.
+  /// Aborts all at once, from any thread; outstanding work fails as aborted. May be repeated.
   void abort();
   const tsr_communicator_interface& api() const { return *setup_.api; }
-  /// Of a collective of that program: what ranks do before they start takes unequal time, so `init` has longer.
+  /// For a collective of that program. Ranks take unequal time before they start, so `init` has longer.
   int64_t timeout_ms(const Program& program) const {
     return program.purpose == TSR_PURPOSE_INIT ? setup_.start_timeout_ms : setup_.timeout_ms;
   }

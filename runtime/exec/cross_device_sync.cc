@@ -1,11 +1,10 @@
 // Waits between a rank's two devices (decision 0018). Events order streams of one device; between devices the host
-// passes the signal on, in a different way for each direction:
+// forwards the signal, differently in each direction:
 //
 //     device -> host    a host function on the device's stream sets a flag; one on the CPU stream waits for it. The CPU
 //                       stream has a thread of its own, which may block.
 //     host -> device    a host function on the CPU stream signals a semaphore, a counter on which the device's stream
-//                       waits.
-//                       A host function there would block a callback thread of the driver, which must not block.
+//                       waits. A host function there would block a callback thread of the driver, which must not block.
 //
 // Semaphores count runs: a wait for run n passes once the counter is n, so nothing has to be reset between runs.
 
@@ -56,9 +55,9 @@ class SyncToHost final : public CrossDeviceSync {
     auto& sync = *static_cast<SyncToHost*>(self);
     std::unique_lock lock(sync.mutex_);
     sync.changed_.wait(lock, [&] { return sync.has_happened_ || sync.is_released_; });
-    // Released without a signal: what would have signalled has failed, and what waits must not run.
+    // Released without a signal: the awaited action has failed, and those that wait for it must not run.
     if (sync.has_happened_) return TSR_OK;
-    fill_error(err, TSR_E_ABORTED, "host", "the device's work that this waits for has failed");
+    fill_error(err, TSR_E_ABORTED, "host", "the device's work that this action waits for has failed");
     return TSR_E_ABORTED;
   }
 
@@ -72,8 +71,8 @@ class SyncToDevice final : public CrossDeviceSync {
  public:
   explicit SyncToDevice(const Device& device) : api_(device.table<tsr_device_semaphore>(TSR_DEVICE_SEMAPHORE)) {
     if (!api_)
-      throw Error(TSR_E_UNSUPPORTED,
-                  "the device has no semaphores (" TSR_DEVICE_SEMAPHORE ") to wait for the host with");
+      throw Error(TSR_E_UNSUPPORTED, "the device has no semaphores (" TSR_DEVICE_SEMAPHORE
+                                     "), which its streams need to wait for the host");
     call(api_->create, device.handle(), &semaphore_);
   }
   ~SyncToDevice() override { api_->destroy(semaphore_); }

@@ -1,5 +1,4 @@
-// How a stream of one device waits for a stream of the other: the host's threads may block, the device's streams have
-// none.
+// Lets a stream of one of a rank's two devices wait for a stream of the other.
 #pragma once
 
 #include <memory>
@@ -8,23 +7,23 @@
 
 namespace tessera::host {
 
-/// A signal from an action to those on the other device that wait for it. Used once a run.
+/// A signal from an action to those on the other device that wait for it. Used once in each run.
 class CrossDeviceSync {
  public:
   virtual ~CrossDeviceSync() = default;
-  /// After the awaited action, on its stream. [issue-thread]
+  /// Enqueued after the awaited action, on its stream. [issue-thread]
   virtual void signal(const RankStream& stream) = 0;
-  /// Before an action that waits, on its stream; may come before the signal has happened. [issue-thread]
+  /// Enqueued before an action that waits, on its stream, also before the signal. [issue-thread]
   virtual void wait(const RankStream& stream) = 0;
-  /// Before anything of a run is issued. [control-thread]
+  /// To be called before anything of a run is issued. [control-thread]
   virtual void begin_run() = 0;
-  /// True when the signal, or a release, has come in this run. [any-thread]
+  /// True after the signal, or a release, in this run. [any-thread]
   virtual bool is_signalled() const = 0;
-  /// After an error: all waits, now or later in this run, go on. A waiting stream of the host fails. [any-thread]
+  /// After an error: all waits of this run, present and future, end. A waiting stream of the host fails. [any-thread]
   virtual void release() = 0;
 };
 
-/// From a device's stream to the host's: a host function on the one tells a host function on the other, which blocks
+/// From a device's stream to the host's: a host function on the one signals a host function on the other, which blocks
 /// its stream's thread.
 std::unique_ptr<CrossDeviceSync> make_sync_to_host();
 

@@ -1,4 +1,4 @@
-// Objects of a device plugin with owners. Errors of a plugin become exceptions in call(), with its sentence.
+// Owners of a device plugin's objects. call() turns a plugin's error into an exception with its message.
 
 #include "exec/device.h"
 

@@ -1,4 +1,4 @@
-// A device plugin's objects with owners.
+// Owners of a device plugin's objects.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera::host {
 
-/// A device's optional table by id; null when it has none, or a shorter one than this host knows.
+/// A device's optional table by id; null when it has none, or one shorter than this host requires.
 template <class Table>
 const Table* optional_table(const tsr_device_interface& api, std::string_view id) {
   if (!TSR_HAS_FN(&api, tsr_device_interface, get_extension)) return nullptr;
@@ -23,7 +23,7 @@ struct DeviceSetup {
   const tsr_device_interface* api = nullptr;
   std::span<const tsr_option_value> options = {};
   uint32_t index = 0;        ///< which device of its kind
-  uint32_t num_threads = 1;  ///< the team of a rank on a CPU
+  uint32_t num_threads = 1;  ///< threads of a rank on a CPU
 };
 
 /// An open device of one rank. Streams, events, kernels and memory made from it are destroyed before it.
@@ -48,7 +48,7 @@ class Device {
   tsr_device* device_ = nullptr;
 };
 
-/// A stream and the device it is of, neither owned.
+/// A stream and its device, neither owned.
 struct RankStream {
   const Device* device = nullptr;
   tsr_stream* handle = nullptr;
@@ -74,7 +74,7 @@ KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const
 /// One allocation in one memory of a device: the arena of a rank.
 class Arena {
  public:
-  /// `memory` is TSR_MEMORY_*; num_bytes 0 holds nothing.
+  /// `memory` is TSR_MEMORY_*; with num_bytes 0 nothing is allocated.
   Arena(const Device& device, uint32_t memory, uint64_t num_bytes);
   ~Arena();
   Arena(Arena&& other) noexcept;

@@ -1,10 +1,10 @@
 // Runs a prepared program. One thread issues all actions in list order, and the streams do the rest: a compute action
-// is a launch, a wait is an event, and the thread never blocks on either. List order is safe, since every wait points
-// to an action that is further up and so has been issued. The thread then waits for all streams.
+// is a launch, a wait is an event, and the thread never blocks on either. List order is safe, since every wait is for
+// an earlier action, which has been issued. The thread then waits for all streams.
 //
 // Streams carry errors (decision 0004): work after a failure is skipped, and a stream that waits for a failed event
-// fails too. So whichever stream the thread looks at, it finds the error, within a poll. After an error all
-// communicators are aborted at once, which ends what waits for other ranks, and the rank runs nothing more.
+// fails too, so polling any one stream finds the error. After an error all communicators are aborted at once, which
+// ends the waits for other ranks, and the rank runs nothing more.
 //
 // From its second run on, a step may be one graph (graph.h), which is issued by a single call.
 
@@ -24,13 +24,13 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::microseconds kPause{50};  // between two polls of a semaphore
-constexpr milliseconds kQuestion{1000};          // how often `cancelled` is asked
-/// On one device errors pass to the streams that wait for what failed; to others, and from one device to the other,
-/// only the host passes them on.
+constexpr milliseconds kQuestion{1000};          // between two calls of `cancelled`
+/// Interval of polling. On one device errors reach the streams that wait for the failed work; other streams, and those
+/// of the other device, learn of them only from the host.
 constexpr int64_t kPollMs = 10;
-/// Maximum number of actions that are issued after one that waits at an unsignalled semaphore. A CUDA stream takes
-/// about a thousand pending launches and then blocks the issuing thread, which could no longer notice that what the
-/// semaphore waits for has failed.
+/// Maximum number of actions that are issued after one that waits at an unsignalled semaphore. A CUDA stream blocks the
+/// issuing thread after about a thousand pending launches, and a blocked thread cannot notice that the awaited action
+/// failed.
 constexpr size_t kMaxAfterWait = 128;
 /// The second run is captured: libraries initialise lazily in the first.
 constexpr uint64_t kCapturedRun = 2;
@@ -135,7 +135,7 @@ const CrossDeviceSync* Executable::unsignalled_sync(const Command& command) cons
   return unsignalled == command.awaited_syncs.end() ? nullptr : *unsignalled;
 }
 
-/// Throws what has failed meanwhile.
+/// Throws errors that occur meanwhile.
 void Executable::wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const {
   auto question = Clock::now() + kQuestion;
   while (!sync.is_signalled()) {
@@ -184,9 +184,9 @@ void Executable::capture(const Cancelled& cancelled) {
     why = e.what();
   }
   if (context_.graphs().all_agree(graph_.has_value())) return;
-  if (graph_) why = "another rank's is not captured";
+  if (graph_) why = "another rank could not capture its step";
   graph_.reset();
-  if (has_tried) context_.graphs().warn("the step is not captured as a graph, and runs without: " + why);
+  if (has_tried) context_.graphs().warn("the step cannot be captured as a graph and runs without one: " + why);
 }
 
 void Executable::finish(const Cancelled& cancelled) {
@@ -195,10 +195,9 @@ void Executable::finish(const Cancelled& cancelled) {
   std::vector<RankStream> busy = commands_.streams;
   for (;;) {
     int64_t timeout_ms = kPollMs;
-    // Waits for the first stream only; the others are asked whether they are done. Errors reach every stream that
-    // depends on the failed one.
+    // Waits for the first stream only and polls the others. Errors reach every stream that depends on the failed one.
     std::erase_if(busy, [&](const RankStream& stream) { return is_done(stream, std::exchange(timeout_ms, 0)); });
-    context_.comms().check();  // also of work that has ended: not every stream can fail
+    context_.comms().check();  // also after work has ended: not every stream can fail
     if (busy.empty()) break;
     if (graph_) check_deadline(start);
     if (Clock::now() < question) continue;
@@ -208,13 +207,12 @@ void Executable::finish(const Cancelled& cancelled) {
   if (!graph_) longest_run_ = std::max(longest_run_, Clock::now() - start);
 }
 
-/// In a graph no collective starts a clock of its own, so the whole step is timed against the longest one without a
-/// graph.
+/// In a graph no collective has its own timeout, so the whole step is timed against the longest one without a graph.
 void Executable::check_deadline(Clock::time_point start) const {
   const milliseconds timeout(context_.comms().timeout_ms(program_));
   if (context_.comms().empty() || Clock::now() - start < longest_run_ + timeout) return;
   throw Error(TSR_E_DEADLINE, "a step that runs as a graph has taken " + std::to_string(timeout.count()) +
-                                  " ms (--timeout-ms) longer than without: does another rank still run?");
+                                  " ms (--timeout-ms) longer than without a graph; is another rank still running?");
 }
 
 void Executable::stop_after_error() {

@@ -21,12 +21,12 @@ class Executable {
   Executable(const Program& program, const MemoryPlan& memory, ExecutionContext& context);
   Executable(const Executable&) = delete;
 
-  /// Issues the whole program in list order and waits for its end. When an action fails, or `cancelled` (asked about
-  /// once a second) says so, all communicators are aborted, everything outstanding is waited for, all streams are
-  /// closed, and the first error is thrown; nothing may run on this rank afterwards. A step that can be captured is,
-  /// before its second run, and from then on runs as a graph. [control-thread]
+  /// Issues the whole program in list order and waits for its end. When an action fails, or `cancelled` (called about
+  /// once a second) returns true, aborts all communicators, waits for everything outstanding, closes all streams and
+  /// throws the first error; nothing may run on this rank afterwards. A step that can be captured as a graph is
+  /// captured for its second run, and launched as one from then on. [control-thread]
   void run(const std::function<bool()>& cancelled);
-  /// With DebugOptions::check_memory: the first action, in list order, of the last run that wrote a value that is not
+  /// With DebugOptions::check_memory: the index of the first action in the last run that wrote a value that is not
   /// finite. [control-thread]
   std::optional<size_t> first_not_finite() const;
 

@@ -1,5 +1,5 @@
-// What the programs of a rank share. Streams are shared by name, so `init`, `step` and `eval` use the same ones, and
-// comm streams are created on the device whose streams the communicator takes.
+// The state that the programs of a rank share. Streams are shared by name, so `init`, `step` and `eval` use the same
+// ones, and comm streams are created on the device whose streams the communicator takes.
 
 #include "exec/execution_context.h"
 

@@ -1,4 +1,4 @@
-// What the executables of one rank share: devices, streams, memory, communicators.
+// The state that the executables of one rank share: devices, streams, memory, communicators.
 #pragma once
 
 #include <exception>
@@ -16,36 +16,36 @@
 
 namespace tessera::host {
 
-/// What is done beside the program, to find faults. Results must not change by a bit.
+/// Checks that find faults of programs and plugins. They do not change results by a bit.
 struct DebugOptions {
-  bool check_memory = false;  ///< NaN fill at the start of each transient buffer's life, guards after its end
-  uint64_t guard_bytes = 0;   ///< as given to the memory planner
+  bool check_memory = false;  ///< fill transient buffers with NaN when they become live, guard the bytes after them
+  uint64_t guard_bytes = 0;   ///< the same as the memory planner's
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay (up to 200 us) before every action
 };
 
 /// Whether steps are captured, and how the ranks agree on it.
 struct GraphOptions {
   bool is_on = true;  ///< --cuda-graph=auto
-  /// Called by all ranks at the same step, with whether this one could capture it; true when all could. What
-  /// communicators do may be captured on all ranks or on none.
+  /// Called by all ranks at the same step, with whether this one could capture it; returns whether all could. The work
+  /// of communicators must be captured on all ranks or on none.
   std::function<bool(bool captured)> all_agree = [](bool captured) { return captured; };
-  /// Told why a program could not be captured.
+  /// Reports why a program could not be captured.
   std::function<void(const std::string& why)> warn = [](const std::string&) {};
 };
 
-/// The two devices of a rank, which are one where the communicator takes the device's streams. Borrows.
+/// The two devices of a rank; one and the same if the communicator takes the device's streams. Borrows.
 struct RankDevices {
-  const Device& device;  ///< computes; its are compute, copy_in and copy_out
-  const Device& comm;    ///< comm streams are its
+  const Device& device;  ///< computes; has the streams compute, copy_in and copy_out
+  const Device& comm;    ///< has the comm streams
 };
 
-/// Streams are made on first use and kept.
+/// Streams are created on first use and kept.
 class ExecutionContext {
  public:
   ExecutionContext(RankDevices devices, Communicators& comms, std::span<const StrategyOnAxis> strategies,
                    const std::map<uint32_t, Arena>& arenas, DebugOptions debug, GraphOptions graphs);
 
-  /// When an exception is on its way, aborts the communicators first: streams end only when their work has.
+  /// During stack unwinding aborts the communicators first: streams end only when their work has.
   ~ExecutionContext();
   ExecutionContext(const ExecutionContext&) = delete;
 
@@ -54,11 +54,11 @@ class ExecutionContext {
   Communicators& comms() const { return comms_; }
   const DebugOptions& debug() const { return debug_; }
   const GraphOptions& graphs() const { return graphs_; }
-  /// Whether ranks ask one another about the capture of their steps: equal on all.
+  /// Whether the ranks agree with one another about capturing their steps; equal on all ranks.
   bool captures() const { return graphs_.is_on && device().table<tsr_device_capture>(TSR_DEVICE_CAPTURE); }
   /// A stream of a program, by its index; streams of equal names are one in all programs.
   RankStream stream(const Program& program, uint32_t index);
-  /// Waits for what is in flight, of failed streams too. Nothing may run afterwards.
+  /// Waits for work in flight, on failed streams too. Nothing may run afterwards.
   void close_streams() { streams_.clear(); }
   const StrategyOnAxis& strategy(int axis) const;
   void* pointer(const Buffer& buffer, const MemoryPlan& memory, uint64_t offset_elements = 0) const;

@@ -1,11 +1,11 @@
-// Captures a step as a graph: CUDA graphs, or what a device offers in their place. Capture begins on one stream, the
-// lead; the others join by waiting for an event of it and are joined back at the end:
+// Captures a step as a graph: a CUDA graph, or a device's equivalent. Capture begins on one stream, the lead; the
+// others join by waiting for an event of it, and are joined back at the end:
 //
 //     lead      record(fork) ---- work ---------------- wait(join 1) wait(join 2) -- end
 //     stream 1  wait(fork) ------ work -- record(join 1)
 //     stream 2  wait(fork) ------ work -- record(join 2)
 //
-// Host functions, waits between devices and anything that looks at single actions do not fit into a graph;
+// Host functions, waits between devices and anything that inspects single actions cannot be captured;
 // obstacle_to_capture names the first reason.
 
 #include "exec/graph.h"
@@ -20,7 +20,7 @@ namespace tessera::host {
 std::string obstacle_to_capture(const ExecutionContext& context, const Program& program) {
   if (!context.graphs().is_on) return "--cuda-graph is off";
   const DebugOptions& debug = context.debug();
-  if (debug.check_memory || debug.stream_delay) return "--debug-memory and --stream-delay look on at every action";
+  if (debug.check_memory || debug.stream_delay) return "--debug-memory and --stream-delay inspect every action";
   if (!context.device().table<tsr_device_capture>(TSR_DEVICE_CAPTURE))
     return "the device does not capture work (it has no " TSR_DEVICE_CAPTURE ")";
   const auto is_call = [](const Action& action) { return action.kind == TSR_ACTION_CALL; };

@@ -1,4 +1,4 @@
-// A program's work captured once and run again with one call.
+// A program's work, captured once and launched again with one call.
 #pragma once
 
 #include <functional>
@@ -16,16 +16,16 @@ class ExecutionContext;
 /// Why the program cannot be captured, as the end of a sentence; empty when it can.
 std::string obstacle_to_capture(const ExecutionContext& context, const Program& program);
 
-/// Owned by an Executable; destroyed when none of its launches is in flight.
+/// Owned by an Executable, which destroys it when no launch is in flight.
 class Graph {
  public:
-  /// Captures what `issue` submits to `streams`, all of `device`. Throws the device's or the issue's error; then
-  /// nothing was run, and the streams take work as before. [issue-thread]
+  /// Captures the work that `issue` submits to `streams`, all of `device`. Throws the error of the device or of
+  /// `issue`; then nothing has run, and the streams take work as before. [issue-thread]
   Graph(const Device& device, std::span<const RankStream> streams, const std::function<void()>& issue);
   ~Graph();
   Graph(const Graph&) = delete;
 
-  /// Runs it on the first of the streams. [issue-thread]
+  /// Launches the graph on the first of the streams. [issue-thread]
   void launch();
 
  private:
@@ -33,7 +33,7 @@ class Graph {
 
   const tsr_device_capture& api_;
   tsr_stream* const lead_;
-  std::vector<EventHandle> events_;  // of each stream: on the lead the fork, on the others the join
+  std::vector<EventHandle> events_;  // one for each stream: the fork on the lead, joins on the others
   tsr_graph* graph_ = nullptr;
 };
 

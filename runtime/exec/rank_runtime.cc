@@ -1,9 +1,9 @@
 // A rank's device, memory, communicators and programs. The order of construction matters and is that of the members:
-// device, arenas, then a meeting of all ranks, then communicators. A rank that has no memory fails before the meeting,
-// where the others miss it at once; after it they would wait for it inside of a communicator.
+// device, arenas, then a barrier of all ranks, then communicators. A rank without enough memory fails before the
+// barrier, where the others notice it at once; after it they would wait for it inside a communicator.
 //
-// Between programs the host writes inputs and scalars and reads accumulators, on the compute stream: it waits before a
-// run, so other streams see what was written.
+// Between programs the host writes inputs and scalars and reads accumulators on the compute stream. It waits before a
+// run, so that other streams see what was written.
 
 #include "exec/rank_runtime.h"
 
@@ -31,7 +31,7 @@ std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& 
   return arenas;
 }
 
-/// Elements as a home of a frozen parameter keeps them.
+/// Elements in 16 bits, as homes of frozen parameters are.
 std::vector<std::byte> narrow(std::span<const float> values, tsr_dtype dtype) {
   std::vector<uint16_t> halves(values.size());
   std::ranges::transform(values, halves.begin(),
@@ -47,13 +47,13 @@ std::vector<float> widen(std::span<const uint16_t> halves, tsr_dtype dtype) {
   return values;
 }
 
-/// Where the values are that training changes.
+/// The role whose values training changes.
 const tsr_home_role& role_of_values(const Home& home) {
   return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
 }
 
 bool is_worse(const ParameterElement& a, const ParameterElement& b) {
-  // The same answer whatever ranks hold: not finite before finite, then by place in the model, or by magnitude.
+  // Independent of which rank holds what: not finite before finite, then by position in the model, or by magnitude.
   if (a.is_finite() && b.is_finite()) return std::abs(a.value) > std::abs(b.value);
   if (a.is_finite() || b.is_finite()) return b.is_finite();
   return std::pair(a.parameter, a.index) < std::pair(b.parameter, b.index);
@@ -71,9 +71,9 @@ size_t worst_of(std::span<const float> values) {
                              values.begin());
 }
 
-/// All ranks meet here before they create communicators; in the constructor's list, so that it is between the two
+/// The barrier of all ranks before they create communicators; called in the constructor's list, between the two
 /// members.
-const CommunicatorSetup& meet(const RankSetup& setup) {
+const CommunicatorSetup& wait_for_ranks(const RankSetup& setup) {
   setup.before_joining();
   return setup.communicators;
 }
@@ -86,7 +86,7 @@ RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
       device_(setup.device, setup.host),
       comm_device_(setup.comm_device ? std::make_unique<Device>(*setup.comm_device, setup.host) : nullptr),
       arenas_(make_arenas(device_, programs_)),
-      communicators_(meet(setup), comm_device_ ? *comm_device_ : device_, programs_.all()),
+      communicators_(wait_for_ranks(setup), comm_device_ ? *comm_device_ : device_, programs_.all()),
       context_({device_, comm_device_ ? *comm_device_ : device_}, communicators_, setup_.strategies, arenas_,
                setup.debug, setup.graphs) {
   const auto all = programs_.all();
@@ -110,7 +110,7 @@ std::string RankRuntime::obstacle_to_graphs() const {
   return "";
 }
 
-// Persistent buffers have one address in all programs; the first step's plan is asked for it.
+// Persistent buffers have one address in all programs; this is from the first step's plan.
 void* RankRuntime::pointer(const Buffer& buffer, uint64_t offset) const {
   return context_.pointer(buffer, programs_.memory[1], offset);
 }
@@ -242,7 +242,7 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
 
 Evaluation RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
   if (!programs_.eval)
-    throw Error(TSR_E_FAILED_PRECONDITION, "nothing can be evaluated: the programs were compiled without evaluation");
+    throw Error(TSR_E_FAILED_PRECONDITION, "cannot evaluate: the programs were compiled without an eval program");
   write_batches(micro_batches);
   wait();
   executables_.back()->run(setup_.cancelled);

@@ -21,30 +21,30 @@
 
 namespace tessera::host {
 
-/// What a rank is made of besides its programs. Tables and hosts are borrowed.
+/// The components of a rank besides its programs. Tables and hosts are borrowed.
 struct RankSetup {
   DeviceSetup device;
-  std::optional<DeviceSetup> comm_device;  ///< where comm streams are, when they are not the device's
+  std::optional<DeviceSetup> comm_device;  ///< has the comm streams when they are not the device's
   const tsr_host* host = nullptr;
   CommunicatorSetup communicators;
   std::span<const StrategyOnAxis> strategies;
   DebugOptions debug;
   GraphOptions graphs;
-  /// Asked about once a second while a program runs; true stops the rank with an error.
+  /// Called about once a second while a program runs; true stops the rank with an error.
   std::function<bool()> cancelled = [] { return false; };
-  /// Called when device and memory are there, before communicators are made: a rank that failed until then is missed
-  /// here.
+  /// Called when device and memory are ready, before communicators are created: where a rank that has failed by then is
+  /// noticed.
   std::function<void()> before_joining = [] {};
 };
 
-/// One micro-batch of this rank: its inputs, in the order of Model::inputs(). Of a GPT-2: tokens and targets
-/// [batch * seq]. Floats are rounded to the input's dtype where it has 16 bits.
+/// One micro-batch of this rank: its inputs, in the order of Model::inputs(). For a GPT-2: tokens and targets
+/// [batch * seq]. Floats are rounded to an input's 16-bit dtype.
 using MicroBatch = std::vector<InputValues>;
 
 /// Bytes of a device with memory of its own.
 struct DeviceMemory {
   uint64_t total_bytes = 0;
-  uint64_t used_bytes = 0;  ///< by anyone: other processes, the driver and its libraries too
+  uint64_t used_bytes = 0;  ///< by all processes, the driver and its libraries
 };
 
 /// One element of a parameter.
@@ -58,11 +58,11 @@ struct ParameterElement {
 
 struct StepResult {
   double loss_sum = 0;   ///< over all tokens of the step, all ranks
-  double grad_norm = 0;  ///< before clipping, without the loss scale; not finite when a gradient was not
-  bool updated = true;   ///< false: the step was skipped because of a gradient that was not finite
+  double grad_norm = 0;  ///< before clipping, without the loss scale; not finite when a gradient is not
+  bool updated = true;   ///< false: the step was skipped because a gradient was not finite
   /// With DebugOptions::check_memory: the first action that wrote a value that is not finite.
   std::optional<size_t> first_not_finite;
-  std::optional<int64_t> num_correct;  ///< correct predictions, of all ranks; of classifiers
+  std::optional<int64_t> num_correct;  ///< correct predictions of all ranks; classifiers only
 };
 
 struct Evaluation {
@@ -73,39 +73,39 @@ struct Evaluation {
 /// Owns device, arenas and communicators. All functions: [control-thread]; an Error from a run leaves the rank stopped.
 class RankRuntime {
  public:
-  /// Opens the device, allocates the arenas and joins all communicators. Takes over `programs`.
+  /// Opens the device, allocates the arenas and joins all communicators. Takes ownership of `programs`.
   RankRuntime(const RankSetup& setup, RankPrograms programs);
   ~RankRuntime();
 
-  /// Fills every persistent buffer: parameters from `values`, pads and optimizer state with zero, steps taken with 0;
-  /// then runs `init`. `progress`, if any, counts homes.
+  /// Fills every persistent buffer: parameters from `values`, pads, optimizer state and the step count with zero; then
+  /// runs `init`. `progress`, if any, counts homes.
   void initialise(const ParameterSource& values, Progress* progress = nullptr);
-  /// Do its steps take a loss scale?
+  /// Whether steps take a loss scale.
   bool scales_loss() const;
-  /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant. `loss_scale` is not
-  /// used unless scales_loss().
+  /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant. `loss_scale` is used
+  /// only if scales_loss().
   StepResult run_step(uint64_t step, double learning_rate, double loss_scale,
                       std::span<const MicroBatch> micro_batches);
-  /// The loss on these micro-batches; nothing changes. Throws FAILED_PRECONDITION without an eval program.
+  /// The loss on these micro-batches; no parameter changes. Throws FAILED_PRECONDITION without an eval program.
   Evaluation run_eval(std::span<const MicroBatch> micro_batches);
-  /// This rank's pieces of a parameter's value, in place: elements that are elsewhere are left alone. [num_elements]
+  /// Reads this rank's pieces of a parameter's value into their places; other elements are left alone. [num_elements]
   void read_parameter(int parameter, std::span<float> out);
 
-  /// Of this rank's pieces of parameters the first element, in the order of the model, that is not finite; when all are
-  /// finite the one of the largest absolute value. Nothing when it holds none.
+  /// The first element of this rank's pieces, in the order of the model, that is not finite; if all are finite, the one
+  /// of the largest absolute value. Nothing when the rank holds no element.
   std::optional<ParameterElement> worst_parameter_element();
 
   const RankPrograms& programs() const { return programs_; }
   /// Planned bytes of device memory: the arena.
   uint64_t arena_bytes() const { return programs_.arena_bytes(TSR_MEMORY_DEVICE); }
-  /// Nothing when the device does not say, or has no memory of its own.
+  /// Nothing when the device does not report it, or has no memory of its own.
   std::optional<DeviceMemory> device_memory() const;
   /// Why steps do not run as a graph, as the end of a sentence; empty when they do from the second on.
   std::string obstacle_to_graphs() const;
 
  private:
   void* pointer(const Buffer& buffer, uint64_t offset = 0) const;
-  /// Memory of the host to the buffer and back; `data` is used until wait(). `read` waits.
+  /// Copies between the host's memory and a buffer; `data` is used until wait(). `read` waits.
   void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
   void fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
   void read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
@@ -128,7 +128,7 @@ class RankRuntime {
   std::map<uint32_t, Arena> arenas_;
   Communicators communicators_;
   ExecutionContext context_;
-  std::vector<std::unique_ptr<Executable>> executables_;  // of programs_.all(), in its order
+  std::vector<std::unique_ptr<Executable>> executables_;  // in the order of programs_.all()
 };
 
 }  // namespace tessera::host

@@ -149,6 +149,10 @@ void check_recompute(const Recompute& recompute, const Model& model) {
   if (recompute.what == Recompute::What::blocks && recompute.every > num_blocks)
     throw UsageError("--recompute " + to_string(recompute) + " recomputes nothing: the model has " +
                      std::to_string(num_blocks) + " blocks; give at most that, or none");
+  const auto is_attention = [](const Segment& segment) { return segment.op.kind == TSR_OP_ATTENTION; };
+  if (recompute.what == Recompute::What::attention && std::ranges::none_of(model.segments, is_attention))
+    throw UsageError(
+        "--recompute attention recomputes nothing: the model has no attention; give full, every=K or none");
 }
 
 /// All slots of an op on the device.

@@ -1,15 +1,15 @@
 // First fit, largest buffer first (first fit decreasing). Each buffer takes the lowest gap between the buffers that it
-// conflicts with:
+// interferes with:
 //
-//     address ->   |#### %61 ####|..gap..|## %64 ##|....    what conflicts with both goes into the gap, if it
-//                                                               fits there, else after %64
+//     address ->   |#### %61 ####|..gap..|## %64 ##|....    a buffer that interferes with both goes into the gap, if
+//                                                               it fits there, else after %64
 //
-// Large ones first, because small ones fit into the gaps that are left; among equals in order of their lives, so the
-// result is deterministic and equal on all ranks of a class.
+// Large ones first, because small ones fit into the gaps that are left; equal ones in order of their live ranges, so
+// the result is deterministic and equal on all ranks of a class.
 //
 // Each placement scans all address ranges given out so far, so the whole is quadratic, with a small factor: 400 layers
-// take 0.4 s, 3,000 layers 8 s (decision 0025). Conflicts are marked by the number of the query instead of being
-// collected in a heap; that was five times slower.
+// take 0.4 s, 3,000 layers 8 s (decision 0025). Interfering ranges are marked with the number of the query;
+// collecting them in a heap was five times slower.
 
 #include "memory/first_fit.h"
 
@@ -27,8 +27,7 @@ struct Range {
   auto operator<=>(const Range&) const = default;
 };
 
-// The address ranges given out so far, by address. Of thousands of live ranges many have the same one, so it is kept
-// once.
+// The address ranges given out so far, by address. Many live ranges have the same one, which is kept once.
 class Ranges {
  public:
   explicit Ranges(size_t num_live_ranges) : range_of_(num_live_ranges) {}

@@ -14,7 +14,7 @@ struct Addresses {
   uint64_t top = 0;               ///< end of the highest one, guard included; `base` when there is none
 };
 
-/// How buffers are placed: where they may go, and what was asked.
+/// The placement of one program's buffers in one memory.
 struct FirstFit {
   const Program& program;
   const VectorClocks& clocks;
@@ -22,9 +22,9 @@ struct FirstFit {
   uint64_t base = 0;
   uint64_t guard_bytes = 0;
 
-  /// Largest first, each at the lowest address from `base` on. A place that needs no new wait is taken if it ends at or
-  /// below `limit`, else the lowest place that the host may reach with waits. Gives up, with a `top` above `max_top`,
-  /// as soon as that is passed.
+  /// Places the largest first, each at the lowest address from `base` on: an address that needs no new wait if the
+  /// buffer then ends at or below `limit`, else the lowest one that added waits allow. Gives up, with a `top` above
+  /// `max_top`, as soon as that is exceeded.
   Addresses operator()(uint64_t limit, uint64_t max_top) const;
 };
 

@@ -1,4 +1,4 @@
-// What a buffer takes in an arena.
+// The bytes of a buffer in an arena.
 #pragma once
 
 #include "program/program.h"
@@ -9,8 +9,8 @@ namespace tessera::host {
 /// Every buffer starts on a multiple of this many bytes.
 inline constexpr uint64_t kBufferAlignment = 256;
 
-/// Bytes that a buffer takes in an arena: rounded up to kBufferAlignment. Throws INVALID_ARGUMENT for a buffer that no
-/// memory can hold.
+/// Bytes of a buffer in an arena, rounded up to kBufferAlignment. Throws INVALID_ARGUMENT for a buffer that no memory
+/// can hold.
 inline uint64_t footprint_bytes(const Buffer& buffer, uint64_t guard_bytes) {
   constexpr uint64_t kMaxElements = uint64_t{1} << 48;
   if (buffer.num_elements > kMaxElements)

@@ -5,18 +5,17 @@
 //     %66 d h.1.hidden                    w----r
 //     %67 d h.1.norm_2                         w----r         may take the address of %64, not that of %66
 //
-// Overlap in list order is not all. Streams run beside one another, so a buffer whose last use comes earlier in the
-// list may still be in use. The planner asks two questions of each buffer, against those that are placed already:
-// - unordered: which ones does the program, as it is, not finish before this one starts, or start after it has
-//   finished?
-// - unorderable: for which ones could no added wait bring that about? Those alive at the same time, and those whose
-//   last use is a send: a wait for a send is a wait for another rank, and may close a cycle. (Of 120 random programs 19
-//   deadlocked before there was this rule.)
+// Overlap in list order is not everything. Streams run concurrently, so a buffer whose last use comes earlier in the
+// list may still be in use. For each buffer the planner needs two sets of those that are placed already:
+// - unordered: those that the program, as it is, neither finishes before this one starts nor starts after it ends;
+// - unorderable: those that no added wait could order. These are the ones alive at the same time, and those whose last
+//   use is a send: a wait for a send is a wait for another rank, and may close a cycle. (Of 120 random programs 19
+//   deadlocked before this rule.)
 //
 // What overlaps is found by a segment tree over the actions (a buffer is kept at the O(log n) nodes that cover its
-// range, and a walk from a leaf to the root meets all that are alive there) and by a range of the starts, which ascend.
-// What is unordered is found stream by stream: a stream is in order, so one binary search with the vector clocks gives
-// all uses that are over.
+// range, and a walk from a leaf to the root visits all that are alive there) and by a range of the starts, which
+// ascend. What is unordered is found stream by stream: a stream is in order, so one binary search with the vector
+// clocks gives all uses that are over.
 
 #include "memory/live_ranges.h"
 
@@ -29,7 +28,7 @@
 namespace tessera::host {
 namespace {
 
-// A send ends when its receiver has it, so what waits for one waits for another rank.
+// A send ends when it is received, so what waits for it waits for another rank.
 bool sends(const Action& action) {
   return action.kind == TSR_ACTION_SEND || action.kind == TSR_ACTION_EXCHANGE;
 }

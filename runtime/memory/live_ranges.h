@@ -1,4 +1,4 @@
-// When the transient buffers of a program are used, and which of them must not share an address.
+// Live ranges of a program's transient buffers, and which of them interfere: must not share an address.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace tessera::host {
 
-/// From its first to its last binding in list order. What the host writes before a program (`input`) lives from its
-/// start, what the host reads after it (`scalar`, `accumulator`) to its end too.
+/// A buffer lives from its first to its last binding in list order. Buffers that the host writes before the program
+/// (`input`) live from its start, those that the host reads after it (`scalar`, `accumulator`) also to its end.
 struct LiveRange {
   const Buffer* buffer = nullptr;
   uint32_t first = 0, last = 0;      ///< actions, inclusive
@@ -20,25 +20,24 @@ struct LiveRange {
   std::vector<uint32_t> last_uses;
 };
 
-/// Of the transient buffers in that memory that an action binds; ascending by `first`, then by id.
+/// Those of the transient buffers in that memory that an action binds; ascending by `first`, then by id.
 std::vector<LiveRange> live_ranges_in(const Program& program, uint32_t memory);
 
-/// Of each action, and of the end of the program: bytes of the buffers alive at it, rounded as in an arena.
+/// Bytes alive at each action, and at the end of the program, rounded as in an arena.
 std::vector<uint64_t> live_bytes(const Program& program, std::span<const LiveRange> live_ranges,
                                  uint64_t guard_bytes = 0);
 
-/// Answers which of the live ranges that were added so far conflict with another one. Cost: about as much as the
-/// answer.
+/// Finds which of the live ranges added so far interfere with another one. Cost: about linear in the answer.
 class Interference {
  public:
   /// Borrows all three.
   Interference(const Program& program, const VectorClocks& clocks, std::span<const LiveRange> live_ranges);
 
-  /// Lifetimes are named by their index.
+  /// Live ranges are given by index.
   void add(uint32_t live_range);
 
-  /// Calls visit(index) for all that are alive together with this one, or that could be put in order with it only by a
-  /// wait that starts at a send. May visit one twice.
+  /// Calls visit(index) for all that are alive together with this one, or that only a wait for a send could order with
+  /// it. May visit one twice.
   template <class Visit>
   void unorderable(uint32_t live_range, Visit&& visit) const {
     alive_together(live_range, visit);
@@ -46,7 +45,7 @@ class Interference {
     later_unordered(live_range, sends_of(live_ranges_[live_range].last_uses), visit);
   }
 
-  /// Calls visit(index) for all that the program, as it is, does not put in order with this one. May visit one twice.
+  /// Calls visit(index) for all that the program, as it is, does not order with this one. May visit one twice.
   template <class Visit>
   void unordered(uint32_t live_range, Visit&& visit) const {
     alive_together(live_range, visit);
@@ -72,9 +71,9 @@ class Interference {
   const VectorClocks& clocks_;
   std::span<const LiveRange> live_ranges_;
   std::vector<uint8_t> added_;
-  std::vector<uint32_t> starts_;  // of each live range: its `first`; apart, as it is read most
+  std::vector<uint32_t> starts_;  // of each live range: its `first`; separate, as it is read most
   Uses first_uses_, last_uses_, last_sends_;
-  std::vector<std::vector<uint32_t>> tree_;  // segment tree over the actions: what lives through all of a node's span
+  std::vector<std::vector<uint32_t>> tree_;  // segment tree over the actions: the live ranges that cover a node
 };
 
 template <class Visit>
@@ -89,7 +88,7 @@ void Interference::alive_together(uint32_t live_range, Visit& visit) const {
     if (added_[index]) visit(index);
 }
 
-// A stream is in order: all uses before one that is known to be over are over too.
+// A stream is in order: when a use is known to be over, all uses before it are.
 template <class Visit>
 void Interference::earlier_unordered(uint32_t live_range, const Uses& uses, Visit& visit) const {
   const LiveRange& self = live_ranges_[live_range];

@@ -5,17 +5,17 @@
 //     0           persistent_bytes                                    arena_bytes
 //     | homes, m, v, inputs, scalars | activations, gradients, gathered parameters, workspaces |
 //
-// Streams may keep two buffers apart in time less strictly than the list does. Then the planner may add a wait from the
-// last use of one to the first use of the other. Waits cost overlap, so places that need none come first as long as the
-// arena stays within a budget over the live peak. Without added waits, arenas were 1.36 to 2.25 times the ideal in the
-// prototype, with them 1.00 (interleaved pipelines 1.08).
+// Streams order the uses of two buffers less strictly than the list does. The planner may then add a wait from the last
+// use of one to the first use of the other. Waits cost overlap, so addresses that need none are preferred as long as
+// the arena stays within a budget over the live peak. Without added waits, arenas were 1.36 to 2.25 times the ideal in
+// the prototype, with them 1.00 (interleaved pipelines 1.08).
 //
 // A wait never starts at a send. A send ends when another rank has received, and that rank may be waiting for this one.
 //
 // An allocator at run time was not an option: with addresses known before step 1 the peak is exact, there is no
 // fragmentation and no out-of-memory at step 300, `plan` needs no GPU, and a captured graph stays valid.
 //
-// Checked by verify_addresses, which knows nothing of this file.
+// verify_addresses checks the result independently of this file.
 
 #include "memory/memory_plan.h"
 
@@ -44,7 +44,7 @@ class PersistentPart {
 
   uint64_t address(const Buffer& buffer) const { return places_.at({buffer.kind, buffer.name}).address; }
 
-  /// Every memory that has a part, with the part's uses.
+  /// The bytes of the persistent part in each memory.
   const std::map<uint32_t, MemoryUse>& use() const { return use_; }
 
  private:
@@ -93,9 +93,9 @@ void describe_peak(const Program& program, std::span<const LiveRange> live_range
       use.peak_bytes_by_kind[live_range.buffer->kind] += footprint_bytes(*live_range.buffer, 0);
 }
 
-// First the smallest arena that waits can give. Then one with as few waits as fit below `top`: places without a wait
-// are allowed up to a limit only. If those leave gaps too small for the rest, so that the top is passed, a lower limit
-// may succeed.
+// First finds the smallest arena that waits allow, then one with as few waits as fit below `top`: addresses without a
+// wait are allowed up to a limit only. If they leave gaps too small for the rest, so that the top is exceeded, a lower
+// limit may succeed.
 Addresses place(const FirstFit& first_fit, double budget) {
   const uint64_t base = first_fit.base;
   const auto live = live_bytes(first_fit.program, first_fit.live_ranges, first_fit.guard_bytes);
@@ -110,7 +110,7 @@ Addresses place(const FirstFit& first_fit, double budget) {
   return smallest;
 }
 
-// Only the last owner of an address has to be waited for: it has waited for the one before it.
+// Waiting for the last owner of an address is enough: it has waited for the one before it.
 void add_waits(const VectorClocks& clocks, std::span<const LiveRange> live_ranges, const Addresses& addresses,
                uint64_t guard_bytes, Waits& waits) {
   RangeMap<const LiveRange*> owners(addresses.top);

@@ -1,4 +1,4 @@
-// Every buffer's address, before the first step: one arena per memory.
+// Plans every buffer's address before the first step: one arena per memory.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace tessera::host {
 
-/// The host's memory is planned with at least this budget: it is less scarce than waits of one collective for another
-/// are costly.
+/// The host's memory is planned with at least this budget: there is plenty of it, and waits between collectives are
+/// costly.
 inline constexpr double kHostBudget = 4;
 
 /// Bytes of one program in one memory.
 struct MemoryUse {
-  /// Highest address used by this program, persistent part included.
+  /// End of the highest buffer of this program, persistent part included.
   uint64_t arena_bytes = 0;
-  /// Of the persistent buffers of the whole run.
+  /// Those of the persistent buffers of the whole run.
   uint64_t persistent_bytes = 0;
-  /// Most bytes of transient buffers alive at once in list order, each rounded up to kBufferAlignment: no plan needs
-  /// less.
+  /// Most bytes of transient buffers alive at once in list order, each rounded up to kBufferAlignment: a lower bound
+  /// for every plan.
   uint64_t live_peak_bytes = 0;
   /// Index of the first action where that is.
   uint64_t peak_action = 0;
@@ -31,7 +31,7 @@ struct MemoryUse {
   std::map<uint32_t, uint64_t> peak_bytes_by_kind;
 
   uint64_t transient_bytes() const { return arena_bytes - persistent_bytes; }
-  /// Arena over what is alive at the peak.
+  /// The arena minus what is alive at the peak.
   uint64_t waste_bytes() const { return transient_bytes() - live_peak_bytes; }
 };
 
@@ -41,13 +41,14 @@ struct MemoryPlan {
   std::map<uint32_t, MemoryUse> use;  ///< by TSR_MEMORY_*
 };
 
-/// Places the buffers of all programs of one rank, after derive_dependencies. A persistent buffer is the same in all
-/// programs that have a buffer of its kind and name (INTERNAL if they disagree on it) and gets one address; it lives
-/// always. Transient ones live from their first to their last binding in list order (inputs from the start, scalars and
-/// accumulators always; one that nothing binds gets no address). Two share an address if the program already orders
-/// them, or if the host may add the wait from the last uses of one to the first uses of the other: never a wait that
-/// starts at a `send` or `exchange`. Places that need no wait come first, as long as the arena stays within `budget`
-/// (ratio over the live peak) or what waits everywhere would need. Adds those waits to the programs' dependencies.
+/// Assigns addresses to the buffers of all programs of one rank, after derive_dependencies.
+///  - Persistent buffers of one kind and name are one buffer in all programs (INTERNAL if they disagree on it). Nothing
+///    else uses its address.
+///  - Transient buffers live from their first to their last binding in list order (see live_ranges.h); one that nothing
+///    binds gets no address. Two may share an address if the program already orders them, or if waits from the last
+///    uses of one to the first uses of the other can be added, which never start at a `send` or `exchange`.
+///  - Addresses that need no wait are preferred as long as the arena stays within `budget` times the live peak, or
+///    within what waits everywhere would need. The added waits become dependencies of the programs.
 /// Offline first fit, largest first. `guard_bytes` are left free after every buffer (debug mode). Deterministic.
 std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double budget = 1.02, uint64_t guard_bytes = 0);
 

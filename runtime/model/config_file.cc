@@ -20,6 +20,8 @@ constexpr int kMaxDepth = 16;
 }  // namespace
 
 struct ConfigFile::Object {
+  explicit Object(json object) : keys(std::move(object)) {}
+
   json keys;
 
   const json* find(const char* key) const {

@@ -1,4 +1,4 @@
-// What an op does to the dims of its operands, so that whoever builds a model writes no extent twice.
+// What an op does to the dims of its operands, so that a model states no extent twice.
 #pragma once
 
 #include <cstdint>

@@ -22,6 +22,7 @@ uint64_t product(const std::vector<tsr_dim>& dims) {
 template <class T>
 std::vector<Operand> operands(const std::vector<T>& all, const std::vector<int>& indices) {
   std::vector<Operand> result;
+  result.reserve(indices.size());
   for (const int i : indices)
     result.push_back({all.at(static_cast<size_t>(i)).name, all[static_cast<size_t>(i)].dims});
   return result;

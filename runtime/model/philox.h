@@ -1,4 +1,4 @@
-// The counter-based random generator behind initial values: any element alone, on any machine, the same bits.
+// The counter-based random generator of initial values: any element alone, on any machine, the same bits.
 #pragma once
 
 #include <array>

@@ -18,31 +18,29 @@
 // - All parameters of a unit share one buffer per role, and a home is a range of it. A pass that shards storage cuts a
 //   few large buffers, not a dozen tensors for each block.
 //
-// No action has a dependency or a communication stream yet: the order of the list is all the meaning there is. Cost:
-// linear in segments times micro-batches.
+// No action has a dependency or a communication stream yet: only the order of the list counts. Cost: linear in segments
+// times micro-batches.
 
 #include "passes/build_program.h"
 
-#include <algorithm>
-
+#include "passes/state_buffers.h"
 #include "tessera/error.hpp"
-#include "tessera/op_table.hpp"
 #include "tessera/operands.hpp"
 
 namespace tessera::host {
 namespace {
 
 /// Writes the base program of one purpose, buffers first.
-class BaseBuilder {
+class ProgramBuilder {
  public:
-  BaseBuilder(Program& program, const DescribeOp& describe)
+  ProgramBuilder(Program& program, const DescribeOp& describe)
       : program_(program), model_(*program.model), describe_(describe) {}
 
   void build() {
-    add_persistent_buffers();
+    state_ = add_persistent_buffers(program_);
     if (program_.purpose == TSR_PURPOSE_INIT) return;
     const bool trains = program_.purpose == TSR_PURPOSE_STEP;
-    if (trains) add_gradient_buffers();
+    if (trains) add_gradient_buffers(program_, state_);
     cast_values();
     zero_accumulators(trains);
     for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb)
@@ -55,134 +53,17 @@ class BaseBuilder {
     return program_.add_buffer({0, name, kind, TSR_MEMORY_DEVICE, dtype, persistent, num_elements});
   }
 
-  void add_persistent_buffers() {
-    for (const Unit& unit : model_.units) {
-      // Frozen parameters have a buffer of their own (decision 0010): a slice must be the same elements in every role,
-      // and a frozen parameter has a value and no other role. Its value is in the compute dtype, since nothing ever
-      // updates it.
-      const uint64_t trainable = trainable_elements(unit);
-      const uint64_t frozen = unit.num_elements - trainable;
-      const bool has_v = program_.shape.optimizer == TSR_OP_ADAMW;
-      values_.push_back(trainable ? add_buffer(unit.name, TSR_BUFFER_HOME, TSR_F32, trainable, true) : 0);
-      frozen_.push_back(frozen ? add_buffer(unit.name + " frozen", TSR_BUFFER_HOME, program_.shape.dtype, frozen, true)
-                               : 0);
-      m_.push_back(trainable ? add_buffer(unit.name + " m", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true) : 0);
-      v_.push_back(trainable && has_v ? add_buffer(unit.name + " v", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true)
-                                      : 0);
-    }
-    const auto scalar = [&](std::string_view name, uint32_t kind, tsr_dtype dtype, uint64_t n) {
-      return add_buffer(std::string(name), kind, dtype, n, true);
-    };
-    loss_ = scalar(kLossAccumulator, TSR_BUFFER_ACCUMULATOR, TSR_I64, TSR_ACCUMULATOR_LIMBS);
-    squares_ = scalar(kSquaresAccumulator, TSR_BUFFER_ACCUMULATOR, TSR_I64, TSR_ACCUMULATOR_LIMBS);
-    clip_ = scalar(kClipResult, TSR_BUFFER_SCALAR, TSR_F64, 3);
-    step_ = scalar(kOptimizerStep, TSR_BUFFER_SCALAR, TSR_I64, 1);
-    lr_ = scalar(kLearningRate, TSR_BUFFER_SCALAR, TSR_F64, 1);
-    const bool scales_loss = program_.shape.dtype == TSR_F16;  // its gradients would vanish
-    loss_scale_ = scales_loss ? scalar(kLossScale, TSR_BUFFER_SCALAR, TSR_F64, 1) : 0;
-    if (counts_correct()) correct_ = scalar(kCorrectCount, TSR_BUFFER_ACCUMULATOR, TSR_I64, 1);
-    add_inputs();
-    add_homes();
-  }
-
-  void add_inputs() {
-    const std::vector<int> inputs = model_.inputs();
-    inputs_.assign(program_.shape.num_micro_batches, std::vector<uint64_t>(model_.values.size()));
-    for (size_t mb = 0; mb < inputs_.size(); ++mb)
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        const Value& value = model_.values[static_cast<size_t>(inputs[i])];
-        const uint64_t buffer = add_buffer(value.name + " mb=" + std::to_string(mb), TSR_BUFFER_INPUT, value.dtype,
-                                           value.num_elements, true);
-        inputs_[mb][static_cast<size_t>(inputs[i])] = buffer;
-        program_.inputs.push_back({buffer, static_cast<int>(i), static_cast<int>(mb)});
-      }
-  }
-
-  /// Whether the model's loss counts correct predictions.
-  bool counts_correct() const {
-    const op::OpEntry* loss = op::find_op(model_.loss().op.kind);
-    return loss && std::ranges::any_of(loss->operands, [](const op::OperandEntry& operand) {
-             return operand.role == TSR_ROLE_SCALAR && operand.index == TSR_SCALAR_CORRECT;
-           });
-  }
-
-  /// Trainable parameters come first in a unit (decision 0002), so the aligned end of the last one is the size of the
-  /// trainable part.
-  uint64_t trainable_elements(const Unit& unit) const {
-    uint64_t end = 0;
-    for (int p : unit.parameters) {
-      const Parameter& parameter = model_.parameters[p];
-      if (!parameter.trainable) continue;
-      end = parameter.unit_offset +
-            (parameter.num_elements + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
-    }
-    return end;
-  }
-
-  /// Where a parameter's value is: in `buffers` (by unit), or, if it is frozen, in its unit's frozen part.
-  tsr_home_role place_of_value(const Parameter& parameter, const std::vector<uint64_t>& buffers) const {
-    const int unit = parameter.unit;
-    if (parameter.trainable) return {buffers[unit], parameter.unit_offset, parameter.num_elements};
-    return {frozen_[unit], parameter.unit_offset - trainable_elements(model_.units[unit]), parameter.num_elements};
-  }
-
-  /// Homes are float32: what is computed with in another dtype is cast from them, at the start of every program.
+  /// Homes are float32; another compute dtype is cast from them at the start of every program.
   void cast_values() {
-    copies_ = values_;
+    copies_ = state_.values;
     if (program_.shape.dtype == TSR_F32) return;
-    for (size_t u = 0; u < values_.size(); ++u) {
-      if (!values_[u]) continue;
-      const Buffer home = program_.buffer(values_[u]);
+    for (size_t u = 0; u < state_.values.size(); ++u) {
+      if (!state_.values[u]) continue;
+      const Buffer home = program_.buffer(state_.values[u]);
       copies_[u] = add_buffer(home.name, TSR_BUFFER_GATHERED, program_.shape.dtype, home.num_elements, false);
       Action& cast = append(TSR_ACTION_CAST);
-      bind_whole(cast, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ, values_[u]);
+      bind_whole(cast, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ, state_.values[u]);
       bind_whole(cast, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, copies_[u]);
-    }
-  }
-
-  std::vector<tsr_piece> pieces(int32_t p) const {
-    const Parameter& parameter = model_.parameters[p];
-    if (!parameter.part) return {{p, 0, 0, parameter.num_elements, 0}};
-    std::vector<tsr_piece> pieces;
-    for (const ParameterPiece& piece : parameter.part->pieces)
-      pieces.push_back({p, 0, piece.whole_offset, piece.num_elements, piece.local_offset});
-    return pieces;
-  }
-
-  void add_homes() {
-    for (size_t p = 0; p < model_.parameters.size(); ++p) {
-      const Parameter& parameter = model_.parameters[p];
-      Home home{program_.next_id++, parameter.name, parameter.unit, {}, parameter.num_elements, {}};
-      home.pieces = pieces(static_cast<int32_t>(p));
-      const auto role = [&](uint64_t buffer) {
-        return buffer ? tsr_home_role{buffer, parameter.unit_offset, parameter.num_elements} : tsr_home_role{};
-      };
-      home.roles[TSR_HOME_VALUE] = place_of_value(parameter, values_);
-      if (parameter.trainable) {
-        home.roles[TSR_HOME_M] = role(m_[parameter.unit]);
-        home.roles[TSR_HOME_V] = role(v_[parameter.unit]);
-      }
-      program_.homes.push_back(std::move(home));
-    }
-  }
-
-  void add_gradient_buffers() {
-    const auto per_unit = [&](const std::string& suffix) {
-      std::vector<uint64_t> ids;
-      for (const Unit& unit : model_.units) {
-        const uint64_t n = trainable_elements(unit);
-        ids.push_back(n ? add_buffer(unit.name + suffix, TSR_BUFFER_GRADIENT, TSR_F32, n, false) : 0);
-      }
-      return ids;
-    };
-    gradients_ = per_unit("");
-    if (program_.shape.reduce_every == TSR_EVERY_MICRO_BATCH)
-      for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb)
-        micro_batch_gradients_.push_back(per_unit(" mb=" + std::to_string(mb)));
-    for (Home& home : program_.homes) {
-      const Parameter& parameter = model_.parameters[&home - program_.homes.data()];
-      if (parameter.trainable)
-        home.roles[TSR_HOME_GRADIENT] = {gradients_[parameter.unit], parameter.unit_offset, parameter.num_elements};
     }
   }
 
@@ -203,9 +84,10 @@ class BaseBuilder {
 
   void zero_accumulators(bool trains) {
     Action& zero = append(TSR_ACTION_ZERO);
-    bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, loss_);
-    if (trains) bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 1), TSR_MODE_WRITE, squares_);
-    if (correct_) bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, trains ? 2 : 1), TSR_MODE_WRITE, correct_);
+    bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, state_.loss);
+    if (trains) bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 1), TSR_MODE_WRITE, state_.squares);
+    if (state_.correct)
+      bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, trains ? 2 : 1), TSR_MODE_WRITE, state_.correct);
   }
 
   void micro_batch(int mb, bool trains) {
@@ -221,7 +103,7 @@ class BaseBuilder {
     if (!trains) return;
     for (int s = loss - 1; s >= 0; --s)
       if (model_.segments[s].has_backward) compute(TSR_ACTION_BACKWARD, s, mb, trains);
-    if (!micro_batch_gradients_.empty()) accumulate_gradients(mb);
+    if (!state_.micro_batch_gradients.empty()) accumulate_gradients(mb);
   }
 
   void compute(uint32_t kind, int segment, int mb, bool trains) {
@@ -239,7 +121,7 @@ class BaseBuilder {
     }
   }
 
-  /// What the data fills has no gradient.
+  /// Values that the data fills have no gradient.
   bool is_input_of_model(int segment, const tsr_slot_spec& spec) const {
     const int value = model_.segments[segment].inputs.at(TSR_SLOT_INDEX(spec.slot));
     return model_.values[value].kind != TSR_VALUE_ACTIVATION;
@@ -257,8 +139,9 @@ class BaseBuilder {
       case TSR_ROLE_PARAMETER:
         return bind_parameter(action, spec, parameter_at(segment, spec), copies_);
       case TSR_ROLE_GRADIENT:
-        return bind_parameter(action, spec, parameter_at(segment, spec),
-                              micro_batch_gradients_.empty() ? gradients_ : micro_batch_gradients_[mb]);
+        return bind_parameter(
+            action, spec, parameter_at(segment, spec),
+            state_.micro_batch_gradients.empty() ? state_.gradients : state_.micro_batch_gradients[mb]);
       case TSR_ROLE_INPUT:
         return bind_value(action, spec, value_buffer(seg.inputs.at(index), mb));
       case TSR_ROLE_OUTPUT:
@@ -278,23 +161,23 @@ class BaseBuilder {
           bind_value(action, spec, add_buffer(about, TSR_BUFFER_WORKSPACE, spec.dtype, spec.num_elements, false));
         return;
       case TSR_ROLE_SCALAR:
-        if (index == TSR_SCALAR_LOSS) return bind_value(action, spec, loss_);
-        if (index == TSR_SCALAR_CORRECT && correct_) return bind_value(action, spec, correct_);
+        if (index == TSR_SCALAR_LOSS) return bind_value(action, spec, state_.loss);
+        if (index == TSR_SCALAR_CORRECT && state_.correct) return bind_value(action, spec, state_.correct);
         if (index == TSR_SCALAR_LOSS_SCALE) {
-          if (loss_scale_) bind_value(action, spec, loss_scale_);
+          if (state_.loss_scale) bind_value(action, spec, state_.loss_scale);
           return;
         }
         [[fallthrough]];
       default:
         throw Error(TSR_E_INTERNAL, "the device asks for slot " + op::slot_name(spec.slot) + " in segment " + seg.name +
-                                        ", which the base program does not have");
+                                        ", which the program cannot bind");
     }
   }
 
   void bind_parameter(Action& action, const tsr_slot_spec& spec, int p, const std::vector<uint64_t>& buffers) {
     const Parameter& parameter = model_.parameters[p];
     expect(action, spec, parameter.num_elements);
-    const tsr_home_role place = place_of_value(parameter, buffers);
+    const tsr_home_role place = place_of_value(model_, state_, parameter, buffers);
     bind(action, spec.slot, spec.mode, place.buffer, place.offset, place.num_elements);
   }
 
@@ -312,7 +195,7 @@ class BaseBuilder {
   }
 
   uint64_t value_buffer(int value, int mb) {
-    if (inputs_[mb][value]) return inputs_[mb][value];
+    if (state_.inputs[mb][value]) return state_.inputs[mb][value];
     return activation(activations_, value, mb, "");
   }
   uint64_t gradient_buffer(int value, int mb) {
@@ -330,8 +213,8 @@ class BaseBuilder {
     return buffers[v];
   }
 
-  /// With --reduce-every=micro-batch. A backward writes into gradients of its own micro-batch, and these `add` actions
-  /// bring them into the homes. A storage pass sums over ranks what an `add` reads. Last parameter first: the order in
+  /// With --reduce-every=micro-batch, a backward writes gradients of its own micro-batch, which these `add` actions add
+  /// to the homes. A storage pass sums the operands of an `add` over the ranks. Last parameter first, the order in
   /// which the backward completes them.
   void accumulate_gradients(int mb) {
     for (size_t p = model_.parameters.size(); p-- > 0;) {
@@ -340,10 +223,10 @@ class BaseBuilder {
       Action& add = append(TSR_ACTION_ADD_INTO);
       add.micro_batch = mb;
       add.home = program_.homes[p].id;
-      bind(add, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ, micro_batch_gradients_[mb][parameter.unit],
+      bind(add, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ, state_.micro_batch_gradients[mb][parameter.unit],
            parameter.unit_offset, parameter.num_elements);
-      bind(add, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD, gradients_[parameter.unit], parameter.unit_offset,
-           parameter.num_elements);
+      bind(add, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD, state_.gradients[parameter.unit],
+           parameter.unit_offset, parameter.num_elements);
     }
   }
 
@@ -351,7 +234,7 @@ class BaseBuilder {
     if (role.buffer) bind(action, slot, mode, role.buffer, role.offset, role.num_elements);
   }
 
-  /// `clip` runs also when clipping is off: it decides whether the step is good, by which `optimizer` is predicated,
+  /// `clip` also runs when clipping is off: it decides whether the step is good, which is the predicate of `optimizer`,
   /// and counts the good steps. Everything that changes from step to step (coefficient, step count, learning rate) is
   /// read from memory. So the program of all steps is one, and a captured graph of it stays valid.
   void step_actions() {
@@ -362,13 +245,13 @@ class BaseBuilder {
       Action& squares = append(TSR_ACTION_SUM_SQUARES);
       squares.home = home.id;
       bind_role(squares, src, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
-      bind_whole(squares, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_ADD, squares_);
+      bind_whole(squares, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_ADD, state_.squares);
     }
     Action& clip = append(TSR_ACTION_CLIP);
-    bind_whole(clip, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_READ, squares_);
-    bind_whole(clip, scalar(TSR_SCALAR_CLIP), TSR_MODE_WRITE, clip_);
-    bind_whole(clip, scalar(TSR_SCALAR_STEP), TSR_MODE_ADD, step_);
-    if (loss_scale_) bind_whole(clip, scalar(TSR_SCALAR_LOSS_SCALE), TSR_MODE_READ, loss_scale_);
+    bind_whole(clip, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_READ, state_.squares);
+    bind_whole(clip, scalar(TSR_SCALAR_CLIP), TSR_MODE_WRITE, state_.clip);
+    bind_whole(clip, scalar(TSR_SCALAR_STEP), TSR_MODE_ADD, state_.step);
+    if (state_.loss_scale) bind_whole(clip, scalar(TSR_SCALAR_LOSS_SCALE), TSR_MODE_READ, state_.loss_scale);
     for (const Home& home : program_.homes) {
       if (!home.roles[TSR_HOME_GRADIENT].buffer) continue;
       Action& update = append(TSR_ACTION_OPTIMIZER);
@@ -378,20 +261,17 @@ class BaseBuilder {
       bind_role(update, src, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
       bind_role(update, TSR_SLOT(TSR_ROLE_STATE, 0), TSR_MODE_ADD, home.roles[TSR_HOME_M]);
       bind_role(update, TSR_SLOT(TSR_ROLE_STATE, 1), TSR_MODE_ADD, home.roles[TSR_HOME_V]);
-      bind_whole(update, scalar(TSR_SCALAR_CLIP), TSR_MODE_READ, clip_);
-      bind_whole(update, scalar(TSR_SCALAR_STEP), TSR_MODE_READ, step_);
-      bind_whole(update, scalar(TSR_SCALAR_LR), TSR_MODE_READ, lr_);
+      bind_whole(update, scalar(TSR_SCALAR_CLIP), TSR_MODE_READ, state_.clip);
+      bind_whole(update, scalar(TSR_SCALAR_STEP), TSR_MODE_READ, state_.step);
+      bind_whole(update, scalar(TSR_SCALAR_LR), TSR_MODE_READ, state_.lr);
     }
   }
 
   Program& program_;
   const Model& model_;
   const DescribeOp& describe_;
-  std::vector<uint64_t> values_, frozen_, m_, v_, gradients_;  // buffer ids by unit, 0 where there is none
-  std::vector<uint64_t> copies_;                               // what is computed with: values_, or cast from them
-  std::vector<std::vector<uint64_t>> micro_batch_gradients_;   // [mb][unit], with reduce-every=micro-batch
-  std::vector<std::vector<uint64_t>> inputs_;                  // [mb][value], 0: not an input
-  uint64_t loss_ = 0, squares_ = 0, clip_ = 0, step_ = 0, lr_ = 0, loss_scale_ = 0, correct_ = 0;
+  StateBuffers state_;
+  std::vector<uint64_t> copies_;  // by unit: compute operands, state_.values or cast from them
   std::vector<uint64_t> activations_, activation_gradients_;  // by value, of the current micro-batch
   std::vector<std::vector<uint64_t>> saved_;                  // [segment][index], of the current micro-batch
 };
@@ -407,7 +287,7 @@ Program build_program(const Model& model, const Mesh& mesh, const Coordinates& c
   program.shape = shape;
   program.purpose = purpose;
   program.layout = layout;
-  BaseBuilder(program, describe).build();
+  ProgramBuilder(program, describe).build();
   return program;
 }
 

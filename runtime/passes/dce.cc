@@ -12,7 +12,7 @@
 //
 // One walk from the end of the list keeps the set of buffers that are read later, as in a liveness analysis. Only
 // results that kernels may leave out are dropped: gradients of inputs, and what a forward saves. The remaining results
-// keep their bits. Cost: bindings times the logarithm of buffers.
+// do not change by a bit. Cost: bindings times the logarithm of buffers.
 
 #include "passes/dce.h"
 
@@ -37,7 +37,7 @@ bool is_moved(const Model& model, int value) {
   });
 }
 
-/// Results that an action may leave out: gradients of values, and what a forward saves.
+/// Results that kernels may leave out: gradients of values, and what a forward saves.
 bool may_be_left_out(const Program& program, const Action& action, const Binding& binding) {
   const uint32_t role = TSR_SLOT_ROLE(binding.slot);
   if (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) {

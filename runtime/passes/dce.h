@@ -5,8 +5,8 @@
 
 namespace tessera::host {
 
-/// Leaves out of a fresh base program what frozen parameters make useless: gradients of values that reach no trained
-/// parameter, backwards that are left without a result, what a forward saves for those, and the buffers of all that.
+/// Removes from a fresh base program what frozen parameters make useless: gradients of values that reach no trainable
+/// parameter, backwards without a remaining result, what a forward saves for those, and the buffers of all these.
 /// Without frozen parameters nothing changes.
 void eliminate_dead_code(Program& program);
 

@@ -6,13 +6,13 @@
 //     43    compute           sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
 //     44    compute           sum_squares home=wpe.weight  r %61+26880:2048 src  a %17 x:squares
 //
-// 42 needs all that wrote %61, but waits for 41 only: its stream is in order, so 41 implies the rest. 44 needs 42 too,
-// and 43 before it has waited for that.
+// 42 needs all writers of %61, but waits for 41 only: streams are in order, so 41 implies the rest. 44 needs 42 too,
+// but 43 before it has waited for that.
 //
 // Two steps. The Deriver walks the list and keeps, for each range of each buffer, the last writer and its readers,
 // which gives all pairs of read after write, write after read and write after write. keep_unimplied then drops what
-// streams and other waits imply, with vector clocks (Fidge 1988, Mattern 1989): a clock says of each stream how many of
-// its actions have finished before this one starts.
+// streams and other waits imply, with vector clocks (Fidge 1988, Mattern 1989): a clock tells for each stream how many
+// of its actions have finished before this one starts.
 //
 // Invariant: any execution that keeps stream order and these waits gives the result of running the list from top to
 // bottom. The verifier checks it anew by address (verify_addresses.cc), and does not use what is derived here.
@@ -31,7 +31,7 @@
 
 namespace tessera::host {
 
-/// Makes the clocks in list order. An action's row says how far each stream has come when the action *starts*.
+/// Computes the clocks in list order. An action's row is the progress of each stream when the action *starts*.
 class ClockBuilder {
  public:
   explicit ClockBuilder(const std::vector<Action>& actions) {
@@ -45,7 +45,7 @@ class ClockBuilder {
     last_.resize(num_streams, kNone);
   }
 
-  /// Starts the row of the next action: it waits for what is before it on its stream.
+  /// Starts the row of the next action, which waits for the one before it on its stream.
   void next(uint32_t stream) {
     const auto self = static_cast<uint32_t>(clocks_.stream_.size());
     const uint32_t before = last_[stream];
@@ -61,7 +61,7 @@ class ClockBuilder {
     return clocks_.ordered(earlier, static_cast<uint32_t>(clocks_.stream_.size() - 1));
   }
 
-  /// Takes over all that `earlier` knew when it started, and that it has itself finished.
+  /// Adds what `earlier` knew when it started, and that it has finished itself.
   void wait(uint32_t earlier) {
     const size_t n = clocks_.num_streams_;
     uint32_t* row = clocks_.clock_.data() + clocks_.clock_.size() - n;
@@ -82,7 +82,7 @@ class ClockBuilder {
 
 namespace {
 
-using Waits = std::vector<std::vector<uint32_t>>;  // of each action: what it must follow
+using Waits = std::vector<std::vector<uint32_t>>;  // for each action: the actions it must follow
 
 // Transitive reduction. Candidates are tried latest first: an earlier action never implies a later one, so one pass
 // finds the smallest set.
@@ -163,17 +163,17 @@ class Deriver {
   std::vector<RangeMap<Access>> accesses_;  // of each buffer
 };
 
-/// What passes asked for on top of the bindings.
+/// The waits that passes asked for beyond those of the bindings.
 void add_asked_for(const Program& program, Waits& waits) {
   std::unordered_map<uint64_t, uint32_t> index;
   for (uint32_t i = 0; i < program.actions.size(); ++i) {
     for (const uint64_t earlier : program.actions[i].waits_for) {
-      // Only actions further up are indexed yet, so a wait that points down the list is found to be missing.
+      // Only earlier actions are indexed yet, so a wait for a later one is not found.
       const auto found = index.find(earlier);
       if (found == index.end())
         throw Error(TSR_E_INVALID_ARGUMENT, "a pass makes action " + std::to_string(i) +
                                                 " of the list wait for action id " + std::to_string(earlier) +
-                                                ", which does not stand before it");
+                                                ", which is not before it");
       waits[i].push_back(found->second);
     }
     index.emplace(program.actions[i].id, i);
@@ -214,7 +214,7 @@ void add_dependencies(Program& program, const std::vector<std::pair<uint32_t, ui
   for (const auto& [first, second] : pairs) {
     if (first >= second || second >= waits.size())
       throw Error(TSR_E_INTERNAL, "cannot make action " + std::to_string(second) + " wait for action " +
-                                      std::to_string(first) + ": it must stand later in the list of " +
+                                      std::to_string(first) + ": it must come later in the list of " +
                                       std::to_string(waits.size()));
     waits[second].push_back(first);
   }

@@ -1,4 +1,5 @@
-// What must wait for what: derived from the bindings by range, dropping what streams and other waits already imply.
+// Which actions wait for which: derived from the bindings by range, without the waits that streams and other waits
+// imply.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace tessera::host {
 /// construction. Memory: 4 bytes x actions x streams.
 class VectorClocks {
  public:
-  /// Throws INTERNAL for a dependency that does not point backwards.
+  /// Throws INTERNAL for a dependency on an action that is not earlier in the list.
   explicit VectorClocks(const Program& program);
   /// True when action `first` has finished before action `second` starts, on every execution. Indices into the list;
   /// O(1).
@@ -24,14 +25,14 @@ class VectorClocks {
   VectorClocks() = default;
 
   size_t num_streams_ = 0;
-  std::vector<uint32_t> stream_, position_;  // of each action: its stream, and its place (from 1) on it
+  std::vector<uint32_t> stream_, position_;  // of each action: its stream, and its position (from 1) on it
   std::vector<uint32_t> clock_;              // [action][stream]: how far that stream is known to have come
 };
 
-/// Replaces every action's `dependencies` by the fewest that keep the meaning of the list (read after write, write
-/// after read, write after write, by element range) and what passes asked for (`waits_for`; INVALID_ARGUMENT when that
-/// is not before the action). Linear in bindings, up to the pieces a buffer falls into. Bindings must lie inside their
-/// buffers.
+/// Replaces every action's `dependencies` by the fewest that keep the semantics of the list (read after write, write
+/// after read, write after write, by element range) and the waits that passes asked for (`waits_for`; INVALID_ARGUMENT
+/// for an action that is not earlier in the list). Linear in the bindings, up to the pieces a buffer falls into.
+/// Bindings must lie inside their buffers.
 void derive_dependencies(Program& program);
 
 /// Adds the wait `second` on `first` (first < second) to each pair, then drops all waits already implied.

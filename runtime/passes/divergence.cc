@@ -1,7 +1,7 @@
 // Axes on which parameters diverge, as in local SGD (decision 0014). The loss is scaled by 1/(tokens of the step), so
-// that gradients are addends whose sum over all ranks is the gradient of the mean. On an axis of n ranks that never
-// sum, each rank's addend would be n times too small. The factor belongs here and not into a strategy: "strategies only
-// sum" is what verify_placement relies on.
+// that gradients are partial sums whose total over all ranks is the gradient of the mean. On an axis of n ranks that
+// never sum, each rank's gradient would be n times too small. The factor is applied here and not by strategies, because
+// verify_placement relies on strategies that only sum.
 
 #include "passes/divergence.h"
 
@@ -16,9 +16,9 @@ void check_entry(const Model& model, const Mesh& mesh, const LayoutEntry& split)
   const std::string what =
       "the layout of axis " + mesh.axes()[split.axis].name + ": " + model.parameters[split.parameter].name;
   if (mesh.axes()[split.axis].splits != TSR_SPLITS_BATCH)
-    throw Error(TSR_E_INVALID_ARGUMENT, what + " diverges; that is for axes that split the batch");
+    throw Error(TSR_E_INVALID_ARGUMENT, what + " diverges; only an axis that splits the batch may let it");
   if ((split.roles & TSR_ALL_HOME_ROLES) != TSR_ALL_HOME_ROLES)
-    throw Error(TSR_E_INVALID_ARGUMENT, what + " diverges in some roles; it must in all or none");
+    throw Error(TSR_E_INVALID_ARGUMENT, what + " diverges in some roles; it must diverge in all or none");
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ std::vector<bool> divergent_axes(const Model& model, const Mesh& mesh, const Lay
     if (num_diverging[axis] != 0 && num_diverging[axis] != num_trainable)
       throw Error(TSR_E_INVALID_ARGUMENT,
                   "the layout of axis " + mesh.axes()[axis].name + ": " + std::to_string(num_diverging[axis]) + " of " +
-                      std::to_string(num_trainable) + " trainable parameters diverge; all must or none");
+                      std::to_string(num_trainable) + " trainable parameters diverge; all must, or none");
     divergent.push_back(num_diverging[axis] != 0);
   }
   return divergent;

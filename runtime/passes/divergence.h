@@ -9,13 +9,14 @@
 
 namespace tessera::host {
 
-/// By axis: do its ranks train parameters of their own? Throws INVALID_ARGUMENT where the layout lets some trainable
-/// parameters diverge and others not, or only some of their roles, or on an axis that does not split the batch: there
-/// is one scale of the loss and one norm, so they are all one rank's or all the axis's.
+/// For each axis: do its ranks train parameters of their own? Throws INVALID_ARGUMENT where the layout lets only some
+/// trainable parameters diverge, or only some of their roles, or parameters on an axis that does not split the batch:
+/// there is one scale of the loss and one norm, so either all parameters diverge or none does.
 std::vector<bool> divergent_axes(const Model& model, const Mesh& mesh, const Layout& layout);
 
-/// The loss is scaled by 1/(tokens of the step), which makes gradients addends over all ranks. Ranks that train alone
-/// get the gradient of their own tokens' mean: the scale times the ranks of every axis in `divergent`.
+/// The loss is scaled by 1/(tokens of the step), so that gradients are partial sums over all ranks. Ranks that train
+/// alone need the gradient of the mean over their own tokens: multiplies the scale by the ranks of every axis in
+/// `divergent`.
 void scale_loss_of_own_tokens(Model& model, const Mesh& mesh, const std::vector<bool>& divergent);
 
 }  // namespace tessera::host

@@ -18,8 +18,8 @@
 // In line 20 the gradient of wte is written, in line 40 it is added to: both were bound with *add* until here. Line 41
 // is there because parameters start on multiples of 128 elements: the reduction reads the gaps between them, which no
 // kernel writes.
-// All ranks of a group insert the same collectives, whether they own anything or not; what is asked is the layout,
-// which is equal on all ranks. Cost: linear in the bindings, and with stages a scan of the list for each home.
+// All ranks of a group insert the same collectives, whether they own anything or not: only the layout decides, which is
+// equal on all ranks. Cost: linear in the bindings, and with stages a scan of the list for each home.
 
 #include "passes/finalize.h"
 
@@ -105,8 +105,8 @@ void sum_squares(Program& program) {
   program.actions.insert(program.actions.begin() + at, sums.begin(), sums.end());
 }
 
-/// The groups over which losses are addends: ranks of an axis that splits tensors compute the same loss. The sums are
-/// exact, so nested sums equal one sum.
+/// The groups over which losses are partial sums: ranks of an axis that splits tensors compute the same loss. The sums
+/// are exact, so nested sums equal one sum.
 std::vector<Group> groups_of_loss(const Mesh& mesh) {
   std::vector<Group> groups;
   bool is_all = true;
@@ -154,12 +154,12 @@ void complete_gradient(Program& program, const Home& home, int axis) {
   const auto stages = stages_of(program, program.model->units[home.unit].parameters.front(), axis);
   for (const tsr_piece& piece : home.pieces)
     if (!std::ranges::equal(stages, stages_of(program, piece.parameter, axis)))
-      throw Error(TSR_E_INVALID_ARGUMENT, "home " + home.name + " holds " + program.model->units[home.unit].name +
-                                              " and " + program.model->parameters[piece.parameter].name +
-                                              ", which do not stand on the same ranks of axis " +
-                                              program.mesh->axes()[axis].name + "; a strategy has to keep them apart");
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  "home " + home.name + " holds " + program.model->units[home.unit].name + " and " +
+                      program.model->parameters[piece.parameter].name + ", which are on different ranks of axis " +
+                      program.mesh->axes()[axis].name + "; the strategy must put them into different homes");
   const Binding range{gradient.buffer, gradient.offset, gradient.num_elements, 0, 0};
-  // Not after the last writer: another stage may first have to receive from this one to complete its own addend.
+  // Not after the last writer: another stage may need a message from this one to complete its own part of the sum.
   const ptrdiff_t at = before_first_reader(program, range);
   if (stages.empty() || at < 0) return;
   Action action = sum_in_place(program, Group{axis, {stages.begin(), stages.end()}}, "completion", range);
@@ -175,7 +175,7 @@ void complete_gradients(Program& program) {
         complete_gradient(program, home, axis);
 }
 
-/// What has been written of each transient buffer while walking the list.
+/// The ranges of each transient buffer written so far.
 using Written = std::map<uint64_t, RangeSet>;
 
 /// Saves a fill and a read of every gradient. Other kinds of actions keep their *add*: on a range that nothing has
@@ -231,7 +231,7 @@ void zero_pads(Program& program) {
       const auto known = real.find(b.buffer);
       if (b.mode != TSR_MODE_WRITE && known != real.end())
         for (const auto& [begin, end] : set.gaps(b.offset, b.offset + b.num_elements)) {
-          if (!known->second.disjoint(begin, end)) continue;  // an unwritten parameter: the verifier's business
+          if (!known->second.disjoint(begin, end)) continue;  // an unwritten parameter: left to the verifier
           const auto slot = TSR_SLOT(TSR_ROLE_DESTINATION, zero.bindings.size());
           zero.bindings.push_back({b.buffer, begin, end - begin, slot, TSR_MODE_WRITE});
         }
@@ -249,7 +249,7 @@ void zero_pads(Program& program) {
   program.actions = std::move(result);
 }
 
-/// The memory that a collective's operands are in: the host's or the device's.
+/// Where a collective's operands are: in the host's memory or the device's.
 uint32_t memory_of(const Program& program, const Action& collective) {
   const bool on_host = std::ranges::any_of(
       collective.bindings, [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });

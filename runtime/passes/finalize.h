@@ -1,4 +1,4 @@
-// What the host adds after all passes, so that no pass has to.
+// Completes a program after all passes.
 #pragma once
 
 #include "program/collective.h"
@@ -8,13 +8,13 @@ namespace tessera::host {
 
 /// In this order:
 ///  - the sums over the ranks of the loss and of the squares of gradients;
-///  - completion: gradients of parameters that several stages hold (tied embedding) are summed over these;
+///  - completion: gradients of parameters that several stages hold (tied embedding) are summed over these stages;
 ///  - the first *add* of a compute action or of `add` on a transient range becomes a *write*;
-///  - one `zero` before an action that reads across pads of a transient buffer (elements of no parameter).
+///  - a `zero` before an action that reads pads of a transient buffer (elements of no parameter).
 /// Throws INVALID_ARGUMENT for an add into a range that is only partly written.
 void finalize_program(Program& program);
 
-/// Binds the workspace that communicators ask for, as buffers like any other, in the memory of the operands.
+/// Binds the workspaces that communicators ask for, as ordinary buffers in the memory of the operands.
 void bind_workspaces(Program& program, const DescribeCollective& describe);
 
 }  // namespace tessera::host

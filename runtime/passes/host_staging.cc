@@ -1,4 +1,4 @@
-// Inserts copies between device and host memory around what works on the host. A reduction of ddp,
+// Inserts copies between device and host memory around actions that work on the host. A reduction of ddp,
 //
 //     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
 //
@@ -40,7 +40,7 @@ struct Part {
   uint64_t begin, end;
 };
 
-/// What is copied between a binding and its staging buffer: out before the action, in after it.
+/// The parts copied between a binding and its staging buffer: out before the action, in after it.
 struct Passage {
   Part out, in;
 };
@@ -94,7 +94,7 @@ class Stager {
   }
 
   void stage(Action action, const CollectiveOperands* form) {
-    std::vector<Action> behind;
+    std::vector<Action> copies_in;
     for (Binding& binding : action.bindings) {
       const Buffer buffer = program_.buffer(binding.buffer);
       if (buffer.memory != TSR_MEMORY_DEVICE || binding.num_elements == 0) continue;
@@ -104,11 +104,11 @@ class Stager {
           {0, buffer.name, TSR_BUFFER_STAGING, TSR_MEMORY_HOST, buffer.dtype, false, binding.num_elements});
       const auto [out, in] = passage_of(action, form, device);
       if (out.begin < out.end) append(copy(TSR_STREAM_COPY_OUT, device, binding, out));
-      if (in.begin < in.end) behind.push_back(copy(TSR_STREAM_COPY_IN, binding, device, in));
+      if (in.begin < in.end) copies_in.push_back(copy(TSR_STREAM_COPY_IN, binding, device, in));
     }
     const bool receives = is_message(action.kind);
     append(std::move(action));
-    for (Action& back : behind)
+    for (Action& back : copies_in)
       receives ? await(std::move(back)) : append(std::move(back));
   }
 
@@ -133,7 +133,7 @@ class Stager {
     awaited_.push_back(std::move(back));
   }
 
-  /// Appends the copies that were put off and that `action` touches, in the order of their receives.
+  /// Appends the postponed copies whose ranges `action` touches, in the order of their receives.
   void append_awaited_by(const Action& action) {
     const auto is_touched = [&](const Action& back) {
       return std::ranges::any_of(action.bindings,
@@ -146,7 +146,7 @@ class Stager {
 
   Program& program_;
   const StagedKinds kinds_;
-  std::vector<Action> awaited_;  // copies of what messages bring, until somebody touches it
+  std::vector<Action> awaited_;  // copies of received operands, until an action touches their range
 };
 
 bool is_staging(const Buffer& buffer) {

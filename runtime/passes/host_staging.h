@@ -1,5 +1,5 @@
-// Copies for what works in the host's memory while the job's device has memory of its own: collectives of a
-// communicator that does not take the device's streams, and strategies' own arithmetic.
+// Copies between device and host memory for actions that work on the host: collectives of a communicator that does not
+// take the device's streams, and calls of strategies.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,24 @@ struct StagedKinds {
   bool calls = false;
 };
 
-/// Binds those actions to staging buffers in TSR_MEMORY_HOST instead of ranges of device memory. Operands that are read
-/// are copied out on copy_out right before the action, those that are written are copied in on copy_in right after it,
-/// and those that are added to both. In place, an all_gather is given its own slice only, and of a reduce_scatter only
-/// the own slice is copied back. What a message brings is copied in front of its first use: schedules post receives
-/// long before, and on copy_in everything else would wait. In a group of one nothing passes between ranks: a collective
-/// becomes a copy in device memory, and one in place stays as it is. Runs after finalize_program, which adds
-/// collectives, and before workspaces are bound, which are in the memory of the operands.
+/// Binds these actions to staging buffers in TSR_MEMORY_HOST instead of ranges of device memory:
+///  - operands that are read are copied out, on copy_out right before the action;
+///  - operands that are written are copied in, on copy_in right after it; received ones before their first use, since
+///    schedules post receives early and everything else on copy_in would wait;
+///  - operands that are added to are copied both ways; in place, an all_gather copies out only its own slice, and a
+///    reduce_scatter copies in only its own slice.
+/// A collective in a group of one becomes a copy in device memory; in place it stays as it is. Runs after
+/// finalize_program, which adds collectives, and before bind_workspaces, which follows the memory of the operands.
 void stage_through_host(Program& program, const StagedKinds& kinds);
 
-/// Whether the action copies a staging buffer back to the range that it stands for.
+/// Whether the action copies a staging buffer back to its range in device memory.
 bool brings_back(const Program& program, const Action& action);
 
-/// Maps the staging buffers of a program back to the ranges that they stand for.
+/// Maps the staging buffers of a program to their ranges in device memory.
 class StagedRanges {
  public:
   explicit StagedRanges(const Program& program);
-  /// The range in device memory that a range of a staging buffer stands for; of any other buffer, the range itself.
+  /// The range in device memory of a range of a staging buffer; a range of any other buffer is returned as it is.
   Binding of(Binding range) const;
 
  private:

@@ -32,13 +32,13 @@
 namespace tessera::host {
 namespace {
 
-/// What a forward makes: outputs and what it saves, not its scratch.
+/// Outputs and saved tensors of a forward, not its scratch.
 bool is_result(const Binding& binding) {
   const uint32_t role = TSR_SLOT_ROLE(binding.slot);
   return binding.mode == TSR_MODE_WRITE && (role == TSR_ROLE_OUTPUT || role == TSR_ROLE_SAVED);
 }
 
-/// One block of one micro-batch: the forwards that may run again, and all backwards. Indices of actions, ascending.
+/// A block of a micro-batch: the forwards that may run again, and all backwards. Indices of actions, ascending.
 struct Region {
   std::vector<size_t> forwards, backwards;
 };
@@ -53,7 +53,7 @@ class RecomputePass {
     for (const auto& [key, region] : regions_)
       make_again(region);
     insert();
-    drop_what_nobody_reads();
+    drop_unread_results();
   }
 
  private:
@@ -84,7 +84,7 @@ class RecomputePass {
     }
   }
 
-  /// Only results that no action outside of their block touches may be made again.
+  /// Only results that no action outside their block touches may be recomputed.
   void find_results() {
     for (const auto& [key, region] : regions_)
       for (const size_t i : region.forwards)
@@ -168,8 +168,8 @@ class RecomputePass {
     program_.actions = std::move(actions);
   }
 
-  /// The forwards need not save what is made again.
-  void drop_what_nobody_reads() {
+  /// Forwards need not save what is recomputed.
+  void drop_unread_results() {
     std::set<uint64_t> read;
     for (const Action& action : program_.actions)
       for (const Binding& b : action.bindings)
@@ -192,7 +192,7 @@ class RecomputePass {
   Program& program_;
   const DescribeOp& describe_;
   std::map<Key, Region> regions_;
-  std::map<uint64_t, Key> results_;                // buffer -> who makes and reads it
+  std::map<uint64_t, Key> results_;                // buffer -> the block that makes and reads it
   std::map<uint64_t, uint64_t> again_;             // old buffer -> its new copy
   std::map<size_t, std::vector<Action>> inserts_;  // before the action of that index
 };

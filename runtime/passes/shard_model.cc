@@ -1,6 +1,6 @@
 // The model that one rank computes where an axis splits tensors (decision 0013). Parameters keep their part, values and
 // ops get their local extents; after that the base program, the passes and the verifiers need not know that anything is
-// split. The alternatives are extents that are looked up wherever one is used, and a base program that knows axes.
+// split. The alternative would be a base program that knows axes and looks up every extent.
 //
 // A dim may consist of equal blocks, each of which is cut: q, k and v of the fused c_attn. Over 2 ranks
 //
@@ -94,7 +94,7 @@ class CutReader {
     const auto padded = static_cast<uint64_t>(part_of(dim, cut) * cut.parts);
     if (cut.parts != mesh_.axes()[split.axis].num_ranks || split.padded_size != padded ||
         (!may_be_padded && padded != static_cast<uint64_t>(dim.extent)))
-      throw wrong(split, "has " + std::to_string(dim.extent) + " elements, which do not go into " +
+      throw wrong(split, "has " + std::to_string(dim.extent) + " elements, which cannot be split into " +
                              std::to_string(cut.parts) + " parts of " + std::to_string(split.padded_size));
   }
 
@@ -129,8 +129,8 @@ class RowSplitter {
     const size_t num_values = model_.values.size();
     whole_.assign(num_values, -1);
     for (size_t v = 0; v < num_values; ++v)
-      if (stands_in_rows(static_cast<int>(v))) split(static_cast<int>(v));
-    for (size_t v = 0; v < num_values; ++v) {  // a whole value's gradient is that of the whole of another
+      if (is_in_rows(static_cast<int>(v))) split(static_cast<int>(v));
+    for (size_t v = 0; v < num_values; ++v) {  // gradients that whole values share are those of whole values
       Value& value = model_.values[v];
       const int of = value.gradient_of;
       if (of >= 0 && !in_rows_.contains(static_cast<int>(v)) && whole_[of] >= 0) value.gradient_of = whole_[of];
@@ -140,8 +140,8 @@ class RowSplitter {
   }
 
  private:
-  /// Some row-wise segment makes or reads it.
-  bool stands_in_rows(int v) const {
+  /// Whether a row-wise segment makes or reads it.
+  bool is_in_rows(int v) const {
     return std::ranges::any_of(model_.segments, [&](const Segment& s) {
       return s.is_row_wise && (std::ranges::count(s.inputs, v) || std::ranges::count(s.outputs, v));
     });
@@ -196,7 +196,7 @@ std::optional<Cut> rows_cut(const Model& model, const Mesh& mesh, const Coordina
   for (const LayoutEntry& split : layout) {
     if (split.parameter != kRowsOfValues) continue;
     const Axis& axis = mesh.axes()[split.axis];
-    if (cut) throw Error(TSR_E_UNSUPPORTED, "two axes split the rows of values; one may");
+    if (cut) throw Error(TSR_E_UNSUPPORTED, "two axes split the rows of values; only one may");
     if (model.batch * model.seq % axis.num_ranks != 0)
       throw Error(TSR_E_INVALID_ARGUMENT, "a micro-batch of " + std::to_string(model.batch) + " x " +
                                               std::to_string(model.seq) + " tokens does not divide into rows for the " +
@@ -207,10 +207,11 @@ std::optional<Cut> rows_cut(const Model& model, const Mesh& mesh, const Coordina
   return cut;
 }
 
-/// Applies the cuts to all of a model.
-class Localiser {
+/// Applies the cuts to a whole model.
+class ModelSharder {
  public:
-  Localiser(const Model& model, const Cuts& cuts, std::optional<Cut> rows) : model_(model), cuts_(cuts), rows_(rows) {}
+  ModelSharder(const Model& model, const Cuts& cuts, std::optional<Cut> rows)
+      : model_(model), cuts_(cuts), rows_(rows) {}
 
   Model run() {
     if (cuts_.contains(TSR_DIM_VOCAB) && model_.segments.back().op.kind == TSR_OP_LOSS) split_loss();
@@ -335,7 +336,7 @@ class Localiser {
 Model shard_model(const Model& model, const Mesh& mesh, const Coordinates& coordinates, const Layout& layout) {
   const Cuts cuts = CutReader(model, mesh, coordinates).read(layout);
   const std::optional<Cut> rows = rows_cut(model, mesh, coordinates, layout);
-  return cuts.empty() && !rows ? model : Localiser(model, cuts, rows).run();
+  return cuts.empty() && !rows ? model : ModelSharder(model, cuts, rows).run();
 }
 
 }  // namespace tessera::host

@@ -1,6 +1,6 @@
-// How evenly persistent memory is shared. fsdp cuts every group equally; zero3 gives whole tensors to ranks, and then
-// one tensor may be larger than a fair share (the embedding of a small model). No partition helps against that, so it
-// is reported by name. Looks at one rank of each class.
+// How evenly persistent memory is shared. fsdp splits every group equally; zero3 gives whole tensors to ranks, and then
+// one tensor may be larger than a fair share (the embedding of a small model). No partition helps against that, so the
+// tensor is reported by name. Examines one rank of each class.
 
 #include "plan/balance.h"
 
@@ -18,7 +18,7 @@ uint64_t state_bytes(const Program& program) {
   return num_bytes;
 }
 
-/// Of each parameter that this rank owns whole: bytes of its persistent roles.
+/// Bytes of the persistent roles of each parameter that this rank owns whole.
 std::map<int, uint64_t> whole_parameters(const Program& program) {
   std::map<int, uint64_t> result;
   for (const Home& home : program.homes)

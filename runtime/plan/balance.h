@@ -1,4 +1,4 @@
-// How evenly the ranks share what stays between steps.
+// How evenly the ranks share the memory that is kept between steps.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace tessera::host {
 struct Balance {
   uint64_t min_bytes = 0, max_bytes = 0;
   double mean_bytes = 0;
-  int min_rank = 0, max_rank = 0;  ///< the first of them
-  /// A parameter that one rank owns whole and whose states alone are above the mean: more ranks do not help. Empty when
-  /// there is none, or when all ranks have the same.
+  int min_rank = 0, max_rank = 0;  ///< the first such ranks
+  /// A parameter that one rank owns whole and whose state alone is above the mean, so that more ranks do not help.
+  /// Empty when there is none, or when all ranks hold the same.
   std::string bottleneck;
   uint64_t bottleneck_bytes = 0;
 

@@ -1,4 +1,4 @@
-// Sizes and names as reports print them.
+// Sizes and names in reports.
 
 #include "plan/format.h"
 

@@ -1,4 +1,4 @@
-// Words and numbers of what a run or a plan says.
+// Words and numbers in reports of runs and plans.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace tessera::host {
 
-/// As printf; at most 255 characters.
+/// Like printf, up to 255 characters.
 template <class... Args>
 std::string format(const char* pattern, Args... args) {
   std::array<char, 256> text;
@@ -22,13 +22,13 @@ std::string format(const char* pattern, Args... args) {
 std::string human_bytes(uint64_t num_bytes);
 /// "init", "step", "step 1" (the second variant), "eval".
 std::string program_name(const Program& program);
-/// "parameters 1.5 MiB, gradients 1.5 MiB": the classes that have any.
+/// "parameters 1.5 MiB, gradients 1.5 MiB": the classes with any bytes.
 std::string class_list(const BytesByClass& bytes);
 
-/// "compute copies" as a key in JSON: "compute_copies".
+/// The name of a class as a JSON key: "compute_copies".
 std::string class_key(MemoryClass what);
 
-/// All classes, in the order in which they are shown.
+/// All classes, in the order of reports.
 std::array<MemoryClass, kNumMemoryClasses> all_memory_classes();
 
 }  // namespace tessera::host

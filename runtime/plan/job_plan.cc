@@ -1,5 +1,5 @@
-// A planned job is compiled and verified without being started: by `plan`, by the launcher before it starts ranks, and
-// for the search for flags that fit.
+// Plans compile a job without starting it: for `plan`, for the launcher before it starts ranks, and for the search for
+// flags that fit.
 
 #include "plan/job_plan.h"
 
@@ -13,7 +13,7 @@ ReportedProgram largest_program(const RankPrograms& programs) {
     const auto use = programs.memory[i].use.find(TSR_MEMORY_DEVICE);
     return use == programs.memory[i].use.end() ? 0 : use->second.arena_bytes;
   };
-  // all() begins with init; of equal arenas the first step is the one to show.
+  // all() begins with init; among equal arenas the first step is shown.
   size_t largest = 1;
   for (size_t i = 0; i < all.size(); ++i)
     if (arena(i) > arena(largest)) largest = i;

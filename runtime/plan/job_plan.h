@@ -1,4 +1,4 @@
-// A job with the programs of all its ranks: planned, and not started.
+// A job with the programs of all its ranks, which is not started.
 #pragma once
 
 #include "config/usage_error.h"
@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// Plans, and turns what a strategy, a plugin or a check refuses of the flags into a UsageError.
+/// Calls `plan`, and turns the refusal of a strategy, a plugin or a check into a UsageError.
 template <class Plan>
 auto as_usage(Plan&& plan) {
   try {
@@ -22,28 +22,28 @@ auto as_usage(Plan&& plan) {
   }
 }
 
-/// A program of a rank and its report.
+/// A program of a rank, and its memory.
 struct ReportedProgram {
   const Program* program = nullptr;
   MemoryReport memory;
 };
-/// Of the program with the largest arena; of equal ones the first step.
+/// The program with the largest arena; the first step if that is one of several.
 ReportedProgram largest_program(const RankPrograms& programs);
 
 /// Owns what the programs borrow.
 class JobPlan {
  public:
-  /// Compiles one rank of each class; throws UsageError for what a pass or a check refuses.
+  /// Compiles one rank of each class; throws UsageError when a pass or a check refuses the job.
   JobPlan(Job job, const Log& log);
   JobPlan(const JobPlan&) = delete;
 
   const Job& job() const { return job_; }
   const JobPrograms& programs() const { return programs_; }
   const Log& log() const { return input_.log; }
-  /// The programs of that very rank, with its coordinates.
+  /// The programs of that rank itself, with its own coordinates.
   RankPrograms compile(int rank) const { return compile_rank(input_, job_.mesh.coordinates(rank)); }
   const CompileInput& input() const { return input_; }
-  /// What is wrong between the ranks.
+  /// Checks the ranks against one another.
   Diagnostics verify() const { return verify_job(input_, programs_); }
 
  private:
@@ -54,7 +54,7 @@ class JobPlan {
   JobPrograms programs_;
 };
 
-/// The first rank of those with the largest arena of device memory.
+/// The first of the ranks with the largest arena in device memory.
 int largest_rank(const JobPrograms& programs);
 
 }  // namespace tessera::host

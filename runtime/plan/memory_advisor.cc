@@ -1,10 +1,9 @@
-// Answers "it does not fit" with flags that would make it fit. Candidates are tried, not estimated: each is planned
-// like a job of its own, so what is offered does fit, with its exact arena. They are ordered by what they cost the
-// user: recompute, shard, 16 bits, smaller micro-batches, more ranks. Of each family the first that fits is offered,
-// and nothing that only adds to a change that already fits.
+// Finds flags that make a job fit. Candidates are tried, not estimated: each is planned like a job, so what is offered
+// does fit, with its exact arena. They are ordered by what they cost the user: recompute, shard, 16 bits, smaller
+// micro-batches, more ranks. Of each family the first that fits is offered, and nothing that only adds to a change that
+// already fits.
 //
-// Cost: one plan for each candidate. Candidates whose ranks are of many classes are left out: each class takes some 20
-// ms.
+// Cost: one plan for each candidate, about 20 ms for each class of ranks. Candidates with many classes are left out.
 
 #include "plan/memory_advisor.h"
 
@@ -22,8 +21,7 @@
 namespace tessera::host {
 namespace {
 
-/// A class takes some 20 ms to plan.
-constexpr size_t kMostClasses = 64;
+constexpr size_t kMaxClasses = 64;
 
 struct Setting {
   std::string flag, value;
@@ -43,14 +41,14 @@ std::string text_of(const Change& change) {
   return text;
 }
 
-/// The axis whose ranks may become more: the innermost that splits the batch; -1 when there is none.
+/// The axis that may get more ranks: the innermost that splits the batch; -1 when there is none.
 int batch_axis(const Job& job) {
   for (size_t i = job.axes.size(); i-- > 0;)
     if (job.mesh.axes()[i].splits == TSR_SPLITS_BATCH) return static_cast<int>(i);
   return -1;
 }
 
-/// That strategy on the batch axis, the others as they are.
+/// Sets the strategy of the batch axis and keeps the others.
 Change with_strategy(const Job& job, const std::string& strategy) {
   if (job.axes.size() == 1) return {{"strategy", strategy}};
   std::string strategies;
@@ -66,7 +64,7 @@ bool shards_homes(const LoadedPlugin& plugin) {
          (plugin.strategy()->flags & TSR_STRATEGY_SHARDS_HOMES) != 0;
 }
 
-/// The names of the strategies that are installed, say of themselves that they shard homes, and are not the job's.
+/// The names of installed strategies that declare that they shard parameters, without those of the job.
 std::vector<std::string> sharding_strategies(const Job& job) {
   std::vector<std::string> names;
   const Log quiet(LogLevel::off);
@@ -76,7 +74,7 @@ std::vector<std::string> sharding_strategies(const Job& job) {
     try {
       if (shards_homes(load_plugin(file.path, quiet))) names.push_back(file.name);
     } catch (const Error&) {
-      continue;  // nobody asked for this file: one that cannot be loaded is not advised, and no more
+      continue;  // the user did not name this file, so it is skipped without an error
     }
   }
   return names;
@@ -94,13 +92,13 @@ Change more_ranks(const Job& job, int factor) {
   return {{"mesh", mesh}};
 }
 
-/// Changes of one kind, from the least on: the first that fits is offered.
+/// Changes of one kind, in ascending size: the first that fits is offered.
 using Family = std::vector<Change>;
 
-/// As many tokens a step, in smaller micro-batches.
+/// The same step in smaller micro-batches.
 Family smaller_batches(const Job& job) {
   Family family;
-  // Halving keeps the tokens of a step, and thereby what is trained, as they are.
+  // Halving keeps the tokens of a step, and thus the training.
   for (int64_t factor = 2; job.config.batch_size % factor == 0; factor *= 2)
     family.push_back({{"batch-size", std::to_string(job.config.batch_size / factor)},
                       {"grad-accum", std::to_string(job.config.grad_accum * factor)}});
@@ -113,7 +111,7 @@ Family and_also(Family family, const Change& more) {
   return family;
 }
 
-// From what costs little to what costs much.
+// Ordered by cost to the user.
 std::vector<Family> families_for(const Job& job, const Change& sharded) {
   const Change recompute = {{"recompute", "full"}}, half = {{"dtype", "bf16"}};
   const Change one_by_one = sharded + Change{{"reduce-every", "micro-batch"}};
@@ -140,31 +138,31 @@ std::vector<Family> families_for(const Job& job, const Change& sharded) {
 void set(ParsedFlags& flags, const Setting& setting) {
   const auto flag = std::ranges::find(train_flags(), setting.flag, &Flag::name);
   if (flag == train_flags().end()) throw UsageError("there is no flag --" + setting.flag);
-  // The two say the same thing; the one that is changed replaces the other.
+  // --nproc and --mesh exclude each other.
   if (setting.flag == "nproc") flags.config.mesh.clear();
   if (setting.flag == "mesh") flags.config.nproc = 0;
   flag->read(flags.config, setting.value);
 }
 
-/// The options of the strategy on the batch axis, which another takes the place of: they would be refused.
+/// Removes the options of the batch axis's strategy, which another one replaces: they would be refused.
 void drop_strategy_options(ParsedFlags& flags, const Job& job) {
   const MeshAxis& axis = job.axes[batch_axis(job)];
   if (axis.strategy.empty()) return;
-  const bool stands_elsewhere = std::ranges::count(job.axes, axis.strategy, &MeshAxis::strategy) > 1;
+  const bool is_used_elsewhere = std::ranges::count(job.axes, axis.strategy, &MeshAxis::strategy) > 1;
   std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
     return flag.name.starts_with(axis.name + "." + axis.strategy + ".") ||
-           (!stands_elsewhere && flag.name.starts_with(axis.strategy + "."));
+           (!is_used_elsewhere && flag.name.starts_with(axis.strategy + "."));
   });
 }
 
 bool is_quick_to_plan(const Job& job, const Log& log) {
   const HostServices host(log);
   const JobStrategies strategies(job, host.table());
-  return RankClasses(job.mesh, strategies.all()).members().size() <= kMostClasses;
+  return RankClasses(job.mesh, strategies.all()).members().size() <= kMaxClasses;
 }
 
-/// The arena of the rank that needs most; nothing when a flag, a plugin or a check refuses the change, or when its
-/// ranks are of so many classes that planning them all takes long.
+/// The arena of the rank that needs the most; nothing when a flag, a plugin or a check refuses the change, or when its
+/// ranks are in too many classes to plan quickly.
 std::optional<uint64_t> try_change(const Job& job, const Change& change) {
   try {
     ParsedFlags flags;
@@ -184,8 +182,8 @@ std::optional<uint64_t> try_change(const Job& job, const Change& change) {
   }
 }
 
-/// The first strategy on the batch axis, by name, with which the ranks keep less than in the job; empty when there is
-/// none. On one rank none does: then the first that can be planned, for the offers of more ranks.
+/// The first strategy on the batch axis, by name, with which ranks need less than in the job; empty when there is none.
+/// On one rank none needs less: then the first that can be planned, to be combined with more ranks.
 Change shard(const Job& job, uint64_t arena_bytes) {
   const int axis = batch_axis(job);
   if (axis < 0) return {};
@@ -197,7 +195,7 @@ Change shard(const Job& job, uint64_t arena_bytes) {
   return {};
 }
 
-/// What fits with fewer changes is offered already.
+/// Whether the change only adds to one that fits.
 bool includes_one_of(const Change& change, const std::vector<Change>& fitting) {
   return std::ranges::any_of(fitting, [&](const Change& smaller) {
     return std::ranges::all_of(smaller,
@@ -224,7 +222,7 @@ void try_changes(const Job& job, MemoryShortfall& shortfall, const Log& log) {
     }
 }
 
-/// In bytes where a size that is too much reads as the limit does.
+/// In bytes where a size above the limit would be rounded to the same text.
 std::string size_text(uint64_t num_bytes, const MemoryShortfall& shortfall) {
   const std::string limit = human_bytes(shortfall.limit_bytes);
   const bool is_close =
@@ -256,10 +254,10 @@ std::string shortfall_text(const MemoryShortfall& shortfall) {
     for (const Trial& trial : shortfall.fitting)
       text += concat("\n  ", trial.flags, ": ", size(trial.arena_bytes));
   } else if (shortfall.smallest.flags.empty()) {
-    text += "; no change of flags that was tried needs less";
+    text += "; none of the changes of flags that were tried needs less";
   } else {
-    text += concat("; nothing that was tried fits, the smallest is ", size(shortfall.smallest.arena_bytes), " with ",
-                   shortfall.smallest.flags);
+    text += concat("; none of the changes of flags that were tried fits; the smallest needs ",
+                   size(shortfall.smallest.arena_bytes), " with ", shortfall.smallest.flags);
   }
   return text;
 }

@@ -1,5 +1,5 @@
-// Sums up a memory plan in the words of those who train. Bytes are those of live ranges, as planned; nothing is
-// measured. Staging buffers are looked through: a gathered copy that a collective fills by way of the host is still a
+// Sums up a memory plan by what its buffers hold. Bytes are those of live ranges, as planned; nothing is measured.
+// Staging buffers are traced to their ranges: a gathered copy that a collective fills by way of the host is still a
 // gathered copy.
 
 #include "plan/memory_report.h"
@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
     "parameters", "compute copies", "gathered",  "gradients", "optimizer", "activations",
     "saved",      "communication",  "workspace", "inputs",    "plugin"};
 
-/// The buffers that collectives fill or work in.
+/// The buffers that collectives write or use as workspace.
 std::set<uint64_t> bound_by_collectives(const Program& program) {
   const StagedRanges staged(program);
   std::set<uint64_t> buffers;
@@ -55,7 +55,7 @@ MemoryClass class_of(const Buffer& buffer, const std::set<uint64_t>& collective)
   }
 }
 
-/// What is alive of each class at its own peak, of transient buffers.
+/// Bytes of each class alive at its own peak, transient buffers only.
 BytesByClass most_of(const Program& program, std::span<const LiveRange> live_ranges,
                      const std::set<uint64_t>& collective) {
   std::array<std::vector<LiveRange>, kNumMemoryClasses> by_class;
@@ -86,7 +86,7 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_
   report.live = live_bytes(program, live_ranges);
   report.peak_action = std::ranges::max_element(report.live) - report.live.begin();
   report.most = most_of(program, live_ranges, collective);
-  const auto stands_at_peak = [&](const Buffer& buffer) {
+  const auto count_at_peak = [&](const Buffer& buffer) {
     const MemoryClass what = class_of(buffer, collective);
     const uint64_t num_bytes = footprint_bytes(buffer, 0);
     report.peak[what] += num_bytes;
@@ -96,10 +96,10 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_
     report.most[what] += num_bytes;
   };
   for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent && buffer.memory == TSR_MEMORY_DEVICE) stands_at_peak(buffer);
+    if (buffer.persistent && buffer.memory == TSR_MEMORY_DEVICE) count_at_peak(buffer);
   for (const LiveRange& live_range : live_ranges)
     if (live_range.first <= report.peak_action && report.peak_action <= live_range.last)
-      stands_at_peak(*live_range.buffer);
+      count_at_peak(*live_range.buffer);
   report.live.resize(program.actions.size());
   for (uint64_t& bytes : report.live)
     bytes += report.states.total();

@@ -1,4 +1,4 @@
-// What a program keeps in device memory, in the words of those who train: between steps, at the peak, over the step.
+// A program's device memory by what it holds, in the words of those who train: between steps, at the peak, over time.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace tessera::host {
 
-/// What a buffer is to those who train. Buffers of kind `gathered` that no collective fills are copies in the compute
-/// dtype; workspaces that collectives bind count as communication.
+/// What a buffer holds. Buffers of kind `gathered` that no collective fills are copies in the compute dtype; workspaces
+/// that collectives bind count as communication.
 enum class MemoryClass {
   parameters,
   compute_copies,
@@ -47,21 +47,21 @@ struct LiveBuffer {
   uint64_t num_bytes = 0;
 };
 
-/// Bytes of buffers are as they take place: rounded up to kBufferAlignment.
+/// Bytes of buffers are rounded up to kBufferAlignment, as in the arena.
 struct MemoryReport {
   uint64_t arena_bytes = 0;
-  BytesByClass states;              ///< of persistent buffers: what stays between steps
+  BytesByClass states;              ///< of persistent buffers, which stay between steps
   BytesByClass peak;                ///< alive at the peak, states included
-  size_t peak_action = 0;           ///< index of the first action where the peak is
+  size_t peak_action = 0;           ///< index of the first action at the peak
   std::vector<LiveBuffer> largest;  ///< alive at the peak, largest first
   std::vector<uint64_t> live;       ///< alive at each action, states included
-  BytesByClass most;                ///< of each class: what is alive of it at its own peak
+  BytesByClass most;                ///< of each class, alive at its own peak
 
-  /// Arena over what is alive at the peak.
+  /// The arena minus what is alive at the peak.
   uint64_t waste_bytes() const { return arena_bytes - peak.total(); }
 };
 
-/// Of a program with its plan. At most `num_largest` buffers are listed.
+/// The report of a program with its plan; lists at most `num_largest` buffers.
 MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_t num_largest = 8);
 
 }  // namespace tessera::host

@@ -1,11 +1,12 @@
-// `plan --schedule`: runs the programs in the simulator with costs of one slot for a forward and two for a backward,
-// and draws who computes when (2 stages, 3 micro-batches):
+// `plan --schedule`: simulates the programs with costs of one slot for a forward and two for a backward, and draws
+// which stage computes when (2 stages, 3 micro-batches):
 //
 //     rank 0    | F0 F1 .  .  B0 B0 F2 B1 B1 .  B2 B2
 //     rank 1    | .  F0 B0 B0 F1 B1 B1 F2 B2 B2 .  .
 //
-// Nothing here knows a schedule: items are found in the programs, so a third-party schedule is drawn as well, and a
-// bubble that differs from the formula is seen. An item's cost is put on its first action; the others take no time.
+// No schedule is built in: a stage's actions are found in the programs, so third-party schedules are drawn as well, and
+// a bubble that differs from the formula shows. The cost of a stage's action is that of its first program action; the
+// others take no time.
 
 #include "plan/pipeline_schedule.h"
 
@@ -20,10 +21,10 @@
 namespace tessera::host {
 namespace {
 
-/// The items of one stage's program, each at the action that stands for it: its first.
-class StageItems {
+/// The stage actions in one program, each at its first action.
+class StageActions {
  public:
-  explicit StageItems(const Program& program) {
+  explicit StageActions(const Program& program) {
     find_chunks(program);
     std::set<StageAction> seen;
     for (const Action& action : program.actions) {
@@ -40,13 +41,13 @@ class StageItems {
   }
 
  private:
-  /// A chunk is a range of neighbouring segments.
+  /// A chunk is a range of consecutive segments.
   void find_chunks(const Program& program) {
     std::set<int> computed;
     for (const Action& action : program.actions)
       if (is_compute(action.kind)) computed.insert(action.segment);
     for (const int segment : computed) {
-      // Chunks of a stage are never neighbours: the chunk after one is on the next stage.
+      // Chunks of a stage are never adjacent: the next chunk is on the next stage.
       if (!computed.contains(segment - 1)) ++num_chunks_;
       chunk_of_[segment] = num_chunks_ - 1;
     }
@@ -63,13 +64,13 @@ int layer_axis(const Mesh& mesh) {
   return found == mesh.axes().end() ? -1 : static_cast<int>(found - mesh.axes().begin());
 }
 
-PipelineSchedule::Stage stage_of(const Program& program, int rank, const StageItems& items,
+PipelineSchedule::Stage stage_of(const Program& program, int rank, const StageActions& items,
                                  const std::vector<Interval>& intervals, size_t num_slots) {
   PipelineSchedule::Stage stage{rank, std::vector<std::vector<StageAction>>(num_slots)};
   for (size_t i = 0; i < program.actions.size(); ++i)
     if (const StageAction* item = items.at(program.actions[i]))
       for (auto slot = std::lround(intervals[i].start); slot < std::lround(intervals[i].end); ++slot)
-        stage.items_by_slot[static_cast<size_t>(slot)].push_back(*item);
+        stage.actions_by_slot[static_cast<size_t>(slot)].push_back(*item);
   return stage;
 }
 
@@ -79,7 +80,7 @@ std::string label(const StageAction& item, bool has_chunks) {
 
 std::string row(const PipelineSchedule::Stage& stage, bool has_chunks, size_t width) {
   std::string text = format("rank %-5d|", stage.rank);
-  for (const auto& items : stage.items_by_slot) {
+  for (const auto& items : stage.actions_by_slot) {
     std::string cell = items.empty() ? "." : label(items.front(), has_chunks);
     cell.resize(width, ' ');
     text += " " + cell;
@@ -93,23 +94,23 @@ std::string row(const PipelineSchedule::Stage& stage, bool has_chunks, size_t wi
 double PipelineSchedule::bubble() const {
   size_t num_idle = 0, num_slots = 0;
   for (const Stage& stage : stages) {
-    num_slots += stage.items_by_slot.size();
+    num_slots += stage.actions_by_slot.size();
     num_idle +=
-        static_cast<size_t>(std::ranges::count_if(stage.items_by_slot, [](const auto& s) { return s.empty(); }));
+        static_cast<size_t>(std::ranges::count_if(stage.actions_by_slot, [](const auto& s) { return s.empty(); }));
   }
   return num_slots ? static_cast<double>(num_idle) / static_cast<double>(num_slots) : 0;
 }
 
 double PipelineSchedule::expected_bubble() const {
-  const auto behind = static_cast<double>(stages.size()) - 1;
-  return behind / (static_cast<double>(num_chunks) * num_micro_batches + behind);
+  const auto fill = static_cast<double>(stages.size()) - 1;
+  return fill / (static_cast<double>(num_chunks) * num_micro_batches + fill);
 }
 
 std::optional<PipelineSchedule> pipeline_schedule(const Mesh& mesh, const RankClasses& classes,
                                                   const ProgramOf& program) {
   const int axis = layer_axis(mesh);
   if (axis < 0) return std::nullopt;
-  std::unordered_map<const Program*, StageItems> items;
+  std::unordered_map<const Program*, StageActions> items;
   for (const auto& [rank, members] : classes.members())
     items.try_emplace(&program(rank), program(rank));
   const Simulation simulation = simulate(mesh, classes, program, [&](const Program& own, const Action& action) {
@@ -130,10 +131,10 @@ std::string schedule_text(const PipelineSchedule& s) {
   const size_t p = s.stages.size();
   const bool has_chunks = s.num_chunks > 1;
   std::string text = concat("pipeline over axis ", s.axis, ": ", p, " stages, ", s.num_micro_batches, " micro-batches",
-                            has_chunks ? concat(", ", s.num_chunks, " chunks a stage") : "", "\n",
+                            has_chunks ? concat(", ", s.num_chunks, " chunks per stage") : "", "\n",
                             "a column is a slot: a forward (F) takes ", kForwardSlots, ", a backward (B) ",
                             kBackwardSlots, ", moving data none; the number is the micro-batch",
-                            has_chunks ? ", behind the dot stands the chunk" : "", "; '.' is idle\n");
+                            has_chunks ? ", after the dot the chunk" : "", "; '.' is idle\n");
   const size_t width = label({true, s.num_micro_batches - 1, s.num_chunks - 1}, has_chunks).size();
   for (const PipelineSchedule::Stage& stage : s.stages)
     text += row(stage, has_chunks, width);

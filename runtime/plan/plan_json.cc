@@ -1,4 +1,4 @@
-// The plan as JSON, in the order and with the names that docs/plan.md promises. All sizes are in bytes.
+// The report as JSON, in the order and with the names of docs/plan.md. All sizes are in bytes.
 
 #include <nlohmann/json.hpp>
 
@@ -77,7 +77,7 @@ Json trial_json(const Trial& trial) {
   return {{"flags", trial.flags}, {"arena_bytes", trial.arena_bytes}};
 }
 
-Json misfit_json(const MemoryShortfall& shortfall) {
+Json shortfall_json(const MemoryShortfall& shortfall) {
   Json fitting = Json::array();
   for (const Trial& trial : shortfall.fitting)
     fitting.push_back(trial_json(trial));
@@ -114,7 +114,7 @@ std::string plan_json(const PlanReport& r) {
                {"gathers", gathers_json(r)},
                {"reduce_every", reduce_every_json(r)},
                {"balance", balance_json(r.balance)}};
-  if (r.shortfall) json["shortfall"] = misfit_json(*r.shortfall);
+  if (r.shortfall) json["shortfall"] = shortfall_json(*r.shortfall);
   return json.dump(2);
 }
 

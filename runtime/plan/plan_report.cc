@@ -1,4 +1,4 @@
-// Collects what `plan` says of one rank. The other value of --reduce-every is planned as well, because its trade
+// Collects the report of one rank. The other value of --reduce-every is planned as well, because its trade-off
 // (gradient memory for bytes on the wire) cannot be estimated without a program.
 
 #include "plan/plan_report.h"
@@ -45,7 +45,7 @@ std::optional<ReduceEveryCost> reduce_every_cost(const JobPlan& planned, int ran
   }
 }
 
-/// The step program that sends most: strategies such as local SGD alternate between several.
+/// The step program that sends the most: strategies such as local SGD alternate between several.
 const Program& busiest_step(const RankPrograms& programs) {
   return *std::ranges::max_element(programs.steps, {}, sent_in);
 }

@@ -1,4 +1,5 @@
-// What `tessera plan` says of a job: memory of one rank, its traffic, and how evenly ranks share.
+// The report of `tessera plan`: memory and traffic of one rank, and how evenly the ranks share. Implemented in
+// plan_report.cc, plan_text.cc and plan_json.cc.
 #pragma once
 
 #include <optional>
@@ -13,14 +14,14 @@
 
 namespace tessera::host {
 
-/// One program of the rank in short.
+/// One program of the rank, in short.
 struct ProgramSummary {
   std::string name;
   size_t num_actions = 0;
   uint64_t arena_bytes = 0;
 };
 
-/// Gradients under the two values of --reduce-every; only with several micro-batches and ranks.
+/// Gradients under both values of --reduce-every; only with several micro-batches and ranks.
 struct ReduceEveryCost {
   uint64_t step_gradient_bytes = 0, step_sent_bytes = 0;
   uint64_t micro_batch_gradient_bytes = 0, micro_batch_sent_bytes = 0;
@@ -31,18 +32,18 @@ struct PlanReport {
   int num_ranks = 1;
   bool is_largest = true;        ///< no rank needs more device memory
   std::vector<int> same_ranks;   ///< the ranks of its class, itself included
-  std::string items = "tokens";  ///< what a step takes: "tokens" or "examples"
+  std::string items = "tokens";  ///< the data of a step: "tokens" or "examples"
   int64_t tokens_per_step = 0;
   std::string device;             ///< the plugin that computes
   uint64_t arena_bytes = 0;       ///< of device memory
-  uint64_t host_arena_bytes = 0;  ///< of host memory, through which staged collectives and calls pass
+  uint64_t host_arena_bytes = 0;  ///< of host memory, for staged collectives and calls
   std::vector<ProgramSummary> programs;
-  std::string peak_program;  ///< which of them `memory` is about
+  std::string peak_program;  ///< the one that `memory` describes
   MemoryReport memory;
-  std::string peak_action;       ///< as text; empty when that program has no action
+  std::string peak_action;       ///< as text; empty for a program without actions
   std::vector<Phase> phases;     ///< of each action
-  size_t num_step_programs = 1;  ///< between which steps alternate
-  std::string traffic_program;   ///< the one that sends most; `traffic` and `gathers` are about it
+  size_t num_step_programs = 1;  ///< steps alternate between them
+  std::string traffic_program;   ///< the one that sends the most, which `traffic` and `gathers` describe
   std::vector<Traffic> traffic;
   std::vector<UnitGathers> gathers;
   uint32_t reduce_every = TSR_EVERY_STEP;
@@ -51,7 +52,7 @@ struct PlanReport {
   std::optional<MemoryShortfall> shortfall;
 };
 
-/// `rank` -1: the first of those that need most memory.
+/// `rank` -1: the first of those that need the most memory.
 PlanReport plan_report(const JobPlan& planned, int rank);
 
 /// The report as text, and as one JSON object (docs/plan.md).

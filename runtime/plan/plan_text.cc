@@ -1,4 +1,4 @@
-// The plan as a person reads it: memory first, then what is sent, then advice where there is any.
+// The report as text: memory first, then traffic, then notes.
 
 #include "base/concat.h"
 #include "plan/format.h"
@@ -32,7 +32,7 @@ std::string heading(const PlanReport& r) {
   if (r.same_ranks.size() > 1)
     text += concat(", for the ", r.same_ranks.size(), " ranks that do the same (", rank_list(r.same_ranks), ")");
   if (r.num_ranks > 1) text += r.is_largest ? "; none needs more memory" : "; others need more memory";
-  return text + concat("; ", r.tokens_per_step, " ", r.items, " a step on ", r.device, "\n\n");
+  return text + concat("; ", r.tokens_per_step, " ", r.items, " per step on ", r.device, "\n\n");
 }
 
 std::string bytes_or_dash(uint64_t num_bytes) {
@@ -46,17 +46,17 @@ std::string memory_part(const PlanReport& r) {
     return ended(
         format("  %-16s %14s %14s %14s", std::string(name).c_str(), states.c_str(), peak.c_str(), most.c_str()));
   };
-  std::string text = line("memory", "between steps", "at the peak", "ever at once");
+  std::string text = line("memory", "between steps", "at the peak", "own peak");
   for (const MemoryClass what : all_memory_classes())
     if (m.most[what] > 0)
       text +=
           line(to_string(what), bytes_or_dash(m.states[what]), bytes_or_dash(m.peak[what]), human_bytes(m.most[what]));
   text += line("live", human_bytes(m.states.total()), human_bytes(m.peak.total()), "");
-  // What the arena has beyond the live peak: gaps that first fit leaves, and addresses kept apart to save waits.
+  // The arena beyond the live peak: gaps that first fit leaves, and addresses kept apart to save waits.
   const double waste = m.peak.total() ? static_cast<double>(m.waste_bytes()) / static_cast<double>(m.peak.total()) : 0;
   text += line("waste", "", human_bytes(m.waste_bytes()), percent(waste));
   text += line("arena", "", human_bytes(r.arena_bytes), "");
-  if (r.host_arena_bytes) text += line("of the host", "", human_bytes(r.host_arena_bytes), "");
+  if (r.host_arena_bytes) text += line("host arena", "", human_bytes(r.host_arena_bytes), "");
   text += "\n  program         actions          arena\n";
   for (const ProgramSummary& program : r.programs)
     text += format("  %-12s %10zu %14s\n", program.name.c_str(), program.num_actions,
@@ -77,7 +77,7 @@ std::string peak_part(const PlanReport& r) {
          timeline_chart(r.memory.live, r.memory.states.total(), r.phases);
 }
 
-/// Beside the bytes, so that they can be checked by hand.
+/// Printed after the bytes, so that they can be checked by hand.
 std::string formula(uint32_t kind) {
   switch (kind) {
     case TSR_ACTION_ALL_REDUCE:
@@ -95,7 +95,7 @@ std::string formula(uint32_t kind) {
   }
 }
 
-/// Units in a row that are gathered equally often are one entry.
+/// Consecutive units that are gathered equally often are one entry.
 std::string gathers_text(const std::vector<UnitGathers>& gathers) {
   std::string text;
   for (size_t i = 0; i < gathers.size();) {
@@ -112,9 +112,10 @@ std::string gathers_text(const std::vector<UnitGathers>& gathers) {
 std::string traffic_part(const PlanReport& r) {
   if (r.traffic.empty()) return "";
   const bool alternates = r.num_step_programs > 1;
-  std::string text = concat("\nsent by this rank in ", alternates ? r.traffic_program : "a step",
-                            alternates ? ", of the programs that steps alternate between the one that sends most" : "",
-                            ", in groups of n ranks:\n");
+  std::string text =
+      concat("\nsent by this rank in ", alternates ? r.traffic_program : "a step",
+             alternates ? ", the one that sends the most of the programs that steps alternate between" : "",
+             ", in groups of n ranks:\n");
   uint64_t total = 0;
   for (const Traffic& t : r.traffic) {
     text += ended(format("  %-24s %-15s %6llu %12s  %s", t.stream.c_str(), std::string(action_name(t.kind)).c_str(),
@@ -131,11 +132,10 @@ std::string gradients_part(const PlanReport& r) {
   if (!r.reduce_every_cost) return "";
   const ReduceEveryCost& cost = *r.reduce_every_cost;
   const bool every_step = r.reduce_every == TSR_EVERY_STEP;
-  return concat("gradients: with --reduce-every step they are kept until the last micro-batch, ",
-                human_bytes(cost.step_gradient_bytes), " at most, and ", human_bytes(cost.step_sent_bytes),
-                " are sent a step", every_step ? " (this plan)" : "", "; with micro-batch ",
-                human_bytes(cost.micro_batch_gradient_bytes), " and ", human_bytes(cost.micro_batch_sent_bytes),
-                every_step ? "" : " (this plan)", "\n");
+  return concat("gradients: --reduce-every step keeps at most ", human_bytes(cost.step_gradient_bytes), " and sends ",
+                human_bytes(cost.step_sent_bytes), " per step", every_step ? " (this plan)" : "",
+                "; --reduce-every micro-batch keeps at most ", human_bytes(cost.micro_batch_gradient_bytes),
+                " and sends ", human_bytes(cost.micro_batch_sent_bytes), every_step ? "" : " (this plan)", "\n");
 }
 
 std::string balance_part(const PlanReport& r) {
@@ -144,11 +144,11 @@ std::string balance_part(const PlanReport& r) {
   std::string text =
       concat("balance: between steps rank ", b.min_rank, " keeps ", human_bytes(b.min_bytes), ", rank ", b.max_rank,
              " ", human_bytes(b.max_bytes), ", the mean is ", human_bytes(static_cast<uint64_t>(b.mean_bytes)),
-             ": the largest is ", format("%.2f", 1 + b.imbalance()), " times the mean\n");
+             "; the largest is ", format("%.2f", 1 + b.imbalance()), " times the mean\n");
   if (!b.bottleneck.empty())
     text += concat("bottleneck: ", b.bottleneck, " alone takes ", human_bytes(b.bottleneck_bytes),
-                   " on its owner, more than the mean share; more ranks will not help, a strategy that splits every "
-                   "tensor does\n");
+                   " on its owner, more than the mean; more ranks do not help, a strategy that splits every tensor "
+                   "does\n");
   return text;
 }
 

@@ -1,4 +1,4 @@
-// The last check before ranks are started, or before a started one joins the others.
+// The last check before ranks are started, or before a started rank joins the others.
 
 #include "plan/refusal.h"
 

@@ -9,7 +9,7 @@
 
 namespace tessera::host {
 
-/// Its ranks' programs do not fit one another, or --device-memory; nothing when it may start.
+/// The ranks' programs do not fit one another, or not into --device-memory; nothing when the job may start.
 std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs);
 
 }  // namespace tessera::host

@@ -1,18 +1,25 @@
-// Runs the wait-for graph with clocks: an action starts at the latest end of what it waits for, which is the longest
+// Runs the wait-for graph with clocks: an action starts at the latest end of the actions that it waits for, the longest
 // path in the graph, found in one walk in topological order. The programs are those that run, so the picture of a
 // schedule cannot drift from the schedule.
+//
+// The cost model is the roofline (Williams, Waterman, Patterson 2009): the longer of arithmetic at peak rate and of
+// moving all operands once at peak bandwidth; for a collective, its bytes over one link. It has no latency and no
+// efficiency factors. It is good enough to draw a step and to see which stream idles, not to predict a step's time.
 
 #include "plan/simulate.h"
 
 #include <algorithm>
 
+#include "plan/traffic.h"
 #include "program/collective_operands.h"
+#include "program/lower_op.h"
+#include "tessera/op_table.hpp"
 #include "verify/wait_graph.h"
 
 namespace tessera::host {
 namespace {
 
-/// Of each node of the graph. The start of a message takes no time, its end takes as long as the slower of its ends.
+/// By node of the graph. The start of a message takes no time, its end as long as the slower of both ranks.
 std::vector<double> durations(const WaitGraph& graph, const MatchedOps& matched_ops, const ProgramOf& program,
                               const ActionCost& cost) {
   std::vector<double> result(graph.num_nodes(), 0);
@@ -32,6 +39,13 @@ std::vector<double> durations(const WaitGraph& graph, const MatchedOps& matched_
     at_least(transfer.sender, cost_at(transfer.receiver));
   }
   return result;
+}
+
+double memory_bytes(const Program& program, const Action& action) {
+  uint64_t num_bytes = 0;
+  for (const Binding& binding : action.bindings)
+    num_bytes += binding.num_elements * TSR_DTYPE_BYTES(program.buffer(binding.buffer).dtype);
+  return static_cast<double>(num_bytes);
 }
 
 }  // namespace
@@ -61,6 +75,17 @@ Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramO
       result.intervals[rank].push_back({start[node], start[node] + duration[node]});
     }
   return result;
+}
+
+double num_operations(const tsr_op& op) {
+  const op::OpEntry* entry = op::find_op(op.kind);
+  return entry ? entry->operations(op) : 0;
+}
+
+double estimated_seconds(const Program& program, const Action& action, const MachineRates& rates) {
+  if (is_collective(action.kind)) return static_cast<double>(sent_bytes(program, action)) / rates.link_bytes;
+  const double operations = is_compute(action.kind) ? num_operations(op_of(program, action)) : 0;
+  return std::max(operations / rates.operations, memory_bytes(program, action) / rates.memory_bytes);
 }
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// When a step's actions run on every rank, under a model of what they cost: clocks instead of streams.
+// Simulates a step on all ranks: when each action runs, under a model of how long it takes.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace tessera::host {
 
-/// Seconds (or another unit) that an action of a rank's program takes by itself. Pure.
+/// Seconds (or another unit) that an action takes by itself. Pure.
 using ActionCost = std::function<double(const Program& program, const Action& action)>;
 
 struct Interval {
@@ -17,17 +17,32 @@ struct Interval {
 };
 
 struct Simulation {
-  RankClasses classes;                             ///< ranks of one class do the same at the same time
-  std::map<int, std::vector<Interval>> intervals;  ///< by representative: of each action, by its index
+  RankClasses classes;                             ///< ranks of one class run in lockstep
+  std::map<int, std::vector<Interval>> intervals;  ///< by representative, then by index of the action
 
   const std::vector<Interval>& of(int rank) const { return intervals.at(classes.representative(rank)); }
   /// When the last action ends.
   double end() const;
 };
 
-/// An action starts when what is before it on its stream and its dependencies have finished; a collective when all its
-/// members are there, and takes as long as its slowest; a message when both its ends are. The programs have passed
-/// verify_rank and verify_ranks: what waits for ever stays at 0. Pure.
+/// An action starts when its predecessor on its stream and its dependencies have finished; a collective when all
+/// members have reached it, and takes as long as the slowest; a message when both ends have. The programs must have
+/// passed verify_rank and verify_ranks: actions on a cycle stay at 0. Pure.
 Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program, const ActionCost& cost);
+
+/// Rates of a machine, per second.
+struct MachineRates {
+  double operations = 100e12;  ///< of matrix products
+  double memory_bytes = 1e12;
+  double link_bytes = 100e9;  ///< sent by one rank
+};
+
+/// Floating-point operations of matrix products and attention (which is causal: half of the pairs). A backward has
+/// twice those of its forward, each half of it as many as the forward.
+double num_operations(const tsr_op& op);
+
+/// A rough estimate, for `plan --svg`. A collective: the bytes that this rank sends, over the link. Other actions: the
+/// longer of their operations and of one pass over all operands.
+double estimated_seconds(const Program& program, const Action& action, const MachineRates& rates);
 
 }  // namespace tessera::host

@@ -1,6 +1,5 @@
-// `plan --svg`: a simulated step as a drawing without dependencies: one rectangle for each action, with a tool tip, and
-// a path for live memory. Time is scaled to a fixed width, so a step of any length fits. One rank of each class is
-// drawn.
+// `plan --svg`: a simulated step as an SVG file on its own: a rectangle with a tooltip for each action, and a path for
+// live memory. Time is scaled to a fixed width, so a step of any length fits. One rank of each class is drawn.
 //
 //     compute            |ffff|ffff|    |bbbbbbbb|bbbbbbbb|oo|
 //     comm.dp.gradient                       |cccc|   |cccc|
@@ -14,7 +13,6 @@
 
 #include "base/concat.h"
 #include "memory/first_fit.h"
-#include "plan/cost_model.h"
 #include "plan/format.h"
 #include "plan/memory_report.h"
 #include "plan/simulate.h"
@@ -36,7 +34,7 @@ constexpr Colour kForward = {"forward", "f", "#4c78a8"}, kBackward = {"backward,
                  kRecompute = {"recompute", "r", "#e3c73f"}, kOptimizer = {"optimizer, norm", "o", "#54a24b"},
                  kOther = {"copies and sums", "e", "#8c8c8c"}, kIdle = {"idle compute", "i", "#f3d9d9"},
                  kMemory = {"live memory", "m", "#b9c6d6"};
-// Of comm streams in order of their names; with more streams they repeat.
+// For comm streams, in order of their names; with more streams they repeat.
 constexpr Colour kComm[] = {{"", "c0", "#b279a2"}, {"", "c1", "#72b7b2"},  {"", "c2", "#9d755d"},
                             {"", "c3", "#d6547e"}, {"", "c4", "#6a51a3"},  {"", "c5", "#2f8f83"},
                             {"", "c6", "#c49a3c"}, {"", "c7", "#7f7fd5"},  {"", "c8", "#a3c76d"},
@@ -57,7 +55,7 @@ std::string escaped(std::string_view text) {
 
 std::string rectangle(std::string_view css_class, double x, double y, double width, double height,
                       const std::string& title) {
-  // At least 0.2 pixels wide: what takes no time can still be found.
+  // At least 0.2 pixels wide, so that actions that take no time can be found.
   return format("<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\">",
                 std::string(css_class).c_str(), x, y, std::max(width, 0.2), height) +
          "<title>" + escaped(title) + "</title></rect>\n";
@@ -218,7 +216,7 @@ class Drawing {
   std::string draw_stream(const Program& program, int rank, const std::vector<Interval>& intervals, uint32_t stream) {
     std::string text = words(16, y_ + 12, program.streams[stream].name);
     double free_from = 0;
-    // Only compute is marked idle: that a communication stream waits is what overlap looks like.
+    // Only compute is marked idle: communication streams wait for it by design.
     const auto idle_until = [&](double time) {
       if (stream == TSR_STREAM_COMPUTE && time > free_from)
         text += rectangle(kIdle.css_class, x(free_from), y_, x(time) - x(free_from), kBar,
@@ -266,7 +264,7 @@ class Drawing {
   const Simulation simulation_;
   const double end_ = simulation_.end();
   std::set<std::string> comm_;  // streams
-  double y_ = 0;                // where the next thing is drawn
+  double y_ = 0;                // where drawing goes on
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A step as a drawing: what every stream of every rank does when, and how much memory is alive.
+// A step as a drawing: the actions of every stream over time, and the memory alive.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace tessera::host {
 
-/// SVG 1.1 of the first step program, simulated with MachineRates: of one rank of each class, a row for each stream and
-/// the device memory alive under them. Colours stand for kinds of work, comm streams have their own; idle compute is
-/// marked. Every action has a tool tip. The job has passed verify_job.
+/// SVG 1.1 of the first step program, simulated with MachineRates: for one rank of each class a row for each stream,
+/// and under them the device memory alive. A colour is a kind of work, or a comm stream; idle compute is marked. Every
+/// action has a tooltip. The job must have passed verify_job.
 std::string step_svg(const Mesh& mesh, const JobPrograms& job);
 
-/// Does a file that begins like this hold such a drawing?
+/// Whether a file that begins like this is such a drawing.
 bool begins_like_step_svg(std::string_view begin);
 
 }  // namespace tessera::host

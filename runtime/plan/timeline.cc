@@ -1,5 +1,5 @@
-// Live memory as a chart of text. A column stands for several actions and shows the largest of them: a peak of one
-// action must not vanish by averaging.
+// Live memory as a text chart. A column of several actions shows their maximum, so that the peak of one action does not
+// vanish in an average.
 
 #include "plan/timeline.h"
 
@@ -20,7 +20,7 @@ std::string label(double num_bytes, uint64_t peak) {
   return format("%8.1f %-3s |", num_bytes / scale, kUnits[unit]);
 }
 
-/// "|- forward --" of that many characters; what is too short for its name has its first letter.
+/// "|- forward --" of that many characters; where the name does not fit, its first letter repeated.
 std::string phase_mark(Phase phase, size_t width) {
   const std::string name(to_string(phase));
   if (width < name.size() + 4) return std::string(width, name[0]);

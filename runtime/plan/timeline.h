@@ -1,4 +1,4 @@
-// Live memory over a step as a chart of text.
+// A text chart of live memory over a step.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tessera::host {
 enum class Phase { forward, backward, optimizer };
 std::string_view to_string(Phase phase);
 
-/// Of each action: that of the last compute or step action up to it (recomputation and the loss belong to the
+/// The phase of each action: that of the last compute or step action up to it (recomputation and the loss belong to the
 /// backward).
 std::vector<Phase> phases_of(const Program& program);
 
@@ -23,8 +23,8 @@ struct PhaseRun {
 };
 std::vector<PhaseRun> phase_runs(const std::vector<Phase>& phases);
 
-/// One column for as many actions as it takes to have at most `width`, one row for a tenth of the peak. What stays
-/// between steps is drawn '=', the rest '#'. The phases are written under the chart.
+/// At most `width` columns, each of one or more actions, and `height` rows. Memory that stays between steps is drawn
+/// '=', the rest '#'. The phases are written under the chart.
 std::string timeline_chart(const std::vector<uint64_t>& live, uint64_t state_bytes, const std::vector<Phase>& phases,
                            size_t width = 64, size_t height = 10);
 

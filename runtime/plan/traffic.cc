@@ -1,5 +1,5 @@
-// Counts bytes, not time. The formulas (traffic.h) hold for algorithms that send each operand once to where it is
-// added, as canonical sums do; a ring sends as many bytes.
+// Counts bytes, not time. The formulas (traffic.h) hold for algorithms that send each operand once to the rank that
+// adds it, as canonical sums do; a ring sends as many bytes.
 
 #include "plan/traffic.h"
 
@@ -30,7 +30,7 @@ uint64_t message_bytes(const Program& program, const Action& action) {
   return num_bytes;
 }
 
-/// How copies of parameters are made: fsdp gathers slices, zero3 broadcasts from owners.
+/// Collectives that make copies of parameters: fsdp gathers slices, zero3 broadcasts from owners.
 bool fills(const Action& action) {
   return action.kind == TSR_ACTION_ALL_GATHER || action.kind == TSR_ACTION_BROADCAST;
 }
@@ -39,7 +39,7 @@ bool fills(const Action& action) {
 struct UnitRange {
   uint64_t begin, end;
   int unit;
-  bool meets(const Binding& b) const { return begin < b.offset + b.num_elements && b.offset < end; }
+  bool overlaps(const Binding& b) const { return begin < b.offset + b.num_elements && b.offset < end; }
 };
 
 /// Where compute actions find parameters in gathered buffers.
@@ -108,7 +108,7 @@ std::vector<UnitGathers> gathers_of(const Program& program) {
     const auto in_buffer = ranges.find(filled.buffer);
     if (in_buffer == ranges.end()) continue;
     for (const UnitRange& range : in_buffer->second)
-      if (range.meets(filled)) {
+      if (range.overlaps(filled)) {
         buffers[range.unit].insert(filled.buffer);
         collectives[range.unit].insert(action.id);
       }

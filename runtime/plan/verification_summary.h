@@ -1,4 +1,4 @@
-// What is proved of a job whose programs compile and fit one another.
+// What has been proved of a job whose programs compile and fit one another.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct VerificationSummary {
   std::vector<std::string> programs;
   uint64_t num_planned_actions = 0;  ///< of one rank of each class
   uint64_t num_actions = 0;          ///< of all ranks
-  uint64_t num_collectives = 0;      ///< each once, however many ranks take part
+  uint64_t num_collectives = 0;      ///< each counted once, however many ranks take part
   uint64_t num_messages = 0;
   uint64_t num_homes = 0;  ///< of all ranks
   uint64_t arena_bytes = 0;
   int largest_rank = 0;
 };
 
-/// Of a job for which compilation and verify_job found nothing.
+/// The summary of a job in which compilation and verify_job found no fault.
 VerificationSummary summarize_verification(const JobPlan& planned);
-std::string verification_text(const VerificationSummary& proof);
+std::string verification_text(const VerificationSummary& summary);
 
 }  // namespace tessera::host

@@ -1,7 +1,7 @@
 // Translates a collective action into the struct of the communicator's ABI. An action binds ranges, the ABI counts
-// elements: `num_elements` is the slice of one rank for all_gather, reduce_scatter and all_to_all, and the whole for
-// the others. The smaller one of source and destination is right for all kinds that have both. In place only the whole
-// is bound, and is divided.
+// elements: `num_elements` is one rank's slice for all_gather, reduce_scatter and all_to_all, and the whole for the
+// others. For kinds with both source and destination that is the smaller of the two; in place only the whole is bound,
+// and is divided.
 
 #include "program/collective.h"
 

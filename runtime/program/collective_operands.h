@@ -1,4 +1,4 @@
-// What the bindings of a collective action amount to.
+// The operands of a collective action, read from its bindings.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// SOURCE 0 and DESTINATION 0 of a collective; in place there is only a destination, with mode *add*.
+/// SOURCE 0 and DESTINATION 0 of a collective. In place there is only a destination, with mode *add*.
 struct CollectiveOperands {
   const Binding* source = nullptr;
   const Binding* destination = nullptr;
@@ -22,11 +22,11 @@ struct CollectiveOperands {
   const Binding* given() const { return in_place ? destination : source; }
 };
 
-/// Slices of a buffer of `num_elements`: by action.counts, or equal. Offsets, num_ranks + 1 of them.
+/// The num_ranks + 1 offsets of the slices of `num_elements` elements: by action.counts, or equal.
 std::vector<uint64_t> slice_offsets(const Action& action, uint64_t num_elements, int num_ranks);
 
-/// The bindings of an action by what it does to them: in place, an all_gather adds to its own slice (reads it, and
-/// leaves it as it was) and writes the others.
+/// The bindings of an action, by how it really accesses them: in place, an all_gather only reads its own slice (listed
+/// with mode *add*, which leaves it as it was) and writes the others.
 std::vector<Binding> accesses(const Program& program, const Action& action);
 
 inline bool reduces(uint32_t kind) {

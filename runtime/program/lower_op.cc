@@ -43,7 +43,7 @@ tsr_dtype dtype_at(const Program& program, const Action& action, uint32_t role) 
   return binding ? program.buffer(binding->buffer).dtype : TSR_F32;
 }
 
-/// Joins ranges that touch and are alike.
+/// Joins adjacent ranges of equal weight decay.
 void append(std::vector<tsr_op_range>& ranges, const tsr_op_range& range) {
   if (!ranges.empty() && ranges.back().offset + ranges.back().num_elements == range.offset &&
       ranges.back().weight_decay == range.weight_decay)

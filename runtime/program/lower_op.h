@@ -1,4 +1,4 @@
-// Actions as the ops of a device.
+// Lowers actions to ops of a device.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@ namespace tessera::host {
 /// A device's describe(op) as a function: the slots of an op in launch order. Pure.
 using DescribeOp = std::function<std::vector<tsr_slot_spec>(const tsr_op& op)>;
 
-/// The op that an action stands for, ranges not filled; throws INVALID_ARGUMENT for collectives and calls.
+/// The op of an action, without ranges; throws INVALID_ARGUMENT for collectives and calls.
 tsr_op op_of(const Program& program, const Action& action);
 
-/// What of a home this rank updates (all pieces, with their weight decay), and what it counts in the gradient norm: a
-/// range that several ranks hold counts on the first of them only.
+/// The ranges of a home that this rank updates (all pieces, with their weight decay), and those that it counts in the
+/// gradient norm: of several ranks that hold a range only the first one counts it.
 std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home);
 std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& home);
 

@@ -1,3 +1,5 @@
+// Look-ups in a program, and the names of its kinds. Buffers and homes ascend by id, so an id is found by bisection.
+
 #include "program/program.h"
 
 #include <algorithm>
@@ -54,13 +56,6 @@ std::string_view text_of(const Name (&names)[N], uint32_t number, const char* wh
   throw Error(TSR_E_INVALID_ARGUMENT, std::string("unknown ") + what + " " + std::to_string(number));
 }
 
-template <size_t N>
-uint32_t number_of(const Name (&names)[N], std::string_view text) {
-  for (const Name& name : names)
-    if (name.text == text) return name.number;
-  return 0;
-}
-
 template <class T>
 const T& by_id(const std::vector<T>& all, uint64_t id, const char* what) {
   const auto found = std::ranges::lower_bound(all, id, {}, &T::id);
@@ -108,20 +103,11 @@ int Program::group(const Group& wanted) {
 std::string_view action_name(uint32_t kind) {
   return text_of(kActions, kind, "action kind");
 }
-uint32_t action_kind(std::string_view name) {
-  return number_of(kActions, name);
-}
 std::string_view buffer_kind_name(uint32_t kind) {
   return text_of(kBufferKinds, kind, "buffer kind");
 }
-uint32_t buffer_kind(std::string_view name) {
-  return number_of(kBufferKinds, name);
-}
 std::string_view dtype_name(tsr_dtype dtype) {
   return text_of(kDtypes, dtype, "dtype");
-}
-tsr_dtype dtype_from_name(std::string_view name) {
-  return number_of(kDtypes, name);
 }
 
 const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role) {

@@ -1,5 +1,5 @@
-// The step as data: buffers, actions, homes, streams, groups. The list of actions, run from top to bottom, is the
-// meaning.
+// The program of a step: buffers, actions, homes, streams, groups. Its semantics are those of the list of actions, run
+// from top to bottom; streams and dependencies only let actions overlap.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace tessera::host {
 
 struct Buffer {
   uint64_t id = 0;
-  std::string name;  ///< what it is about, for printing
+  std::string name;  ///< for printing
   uint32_t kind = 0;
   uint32_t memory = TSR_MEMORY_DEVICE;
   tsr_dtype dtype = TSR_F32;
@@ -61,7 +61,7 @@ struct Stream {
   int axis = TSR_WORLD_AXIS;
 };
 
-/// What this rank owns of some parameters; `unit` is the first one's.
+/// A home: the local shard of some parameters with its gradient and optimizer state. `unit` is the first one's.
 struct Home {
   uint64_t id = 0;
   std::string name;
@@ -74,7 +74,7 @@ struct Home {
 /// The `parameter` of a layout entry that splits the rows of values (sequence parallelism).
 inline constexpr int kRowsOfValues = -1;
 
-/// Elements of one parameter that are contiguous in a home. Those of a part of a split tensor come from many pieces.
+/// A range of a home that holds elements of one parameter. One of a split tensor joins many pieces.
 struct HomeRange {
   int parameter = -1;
   uint64_t home_offset = 0, num_elements = 0;
@@ -97,7 +97,7 @@ struct LayoutEntry {
 /// The layout of every parameter, in order of application; equal on all ranks.
 using Layout = std::vector<LayoutEntry>;
 
-/// What a step consists of besides model and mesh.
+/// How a step is computed, besides model and mesh.
 struct StepConfig {
   uint32_t num_micro_batches = 1;
   uint32_t reduce_every = TSR_EVERY_STEP;
@@ -134,14 +134,14 @@ struct Program {
   std::vector<Action> actions;
   uint64_t next_id = 1;
 
-  /// Throws INTERNAL for an id that is not there: passes are checked before.
+  /// Throws INTERNAL for an unknown id: passes are checked before.
   const Buffer& buffer(uint64_t id) const;
   const Home& home(uint64_t id) const;
-  uint64_t add_buffer(Buffer buffer);  ///< gives it the next id
+  uint64_t add_buffer(Buffer buffer);  ///< assigns the next id
   /// Index of the comm stream "comm.<axis or world>.<lane>", made on first use.
   uint32_t comm_stream(int axis, std::string_view lane);
   int group(const Group& group);  ///< index, made on first use
-  /// Erases the buffers, transient or of homes, that neither one of `actions` nor a home uses.
+  /// Erases the buffers, transient or of homes, that neither `actions` nor homes use.
   template <class Actions>
   void erase_unused_buffers(const Actions& actions);
 };
@@ -174,19 +174,16 @@ inline bool is_elementwise(uint32_t kind) {
   return kind >= TSR_ACTION_COPY && kind <= TSR_ACTION_ZERO;
 }
 
-/// "all_reduce", "forward", ...; throws INVALID_ARGUMENT for an unknown kind. And back (0 when unknown).
+/// "all_reduce", "home", "f32", ...; all throw INVALID_ARGUMENT for an unknown number.
 std::string_view action_name(uint32_t kind);
-uint32_t action_kind(std::string_view name);
 std::string_view buffer_kind_name(uint32_t kind);
-uint32_t buffer_kind(std::string_view name);
 std::string_view dtype_name(tsr_dtype dtype);
-tsr_dtype dtype_from_name(std::string_view name);
 
 /// The state of a parameter's role (TSR_HOME_*) on an axis: its last layout entry, or null when it is replicated over
 /// all of the axis.
 const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role);
 
-/// The names of the scalar buffers of a step; found by name. Every step has them, but for the last two.
+/// The names by which a step's scalar buffers are found. Every step has all but the last two.
 inline constexpr std::string_view kLossAccumulator = "loss";
 inline constexpr std::string_view kSquaresAccumulator = "squares";
 inline constexpr std::string_view kClipResult = "clip";

@@ -1,13 +1,12 @@
-// Prints a program; text.h shows the format. The text is what ranks compare (by hash), what the golden files hold and
-// what --print-program shows. So it leaves out what may differ between equal ranks (coordinates on request, ids, pieces
-// of homes) and holds everything else: buffers are numbered by appearance, doubles are printed so that they read back
-// to the same bits.
+// Prints a program in the format of program_text.h. The text is what ranks compare (by hash), what the golden files
+// hold and what --print-program shows. So it leaves out what may differ between equal ranks (coordinates on request,
+// ids, pieces of homes) and holds everything else: buffers are numbered by appearance, doubles are printed so that they
+// read back to the same bits.
 
 #include "program/program_text.h"
 
 #include <algorithm>
 
-#include "program/text_tables.h"
 #include "program/text_words.h"
 
 namespace tessera::host {
@@ -106,7 +105,7 @@ class Printer {
     number = ++num_declared_;
     if (buffer.memory != TSR_MEMORY_DEVICE && buffer.memory != TSR_MEMORY_HOST)
       throw Error(TSR_E_INVALID_ARGUMENT,
-                  "buffer " + buffer.name + " stands in memory " + to_string(buffer.memory) + ", which does not exist");
+                  "buffer " + buffer.name + " is in memory " + to_string(buffer.memory) + ", which does not exist");
     add("%", to_string(number), " = ", buffer_kind_name(buffer.kind), " ",
         is_plain_buffer_name(buffer.name) ? buffer.name : quoted(buffer.name));
     if (buffer.persistent) add(" ", kPersistentWord);

@@ -8,7 +8,8 @@
 
 namespace tessera::host {
 
-/// A value for every integer of [0, end). Parts are cut where they are asked for; assign joins what it covers.
+/// A value for every integer in [0, end), kept as parts of equal value. Queries cut parts at their ends; assign joins
+/// the parts it covers.
 template <class Value>
 class RangeMap {
  public:
@@ -27,7 +28,7 @@ class RangeMap {
     if (end > 0) parts_.emplace(0, Part{end, {}});
   }
 
-  /// What makes up [begin, end), as (begin, Part) in ascending order, cut at both ends. Nothing when begin >= end.
+  /// The parts of [begin, end), as (begin, Part) in ascending order, cut at both ends. Nothing when begin >= end.
   Parts parts(uint64_t begin, uint64_t end) {
     if (begin >= end) return {parts_.end(), parts_.end()};
     const Iterator first = cut(begin);
@@ -43,7 +44,7 @@ class RangeMap {
   }
 
  private:
-  // The part that begins at `at`, cutting the one that holds it.
+  // The part that begins at `at`, after cutting the one that contains it.
   Iterator cut(uint64_t at) {
     const Iterator next = parts_.lower_bound(at);
     if ((next != parts_.end() && next->first == at) || next == parts_.begin()) return next;

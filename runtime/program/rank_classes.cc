@@ -1,14 +1,14 @@
-// Ranks with equal programs, by what strategies state of themselves: fsdp gives every rank the same program (except
-// optimizer_only), pipeline one per stage, zero3 one per owner. Programs name homes and coordinates, not ranks and
-// pieces, which is what makes them equal. It is a claim that each rank checks later: it compares its own program's hash
-// with the one that rank 0 planned for it.
+// Ranks with equal programs, by what strategies declare: fsdp gives every rank the same program (except
+// optimizer_only), pipeline one per stage, zero3 one per owner. Programs can be equal because they name homes and
+// coordinates, not ranks and pieces. The declaration is checked later: each rank compares the hash of its own program
+// with that of the one that rank 0 planned for it.
 
 #include "program/rank_classes.h"
 
 namespace tessera::host {
 namespace {
 
-/// Of each axis: whether its strategy depends on its coordinate.
+/// For each axis: whether its strategy depends on the coordinate.
 std::vector<bool> dependent_axes(const Mesh& mesh, std::span<const StrategyOnAxis> strategies) {
   std::vector<bool> depends(mesh.axes().size(), false);
   for (const StrategyOnAxis& strategy : strategies)

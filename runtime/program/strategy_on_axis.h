@@ -1,4 +1,4 @@
-// A strategy as the host holds it.
+// A strategy and its axis.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tessera::host {
 
-/// A strategy on its axis. Borrowed: the owner keeps instance and table alive.
+/// Borrows: the owner keeps instance and table alive.
 struct StrategyOnAxis {
   std::string name;
   int axis = -1;

@@ -1,17 +1,16 @@
-// Names of slots are those of the model without the prefix that the segment says already: `p:mlp.c_fc.weight` in
-// h.0.fc_gelu is h.0.mlp.c_fc.weight. A name that occurs twice in a segment, is a number or needs quotes is replaced by
-// its index, so that every text reads back to one slot.
+// Slots have the model's names without the prefix that the segment's name implies: `p:mlp.c_fc.weight` in h.0.fc_gelu
+// is h.0.mlp.c_fc.weight. A name that occurs twice in a segment, is a number or needs quotes is replaced by its index,
+// so that every text reads back to one slot.
 
 #include "program/text_words.h"
 
-#include <algorithm>
+#include <charconv>
 
 namespace tessera::host {
 namespace {
 
-using Names = std::vector<std::string>;
+using Names = SlotNames::Names;
 
-constexpr std::string_view kRoles[] = {"", "p", "g", "i", "o", "di", "do", "s", "c", "w", "src", "dst", "x", "st"};
 const Names kScalars = {"squares", "loss", "clip", "step", "lr", "loss_scale", "correct"};
 const Names kStates = {"m", "v"};
 const Names kNoNames;
@@ -37,13 +36,6 @@ Names unambiguous(const Names& names) {
   return result;
 }
 
-std::string names_text(std::string_view role, const Names& names) {
-  std::string result;
-  for (size_t i = 0; i < names.size(); ++i)
-    result += (i ? ", " : "") + std::string(role) + ":" + (names[i].empty() ? std::to_string(i) : names[i]);
-  return result.empty() ? std::string(role) + ":<index>" : result;
-}
-
 }  // namespace
 
 bool is_plain_word(std::string_view text) {
@@ -51,6 +43,17 @@ bool is_plain_word(std::string_view text) {
   return !text.empty() && (is_letter_or_digit(text[0]) || text[0] == '_') && std::ranges::all_of(text, [&](char c) {
     return is_letter_or_digit(c) || kOthers.find(c) != std::string_view::npos;
   });
+}
+
+bool is_plain_buffer_name(std::string_view name) {
+  for (size_t begin = 0;;) {
+    const size_t end = std::min(name.find(' ', begin), name.size());
+    const std::string_view word = name.substr(begin, end - begin), key = word.substr(0, word.find('='));
+    if (!is_plain_word(key) || word == kPersistentWord || word == kHostWord) return false;
+    if (key.size() != word.size() && !is_plain_word(word.substr(key.size() + 1))) return false;
+    if (end == name.size()) return true;
+    begin = end + 1;
+  }
 }
 
 std::string quoted(std::string_view text) {
@@ -62,36 +65,13 @@ std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-std::string unquoted(std::string_view word) {
-  if (!word.starts_with('"')) return std::string(word);
-  std::string result;
-  for (size_t i = 1; i < word.size(); ++i) {
-    if (word[i] == '"' && i + 1 == word.size()) return result;
-    if (word[i] == '"') break;
-    if (word[i] == '\\' && ++i < word.size() && word[i] == 'n')
-      result += '\n';
-    else if (i < word.size())
-      result += word[i];
-  }
-  throw Error(TSR_E_INVALID_ARGUMENT, "the quotes of " + std::string(word) + " do not end where the word ends");
+std::string quoted_unless_plain(std::string_view text) {
+  return is_plain_word(text) ? std::string(text) : quoted(text);
 }
 
-std::vector<std::string_view> words_of(std::string_view line) {
-  std::vector<std::string_view> words;
-  size_t begin = 0;
-  bool in_word = false, in_quotes = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const bool is_blank = line[i] == ' ' && !in_quotes;
-    if (!is_blank && !in_word) begin = i;
-    if (is_blank && in_word) words.push_back(line.substr(begin, i - begin));
-    in_word = !is_blank;
-    if (in_quotes && line[i] == '\\')
-      ++i;
-    else if (line[i] == '"')
-      in_quotes = !in_quotes;
-  }
-  if (in_word) words.push_back(line.substr(begin));
-  return words;
+std::string segment_word(std::string_view name) {
+  const bool is_mark = name == "r" || name == "w" || name == "a" || name == kPredicatedWord;
+  return is_mark ? quoted(name) : quoted_unless_plain(name);
 }
 
 std::string number_text(double number) {
@@ -129,32 +109,12 @@ const Names& SlotNames::names(int segment, uint32_t role) const {
 
 std::string SlotNames::name(int segment, uint32_t slot) const {
   const uint32_t role = TSR_SLOT_ROLE(slot), index = TSR_SLOT_INDEX(slot);
-  if (role == 0 || role >= std::size(kRoles))
+  if (role == 0 || role >= std::size(kSlotRoles))
     throw Error(TSR_E_INVALID_ARGUMENT, "slot " + std::to_string(slot) + " has no role");
-  const std::string text(kRoles[role]);
+  const std::string text(kSlotRoles[role]);
   if (index == 0 && (role == TSR_ROLE_SOURCE || role == TSR_ROLE_DESTINATION)) return text;
   const Names& known = names(segment, role);
   return text + ":" + (index < known.size() && !known[index].empty() ? known[index] : std::to_string(index));
-}
-
-uint32_t SlotNames::slot(int segment, std::string_view name) const {
-  const size_t colon = name.find(':');
-  const std::string_view role_text = name.substr(0, colon);
-  const auto role = static_cast<uint32_t>(std::ranges::find(kRoles, role_text) - std::begin(kRoles));
-  if (role_text.empty() || role == std::size(kRoles))
-    throw Error(TSR_E_INVALID_ARGUMENT, "'" + std::string(name) +
-                                            "' is no slot: expected one of p: g: i: o: di: do: s: "
-                                            "c: w: src dst x: st:");
-  if (colon == std::string_view::npos && (role == TSR_ROLE_SOURCE || role == TSR_ROLE_DESTINATION))
-    return TSR_SLOT(role, 0);
-  const std::string_view of_role = colon == std::string_view::npos ? "" : name.substr(colon + 1);
-  const Names& known = names(segment, role);
-  const auto found = std::ranges::find(known, of_role);
-  if (!of_role.empty() && found != known.end()) return TSR_SLOT(role, found - known.begin());
-  if (of_role.empty() || !is_number(of_role) || of_role.size() > 5 || number_from<uint32_t>(of_role, "index") > 0xffff)
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                "'" + std::string(name) + "' is no slot of the action: expected " + names_text(role_text, known));
-  return TSR_SLOT(role, number_from<uint32_t>(of_role, "index"));
 }
 
 }  // namespace tessera::host

@@ -1,7 +1,7 @@
-// The words that a program's text is made of: names, numbers, slots.
+// The words of a program's text: names, numbers, slots. What prints a text uses them, and what reads it in tests.
 #pragma once
 
-#include <charconv>
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,50 +12,70 @@
 
 namespace tessera::host {
 
-/// Letters, digits and ". _ - / : + @": what is written as it is, and as part of a longer word.
+struct TextName {
+  uint32_t number;
+  std::string_view text;
+};
+
+inline constexpr TextName kPurposeNames[] = {
+    {TSR_PURPOSE_INIT, "init"}, {TSR_PURPOSE_STEP, "step"}, {TSR_PURPOSE_EVAL, "eval"}};
+inline constexpr TextName kReduceEveryNames[] = {{TSR_EVERY_STEP, "step"}, {TSR_EVERY_MICRO_BATCH, "micro-batch"}};
+inline constexpr TextName kOptimizerNames[] = {{TSR_OP_ADAMW, "adamw"}, {TSR_OP_SGD, "sgd"}};
+inline constexpr TextName kReduceNames[] = {
+    {TSR_REDUCE_SUM, "sum"}, {TSR_REDUCE_AVG, "avg"}, {TSR_REDUCE_MIN, "min"}, {TSR_REDUCE_MAX, "max"}};
+inline constexpr TextName kModeNames[] = {{TSR_MODE_READ, "r"}, {TSR_MODE_WRITE, "w"}, {TSR_MODE_ADD, "a"}};
+
+/// By TSR_ROLE_*; role 0 does not exist.
+inline constexpr std::string_view kSlotRoles[] = {"",  "p", "g", "i",   "o",   "di", "do",
+                                                  "s", "c", "w", "src", "dst", "x",  "st"};
+
+inline constexpr std::string_view kPersistentWord = "persistent";
+inline constexpr std::string_view kHostWord = "host";
+inline constexpr std::string_view kPredicatedWord = "predicated";
+
+template <size_t N>
+std::string_view text_of(const TextName (&names)[N], uint32_t number, const char* what) {
+  const auto found = std::ranges::find(names, number, &TextName::number);
+  if (found == std::end(names))
+    throw Error(TSR_E_INVALID_ARGUMENT, std::string("there is no ") + what + " " + std::to_string(number));
+  return found->text;
+}
+
+/// The name of Action::peer in the text.
+inline std::string_view peer_key(uint32_t kind) {
+  return kind == TSR_ACTION_BROADCAST || kind == TSR_ACTION_REDUCE ? "root" : "peer";
+}
+
+/// Letters, digits and ". _ - / : + @": written without quotes, also as part of a longer word.
 bool is_plain_word(std::string_view text);
+/// Words with single blanks between them, none of which could be taken for a mark.
+bool is_plain_buffer_name(std::string_view name);
 /// In quotes, with \" \\ \n for what needs escaping.
 std::string quoted(std::string_view text);
-inline std::string quoted_unless_plain(std::string_view text) {
-  return is_plain_word(text) ? std::string(text) : quoted(text);
-}
-/// Undoes quoted(); text without quotes is itself. Throws INVALID_ARGUMENT for quotes that do not end.
-std::string unquoted(std::string_view word);
-/// Cuts a line at blanks outside quotes. Borrows the line.
-std::vector<std::string_view> words_of(std::string_view line);
-
+std::string quoted_unless_plain(std::string_view text);
+/// A segment's name where a mode or a mark could be expected too.
+std::string segment_word(std::string_view name);
 /// The shortest text that reads back to the same number.
 std::string number_text(double number);
 
-/// The whole of `text` as a number; throws INVALID_ARGUMENT that calls it `what`.
-template <class Number>
-Number number_from(std::string_view text, const char* what) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size())
-    throw Error(TSR_E_INVALID_ARGUMENT, "'" + std::string(text) + "' is no " + what);
-  return number;
-}
-
 /// Slots as the segments of a model call them: "p:c_attn.weight", "do:x.1", "s:0", "src", "src:1", "x:clip", "st:m".
-/// A parameter goes without its unit's name in front, a value without that of the segment's block ("h.0" of
-/// "h.0.qkv"). A name that is not plain, or not the only one of its kind in the segment, is replaced by the index.
+/// A parameter's name omits its unit, a value's the block of the segment ("h.0" of "h.0.qkv"). A name that is not
+/// plain, or not the only one of its kind in the segment, is replaced by the index.
 class SlotNames {
  public:
+  using Names = std::vector<std::string>;  ///< by index; "" where the index is the name
+
   explicit SlotNames(const Model& model);
 
   /// `segment` -1: the action has none. Throws INVALID_ARGUMENT for a role that does not exist.
   std::string name(int segment, uint32_t slot) const;
-  /// Throws INVALID_ARGUMENT with the names there are.
-  uint32_t slot(int segment, std::string_view name) const;
+  /// The names of a role's slots; empty where all of them are indices.
+  const Names& names(int segment, uint32_t role) const;
 
  private:
-  using Names = std::vector<std::string>;  // by index; "" where the index is the name
   struct SegmentNames {
     Names parameters, inputs, outputs;
   };
-  const Names& names(int segment, uint32_t role) const;
-
   std::vector<SegmentNames> segments_;
 };
 

@@ -1,17 +1,17 @@
-// Matches the collectives and messages of all ranks, as MPI and NCCL do at run time: by order. The k-th collective that
-// a rank issues on a communicator meets the k-th of every other member, and so do sends and receives of a pair. Of a
+// Matches the collectives and messages of all ranks by order, as MPI and NCCL do at run time. The k-th collective that
+// a rank issues on a communicator matches the k-th of every other member; so do the sends and receives of a pair. In a
 // pipeline of two stages:
 //
 //     rank 0 #11   comm.pp.activation_0  send mb=0 group=pp{0,1} peer=1 tag=36  r %38 src
 //     rank 1 #1    comm.pp.activation_0  recv mb=0 group=pp{0,1} peer=0 tag=36  w %21 dst
 //
-// What must agree is compared: kind, reduction, root, dtype, counts (messages: elements, dtype, tag). At run time a
-// difference is a hang or silent garbage. Where both ranks know what an operand is, its origin is compared too: two
-// ranks that gather different parameters of equal size agree in everything else.
+// Compared are kind, reduction, root, dtype and counts (of messages: elements, dtype, tag). At run time a difference
+// would be a hang or silent garbage. Where both ranks know what an operand is, its origin is compared too: two ranks
+// that gather different parameters of equal size agree in everything else.
 //
-// A collective needs one member of each class only, as long as ranks of one class take part in the same action of their
-// list. So a job of 1,024 ranks under fsdp is matched as one rank. Groups that list some ranks of a class, and messages
-// within a class, break that, and then every rank is matched.
+// One rank of each class is enough as long as ranks of a class take part in a collective with the same action of their
+// lists. So a job of 1,024 ranks under fsdp is matched as one rank. Groups of some ranks of a class and messages within
+// a class break that, and then every rank is matched.
 //
 // A communicator with a mismatch is reported once, and none of its collectives is in the result.
 //
@@ -38,12 +38,12 @@ struct Signature {
   uint32_t kind = 0, reduce = 0;
   tsr_dtype dtype = 0;
   int root = -1;
-  uint64_t num_elements = 0;  // of the whole: what is scattered, what is gathered
+  uint64_t num_elements = 0;  // of the whole buffer that is scattered or gathered
   std::vector<uint64_t> counts;
   bool operator==(const Signature&) const = default;
 };
 
-/// The operand that all members have alike: what is gathered or broadcast into, what is reduced or scattered from.
+/// The operand of equal size on all members: the destination of a gather or broadcast, the source of the others.
 const Binding* whole_of(const Action& action) {
   const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
   const Binding* destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
@@ -163,10 +163,10 @@ class Matcher {
   void match_collectives(const Channel& channel) {
     const auto fewest = std::ranges::min_element(channel.collectives, {}, [](const auto& list) { return list.size(); });
     const auto most = std::ranges::max_element(channel.collectives, {}, [](const auto& list) { return list.size(); });
-    const size_t first_meeting = result_.collectives.size();
+    const size_t num_before = result_.collectives.size();
     for (size_t k = 0; k < fewest->size(); ++k)
       if (!match_collective(channel, k)) {
-        result_.collectives.resize(first_meeting);
+        result_.collectives.resize(num_before);
         return;
       }
     if (fewest->size() == most->size()) return;
@@ -182,7 +182,7 @@ class Matcher {
     for (size_t m = 0; m < channel.members.size(); ++m)
       places.push_back({channel.members[m], channel.collectives[m][k]});
     const Signature first = signature_at(places[0]);
-    ActionRef known = places[0];  // the first member that knows what the collective is about
+    ActionRef known = places[0];  // the first member that knows the origin of its operand
     for (const ActionRef& place : places) {
       const Signature signature = signature_at(place);
       if (signature != first) return mismatch(channel, k, places[0], text_of(first), place, text_of(signature));
@@ -203,7 +203,7 @@ class Matcher {
 
   const Action& action_at(ActionRef place) const { return program_(place.rank).actions[place.action]; }
   Signature signature_at(ActionRef place) const { return signature_of(program_(place.rank), action_at(place)); }
-  /// What is known first from element `begin` of what is moved.
+  /// The first known origin from element `begin` of the operand on.
   DataOrigin origin_at(ActionRef place, uint64_t begin = 0) const {
     const Binding* whole = whole_of(action_at(place));
     if (!whole || action_at(place).kind == TSR_ACTION_ALL_TO_ALL) return {};
@@ -212,7 +212,7 @@ class Matcher {
     rest.num_elements -= begin;
     return origins_.at(&program_(place.rank)).of(rest);
   }
-  /// Whether both know the same where both know something: of what is gathered, each may know its own slice only.
+  /// Whether both agree where both know something: of a gathered buffer, each may know only its own slice.
   bool agree(ActionRef a, ActionRef b) const {
     const auto knows = [&](ActionRef place, DataOrigin origin) {
       if (!origin.is_known()) return true;
@@ -265,9 +265,9 @@ class Matcher {
   MatchedOps result_;
 };
 
-/// Whether one rank of each class can stand for its class in this action.
-bool meets_by_class(const Mesh& mesh, const RankClasses& classes, const Program& program, int rank,
-                    const Action& action) {
+/// Whether one rank of each class is enough to match this action.
+bool matches_by_class(const Mesh& mesh, const RankClasses& classes, const Program& program, int rank,
+                      const Action& action) {
   const Group& group = program.groups[action.group];
   const std::vector<int> members = mesh.members(group, mesh.coordinates(rank));
   std::set<int> met;
@@ -286,7 +286,7 @@ RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const Pr
     std::set<std::pair<int, bool>> seen;  // group, whether it is a message
     for (const Action& action : own.actions)
       if (is_collective(action.kind) && seen.insert({action.group, is_message(action.kind)}).second &&
-          !meets_by_class(mesh, classes, own, rank, action))
+          !matches_by_class(mesh, classes, own, rank, action))
         return RankClasses(mesh);
   }
   return classes;

@@ -1,4 +1,4 @@
-// Which actions of which ranks meet: the k-th collectives of a communicator, the k-th send and receive of a pair.
+// Matches actions across ranks: the k-th collectives on a communicator, the k-th send and receive of a pair.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ struct MatchedOps {
   std::vector<Transfer> transfers;
 };
 
-/// The ranks whose actions have to be matched for all: one of each class, where ranks of one class meet one another in
-/// the same action of their list, and the ranks of other classes class by class. That is so as long as their groups are
-/// the world or whole axes, and messages stay among ranks of different classes; else it takes every rank.
+/// The ranks whose actions have to be matched: one of each class if ranks of a class take part in a collective with the
+/// same action of their lists. That holds while groups are the world or whole axes, and messages pass between ranks of
+/// different classes; otherwise every rank.
 RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program);
 
-/// Matches the actions of the representatives of `matched_ranks`, each for its class: members of a collective of one
-/// class are one member. What does not match is a diagnostic, and left out of the result; so is an action on a rank
-/// that is outside of the action's group.
+/// Matches the actions of the representatives of `matched_ranks`, each for its class: the members of a collective that
+/// are in one class are one member. A mismatch is a diagnostic and is left out of the result; so is an action whose
+/// group does not contain its rank.
 MatchedOps match_ranks(const Mesh& mesh, const RankClasses& matched, const ProgramOf& program,
                        DiagnosticList& diagnostics);
 

@@ -1,7 +1,6 @@
-// What the contents of a range are: a parameter, a value of a micro-batch, a gradient, the loss. It is learnt from
-// homes and from what compute actions bind, and only from those; what a strategy's own buffers hold is unknown, and
-// unknown agrees with everything. Used to compare what ranks put into a collective (collective_matching.cc). Lookup:
-// logarithmic.
+// The content of a range: a parameter, a value of a micro-batch, a gradient, the loss. It is learnt only from homes and
+// from the bindings of compute actions; the content of a strategy's own buffers is unknown, and unknown agrees with
+// everything. Used to compare the operands of a collective across ranks (collective_matching.cc). Lookup: logarithmic.
 
 #include "verify/data_origin.h"
 

@@ -1,4 +1,4 @@
-// What a range of a buffer holds: the parameter, value or scalar that homes and compute actions know it as.
+// What a range of a buffer holds, according to homes and compute actions: a parameter, a value, a gradient, a scalar.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tessera::host {
 
-/// The first thing known in a range: element `element` of something is at `position` of the range.
+/// The first known content of a range: its element `element` is at `position` of the range.
 struct DataOrigin {
-  uint32_t role =
-      0;  ///< TSR_ROLE_*: PARAMETER, GRADIENT, INPUT (a value), INPUT_GRADIENT (its gradient), SCALAR; 0: unknown
+  /// TSR_ROLE_*: PARAMETER, GRADIENT, INPUT (a value), INPUT_GRADIENT (its gradient), SCALAR; 0: unknown.
+  uint32_t role = 0;
   int index = -1;  ///< parameter, value, TSR_SCALAR_*
   int micro_batch = -1;
   uint64_t element = 0;
@@ -26,11 +26,11 @@ struct DataOrigin {
 /// "the gradient of h.0.ln_1.weight", with "[5:]" or "(at 5)" when it does not begin there.
 std::string origin_text(const Program& program, const DataOrigin& origin);
 
-/// Looks up origins in one program, which must outlive this. Ranks that do the same know the same.
+/// Looks up origins in one program, which must outlive this. Equal programs give equal origins.
 class DataOrigins {
  public:
   explicit DataOrigins(const Program& program);
-  /// Of a staging buffer: what it stands for.
+  /// The origin of a staging buffer is that of the range it is a copy of.
   DataOrigin of(const Binding& binding) const;
 
  private:

@@ -1,5 +1,5 @@
-// The texts of diagnostics. Verifiers run on programs that may be wrong in any way, so nothing here trusts an index, an
-// id or a name: what cannot be looked up is printed as its number.
+// The texts of diagnostics. Programs under verification may be wrong in any way, so nothing here trusts an index, an id
+// or a name: what cannot be looked up is printed as a number.
 
 #include "verify/diagnostics.h"
 
@@ -19,8 +19,8 @@ std::string kind_text(uint32_t kind) {
   return is_known_action(kind) ? std::string(action_name(kind)) : "kind " + std::to_string(kind);
 }
 
-/// What the action is about: its segment, its home, or the first buffer it binds.
-std::string origin(const Program& program, const Action& action) {
+/// The object of the action: its segment, its home, or the first buffer it binds.
+std::string object_of(const Program& program, const Action& action) {
   if (is_compute(action.kind) && program.model && is_index(action.segment, program.model->segments))
     return " " + program.model->segments[action.segment].name;
   if (const Home* home = home_or_null(program, action.home)) return " " + home->name;
@@ -48,15 +48,14 @@ const std::vector<int>* names_of(const Segment& segment, uint32_t role) {
 }  // namespace
 
 void DiagnosticList::add(std::string diagnostic) {
-  if (diagnostics_.size() < kMaxFindings)
+  if (diagnostics_.size() < kMaxDiagnostics)
     diagnostics_.push_back(std::move(diagnostic));
   else
     ++num_left_out_;
 }
 
 Diagnostics DiagnosticList::take() {
-  if (num_left_out_ > 0)
-    diagnostics_.push_back("and " + std::to_string(num_left_out_) + " more diagnostics of this kind");
+  if (num_left_out_ > 0) diagnostics_.push_back("and " + std::to_string(num_left_out_) + " more");
   num_left_out_ = 0;
   return std::move(diagnostics_);
 }
@@ -72,7 +71,7 @@ std::string action_text(const Program& program, int rank, size_t index) {
   text.append("#").append(std::to_string(index)).append(" ");
   text += is_index(action.stream, program.streams) ? program.streams[action.stream].name
                                                    : "stream " + std::to_string(action.stream);
-  text.append(" ").append(kind_text(action.kind)).append(origin(program, action));
+  text.append(" ").append(kind_text(action.kind)).append(object_of(program, action));
   if (is_compute(action.kind)) text += " mb=" + std::to_string(action.micro_batch);
   return text;
 }

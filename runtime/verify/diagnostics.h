@@ -1,4 +1,4 @@
-// How diagnostics are collected, and how they name actions, ranges and slots.
+// Collects diagnostics, and names actions, ranges and slots in them.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// The first diagnostics of a check; the rest is counted.
+/// The first diagnostics of a check; further ones are only counted.
 class DiagnosticList {
  public:
   void add(std::string diagnostic);
@@ -16,14 +16,14 @@ class DiagnosticList {
   Diagnostics take();
 
  private:
-  static constexpr size_t kMaxFindings = 50;
+  static constexpr size_t kMaxDiagnostics = 50;
   Diagnostics diagnostics_;
   size_t num_left_out_ = 0;
 };
 
-/// The texts below are made for any program, however wrong: none of them throws.
+/// The functions below accept any program, however wrong: none of them throws.
 
-/// "#41 comm.dp.gather all_gather h.2", with the rank in front: of the program, or given (-1: none).
+/// "rank 3 #41 comm.dp.gather all_gather h.2"; the rank is the program's, or the one given (-1: none).
 std::string action_text(const Program& program, size_t index);
 std::string action_text(const Program& program, int rank, size_t index);
 /// "gathered h.0" and "gathered h.0[1536:4096]".

@@ -1,8 +1,8 @@
-// The domain of verify_placement: what an element of a buffer is to the ranks of one axis. DTensor calls it a placement
-// (Replicate, Partial, Shard); here it is inferred from the program and not declared, element range by element range,
-// and `varying` is added for values that ranks have of their own (activations of their tokens).
+// The domain of verify_placement: how an element of a buffer relates to the ranks of one axis. DTensor calls it a
+// placement (Replicate, Partial, Shard); here it is inferred from the program, range by range, and not declared, and
+// `varying` is added for values that differ by rank (activations of the rank's own tokens).
 //
-// The sum of two placements; a sum that means nothing is a diagnostic:
+// The sum of two placements; a sum without a placement is a diagnostic:
 //
 //     +             replicated   partial   shard     varying
 //     replicated    replicated   -         varying   varying
@@ -10,8 +10,8 @@
 //     shard         varying      -         shard     varying
 //     varying       varying      -         varying   varying
 //
-// Zero and unknown fit everything. `factor` is what elements have been multiplied by on the way, so that a strategy
-// that averages where it must sum is found too.
+// Zero and unknown fit everything. `factor` is the product of all scales so far, so that a strategy that averages where
+// it must sum is found too.
 
 #include "verify/placement.h"
 
@@ -32,7 +32,7 @@ std::string placement_text(const Placement& placement, const std::string& axis) 
       text = "the same on all ranks of " + axis;
       break;
     case PlacementKind::partial:
-      text = "a sum over " + axis + " that nothing has taken yet";
+      text = "an unreduced partial sum over " + axis;
       break;
     case PlacementKind::shard:
       text = "split over " + axis;
@@ -47,7 +47,7 @@ std::string placement_text(const Placement& placement, const std::string& axis) 
 std::optional<Placement> placement_of_sum(const Placement& a, const Placement& b) {
   if (a.is_neutral()) return a.kind == PlacementKind::unknown && b.kind == PlacementKind::zero ? a : b;
   if (b.is_neutral()) return a;
-  // x/n + x is neither the sum nor the average of anything.
+  // x/n + x is neither a sum nor an average.
   const Placement ratio{PlacementKind::unknown, a.factor / b.factor};
   if (ratio.is_scaled()) return std::nullopt;
   if (a.kind == b.kind) return a;

@@ -1,4 +1,4 @@
-// How the elements of buffers are placed over the ranks of one axis: DTensor's Replicate, Partial and Shard, and
+// How the elements of buffers are placed over the ranks of one axis: Replicate, Partial and Shard as in DTensor, and
 // varying.
 #pragma once
 
@@ -13,15 +13,15 @@
 namespace tessera::host {
 
 enum class PlacementKind : uint8_t {
-  unknown,     ///< not written yet, or taken on trust: fits everything
+  unknown,     ///< not written yet, or not analysed: fits everything
   zero,        ///< fits everything
   replicated,  ///< the same on all ranks of the axis
-  partial,     ///< each rank has an addend; the value is their sum
+  partial,     ///< each rank has a partial sum; the value is their total
   shard,       ///< each rank has another part
-  varying,     ///< each rank has a value of its own: results of its own tokens, divergent parameters
+  varying,     ///< each rank has its own value: results of its own tokens, divergent parameters
 };
 
-/// A kind, and the factor by which the elements have been multiplied on the way.
+/// A kind, and the factor by which the elements have been multiplied so far.
 struct Placement {
   PlacementKind kind = PlacementKind::unknown;
   double factor = 1;
@@ -30,10 +30,10 @@ struct Placement {
   bool is_scaled() const { return factor < 1 - 1e-9 || factor > 1 + 1e-9; }
 };
 
-/// "the same on all ranks of dp", "a sum over dp that nothing has taken yet", ...
+/// "the same on all ranks of dp", "an unreduced partial sum over dp", ...
 std::string placement_text(const Placement& placement, const std::string& axis);
 
-/// The placement of a + b, or nothing when the sum has none: a partial sum and anything else, unequal factors.
+/// The placement of a + b; nothing when the sum has none: a partial sum plus anything else, unequal factors.
 std::optional<Placement> placement_of_sum(const Placement& a, const Placement& b);
 
 /// A range of a binding: offset from the binding's start, elements, placement.
@@ -44,9 +44,9 @@ struct PlacementPart {
 };
 using PlacementParts = std::vector<PlacementPart>;
 
-/// The one placement of all parts that are not neutral; unknown when there are several or none.
+/// The placement that all non-neutral parts have; unknown when they differ or there are none.
 Placement common_placement(const PlacementParts& parts);
-/// Those of [begin, end), moved to begin at 0.
+/// The parts of [begin, end), with offsets from `begin`.
 PlacementParts slice(const PlacementParts& parts, uint64_t begin, uint64_t end);
 
 /// Two lists over the same elements, cut at the ends of both.
@@ -72,6 +72,7 @@ class PlacementMap {
   std::vector<RangeMap<Placement>> buffers_;
 };
 
+/// The placement of a parameter's role on an axis, according to the layout.
 PlacementKind layout_placement(const Program& program, int parameter, int axis, uint32_t role);
 
 }  // namespace tessera::host

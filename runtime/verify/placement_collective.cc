@@ -1,17 +1,17 @@
-// What collectives do to placements. On the axis that is looked at:
+// What collectives do to placements. On the analysed axis:
 //
 //     all_reduce sum        partial            -> replicated
-//     reduce_scatter sum    partial            -> split
-//     reduce sum            partial            -> split           (the root has it)
+//     reduce_scatter sum    partial            -> shard
+//     reduce sum            partial            -> shard           (the root has it)
 //     the same, avg         also replicated and varying; partial is scaled by 1/n
-//     the same, min or max  only replicated and varying: the maximum of addends is not that of their sum
+//     the same, min or max  only replicated and varying: the maximum of partial sums is not that of the sum
 //     all_gather            shard, varying     -> replicated
 //     broadcast             all but partial    -> replicated
-//     all_to_all            all but partial    -> split from replicated, else as it was
+//     all_to_all            all but partial    -> shard from replicated, else unchanged
 //     send, recv            all but partial    -> as compute leaves values
 //
-// On another axis elements move or are added without regard to this one. Sums are linear, so the sum of partials is
-// partial, of split is split: placements are carried along.
+// On another axis elements are moved or added independently of this one. Sums are linear, so the sum of partials is
+// partial and that of shards is a shard: placements are carried along.
 
 #include "verify/placement_rules.h"
 
@@ -26,8 +26,8 @@ void PlacementRules::collective() {
   const int group_axis = program_.groups[action_->group].axis;
   if (group_axis != axis_ && group_axis != TSR_WORLD_AXIS) return carry(form);
   if (leaves_out_ranks(form)) {
-    report("is for " + group_text(program_, program_.groups[action_->group]) + " only, and the other ranks of " +
-           axis_name_ + " have a part in it: what comes out is not that of all");
+    report("is for " + group_text(program_, program_.groups[action_->group]) + " only, but the other ranks of " +
+           axis_name_ + " hold a part of its operand too");
     if (form.destination) placements_.write(*form.destination, Placement{});
     return;
   }
@@ -50,7 +50,7 @@ bool PlacementRules::leaves_out_ranks(const CollectiveOperands& form) const {
   if (group.axis == TSR_WORLD_AXIS || form.num_ranks == program_.mesh->axes()[axis_].num_ranks) return false;
   const Binding range = staged_.of(form.given() ? *form.given() : *form.destination);
   if (range.num_elements == 0) return false;
-  const auto stands_there = [&](int parameter, uint32_t role) {
+  const auto is_on_group = [&](int parameter, uint32_t role) {
     const LayoutEntry* split = entry_on(program_, parameter, axis_, role);
     return split && split->kind == TSR_LAYOUT_REPLICATED && split->coordinates == group.coordinates;
   };
@@ -62,24 +62,24 @@ bool PlacementRules::leaves_out_ranks(const CollectiveOperands& form) const {
           range.offset >= place.offset + place.num_elements)
         continue;
       is_of_homes = true;  // all pieces of a home are on the same ranks; an empty slice counts too
-      if (!stands_there(program_.model->units[home.unit].parameters.front(), role)) return true;
+      if (!is_on_group(program_.model->units[home.unit].parameters.front(), role)) return true;
     }
   return !is_of_homes;
 }
 
 /// The placements after a reduction over this axis: partial becomes `result`. Averages, minima and maxima also take
-/// values that are not addends.
+/// values that are not partial.
 PlacementParts PlacementRules::reduced(const CollectiveOperands& form, PlacementKind result) {
   const Binding& given = *form.given();
   const bool over_world = program_.groups[action_->group].axis == TSR_WORLD_AXIS;
   const double n = over_world ? program_.mesh->axes()[axis_].num_ranks : form.num_ranks;
   const bool sums = action_->reduce == TSR_REDUCE_SUM, averages = action_->reduce == TSR_REDUCE_AVG;
   uint32_t allowed = bit(PlacementKind::partial);
-  std::string why = "a sum over it means nothing";
+  std::string why = "its sum over the axis has no meaning";
   if (!sums) {
     allowed =
         bit(PlacementKind::replicated) | bit(PlacementKind::varying) | (averages ? bit(PlacementKind::partial) : 0);
-    why = averages ? "an average over it means nothing" : "a minimum or maximum over it means nothing";
+    why = averages ? "its average over the axis has no meaning" : "its minimum or maximum over the axis has no meaning";
   }
   expect(given, allowed, why);
   PlacementParts parts = placements_.read(given);
@@ -108,10 +108,10 @@ void PlacementRules::gather_on_axis(const CollectiveOperands& form) {
     own.offset += offsets[form.position];
     own.num_elements = offsets[form.position + 1] - offsets[form.position];
   }
-  // In place, the slices of what is the same everywhere make it again.
+  // In place, gathering the slices of a replicated buffer changes nothing.
   const uint32_t whole = form.in_place ? bit(PlacementKind::replicated) : 0;
   expect(own, bit(PlacementKind::shard) | bit(PlacementKind::varying) | whole,
-         "the slices of all ranks do not make a whole");
+         "the ranks' slices do not make up the buffer");
   const Placement common = common_placement(placements_.read(own));
   placements_.write(*form.destination, {PlacementKind::replicated, common.factor});
 }
@@ -123,7 +123,8 @@ void PlacementRules::broadcast_on_axis(const CollectiveOperands& form) {
     const uint32_t any_but_partial =
         bit(PlacementKind::replicated) | bit(PlacementKind::shard) | bit(PlacementKind::varying);
     expect(*given, any_but_partial,
-           is_root ? "one rank's addend is no value for all" : "it would be overwritten by another's");
+           is_root ? "it must be reduced before it is broadcast"
+                   : "the broadcast overwrites a partial sum that was never reduced");
   }
   PlacementParts parts = given ? placements_.read(*given) : PlacementParts{{0, form.destination->num_elements, {}}};
   for (PlacementPart& part : parts)
@@ -133,7 +134,7 @@ void PlacementRules::broadcast_on_axis(const CollectiveOperands& form) {
 
 void PlacementRules::transpose_on_axis(const CollectiveOperands& form) {
   expect(*form.source, bit(PlacementKind::shard) | bit(PlacementKind::varying) | bit(PlacementKind::replicated),
-         "parts of addends are no parts of a sum");
+         "slices of partial sums are not slices of the sum; reduce first");
   Placement placement = common_placement(placements_.read(*form.source));
   if (placement.kind == PlacementKind::replicated) placement.kind = PlacementKind::shard;
   placements_.write(*form.destination, placement);
@@ -142,7 +143,8 @@ void PlacementRules::transpose_on_axis(const CollectiveOperands& form) {
 // Collectives of another axis.
 void PlacementRules::carry(const CollectiveOperands& form) {
   if (action_->reduce == TSR_REDUCE_MIN || action_->reduce == TSR_REDUCE_MAX)
-    expect(*form.given(), ~bit(PlacementKind::partial), "the minimum or maximum of addends is none of their sum");
+    expect(*form.given(), ~bit(PlacementKind::partial),
+           "the minimum or maximum of partial sums is not that of the sum");
   if (action_->kind == TSR_ACTION_ALL_GATHER) return carry_gather(form);
   if (form.in_place || !form.destination) return;
   if (!form.source) return placements_.write(*form.destination, Placement{});
@@ -154,8 +156,8 @@ void PlacementRules::carry(const CollectiveOperands& form) {
 }
 
 // Only the placement of the own slice is known. On an axis that splits the batch the other slices have the same one. On
-// other axes they may hold other parameters, with other splits, and stay unknown: compute that reads them asks the
-// layout.
+// other axes they may hold other parameters with other placements, and stay unknown: compute actions that read them ask
+// the layout.
 void PlacementRules::carry_gather(const CollectiveOperands& form) {
   const auto offsets = slice_offsets(*action_, form.destination->num_elements, form.num_ranks);
   Binding own = *form.destination;
@@ -166,15 +168,15 @@ void PlacementRules::carry_gather(const CollectiveOperands& form) {
   placements_.write(own, parts);
 }
 
-// The program of the sender is not at hand. Values and their gradients are as compute leaves them on any rank; whatever
-// else is received stays unknown, and so fits everything.
+// The sender's program is not available here. Values and their gradients are placed as compute leaves them on any rank;
+// anything else that is received stays unknown, and so fits everything.
 void PlacementRules::messages() {
   const bool is_batch = splits_ == TSR_SPLITS_BATCH;
   for (const Message& message : messages_of(*action_)) {
     const uint32_t kind = program_.buffer(staged_.of(*message.binding).buffer).kind;
     const bool is_value = kind == TSR_BUFFER_ACTIVATION || kind == TSR_BUFFER_SAVED;
     if (!message.is_receive) {
-      expect(*message.binding, ~bit(PlacementKind::partial), "the receiver would take an addend for the sum");
+      expect(*message.binding, ~bit(PlacementKind::partial), "the receiver would take a partial sum for the sum");
       continue;
     }
     const PlacementKind value = is_batch ? PlacementKind::varying : PlacementKind::replicated;

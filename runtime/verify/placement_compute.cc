@@ -1,14 +1,14 @@
 // What forward, loss and backward do to placements on an axis of ranks with their own tokens, and on an axis of stages.
 // In ddp's program the sums of the gradients matter:
 //
-//     38    backward h.0.ln_1 mb=0  ...  w %61+13568:32 g:ln_1.weight       %61 is partial: an addend of every rank
+//     38    backward h.0.ln_1 mb=0  ...  w %61+13568:32 g:ln_1.weight       %61 is partial: each rank has its own sum
 //     42    all_reduce group=dp reduce=sum  a %61 dst                       %61 is replicated
 //     43    sum_squares home=wte.weight  r %61+28928:3072 src               takes anything but partial
 //
 // Without line 42 the program has no race and all ranks still match, and the diagnostic is
 //
-//     rank 0 #41 compute sum_squares wte.weight takes src0 = gradient bucket 0 of dp[28928:32000], which is a sum over
-//     dp that nothing has taken yet: squares of addends are not the square of their sum; is a collective missing?
+//     rank 0 #41 compute sum_squares wte.weight takes src0 = gradient bucket 0 of dp[28928:32000], which is an
+//     unreduced partial sum over dp: squares of partial sums are not those of the sum; is a collective missing?
 
 #include "verify/placement_rules.h"
 
@@ -21,7 +21,7 @@ bool is_loss(const Binding& binding) {
          binding.slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CORRECT);
 }
 
-const char* const kNotTaken = "the action needs the sum; is a collective missing?";
+const char* const kNotReduced = "the action needs the sum; is a collective missing?";
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void PlacementRules::compute() {
   }
 }
 
-// Every rank has its own tokens: what it computes is its own, gradients and loss are addends.
+// Every rank has its own tokens: values vary by rank, gradients and loss are partial.
 void PlacementRules::compute_on_batch_axis() {
   const uint32_t any_but_partial =
       bit(PlacementKind::replicated) | bit(PlacementKind::varying) | bit(PlacementKind::shard);
@@ -50,7 +50,7 @@ void PlacementRules::compute_on_batch_axis() {
     if (has_role(binding, TSR_ROLE_PARAMETER))
       expect(binding, whole, "the action needs the whole parameter; is a collective missing?");
     else
-      expect(binding, any_but_partial, kNotTaken);
+      expect(binding, any_but_partial, kNotReduced);
   }
   for (const Binding& binding : action_->bindings) {
     if (!is_output(binding)) continue;
@@ -65,15 +65,15 @@ void PlacementRules::compute_on_batch_axis() {
   }
 }
 
-// Every rank runs other segments on the same tokens. Values that pass from one to the next count as the same on all;
-// what several stages add to (a tied parameter's gradient, the loss) is partial.
+// The ranks run different segments on the same tokens. Values that pass from one to the next count as replicated; what
+// several stages add to (a tied parameter's gradient, the loss) is partial.
 void PlacementRules::compute_on_layer_axis() {
   for (const Binding& binding : action_->bindings) {
     if (is_output(binding)) continue;
     const bool is_parameter = has_role(binding, TSR_ROLE_PARAMETER);
     const PlacementKind kind = is_parameter ? layout_placement(program_, parameter_at(binding), axis_, TSR_HOME_VALUE)
                                             : PlacementKind::replicated;
-    expect(binding, bit(kind), is_parameter ? "the layout says otherwise" : kNotTaken);
+    expect(binding, bit(kind), is_parameter ? "the layout places it differently" : kNotReduced);
   }
   for (const Binding& binding : action_->bindings) {
     if (!is_output(binding)) continue;

@@ -1,7 +1,7 @@
 // Abstract interpretation of a program for one axis: each action is applied to placements instead of numbers. The rules
-// are in four files: placement_compute (axes that split the batch or the layers), placement_tensor,
-// placement_collective, placement_step (elementwise, norm, optimizer). What has caused a diagnostic becomes unknown,
-// which fits everything, so a fault is reported once and not for each action after it.
+// are in four files: placement_compute.cc (axes that split the batch or the layers), placement_tensor.cc,
+// placement_collective.cc, placement_step.cc (elementwise, norm, optimizer). A range that caused a diagnostic becomes
+// unknown, which fits everything, so a fault is reported once and not again for each action after it.
 
 #include "verify/placement_rules.h"
 
@@ -56,7 +56,7 @@ bool PlacementRules::expect(const Binding& binding, uint32_t allowed, const std:
 void PlacementRules::expect_unscaled(const Binding& binding) {
   for (const PlacementPart& part : placements_.read(binding)) {
     if (part.placement.is_neutral() || !part.placement.is_scaled()) continue;
-    report("takes " + text(binding, part.placement) + ": the loss is scaled once, strategies only sum");
+    report("takes " + text(binding, part.placement) + ": only the loss is scaled, strategies must sum");
     return placements_.write(binding, Placement{});
   }
 }
@@ -72,7 +72,7 @@ void PlacementRules::put(const Binding& binding, const PlacementParts& parts) {
     const auto sum = placement_of_sum(pair.first, pair.second);
     if (!sum) {
       report("adds what is " + placement_text(pair.second, axis_name_) + " to " + text(binding, pair.first) +
-             ": the sum means nothing");
+             ": such a sum has no meaning");
       return placements_.write(binding, Placement{});
     }
     sums.push_back({pair.offset, pair.num_elements, *sum});

@@ -1,4 +1,5 @@
-// What each kind of action does to placements on one axis, and what it may not do.
+// What each kind of action does to placements on one axis, and what it must not do. Implemented in placement_rules.cc,
+// placement_compute.cc, placement_tensor.cc, placement_collective.cc and placement_step.cc.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ inline bool has_role(const Binding& binding, uint32_t role) {
   return TSR_SLOT_ROLE(binding.slot) == role;
 }
 
-/// Walks a program's list for one axis. `placements` holds what is known before the first action.
+/// Walks a program's list for one axis. `placements` are those before the first action.
 class PlacementRules {
  public:
   PlacementRules(const Program& program, int axis, PlacementMap& placements, DiagnosticList& diagnostics);
@@ -29,17 +30,18 @@ class PlacementRules {
   // A set of kinds, as bits.
   static constexpr uint32_t bit(PlacementKind kind) { return 1u << static_cast<uint32_t>(kind); }
 
-  // What every rule uses.
+  // Used by every rule.
   void report(const std::string& what);
   std::string text(const Binding& binding, const Placement& placement) const;
-  /// One diagnostic unless all of the range fits `allowed`; then the range is unknown, so that each fault is told once.
+  /// One diagnostic unless the whole range fits `allowed`; the range is then unknown, so that each fault is reported
+  /// once.
   bool expect(const Binding& binding, uint32_t allowed, const std::string& why);
   void expect_unscaled(const Binding& binding);
-  /// A *write* sets, an *add* sums; a sum without placement is a diagnostic.
+  /// A *write* sets, an *add* sums; a sum without a placement is a diagnostic.
   void put(const Binding& binding, const Placement& placement);
   void put(const Binding& binding, const PlacementParts& parts);
 
-  // Compute: by what the axis splits.
+  // Compute, depending on what the axis splits.
   void compute();
   void compute_on_batch_axis();
   void compute_on_layer_axis();
@@ -48,7 +50,7 @@ class PlacementRules {
   PlacementKind placement_on_tensor_axis(const SegmentCut& cut, const Binding& binding, bool on_parts) const;
   int parameter_at(const Binding& binding) const;
 
-  // Collectives: on this axis, and on others (where placements are carried along).
+  // Collectives on this axis, and on others (which carry placements along).
   void collective();
   bool leaves_out_ranks(const CollectiveOperands& form) const;
   PlacementParts reduced(const CollectiveOperands& form, PlacementKind result);

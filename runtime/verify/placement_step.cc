@@ -1,7 +1,7 @@
-// What elementwise actions, norm, clip, optimizer and calls do to placements. Here the mistakes of strategies surface,
-// as this is where gradients are used: `sum_squares` and `optimizer` take no addends and nothing that was scaled, and a
-// gradient must be split as the parameter is. An exception is ZeRO-1: a replicated value whose moments are split
-// becomes split, since each rank has updated its slice, and the gather at the end makes it replicated again.
+// What elementwise actions, norm, clip, optimizer and calls do to placements. Mistakes of strategies surface here,
+// where gradients are used: `sum_squares` and `optimizer` take nothing partial and nothing scaled, and a gradient must
+// be placed like its parameter. An exception is ZeRO-1: a replicated value whose moments are shards becomes a shard,
+// since each rank has updated its slice, and the gather at the end makes it replicated again.
 
 #include <algorithm>
 
@@ -20,8 +20,7 @@ bool any_of(const PlacementParts& parts, PlacementKind kind) {
   return std::ranges::any_of(parts, [&](const PlacementPart& part) { return part.placement.kind == kind; });
 }
 
-/// Whether a parameter may be updated with a gradient: both replicated, both split alike, or the parameter the rank's
-/// own.
+/// Whether a parameter may be updated with a gradient: both replicated, both shards, or the parameter varying.
 bool fits(PlacementKind value, PlacementKind gradient) {
   return value == gradient || value == PlacementKind::varying;
 }
@@ -44,13 +43,13 @@ void PlacementRules::elementwise() {
   put(destination, placements_.read(*action_->find(kSource)));
 }
 
-// A range that several ranks hold is counted by one of them, so squares are addends over every axis, divergent
-// parameters excepted. Element 0, the count of values that are not finite, is always an addend: all ranks skip a step
+// A range that several ranks hold is counted by one of them, so squares are partial on every axis, except those of
+// divergent parameters. Element 0, the count of values that are not finite, is always partial: all ranks skip a step
 // together.
 void PlacementRules::sum_squares() {
   const Binding& source = *action_->find(kSource);
   expect(source, ~bit(PlacementKind::partial),
-         "squares of addends are not the square of their sum; is a collective missing?");
+         "squares of partial sums are not those of the sum; is a collective missing?");
   expect_unscaled(source);
   const bool diverges = any_of(placements_.read(source), PlacementKind::varying);
   const Binding& accumulator = *action_->find(kAccumulator);
@@ -61,7 +60,7 @@ void PlacementRules::sum_squares() {
 void PlacementRules::clip() {
   const Binding& accumulator = *action_->find(kAccumulator);
   expect(accumulator, ~bit(PlacementKind::partial),
-         "the norm would be that of a part; is the sum over the world missing?");
+         "the norm would be that of one part; is the sum over the world missing?");
   const PlacementParts squares = placements_.read(accumulator);
   const auto result = [](const PlacementParts& parts) {
     return Placement{any_of(parts, PlacementKind::varying) ? PlacementKind::varying : PlacementKind::replicated};
@@ -70,7 +69,7 @@ void PlacementRules::clip() {
   placements_.write(*action_->find(kStep), result(slice(squares, 0, 1)));  // counted where all gradients are finite
 }
 
-/// What a value is after its update with a gradient and moments of these placements.
+/// The placement of a value after its update with a gradient and moments of these placements.
 PlacementKind PlacementRules::updated_placement(const Binding& value, const PlacementPair& pair, PlacementKind moments,
                                                 bool clips_alike) {
   const PlacementKind before = pair.first.kind;
@@ -97,7 +96,7 @@ void PlacementRules::optimizer() {
   expect_unscaled(gradient);
   const bool clips_alike = !any_of(placements_.read(*action_->find(kClip)), PlacementKind::varying);
   const Binding* moments = action_->find(TSR_SLOT(TSR_ROLE_STATE, 0));
-  // Without moments: those of the value itself.
+  // Without moments, the value's own.
   const PlacementParts states = placements_.read(moments ? *moments : value);
   PlacementParts updated;
   for (const PlacementPair& pair : zip(placements_.read(value), placements_.read(gradient)))
@@ -108,8 +107,8 @@ void PlacementRules::optimizer() {
   placements_.write(value, updated);
 }
 
-// The arithmetic of a strategy is unknown. On its own axis it may take addends (compression before the sum) and then
-// leaves addends; on other axes its results have the placement of its operands.
+// The arithmetic of a strategy is unknown. On its own axis it may take partial sums (compression before the sum) and
+// then leaves partial sums; on other axes its results have the placement of its operands.
 void PlacementRules::call() {
   const bool is_own = action_->strategy_axis == axis_;
   PlacementParts operands;

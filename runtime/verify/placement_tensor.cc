@@ -1,13 +1,14 @@
-// What compute does to placements on an axis that splits tensors. All ranks have the same tokens; what is split follows
-// from the dims that parameters and values carry and from what a segment contracts. Of a block under Megatron's cut:
+// What compute does to placements on an axis that splits tensors. All ranks have the same tokens; which tensors are
+// shards follows from the dims of parameters and values and from the contractions of a segment. In a block under
+// Megatron's cut:
 //
-//     forward qkv        weight split by heads (its columns)          -> qkv split
-//     forward attention  works on the heads it has                    -> attended split
-//     forward proj       contracts heads, which is split              -> projected partial; an all_reduce must follow
-//     forward add_ln_2   needs projected replicated                   -> replicated
-//     backward qkv       output gradient split, input replicated      -> the input's gradient partial
+//     forward qkv        weight split by heads (its columns)          -> qkv is a shard
+//     forward attention  works on the rank's heads                    -> attended is a shard
+//     forward proj       contracts heads, which are split             -> projected is partial: an all_reduce must
+//     follow forward add_ln_2   needs projected replicated                   -> replicated backward qkv       output
+//     gradient a shard, input replicated    -> the input's gradient is partial
 //
-// A maximum over a split dim (row maxima of the logits) counts as `varying` until it is taken: it is not a sum.
+// A maximum over a split dim (row maxima of the logits) is `varying` until it is reduced: it is not a sum.
 
 #include <algorithm>
 #include <functional>
@@ -31,13 +32,13 @@ class SegmentCut {
     }
   }
 
-  /// Nothing of the segment is split.
+  /// True when nothing of the segment is split.
   bool empty() const {
     const auto splits = [&](int value) { return splits_value(value); };
     return std::ranges::none_of(is_split_, std::identity()) && std::ranges::none_of(segment_.inputs, splits) &&
            std::ranges::none_of(segment_.outputs, splits);
   }
-  /// A dim that the op needs whole.
+  /// Whether a dim is split that the op needs whole.
   bool splits_whole_dim() const {
     const op::OpEntry* entry = op::find_op(segment_.op.kind);
     return entry &&
@@ -56,7 +57,7 @@ class SegmentCut {
   bool splits_outputs() const {
     return std::ranges::any_of(segment_.outputs, [&](int value) { return splits_value(value); });
   }
-  /// What a contraction of a split dim leaves of an output: an addend, or one of several maxima.
+  /// The placement of an output after a contraction of a split dim: a partial sum, or one of several maxima.
   PlacementKind contracted() const {
     for (const tsr_contraction& c : segment_.contractions)
       if (names_.contains(c.dim)) return c.reduce == TSR_REDUCE_SUM ? PlacementKind::partial : PlacementKind::varying;
@@ -72,7 +73,7 @@ class SegmentCut {
 
 namespace {
 
-/// The value behind an input, an output, or the gradient of one; -1 for other slots.
+/// The value of an input, an output, or the gradient of one; -1 for other slots.
 int value_of(const Segment& segment, const Binding& binding) {
   const uint32_t index = TSR_SLOT_INDEX(binding.slot);
   switch (TSR_SLOT_ROLE(binding.slot)) {
@@ -89,9 +90,9 @@ int value_of(const Segment& segment, const Binding& binding) {
 
 }  // namespace
 
-// All ranks have the same tokens. A segment whose parameters are split has its values split where they carry the split
-// dim; a split contraction leaves outputs partial, and split outputs leave gradients of whole inputs partial. Other
-// segments do to parts what they do to wholes.
+// Values of a segment with split parameters are shards where they have the split dim; a contraction of a split dim
+// leaves outputs partial, and split outputs leave the gradients of whole inputs partial. Other segments treat shards
+// like wholes.
 void PlacementRules::compute_on_tensor_axis() {
   const Segment& segment = program_.model->segments[action_->segment];
   const SegmentCut cut(program_, segment, axis_);
@@ -99,7 +100,7 @@ void PlacementRules::compute_on_tensor_axis() {
     return report("needs the whole of " +
                   (segment.parameters.empty() ? program_.model->values[segment.inputs[0]].name
                                               : program_.model->parameters[segment.parameters[0]].name) +
-                  ", which is split over " + axis_name_ + "; split the op too, or not its operands");
+                  ", which is split over " + axis_name_ + "; split the op too, or leave its operands whole");
   bool on_parts =
       std::ranges::any_of(segment.parameters, [&](int p) { return program_.model->parameters[p].rows_axis == axis_; });
   for (const Binding& binding : action_->bindings)
@@ -116,8 +117,8 @@ bool PlacementRules::take_on_tensor_axis(const SegmentCut& cut, const Binding& b
     const bool split = cut.splits_parameter(position);
     if (!split && cut.should_split_parameter(position))
       report("takes the whole of " + text(binding, {PlacementKind::replicated}) +
-             ", and its dim is split elsewhere: the segment works on parts");
-    expect(binding, bit(split ? PlacementKind::shard : PlacementKind::replicated), "the layout says otherwise");
+             ", but the dim is split elsewhere: the segment works on parts");
+    expect(binding, bit(split ? PlacementKind::shard : PlacementKind::replicated), "the layout places it differently");
     return false;
   }
   if (value >= 0 && !cut.empty()) {

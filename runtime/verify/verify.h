@@ -1,5 +1,6 @@
-// What is proved of programs before step 1. Each function returns diagnostics, empty when all is well; a diagnostic is
-// one sentence that names the actions ("rank 3 #41 comm.dp.gather all_gather h.2") and says what is wrong.
+// What is proved of programs before step 1. Each function returns diagnostics, none for a correct program; a diagnostic
+// is one sentence that names the actions ("rank 3 #41 comm.dp.gather all_gather h.2") and what is wrong. Implemented in
+// verify_rank.cc, verify_ranks.cc and verify_placement.cc.
 #pragma once
 
 #include <functional>
@@ -16,23 +17,23 @@ class RankClasses;
 
 using Diagnostics = std::vector<std::string>;
 
-/// On a rank: bindings lie inside their buffers; no read of an unwritten transient range, every transient range is
-/// written once before it is added to or read; kinds, streams, groups and slots fit one another; every two conflicting
-/// accesses to one *address* are ordered (races, use after reuse, planner errors). Independent of derive_dependencies
-/// and plan_memory. Without `memory`, buffers are taken as disjoint.
+/// On one rank: bindings lie inside their buffers; every transient range is written once, before it is added to or
+/// read; kinds, streams, groups and slots fit one another; every two conflicting accesses to one *address* are ordered
+/// (races, use after reuse, planner errors). Independent of derive_dependencies and plan_memory. Without `memory`,
+/// buffers are taken as disjoint.
 Diagnostics verify_rank(const Program& program, const MemoryPlan* memory = nullptr);
 
 /// Rank r's program.
 using ProgramOf = std::function<const Program&(int rank)>;
 
-/// Across ranks, whose programs have passed verify_rank: per (group, stream) the k-th collective matches in kind, root,
-/// dtype, counts, reduction; the k-th send and receive of a pair match in size and tag; groups that share ranks issue
-/// in one relative order; one graph of all ranks with one node per meeting has no cycle (printed as a chain of rank,
-/// action, stream). Ranks of one class share a program, and are looked at once where that says it for all.
+/// Across ranks, whose programs have passed verify_rank: on each (group, stream) the k-th collectives match in kind,
+/// root, dtype, counts and reduction; the k-th send and receive of a pair match in size, dtype and tag; groups that
+/// share ranks issue in one relative order; the wait-for graph of all ranks has no cycle (printed as a chain of rank,
+/// stream and action). One rank of each class is checked where that proves it for all.
 Diagnostics verify_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program);
 
-/// Placement: per axis every range is replicated, partial (the sum is meant), split, different or zero; every action
-/// kind has a rule; each home must leave the step as it entered. Finds what all ranks forgot alike.
+/// Placement: on each axis every range is replicated, partial, a shard, varying or zero; every kind of action has a
+/// rule; each home must have the same placement before and after the step. Finds what all ranks forgot alike.
 Diagnostics verify_placement(const Program& program);
 
 }  // namespace tessera::host

@@ -1,5 +1,5 @@
 // Checks each action by itself, whatever its kind: bindings inside their buffers, a stream and a group that fit the
-// kind, waits that point backwards. A program that names what does not exist ends here, with diagnostics such as
+// kind, waits for earlier actions only. A program that names what does not exist is refused here:
 //
 //     rank 0 #42 comm.dp.gradient all_reduce bucket 0 of dp is for group dp, but its stream is for another axis
 //     rank 0 #73 compute optimizer wte.weight has a predicate, but does not read the result of clip (slot x2), ...
@@ -10,7 +10,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
@@ -23,7 +23,7 @@ class ActionChecker {
       : program_(program), index_(index), action_(program.actions[index]), diagnostics_(diagnostics) {}
 
   void run() {
-    if (!is_known_action(action_.kind)) return report("is of no known kind");
+    if (!is_known_action(action_.kind)) return report("has an unknown kind");
     for (const Binding& binding : action_.bindings)
       check_binding(binding);
     check_stream();
@@ -104,7 +104,7 @@ class ActionChecker {
     if (action_.group != -1 || action_.peer != -1 || action_.reduce != 0 || !action_.counts.empty() ||
         !action_.peers.empty())
       report(action_.kind == TSR_ACTION_CALL ? "has a group, a peer or a reduction; a call never communicates"
-                                             : "has a group, a peer or a reduction, and is no collective");
+                                             : "has a group, a peer or a reduction, but is not a collective");
   }
 
   void check_flags() {
@@ -114,7 +114,7 @@ class ActionChecker {
       return report("has a predicate; only elementwise actions and the optimizer may be skipped");
     const Binding* clip = action_.find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP));
     if (!clip || clip->mode != TSR_MODE_READ)
-      report("has a predicate, but does not read the result of clip (slot x2), so nothing makes it wait for it");
+      report("has a predicate, but does not read the result of clip (slot x2), so nothing makes it wait for clip");
   }
 
   const Program& program_;

@@ -1,6 +1,6 @@
 // Checks that conflicting accesses to one address are ordered: data races, use after reuse, errors of the memory
-// planner. It walks the list and keeps, for each range of bytes, the last writer and the readers since. The example is
-// a sum that the norm does not wait for:
+// planner. It walks the list and keeps, for each range of bytes, the last writer and the readers since. For example, a
+// sum that the norm does not wait for:
 //
 //     rank 0 #43 compute sum_squares wte.weight does not wait for rank 0 #42 comm.dp.gradient all_reduce bucket 0 of
 //     dp, and both touch gradient bucket 0 of dp: nothing orders them
@@ -18,18 +18,18 @@
 #include "passes/dependencies.h"
 #include "program/collective_operands.h"
 #include "program/range_map.h"
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
 
-constexpr uint32_t kNobody = UINT32_MAX;
+constexpr uint32_t kNone = UINT32_MAX;
 
 /// The last accesses of a range of bytes, in list order: the writer, and of the readers since then the last one on each
 /// stream.
 struct Access {
-  uint32_t owner = kNobody;  // index of the buffer whose contents are there
-  uint32_t writer = kNobody;
+  uint32_t owner = kNone;  // index of the buffer whose contents are there
+  uint32_t writer = kNone;
   struct Reader {
     uint32_t action, buffer;
   };
@@ -57,7 +57,7 @@ class AddressChecker {
   }
 
  private:
-  /// The bytes of each buffer, taken as disjoint without a plan.
+  /// The bytes of each buffer; disjoint ones without a plan.
   void place(const MemoryPlan* memory) {
     uint64_t next = 0;
     for (const Buffer& buffer : program_.buffers) {
@@ -84,7 +84,7 @@ class AddressChecker {
   std::string rank() const { return std::to_string(program_.mesh->rank(program_.coordinates)); }
   uint32_t index_of(uint64_t id) const { return static_cast<uint32_t>(&program_.buffer(id) - program_.buffers.data()); }
 
-  /// What the host fills before the program starts, and what stays from step to step.
+  /// Buffers that the host fills before the program starts, and those that stay from step to step.
   static bool starts_written(const Buffer& buffer) {
     return buffer.persistent || buffer.kind == TSR_BUFFER_INPUT || buffer.kind == TSR_BUFFER_SCALAR;
   }
@@ -98,7 +98,7 @@ class AddressChecker {
       const Buffer& buffer = program_.buffers[i];
       if (!starts_written(buffer)) continue;
       for (auto& [begin, part] : parts(i, 0, buffer.num_bytes())) {
-        if (part.value.owner != kNobody)
+        if (part.value.owner != kNone)
           diagnostics_.add("rank " + rank() + " has " + buffer_text(buffer) + " and " +
                            buffer_text(program_.buffers[part.value.owner]) + " at one address; both live across steps");
         part.value.owner = i;
@@ -110,7 +110,7 @@ class AddressChecker {
     const uint32_t buffer = index_of(binding.buffer);
     const uint64_t width = TSR_DTYPE_BYTES(program_.buffers[buffer].dtype);
     const uint64_t begin = binding.offset * width, end = begin + binding.num_elements * width;
-    uint32_t reported = kNobody;  // one diagnostic a pair of actions, not one a part
+    uint32_t reported = kNone;  // one diagnostic for a pair of actions, not for each part
     for (auto& [from, part] : parts(buffer, begin, end)) {
       check(action, buffer, binding, part.value, reported);
       if (binding.mode == TSR_MODE_READ) add_reader(part.value, action, buffer);
@@ -121,17 +121,17 @@ class AddressChecker {
   }
 
   void check(uint32_t action, uint32_t buffer, const Binding& binding, const Access& last, uint32_t& reported) {
-    if (last.writer != kNobody) check_order(last.writer, last.owner, action, buffer, reported);
+    if (last.writer != kNone) check_order(last.writer, last.owner, action, buffer, reported);
     if (binding.mode != TSR_MODE_READ)
       for (const Access::Reader& reader : last.readers)
         check_order(reader.action, reader.buffer, action, buffer, reported);
-    // Ranges that nobody has written are reported by verify_written.
-    if (binding.mode == TSR_MODE_WRITE || last.owner == buffer || last.owner == kNobody || reported != kNobody) return;
+    // Unwritten ranges are reported by verify_written.
+    if (binding.mode == TSR_MODE_WRITE || last.owner == buffer || last.owner == kNone || reported != kNone) return;
     reported = action;
     const std::string owner = buffer_text(program_.buffers[last.owner]);
     diagnostics_.add(action_text(program_, action) + " reads " + range_text(program_, binding) + ", but " +
-                     (last.writer == kNobody
-                          ? owner + " stands at its address"
+                     (last.writer == kNone
+                          ? owner + " is at its address"
                           : action_text(program_, last.writer) + " has put " + owner + " at its address"));
   }
 
@@ -142,13 +142,13 @@ class AddressChecker {
     const std::string buffer = buffer_text(program_.buffers[second_buffer]);
     if (is_own) {
       diagnostics_.add(action_text(program_, second) + " uses " + buffer_text(program_.buffers[first_buffer]) +
-                       " and " + buffer + " at once, and they stand at one address");
+                       " and " + buffer + " at once, and they share an address");
       return;
     }
     diagnostics_.add(action_text(program_, second) + " does not wait for " + action_text(program_, first) +
                      (first_buffer == second_buffer ? ", and both touch " + buffer
-                                                    : ", and " + buffer + " stands where " +
-                                                          buffer_text(program_.buffers[first_buffer]) + " stood") +
+                                                    : ", and " + buffer + " reuses the address of " +
+                                                          buffer_text(program_.buffers[first_buffer])) +
                      ": nothing orders them");
   }
 
@@ -167,7 +167,7 @@ class AddressChecker {
       const Buffer& buffer = program_.buffers[i];
       if (!buffer.persistent) continue;
       for (auto& [begin, part] : parts(i, 0, buffer.num_bytes())) {
-        if (part.value.owner == i || part.value.writer == kNobody) continue;
+        if (part.value.owner == i || part.value.writer == kNone) continue;
         diagnostics_.add(action_text(program_, part.value.writer) + " puts " +
                          buffer_text(program_.buffers[part.value.owner]) + " at the address of " + buffer_text(buffer) +
                          ", which must outlive the step");

@@ -1,15 +1,15 @@
 // Checks each collective by itself: operands, root or peer, reduction, counts, overlap. Communicators may rely on all
-// of it, and need not check sizes on the hot path. For example
+// of these, and need not check sizes on the hot path. For example
 //
-//     rank 0 #4 comm.dp.gather all_gather h.0 binds 6656 elements as its slice; it is 6624 of 13248
+//     rank 0 #4 comm.dp.gather all_gather h.0 binds 6656 elements as its slice, which has 6624 of 13248
 //
-// What has to agree between ranks is checked in collective_matching.cc. Cost: linear in the bindings.
+// collective_matching.cc checks what has to agree between ranks. Cost: linear in the bindings.
 
 #include <algorithm>
 #include <numeric>
 
 #include "program/collective_operands.h"
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
@@ -71,19 +71,20 @@ class CollectiveChecker {
       report("names " + std::string(has_root(kind) ? "root " : "peer ") + std::to_string(action_.peer) +
              "; its group has " + std::to_string(form_.num_ranks) + " ranks");
     if (one_peer && !has_root(kind) && action_.peer == form_.position) report("is a message to itself");
-    if (!one_peer && action_.peer != -1) report("names a peer, and has none");
+    if (!one_peer && action_.peer != -1) report("names a peer; its kind has none");
     if (reduces(kind) != (action_.reduce != 0) || action_.reduce > TSR_REDUCE_MAX)
       report("has the reduction " + std::to_string(action_.reduce) +
              (reduces(kind) ? "; 1 to 4 are sum, avg, min, max" : "; it reduces nothing"));
     if (!action_.counts.empty() &&
         (!takes_counts(kind) || action_.counts.size() != static_cast<size_t>(form_.num_ranks)))
-      report("has " + std::to_string(action_.counts.size()) + " counts; " +
-             (takes_counts(kind) ? "one per member are " + std::to_string(form_.num_ranks) : "it takes none"));
+      report(
+          "has " + std::to_string(action_.counts.size()) + " counts; " +
+          (takes_counts(kind) ? "it takes " + std::to_string(form_.num_ranks) + ", one per member" : "it takes none"));
     if (!action_.peers.empty() && kind != TSR_ACTION_EXCHANGE) report("lists peers; only exchange does");
     if (kind == TSR_ACTION_BARRIER && !action_.bindings.empty()) report("binds buffers; a barrier has none");
   }
 
-  /// Which of source and destination this kind has on this rank. False: there is nothing more to check.
+  /// Whether source and destination are those of the kind on this rank; if not, nothing more is checked.
   bool check_operands() {
     const bool is_root = form_.position == action_.peer;
     const bool both = form_.source && form_.destination && form_.destination->mode == TSR_MODE_WRITE;
@@ -119,7 +120,7 @@ class CollectiveChecker {
       report("reads " + std::string(dtype_name(dtype)) + " and writes " +
              std::string(dtype_name(program_.buffer(form_.destination->buffer).dtype)));
     if (action_.reduce == TSR_REDUCE_AVG && !is_float(dtype))
-      report("averages " + std::string(dtype_name(dtype)) + "; only floating types can be");
+      report("averages " + std::string(dtype_name(dtype)) + "; only floating-point types can be averaged");
   }
 
   void check_sizes() {
@@ -151,16 +152,16 @@ class CollectiveChecker {
     if (!action_.counts.empty() && action_.counts.size() != n) return;
     const auto offsets = slice_offsets(action_, whole, form_.num_ranks);
     if (offsets.back() != whole)
-      report("has counts that add up to " + std::to_string(offsets.back()) + "; it has " + std::to_string(whole) +
+      report("has counts that add up to " + std::to_string(offsets.back()) + ", and binds " + std::to_string(whole) +
              " elements");
     const uint64_t slice = offsets[form_.position + 1] - offsets[form_.position];
     if (own && *own != slice)
-      report("binds " + std::to_string(*own) + " elements as its slice; it is " + std::to_string(slice) + " of " +
+      report("binds " + std::to_string(*own) + " elements as its slice, which has " + std::to_string(slice) + " of " +
              std::to_string(whole));
   }
 
-  /// Source and destination of one buffer may meet only where the communicator says what in place means: the same
-  /// range, or the own slice.
+  /// Source and destination in one buffer may overlap only where the ABI defines in place: the same range, or the own
+  /// slice.
   void check_overlap() {
     const Binding *source = form_.source, *destination = form_.destination;
     if (!source || !destination || source->buffer != destination->buffer) return;

@@ -1,18 +1,18 @@
-// Checks what a program means, axis by axis: it interprets the program on placements (placement.cc) instead of numbers.
-// It finds what no other check can: mistakes that all ranks make alike, which race with nothing and match perfectly.
+// Checks placements, axis by axis: it interprets the program on placements (placement.cc) instead of numbers. It finds
+// what no other check can: mistakes that all ranks make alike, which race with nothing and match perfectly.
 //
-//     enter     tokens are varying on a batch axis; homes are as the layout says; pads are zero
+//     enter     tokens are varying on a batch axis; homes are placed as in the layout; pads are zero
 //     walk      each action by its rule (placement_rules.h)
 //     leave     every persistent home must have the placement that it entered with, and the loss must be summed
 //
-// The last condition makes steps repeatable: a step that took replicated values and left split ones would train on
+// The last condition makes steps repeatable: a step that takes replicated values and leaves shards would train on
 // garbage from the second step on. For example, zero3 stage 2 without its broadcasts at the end:
 //
 //     rank 0 home wte.weight: its value, home wte, is the same on all ranks of dp before the program, and after it
 //     split over dp
 //
-// Unknown contents (a strategy's own buffers, other ranks' slices on some axes) fit everything, so the check can miss a
-// mistake in them. Cost: linear in the bindings, up to pieces, for each axis of more than one rank.
+// Unknown contents (a strategy's own buffers, other ranks' slices on some axes) fit everything, so the check can miss
+// mistakes in them. Cost: linear in the bindings, up to pieces, for each axis of more than one rank.
 
 #include <vector>
 
@@ -22,7 +22,7 @@
 namespace tessera::host {
 namespace {
 
-/// A range of a home that lives across steps, with what it means when the step begins.
+/// A range of a home that lives across steps, with its placement when the step begins.
 struct Entered {
   const Home* home;
   uint32_t role;
@@ -63,7 +63,7 @@ class AxisVerifier {
         return PlacementKind::replicated;
       case TSR_BUFFER_HOME:
       case TSR_BUFFER_OPTIMIZER:
-        return PlacementKind::zero;  // pads; enter_homes says what is between them
+        return PlacementKind::zero;  // pads; enter_homes sets the rest
       default:
         return PlacementKind::unknown;  // a strategy's own
     }

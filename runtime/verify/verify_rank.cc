@@ -1,8 +1,8 @@
 // All checks of one rank's program, from form to order: tables, actions, slots and collectives, then what is written
 // and which actions wait for which. A program has to pass once before memory is planned (the planner relies on valid
-// bindings) and once after, by address.
+// bindings) and again afterwards, by address.
 
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 

@@ -12,7 +12,7 @@ namespace tessera::host {
 namespace {
 
 /// "rank 0 #12 comm.pp.forward send x waits for rank 1 #9 ..., which waits for ...". Between two waits the chain may
-/// pass from one member of a meeting to another; that is a wait too.
+/// pass from one member of a collective to another; that is a wait too.
 std::string chain_text(const ProgramOf& program, const std::vector<WaitGraph::Wait>& cycle) {
   std::vector<ActionRef> chain;
   const auto visit = [&](ActionRef place) {
@@ -31,13 +31,13 @@ std::string chain_text(const ProgramOf& program, const std::vector<WaitGraph::Wa
 
 }  // namespace
 
-// That each stream issues in one order everywhere follows from the matching, and that the streams together do not
-// deadlock from the graph. "Groups that share ranks issue in one relative order" is asked on top of that, for
-// communicators whose collectives occupy the device until all members have come (nccl): there the issue order of
-// different streams counts too. It is asked in the strongest form that holds for every right program: since a list
-// means "run from top to bottom", all lists run so must come to their end, if sends do not wait. In this graph two
-// collectives with two ranks in common that are listed in different orders are a cycle. The order of messages is left
-// to the schedules: 1f1b interleaves its two lanes differently on each stage.
+// The matching implies that each stream issues in one order on all ranks, and the graph that the streams together do
+// not deadlock. "Groups that share ranks issue in one relative order" is required beyond that, for communicators whose
+// collectives occupy the device until all members have arrived (nccl): there the issue order of different streams
+// counts too. It is required in the strongest form that holds for every correct program: since the semantics of a list
+// is to run from top to bottom, running all lists so must end, if sends do not wait. In this graph two collectives with
+// two ranks in common that are listed in different orders are a cycle. The order of messages is left to the schedules:
+// 1f1b interleaves its two lanes differently on each stage.
 Diagnostics verify_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
   DiagnosticList diagnostics;
   const MatchedOps matched_ops = match_ranks(mesh, matched_ranks(mesh, classes, program), program, diagnostics);
@@ -45,8 +45,8 @@ Diagnostics verify_ranks(const Mesh& mesh, const RankClasses& classes, const Pro
   const WaitGraph graph(program, matched_ops);
   if (const auto cycle = graph.find_cycle(WaitGraph::Order::list); !cycle.empty())
     diagnostics.add(
-        "the ranks list what they share in different orders, so that running every list from top to bottom never "
-        "ends: " +
+        "the ranks list shared collectives in different orders, so that running every list from top to bottom "
+        "never ends: " +
         chain_text(program, cycle));
   else if (const auto deadlock = graph.find_cycle(WaitGraph::Order::streams); !deadlock.empty())
     diagnostics.add("deadlock: " + chain_text(program, deadlock));

@@ -3,12 +3,12 @@
 //
 //     rank 0 #5 compute forward h.0.attention mb=0 binds o0 (h.0.attended) with mode read; it must be write
 //
-// Two things are left to the device: slots of compute are optional in the table, since describe(op) decides which there
-// are, and dtypes are its to accept or refuse. `call` binds what its strategy likes. Cost: bindings times rules.
+// Two things are left to the device: slots of compute are optional in the table, since describe(op) decides which
+// exist, and the device accepts or refuses dtypes. `call` may bind anything. Cost: bindings times rules.
 
 #include <algorithm>
 
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kAny = 0xffff;
 constexpr uint32_t kRead = 1u << TSR_MODE_READ, kWrite = 1u << TSR_MODE_WRITE, kAdd = 1u << TSR_MODE_ADD;
 
-/// A slot that a kind of action has: role, index (kAny: any number of them), the modes it may be bound with.
+/// A slot of a kind of action: role, index (kAny: any number of them), and the modes it may be bound with.
 struct SlotRule {
   uint32_t kind, role, index, modes;
   bool required = false;
@@ -175,7 +175,7 @@ class SlotChecker {
              std::to_string(num_elements));
   }
 
-  /// Whether this rank computes with a part of the parameter only.
+  /// Whether this rank computes with only a part of the parameter.
   bool is_cut(int parameter) const {
     return std::ranges::any_of(program_.layout, [&](const LayoutEntry& split) {
       return split.parameter == parameter && split.kind == TSR_LAYOUT_SPLIT &&

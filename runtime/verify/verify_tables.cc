@@ -3,11 +3,11 @@
 //     the m of home h.0 has 6656 elements, the home 13312
 //     the gradient of home h.0 reaches beyond gradient h.0, which has 6656 elements
 //
-// Everything that later code indexes without asking is checked here. Cost: linear in the tables.
+// Everything that later code indexes without a check is checked here. Cost: linear in the tables.
 
 #include <algorithm>
 
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
@@ -33,7 +33,7 @@ void check_buffers(const Program& program, DiagnosticList& diagnostics) {
       diagnostics.add(buffer_text(buffer) + " has " + std::to_string(buffer.num_elements) +
                       " elements: too many to address");
     if (buffer.memory != TSR_MEMORY_DEVICE && buffer.memory != TSR_MEMORY_HOST)
-      diagnostics.add(buffer_text(buffer) + " stands in the unknown memory " + std::to_string(buffer.memory));
+      diagnostics.add(buffer_text(buffer) + " is in the unknown memory " + std::to_string(buffer.memory));
   }
 }
 
@@ -93,7 +93,7 @@ void check_role(const Program& program, const Home& home, uint32_t role, Diagnos
   const std::string where = "the " + std::string(kRoles[role]) + " of home " + home.name;
   const Buffer* buffer = buffer_or_null(program, place.buffer);
   if (!buffer) {
-    diagnostics.add(where + " stands in buffer %" + std::to_string(place.buffer) + ", which does not exist");
+    diagnostics.add(where + " is in buffer %" + std::to_string(place.buffer) + ", which does not exist");
     return;
   }
   if (place.offset > buffer->num_elements || place.num_elements > buffer->num_elements - place.offset)
@@ -104,7 +104,7 @@ void check_role(const Program& program, const Home& home, uint32_t role, Diagnos
                     std::to_string(home.num_elements));
   const bool is_compute_copy = role == TSR_HOME_VALUE && home.roles[TSR_HOME_MASTER].buffer != 0;
   if (role != TSR_HOME_GRADIENT && !is_compute_copy && !buffer->persistent)
-    diagnostics.add(where + " stands in " + buffer_text(*buffer) + ", which does not outlive the step");
+    diagnostics.add(where + " is in " + buffer_text(*buffer) + ", which does not outlive the step");
 }
 
 void check_pieces(const Program& program, const Home& home, DiagnosticList& diagnostics) {

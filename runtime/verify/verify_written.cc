@@ -1,26 +1,27 @@
 // Checks, in list order, that no transient range is read before it is written, and that none is written twice. For
-// example, if a pass drops a gather:
+// example, when a pass forgets a gather:
 //
 //     rank 0 #7 compute forward h.0.ln_1 mb=0 reads gathered h.0[0:32] through p0 (h.0.ln_1.weight), which nothing has
 //     written
 //
-// Why written once: with two writes the contents of a range would depend on the place in the list, and passes that look
-// for "the writer" of a gradient would find one of two. Workspaces are exempt, and so are copies back from staging.
+// Why written once: with two writes the contents of a range would depend on the position in the list, and passes that
+// look for "the writer" of a gradient would find one of two. Workspaces are exempt, and so are copies back from
+// staging.
 //
-// What a predicated action writes exists only in good steps, so only predicated actions may read it. Cost: linear in
-// the bindings, up to the pieces a buffer falls into.
+// The results of a predicated action exist only in good steps, so only predicated actions may read them. Cost: linear
+// in the bindings, up to the pieces a buffer falls into.
 
 #include <vector>
 
 #include "passes/host_staging.h"
 #include "program/collective_operands.h"
 #include "program/range_map.h"
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
 
-/// What is known of a range of a transient buffer. A skipped write leaves nothing: what it wrote may only be read by
+/// What is known of a range of a transient buffer. A skipped write leaves nothing, so its range may only be read by
 /// actions that are skipped with it.
 enum class Written : uint8_t { no, predicated, yes };
 

@@ -1,12 +1,12 @@
-// The wait-for graph of all ranks: a node is an action, a node of a collective is that action on all its members, a
-// message has a node for its start and one for its end. An edge goes from an action to what it waits for:
+// The wait-for graph of all ranks: a node is an action, or a collective on all its members; a message has a node for
+// its start and one for its end. An edge goes from an action to what it waits for:
 //
 //     rank 0    #10 forward  <-  #11 send: start  <-  end                  the end also waits for the start of the recv
 //     rank 1                     #1 recv:  start  <-  end  <-  #2 forward  the end also waits for the start of the send
 //
 // A cycle is a deadlock (Order::streams), or lists that disagree about an order (Order::list, see verify_ranks.cc). The
-// graph is walked in topological order by counting open waits (Kahn 1962): O(nodes + edges), and what is never reached
-// is on a cycle or waits for one.
+// graph is walked in topological order by counting open waits (Kahn 1962) in O(nodes + edges); nodes that are never
+// reached are on a cycle or downstream of one.
 
 #include "verify/wait_graph.h"
 
@@ -100,7 +100,7 @@ std::vector<WaitGraph::Wait> WaitGraph::find_cycle(Order order) const {
   const std::vector<bool> stuck = walk_edges(all, num_nodes_, {});
   const auto first = std::ranges::find(stuck, true);
   if (first == stuck.end()) return {};
-  // Every stuck node waits for a stuck node, so walking on must come back.
+  // Every stuck node waits for a stuck node, so following the waits must close a cycle.
   std::vector<uint32_t> wait_of(num_nodes_, kNone);
   for (uint32_t e = 0; e < all.size(); ++e)
     if (stuck[all[e].node] && stuck[all[e].awaited_node]) wait_of[all[e].node] = e;

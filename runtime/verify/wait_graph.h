@@ -1,4 +1,4 @@
-// All ranks' actions as one graph: what each waits for, on its rank and through those it meets.
+// The wait-for graph of all ranks' actions: waits on a rank, and between ranks through collectives and messages.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace tessera::host {
 
-/// The members of a collective are one node. A message blocks neither the other messages of its action nor what its
-/// peer does before: so a send, receive or exchange has a node for its start and one for its end.
+/// The members of a collective are one node. A message blocks neither the other messages of its action nor earlier
+/// actions of its peer, so a send, receive or exchange has one node for its start and one for its end.
 class WaitGraph {
  public:
-  /// Of the ranks in `matched_ops`.
+  /// The graph of the ranks in `matched_ops`.
   WaitGraph(const ProgramOf& program, const MatchedOps& matched_ops);
 
   enum class Order {
-    streams,  ///< what really happens: streams, dependencies, and sends that last until they are received
+    streams,  ///< as executed: streams, dependencies, and sends that last until they are received
     list,     ///< every list from top to bottom, and sends that never wait
   };
 
@@ -36,7 +36,7 @@ class WaitGraph {
   };
   std::vector<Edge> edges(Order order) const;
   uint32_t num_nodes() const { return num_nodes_; }
-  /// Of a message another node than that of its start.
+  /// For a message, a different node than that of its start.
   uint32_t end_node(ActionRef place) const { return end_[index(place)]; }
 
  private:
@@ -51,8 +51,8 @@ class WaitGraph {
   uint32_t num_nodes_ = 0;
 };
 
-/// Visits (if there is a `visit`) every edge once all that the node it waits for waits for was visited. Returns which
-/// nodes never become ready: those on a cycle, and what waits for them.
+/// Visits the edges in topological order (if there is a `visit`). Returns which nodes never become ready: those on a
+/// cycle and everything downstream of one.
 std::vector<bool> walk_edges(std::span<const WaitGraph::Edge> edges, uint32_t num_nodes,
                              const std::function<void(const WaitGraph::Edge&)>& visit);
 

@@ -1,5 +1,5 @@
-// Decodes elements of weight files. The table is that of the safetensors format: sizes are needed of all dtypes, to
-// check a header, values only of floating types. Conversion goes bit by bit and does not rely on the compiler's half
+// Decodes elements of weight files. The table is that of the safetensors format: the sizes of all dtypes are needed to
+// check a header, the values only of floating types. Conversion works on bits and does not rely on the compiler's half
 // types, so all machines read the same values.
 
 #include "weights/element_conversion.h"
@@ -90,7 +90,7 @@ void to_float(std::string_view dtype, std::span<const std::byte> elements, std::
     convert_each<double>(elements, out, from_double);
   } else {
     throw Error(TSR_E_UNSUPPORTED,
-                concat("elements of type ", dtype, " are no parameters; F32, F16, BF16 and F64 are"));
+                concat("elements of type ", dtype, " cannot be parameters; F32, F16, BF16 and F64 can"));
   }
 }
 

@@ -1,8 +1,8 @@
 // Weights of a Hugging Face folder. Names and shapes must match the model one to one, so that nothing is left at random
-// values and nothing that was trained is dropped unnoticed. Nothing is transposed: a model whose layers are [in, out]
-// there, as GPT-2's Conv1D, has them so here.
+// values and nothing that was trained is dropped unnoticed. Nothing is transposed: layers that are [in, out] in the
+// file, as GPT-2's Conv1D, are [in, out] here.
 //
-// Values are read when a rank asks for its pieces, and only those are looked at for NaN: no rank reads the whole model.
+// Values are read when a rank asks for its pieces, and only those are checked for NaN: no rank reads the whole model.
 
 #include "weights/hf_folder.h"
 
@@ -90,8 +90,9 @@ void HuggingFaceWeights::place_tensors(const SafetensorsFile& file) {
     if (name.starts_with(names_.prefix)) name.remove_prefix(names_.prefix.size());
     if (names_.is_skipped(name)) continue;
     if (places_.emplace(std::string(name), Place{&file, full_name}).second) continue;
-    throw Error(TSR_E_INVALID_ARGUMENT, concat(file.path(), ": tensor ", name, " is there with and without the prefix ",
-                                               names_.prefix, "; keep one"));
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(file.path(), ": tensor ", name, " is present both with and without the prefix ", names_.prefix,
+                       "; keep one"));
   }
 }
 
@@ -99,10 +100,9 @@ std::string HuggingFaceWeights::wrapper_hint(const std::string& parameter) const
   for (const auto& [name, place] : places_) {
     if (!name.ends_with("." + parameter)) continue;
     const std::string prefix = place.name.substr(0, place.name.size() - parameter.size());
-    return concat(
-        ", but ", place.name, ": its names begin with ", prefix, ", as a model inside another has them ",
-        "(DistributedDataParallel adds module., torch.compile _orig_mod.); save the inner model, or take the ",
-        "prefix off all names");
+    return concat(", but ", place.name, ": its names begin with ", prefix, ", which a wrapper adds ",
+                  "(DistributedDataParallel module., torch.compile _orig_mod.); save the inner model, or remove the ",
+                  "prefix from all names");
   }
   return "";
 }
@@ -157,7 +157,7 @@ void HuggingFaceWeights::check_copy(const Place& copy) const {
   if (equal) return;
   throw Error(TSR_E_UNSUPPORTED, concat(copy.file->path(), ": tensor ", copy.name, " ", shape_text(tensor.shape),
                                         " differs from ", tied.name, " ", shape_text(original.shape),
-                                        "; a head of its own is not supported, only one tied to the token embedding"));
+                                        "; an untied head is not supported; tie it to the token embedding"));
 }
 
 void HuggingFaceWeights::read(std::string_view parameter, uint64_t offset, std::span<float> out) const {
@@ -165,13 +165,13 @@ void HuggingFaceWeights::read(std::string_view parameter, uint64_t offset, std::
   if (found == places_.end()) throw Error(TSR_E_NOT_FOUND, concat(folder_, " has no tensor ", parameter));
   const Place& place = found->second;
   place.file->read(place.name, offset, out);
-  // Which one it is is looked for only when there is one.
+  // The element is searched only when there is one.
   if (all_finite(out)) return;
   const auto bad = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
   throw Error(TSR_E_INVALID_ARGUMENT,
               concat(place.file->path(), ": element ", offset + static_cast<uint64_t>(bad - out.begin()), " of tensor ",
                      place.name, " ", shape_text(place.file->tensor(place.name).shape), " is ", *bad,
-                     "; such weights train nothing: use a copy of the model that is whole"));
+                     "; use an intact copy of the model"));
 }
 
 }  // namespace tessera::host

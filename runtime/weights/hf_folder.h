@@ -15,14 +15,13 @@
 namespace tessera::host {
 
 /// Weights by parameter name, from `model.safetensors` or, without it, the files of its sharded index. Strict: tensors
-/// and parameters must match one to one in name (with or without the model's prefix) and shape. Two things may be there
-/// besides, which TensorNames tells: tensors that are skipped, and the copy of a tied parameter, which must equal it
-/// element by element.
+/// and parameters must match one to one in name (with or without the model's prefix) and shape. TensorNames allows two
+/// exceptions: tensors that are skipped, and a copy of a tied parameter, which must equal it element by element.
 class HuggingFaceWeights : public ParameterSource {
  public:
   /// Opens all files and checks everything but the parameters' values. Throws INVALID_ARGUMENT naming the tensor and
-  /// the file (both shapes where they differ), UNSUPPORTED for an element type that is not a float, NOT_FOUND without
-  /// files; what find_weight_files throws.
+  /// the file (and both shapes where they differ), UNSUPPORTED for an element type that is not a float, NOT_FOUND when
+  /// there are no files, and what find_weight_files throws.
   HuggingFaceWeights(const std::string& folder, std::span<const Parameter> parameters, const TensorNames& names);
 
   /// Throws INVALID_ARGUMENT, naming file, tensor and element, for a value that is NaN or infinite.
@@ -36,7 +35,7 @@ class HuggingFaceWeights : public ParameterSource {
 
   void open_files(const std::string& folder);
   void place_tensors(const SafetensorsFile& file);
-  /// The end of the sentence about a parameter that is there under a longer name; else empty.
+  /// The end of the error about a missing parameter that exists under a longer name; else empty.
   std::string wrapper_hint(const std::string& parameter) const;
   void check_parameters(std::span<const Parameter> parameters) const;
   void check_copy(const Place& head) const;

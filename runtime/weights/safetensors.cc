@@ -19,7 +19,7 @@ namespace tessera::host {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;                            // the header's length comes before it
-constexpr std::size_t kElementsPerRead = std::size_t{1} << 16;  // of types that are converted through a small buffer
+constexpr std::size_t kElementsPerRead = std::size_t{1} << 16;  // for types that are converted through a small buffer
 
 }  // namespace
 
@@ -52,8 +52,9 @@ const SafetensorsTensor& SafetensorsFile::tensor(std::string_view name) const {
 void SafetensorsFile::read(std::string_view name, uint64_t offset, std::span<float> out) const {
   const SafetensorsTensor& source = tensor(name);
   if (offset > source.num_elements || out.size() > source.num_elements - offset) {
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("elements ", offset, " to ", offset + out.size(), " of ", name,
-                                               " were asked for, but in ", path(), " it has ", source.num_elements));
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(path(), ": elements ", offset, " to ", offset + out.size(), " of tensor ", name,
+                       " were requested, and it has ", source.num_elements));
   }
   const uint64_t num_element_bytes = element_bytes(source.dtype);
   uint64_t position = data_begin_ + source.data_offset + offset * num_element_bytes;

@@ -50,7 +50,7 @@ SafetensorsHeader lay_out(const std::string& path, std::span<const SafetensorsEn
     if (!fits || !header.tensors.emplace(entry.name, tensor).second) {
       throw Error(TSR_E_INVALID_ARGUMENT,
                   concat("cannot lay out ", path, ": tensor ", entry.name, " of ", entry.dtype, " ",
-                         shape_text(entry.shape), " stands there twice, has an unknown dtype or is too large"));
+                         shape_text(entry.shape), " is listed twice, has an unknown dtype or is too large"));
     }
   }
   return header;
@@ -87,7 +87,7 @@ void sync_folder_of(const std::string& path) {
   if (fd < 0) fail("open the folder", folder);
   const int status = ::fsync(fd);
   ::close(fd);
-  if (status != 0) fail("make durable the folder", folder);
+  if (status != 0) fail("sync the folder", folder);
 }
 
 }  // namespace
@@ -123,7 +123,8 @@ SafetensorsWriter::~SafetensorsWriter() {
 
 void SafetensorsWriter::write(std::string_view name, uint64_t offset, std::span<const std::byte> elements) {
   const auto found = header_.tensors.find(name);
-  if (found == header_.tensors.end()) throw Error(TSR_E_NOT_FOUND, concat(path_, " is to hold no tensor ", name));
+  if (found == header_.tensors.end())
+    throw Error(TSR_E_NOT_FOUND, concat(path_, " was created without a tensor ", name));
   const SafetensorsTensor& tensor = found->second;
   const uint64_t num_element_bytes = element_bytes(tensor.dtype);
   if (offset > tensor.num_elements || elements.size() > tensor.num_bytes - offset * num_element_bytes ||
@@ -135,8 +136,8 @@ void SafetensorsWriter::write(std::string_view name, uint64_t offset, std::span<
 }
 
 void SafetensorsWriter::commit() {
-  if (::fsync(fd_) != 0) fail("make durable", partial_path_);
-  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail("rename to its final name", partial_path_);
+  if (::fsync(fd_) != 0) fail("sync", partial_path_);
+  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail("rename", partial_path_);
   ::close(fd_);
   fd_ = -1;
   sync_folder_of(path_);

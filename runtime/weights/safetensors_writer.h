@@ -21,7 +21,8 @@ struct SafetensorsEntry {
 };
 
 /// Writes `path` in pieces, in any order, into `path`.partial, which commit() makes durable and renames to `path`. So
-/// a reader sees the old file or the new one, and never a part. Without commit() nothing is left. One writer a path.
+/// a reader sees the old file or the new one, never a partial one. Without commit() nothing is left. One writer for
+/// each path.
 /// [control-thread]
 class SafetensorsWriter {
  public:
@@ -37,7 +38,7 @@ class SafetensorsWriter {
   /// written is zero. Throws NOT_FOUND, INVALID_ARGUMENT (beyond the tensor), UNAVAILABLE.
   void write(std::string_view name, uint64_t offset, std::span<const std::byte> elements);
 
-  /// The file is complete at its path and survives a power cut. To be called once. Throws UNAVAILABLE.
+  /// Afterwards the file is complete at its path and survives a power cut. To be called once. Throws UNAVAILABLE.
   void commit();
 
  private:

@@ -1,4 +1,4 @@
-// Which parts of something large are compared in place of the whole.
+// Samples of large files: the blocks that are hashed instead of the whole.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,14 @@
 
 namespace tessera::host {
 
-/// Up to this many bytes are compared whole.
+/// Up to this many bytes are hashed whole.
 inline constexpr uint64_t kMaxWholeBytes = uint64_t{64} << 20;
-/// Of more than that, this many blocks of this many bytes.
+/// Above that, this many blocks of this many bytes.
 inline constexpr uint64_t kSampledBlocks = 256;
 inline constexpr uint64_t kSampledBlockBytes = uint64_t{64} << 10;
 
-/// Where `num_blocks` >= 2 blocks of `block` units begin, spread evenly over `total` units; the first and the last ones
-/// are among them. Where that would be all of them, and more: blocks one after the other, of which the last one may end
-/// beyond `total`.
+/// Where `num_blocks` >= 2 blocks of `block` units begin, spread evenly over `total` units, first and last units
+/// included. When so many blocks would cover everything: consecutive blocks, of which the last may end past `total`.
 inline std::vector<uint64_t> sample_blocks(uint64_t total, uint64_t block, uint64_t num_blocks) {
   std::vector<uint64_t> begins;
   if (total / block < num_blocks) {

@@ -2,20 +2,23 @@
 // would cost a read of gigabytes on every rank at every start. A header, both ends of each tensor and 256 blocks are
 // enough to tell checkpoints apart; one changed number in the middle of a file is not found.
 //
-// Other formats (pytorch_model.bin, .gguf) are refused instead of passed over: else a folder with them would train from
-// random values.
+// Other formats (pytorch_model.bin, .gguf) are refused, not ignored: a folder with only those would train from random
+// values. The index of sharded weights comes from elsewhere and names files that are opened, so only plain names beside
+// the index are accepted: no slash, no "..".
 
 #include "weights/weight_files.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/concat.h"
+#include "base/read_only_file.h"
 #include "base/sha256.h"
+#include "base/strict_json.h"
 #include "model/architectures.h"
 #include "tessera/error.hpp"
-#include "weights/hf_index.h"
 #include "weights/safetensors.h"
 #include "weights/sample_blocks.h"
 
@@ -28,6 +31,26 @@ constexpr const char* kWholeFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kTensorEndBytes = 4096;
 constexpr std::size_t kShownDigits = 16;
+constexpr uint64_t kMaxIndexBytes = 100'000'000;
+constexpr int kMaxIndexDepth = 16;
+
+/// The file's name for each tensor's name.
+std::map<std::string, std::string> read_index(const std::string& path) {
+  // Only the map is read: `metadata.total_size` is a number in some files, a string in others, and wrong in a few.
+  const nlohmann::json index = parse_strict_json(read_text_file(path, kMaxIndexBytes), path, kMaxIndexDepth);
+  const auto found = index.find("weight_map");
+  if (found == index.end() || !found->is_object() || found->empty())
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(path, " has no \"weight_map\" that names files"));
+  std::map<std::string, std::string> files;
+  for (const auto& item : found->items()) {
+    const std::string file = item.value().is_string() ? item.value().get<std::string>() : std::string();
+    if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(path, ": tensor ", item.key(), " is in ", item.value().dump(),
+                                                 ", which is not a plain file name"));
+    files[item.key()] = file;
+  }
+  return files;
+}
 
 void refuse_foreign_weights(const std::string& folder) {
   std::error_code why;
@@ -52,7 +75,7 @@ void add_bytes(Sha256& hash, const ReadOnlyFile& file, uint64_t begin, uint64_t 
   }
 }
 
-/// `num_blocks`: of the sample; 0: all bytes are taken.
+/// `num_blocks`: of the sample; 0: all bytes are hashed.
 std::string hash_of_tensors(const SafetensorsFile& weights, uint64_t num_blocks) {
   const ReadOnlyFile& file = weights.file();
   const uint64_t begin = weights.data_begin(), end = file.num_bytes();
@@ -90,7 +113,7 @@ WeightFiles find_weight_files(const std::string& folder) {
     refuse_foreign_weights(folder);
     return {};
   }
-  WeightFiles files{{}, read_safetensors_index(index)};
+  WeightFiles files{{}, read_index(index)};
   std::set<std::string> names;
   for (const auto& entry : files.index)
     names.insert(entry.second);
@@ -99,7 +122,7 @@ WeightFiles find_weight_files(const std::string& folder) {
   return files;
 }
 
-// By their names in the wild: also of other formats, and of downloads that were not finished.
+// Includes other formats, and downloads that were not finished.
 bool looks_like_weights(const std::string& name) {
   constexpr std::string_view kBegins[] = {kWholeFile, "pytorch_model", "tf_model", "flax_model"};
   constexpr std::string_view kEnds[] = {".safetensors", ".pt",  ".pth", ".ckpt", ".gguf",   ".ggml",

@@ -13,17 +13,17 @@ struct WeightFiles {
   std::map<std::string, std::string> index;  ///< of sharded weights: the file's name for each tensor's name
 };
 
-/// Throws UNSUPPORTED for a folder that holds weights in another format or under other names only, so that nobody
-/// trains from random values unawares; what read_safetensors_index throws for a wrong index. A link that leads nowhere
-/// is a file: to open it is the error.
+/// Throws UNSUPPORTED for a folder that holds weights only in another format or under other names, which else would
+/// silently train from random values, and INVALID_ARGUMENT for a malformed index. A dangling link is returned as a
+/// file; opening it reports the error.
 WeightFiles find_weight_files(const std::string& folder);
 
-/// Whether a file of that name in a model's folder is taken for weights: those that are read, or of another format.
+/// Whether a file of that name in a model's folder is taken for weights, of a format that is read or of another.
 bool looks_like_weights(const std::string& name);
 
-/// What ranks compare so that all start from equal values: a line a file, with its name, its size, the hash of its
-/// header, and a hash of its tensors: of all bytes when the folder has at most 64 MiB of weights, else of both ends of
-/// each tensor and of blocks spread over the file. Throws what opening the files throws.
+/// What ranks compare so that all start from equal values: for each file a line with its name, its size, the hash of
+/// its header, and a hash of its tensors: of all bytes when the folder has at most 64 MiB of weights, else of both ends
+/// of each tensor and of blocks spread over the file. Throws what opening the files throws.
 std::vector<std::string> weight_fingerprints(const std::string& folder);
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// What the ABI demands of the entry of every plugin, of ours and of the template.
+// What the ABI demands of the entry of every plugin: of those in plugins/ and of the templates.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

@@ -49,7 +49,7 @@ SLOT(tsr_device_capture, destroy, void (*)(tsr_graph*));
 SLOT(tsr_device_semaphore, create, tsr_status (*)(tsr_device*, tsr_semaphore**, tsr_error*));
 SLOT(tsr_device_semaphore, destroy, void (*)(tsr_semaphore*));
 SLOT(tsr_device_semaphore, wait, tsr_status (*)(tsr_stream*, tsr_semaphore*, uint32_t, tsr_error*));
-SLOT(tsr_device_semaphore, open, void (*)(tsr_semaphore*, uint32_t));
+SLOT(tsr_device_semaphore, signal, void (*)(tsr_semaphore*, uint32_t));
 SLOT(tsr_device_memory_info, query, tsr_status (*)(tsr_device*, uint64_t*, uint64_t*, tsr_error*));
 
 /* communicator.h */

@@ -84,7 +84,7 @@ void add(const std::string& name, const tsr_op& op, double flop, int num_threads
   auto* bench =
       benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { run(state, op, flop, num_threads); });
   bench->Unit(benchmark::kMicrosecond);
-  if (num_threads > 1) bench->UseRealTime();  // one thread: its own processor time, whoever else uses the machine
+  if (num_threads > 1) bench->UseRealTime();  // one thread: its own processor time, whatever else the machine does
 }
 
 struct Phase {

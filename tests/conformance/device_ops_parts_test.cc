@@ -1,5 +1,5 @@
 // Ops that a GPU computes in several parts when they are as large as those of real models, on extents that cost little:
-// where the length of a part is an option of the device, it is told to take short ones.
+// where the length of a part is an option of the device, the test sets it to a short one.
 #include <algorithm>
 #include <string>
 
@@ -89,7 +89,7 @@ TEST_P(ManyRows, OfProductsAreTheReference) {
   check_backward(device(), c.op, c.operands, {2e-5}, Checks::kFew);
 }
 
-// The last columns of a vocabulary that is no multiple of 8 are summed apart.
+// The last columns of a vocabulary that is not a multiple of 8 are summed apart.
 TEST_P(ManyRows, OfLogitsAreTheReference) {
   const OpCase c = head_logits_case({1, kManyRows, 8, 13, 0, 13, 13});
   check_backward(device(), c.op, c.operands, {2e-5}, Checks::kFew);

@@ -1,4 +1,4 @@
-// Streams, events, gates, captures and memory of the emulation, as CUDA documents them.
+// Streams, events, waits for memory, captures and memory of the emulation, as CUDA documents them.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -20,18 +20,18 @@ class CudaOnCpuStreams : public ::testing::Test {
       ASSERT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
     for (cudaEvent_t* event : {&fork_, &join_})
       ASSERT_EQ(cudaEventCreateWithFlags(event, cudaEventDisableTiming), cudaSuccess);
-    ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&gate_), sizeof *gate_, cudaHostAllocMapped), cudaSuccess);
-    *gate_ = 0;
+    ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&flag_), sizeof *flag_, cudaHostAllocMapped), cudaSuccess);
+    *flag_ = 0;
   }
   void TearDown() override {
-    open_gate();
+    open_wait();
     for (cudaStream_t stream : {a_, b_}) {
       EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
       EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
     }
     for (cudaEvent_t event : {fork_, join_})
       EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
-    EXPECT_EQ(cudaFreeHost(gate_), cudaSuccess);
+    EXPECT_EQ(cudaFreeHost(flag_), cudaSuccess);
   }
 
   /// Enqueues `f`, which must outlive its run.
@@ -39,16 +39,16 @@ class CudaOnCpuStreams : public ::testing::Test {
     return cudaLaunchHostFunc(
         stream, [](void* function) { (*static_cast<std::function<void()>*>(function))(); }, &f);
   }
-  /// The stream waits until open_gate.
-  CUresult close_gate(cudaStream_t stream) {
+  /// The stream waits until open_wait.
+  CUresult add_wait(cudaStream_t stream) {
     using WaitValue = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
     void* function = nullptr;
     cudaDriverEntryPointQueryResult result{};
     EXPECT_EQ(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &function, 12000, 0, &result), cudaSuccess);
-    return reinterpret_cast<WaitValue>(function)(stream, reinterpret_cast<CUdeviceptr>(gate_), 1,
+    return reinterpret_cast<WaitValue>(function)(stream, reinterpret_cast<CUdeviceptr>(flag_), 1,
                                                  CU_STREAM_WAIT_VALUE_GEQ);
   }
-  void open_gate() { __atomic_store_n(gate_, 1u, __ATOMIC_RELEASE); }
+  void open_wait() { __atomic_store_n(flag_, 1u, __ATOMIC_RELEASE); }
   cudaError_t capture_fork(cudaStreamCaptureMode mode) {
     EXPECT_EQ(cudaStreamBeginCapture(a_, mode), cudaSuccess);
     EXPECT_EQ(cudaEventRecord(fork_, a_), cudaSuccess);
@@ -68,20 +68,20 @@ class CudaOnCpuStreams : public ::testing::Test {
 
   cudaStream_t a_ = nullptr, b_ = nullptr;
   cudaEvent_t fork_ = nullptr, join_ = nullptr;
-  uint32_t* gate_ = nullptr;
+  uint32_t* flag_ = nullptr;
 };
 
 TEST_F(CudaOnCpuStreams, AStreamIsInOrderAndWaitsForEvents) {
   std::vector<int> order;
   std::function<void()> first = [&] { order.push_back(1); }, second = [&] { order.push_back(2); };
-  ASSERT_EQ(close_gate(a_), CUDA_SUCCESS);
+  ASSERT_EQ(add_wait(a_), CUDA_SUCCESS);
   ASSERT_EQ(run_on(a_, first), cudaSuccess);
   ASSERT_EQ(cudaEventRecord(fork_, a_), cudaSuccess);
   ASSERT_EQ(cudaStreamWaitEvent(b_, fork_, 0), cudaSuccess);
   ASSERT_EQ(run_on(b_, second), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(b_), cudaErrorNotReady);
   EXPECT_EQ(cudaEventQuery(fork_), cudaErrorNotReady);
-  open_gate();
+  open_wait();
   ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
   EXPECT_EQ(cudaEventQuery(fork_), cudaSuccess);
@@ -134,9 +134,9 @@ TEST_F(CudaOnCpuStreams, AGraphKeepsTheOrderOfItsCaptureAndNoOther) {
 }
 
 TEST_F(CudaOnCpuStreams, LanesOfAGraphRunAtOnce) {
-  std::function<void()> open = [&] { open_gate(); };
+  std::function<void()> open = [&] { open_wait(); };
   ASSERT_EQ(capture_fork(cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  ASSERT_EQ(close_gate(a_), CUDA_SUCCESS);
+  ASSERT_EQ(add_wait(a_), CUDA_SUCCESS);
   ASSERT_EQ(run_on(b_, open), cudaSuccess);
   ASSERT_EQ(capture_join(), cudaSuccess);
   cudaGraph_t graph = nullptr;
@@ -172,7 +172,7 @@ TEST_F(CudaOnCpuStreams, WhatWaitsForTheDeviceInvalidatesACapture) {
   const std::function<cudaError_t()> calls[] = {
       [&] { return cudaMalloc(&memory, 16); }, [&] { return cudaStreamSynchronize(a_); },
       [&] { return cudaEventQuery(join_); },
-      [&] { return cudaMemcpyAsync(gate_, &memory, 4, cudaMemcpyDefault, a_); },  // from memory that is not pinned
+      [&] { return cudaMemcpyAsync(flag_, &memory, 4, cudaMemcpyDefault, a_); },  // from memory that is not pinned
   };
   for (const auto& call : calls) {
     ASSERT_EQ(cudaStreamBeginCapture(a_, cudaStreamCaptureModeThreadLocal), cudaSuccess);

@@ -9,9 +9,9 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-/// The streams of the process, whichever rank's, that stand at a unsignalled semaphore. Whoever allocates or loads
-/// waits until there is none, as CUDA may.
-class StandingStreams {
+/// The streams of the process, whichever rank's, that wait at an unsignalled semaphore. Allocating and loading wait
+/// until there is none, as they may in CUDA.
+class WaitingStreams {
  public:
   void add(int change) {
     {
@@ -30,7 +30,7 @@ class StandingStreams {
   std::condition_variable changed_;
   int count_ = 0;
 };
-StandingStreams standing_streams;
+WaitingStreams standing_streams;
 
 class Kernel final : public DeviceKernel {
  public:
@@ -62,7 +62,7 @@ Addresses::~Addresses() {
     ::munmap(address, range.num_bytes);
 }
 
-// One page more, so that the address behind the last byte is the device's too.
+// One page more, so that the address past the last byte is the device's too.
 void* Addresses::add(void* memory, uint64_t num_bytes) {
   const uint64_t reserved = (num_bytes + kPage - 1) / kPage * kPage + kPage;
   void* address = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,8 +1,8 @@
 // A device for tests of the host: it computes as cpu-device does, but its memory cannot be touched by the host, its
 // streams are of another kind, its host functions run one at a time as a driver's do, and it can capture work.
 //
-// What the host sees of device memory are addresses without access rights; streams and kernels work on memory that
-// stands elsewhere.
+// What the host sees of device memory are addresses without access rights; streams and kernels work on memory
+// elsewhere.
 #pragma once
 
 #include <condition_variable>
@@ -17,16 +17,16 @@
 
 namespace tessera::other {
 
-/// The device's addresses and what stands behind them.
+/// The device's addresses and the memory that each is mapped to.
 class Addresses {
  public:
   ~Addresses();
   /// Takes over `memory`, of that many bytes. Returns the address that the host gets to see.
   void* add(void* memory, uint64_t num_bytes);
-  /// Gives back the memory behind an address.
+  /// Gives back the memory of an address.
   void* remove(void* address);
   bool is_on_device(const void* address) const { return find(address) != ranges_.end(); }
-  /// The memory behind an address of the device; the host's own addresses are themselves.
+  /// The memory of an address of the device; the host's own addresses are themselves.
   void* real(const void* address) const;
   uint64_t num_bytes() const;
 

@@ -34,14 +34,13 @@ TEST(BadStrategy, OneThatHidesThatItDependsOnItsCoordinateIsNamed) {
 }
 
 TEST(BadStrategy, OneThatForgetsItsSumIsFound) {
-  expect_refusal(train("forgetful"), "which is a sum over dp that nothing has taken yet");
+  expect_refusal(train("forgetful"), "which is an unreduced partial sum over dp");
 }
 
 TEST(BadStrategy, OneThatSpeaksOfAnotherAxisIsNamed) {
   const CommandResult run = train("meddler");
   EXPECT_EQ(run.exit_code, 2);  // what a strategy refuses and what is refused of it look alike
-  EXPECT_NE(run.err.find("strategy meddler on axis dp: [meddler] [host] a layout may only speak of its own axis"),
-            std::string::npos)
+  EXPECT_NE(run.err.find("strategy meddler on axis dp: [meddler] [host] a layout entry is for axis"), std::string::npos)
       << run.err;
 }
 
@@ -99,8 +98,7 @@ TEST(BadStrategy, FaultsOfStagesAreFoundUnderOtherAxesToo) {
 }
 
 TEST(BadStrategy, ATensorPassThatForgetsTheSumOfTheEmbedding) {
-  expect_refuted(plan("dp=2,tp=2", "dp=ddp,tp=faulty-tensor"),
-                 {"rank 0 #", "a sum over tp that nothing has taken yet"});
+  expect_refuted(plan("dp=2,tp=2", "dp=ddp,tp=faulty-tensor"), {"rank 0 #", "an unreduced partial sum over tp"});
 }
 
 TEST(BadStrategy, SumsOverTheRanksOfAnotherAxis) {
@@ -110,7 +108,7 @@ TEST(BadStrategy, SumsOverTheRanksOfAnotherAxis) {
 
 TEST(BadStrategy, SumsOverHalfOfItsAxis) {
   expect_refuted(plan("dp=4", "dp=wrong-group", "--wrong-group.group=own-half"),
-                 {"rank 0 #", "is for dp {0,1} only, and the other ranks of dp have a part in it"});
+                 {"rank 0 #", "is for dp {0,1} only, but the other ranks of dp hold a part of its operand too"});
 }
 
 TEST(BadStrategy, SumsWhereARankIsNoMember) {

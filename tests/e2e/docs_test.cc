@@ -80,6 +80,25 @@ TEST(Docs, LinksLeadSomewhere) {
   }
 }
 
+// Files that a document names in backquotes, from the root or from runtime/. Those of foo are to be made by the reader.
+TEST(Docs, FilesNamedAreThere) {
+  const std::regex name(R"(`((runtime|plugins|plugin-api|tests|examples|docs|cmake)/[A-Za-z0-9_./-]+)`)");
+  size_t named = 0;
+  for (const std::string& file : documents()) {
+    if (file.find("/decisions/") != file.npos) continue;  // they name what there was
+    const std::string text = contents(file);
+    for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
+      const std::string path = (*it)[1];
+      if (path.find("/foo/") != path.npos) continue;
+      EXPECT_TRUE(std::filesystem::exists(kSource + "/" + path) ||
+                  std::filesystem::exists(kSource + "/runtime/" + path))
+          << file << " names " << path;
+      ++named;
+    }
+  }
+  EXPECT_GE(named, 50u);
+}
+
 // The command above README's output is the one that ./dev train runs.
 TEST(Docs, TheTrainingShownIsTheOneThatDevRuns) {
   const std::string readme = contents(kSource + "/README.md"), dev = contents(kSource + "/dev");

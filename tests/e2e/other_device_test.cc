@@ -91,7 +91,8 @@ TEST(OtherDevice, SaysWhetherStepsAreGraphs) {
 TEST(OtherDevice, ACaptureThatFailsIsAWarning) {
   const CommandResult run = train_on("other", {"--steps=4", "--other.fail-capture=true"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  const std::string warning = "the step is not captured as a graph, and runs without: [other-device] there is no room";
+  const std::string warning =
+      "the step cannot be captured as a graph and runs without one: [other-device] there is no room";
   const size_t first = run.err.find(warning);
   ASSERT_NE(first, std::string::npos) << run.err;
   EXPECT_EQ(run.err.find(warning, first + 1), std::string::npos) << run.err;
@@ -101,7 +102,7 @@ TEST(OtherDevice, PlansWithTheCopies) {
   const CommandResult program = plan_on("other", {"--nproc=2", "--print-program"});
   EXPECT_EQ(program.exit_code, 0) << program.err;
   expect_all(program.out, {"copy_out", "copy_in", "= staging h.0 host f32["});
-  expect_all(plan_on("other", {"--nproc=2"}).out, {"tokens a step on other", "of the host"});
+  expect_all(plan_on("other", {"--nproc=2"}).out, {"tokens per step on other", "host arena"});
   const auto json = nlohmann::json::parse(plan_on("other", {"--nproc=2", "--json"}).out);
   EXPECT_EQ(json["device"], "other");
   EXPECT_GT(json["host_arena_bytes"], 0);

@@ -78,7 +78,7 @@ TEST(ProgramText, EveryGoldenFileIsListed) {
   EXPECT_EQ(there, listed);
 }
 
-// Reductions stand right behind the last writer of what they sum: before the backward of earlier blocks.
+// A reduction follows the last writer of what it sums at once: before the backward of earlier blocks.
 TEST(ProgramText, GradientsAreReducedWhileTheBackwardRuns) {
   const std::string text = plan({"--nproc=2", "--ddp.bucket-mb=0.01"});
   const size_t step = text.find("program step");

@@ -30,7 +30,7 @@ using Options = std::map<std::string, std::string>;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSeqLen = 1024;
-constexpr std::chrono::minutes kMaxRun{2};  // of ours; the peer compiles for longer
+constexpr std::chrono::minutes kMaxRun{2};  // of tessera's; the peer compiles for longer
 
 struct Size {
   std::string name;

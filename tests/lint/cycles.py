@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when source files include one another in a circle. A unit is a header with the source of its name.
+"""Fails when source files include one another in a cycle. A unit is a header with the source of its name.
 
 Usage: cycles.py FOLDER...    folders of sources, relative to the repository's root
 """
@@ -39,7 +39,7 @@ def graph(folders):
     return edges
 
 
-def circles(edges):
+def cycles(edges):
     """Strongly connected components of two or more units (Tarjan 1972)."""
     index, low, stack, result = {}, {}, [], []
 
@@ -66,9 +66,9 @@ def circles(edges):
 
 
 def main():
-    found = circles(graph(sys.argv[1:]))
-    for circle in found:
-        print("these include one another in a circle: " + ", ".join(circle))
+    found = cycles(graph(sys.argv[1:]))
+    for cycle in found:
+        print("these include one another in a cycle: " + ", ".join(cycle))
     return 1 if found else 0
 
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Rules that a compiler does not know. Prints each breach; exit 1 if there is one.
+# Rules that a compiler does not know. Prints each breach; exit 1 if there is one. lint_test.sh plants one breach of each.
 #  1. In runtime/ a folder includes only folders to its left in the list below, itself and the plugin API.
 #  2. A plugin's folder includes only itself and the plugin API.
 #  3. The host's names are in tessera::host: those of the plugin API's C++ layer are in tessera, and tests link both.
-#  4. runtime/ knows no plugin by name: no text in its code is the name of one of ours or holds a name that is not also a
-#     word. Which plugins are the default is in plugins/defaults.cmake.
+#  4. runtime/ knows no plugin by name: no text in its code is the name of one in plugins/, or holds such a name that is not
+#     also a word. Which plugins are the default is in plugins/defaults.cmake.
 #  5. An architecture is named in its folder below runtime/model/ and in the list model/architectures.cc, nowhere else.
 #  6. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
+#  7. No folder of runtime/, plugins/ or plugin-api/ holds more than 30 files.
+#  8. Units, a header with the source of its name, do not include one another in a cycle (cycles.py).
+#  9. Comments, messages and docs have no habits that give a translation away (words.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly folders=(base config launch plugins mesh model weights data program passes memory verify compile exec job plan train cli)
@@ -70,6 +73,15 @@ done < <(git ls-files 'tests/*_test.cc' 'tests/*_test.sh')
 while read -r lines file; do
   [ "$file" = total ] || [ "$lines" -le 500 ] || breach "$file has $lines lines; 500 is the limit"
 done < <(git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cu' '*.cuh' | xargs wc -l)
+
+while read -r files folder; do
+  [ "$files" -le 30 ] || breach "$folder/ holds $files files; 30 is the limit: merge small ones or make a folder"
+done < <(git ls-files runtime plugins plugin-api | sed 's@/[^/]*$@@' | sort | uniq -c)
+
+for check in 'cycles.py runtime plugins plugin-api' words.py; do
+  # shellcheck disable=SC2086  # a script and its arguments
+  python3 tests/lint/$check >&2 || breach "tests/lint/${check%% *} found the above"
+done
 
 [ "$breaches" -eq 0 ] && echo "rules: all hold"
 exit $((breaches > 0))

@@ -1,4 +1,4 @@
-// The loss of an evaluation after some steps is that of the next step on its tokens, as PyTorch's trajectory has it.
+// The loss of an evaluation after some steps is that of the next step on its tokens, as in PyTorch's trajectory.
 #include <gtest/gtest.h>
 
 #include <array>

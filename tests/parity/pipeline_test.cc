@@ -118,7 +118,7 @@ TEST(Pipeline, HybridShardingBeside) {
   EXPECT_EQ(first_difference(flat, hybrid.run(flags({}, 2))), "");
 }
 
-// With sequence parallelism the embedding's output stands whole where it is made and in rows where it is read.
+// With sequence parallelism the embedding's output is whole where it is made and in rows where it is read.
 TEST(Pipeline, ACutThatASplitOfTensorsDoesNotAllowIsRefused) {
   const MeshRun mesh{"pp=2,tp=2", "pp=pipeline,tp=tensor", 4, 1, {"--tensor.sequence-parallel=true"}};
   EXPECT_NO_THROW(mesh.run(flags({"--pipeline.cut=h.0"})));

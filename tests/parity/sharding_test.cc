@@ -1,5 +1,5 @@
 // However parameters, gradients and optimizer state are split, gathered and reduced, a run has the bits of ddp's. The
-// whole matrix is in exhaustive_test.cc; here stand combinations in which any two settings meet.
+// whole matrix is in exhaustive_test.cc; here are combinations in which any two settings meet.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -11,6 +11,7 @@
 #include "plan/traffic.h"
 #include "support/compiled_job.h"
 #include "support/expect_diagnostic.h"
+#include "support/program_parser/parse_program.h"
 
 namespace tessera::testing {
 using namespace host;

@@ -35,9 +35,9 @@ class Space {
 
   const std::vector<Factor>& factors() const { return factors_; }
   const std::vector<Rule>& rules() const { return rules_; }
-  /// Where a factor stands. Throws std::invalid_argument when there is none of that name.
+  /// The index of a factor. Throws std::invalid_argument when there is none of that name.
   size_t find(const std::string& factor) const;
-  /// Where a value stands in its factor. Throws likewise.
+  /// The index of a value in its factor. Throws likewise.
   size_t find(const std::string& factor, const std::string& value) const;
   const std::string& value(const Row& row, const std::string& factor) const;
   /// "mesh=3 mode=fsdp ..."
@@ -46,7 +46,7 @@ class Space {
   /// Every combination that the rules allow; the factors in `fixed` keep their first value.
   std::vector<Row> all(const std::vector<std::string>& fixed = {}) const;
   bool allows(const Row& row) const;
-  /// Few combinations, the same ones every time: any two values of two factors that stand together in some combination
+  /// Few combinations, the same ones every time: any two values of two factors that occur together in some combination
   /// do so in one of these.
   std::vector<Row> covering_pairs() const;
 

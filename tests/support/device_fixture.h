@@ -1,5 +1,5 @@
-// An open device behind the C table of a device plugin; the parameter is the plugin's name or path. Tests of a device
-// that cannot be opened on this machine are skipped, unless TESSERA_TEST_DEVICE_REQUIRED is set.
+// An open device, used through the C table of a device plugin; the parameter is the plugin's name or path. Tests of a
+// device that cannot be opened on this machine are skipped, unless TESSERA_TEST_DEVICE_REQUIRED is set.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@ std::unique_ptr<DeviceRunner> make_runner(const std::string& name) {
                                         default_options(name));
 }
 
-// Closed behind the last test: later CUDA may be gone.
+// Closed after the last test: later CUDA may be gone.
 class Devices : public ::testing::Environment {
  public:
   void TearDown() override {

@@ -1,4 +1,4 @@
-// A TCP port of loopback that nobody uses.
+// A free TCP port of loopback.
 #pragma once
 
 #include <netinet/in.h>

@@ -46,7 +46,7 @@ class Gpt2Pass {
 
   const Model& model() const { return model_; }
 
-  /// The program of a rank behind the pass.
+  /// The program of a rank after the pass.
   Program lowered(const Strategy& strategy, int rank, uint32_t purpose = TSR_PURPOSE_STEP) const {
     using Table = StrategyTable<AnyStrategy, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH, TSR_STRATEGY_SHARDS_HOMES>;
     const auto describe = [](const tsr_op& op) { return cpu::describe(op); };

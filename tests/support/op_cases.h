@@ -55,8 +55,8 @@ struct ClassExtents {
 /// CROSS_ENTROPY; the phase is BACKWARD, the scale no power of two.
 OpCase cross_entropy_case(const ClassExtents& e);
 
-/// The ops of a split vocabulary, as TokenExtents has it. HEAD_LOGITS has a table whose padding is zero; the others
-/// have logits, and a maximum, sums and targets' logits as the other parts leave them.
+/// The ops of a split vocabulary, with the extents of TokenExtents. HEAD_LOGITS has a table whose padding is zero; the
+/// others have logits, and a maximum, sums and targets' logits as the other parts leave them.
 OpCase head_logits_case(const TokenExtents& e);
 OpCase softmax_stats_case(const TokenExtents& e);
 OpCase loss_grad_case(const TokenExtents& e);

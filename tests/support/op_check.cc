@@ -137,7 +137,7 @@ void check_offsets(const Run& run_of, const Operands& plain) {
   }
 }
 
-// A library's forward has another algorithm for attention whose output or statistics nobody wants, not for products.
+// A library's forward has another algorithm for attention whose output or statistics are left out, not for products.
 void check_left_out(const Run& run_of, const Operands& plain) {
   const bool keeps_bits = run_of.op.phase == TSR_PHASE_FORWARD && run_of.op.kind != TSR_OP_ATTENTION;
   for (const tsr_slot_spec& slot : op::slots_of(run_of.op)) {

@@ -94,7 +94,7 @@ void OperandLayout::check(const std::vector<BoundOperand>& operands, const std::
     expect_same(guard, starts_[i], name + ", before " + op::slot_name(slot.slot));
     if (slot.mode == TSR_MODE_READ) expect_same(starts_[i], end, "in " + op::slot_name(slot.slot) + ", which it reads");
     guard = end;
-    name = "behind " + op::slot_name(slot.slot);
+    name = "after " + op::slot_name(slot.slot);
   }
   expect_same(guard, before.size(), name);
   if (!std::all_of(around_workspaces.begin(), around_workspaces.end(), is_guard))

@@ -1,4 +1,4 @@
-// Where the operands of an op lie in one piece of memory: each between guards, workspaces behind all others.
+// Where the operands of an op lie in one piece of memory: each between guards, workspaces after all others.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class OperandLayout {
   size_t start(size_t i) const { return starts_[i]; }
   /// The first part, with the operands' bytes.
   std::vector<std::byte> image(const std::vector<BoundOperand>& operands) const;
-  /// {start, num_bytes} of the bytes that are no operand's; then those of the second part alone.
+  /// {start, num_bytes} of the bytes that belong to no operand; then those of the second part alone.
   std::span<const std::pair<size_t, size_t>> guards() const { return guards_; }
   std::span<const std::pair<size_t, size_t>> guards_of_workspaces() const {
     return guards().subspan(num_image_guards_);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compile/compile.h"
+#include "compile/program_snapshot.h"
 #include "cpu-device/device.h"
 #include "model/gpt2/gpt2.h"
 #include "pipeline.h"

@@ -28,7 +28,7 @@ std::vector<std::string> socket_inodes(pid_t process) {
   return inodes;
 }
 
-/// The 48 bytes with which a message of gloo's begins, for a buffer that nobody has.
+/// The 48 bytes with which a message of gloo's begins, for a buffer that no rank has.
 std::string gloo_frame() {
   const uint64_t preamble[6] = {48 + 16, 1, 1, 0, 16, 0};
   std::string text(sizeof preamble + 16, 'x');

@@ -1,4 +1,4 @@
-// Connections that are nobody's, to every port on which some processes listen.
+// Connections that belong to no rank, to every port on which some processes listen.
 #pragma once
 
 #include <sys/types.h>

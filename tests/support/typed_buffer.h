@@ -14,7 +14,7 @@ namespace tessera::testing {
 void put_element(tsr_dtype dtype, std::byte* at, double value);
 double get_element(tsr_dtype dtype, const std::byte* at);
 
-/// While it lives, buffers that this thread makes stand in memory of `resource`; otherwise, in any.
+/// While it lives, buffers that this thread makes are in memory of `resource`; otherwise, in any.
 class BufferMemory {
  public:
   explicit BufferMemory(std::pmr::memory_resource* resource);

@@ -1,4 +1,4 @@
-// A communicator whose work cannot fail its stream: the run asks it, behind the stream's end too.
+// A communicator whose work cannot fail its stream: the run asks it, also after the stream's end.
 #include <gtest/gtest.h>
 
 #include "exec/executable.h"

@@ -69,7 +69,7 @@ Agreed agree(const Job& job) {
         ++num_descriptions;
         return describe(op);
       };
-      const RankInfo place{rank, rank, num_ranks, true, store, [] { return false; }};
+      const RankInfo info{rank, rank, num_ranks, true, store, [] { return false; }};
       agreed.programs[static_cast<size_t>(rank)] = check_program_consistency(job, input, info);
     });
   for (std::thread& rank : ranks)

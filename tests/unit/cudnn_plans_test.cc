@@ -87,7 +87,7 @@ TEST_P(CudnnPlans, HeadsOfOneSequenceInParts) {
   expect_backward(shape, true, part.heads);  // a gradient of its own, to be added
 }
 
-// As device_ops_test has them computed.
+// As in device_ops_test.
 TEST_P(CudnnPlans, SmallOpsInParts) {
   const AttentionShape shape = make_shape(4, 64, 3, 16);
   for (const int64_t part_bytes : {1, 300'000})
@@ -139,7 +139,7 @@ TEST(AttentionParts, DivideTheOpWithinTheirScratch) {
   // Shorter ones, as tests ask for them.
   EXPECT_EQ(attention_part(make_shape(4, 64, 3, 16), 300'000), (AttentionPart{2, 3}));
   EXPECT_EQ(attention_part(make_shape(4, 64, 3, 16), 1), (AttentionPart{1, 1}));
-  // Statistics of parts would begin at addresses that are no multiples of 16.
+  // Statistics of parts would begin at addresses that are not multiples of 16.
   EXPECT_EQ(attention_part(make_shape(64, 1023, 12, 64)), (AttentionPart{64, 12}));
 }
 

@@ -1,4 +1,4 @@
-// What is said of data that may not be what its user means.
+// Warnings about data that may not be what the user means.
 #include "data/data_warnings.h"
 
 #include <gtest/gtest.h>

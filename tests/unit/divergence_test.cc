@@ -62,7 +62,7 @@ TEST_F(Divergence, IsOfAllTrainableParametersOrNone) {
   EXPECT_EQ(read(layout), (std::vector<bool>{true, false, false}));
   layout.pop_back();
   expect_error([&] { read(layout); },
-               {"the layout of axis island: 15 of 16 trainable parameters diverge; all must or none"});
+               {"the layout of axis island: 15 of 16 trainable parameters diverge; all must, or none"});
   model_.parameters.back().trainable = false;
   EXPECT_EQ(read(layout), (std::vector<bool>{true, false, false}));
 }
@@ -70,12 +70,12 @@ TEST_F(Divergence, IsOfAllTrainableParametersOrNone) {
 TEST_F(Divergence, IsOfAllRoles) {
   Layout layout = all_diverge();
   layout[0].roles = 1u << TSR_HOME_VALUE;
-  expect_error([&] { read(layout); }, {"diverges in some roles; it must in all or none"});
+  expect_error([&] { read(layout); }, {"diverges in some roles; it must diverge in all or none"});
 }
 
 TEST_F(Divergence, IsForAxesThatSplitTheBatch) {
   expect_error([&] { read({divergent(0, kTensor)}); },
-               {"the layout of axis tp: wte.weight diverges; that is for axes that split the batch"});
+               {"the layout of axis tp: wte.weight diverges; only an axis that splits the batch may let it"});
 }
 
 TEST_F(Divergence, ScalesTheLossForOwnTokens) {

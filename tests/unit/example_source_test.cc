@@ -140,7 +140,7 @@ TEST(ExampleSource, RefusesALabelColumnOfIdx) {
       [&] {
         open_examples(path, {{2, 3}, LabelColumn::last, std::nullopt});
       },
-      {"--data-label names a column of CSV, and --data " + path + " is IDX; leave it out"});
+      {"--data-label names a column of a CSV file, and --data " + path + " is IDX; leave it out"});
 }
 
 TEST(ExampleSource, FlagsOfClassifiersAreRefusedForTokens) {

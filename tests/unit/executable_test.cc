@@ -1,5 +1,5 @@
-// The interpreter with a strategy of our own in the program: calls run where they stand, failures end the step, and the
-// debug mode sees what should not happen.
+// The interpreter with a strategy of our own in the program: calls run in the order of the list, failures end the step,
+// and the debug mode sees what should not happen.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kElements = 61;  // of the buffer that the call is given; its guard follows at once
 
-/// Inserts one call, behind the loss, that writes a buffer of its own.
+/// Inserts one call, after the loss, that writes a buffer of its own.
 class Caller final : public Strategy {
  public:
   static constexpr std::string_view kName = "caller";
@@ -114,7 +114,7 @@ TEST_P(ExecutableTest, TheMemoryCheckFindsTheFirstActionWithAResultThatIsNotFini
     return [value](auto operands) { std::fill_n(static_cast<float*>(operands[0].data), kElements, value); };
   };
   EXPECT_EQ(step(fill(1.0f), true).first_not_finite, std::nullopt);
-  EXPECT_EQ(step(fill(INFINITY)).first_not_finite, std::nullopt);  // nobody looked
+  EXPECT_EQ(step(fill(INFINITY)).first_not_finite, std::nullopt);  // without the check
   const StepResult result = step(fill(INFINITY), true);
   ASSERT_TRUE(result.first_not_finite);
   EXPECT_EQ(first_call_, *result.first_not_finite);
@@ -148,9 +148,9 @@ TEST_P(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
   EXPECT_TRUE(all_nan);
 }
 
-TEST_P(ExecutableTest, AWriteBehindABufferIsReportedInDebugMode) {
-  const auto write_behind = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
-  expect_error([&] { step(write_behind, true); }, {"behind the end of buffer mine"});
+TEST_P(ExecutableTest, AWritePastABufferIsReportedInDebugMode) {
+  const auto write_past_end = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
+  expect_error([&] { step(write_past_end, true); }, {"past the end of buffer mine"});
 }
 
 TEST_P(ExecutableTest, DebugModeChangesNoResult) {

@@ -141,7 +141,7 @@ TEST(Options, ReshardingIsForWhatIsGathered) {
   for (const char* sharding : {"optimizer_only", "no_shard"})
     for (const char* reshard : {"true", "false"})
       expect_error([&] { Options{.sharding = sharding, .reshard = reshard}.make(); },
-                   {"reshard-after-forward", "full_shard, shard_grad_op"});
+                   {"reshard-after-forward", "full_shard or shard_grad_op"});
   EXPECT_NO_THROW((Options{.sharding = "full_shard", .reshard = "false"}.make()));
   EXPECT_NO_THROW((Options{.sharding = "shard_grad_op", .reshard = "true"}.make()));
 }

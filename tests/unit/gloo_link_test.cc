@@ -56,7 +56,7 @@ class LinksOfThree {
 
 TEST(GlooLinks, AFaultThatAPeerToldIsPassedOnInItsWords) {
   LinksOfThree group;
-  group.say(1, TSR_E_INVALID_ARGUMENT, "[gloo-comm] dp rank 1: no");
+  group.send(1, TSR_E_INVALID_ARGUMENT, "[gloo-comm] dp rank 1: no");
   try {
     group.listen();
     ADD_FAILURE() << "nothing was thrown";
@@ -72,7 +72,7 @@ TEST(GlooLinks, AFaultThatAPeerToldIsPassedOnInItsWords) {
 
 TEST(GlooLinks, WhatAPeerHadFromTheStoreIsNotThatPeersReport) {
   LinksOfThree group;
-  group.say(1, TSR_E_ABORTED, "rank 2 (process 7 on host) failed: no memory");
+  group.send(1, TSR_E_ABORTED, "rank 2 (process 7 on host) failed: no memory");
   try {
     group.listen();
     ADD_FAILURE() << "nothing was thrown";
@@ -83,7 +83,7 @@ TEST(GlooLinks, WhatAPeerHadFromTheStoreIsNotThatPeersReport) {
 
 TEST(GlooLinks, ATimeOutThatAPeerToldIsToo) {
   LinksOfThree group;
-  group.say(1, TSR_E_DEADLINE, "[gloo-comm] dp rank 1: create timed out");
+  group.send(1, TSR_E_DEADLINE, "[gloo-comm] dp rank 1: create timed out");
   group.listen();
   ASSERT_TRUE(group.links.is_time_up());
   group.links.announce(group.links.timeout());
@@ -92,7 +92,7 @@ TEST(GlooLinks, ATimeOutThatAPeerToldIsToo) {
 
 TEST(GlooLinks, WhatAMemberFoundItselfIsSaidInItsOwn) {
   LinksOfThree group;
-  group.say(1, TSR_E_DEADLINE, "[gloo-comm] dp rank 1: create timed out");
+  group.send(1, TSR_E_DEADLINE, "[gloo-comm] dp rank 1: create timed out");
   group.listen();
   group.links.announce(Error(TSR_E_DEADLINE, "mine", 2));
   EXPECT_STREQ(group.received_by(2).text, "mine");

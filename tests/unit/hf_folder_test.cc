@@ -161,7 +161,7 @@ TEST(HuggingFaceWeights, NamesThePrefixOfAWrappedModel) {
     save(folder.path("model.safetensors"), model_tensors(prefix));
     expect_error([&] { HuggingFaceWeights(folder.path(), parameters(), gpt2_tensor_names()); },
                  {"no tensor wte.weight", "but " + prefix + "wte.weight: its names begin with " + prefix + ",",
-                  "take the prefix off all names"});
+                  "remove the prefix from all names"});
   }
 }
 
@@ -242,7 +242,7 @@ TEST(HuggingFaceIndex, RefusesWhatDoesNotMatchTheFiles) {
   refuse(first, "\"wte.weight\": \"model-00003.safetensors\"", {"model-00003.safetensors", "No such file"});
   for (const char* name :
        {"\"../secret\"", "\"/etc/passwd\"", "\"a/b\"", "\"..\"", "\".\"", "\"\"", "7", "\"a\\u0000\""}) {
-    refuse(first, "\"wte.weight\": " + std::string(name), {"wte.weight", "no plain file name"});
+    refuse(first, "\"wte.weight\": " + std::string(name), {"wte.weight", "not a plain file name"});
   }
   refuse("\"weight_map\"", "\"weights\"", {"model.safetensors.index.json", "weight_map"});
 }

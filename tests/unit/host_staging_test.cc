@@ -9,7 +9,7 @@
 #include "passes/finalize.h"
 #include "support/expect_diagnostic.h"
 #include "support/program_builder.h"
-#include "verify/verify_parts.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -113,7 +113,7 @@ TEST_F(Staging, EveryMessageOfAnExchangeIsStaged) {
   EXPECT_TRUE(is_clean(diagnostics()));
 }
 
-// On copy_in all that stands behind such a copy would wait for a message that is not needed yet.
+// On copy_in all that follows such a copy would wait for a message that is not needed yet.
 TEST_F(Staging, WhatAMessageBringsIsCopiedWhereItIsFirstTouched) {
   const uint64_t a = transient(program_, "a", 4), b = transient(program_, "b", 4), c = transient(program_, "c", 4);
   on_comm(TSR_ACTION_RECV, {write(a)}).peer = 0;

@@ -82,7 +82,7 @@ TEST(IdxFile, ImagesNameTheByteThatIsWrong) {
   const TempFolder folder;
   const float nan = std::nanf("");
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", ", byte 0: the file ends, and an IDX file begins with 4 bytes"},
+      {"", ", byte 0: the file ends here, but an IDX file begins with 4 bytes"},
       {"PK\3\4 and so on", ", byte 0: an IDX file begins with 00 00, and this one with 50 4b"},
       {idx_header(0x0a, {3, 2, 2}), ", byte 2: type 0a is not one of IDX"},
       {idx_header(0x00, {3, 2, 2}), ", byte 2: type 00 is not one of IDX"},
@@ -95,7 +95,7 @@ TEST(IdxFile, ImagesNameTheByteThatIsWrong) {
       {idx_header(0x08, {1, ~0u, ~0u, ~0u}), ", byte 8: images of 1 x 4294967295 x 4294967295 x 4294967295 do not"},
       {idx_header(0x08, std::vector<uint32_t>(255, ~0u)), ", byte 8: images of 4294967295 x"},
       {idx_header(0x08, {~0u, 2, 2}),
-       ", byte 16: the file ends, and its 4294967295 x 2 x 2 elements and the header need 17179869196"},
+       ", byte 16: the file ends here, but its 4294967295 x 2 x 2 elements and the header need 17179869196"},
       {idx_header(0x0e, {~0u, 2, 2}),
        ", byte 4: the features 4294967295 x 2 x 2 take more than 4294967296 bytes of memory"},
       {kImagesFile + "xyz", ", byte 28: the 3 x 2 x 2 elements end here, and the file goes on"},

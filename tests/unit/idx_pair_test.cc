@@ -93,8 +93,8 @@ TEST(IdxPair, SaysWhatIsMissing) {
   expect_usage(folder.path("nope"), "there is no such file");
   expect_usage(folder.path("x") + ":nope", "there is no file nope; give a CSV file, or IDX files as FOLDER");
   expect_usage("nope:" + folder.path("x"), "there is no such file");
-  expect_usage(folder.path("train-images-idx3-ubyte"), "the labels of these IDX images were not found beside them");
-  expect_usage(folder.path("x"), "the labels of these IDX images were not found beside them");
+  expect_usage(folder.path("train-images-idx3-ubyte"), "no labels were found beside these IDX images");
+  expect_usage(folder.path("x"), "no labels were found beside these IDX images");
   expect_usage(folder.path("none"), "the folder has no pair of IDX files, such as train-images-idx3-ubyte");
   expect_usage(folder.path("two"), "the folder has several pairs of IDX files, none of them named train");
 }

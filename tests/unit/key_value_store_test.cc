@@ -249,7 +249,7 @@ TEST_F(SilentStore, EndsEveryRequestInItsTime) {
   }
 }
 
-// The watch has the one connection that there is, so the next request opens another, which nobody greets.
+// The watch has the one connection that there is, so the next request opens another, which gets no answer.
 TEST_F(SilentStore, DelaysNeitherTheReportNorTheEndOfARank) {
   const auto client = std::make_shared<TcpStoreClient>("127.0.0.1", port_, "secret", Participant{}, kSoonMs, 1'000);
   JobWatch watch(client, 1, 100, false);

@@ -45,9 +45,9 @@ class MatchRanks : public ::testing::Test {
   MatchedOps match() {
     const ProgramOf program = [&](int rank) -> const Program& { return stages_[rank / 3]; };
     DiagnosticList diagnostics;
-    const MatchedOps meetings = match_ranks(mesh_, matched_ranks(mesh_, classes_, program), program, diagnostics);
+    const MatchedOps matched = match_ranks(mesh_, matched_ranks(mesh_, classes_, program), program, diagnostics);
     diagnostics_ = diagnostics.take();
-    return meetings;
+    return matched;
   }
 
   const Model model_ = toy_model();
@@ -66,12 +66,12 @@ TEST_F(MatchRanks, OneOfEachClassWhereGroupsAreWhole) {
     sum(stage, {0, {0, 1}});
   }
   send_to_next({0, {}}, 1, 0);
-  const MatchedOps meetings = match();
+  const MatchedOps matched = match();
   EXPECT_TRUE(is_clean(diagnostics_));
-  EXPECT_EQ(meetings.ranks, (std::vector<int>{0, 3}));
-  EXPECT_EQ(meetings.collectives.size(), 4u);  // the sum over dp is one meeting in each class
-  ASSERT_EQ(meetings.transfers.size(), 1u);
-  EXPECT_EQ(meetings.transfers[0].receiver.rank, 3);
+  EXPECT_EQ(matched.ranks, (std::vector<int>{0, 3}));
+  EXPECT_EQ(matched.collectives.size(), 4u);  // the sum over dp is one match in each class
+  ASSERT_EQ(matched.transfers.size(), 1u);
+  EXPECT_EQ(matched.transfers[0].receiver.rank, 3);
 }
 
 TEST_F(MatchRanks, FindingsNameTheFirstRanksOfTheClasses) {
@@ -84,8 +84,8 @@ TEST_F(MatchRanks, FindingsNameTheFirstRanksOfTheClasses) {
 
 TEST_F(MatchRanks, ARankOutsideAGroupIsToldSo) {
   sum(0, {1, {0, 1}});
-  const MatchedOps meetings = match();
-  EXPECT_EQ(meetings.ranks.size(), 6u);
+  const MatchedOps matched = match();
+  EXPECT_EQ(matched.ranks.size(), 6u);
   EXPECT_TRUE(has_finding(diagnostics_, "rank 2 #0 comm.dp.test all_reduce x: rank 2 is outside its group dp {0,1}"));
 }
 

@@ -52,7 +52,8 @@ bool all_before(const VectorClocks& clocks, const Placed& a, const Placed& b) {
   });
 }
 
-// Whoever shares an address is transient, and one is over before the other begins, in every order of execution.
+// Buffers that share an address are transient, and the life of one ends before that of the other begins, in every order
+// of execution.
 void check_no_clash(const Program& program, const MemoryPlan& memory_plan, uint64_t guard_bytes = 0) {
   const VectorClocks clocks(program);
   for (const uint32_t memory : {TSR_MEMORY_DEVICE, TSR_MEMORY_HOST}) {
@@ -127,7 +128,7 @@ struct Shape {
 };
 
 // What fsdp makes of a model: gathers ahead of use, each block's parameters gathered again for the backward, gradients
-// reduced to a shard behind it. Segments save what they need; the last ones' widths differ as those of attention and
+// reduced to a shard after it. Segments save what they need; the last ones' widths differ as those of attention and
 // ffn.
 class FsdpLike {
  public:
@@ -271,8 +272,8 @@ TEST_F(MemoryPlanTest, NothingWaitsForASendToReuseItsBuffer) {
     const uint64_t a = transient(p, "a", 64), b = transient(p, "b", 64), c = transient(p, "c", 64);
     add_action(p, TSR_ACTION_CALL, 0, {write(a)});
     add_action(p, kind, comm, {read(a)});
-    add_action(p, TSR_ACTION_CALL, 0, {write(b)});     // not ordered behind the send
-    add_action(p, TSR_ACTION_CALL, comm, {write(c)});  // behind the send anyway
+    add_action(p, TSR_ACTION_CALL, 0, {write(b)});     // not ordered after the send
+    add_action(p, TSR_ACTION_CALL, comm, {write(c)});  // after the send anyway
     derive_dependencies(p);
     const Waits before = waits_of(p);
     const MemoryPlan result = plan({&p})[0];
@@ -419,7 +420,7 @@ TEST_F(MemoryPlanTest, ALongProgramTakesASecond) {
   EXPECT_LE(ratio(result.use.at(TSR_MEMORY_DEVICE)), 1.10);
 }
 
-// Two collectives through the host's memory, one behind the other in the list: on the host they need not wait.
+// Two collectives through the host's memory, one after the other in the list: on the host they need not wait.
 TEST(MemoryPlan, HostMemoryIsGivenOutBeforeWaitsAre) {
   const Model model = toy_model();
   const Mesh mesh({{"dp", 2}});

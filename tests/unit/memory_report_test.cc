@@ -1,4 +1,4 @@
-// What stands in memory, in the users' words.
+// What is in memory, in the users' words.
 #include "plan/memory_report.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What --model may be, and what is said of the rest.
+// What --model may be, and the errors for anything else.
 #include "model/model_name.h"
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ void expect_formula(const PipelineOptions& options) {
   EXPECT_NEAR(schedule.bubble(), (p - 1) / (work + p - 1), 1e-12) << what << "\n" << schedule_text(schedule);
   EXPECT_NEAR(schedule.expected_bubble(), (p - 1) / (work + p - 1), 1e-12) << what;
   for (const PipelineSchedule::Stage& stage : schedule.stages)
-    for (const auto& items : stage.items_by_slot)
+    for (const auto& items : stage.actions_by_slot)
       EXPECT_LE(items.size(), 1u) << what << ": two things at once on rank " << stage.rank;
 }
 
@@ -49,7 +49,7 @@ TEST(PipelineChart, OneForwardOneBackward) {
 
 TEST(PipelineChart, ChunksAreShown) {
   const std::string text = schedule_text(schedule_of({2, 2, "interleaved_1f1b", 2, "even"}));
-  EXPECT_NE(text.find("behind the dot stands the chunk"), std::string::npos) << text;
+  EXPECT_NE(text.find("after the dot the chunk"), std::string::npos) << text;
   EXPECT_NE(text.find("| F0.0 F1.0 F0.1 F1.1"), std::string::npos) << text;
   EXPECT_NE(text.find("v = 2"), std::string::npos) << text;
 }
@@ -57,7 +57,7 @@ TEST(PipelineChart, ChunksAreShown) {
 TEST(PipelineChart, SaysWhenAScheduleDiffersFromTheFormula) {
   PipelineSchedule schedule = schedule_of({2, 2, "1f1b", 1, "even"});
   for (PipelineSchedule::Stage& stage : schedule.stages)
-    stage.items_by_slot.emplace_back();
+    stage.actions_by_slot.emplace_back();
   EXPECT_NE(schedule_text(schedule).find(": this schedule differs"), std::string::npos);
 }
 

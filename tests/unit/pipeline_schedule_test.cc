@@ -78,11 +78,11 @@ int most_in_flight(const Case& c, int stage) {
 TEST(Schedule, MicroBatchesInFlight) {
   for (const Case& c : cases())
     for (int stage = 0; stage < c.shape.num_stages; ++stage) {
-      const int behind = c.shape.num_stages - stage, all = c.shape.num_micro_batches * c.shape.num_chunks;
+      const int from_here = c.shape.num_stages - stage, all = c.shape.num_micro_batches * c.shape.num_chunks;
       int expected = all;
-      if (c.schedule == Schedule::one_f_one_b) expected = std::min(behind, all);
+      if (c.schedule == Schedule::one_f_one_b) expected = std::min(from_here, all);
       if (c.schedule == Schedule::interleaved)
-        expected = std::min(2 * (behind - 1) + (c.shape.num_chunks - 1) * c.shape.num_stages + 1, all);
+        expected = std::min(2 * (from_here - 1) + (c.shape.num_chunks - 1) * c.shape.num_stages + 1, all);
       EXPECT_EQ(most_in_flight(c, stage), expected) << text(c) << ", stage " << stage;
     }
 }

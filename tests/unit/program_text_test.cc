@@ -11,6 +11,7 @@
 #include "passes/dependencies.h"
 #include "support/expect_error.h"
 #include "support/program_builder.h"
+#include "support/program_parser/parse_program.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -258,7 +259,7 @@ TEST_F(ProgramText, EveryCorruptionIsAnErrorWithItsLine) {
   } kCases[] = {
       {"program step", "programm step", "line 1", "'programm'"},
       {"step  variant", "stepp  variant", "line 1", "init, step, eval"},
-      {"variant 0", "variant", "line 1", "'coordinates' is no variant"},
+      {"variant 0", "variant", "line 1", "'coordinates' is not a valid variant"},
       {"variant 0", "variant -1", "line 1", "'-1'"},
       {"pp=3", "pp=4", "line 1", "axis pp of 4"},
       {"pp=3", "tp=3", "line 1", "'pp'"},
@@ -275,7 +276,7 @@ TEST_F(ProgramText, EveryCorruptionIsAnErrorWithItsLine) {
       {"group dp\n", "group dp{0,2}\n", "line 4", "coordinate 2"},
       {"group dp\n", "group pp{3,0}\n", "line 4", "ascend"},
       {"group dp\n", "group dp{0\n", "line 4", "'}' is missing"},
-      {"group dp\n", "group world\n", "line 11", "'dp' is no group"},
+      {"group dp\n", "group world\n", "line 11", "'dp' is not a group"},
       {"= home", "home", "line 6", "'='"},
       {"= home", "= house", "line 6", "'house'"},
       {"h.0 persistent", "h.0 h[ persistent", "line 6", "'h['"},
@@ -285,7 +286,7 @@ TEST_F(ProgramText, EveryCorruptionIsAnErrorWithItsLine) {
       {"f32[192]", "f32[18446744073709551616]", "line 6", "'18446744073709551616'"},
       {"f32[192]", "f32[]", "line 6", "number of elements"},
       {"f32[192]", "", "line 6", "type"},
-      {"%2 =", "%1 =", "line 8", "%1 is there already"},
+      {"%2 =", "%1 =", "line 8", "%1 is declared already"},
       {"0     compute", "1     compute", "line 9", "action 0 was expected"},
       {"0     compute", "compute", "line 9", "'compute'"},
       {"compute ", "computer ", "line 9", "'computer'"},
@@ -296,13 +297,13 @@ TEST_F(ProgramText, EveryCorruptionIsAnErrorWithItsLine) {
       {"o:x.0", "o:65536", "line 9", "'o:65536'"},
       {"o:x.0", "", "line 9", "a slot"},
       {"w %2", "w %5", "line 9", "'%5'"},
-      {"w %2", "x %2", "line 9", "'x' is no segment"},
-      {"r %1 src", "r %1", "line 11", "'w' is no slot"},
+      {"w %2", "x %2", "line 9", "'x' is not a segment"},
+      {"r %1 src", "r %1", "line 11", "'w' is not a slot"},
       {"r %1 src", "r %1+0 src", "line 11", "number of elements"},
       {"r %3+0:256", "r %3+300:256", "line 13", "outside"},
       {"r %3+0:256", "r %3+1:18446744073709551615", "line 13", "outside"},
       {"mb=0  r", "mb=-1  r", "line 13", "'-1'"},
-      {"mb=0  r", "root=0  r", "line 13", "'root' is no attribute of forward"},
+      {"mb=0  r", "root=0  r", "line 13", "'root' is not an attribute of forward"},
       {"mb=0  r", "mb=0 reduce=summ  r", "line 13", "sum, avg, min, max"},
       {"# 1", "# 2", "line 13", "action 2"},
       {"# 1", "#1", "line 13", "'#1'"},

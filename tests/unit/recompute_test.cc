@@ -12,6 +12,7 @@
 #include "support/expect_diagnostic.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
+#include "support/program_parser/parse_program.h"
 
 namespace tessera::testing {
 using namespace host;

@@ -173,11 +173,11 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     int32_t group = 0;
     expect_error([&] { call(edit.raw().add_group, edit.raw().ctx, &outside_axis, &group); }, {"no coordinate 2"});
     const int32_t one = 1;
-    const tsr_group others{0, 1, &one};  // may be named: for what is said of other ranks
+    const tsr_group others{0, 1, &one};  // may be named, to describe what other ranks do
     action = make_action(TSR_ACTION_BARRIER, edit.stream(0, "lane"));
     call(edit.raw().add_group, edit.raw().ctx, &others, &action.group);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); },
-                 {"barrier is for group dp {1}, and coordinate 0 of this rank is outside of it"});
+                 {"barrier is for group dp {1}, and coordinate 0 of this rank is outside it"});
     action = make_action(999, 0);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"999"});
   });
@@ -206,16 +206,16 @@ TEST_F(EditTest, WaitsThatBindingsDoNotAskFor) {
     edit.wait_for(second, ids[1]);
     expect_error([&] { edit.wait_for(second, second); }, {"cannot wait for itself"});
     expect_error([&] { edit.wait_for(second, 999); }, {"no action 999"});
-    edit.remove(ids[1]);  // what is gone is waited for by nobody
+    edit.remove(ids[1]);  // the wait goes with it
   });
   derive_dependencies(program);
   EXPECT_EQ(program.actions.back().id, second);
   EXPECT_EQ(program.actions.back().dependencies, (std::vector<uint32_t>{0}));
 }
 
-TEST_F(EditTest, AWaitForWhatStandsBehindIsRefused) {
+TEST_F(EditTest, AWaitForALaterActionIsRefused) {
   run(program, [&](const ProgramView&, const Edit& edit) { edit.wait_for(ids[0], ids[2]); });
-  expect_error([&] { derive_dependencies(program); }, {"a pass makes action 0", "does not stand before it"});
+  expect_error([&] { derive_dependencies(program); }, {"a pass makes action 0", "which is not before it"});
 }
 
 TEST_F(EditTest, ALayoutSpeaksOfItsOwnAxisOnly) {

@@ -135,7 +135,7 @@ TEST_F(LocalModel, RowsOfValues) {
 TEST_F(LocalModel, RefusesLayoutsThatDoNotGo) {
   Layout good = layout_;
   layout_.front().padded_size += 6;
-  expect_error([&] { local(0); }, {"axis tp", "h.0.attn.c_attn.weight", "24 elements", "do not go into 2 parts"});
+  expect_error([&] { local(0); }, {"axis tp", "h.0.attn.c_attn.weight", "24 elements", "cannot be split into 2 parts"});
   layout_ = good;
   layout_.erase(layout_.begin());
   expect_error([&] { local(0); }, {"axis tp", "must be split alike"});

@@ -114,7 +114,7 @@ TEST(Shards, OneThatIsCutMissingOrForeignIsNamed) {
   fs::resize_file(second, 1030);
   expect_error([&] { open_tokens(folder.path(), 100); }, {second, "1030 bytes", "cut"});
   folder.write("train_1.bin", raw(counted(0)));
-  expect_error([&] { open_tokens(folder.path(), 100); }, {second, "raw uint16", "llm.c", "all of one kind"});
+  expect_error([&] { open_tokens(folder.path(), 100); }, {second, "raw uint16", "llm.c", "shards of one format"});
   fs::remove(second);
   fs::create_symlink("/nonexistent/blob", second);
   for (const std::string& data : {folder.path(), folder.path("*.bin")})

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// Sums every parameter's gradient over the axis, and calls its body behind the loss.
+/// Sums every parameter's gradient over the axis, and calls its body after the loss.
 class Summer final : public Strategy {
  public:
   static constexpr std::string_view kName = "summer";
@@ -157,7 +157,7 @@ TEST_F(RunTest, ACollectiveThatFailsOnTheHostEndsTheStep) {
   }
 }
 
-// So much work waits for the semaphore that the device would take no more, and block whoever issues it.
+// So much work waits for the semaphore that the device would take no more, and block the issuing thread.
 TEST_F(RunTest, ACollectiveThatFailsEndsAStepOfManyActions) {
   model_ = make_gpt2({.num_layers = 40, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
                      {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
@@ -210,7 +210,7 @@ TEST_F(RunTest, AGraphIsSubmittedTwiceAndRunEveryTime) {
   EXPECT_EQ(script_.num_runs, 5 * num_collectives);
   EXPECT_EQ(script_.sequences.size(), 2u * static_cast<size_t>(num_collectives));
   EXPECT_EQ(captured_, std::vector<bool>{true});
-  // An evaluation is no step: its collectives are submitted, and counted behind those of the graph's runs.
+  // An evaluation is not a step: its collectives are submitted, and counted after those of the graph's runs.
   script_.sequences.clear();
   const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
   runtime->run_eval({&batch, 1});
@@ -225,17 +225,17 @@ TEST_F(RunTest, WhatAnotherRankCannotCaptureIsNotCapturedHere) {
     step(*runtime);
   EXPECT_EQ(captured_, std::vector<bool>{true});
   ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_NE(warnings_[0].find("another rank's is not captured"), std::string::npos) << warnings_[0];
+  EXPECT_NE(warnings_[0].find("another rank could not capture its step"), std::string::npos) << warnings_[0];
 }
 
-// Nobody measures the time of a collective in a graph, so the step's is.
+// The time of a collective in a graph is not measured; that of the step is.
 TEST_F(RunTest, AGraphThatDoesNotEndIsGivenUp) {
   timeout_ms_ = 500;
   auto runtime = make(false);
   step(*runtime);
   step(*runtime);
   script_.on_run = [&] { script_.wait_for_abort(); };
-  expect_soon(*runtime, "a step that runs as a graph has taken 500 ms (--timeout-ms) longer than without");
+  expect_soon(*runtime, "a step that runs as a graph has taken 500 ms (--timeout-ms) longer than without a graph");
 }
 
 TEST_F(RunTest, WithoutGatesThereIsNoWayBackFromTheHost) {

@@ -1,4 +1,4 @@
-// What storage passes share: what stands in one buffer, when whole copies are made, when gradients are complete.
+// What storage passes share: what is in one buffer, when whole copies are made, when gradients are complete.
 #include "tessera/storage.hpp"
 
 #include <gtest/gtest.h>

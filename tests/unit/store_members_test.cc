@@ -120,7 +120,7 @@ class StoreProcess {
 TEST(StoreEvents, TellWhichRanksProcessDied) {
   StoreProcess store;
   store.join(1);   // says goodbye
-  store.join(-1);  // is no rank
+  store.join(-1);  // is not a rank
   auto second = store.member(2), third = store.member(3), watcher = store.member(-1);
   watcher->signal(SIGKILL);
   third->signal(SIGKILL);

@@ -157,7 +157,7 @@ TEST_F(Reuse, OrderedIsFine) {
 TEST_F(Reuse, Unordered) {
   EXPECT_TRUE(has_finding(verify_with_memory(),
                           "#2 compute zero y does not wait for rank 0 #1 copy_out copy x, and "
-                          "activation y stands where activation x stood"));
+                          "activation y reuses the address of activation x"));
 }
 
 TEST_F(Reuse, OrderedButOverwritten) {
@@ -173,9 +173,8 @@ TEST_F(Reuse, OrderedButOverwritten) {
 TEST_F(Reuse, OperandsOfOneActionShareAnAddress) {
   program_.actions[2].dependencies = {1};
   memory_.address[z_] = 16;
-  EXPECT_TRUE(
-      has_finding(verify_with_memory(),
-                  "#3 compute copy y uses activation y and activation z at once, and they stand at one address"));
+  EXPECT_TRUE(has_finding(verify_with_memory(),
+                          "#3 compute copy y uses activation y and activation z at once, and they share an address"));
 }
 
 TEST_F(Reuse, PersistentBufferIsOverwritten) {

@@ -110,7 +110,7 @@ TEST_F(Storage, FsdpThatDeclaresNoLayout) {
   fsdp_step(0);
   EXPECT_TRUE(has_finding(verify_placement(p_),
                           "all_gather shard takes src0 = home shard, which is the same on all ranks of dp: the "
-                          "slices of all ranks do not make a whole"));
+                          "ranks' slices do not make up the buffer"));
 }
 
 TEST_F(Storage, FsdpComputesWithItsShard) {
@@ -138,9 +138,8 @@ TEST_F(Storage, GatherOfAddends) {
   const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
   forward_and_backward(value, gradient);
   on(0, TSR_ACTION_ALL_GATHER, {read(gradient).at(0, 128), write(transient(p_, "all", 256))});
-  EXPECT_TRUE(
-      has_finding(verify_placement(p_),
-                  "which is a sum over dp that nothing has taken yet: the slices of all ranks do not make a whole"));
+  EXPECT_TRUE(has_finding(verify_placement(p_),
+                          "which is an unreduced partial sum over dp: the ranks' slices do not make up the buffer"));
 }
 
 TEST_F(Storage, Zero3) {
@@ -169,7 +168,7 @@ TEST_F(Storage, BroadcastOfAddends) {
   const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT), value = persistent(p_, "value", 256);
   forward_and_backward(value, whole);
   on(0, TSR_ACTION_BROADCAST, {add(whole)}).peer = 0;
-  EXPECT_TRUE(has_finding(verify_placement(p_), "one rank's addend is no value for all"));
+  EXPECT_TRUE(has_finding(verify_placement(p_), "it must be reduced before it is broadcast"));
 }
 
 /// Optimizer state split, parameters replicated: each rank updates its slice and all gather it.
@@ -231,11 +230,10 @@ class Zero1OfAddends : public Zero1OfSums {
 };
 
 TEST_F(Zero1OfAddends, GradientsAreNotSummed) {
-  EXPECT_TRUE(
-      has_finding(verify_placement(p_), "gradient whole[0:128], which is a sum over dp that nothing has taken"));
+  EXPECT_TRUE(has_finding(verify_placement(p_), "gradient whole[0:128], which is an unreduced partial sum over dp"));
 }
 
-/// What each rank computes alone is no gradient for its part of values that all ranks share.
+/// What each rank computes alone is not a gradient for its part of values that all ranks share.
 TEST_F(Zero1OfSums, GradientsOfOneRankAlone) {
   const uint64_t own = transient(p_, "own", 256, TSR_BUFFER_GRADIENT);
   compute(TSR_ACTION_FORWARD, {read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)), write(own, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});
@@ -260,7 +258,7 @@ TEST_F(Storage, GatherInPlaceOfAddends) {
   const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
   forward_and_backward(value, gradient);
   on(0, TSR_ACTION_ALL_GATHER, {add(gradient)});
-  EXPECT_TRUE(has_finding(verify_placement(p_), "the slices of all ranks do not make a whole"));
+  EXPECT_TRUE(has_finding(verify_placement(p_), "the ranks' slices do not make up the buffer"));
 }
 
 TEST_F(Storage, ScatterAndGatherInPlaceAreASum) {
@@ -290,14 +288,14 @@ TEST_F(Hybrid, Clean) {
 
 TEST_F(Hybrid, ReplicasAreNotSummed) {
   remove(p_, TSR_ACTION_ALL_REDUCE, "comm.replicate.test");
-  EXPECT_TRUE(has_finding(verify_placement(p_), "which is a sum over replicate that nothing has taken yet"));
+  EXPECT_TRUE(has_finding(verify_placement(p_), "which is an unreduced partial sum over replicate"));
 }
 
 TEST_F(Hybrid, MaximumOnTheOtherAxis) {
   nth(p_, TSR_ACTION_REDUCE_SCATTER).reduce = TSR_REDUCE_MAX;
   EXPECT_TRUE(has_finding(verify_placement(p_),
-                          "which is a sum over replicate that nothing has taken yet: the minimum or maximum of "
-                          "addends is none of their sum"));
+                          "which is an unreduced partial sum over replicate: the minimum or maximum of "
+                          "partial sums is not that of the sum"));
 }
 
 /// Local SGD: every rank its own parameters, averaged now and then.
@@ -328,7 +326,7 @@ TEST_F(LocalSgd, Average) {
 TEST_F(LocalSgd, SumOfParameters) {
   on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_SUM);
   EXPECT_TRUE(has_finding(verify_placement(p_),
-                          "home value, which is different on each rank of dp: a sum over it means nothing"));
+                          "home value, which is different on each rank of dp: its sum over the axis has no meaning"));
 }
 
 TEST_F(LocalSgd, NormOverDivergentGradients) {
@@ -338,8 +336,7 @@ TEST_F(LocalSgd, NormOverDivergentGradients) {
 
 TEST_F(LocalSgd, StepsAreNotSkippedTogether) {
   step(add(value_), read(gradient_), state(m_), 0);
-  EXPECT_TRUE(
-      has_finding(verify_placement(p_), "accumulator squares, which is a sum over dp that nothing has taken yet"));
+  EXPECT_TRUE(has_finding(verify_placement(p_), "accumulator squares, which is an unreduced partial sum over dp"));
 }
 
 class EqualParameters : public LocalSgd {
@@ -371,22 +368,22 @@ TEST_F(Hybrid, CallOnItsOwnAxisMayTakeAddends) {
   std::rotate(p_.actions.begin() + static_cast<ptrdiff_t>(scatter), p_.actions.end() - 1, p_.actions.end());
   const Diagnostics diagnostics = verify_placement(p_);
   ASSERT_EQ(diagnostics.size(), 1u);  // on axis replicate, which it is not for
-  EXPECT_TRUE(has_finding(
-      diagnostics, "which is a sum over replicate that nothing has taken yet: a call on another axis needs the sum"));
+  EXPECT_TRUE(has_finding(diagnostics,
+                          "which is an unreduced partial sum over replicate: a call on another axis needs the sum"));
 }
 
 TEST_F(EqualParameters, ResultsOfACallAreAsItsOperands) {
   call(p_, 0, {read(gradient_), add(value_)});
   EXPECT_TRUE(has_finding(verify_placement(p_),
                           "home weight: its value, home value, is the same on all ranks of dp before the program, "
-                          "and after it a sum over dp that nothing has taken yet"));
+                          "and after it an unreduced partial sum over dp"));
 }
 
 TEST_F(EqualParameters, AddendsAreNotSent) {
   on(0, TSR_ACTION_SEND, {read(gradient_)}).peer = 1;
   EXPECT_TRUE(has_finding(verify_placement(p_),
-                          "send gradient takes src0 = gradient gradient, which is a sum over dp that nothing has "
-                          "taken yet: the receiver would take an addend for the sum"));
+                          "send gradient takes src0 = gradient gradient, which is an unreduced partial sum over "
+                          "dp: the receiver would take a partial sum for the sum"));
 }
 
 TEST_F(EqualParameters, OffloadCarriesMeaning) {
@@ -395,8 +392,7 @@ TEST_F(EqualParameters, OffloadCarriesMeaning) {
   add_action(p_, TSR_ACTION_COPY, TSR_STREAM_COPY_OUT, {read(gradient_), write(host)});
   add_action(p_, TSR_ACTION_COPY, TSR_STREAM_COPY_IN, {read(host), write(back)});
   step(add(value_), read(back), state(m_));
-  EXPECT_TRUE(
-      has_finding(verify_placement(p_), "src0 = staging back, which is a sum over dp that nothing has taken yet"));
+  EXPECT_TRUE(has_finding(verify_placement(p_), "src0 = staging back, which is an unreduced partial sum over dp"));
 }
 
 }  // namespace

@@ -47,25 +47,25 @@ TEST_F(DdpMeaning, AllRanksForgetTheSums) {
   remove_stream(program_, kGradients);
   const Diagnostics diagnostics = verify_placement(program_);
   EXPECT_TRUE(has_finding(diagnostics, "sum_squares wte.weight takes src0 = gradient wte, "));
-  EXPECT_TRUE(has_finding(diagnostics, "which is a sum over dp that nothing has taken yet"));
+  EXPECT_TRUE(has_finding(diagnostics, "which is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, AllRanksForgetOneSum) {
   remove(program_, TSR_ACTION_ALL_REDUCE, kGradients, 1);
-  EXPECT_TRUE(has_finding(verify_placement(program_), "which is a sum over dp that nothing has taken yet"));
+  EXPECT_TRUE(has_finding(verify_placement(program_), "which is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, NoStrategyOnTheAxis) {
   Program program = job_.base(0);
   finalize_program(program);
-  EXPECT_TRUE(has_finding(verify_placement(program), "which is a sum over dp that nothing has taken yet"));
+  EXPECT_TRUE(has_finding(verify_placement(program), "which is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, SummedTwice) {
   const size_t index = nth_action(program_, TSR_ACTION_ALL_REDUCE, kGradients);
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(index), program_.actions[index]);
-  EXPECT_TRUE(
-      has_finding(verify_placement(program_), "which is the same on all ranks of dp: a sum over it means nothing"));
+  EXPECT_TRUE(has_finding(verify_placement(program_),
+                          "which is the same on all ranks of dp: its sum over the axis has no meaning"));
 }
 
 TEST_F(DdpMeaning, SummedBeforeTheLastAddend) {
@@ -77,7 +77,7 @@ TEST_F(DdpMeaning, SummedBeforeTheLastAddend) {
       std::find_if(first, program_.actions.end(), [](const Action& a) { return a.micro_batch == 1; }) -
       program_.actions.begin());
   std::rotate(program_.actions.begin() + static_cast<ptrdiff_t>(second_micro_batch), sum, sum + 1);
-  EXPECT_TRUE(has_finding(verify_placement(program_), "adds what is a sum over dp that nothing has taken yet to g0"));
+  EXPECT_TRUE(has_finding(verify_placement(program_), "adds what is an unreduced partial sum over dp to g0"));
 }
 
 TEST_F(DdpMeaning, AveragedInsteadOfSummed) {
@@ -87,7 +87,7 @@ TEST_F(DdpMeaning, AveragedInsteadOfSummed) {
 
 TEST_F(DdpMeaning, MaximumInsteadOfSum) {
   nth(program_, TSR_ACTION_ALL_REDUCE, kGradients).reduce = TSR_REDUCE_MAX;
-  EXPECT_TRUE(has_finding(verify_placement(program_), "a minimum or maximum over it means nothing"));
+  EXPECT_TRUE(has_finding(verify_placement(program_), "its minimum or maximum over the axis has no meaning"));
 }
 
 TEST_F(DdpMeaning, ScaledGradient) {
@@ -98,7 +98,7 @@ TEST_F(DdpMeaning, ScaledGradient) {
   scale.bindings = program_.actions[sum].bindings;
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(sum), scale);
   EXPECT_TRUE(
-      has_finding(verify_placement(program_), "scaled by 0.500000: the loss is scaled once, strategies only sum"));
+      has_finding(verify_placement(program_), "scaled by 0.500000: only the loss is scaled, strategies must sum"));
   scale.scale = 2;
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(sum) + 2, scale);
   EXPECT_TRUE(is_clean(verify_placement(program_)));
@@ -106,14 +106,14 @@ TEST_F(DdpMeaning, ScaledGradient) {
 
 TEST_F(DdpMeaning, PartOfABucketIsSummed) {
   nth(program_, TSR_ACTION_ALL_REDUCE, kGradients).bindings[0].num_elements = 1;
-  EXPECT_TRUE(has_finding(verify_placement(program_), "which is a sum over dp that nothing has taken yet"));
+  EXPECT_TRUE(has_finding(verify_placement(program_), "which is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, NormIsNotSummed) {
   remove(program_, TSR_ACTION_ALL_REDUCE, kScalars, 1);
   EXPECT_TRUE(has_finding(verify_placement(program_),
-                          "clip squares takes x0 = accumulator squares, which is a sum over dp that "
-                          "nothing has taken yet: the norm would be that of a part"));
+                          "clip squares takes x0 = accumulator squares, which is an unreduced partial sum over "
+                          "dp: the norm would be that of one part"));
 }
 
 TEST_F(DdpMeaning, LossIsNotSummed) {
@@ -124,7 +124,7 @@ TEST_F(DdpMeaning, LossIsNotSummed) {
 TEST_F(DdpMeaning, AccumulatorsAreNotZeroed) {
   remove(program_, TSR_ACTION_ZERO);
   EXPECT_TRUE(has_finding(verify_placement(program_),
-                          "accumulator loss, which is the same on all ranks of dp: the sum means nothing"));
+                          "accumulator loss, which is the same on all ranks of dp: such a sum has no meaning"));
 }
 
 TEST_F(DdpMeaning, ActivationsAreSummed) {
@@ -133,8 +133,8 @@ TEST_F(DdpMeaning, ActivationsAreSummed) {
   const Binding& out = *program_.actions[forward].find(TSR_SLOT(TSR_ROLE_OUTPUT, 0));
   sum.bindings = {{out.buffer, out.offset, out.num_elements, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD}};
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(forward) + 1, sum);
-  EXPECT_TRUE(
-      has_finding(verify_placement(program_), "which is different on each rank of dp: a sum over it means nothing"));
+  EXPECT_TRUE(has_finding(verify_placement(program_),
+                          "which is different on each rank of dp: its sum over the axis has no meaning"));
 }
 
 TEST_F(DdpMeaning, InitBroadcastsSplitHomes) {
@@ -251,14 +251,14 @@ TEST_F(TensorMeaning, RecomputationAfterTheSplitKeepsWhatWasSummed) {
 TEST_F(TensorMeaning, SumOfWhatIsWhole) {
   Program program = lowered("");
   sum_after(program, TSR_ACTION_FORWARD, "h.0.add_ln_2", TSR_SLOT(TSR_ROLE_OUTPUT, 0));
-  EXPECT_TRUE(
-      has_finding(verify_placement(program), "which is the same on all ranks of tp: a sum over it means nothing"));
+  EXPECT_TRUE(has_finding(verify_placement(program),
+                          "which is the same on all ranks of tp: its sum over the axis has no meaning"));
 }
 
 TEST_F(TensorMeaning, SegmentsSplitDifferently) {
   layout_.pop_back();  // mlp.c_proj.weight whole, its input split
   Program program = base(mesh_);
-  EXPECT_TRUE(has_finding(verify_placement(program), "and its dim is split elsewhere: the segment works on parts"));
+  EXPECT_TRUE(has_finding(verify_placement(program), "but the dim is split elsewhere: the segment works on parts"));
 }
 
 TEST_F(TensorMeaning, LossNeedsTheWholeVocabulary) {

@@ -1,6 +1,6 @@
 // Faults that are race-free, or matched, or well ordered, and wrong: planted in the programs of real strategies, each
-// must be reported with the action that it concerns. Tensor, pipeline and message faults stand in verify_meaning_test
-// and verify_ranks_test, on programs made by hand.
+// must be reported with the action that it concerns. Tensor, pipeline and message faults are in
+// verify_placement_test and verify_ranks_test, on programs made by hand.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -160,22 +160,22 @@ INSTANTIATE_TEST_SUITE_P(
                             2,
                             kDdp,
                             on_all([](Program& p) { remove(p, TSR_ACTION_ALL_REDUCE, "comm.dp."); }),
-                            {"sum_squares", "which is a sum over dp that nothing has taken yet"}},
+                            {"sum_squares", "which is an unreduced partial sum over dp"}},
                       Fault{"ddp_reduces_twice",
                             2,
                             kDdp,
                             on_all(sum_twice),
-                            {"all_reduce", "the same on all ranks of dp: a sum over it means nothing"}},
+                            {"all_reduce", "the same on all ranks of dp: its sum over the axis has no meaning"}},
                       Fault{"norm_not_summed_over_dp",
                             2,
                             kFsdp,
                             on_all([](Program& p) { remove(p, TSR_ACTION_ALL_REDUCE, "comm.world.", 1); }),
-                            {"clip", "accumulator squares, which is a sum over dp that nothing has taken yet"}},
+                            {"clip", "accumulator squares, which is an unreduced partial sum over dp"}},
                       Fault{"hybrid_without_the_replicate_all_reduce",
                             4,
                             kHybrid,
                             on_all([](Program& p) { remove(p, TSR_ACTION_ALL_REDUCE, "comm.replicate."); }),
-                            {"sum_squares", "which is a sum over replicate that nothing has taken yet"}},
+                            {"sum_squares", "which is an unreduced partial sum over replicate"}},
                       Fault{"one_rank_lacks_an_all_gather",
                             2,
                             kFsdp,
@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PrototypeFaults, NoStrategyOnDp) {
   const JobPlan job({"--strategy=ddp"}, 2);
   Programs programs = job.programs({});
-  EXPECT_TRUE(has_finding(job.verify(programs), "which is a sum over dp that nothing has taken yet"));
+  EXPECT_TRUE(has_finding(job.verify(programs), "which is an unreduced partial sum over dp"));
 }
 
 // Tensor before pipeline, storage before compute: the host decides, not the mesh.

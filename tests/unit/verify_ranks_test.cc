@@ -174,7 +174,7 @@ TEST_F(Ranks, IssueOrderOfTwoLanes) {
   sum(0, add(y_), "b");
   sum(1, add(y_), "b");
   sum(1, add(x_), "a");
-  EXPECT_TRUE(has_finding(verify(), "the ranks list what they share in different orders"));
+  EXPECT_TRUE(has_finding(verify(), "the ranks list shared collectives in different orders"));
 }
 
 TEST_F(Ranks, MessagesThatMatch) {
@@ -259,7 +259,7 @@ TEST_F(FourRanks, SubsetsAndTheWhole) {
   }
   EXPECT_TRUE(is_clean(verify()));
   std::swap(ranks_[3].actions[0], ranks_[3].actions[1]);
-  EXPECT_TRUE(has_finding(verify(), "the ranks list what they share in different orders"));
+  EXPECT_TRUE(has_finding(verify(), "the ranks list shared collectives in different orders"));
 }
 
 /// A pipeline by hand: a stage receives, computes (here: copies) and sends, in the order of its schedule.

@@ -81,7 +81,7 @@ TEST(FindWeightFiles, AMissingShardIsNamed) {
   expect_error([&] { weight_fingerprints(folder.path()); }, {folder.path("1.safetensors"), "No such file"});
 }
 
-// The cache of another user: what `nobody` meets where the superuser would not.
+// The cache of another user, read as `nobody`: the superuser would be allowed to.
 TEST(FindWeightFiles, ALinkIntoAForbiddenFolderIsAnError) {
   const TempFolder folder;
   folder.write("secret/blob", "x");
@@ -89,12 +89,12 @@ TEST(FindWeightFiles, ALinkIntoAForbiddenFolderIsAnError) {
   fs::create_symlink(folder.path("secret/blob"), folder.path("model/model.safetensors"));
   fs::permissions(folder.path(), fs::perms(0755));
   fs::permissions(folder.path("secret"), fs::perms(0));
-  ChildProcess nobody([&](const ChildProcess::Say& say) {
+  ChildProcess other_user([&](const ChildProcess::Say& say) {
     if (::geteuid() == 0 && ::seteuid(65534) != 0) say("cannot change the user");
     weight_fingerprints(folder.path("model"));
     say("opened");
   });
-  const std::string said = nobody.next_line(10'000);
+  const std::string said = other_user.next_line(10'000);
   for (const char* part : {"threw", "model/model.safetensors, a link to", "Permission denied", "let this user"})
     EXPECT_NE(said.find(part), std::string::npos) << said;
   fs::permissions(folder.path("secret"), fs::perms(0755));

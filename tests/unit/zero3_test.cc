@@ -91,7 +91,7 @@ TEST(Runs, NeighboursOfOneOwnerMoveTogether) {
     EXPECT_EQ(ranges[1].begin, offset(2));
     EXPECT_EQ(ranges[1].end, offset(4));
     EXPECT_EQ(ranges[2].end, block.num_elements);
-    // At its owner a run stands behind the owner's ranges before it.
+    // At its owner a range follows the owner's ranges before it.
     EXPECT_EQ(ranges[0].own_begin, 0u);
     EXPECT_EQ(ranges[1].own_begin, 0u);
     EXPECT_EQ(ranges[2].own_begin, ranges[0].num_elements());

@@ -18,7 +18,13 @@
 #include <span>
 
 #include "tessera/device.h"
-#include "tessera/host_device.hpp"
+
+// Marks functions that a GPU's kernels call too, so that devices agree to the bit.
+#ifdef __CUDACC__
+#define TESSERA_HOST_DEVICE __host__ __device__
+#else
+#define TESSERA_HOST_DEVICE
+#endif
 
 namespace tessera {
 

@@ -5,8 +5,9 @@
 //     const auto create = library.function<decltype(&cublasLtCreate)>("cublasLtCreate");
 //
 // So one plugin file serves machines with and without a GPU: `tessera plan --device cuda` works on a laptop, and what
-// is missing is said by name at the moment it is needed, with the places that were searched and what to install. The
-// price is that every function is looked up by a string, which decltype(&symbol) ties to the declaration in the header.
+// is missing is reported by name at the moment it is needed, with the places that were searched and what to install.
+// The price is that every function is looked up by a string, which decltype(&symbol) ties to the declaration in the
+// header.
 #pragma once
 
 #include <dlfcn.h>

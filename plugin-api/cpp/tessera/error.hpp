@@ -84,7 +84,7 @@ tsr_status guard(tsr_error* err, std::string_view domain, F&& f) noexcept {
     fill_error(err, TSR_E_INTERNAL, domain, sentence_of(e));
     return TSR_E_INTERNAL;
   } catch (...) {
-    fill_error(err, TSR_E_INTERNAL, domain, "an exception that is no std::exception");
+    fill_error(err, TSR_E_INTERNAL, domain, "an exception that is not a std::exception");
     return TSR_E_INTERNAL;
   }
 }

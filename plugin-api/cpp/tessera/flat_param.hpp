@@ -103,8 +103,8 @@ inline bool is_on_several_stages(const ProgramView& view, const FlatParam& param
                                  [&](const tsr_piece& piece) { return piece.parameter == parameter; });
     });
   };
-  return std::ranges::any_of(view.layout(), [&](const tsr_layout_entry& split) {
-    return split.kind == TSR_LAYOUT_REPLICATED && split.num_coordinates > 1 && is_of_flat(split.parameter);
+  return std::ranges::any_of(view.layout(), [&](const tsr_layout_entry& entry) {
+    return entry.kind == TSR_LAYOUT_REPLICATED && entry.num_coordinates > 1 && is_of_flat(entry.parameter);
   });
 }
 

@@ -74,8 +74,8 @@ inline Activation activation_of(const tsr_op& op) {
 
 // ---- ops of segments --------------------------------------------------------------------------------------------
 // Values and parameters are of the op's dtype, gradients of parameters and statistics float32. Gradients that are
-// written are optional: nobody may need them. An empty list means that this half of a backward has nothing to do;
-// split_backward then leaves it out.
+// written are optional, since they may not be needed. An empty list means that this half of a backward has nothing to
+// do; split_backward then leaves it out.
 
 /// Lists the slots of one op.
 class SegmentSlots {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "tessera/op_entry.hpp"
 
@@ -24,10 +25,13 @@ constexpr void require(bool holds, const char* expected) {
 }
 
 constexpr int dim_of(char letter) {
-  constexpr std::string_view kLetters = "BTHDCIOVP-L";  // by TSR_DIM_*; '-' is ELEMENTS
-  const size_t dim = kLetters.find(letter);
-  require(dim < kLetters.size() && letter != '-', "one of the dims' letters");
-  return static_cast<int>(dim);
+  constexpr std::pair<char, uint32_t> kLetters[] = {
+      {'B', TSR_DIM_BATCH}, {'T', TSR_DIM_SEQ}, {'H', TSR_DIM_HEADS}, {'D', TSR_DIM_HEAD_DIM},  {'C', TSR_DIM_EMBED},
+      {'I', TSR_DIM_IN},    {'O', TSR_DIM_OUT}, {'V', TSR_DIM_VOCAB}, {'P', TSR_DIM_POSITIONS}, {'L', TSR_DIM_CLASSES}};
+  for (const auto& [known, dim] : kLetters)
+    if (known == letter) return static_cast<int>(dim);
+  require(false, "one of the dims' letters");
+  return 0;
 }
 
 constexpr int attribute_of(std::string_view word) {

@@ -2,7 +2,7 @@
 //
 //     namespace {
 //     constexpr tsr_option kOptions[] = {tessera::int_option("bucket-mb", "25", 1, 65536, "...")};
-//     constexpr tsr_descriptor kDescriptor = tessera::descriptor("ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.9.0",
+//     constexpr tsr_descriptor kDescriptor = tessera::descriptor("ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.10.0",
 //                                                                "sums gradients ...", kOptions);
 //     }
 //     TESSERA_PLUGIN(kDescriptor, TSR_STRATEGY_INTERFACE, kTable)

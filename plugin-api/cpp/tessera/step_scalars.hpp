@@ -10,7 +10,6 @@
 
 #include "tessera/accumulator.hpp"
 #include "tessera/device.h"
-#include "tessera/host_device.hpp"
 
 namespace tessera {
 
@@ -22,7 +21,7 @@ struct ClipScalars {
   double norm;
 };
 
-/// Clipping by the global norm, as torch.nn.utils.clip_grad_norm_ has it: min(1, max_norm / (norm + 1e-6)). A norm that
+/// Clipping by the global norm, as in torch.nn.utils.clip_grad_norm_: min(1, max_norm / (norm + 1e-6)). A norm that
 /// is not finite means an overflow on some rank: coefficient 0, and no rank counts or applies the step.
 TESSERA_HOST_DEVICE inline ClipScalars clip_scalars(ConstAccumulatorView squares, double max_norm,
                                                     double loss_scale) noexcept {

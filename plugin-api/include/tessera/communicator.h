@@ -6,13 +6,13 @@
  *
  * Errors come in two ways. What is wrong with the call (a root outside the group, a dtype the communicator does not
  * have) is returned by the call. What goes wrong later fails the stream, and is what async_error returns from then on:
- *   DEADLINE          ranks did not come within timeout_ms; the message names them where that can be known
+ *   DEADLINE          ranks were missing after timeout_ms; the message names them where that can be known
  *   UNAVAILABLE       the connection to a rank is gone, as when its process has ended
  *   INVALID_ARGUMENT  the ranks submitted what does not match (kind, dtype, counts, root); NCCL cannot tell
  *   ABORTED           abort() was called here, or a peer has stopped
  *   INTERNAL          a call of a library under the communicator failed
- * After the first of them a communicator is of no more use: what is submitted later fails too, and only abort,
- * async_error and destroy are left. There is no retry.
+ * After the first of them the communicator is unusable: what is submitted later fails too, and only abort, async_error
+ * and destroy may be called. There is no retry.
  *
  * Counts are elements of `dtype`. n = ranks in the group, r = this rank's coordinate in it. Zero counts are legal.
  *   ALL_REDUCE      recv[0:c] = sum over ranks of send[0:c];       send == recv is in place

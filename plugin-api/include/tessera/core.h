@@ -59,10 +59,10 @@ typedef int32_t tsr_status; /* 0, a negative canonical code (gRPC's numbers, neg
 #define TSR_E_INVALID_ARGUMENT (-3)    /* wrong in itself: an unknown id, a range outside its buffer, a bad option */
 #define TSR_E_DEADLINE (-4)            /* a wait timed out; the message names the ranks that are missing */
 #define TSR_E_NOT_FOUND (-5)           /* a key, an option, a file, a network interface */
-#define TSR_E_ALREADY_EXISTS (-6)      /* somebody else has it: a rank, an address */
+#define TSR_E_ALREADY_EXISTS (-6)      /* another one has it: a rank, an address */
 #define TSR_E_RESOURCE_EXHAUSTED (-8)  /* out of memory, threads or descriptors; the caller's array is too small */
 #define TSR_E_FAILED_PRECONDITION (-9) /* right call, wrong time or place */
-#define TSR_E_ABORTED (-10)            /* somebody called abort; a consequence, never the cause */
+#define TSR_E_ABORTED (-10)            /* abort was called; a consequence, never the cause */
 #define TSR_E_UNSUPPORTED (-12)        /* valid, and not done here; the message says what is */
 #define TSR_E_INTERNAL (-13)           /* a bug in the callee, or a failed call of a library or driver */
 #define TSR_E_UNAVAILABLE (-14)        /* a peer, a server, a device or a library is not there */
@@ -172,8 +172,8 @@ typedef struct tsr_kv_service {
   TSR_FN(tsr_status, set)(void* ctx, tsr_str key, const void* value, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Waits for the key, then copies its value to `value`, which is the caller's. *num_bytes: capacity in, length out.
    * timeout_ms 0 looks once. Errors, beside those above: RESOURCE_EXHAUSTED when the value is longer than the capacity
-   * (*num_bytes then is its length, nothing is copied); DEADLINE when nobody set the key within timeout_ms; ABORTED
-   * when nobody has set it and the job has ended. [control-thread] */
+   * (*num_bytes then is its length, nothing is copied); DEADLINE when the key was not set within timeout_ms;
+   * ABORTED when it was not set and the job has ended. [control-thread] */
   TSR_FN(tsr_status, get)
   (void* ctx, tsr_str key, void* value, uint64_t* num_bytes, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
   /* Adds to a counter (made at 0) and returns the new value; delta 0 reads it. Errors, beside those above:
@@ -206,8 +206,8 @@ typedef struct tsr_factory {
   uint32_t reserved;
   const tsr_descriptor* descriptor;
   /* The plugin's table for an interface id (TSR_STRATEGY_INTERFACE, ...), or NULL for any id it does not know. The
-   * table is a constant that lives as long as the process. Must not fail: the host refuses a plugin that has no table
-   * of its own kind. [any-thread] */
+   * table is a constant that lives as long as the process. Must not fail: the host refuses a plugin without a
+   * table for its kind. [any-thread] */
   TSR_FN(const void*, get_interface)(tsr_str interface_id) TSR_NOEXCEPT;
 } tsr_factory;
 

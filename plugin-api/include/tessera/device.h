@@ -84,14 +84,14 @@ enum {
 #define TSR_PHASE_BACKWARD_INPUT 3u
 #define TSR_PHASE_BACKWARD_WEIGHT 4u
 /* The halves exist so that a schedule may put other work between them: BACKWARD_INPUT makes what the previous
- * pipeline stage waits for, BACKWARD_WEIGHT what nobody waits for until gradients are summed (zero-bubble pipelines).
+ * pipeline stage waits for, BACKWARD_WEIGHT what nothing waits for until gradients are summed (zero-bubble pipelines).
  * Run one after the other they give the bits of BACKWARD; what the first leaves for the second is a CONTEXT slot, a
  * WORKSPACE of BACKWARD. LOSS: FORWARD gives the loss alone (eval); BACKWARD the loss, di0 and g0 at once, over chunks
  * of tokens. LOSS_GRAD and CROSS_ENTROPY: FORWARD gives the loss alone (and the count), BACKWARD di0 too.
  * SOFTMAX_STATS has FORWARD only. */
 
 /* Dims by what they are about: the name of a tensor's dim (tsr_dim.name, tsr_contraction.dim) and the index of its
- * local extent in op.dims, which is 0 where the op has no such dim. 0 is no dim. */
+ * local extent in op.dims, which is 0 where the op has no such dim. 0 names none. */
 #define TSR_DIM_BATCH 1u
 #define TSR_DIM_SEQ 2u
 #define TSR_DIM_HEADS 3u /* of a tensor: heads * head_dim columns, granule = head_dim; of an op: heads */
@@ -229,7 +229,7 @@ typedef struct tsr_device_interface {
    * a target), FAILED_PRECONDITION for an optimizer that ran at step count 0, driver errors. [control-thread] */
   TSR_FN(tsr_status, stream_synchronize)(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
 
-  /* An event stands for the work before its last record, on whatever stream; recording it again is allowed once nobody
+  /* An event stands for the work before its last record, on whatever stream; recording it again is allowed once nothing
    * waits for it. The caller's until event_destroy. Errors: driver errors. [control-thread] */
   TSR_FN(tsr_status, event_create)(tsr_device* device, tsr_event** event, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, event_destroy)(tsr_event* event) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
@@ -284,8 +284,8 @@ typedef struct tsr_device_interface {
 
 /* ---- optional tables ----------------------------------------------------------------------------------------- */
 
-/* Graphs: work of streams remembered once and run again with one call (CUDA graphs). What is remembered are the calls
- * with their pointers, not the data. */
+/* Graphs: work of streams captured once and run again with one call (CUDA graphs). A graph holds the calls with their
+ * pointers, not the data. */
 #define TSR_DEVICE_CAPTURE "tsr.device.capture/1"
 typedef struct tsr_graph tsr_graph;
 
@@ -294,17 +294,17 @@ typedef struct tsr_device_capture {
   uint32_t struct_size;
   uint32_t reserved;
   /* From now to end, work submitted to `stream`, and to streams that wait for an event recorded on a stream of the
-   * capture since, is remembered and not run. Errors: FAILED_PRECONDITION when `stream` is in a capture already; driver
+   * capture since, is captured and not run. Errors: FAILED_PRECONDITION when `stream` is in a capture already; driver
    * errors. [issue-thread] */
   TSR_FN(tsr_status, begin)(tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
   /* Ends it, also when a call since has failed. Every other stream of the capture has an event after its last work that
    * `stream` waits for. *graph is the caller's until destroy. Events of the capture are recorded again before their
    * next use.
    * Errors: FAILED_PRECONDITION when no capture was begun on `stream`; INTERNAL when something was submitted that
-   * cannot be captured; driver errors. Then nothing is remembered, nothing was run, and the streams take work as
+   * cannot be captured; driver errors. Then there is no graph, nothing was run, and the streams take work as
    * before. [issue-thread] */
   TSR_FN(tsr_status, end)(tsr_stream* stream, tsr_graph** graph, tsr_error* err) TSR_NOEXCEPT;
-  /* Runs what is remembered, as one piece of work on `stream`: where one of its host functions fails, the others may be
+  /* Runs what was captured, as one piece of work on `stream`: where one of its host functions fails, the others may be
    * skipped and `stream` has failed. Kernels and pointers in it are alive until it is done. Errors: FAILED_PRECONDITION
    * when `stream` is in a capture; driver errors. [issue-thread] */
   TSR_FN(tsr_status, launch)(tsr_graph* graph, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
@@ -312,7 +312,7 @@ typedef struct tsr_device_capture {
   TSR_FN(void, destroy)(tsr_graph* graph) TSR_NOEXCEPT;
 } tsr_device_capture;
 
-/* Timeline semaphores, as Vulkan has them: how a stream waits for the host, or for a stream of another device, without
+/* Timeline semaphores as in Vulkan: how a stream waits for the host, or for a stream of another device, without
  * holding up a thread. A semaphore is a counter that the host raises. Signalling it needs nothing from the thread that
  * issues, which a full stream may hold up; and where the signal follows from work of this device, the waiting stream
  * waits for that work's event first, so that the device never puts the two into one queue the wrong way round. */

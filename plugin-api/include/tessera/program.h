@@ -214,7 +214,7 @@ typedef struct tsr_buffer {
 } tsr_buffer;
 
 /* FROZEN. One operand of an action, and all that dependencies, memory and checks are derived from: an action that
- * touches what it does not bind is a race that nobody can see. */
+ * touches what it does not bind is a race that no check can see. */
 typedef struct tsr_binding {
   uint64_t buffer;
   uint64_t offset; /* elements */
@@ -302,7 +302,7 @@ typedef struct tsr_program_view {
   uint32_t struct_size;
   uint32_t purpose;
   uint32_t variant;      /* < the strategy's number of variants */
-  uint32_t reduce_every; /* TSR_REDUCE_EVERY_*: when gradients are reduced */
+  uint32_t reduce_every; /* TSR_EVERY_*: when gradients are reduced */
   uint32_t num_micro_batches;
   tsr_dtype dtype;        /* values and compute copies */
   tsr_dtype reduce_dtype; /* gradients on the wire */

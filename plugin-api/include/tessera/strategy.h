@@ -2,15 +2,16 @@
  *
  * The host creates one instance per axis. For the axes of two or more ranks (over one there is nothing to split) it
  * calls layout, builds the base program, and calls lower for every program (init, step, eval), by role and then
- * innermost axis first. layout and lower are pure: their result depends on the view and the options only, and they talk
- * to nobody; the host plans other ranks by calling them with other coordinates, on any thread. Finding places: ask
- * which actions bind a parameter, a gradient or a value, and who writes it last; there are no markers.
+ * innermost axis first. layout and lower are pure: their result depends on the view and the options only, and they
+ * communicate with no other rank; the host plans other ranks by calling them with other coordinates, on any thread. To
+ * find the place for a collective, ask which actions bind a parameter, a gradient or a value, and which of them writes
+ * it last: the program has no markers.
  *
  * What data parallelism does to two lines of a step (tests/golden/programs/two-blocks-ddp.txt): after the last action
  * that writes a gradient it inserts its sum,
  *     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
  *     43    compute             sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
- * The workspace and the waits (after #) are the host's; the pass says neither. Since 0.10. */
+ * The workspace and the waits (after #) are the host's; the pass states neither. Since 0.10. */
 #ifndef TESSERA_STRATEGY_H
 #define TESSERA_STRATEGY_H
 
@@ -62,7 +63,7 @@ typedef struct tsr_edit {
    * group that exists; and on a rank outside the action's group, which would wait there for ever. */
   TSR_FN(tsr_status, insert)
   (void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id, tsr_error* err) TSR_NOEXCEPT;
-  /* Takes an action out; others may wait for it no more. Errors: INVALID_ARGUMENT for an unknown action. */
+  /* Takes an action out; later actions can no longer wait for it. Errors: INVALID_ARGUMENT for an unknown action. */
   TSR_FN(tsr_status, remove)(void* ctx, uint64_t action, tsr_error* err) TSR_NOEXCEPT;
   /* Sets (or adds) the binding of `binding->slot` in an action. Errors: INVALID_ARGUMENT for an unknown action, buffer
    * or mode, or a range outside the buffer. Whether the action may have this slot is checked after all passes. */
@@ -81,7 +82,7 @@ typedef struct tsr_edit {
   TSR_FN(tsr_status, replace_homes)
   (void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
    tsr_error* err) TSR_NOEXCEPT;
-  /* Replaces a BACKWARD by BACKWARD_INPUT then BACKWARD_WEIGHT; an id of 0 says that this half has nothing to do.
+  /* Replaces a BACKWARD by BACKWARD_INPUT then BACKWARD_WEIGHT; an id of 0 means that this half has nothing to do.
    * Buffers for contexts and workspaces of the halves are added. Errors: INVALID_ARGUMENT for an unknown action, one
    * that is not a BACKWARD, or that does not bind what its halves need; UNSUPPORTED when the device does not compute
    * the halves. */
@@ -108,7 +109,7 @@ typedef struct tsr_layout_sink {
   /* Adds an entry after those that are there. Errors: INVALID_ARGUMENT for another axis than the strategy's own, for no
    * such parameter, and for parameter -1 unless it is a SPLIT of rows (dim -1) by a strategy that splits tensors.
    * Entries that do not go together are found when all layouts are there. [the thread of the layout call] */
-  TSR_FN(tsr_status, add_entry)(void* ctx, const tsr_layout_entry* split, tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, add_entry)(void* ctx, const tsr_layout_entry* entry, tsr_error* err) TSR_NOEXCEPT;
 } tsr_layout_sink;
 
 /* APPENDABLE. */
@@ -140,7 +141,7 @@ typedef struct tsr_strategy_interface {
   /* 1: the program differs with this axis's coordinate; NULL or 0: the host plans one coordinate for all, and a rank
    * that plans another program is refused. Cannot fail. Pure. [any-thread] */
   TSR_FN(uint32_t, depends_on_coordinate)(tsr_strategy* strategy) TSR_NOEXCEPT;
-  /* States how this axis cuts each parameter. The view has model and mesh, and no program yet. NULL: all replicated.
+  /* States how this axis splits each parameter. The view has model and mesh, and no program yet. NULL: all replicated.
    * View and sink are borrowed for the call. Errors: those of the sink; INVALID_ARGUMENT for an option that does not
    * fit the model (more stages than layers, heads that do not divide); UNSUPPORTED for a mesh or model that the
    * strategy cannot split; ABI when a struct_size is too small. The host puts strategy and axis before the message and

@@ -1,4 +1,4 @@
-// A file from its start to its end, plain or compressed with gzip.
+// A file read from start to end, plain or compressed with gzip.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ struct z_stream_s;
 
 namespace tessera::host {
 
-/// The content of a file in order. Whether it is compressed is decided by its first bytes (1f 8b), not by its name. Of
-/// a compressed file no more is decompressed than is read, so a small file cannot fill the memory. [single-thread]
+/// The content of a file in order. Its first bytes (1f 8b) decide whether it is compressed, not its name. Decompresses
+/// only what is read, so a small file cannot fill the memory. [single-thread]
 class ByteStream {
  public:
   /// Throws what ReadOnlyFile throws.
@@ -25,7 +25,7 @@ class ByteStream {
 
   const std::string& path() const { return file_.path(); }
   bool is_compressed() const { return inflate_ != nullptr; }
-  /// Bytes of the content that were read.
+  /// Bytes of the content read so far.
   uint64_t position() const { return position_; }
 
   /// Fills `out`; returns how many bytes there were, which are fewer only at the end of the content. Throws
@@ -42,8 +42,8 @@ class ByteStream {
 
   ReadOnlyFile file_;
   uint64_t position_ = 0;
-  uint64_t file_position_ = 0;      // up to where the file was read
-  std::vector<std::byte> buffer_;   // compressed bytes that were read from the file
+  uint64_t file_position_ = 0;      // end of what was read from the file
+  std::vector<std::byte> buffer_;   // compressed bytes read from the file
   bool is_between_members_ = true;  // of a gzip file, which may hold several one after the other
   std::unique_ptr<z_stream_s> inflate_;
 };

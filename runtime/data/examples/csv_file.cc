@@ -1,5 +1,5 @@
-// One pass over the lines. Every cell is checked, and what is wrong is said of the first bad line: file, line, column,
-// what the cell holds, what it should hold.
+// One pass over the lines. Every cell is checked; the error is that of the first bad line and names file, line, column,
+// what the cell holds and what it should hold.
 
 #include "data/examples/csv_file.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxBytesPerCell = 256;  // on average over a line
 
-// As much of a cell as a sentence bears.
+// A cell in an error, shortened.
 std::string shown(std::string_view cell) {
   constexpr std::size_t kMost = 40;
   return cell.size() <= kMost ? concat("'", cell, "'") : concat("'", cell.substr(0, kMost), "...'");
@@ -86,7 +86,7 @@ class CsvReader {
                        " features and a label; use data of that width, or a model for this one"));
   }
 
-  // A header has names where numbers would be. The label alone does not tell: labels that are names are an error.
+  // A header has names in place of numbers. A label that is a name does not make one: it is an error.
   bool is_header(const std::vector<std::string_view>& cells) const {
     if (parse_cell(cells[label_])) return false;
     const std::size_t first = label_ == 0 ? 1 : 0;
@@ -104,7 +104,7 @@ class CsvReader {
   void add_example(const std::vector<std::string_view>& cells) {
     if ((features_.size() + cells.size()) * sizeof(float) > kMaxFeatureBytes)
       refuse_line(concat(": the features up to here take ", kMaxFeatureBytes,
-                         " bytes of memory, the most there may be; use fewer examples, or IDX files of bytes"));
+                         " bytes of memory, which is the limit; use fewer examples, or IDX files of bytes"));
     for (std::size_t i = 0; i < cells.size(); ++i)
       if (i == label_)
         labels_.push_back(label_of(cells[i]));

@@ -1,5 +1,5 @@
-// CSV as programs write tables of numbers: cells may be in double quotes, names of columns may hold separators. Line
-// breaks within quotes and doubled quotes, which tables of numbers do not need, are not read.
+// The CSV that programs write for tables of numbers: cells may be in double quotes, names of columns may hold
+// separators. Line breaks within quotes and doubled quotes, which such tables do not need, are not supported.
 
 #include "data/examples/csv_line.h"
 
@@ -52,7 +52,7 @@ std::optional<double> parse_cell(std::string_view cell) {
   double value = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (error == std::errc::invalid_argument || end != cell.data() + cell.size()) return std::nullopt;
-  // Too large, or too small, which from_chars does not tell apart: a negative exponent does.
+  // from_chars does not tell too large from too small; a negative exponent does.
   if (error == std::errc::result_out_of_range) {
     const bool is_small = cell.find("e-") != cell.npos || cell.find("E-") != cell.npos;
     return is_small ? 0.0 : std::numeric_limits<double>::infinity();

@@ -15,7 +15,7 @@ std::optional<std::vector<std::string_view>> split_cells(std::string_view line, 
 /// The first of comma, semicolon and tab that the line has outside quotes; a comma when it has none.
 char separator_of(std::string_view line);
 
-/// The number that the whole cell is, in decimal; +-infinity when double cannot hold it. "nan" and "inf" are numbers.
+/// The whole cell as a decimal number; +-infinity when double cannot hold it. "nan" and "inf" are numbers.
 std::optional<double> parse_cell(std::string_view cell);
 
 }  // namespace tessera::host

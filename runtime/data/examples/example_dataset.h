@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// The dataset of a classifier. A reader walks as example_order.h says.
+/// The dataset of a classifier. Readers follow example_order.h.
 std::unique_ptr<Dataset> example_dataset(std::unique_ptr<ExampleSource> source);
 
 }  // namespace tessera::host

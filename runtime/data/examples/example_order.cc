@@ -1,7 +1,7 @@
-// The order of an epoch is a pseudorandom permutation computed place by place: a Feistel network over the least even
-// number of bits that holds all examples, with Philox as its round function. A place that is mapped beyond the examples
-// is mapped again until it is not ("cycle walking": Black and Rogaway, "Ciphers with arbitrary finite domains", 2002),
-// less than four times on average.
+// The order of an epoch is a pseudorandom permutation, computed element by element: a Feistel network over the least
+// even number of bits that holds all examples, with Philox as its round function. An index that is mapped beyond the
+// examples is mapped again until it is not ("cycle walking": Black and Rogaway, "Ciphers with arbitrary finite
+// domains", 2002), less than four times on average.
 
 #include "data/examples/example_order.h"
 

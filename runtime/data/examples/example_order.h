@@ -1,4 +1,4 @@
-// Which examples a micro-batch holds: part of the contract, equal in every strategy.
+// Which examples a micro-batch holds. Part of the contract: equal under every strategy.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,27 @@
 
 namespace tessera::host {
 
-/// Place `i` of an order of 0, ..., num - 1 that seed and epoch decide: a permutation for each of them, which takes no
-/// memory. 0 <= i < num. [any-thread]
+/// Element `i` of a permutation of 0, ..., num - 1 that seed and epoch determine; takes no memory. 0 <= i < num.
+/// [any-thread]
 uint32_t shuffled(uint64_t seed, uint64_t epoch, uint32_t num, uint32_t i);
 
-/// Walks through the examples without end: one epoch after another, each of all examples in an order of its own, since
-/// files are often sorted by label. A micro-step takes the next data_ranks * batch of them, data rank r the r-th
-/// `batch` of these; it may span epochs. So the examples of a step depend on seed and position alone, however it is cut
-/// into ranks and micro-batches. [control-thread]
+/// Walks through the examples without end, epoch after epoch. Each epoch has its own order of all examples, since files
+/// are often sorted by label. A micro-step takes the next data_ranks * batch examples, data rank r the r-th `batch` of
+/// these; it may span epochs. So the examples of a step depend only on seed and position, not on how the step is
+/// divided into ranks and micro-batches. [control-thread]
 class ExampleOrder {
  public:
   /// `source` must outlive this, and have an example.
   ExampleOrder(const ExampleSource& source, int64_t batch, int64_t data_ranks, uint64_t seed);
 
-  /// Examples before the micro-step at hand, of all epochs; what a checkpoint saves.
+  /// Examples of all epochs before the current micro-step; what a checkpoint saves.
   uint64_t position() const { return position_; }
-  /// Continues from a saved position, also of a run with other data ranks.
+  /// Continues from a saved position, also that of a run with another number of data ranks.
   void set_position(uint64_t position) { position_ = position; }
 
   /// The micro-batch of one data rank: features [batch, num_features] in [0, 1] and labels [batch].
   void read(int64_t data_rank, std::span<float> features, std::span<int32_t> labels) const;
-  /// To the next micro-step.
+  /// Moves to the next micro-step.
   void advance() { position_ += step_examples_; }
 
  private:

@@ -27,7 +27,7 @@ ExampleTable read_table(const std::string& path, const ExampleOptions& options) 
   const auto pair = find_idx_pair(path);
   if (!pair) return read_csv(path, options.shape, options.label.value_or(LabelColumn::last));
   if (options.label)
-    throw UsageError("--data-label names a column of CSV, and --data " + path + " is IDX; leave it out");
+    throw UsageError("--data-label names a column of a CSV file, and --data " + path + " is IDX; leave it out");
   return read_idx(pair->images, pair->labels, options.shape);
 }
 
@@ -89,7 +89,7 @@ std::string content_hash(const ExampleSource& source) {
 void refuse_example_flags(const TrainConfig& config) {
   const char* const flag = config.data_label ? "--data-label" : config.data_scale ? "--data-scale" : nullptr;
   if (flag)
-    throw UsageError(concat(flag, " is for the features of a classifier, and --model ", config.model,
+    throw UsageError(concat(flag, " applies to the features of a classifier, and --model ", config.model,
                             " is trained on tokens; leave it out"));
 }
 

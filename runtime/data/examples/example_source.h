@@ -16,8 +16,8 @@ namespace tessera::host {
 
 struct ExampleOptions {
   ExampleShape shape;
-  std::optional<LabelColumn> label;  ///< of CSV alone; not given: last
-  std::optional<DataScale> scale;    ///< not given: by the format, see feature_scale.h
+  std::optional<LabelColumn> label;  ///< CSV only; default: last
+  std::optional<DataScale> scale;    ///< default: by the format, see feature_scale.h
 };
 
 /// Examples with scaled features. [any-thread]
@@ -45,17 +45,17 @@ class ExampleSource {
   std::vector<uint64_t> class_counts_;
 };
 
-/// Opens a CSV file or a pair of IDX files (see csv_file.h, idx_file.h and idx_pair.h). All of it is checked here, but
-/// for the values of bytes, of which none is wrong. Memory: 4 bytes a label; 4 bytes a feature, or 1 of compressed IDX
-/// bytes, or none of plain ones. Throws INVALID_ARGUMENT naming the file and the line or byte, UsageError for what
-/// `path` does not name and for a label column of IDX files.
+/// Opens a CSV file or a pair of IDX files (see csv_file.h, idx_file.h and idx_pair.h). Everything is checked here
+/// except the values of bytes, of which none is wrong. Memory: 4 bytes for each label; for each feature 4 bytes, 1 for
+/// compressed IDX bytes, none for plain ones. Throws INVALID_ARGUMENT naming the file and the line or byte, UsageError
+/// for a `path` that names nothing and for a label column of IDX files.
 std::unique_ptr<ExampleSource> open_examples(const std::string& path, const ExampleOptions& options);
 
-/// SHA-256 of features, as they are scaled, and labels, or, of more than 64 MiB, of 256 blocks of examples spread
-/// evenly over them: what ranks compare.
+/// SHA-256 of scaled features and labels, or, above 64 MiB, of 256 blocks of examples spread evenly over them: what
+/// ranks compare.
 std::string content_hash(const ExampleSource& source);
 
-/// Throws UsageError for a flag that only data of a classifier has.
+/// Throws UsageError for a flag that applies only to the data of classifiers.
 void refuse_example_flags(const TrainConfig& config);
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// Examples as a file has them: features before they are scaled, and labels.
+// Examples as their file holds them: unscaled features, and labels.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct ExampleShape {
   bool operator==(const ExampleShape&) const = default;
 };
 
-/// Features held in memory would be more than this: such a file is refused, but for uncompressed IDX bytes, which are
-/// read where they are.
+/// Limit of the features held in memory. Larger files are refused, except uncompressed IDX bytes, which are read in
+/// place.
 inline constexpr uint64_t kMaxFeatureBytes = uint64_t{4} << 30;
 
 /// The features of a file, a row for each example. [any-thread]
@@ -46,11 +46,11 @@ class HeldFeatures : public FeatureTable {
   std::vector<T> features_;
 };
 
-/// What the values of a feature are, which decides how they are scaled unless the user does.
+/// What the values of features are, which decides how they are scaled unless the user does.
 enum class FeatureKind {
-  columns,  ///< of CSV: each column has a quantity of its own
-  values,   ///< of IDX: all are of one quantity
-  bytes     ///< of IDX: as `values`, from 0 to 255
+  columns,  ///< CSV: each column is a quantity of its own
+  values,   ///< IDX: all are of one quantity
+  bytes     ///< IDX: like `values`, from 0 to 255
 };
 
 struct ExampleTable {

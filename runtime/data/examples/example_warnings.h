@@ -1,4 +1,4 @@
-// What a user should know of the examples before a classifier is trained on them.
+// Warnings about examples before training a classifier.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tessera::host {
 
-/// A sentence each: labels of one class alone, classes without an example, and steps that take all examples and more.
-/// Empty when nothing is odd.
+/// One sentence for each of these: labels of one class only, classes without an example, steps that take all examples
+/// or more. Empty when nothing is suspicious.
 std::vector<std::string> example_warnings(const ExampleSource& source, int64_t examples_per_step);
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// Features to [0, 1].
+// Scales features to [0, 1].
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace tessera::host {
 
-/// For each column, or for all alike, the value that becomes 0 and the one that becomes 1. The result depends on the
-/// data alone, so it is the same on all ranks. Const functions are [any-thread].
+/// The value that becomes 0 and the one that becomes 1, for each column or for all. They depend only on the data, so
+/// they are equal on all ranks. Const functions are [any-thread].
 class FeatureScale {
  public:
-  /// As `asked`, or, when nothing is asked, by the kind of the features: `columns` by the least and greatest value of
-  /// each column, `values` by those of the whole table, `bytes` by 0 and 255. Reads the table once where it has to.
+  /// As `asked`, or by default by the kind of the features: `columns` by the least and greatest value of each column,
+  /// `values` by those of the whole table, `bytes` by 0 and 255. Reads the table at most once.
   FeatureScale(const ExampleTable& table, int64_t num_features, std::optional<DataScale> asked);
 
-  /// Scales a row in place. Of a column, or a table, whose values are all equal every value becomes 0.
+  /// Scales a row in place. Where all values of a column or table are equal, they become 0.
   void apply(std::span<float> row) const;
 
-  /// One value each, one for each column, or none: the features stay as they are.
+  /// One value, one for each column, or none: features are not scaled.
   std::span<const float> least() const { return least_; }
   std::span<const float> greatest() const { return greatest_; }
 

@@ -1,6 +1,6 @@
-// A header says how long its file is, so nothing is taken into memory before the file is known to have it: a plain file
-// is compared with its size, a compressed one is decompressed piece by piece. Offsets in errors are those of the
-// decompressed content where a file is compressed.
+// A header states the length of its file, but is not trusted: a plain file must have that size before anything is
+// allocated, and a compressed one is decompressed piece by piece. Errors in compressed files name the byte of the
+// decompressed content.
 
 #include "data/examples/idx_file.h"
 
@@ -26,7 +26,8 @@ constexpr uint64_t kElementsPerRead = uint64_t{1} << 18;
 }
 
 [[noreturn]] void refuse_cut(const ByteStream& stream, const std::string& what) {
-  refuse(stream, stream.position(), concat("the file ends, and ", what, "; was it cut? Copy or download it again"));
+  refuse(stream, stream.position(),
+         concat("the file ends here, but ", what, "; was it cut? Copy or download it again"));
 }
 
 uint32_t big_endian(std::span<const std::byte> bytes) {
@@ -51,7 +52,7 @@ std::string hex(std::span<const std::byte> bytes) {
   return text;
 }
 
-// Elements of all dims from `first` on; nothing when 64 bits do not hold their number.
+// Elements of all dims from `first` on; nothing when their number exceeds 64 bits.
 std::optional<uint64_t> count(const IdxHeader& header, std::size_t first) {
   uint64_t product = 1;
   for (const uint32_t extent : std::span(header.dims).subspan(first)) {
@@ -100,7 +101,7 @@ void convert(IdxType type, std::span<const std::byte> bytes, std::span<double> o
   const uint64_t total = total_bytes(stream, header);
   if (num_bytes < total)
     refuse(stream, num_bytes,
-           concat("the file ends, and its ", header.dims_text(), " elements and the header need ", total,
+           concat("the file ends here, but its ", header.dims_text(), " elements and the header need ", total,
                   " bytes; was it cut? Copy or download it again"));
   refuse(stream, total,
          concat("the ", header.dims_text(), " elements end here, and the file goes on; copy or download it again"));

@@ -39,12 +39,12 @@ struct IdxImages {
   FeatureKind kind = FeatureKind::bytes;
 };
 
-/// Images, plain or gzip: two dims or more, the first of which counts them; the others must have `num_features`
-/// elements together. Elements of all types but bytes in a plain file are held in memory. Throws INVALID_ARGUMENT
-/// naming file and byte for what is wrong, also for a file that ends before its header says or after it.
+/// Images, plain or gzip: two dims or more, of which the first counts them and the others have `num_features` elements
+/// together. All but the bytes of a plain file are held in memory. Throws INVALID_ARGUMENT naming file and byte, also
+/// for a file that is shorter or longer than its header says.
 IdxImages read_idx_images(const std::string& path, int64_t num_features);
 
-/// Labels, plain or gzip: one dim, as many as there are images, integers in [0, num_classes). Throws as
+/// Labels, plain or gzip: one dim, one label for each image, integers in [0, num_classes). Throws like
 /// read_idx_images.
 std::vector<int32_t> read_idx_labels(const std::string& path, int64_t num_classes, uint64_t num_images);
 

@@ -108,9 +108,8 @@ std::optional<IdxPair> find_idx_pair(const std::string& data) {
   if (!is_named_idx(name_of(data)) && !begins_as_idx(data)) return std::nullopt;
   std::string labels = labels_of(data);
   if (labels.empty())
-    throw UsageError(concat("--data ", data,
-                            ": the labels of these IDX images were not found beside them, under a name ", "as in ",
-                            kExample, "; give IMAGES:LABELS"));
+    throw UsageError(concat("--data ", data, ": no labels were found beside these IDX images (names as in ", kExample,
+                            "); give IMAGES:LABELS"));
   return IdxPair{data, std::move(labels)};
 }
 

@@ -16,7 +16,7 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 }  // namespace
 
-// Appends to what is not used yet; false when nothing is left in the file.
+// Appends to the bytes not used yet; false at the end of the file.
 bool LineReader::fill() {
   buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
   begin_ = 0;
@@ -27,7 +27,7 @@ bool LineReader::fill() {
   return num_read > 0;
 }
 
-// The end of the line at hand in the buffer, which is filled as far as that takes; npos: what is left is the last line.
+// The end of the current line in the buffer, which is filled as needed; npos: the rest is the last line.
 std::size_t LineReader::find_end() {
   std::size_t searched = 0;
   while (true) {

@@ -14,12 +14,13 @@ namespace tessera::host {
 /// Lines of a file, plain or gzip, without their ends (\n or \r\n) and without a byte-order mark. [single-thread]
 class LineReader {
  public:
-  /// A line may have `max_bytes`: binary data has no lines, and must not be read into memory as one.
+  /// A line may have `max_bytes`, so that binary data is not read into memory as one line.
   LineReader(const std::string& path, std::size_t max_bytes) : stream_(path), max_bytes_(max_bytes) {}
 
-  /// To the next line; false at the end. Throws INVALID_ARGUMENT for a line that is too long, and what ByteStream does.
+  /// Moves to the next line; false at the end. Throws INVALID_ARGUMENT for a line that is too long, and what ByteStream
+  /// throws.
   bool next();
-  /// The line at hand, until next() is called.
+  /// The current line, valid until next() is called.
   std::string_view line() const { return line_; }
   /// Its number, from 1 on.
   uint64_t number() const { return number_; }
@@ -33,7 +34,7 @@ class LineReader {
   ByteStream stream_;
   std::size_t max_bytes_;
   std::vector<char> buffer_;
-  std::size_t begin_ = 0;  // of what is not used yet
+  std::size_t begin_ = 0;  // of the bytes not used yet
   std::string_view line_;
   uint64_t number_ = 0;
 };

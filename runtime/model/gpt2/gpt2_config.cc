@@ -65,6 +65,7 @@ std::vector<std::string> read_dropouts(const ConfigFile& file) {
 
 std::vector<std::string> gpt2_names() {
   std::vector<std::string> names;
+  names.reserve(kSizes.size());
   for (const NamedSize& named : kSizes)
     names.emplace_back(named.name);
   return names;

@@ -22,13 +22,13 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 /// Whether [pointer, pointer + num_bytes) lies in one allocation of the emulated device or in pinned memory.
 bool is_device_visible(const void* pointer, size_t num_bytes);
 
-// In a kernel. A meeting that not all reach who should fails the kernel: nothing comes back from it.
+// In a kernel. A barrier or warp operation that not all of its threads reach fails the kernel and does not return.
 
 /// Waits until all threads of the block wait here.
 void meet_block();
 
 enum class WarpOperation { sync, shuffle, vote };
-/// What a lane gives to a meeting, and which lane it wants to hear.
+/// What a lane gives to an operation of its warp, and the lane whose bits it wants.
 struct WarpOffer {
   WarpOperation operation;
   unsigned source;

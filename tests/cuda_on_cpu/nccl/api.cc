@@ -15,7 +15,7 @@ using nccl_on_cpu::Use;
 
 namespace {
 
-// NCCL takes longer; this is long enough that nobody gets by without waiting.
+// NCCL takes longer; this is long enough to fail a caller that does not wait.
 constexpr std::chrono::milliseconds kInitTime(5), kFinalizeTime(2);
 constexpr std::chrono::microseconds kLaunchTime(50);
 

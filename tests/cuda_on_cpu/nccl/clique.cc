@@ -109,32 +109,32 @@ void Clique::run(int rank, const std::vector<Task>& tasks, uint64_t ticket, cons
 void Clique::collective(int rank, const Task& task, uint64_t ticket, const bool& is_aborted) {
   Lock lock(mutex_);
   if (is_aborted) return;
-  Meeting& meeting = meetings_[ticket];
-  meeting.tasks.resize(static_cast<size_t>(num_ranks_));
-  meeting.tasks[static_cast<size_t>(rank)] = &task;
-  ++meeting.num_posted;
+  PostedCollective& posted = posted_[ticket];
+  posted.tasks.resize(static_cast<size_t>(num_ranks_));
+  posted.tasks[static_cast<size_t>(rank)] = &task;
+  ++posted.num_posted;
   changed_.notify_all();
   const auto agree = [&] {
-    return meeting.num_posted == num_ranks_ &&
-           std::all_of(meeting.tasks.begin(), meeting.tasks.end(), [&](const Task* t) { return match(*t, task); });
+    return posted.num_posted == num_ranks_ &&
+           std::all_of(posted.tasks.begin(), posted.tasks.end(), [&](const Task* t) { return match(*t, task); });
   };
   changed_.wait(lock, [&] { return is_aborted || agree(); });
   if (!agree()) {  // the others wait until they are aborted too
-    meeting.tasks[static_cast<size_t>(rank)] = nullptr;
-    --meeting.num_posted;
+    posted.tasks[static_cast<size_t>(rank)] = nullptr;
+    --posted.num_posted;
     return;
   }
-  const std::vector<const Task*> tasks = meeting.tasks;
+  const std::vector<const Task*> tasks = posted.tasks;
   lock.unlock();
   const std::vector<std::byte> result = compute(rank, tasks);
   lock.lock();
-  ++meeting.num_computed;
+  ++posted.num_computed;
   changed_.notify_all();
-  // Nobody's memory is written, or left, while others may read it; all that agreed come here, aborted or not.
-  changed_.wait(lock, [&] { return meeting.num_computed == num_ranks_; });
+  // No rank writes or leaves its memory while others may read it; all that agreed come here, aborted or not.
+  changed_.wait(lock, [&] { return posted.num_computed == num_ranks_; });
   const bool gets_result = task.kind != Kind::reduce || task.peer == rank;
   if (gets_result) std::memcpy(task.recv, result.data(), result.size());
-  if (++meeting.num_left == num_ranks_) meetings_.erase(ticket);
+  if (++posted.num_left == num_ranks_) posted_.erase(ticket);
 }
 
 Clique::Message* Clique::find_match(int rank, const Task& receive) {

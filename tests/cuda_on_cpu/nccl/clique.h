@@ -50,7 +50,7 @@ class Clique {
   void raise(bool& flag);
 
  private:
-  struct Meeting {
+  struct PostedCollective {
     std::vector<const Task*> tasks;  // of each rank
     int num_posted = 0, num_computed = 0, num_left = 0;
   };
@@ -72,7 +72,7 @@ class Clique {
   std::vector<int> devices_;  // of ranks that have joined
   std::set<int> connected_;
   std::set<std::pair<int, int>> senders_, receivers_;  // {source, destination} that have come
-  std::map<uint64_t, Meeting> meetings_;
+  std::map<uint64_t, PostedCollective> posted_;
   std::deque<Message> messages_;
   std::map<uint64_t, std::map<int, std::pair<int, int>>> told_;
   std::map<std::pair<uint64_t, int>, std::shared_ptr<Clique>> children_;

@@ -15,8 +15,8 @@ using nccl_on_cpu::Task;
 
 namespace {
 
-// Added to the number of a collective to which nobody else shall come.
-constexpr uint64_t kNobodys = uint64_t{1} << 40;
+// Added to the number of a collective that no other rank may join.
+constexpr uint64_t kUnmatched = uint64_t{1} << 40;
 
 std::mutex registry_mutex;
 // Guarded by registry_mutex.
@@ -89,7 +89,7 @@ void ncclComm::run(const std::vector<Task>& tasks) {
   if (fails_at_ >= 0 && ticket_ > static_cast<uint64_t>(fails_at_)) {
     nccl_on_cpu::say("NET/Socket : socket closed by remote peer");
     fault_ = ncclRemoteError;
-    ticket += kNobodys;  // it hangs, as the kernel would
+    ticket += kUnmatched;  // it hangs, as the kernel would
   }
   clique->run(rank, tasks, ticket, is_aborted_);
   --num_running_;

@@ -53,7 +53,7 @@ namespace nccl_on_cpu {
 /// What ncclGetLastError says.
 void say(const std::string& text);
 
-/// The calling thread uses `comm`; ends the process when another does, or when it is no communicator any more.
+/// The calling thread uses `comm`; ends the process when another does, or when the communicator was destroyed.
 class Use {
  public:
   Use(ncclComm_t comm, const char* function);

@@ -81,7 +81,7 @@ void BlockRunner::resume(Fibre& fibre) {
   if (fibre.resume()) free_fibres.push_back(&fibre);
 }
 
-// False if there was nobody to resume.
+// False if no thread could be resumed.
 bool BlockRunner::resume_ready() {
   bool any = false;
   for (BlockThread* thread : order_) {
@@ -123,7 +123,7 @@ WarpAnswer BlockRunner::meet_warp(uint32_t mask, const WarpOffer& offer) {
   if (is_last)
     answer_all(first, mask);
   else
-    wait(thread.num_meetings);
+    wait(thread.num_operations);
   return thread.answer;
 }
 
@@ -137,7 +137,7 @@ void BlockRunner::answer_all(unsigned first, uint32_t mask) {
     const bool has_source = (mask >> source & 1) != 0;
     thread.answer = {has_source ? threads_[first + source].offer.bits : ~uint64_t{0}, votes};
     thread.mask = 0;
-    ++thread.num_meetings;
+    ++thread.num_operations;
   }
 }
 

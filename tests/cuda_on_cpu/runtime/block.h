@@ -22,11 +22,11 @@ struct BlockThread {
   Fibre* paused = nullptr;
   const uint64_t* awaited = nullptr;  // goes on when that is no longer `seen`
   uint64_t seen = 0;
-  // What it brings to a meeting of its warp, and what it takes away.
-  uint32_t mask = 0;  // of those it meets; 0: it is at no meeting
+  // What it gives to an operation of its warp, and what it gets.
+  uint32_t mask = 0;  // of the lanes in the operation; 0: it is in none
   WarpOffer offer{};
   WarpAnswer answer{};
-  uint64_t num_meetings = 0;
+  uint64_t num_operations = 0;
 };
 
 /// Runs the blocks of one launch after one another. The fibres are the calling thread's, kept for the next launch.

@@ -27,7 +27,7 @@ struct TaskGraph {
 
 class Capture;
 
-/// Where a stream or an event stands in a capture: behind some of its nodes. Without a capture, it is in none.
+/// The position of a stream or an event in a capture: after some of its nodes. Without a capture, it is in none.
 struct CapturePoint {
   std::shared_ptr<Capture> capture;
   std::vector<size_t> after;
@@ -46,7 +46,8 @@ bool capture_task(CUstream_st& stream, Task& task);
 bool capture_record(CUevent_st& event, CUstream_st& stream);
 /// cudaErrorNotReady if neither is in a capture: then it is to be waited for.
 cudaError_t capture_wait(CUstream_st& stream, const CUevent_st& event);
-/// What a call returns that is no work and concerns that stream: an error if it is in a capture, which is then invalid.
+/// What a call returns that enqueues no work and concerns that stream: an error if it is in a capture, which is then
+/// invalid.
 cudaError_t refuse_if_captured(CUstream_st& stream);
 /// What a call returns that may wait for the device: an error if the calling thread must not make it because of some
 /// capture, which is then invalid.

@@ -64,8 +64,8 @@ cudaError_t release(void* pointer) {
   const char* body_end = allocation->begin + mapping.body_bytes;
   if (!std::all_of(allocation->begin + allocation->num_bytes, allocation->begin + mapping.body_bytes,
                    [](char byte) { return static_cast<unsigned char>(byte) == kRedZone; }))
-    fail_device(cudaErrorIllegalAddress,
-                "something was written behind device memory of " + std::to_string(allocation->num_bytes) + " bytes");
+    fail_device(cudaErrorIllegalAddress, "something was written past the end of device memory of " +
+                                             std::to_string(allocation->num_bytes) + " bytes");
   munmap(const_cast<char*>(body_end) + kPageBytes - mapping.map_bytes, mapping.map_bytes);
   return device_failure();
 }
@@ -91,7 +91,7 @@ cudaMemoryType type_of(const void* pointer, size_t num_bytes) {
   return allocation ? allocation->type : cudaMemoryTypeUnregistered;
 }
 
-// Whether memory of that type may stand there in a copy of that kind.
+// Whether memory of that type may be on that side of a copy of that kind.
 bool may_be(cudaMemoryType type, bool is_device_wanted, cudaMemcpyKind kind) {
   return kind == cudaMemcpyDefault || (type == cudaMemoryTypeDevice) == is_device_wanted;
 }

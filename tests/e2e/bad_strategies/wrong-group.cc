@@ -32,7 +32,7 @@ class WrongGroup final : public tessera::Strategy {
 
 constexpr tsr_option kOptions[] = {
     tessera::float_option("bucket-mb", "25", 1e-6, 65536, "as ddp's"),
-    tessera::string_option("group", "other-axis", "other-axis|own-half|second-half", "over whom it sums")};
+    tessera::string_option("group", "other-axis", "other-axis|own-half|second-half", "the group that it sums over")};
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "wrong-group", TSR_KIND_STRATEGY, "org.tessera.tests.wrong-group", "1", "sums over the wrong ranks", kOptions);
 using Table = tessera::StrategyTable<WrongGroup, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;

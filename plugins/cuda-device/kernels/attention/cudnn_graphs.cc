@@ -103,7 +103,7 @@ void check_backward(const CudnnAttention& backward) {
     throw Error(TSR_E_UNSUPPORTED, "a gradient that is not deterministic needs cuDNN 9.6");
 }
 
-// What the front end throws is one of ours, too.
+// An exception of the front end becomes an Error.
 template <class Build>
 CudnnPlan plan_guarded(const Build& build) {
   try {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "program/program.h"
-#include "program/text_line.h"
+#include "support/program_parser/text_line.h"
 
-namespace tessera::host {
+namespace tessera::testing {
 
-/// Each reads the whole line into the program, whose mesh is set; all throw INVALID_ARGUMENT or NOT_FOUND.
+/// Each reads a whole line into the program, whose mesh is set; all throw INVALID_ARGUMENT or NOT_FOUND.
 void parse_program_line(Line& line, Program& program);
 void parse_shape_line(Line& line, Program& program);
 void parse_stream_line(Line& line, Program& program);
@@ -15,4 +15,4 @@ void parse_group_line(Line& line, Program& program);
 /// "dp", "pp{0,3}", "world".
 Group group_from(std::string_view text, const Mesh& mesh);
 
-}  // namespace tessera::host
+}  // namespace tessera::testing

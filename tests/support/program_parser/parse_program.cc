@@ -1,15 +1,15 @@
-// Reads what print_program wrote, so that tests can write programs by hand and check that a text determines its
-// program. A line is recognised by its first word: program, shape, stream, group, %N (a buffer), or the number of an
-// action. Errors name the line and say what was expected there.
+// A line is recognised by its first word: program, shape, stream, group, %N (a buffer), or the number of an action.
+// Errors name the line and what was expected there.
+
+#include "support/program_parser/parse_program.h"
 
 #include <algorithm>
 #include <map>
 
-#include "program/program_text.h"
-#include "program/text_header.h"
-#include "program/text_tables.h"
+#include "support/program_parser/header_lines.h"
+#include "support/program_parser/text_line.h"
 
-namespace tessera::host {
+namespace tessera::testing {
 namespace {
 
 class Parser {
@@ -64,9 +64,7 @@ class Parser {
     const std::string number(words.take("a buffer"));
     words.take_exactly("=");
     Buffer result;
-    const std::string_view kind = words.take("a buffer's kind");
-    result.kind = buffer_kind(kind);
-    if (result.kind == 0) fail_text(in_quotes(kind) + " is no kind of buffer");
+    result.kind = buffer_kind_from(words.take("a buffer's kind"));
     result.name = buffer_name(words);
     std::string_view word = words.take("the buffer's type");
     if (word == kPersistentWord) {
@@ -79,11 +77,12 @@ class Parser {
     }
     const size_t bracket = word.find('[');
     if (bracket == std::string_view::npos || !word.ends_with(']'))
-      fail_text(in_quotes(word) + " is no type like f32[128]");
+      fail_text(in_quotes(word) + " is not a type like f32[128]");
     result.dtype = dtype_from(word.substr(0, bracket));
     result.num_elements =
         number_from<uint64_t>(word.substr(bracket + 1, word.size() - bracket - 2), "number of elements");
-    if (!buffers_.emplace(number, program_.buffers.size()).second) fail_text("buffer " + number + " is there already");
+    if (!buffers_.emplace(number, program_.buffers.size()).second)
+      fail_text("buffer " + number + " is declared already");
     program_.add_buffer(std::move(result));
   }
 
@@ -95,7 +94,7 @@ class Parser {
     };
     while (!ends_name(words.peek()))
       name.append(" ").append(words.take("a name"));
-    if (!is_plain_buffer_name(name)) fail_text(in_quotes(name) + " is no buffer's name; put it in quotes");
+    if (!is_plain_buffer_name(name)) fail_text(in_quotes(name) + " is not a plain name; put it in quotes");
     return name;
   }
 
@@ -103,14 +102,12 @@ class Parser {
   void action(Line& words) {
     const std::string_view index = words.take("an action's number");
     if (number_from<size_t>(index, "line of a program") != program_.actions.size())
-      fail_text("action " + std::string(index) + " stands where action " + std::to_string(program_.actions.size()) +
+      fail_text("found action " + std::string(index) + " where action " + std::to_string(program_.actions.size()) +
                 " was expected");
     Action result;
     result.id = program_.next_id++;
     result.stream = stream_index(unquoted(words.take("a stream")));
-    const std::string_view kind = words.take("a kind of action");
-    result.kind = action_kind(kind);
-    if (result.kind == 0) fail_text(in_quotes(kind) + " is no kind of action");
+    result.kind = action_kind_from(words.take("a kind of action"));
     const auto is_mode = [](std::string_view word) {
       return std::ranges::find(kModeNames, word, &TextName::text) != std::end(kModeNames);
     };
@@ -129,7 +126,7 @@ class Parser {
     }
     if (word.starts_with('"') || word.find('=') == std::string_view::npos) {
       const auto found = segments_.find(unquoted(word));
-      if (found == segments_.end()) fail_text(in_quotes(word) + " is no segment of the model");
+      if (found == segments_.end()) fail_text(in_quotes(word) + " is not a segment of the model");
       action.segment = found->second;
       return;
     }
@@ -155,18 +152,18 @@ class Parser {
     else if (key == "peers")
       action.peers = numbers_from<int32_t>(value, "coordinate");
     else
-      fail_text(in_quotes(key) + " is no attribute of " + std::string(action_name(action.kind)));
+      fail_text(in_quotes(key) + " is not an attribute of " + std::string(action_name(action.kind)));
   }
 
   uint32_t stream_index(const std::string& name) const {
     const auto found = std::ranges::find(program_.streams, name, &Stream::name);
-    if (found == program_.streams.end()) fail_text(in_quotes(name) + " is no stream of this program");
+    if (found == program_.streams.end()) fail_text(in_quotes(name) + " is not a stream of this program");
     return static_cast<uint32_t>(found - program_.streams.begin());
   }
 
   int group_index(std::string_view text) const {
     const auto found = std::ranges::find(program_.groups, group_from(text, *program_.mesh));
-    if (found == program_.groups.end()) fail_text(in_quotes(text) + " is no group of this program");
+    if (found == program_.groups.end()) fail_text(in_quotes(text) + " is not a group of this program");
     return static_cast<int>(found - program_.groups.begin());
   }
 
@@ -185,7 +182,7 @@ class Parser {
     const std::string_view word = words.take("a buffer");
     const size_t plus = word.find('+');
     const auto found = buffers_.find(std::string(word.substr(0, plus)));
-    if (found == buffers_.end()) fail_text(in_quotes(word.substr(0, plus)) + " is no buffer declared above");
+    if (found == buffers_.end()) fail_text(in_quotes(word.substr(0, plus)) + " is not declared above");
     const Buffer& buffer = program_.buffers[found->second];
     result.buffer = buffer.id;
     result.num_elements = buffer.num_elements;
@@ -198,7 +195,7 @@ class Parser {
     }
     if (result.offset > buffer.num_elements || result.num_elements > buffer.num_elements - result.offset)
       fail_text(in_quotes(word) + " is outside the buffer's " + std::to_string(buffer.num_elements) + " elements");
-    result.slot = slots_.slot(action.segment, words.take("a slot"));
+    result.slot = slot_from(slots_, action.segment, words.take("a slot"));
     action.bindings.push_back(result);
   }
 
@@ -207,7 +204,7 @@ class Parser {
     while (!words.empty()) {
       const auto earlier = number_from<uint32_t>(words.take("an action"), "action");
       if (earlier >= program_.actions.size())
-        fail_text("action " + std::to_string(earlier) + " cannot be waited for: it does not stand above");
+        fail_text("action " + std::to_string(earlier) + " cannot be waited for: it is not above this one");
       action.dependencies.push_back(earlier);
     }
   }
@@ -225,4 +222,4 @@ Program parse_program(std::string_view text, const Model& model, const Mesh& mes
   return Parser(model, mesh).parse(text);
 }
 
-}  // namespace tessera::host
+}  // namespace tessera::testing

@@ -1,12 +1,10 @@
 // The lines above a program's buffers: purpose and coordinates, the shape of the step, streams, groups.
 
-#include "program/text_header.h"
+#include "support/program_parser/header_lines.h"
 
 #include <algorithm>
 
-#include "program/text_tables.h"
-
-namespace tessera::host {
+namespace tessera::testing {
 namespace {
 
 void check_coordinate(int coordinate, const Axis& axis) {
@@ -20,7 +18,7 @@ int axis_of_stream(const std::string& name, const Mesh& mesh) {
   if (name.starts_with("comm.world.")) return TSR_WORLD_AXIS;
   for (size_t i = 0; i < mesh.axes().size(); ++i)
     if (name.starts_with("comm." + mesh.axes()[i].name + ".")) return static_cast<int>(i);
-  fail_text(in_quotes(name) + " is no stream: expected comm.<axis or world>.<lane>");
+  fail_text(in_quotes(name) + " is not a stream: expected comm.<axis or world>.<lane>");
 }
 
 }  // namespace
@@ -57,14 +55,14 @@ void parse_shape_line(Line& line, Program& program) {
 void parse_stream_line(Line& line, Program& program) {
   line.take_exactly("stream");
   const std::string name = unquoted(line.take("a stream's name"));
-  if (std::ranges::count(program.streams, name, &Stream::name)) fail_text("stream " + name + " stands there twice");
+  if (std::ranges::count(program.streams, name, &Stream::name)) fail_text("stream " + name + " is declared twice");
   program.streams.push_back({name, axis_of_stream(name, *program.mesh)});
 }
 
 void parse_group_line(Line& line, Program& program) {
   line.take_exactly("group");
   const Group group = group_from(line.take("a group"), *program.mesh);
-  if (std::ranges::count(program.groups, group)) fail_text("the group stands there twice");
+  if (std::ranges::count(program.groups, group)) fail_text("the group is declared twice");
   program.groups.push_back(group);
 }
 
@@ -74,7 +72,7 @@ Group group_from(std::string_view text, const Mesh& mesh) {
   const size_t brace = text.find('{');
   result.axis = mesh.axis(text.substr(0, brace));
   if (brace == std::string_view::npos) return result;
-  if (!text.ends_with('}')) fail_text(in_quotes(text) + " is no group: '}' is missing");
+  if (!text.ends_with('}')) fail_text(in_quotes(text) + " is not a group: '}' is missing");
   result.coordinates = numbers_from<int>(text.substr(brace + 1, text.size() - brace - 2), "coordinate");
   for (const int coordinate : result.coordinates)
     check_coordinate(coordinate, mesh.axes()[result.axis]);
@@ -83,4 +81,4 @@ Group group_from(std::string_view text, const Mesh& mesh) {
   return result;
 }
 
-}  // namespace tessera::host
+}  // namespace tessera::testing
