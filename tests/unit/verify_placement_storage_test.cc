@@ -131,7 +131,8 @@ TEST_F(Storage, FsdpTakesItsSliceWithoutTheSum) {
   Action& scatter = nth(p_, TSR_ACTION_REDUCE_SCATTER);
   scatter.kind = TSR_ACTION_COPY;
   scatter.bindings[0].num_elements = 128;
-  EXPECT_TRUE(has_finding(verify_placement(p_), "takes src0 = gradient own, which is a sum over dp"));
+  EXPECT_TRUE(
+      has_finding(verify_placement(p_), "takes src0 = gradient own, which is an unreduced partial sum over dp"));
 }
 
 TEST_F(Storage, GatherOfAddends) {

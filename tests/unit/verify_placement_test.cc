@@ -118,7 +118,8 @@ TEST_F(DdpMeaning, NormIsNotSummed) {
 
 TEST_F(DdpMeaning, LossIsNotSummed) {
   remove(program_, TSR_ACTION_ALL_REDUCE, kScalars, 0);
-  EXPECT_TRUE(has_finding(verify_placement(program_), "rank 1 ends with a loss that is a sum over dp"));
+  EXPECT_TRUE(
+      has_finding(verify_placement(program_), "rank 1 ends with a loss that is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, AccumulatorsAreNotZeroed) {
@@ -221,7 +222,7 @@ TEST_F(TensorMeaning, Clean) {
 TEST_F(TensorMeaning, RowsAreNotSummedForward) {
   EXPECT_TRUE(has_finding(verify_placement(lowered("h.0.proj")),
                           "forward h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
-                          "h.0.projected mb=0, which is a sum over tp"));
+                          "h.0.projected mb=0, which is an unreduced partial sum over tp"));
 }
 
 TEST_F(TensorMeaning, ColumnsAreNotSummedBackward) {
@@ -235,7 +236,7 @@ TEST_F(TensorMeaning, WhatIsComputedAgainIsSummedAgain) {
   recompute_forward(program, describe);
   EXPECT_TRUE(has_finding(verify_placement(lowered(program, "")),
                           "recompute h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
-                          "h.0.projected mb=0 again, which is a sum over tp"));
+                          "h.0.projected mb=0 again, which is an unreduced partial sum over tp"));
   sum_after(program, TSR_ACTION_RECOMPUTE, "h.0.proj", TSR_SLOT(TSR_ROLE_OUTPUT, 0));
   EXPECT_TRUE(is_clean(verify_placement(lowered(program, ""))));
 }
@@ -275,8 +276,9 @@ TEST_F(OtherAxes, TiedGradientOverStages) {
   finalize_program(program);
   EXPECT_TRUE(is_clean(verify_placement(program)));
   remove_stream(program, "comm.pp.completion");
-  EXPECT_TRUE(has_finding(verify_placement(program),
-                          "sum_squares wte.weight takes src0 = gradient wte, which is a sum over pp"));
+  EXPECT_TRUE(
+      has_finding(verify_placement(program),
+                  "sum_squares wte.weight takes src0 = gradient wte, which is an unreduced partial sum over pp"));
 }
 
 }  // namespace
