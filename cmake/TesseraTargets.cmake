@@ -26,8 +26,11 @@ set(TESSERA_COMMON_HEADERS <algorithm> <array> <atomic> <chrono> <condition_vari
                            <system_error> <thread> <utility> <vector>)
 # For GCC's precompiled headers: the flag without which ccache keeps nothing that was compiled with one; and warnings that
 # it suppresses in the standard library's headers, but not in precompiled ones.
-set(TESSERA_PRECOMPILED_FLAGS
-    "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
+set(TESSERA_PRECOMPILED_FLAGS "")
+if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+  set(TESSERA_PRECOMPILED_FLAGS
+      "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
+endif()
 
 # tessera_precompile(<target> <headers>...): makes the target's precompiled header, for itself and REUSE_FROM.
 function(tessera_precompile target)

@@ -56,7 +56,7 @@ bool is_plain_buffer_name(std::string_view name) {
   }
 }
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -66,12 +66,12 @@ std::string quoted(std::string_view text) {
 }
 
 std::string quoted_unless_plain(std::string_view text) {
-  return is_plain_word(text) ? std::string(text) : quoted(text);
+  return is_plain_word(text) ? std::string(text) : quote(text);
 }
 
 std::string segment_word(std::string_view name) {
   const bool is_mark = name == "r" || name == "w" || name == "a" || name == kPredicatedWord;
-  return is_mark ? quoted(name) : quoted_unless_plain(name);
+  return is_mark ? quote(name) : quoted_unless_plain(name);
 }
 
 std::string number_text(double number) {

@@ -51,7 +51,7 @@ bool is_plain_word(std::string_view text);
 /// Words with single blanks between them, none of which could be taken for a mark.
 bool is_plain_buffer_name(std::string_view name);
 /// In quotes, with \" \\ \n for what needs escaping.
-std::string quoted(std::string_view text);
+std::string quote(std::string_view text);
 std::string quoted_unless_plain(std::string_view text);
 /// A segment's name where a mode or a mark could be expected too.
 std::string segment_word(std::string_view name);

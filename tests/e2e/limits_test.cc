@@ -69,7 +69,7 @@ TEST(Limits, MoreThreadsThanCoresAreWarnedOf) {
   EXPECT_FALSE(says(run_command(train({"--steps=1"})), " share "));
 }
 
-std::string quoted(const std::vector<std::string>& argv) {
+std::string quote(const std::vector<std::string>& argv) {
   std::string text;
   for (const std::string& word : argv)
     text += "'" + word + "' ";
@@ -77,7 +77,7 @@ std::string quoted(const std::vector<std::string>& argv) {
 }
 
 CommandResult under(const std::string& limit, const std::vector<std::string>& argv) {
-  return Command({"bash", "-c", "ulimit " + limit + " && exec " + quoted(argv)}).wait(seconds(60));
+  return Command({"bash", "-c", "ulimit " + limit + " && exec " + quote(argv)}).wait(seconds(60));
 }
 
 TEST(Limits, PluginsThatFindNoMemorySaySo) {
@@ -103,7 +103,7 @@ TEST(Limits, OfThreadsAreSaidAsSuch) {
     GTEST_SKIP() << "another user cannot read this checkout";
   std::vector<std::string> command = train_on_threads(3);
   const CommandResult run =
-      Command({"bash", "-c", as_nobody + "bash -c \"ulimit -u 2; exec " + quoted(command) + "\""}).wait(seconds(60));
+      Command({"bash", "-c", as_nobody + "bash -c \"ulimit -u 2; exec " + quote(command) + "\""}).wait(seconds(60));
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_TRUE(says(run, "cannot start 3 threads: Resource temporarily unavailable; lower --threads")) << run.err;
   EXPECT_FALSE(says(run, "libgomp")) << run.err;

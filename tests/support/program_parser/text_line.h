@@ -22,7 +22,7 @@ inline std::string in_quotes(std::string_view text) {
   return std::string("'").append(text).append("'");
 }
 
-/// Undoes quoted(); text without quotes is itself.
+/// Undoes quote(); text without quotes is itself.
 std::string unquoted(std::string_view word);
 
 /// "mb=3" -> "mb", "3".
