@@ -12,7 +12,7 @@ namespace tessera::testing {
 using namespace host;
 
 /// True when one of the diagnostics contains `text`; prints them all otherwise.
-inline ::testing::AssertionResult has_finding(const Diagnostics& diagnostics, std::string_view text) {
+inline ::testing::AssertionResult has_diagnostic(const Diagnostics& diagnostics, std::string_view text) {
   for (const std::string& diagnostic : diagnostics)
     if (diagnostic.find(text) != std::string::npos) return ::testing::AssertionSuccess();
   auto failure = ::testing::AssertionFailure()

@@ -187,7 +187,7 @@ TEST_F(Staging, OnlyWhatComesBackMayBeWrittenTwice) {
   staged();
   EXPECT_TRUE(is_clean(diagnostics()));
   add_action(program_, TSR_ACTION_COPY, TSR_STREAM_COMPUTE, {read(whole_), write(x)});
-  EXPECT_TRUE(has_finding(diagnostics(), "compute copy whole writes activation x through dst0 a second time"));
+  EXPECT_TRUE(has_diagnostic(diagnostics(), "compute copy whole writes activation x through dst0 a second time"));
 }
 
 TEST_F(Staging, AGatherInPlaceReadsItsOwnSliceOnly) {
@@ -196,7 +196,7 @@ TEST_F(Staging, AGatherInPlaceReadsItsOwnSliceOnly) {
   on_comm(TSR_ACTION_ALL_GATHER, {add(x)});
   EXPECT_TRUE(is_clean(diagnostics()));
   program_.coordinates = {2};
-  EXPECT_TRUE(has_finding(diagnostics(), "adds to activation x[6:9]"));
+  EXPECT_TRUE(has_diagnostic(diagnostics(), "adds to activation x[6:9]"));
 }
 
 }  // namespace

@@ -185,7 +185,7 @@ TEST_F(RecomputeTest, ForgettingToRunASegmentAgainIsFound) {
   Program program = again(base(), kFull);
   program.actions.erase(program.actions.begin() +
                         static_cast<ptrdiff_t>(find(program, TSR_ACTION_RECOMPUTE, "h.4.attention", 1)));
-  EXPECT_TRUE(has_finding(check(program), "recompute h.4.proj mb=1 reads"));
+  EXPECT_TRUE(has_diagnostic(check(program), "recompute h.4.proj mb=1 reads"));
 }
 
 TEST_F(RecomputeTest, TextsReadBack) {

@@ -26,21 +26,21 @@ class Written : public ::testing::Test {
 TEST_F(Written, ReadOfUnwrittenRange) {
   zero(write(x_).at(0, 5));
   copy(read(x_), write(y_));
-  EXPECT_TRUE(has_finding(verify(),
+  EXPECT_TRUE(has_diagnostic(verify(),
                           "rank 0 #1 compute copy x reads activation x[5:8] through src0, which nothing has written"));
 }
 
 TEST_F(Written, AddToUnwrittenRange) {
   zero(write(x_));
   add_action(program_, TSR_ACTION_ADD_INTO, 0, {read(x_), add(y_)});
-  EXPECT_TRUE(has_finding(verify(), "adds to activation y through dst0, which nothing has written"));
+  EXPECT_TRUE(has_diagnostic(verify(), "adds to activation y through dst0, which nothing has written"));
 }
 
 TEST_F(Written, SecondWrite) {
   zero(write(x_));
   zero(write(y_));
   copy(read(y_).at(0, 2), write(x_).at(6, 2));
-  EXPECT_TRUE(has_finding(verify(), "#2 compute copy y writes activation x[6:8] through dst0 a second time"));
+  EXPECT_TRUE(has_diagnostic(verify(), "#2 compute copy y writes activation x[6:8] through dst0 a second time"));
 }
 
 TEST_F(Written, WriteInPartsIsOneWrite) {
@@ -68,7 +68,7 @@ TEST_F(Written, SkippedWriteLeavesNothingForOthers) {
   add_action(program_, TSR_ACTION_SCALE, 0, {add(x_), ok}).flags = TSR_ACTION_PREDICATED;
   EXPECT_TRUE(is_clean(verify()));
   copy(read(x_), write(y_));
-  EXPECT_TRUE(has_finding(verify(), "#2 compute copy x reads activation x through src0, whose writer is skipped"));
+  EXPECT_TRUE(has_diagnostic(verify(), "#2 compute copy x reads activation x through src0, whose writer is skipped"));
 }
 
 /// Actions on two streams, ordered only by the dependencies that a test gives them.
@@ -83,7 +83,7 @@ TEST_F(Order, ReadAfterWrite) {
   copy(read(x_), write(host_));
   on_copy_stream();
   EXPECT_TRUE(
-      has_finding(verify_rank(program_),
+      has_diagnostic(verify_rank(program_),
                   "rank 0 #1 copy_out copy x does not wait for rank 0 #0 compute zero x, and both touch activation x"));
   program_.actions[1].dependencies = {0};
   EXPECT_TRUE(is_clean(verify_rank(program_)));
@@ -95,7 +95,7 @@ TEST_F(Order, WriteAfterRead) {
   on_copy_stream();
   program_.actions[1].dependencies = {0};
   add_action(program_, TSR_ACTION_SCALE, 0, {add(x_)});
-  EXPECT_TRUE(has_finding(verify_rank(program_), "#2 compute scale x does not wait for rank 0 #1 copy_out copy x"));
+  EXPECT_TRUE(has_diagnostic(verify_rank(program_), "#2 compute scale x does not wait for rank 0 #1 copy_out copy x"));
   program_.actions[2].dependencies = {1};
   EXPECT_TRUE(is_clean(verify_rank(program_)));
 }
@@ -105,7 +105,7 @@ TEST_F(Order, WriteAfterWrite) {
   zero(write(home));
   zero(write(home).at(7, 1));
   on_copy_stream();
-  EXPECT_TRUE(has_finding(verify_rank(program_), "both touch home home"));
+  EXPECT_TRUE(has_diagnostic(verify_rank(program_), "both touch home home"));
   program_.actions[1].bindings[0] = {home, 0, 0, program_.actions[1].bindings[0].slot, TSR_MODE_WRITE};
   EXPECT_TRUE(is_clean(verify_rank(program_)));
 }
@@ -127,7 +127,7 @@ TEST_F(Order, ReadersOfSeveralStreamsAreAllWaitedFor) {
   program_.actions[2].stream = TSR_STREAM_COPY_IN;
   program_.actions[2].dependencies = {0};
   add_action(program_, TSR_ACTION_SCALE, 0, {add(x_)}).dependencies = {2};
-  EXPECT_TRUE(has_finding(verify_rank(program_), "#3 compute scale x does not wait for rank 0 #1 copy_out copy x"));
+  EXPECT_TRUE(has_diagnostic(verify_rank(program_), "#3 compute scale x does not wait for rank 0 #1 copy_out copy x"));
 }
 
 /// x_ is made and copied out; then y_ is made. They may share an address if y_ waits.
@@ -155,7 +155,7 @@ TEST_F(Reuse, OrderedIsFine) {
 }
 
 TEST_F(Reuse, Unordered) {
-  EXPECT_TRUE(has_finding(verify_with_memory(),
+  EXPECT_TRUE(has_diagnostic(verify_with_memory(),
                           "#2 compute zero y does not wait for rank 0 #1 copy_out copy x, and "
                           "activation y reuses the address of activation x"));
 }
@@ -165,7 +165,7 @@ TEST_F(Reuse, OrderedButOverwritten) {
   const uint64_t late = transient(program_, "late", 8);
   memory_.address[late] = 1024;
   copy(read(x_), write(late));
-  EXPECT_TRUE(has_finding(verify_with_memory(),
+  EXPECT_TRUE(has_diagnostic(verify_with_memory(),
                           "#4 compute copy x reads activation x, but rank 0 #2 compute zero y has put "
                           "activation y at its address"));
 }
@@ -173,7 +173,7 @@ TEST_F(Reuse, OrderedButOverwritten) {
 TEST_F(Reuse, OperandsOfOneActionShareAnAddress) {
   program_.actions[2].dependencies = {1};
   memory_.address[z_] = 16;
-  EXPECT_TRUE(has_finding(verify_with_memory(),
+  EXPECT_TRUE(has_diagnostic(verify_with_memory(),
                           "#3 compute copy y uses activation y and activation z at once, and they share an address"));
 }
 
@@ -181,7 +181,7 @@ TEST_F(Reuse, PersistentBufferIsOverwritten) {
   program_.actions[2].dependencies = {1};
   memory_.address[home_] = 256 + 28;
   EXPECT_TRUE(
-      has_finding(verify_with_memory(),
+      has_diagnostic(verify_with_memory(),
                   "#3 compute copy y puts activation z at the address of home home, which must outlive the step"));
 }
 
@@ -189,12 +189,12 @@ TEST_F(Reuse, PersistentBuffersShareAnAddress) {
   program_.actions[2].dependencies = {1};
   const uint64_t second = persistent(program_, "second", 8);
   memory_.address[second] = 512;
-  EXPECT_TRUE(has_finding(verify_with_memory(), "home second and home home at one address; both live across steps"));
+  EXPECT_TRUE(has_diagnostic(verify_with_memory(), "home second and home home at one address; both live across steps"));
 }
 
 TEST_F(Reuse, NoAddress) {
   memory_.address.erase(z_);
-  EXPECT_TRUE(has_finding(verify_with_memory(), "rank 0 has no address for activation z"));
+  EXPECT_TRUE(has_diagnostic(verify_with_memory(), "rank 0 has no address for activation z"));
 }
 
 /// GPT-2 under ddp, with several buckets in flight: every dependency that the host derived or planned is needed.
@@ -209,7 +209,7 @@ TEST(Gpt2DdpOrder, EveryDroppedDependencyIsReported) {
       for (const uint32_t dropped : std::vector<uint32_t>(program.actions[i].dependencies)) {
         Program broken = program;
         std::erase(broken.actions[i].dependencies, dropped);
-        EXPECT_TRUE(has_finding(verify_rank(broken, &memory), "nothing orders them")) << "#" << i << " on #" << dropped;
+        EXPECT_TRUE(has_diagnostic(verify_rank(broken, &memory), "nothing orders them")) << "#" << i << " on #" << dropped;
         ++num_dropped;
       }
   }

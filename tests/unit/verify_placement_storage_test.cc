@@ -108,7 +108,7 @@ TEST_F(Storage, Fsdp) {
 
 TEST_F(Storage, FsdpThatDeclaresNoLayout) {
   fsdp_step(0);
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "all_gather shard takes src0 = home shard, which is the same on all ranks of dp: the "
                           "ranks' slices do not make up the buffer"));
 }
@@ -120,7 +120,7 @@ TEST_F(Storage, FsdpComputesWithItsShard) {
     for (Binding& b : action.bindings)
       if (b.slot == TSR_SLOT(TSR_ROLE_PARAMETER, 0))
         b = {p_.homes[0].roles[TSR_HOME_VALUE].buffer, 0, 128, b.slot, b.mode};
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "takes p0 (h.0.fc.weight) = home shard, which is split over dp: the action needs the "
                           "whole parameter; is a collective missing?"));
 }
@@ -132,14 +132,14 @@ TEST_F(Storage, FsdpTakesItsSliceWithoutTheSum) {
   scatter.kind = TSR_ACTION_COPY;
   scatter.bindings[0].num_elements = 128;
   EXPECT_TRUE(
-      has_finding(verify_placement(p_), "takes src0 = gradient own, which is an unreduced partial sum over dp"));
+      has_diagnostic(verify_placement(p_), "takes src0 = gradient own, which is an unreduced partial sum over dp"));
 }
 
 TEST_F(Storage, GatherOfAddends) {
   const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
   forward_and_backward(value, gradient);
   on(0, TSR_ACTION_ALL_GATHER, {read(gradient).at(0, 128), write(transient(p_, "all", 256))});
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "which is an unreduced partial sum over dp: the ranks' slices do not make up the buffer"));
 }
 
@@ -169,7 +169,7 @@ TEST_F(Storage, BroadcastOfAddends) {
   const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT), value = persistent(p_, "value", 256);
   forward_and_backward(value, whole);
   on(0, TSR_ACTION_BROADCAST, {add(whole)}).peer = 0;
-  EXPECT_TRUE(has_finding(verify_placement(p_), "it must be reduced before it is broadcast"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "it must be reduced before it is broadcast"));
 }
 
 /// Optimizer state split, parameters replicated: each rank updates its slice and all gather it.
@@ -196,7 +196,7 @@ TEST_F(Zero1, Clean) {
 
 TEST_F(Zero1, UpdatesAreNotGathered) {
   remove(p_, TSR_ACTION_ALL_GATHER);
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "home weight: its value, home value[0:128], is the same on all ranks of dp before the "
                           "program, and after it split over dp"));
 }
@@ -222,7 +222,7 @@ TEST_F(Zero1OfSums, Clean) {
 
 TEST_F(Zero1OfSums, UpdatesAreNotGathered) {
   p_.actions.pop_back();
-  EXPECT_TRUE(has_finding(verify_placement(p_), "and after it split over dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "and after it split over dp"));
 }
 
 class Zero1OfAddends : public Zero1OfSums {
@@ -231,7 +231,7 @@ class Zero1OfAddends : public Zero1OfSums {
 };
 
 TEST_F(Zero1OfAddends, GradientsAreNotSummed) {
-  EXPECT_TRUE(has_finding(verify_placement(p_), "gradient whole[0:128], which is an unreduced partial sum over dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "gradient whole[0:128], which is an unreduced partial sum over dp"));
 }
 
 /// What each rank computes alone is not a gradient for its part of values that all ranks share.
@@ -243,7 +243,7 @@ TEST_F(Zero1OfSums, GradientsOfOneRankAlone) {
     if (action.kind == TSR_ACTION_OPTIMIZER)
       for (Binding& b : action.bindings)
         if (b.slot == TSR_SLOT(TSR_ROLE_SOURCE, 0)) b.buffer = own;
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "updates dst0 = home value[0:128], which is the same on all ranks of dp, "
                           "with a gradient that is different on each rank of dp"));
 }
@@ -259,7 +259,7 @@ TEST_F(Storage, GatherInPlaceOfAddends) {
   const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
   forward_and_backward(value, gradient);
   on(0, TSR_ACTION_ALL_GATHER, {add(gradient)});
-  EXPECT_TRUE(has_finding(verify_placement(p_), "the ranks' slices do not make up the buffer"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "the ranks' slices do not make up the buffer"));
 }
 
 TEST_F(Storage, ScatterAndGatherInPlaceAreASum) {
@@ -272,7 +272,7 @@ TEST_F(Storage, ScatterAndGatherInPlaceAreASum) {
   step(add(value), read(gradient), state(m));
   EXPECT_TRUE(is_clean(verify_placement(p_)));
   remove(p_, TSR_ACTION_ALL_GATHER);
-  EXPECT_TRUE(has_finding(verify_placement(p_), "with a gradient that is split over dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "with a gradient that is split over dp"));
 }
 
 class Hybrid : public Storage {
@@ -289,12 +289,12 @@ TEST_F(Hybrid, Clean) {
 
 TEST_F(Hybrid, ReplicasAreNotSummed) {
   remove(p_, TSR_ACTION_ALL_REDUCE, "comm.replicate.test");
-  EXPECT_TRUE(has_finding(verify_placement(p_), "which is an unreduced partial sum over replicate"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "which is an unreduced partial sum over replicate"));
 }
 
 TEST_F(Hybrid, MaximumOnTheOtherAxis) {
   nth(p_, TSR_ACTION_REDUCE_SCATTER).reduce = TSR_REDUCE_MAX;
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "which is an unreduced partial sum over replicate: the minimum or maximum of "
                           "partial sums is not that of the sum"));
 }
@@ -326,18 +326,18 @@ TEST_F(LocalSgd, Average) {
 
 TEST_F(LocalSgd, SumOfParameters) {
   on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_SUM);
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "home value, which is different on each rank of dp: its sum over the axis has no meaning"));
 }
 
 TEST_F(LocalSgd, NormOverDivergentGradients) {
   step(add(value_), read(gradient_), state(m_));
-  EXPECT_TRUE(has_finding(verify_placement(p_), "accumulator squares, which is different on each rank of dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "accumulator squares, which is different on each rank of dp"));
 }
 
 TEST_F(LocalSgd, StepsAreNotSkippedTogether) {
   step(add(value_), read(gradient_), state(m_), 0);
-  EXPECT_TRUE(has_finding(verify_placement(p_), "accumulator squares, which is an unreduced partial sum over dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "accumulator squares, which is an unreduced partial sum over dp"));
 }
 
 class EqualParameters : public LocalSgd {
@@ -351,7 +351,7 @@ TEST_F(EqualParameters, MomentsOfOneRankDrift) {
   add_action(p_, TSR_ACTION_ZERO, 0, {write(own)});
   compute(TSR_ACTION_FORWARD, {read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)), write(own, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});
   step(add(value_), read(own), state(m_), 1);
-  EXPECT_TRUE(has_finding(verify_placement(p_), "updates dst0 = home value, which is the same on all ranks of dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "updates dst0 = home value, which is the same on all ranks of dp"));
 }
 
 // ---- calls and messages ----
@@ -369,20 +369,20 @@ TEST_F(Hybrid, CallOnItsOwnAxisMayTakeAddends) {
   std::rotate(p_.actions.begin() + static_cast<ptrdiff_t>(scatter), p_.actions.end() - 1, p_.actions.end());
   const Diagnostics diagnostics = verify_placement(p_);
   ASSERT_EQ(diagnostics.size(), 1u);  // on axis replicate, which it is not for
-  EXPECT_TRUE(has_finding(diagnostics,
+  EXPECT_TRUE(has_diagnostic(diagnostics,
                           "which is an unreduced partial sum over replicate: a call on another axis needs the sum"));
 }
 
 TEST_F(EqualParameters, ResultsOfACallAreAsItsOperands) {
   call(p_, 0, {read(gradient_), add(value_)});
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "home weight: its value, home value, is the same on all ranks of dp before the program, "
                           "and after it an unreduced partial sum over dp"));
 }
 
 TEST_F(EqualParameters, AddendsAreNotSent) {
   on(0, TSR_ACTION_SEND, {read(gradient_)}).peer = 1;
-  EXPECT_TRUE(has_finding(verify_placement(p_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                           "send gradient takes src0 = gradient gradient, which is an unreduced partial sum over "
                           "dp: the receiver would take a partial sum for the sum"));
 }
@@ -393,7 +393,7 @@ TEST_F(EqualParameters, OffloadCarriesMeaning) {
   add_action(p_, TSR_ACTION_COPY, TSR_STREAM_COPY_OUT, {read(gradient_), write(host)});
   add_action(p_, TSR_ACTION_COPY, TSR_STREAM_COPY_IN, {read(host), write(back)});
   step(add(value_), read(back), state(m_));
-  EXPECT_TRUE(has_finding(verify_placement(p_), "src0 = staging back, which is an unreduced partial sum over dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "src0 = staging back, which is an unreduced partial sum over dp"));
 }
 
 }  // namespace

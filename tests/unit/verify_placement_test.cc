@@ -46,25 +46,25 @@ TEST_F(DdpMeaning, Clean) {
 TEST_F(DdpMeaning, AllRanksForgetTheSums) {
   remove_stream(program_, kGradients);
   const Diagnostics diagnostics = verify_placement(program_);
-  EXPECT_TRUE(has_finding(diagnostics, "sum_squares wte.weight takes src0 = gradient wte, "));
-  EXPECT_TRUE(has_finding(diagnostics, "which is an unreduced partial sum over dp"));
+  EXPECT_TRUE(has_diagnostic(diagnostics, "sum_squares wte.weight takes src0 = gradient wte, "));
+  EXPECT_TRUE(has_diagnostic(diagnostics, "which is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, AllRanksForgetOneSum) {
   remove(program_, TSR_ACTION_ALL_REDUCE, kGradients, 1);
-  EXPECT_TRUE(has_finding(verify_placement(program_), "which is an unreduced partial sum over dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_), "which is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, NoStrategyOnTheAxis) {
   Program program = job_.base(0);
   finalize_program(program);
-  EXPECT_TRUE(has_finding(verify_placement(program), "which is an unreduced partial sum over dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(program), "which is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, SummedTwice) {
   const size_t index = nth_action(program_, TSR_ACTION_ALL_REDUCE, kGradients);
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(index), program_.actions[index]);
-  EXPECT_TRUE(has_finding(verify_placement(program_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_),
                           "which is the same on all ranks of dp: its sum over the axis has no meaning"));
 }
 
@@ -77,17 +77,17 @@ TEST_F(DdpMeaning, SummedBeforeTheLastAddend) {
       std::find_if(first, program_.actions.end(), [](const Action& a) { return a.micro_batch == 1; }) -
       program_.actions.begin());
   std::rotate(program_.actions.begin() + static_cast<ptrdiff_t>(second_micro_batch), sum, sum + 1);
-  EXPECT_TRUE(has_finding(verify_placement(program_), "adds what is an unreduced partial sum over dp to g0"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_), "adds what is an unreduced partial sum over dp to g0"));
 }
 
 TEST_F(DdpMeaning, AveragedInsteadOfSummed) {
   nth(program_, TSR_ACTION_ALL_REDUCE, kGradients).reduce = TSR_REDUCE_AVG;
-  EXPECT_TRUE(has_finding(verify_placement(program_), "scaled by 0.25"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_), "scaled by 0.25"));
 }
 
 TEST_F(DdpMeaning, MaximumInsteadOfSum) {
   nth(program_, TSR_ACTION_ALL_REDUCE, kGradients).reduce = TSR_REDUCE_MAX;
-  EXPECT_TRUE(has_finding(verify_placement(program_), "its minimum or maximum over the axis has no meaning"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_), "its minimum or maximum over the axis has no meaning"));
 }
 
 TEST_F(DdpMeaning, ScaledGradient) {
@@ -98,7 +98,7 @@ TEST_F(DdpMeaning, ScaledGradient) {
   scale.bindings = program_.actions[sum].bindings;
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(sum), scale);
   EXPECT_TRUE(
-      has_finding(verify_placement(program_), "scaled by 0.500000: only the loss is scaled, strategies must sum"));
+      has_diagnostic(verify_placement(program_), "scaled by 0.500000: only the loss is scaled, strategies must sum"));
   scale.scale = 2;
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(sum) + 2, scale);
   EXPECT_TRUE(is_clean(verify_placement(program_)));
@@ -106,12 +106,12 @@ TEST_F(DdpMeaning, ScaledGradient) {
 
 TEST_F(DdpMeaning, PartOfABucketIsSummed) {
   nth(program_, TSR_ACTION_ALL_REDUCE, kGradients).bindings[0].num_elements = 1;
-  EXPECT_TRUE(has_finding(verify_placement(program_), "which is an unreduced partial sum over dp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_), "which is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, NormIsNotSummed) {
   remove(program_, TSR_ACTION_ALL_REDUCE, kScalars, 1);
-  EXPECT_TRUE(has_finding(verify_placement(program_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_),
                           "clip squares takes x0 = accumulator squares, which is an unreduced partial sum over "
                           "dp: the norm would be that of one part"));
 }
@@ -119,12 +119,12 @@ TEST_F(DdpMeaning, NormIsNotSummed) {
 TEST_F(DdpMeaning, LossIsNotSummed) {
   remove(program_, TSR_ACTION_ALL_REDUCE, kScalars, 0);
   EXPECT_TRUE(
-      has_finding(verify_placement(program_), "rank 1 ends with a loss that is an unreduced partial sum over dp"));
+      has_diagnostic(verify_placement(program_), "rank 1 ends with a loss that is an unreduced partial sum over dp"));
 }
 
 TEST_F(DdpMeaning, AccumulatorsAreNotZeroed) {
   remove(program_, TSR_ACTION_ZERO);
-  EXPECT_TRUE(has_finding(verify_placement(program_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_),
                           "accumulator loss, which is the same on all ranks of dp: such a sum has no meaning"));
 }
 
@@ -134,7 +134,7 @@ TEST_F(DdpMeaning, ActivationsAreSummed) {
   const Binding& out = *program_.actions[forward].find(TSR_SLOT(TSR_ROLE_OUTPUT, 0));
   sum.bindings = {{out.buffer, out.offset, out.num_elements, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD}};
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(forward) + 1, sum);
-  EXPECT_TRUE(has_finding(verify_placement(program_),
+  EXPECT_TRUE(has_diagnostic(verify_placement(program_),
                           "which is different on each rank of dp: its sum over the axis has no meaning"));
 }
 
@@ -144,7 +144,7 @@ TEST_F(DdpMeaning, InitBroadcastsSplitHomes) {
   split.parameter = 0;
   split.axis = 0;
   split.kind = TSR_LAYOUT_SPLIT;
-  EXPECT_TRUE(has_finding(verify_placement(init),
+  EXPECT_TRUE(has_diagnostic(verify_placement(init),
                           "rank 0 home wte.weight: its value, home wte, is split over dp before the program, "
                           "and after it the same on all ranks of dp"));
 }
@@ -220,13 +220,13 @@ TEST_F(TensorMeaning, Clean) {
 }
 
 TEST_F(TensorMeaning, RowsAreNotSummedForward) {
-  EXPECT_TRUE(has_finding(verify_placement(lowered("h.0.proj")),
+  EXPECT_TRUE(has_diagnostic(verify_placement(lowered("h.0.proj")),
                           "forward h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
                           "h.0.projected mb=0, which is an unreduced partial sum over tp"));
 }
 
 TEST_F(TensorMeaning, ColumnsAreNotSummedBackward) {
-  EXPECT_TRUE(has_finding(verify_placement(lowered("h.0.qkv")), "backward h.0.ln_1 mb=0 takes do0 (h.0.norm_1)"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(lowered("h.0.qkv")), "backward h.0.ln_1 mb=0 takes do0 (h.0.norm_1)"));
 }
 
 TEST_F(TensorMeaning, WhatIsComputedAgainIsSummedAgain) {
@@ -234,7 +234,7 @@ TEST_F(TensorMeaning, WhatIsComputedAgainIsSummedAgain) {
   Program program = base(mesh_);
   program.shape.recompute = {Recompute::What::blocks, 1};
   recompute_forward(program, describe);
-  EXPECT_TRUE(has_finding(verify_placement(lowered(program, "")),
+  EXPECT_TRUE(has_diagnostic(verify_placement(lowered(program, "")),
                           "recompute h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
                           "h.0.projected mb=0 again, which is an unreduced partial sum over tp"));
   sum_after(program, TSR_ACTION_RECOMPUTE, "h.0.proj", TSR_SLOT(TSR_ROLE_OUTPUT, 0));
@@ -252,19 +252,19 @@ TEST_F(TensorMeaning, RecomputationAfterTheSplitKeepsWhatWasSummed) {
 TEST_F(TensorMeaning, SumOfWhatIsWhole) {
   Program program = lowered("");
   sum_after(program, TSR_ACTION_FORWARD, "h.0.add_ln_2", TSR_SLOT(TSR_ROLE_OUTPUT, 0));
-  EXPECT_TRUE(has_finding(verify_placement(program),
+  EXPECT_TRUE(has_diagnostic(verify_placement(program),
                           "which is the same on all ranks of tp: its sum over the axis has no meaning"));
 }
 
 TEST_F(TensorMeaning, SegmentsSplitDifferently) {
   layout_.pop_back();  // mlp.c_proj.weight whole, its input split
   Program program = base(mesh_);
-  EXPECT_TRUE(has_finding(verify_placement(program), "but the dim is split elsewhere: the segment works on parts"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(program), "but the dim is split elsewhere: the segment works on parts"));
 }
 
 TEST_F(TensorMeaning, LossNeedsTheWholeVocabulary) {
   split("wte.weight", TSR_LAYOUT_SPLIT, 0);
-  EXPECT_TRUE(has_finding(verify_placement(base(mesh_)), "needs the whole of wte.weight, which is split over tp"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(base(mesh_)), "needs the whole of wte.weight, which is split over tp"));
 }
 
 TEST_F(OtherAxes, TiedGradientOverStages) {
@@ -277,7 +277,7 @@ TEST_F(OtherAxes, TiedGradientOverStages) {
   EXPECT_TRUE(is_clean(verify_placement(program)));
   remove_stream(program, "comm.pp.completion");
   EXPECT_TRUE(
-      has_finding(verify_placement(program),
+      has_diagnostic(verify_placement(program),
                   "sum_squares wte.weight takes src0 = gradient wte, which is an unreduced partial sum over pp"));
 }
 

@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PrototypeFaults, NoStrategyOnDp) {
   const JobPlan job({"--strategy=ddp"}, 2);
   Programs programs = job.programs({});
-  EXPECT_TRUE(has_finding(job.verify(programs), "which is an unreduced partial sum over dp"));
+  EXPECT_TRUE(has_diagnostic(job.verify(programs), "which is an unreduced partial sum over dp"));
 }
 
 // Tensor before pipeline, storage before compute: the host decides, not the mesh.
@@ -254,7 +254,7 @@ size_t expect_all_needed(Program& program, const MemoryPlan* memory) {
     const std::vector<uint32_t> all = dependencies;
     for (const uint32_t dropped : all) {
       std::erase(dependencies, dropped);
-      EXPECT_TRUE(has_finding(verify_rank(program, memory), "nothing orders them")) << "#" << i << " on #" << dropped;
+      EXPECT_TRUE(has_diagnostic(verify_rank(program, memory), "nothing orders them")) << "#" << i << " on #" << dropped;
       dependencies = all;
       ++num_dropped;
     }

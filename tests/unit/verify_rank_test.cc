@@ -49,7 +49,7 @@ class RankForm : public ::testing::TestWithParam<Fault> {};
 TEST_P(RankForm, IsReported) {
   Program program = job().finished(0);
   GetParam().make(program);
-  EXPECT_TRUE(has_finding(verify_rank(program), GetParam().diagnostic));
+  EXPECT_TRUE(has_diagnostic(verify_rank(program), GetParam().diagnostic));
 }
 
 std::string name_of(const ::testing::TestParamInfo<Fault>& info) {

@@ -107,19 +107,19 @@ TEST_F(Slices, OfAnotherParameter) {
   know(0, 0, 0, 0, 8);
   know(1, 1, 4, 4, 8);
   EXPECT_TRUE(
-      has_finding(gather(), "(wte.weight) meets rank 1 #0 comm.dp.test all_gather x (h.0.fc.weight[4:] (at 4))"));
+      has_diagnostic(gather(), "(wte.weight) meets rank 1 #0 comm.dp.test all_gather x (h.0.fc.weight[4:] (at 4))"));
 }
 
 TEST_F(Slices, OfAnotherPart) {
   know(0, 0, 0, 0, 8);
   know(1, 0, 0, 4, 8);
-  EXPECT_TRUE(has_finding(gather(), "collective 0 on comm.dp.test does not match"));
+  EXPECT_TRUE(has_diagnostic(gather(), "collective 0 on comm.dp.test does not match"));
 }
 
 TEST_F(Ranks, Elements) {
   sum(0, add(x_));
   sum(1, add(half_));
-  EXPECT_TRUE(has_finding(verify(),
+  EXPECT_TRUE(has_diagnostic(verify(),
                           "collective 0 on comm.dp.test does not match: rank 0 #0 comm.dp.test all_reduce x "
                           "(8 f32 sum) meets rank 1 #0 comm.dp.test all_reduce half (4 f32 sum)"));
 }
@@ -127,38 +127,38 @@ TEST_F(Ranks, Elements) {
 TEST_F(Ranks, Kinds) {
   sum(0, add(x_));
   on(1, TSR_ACTION_ALL_GATHER, {add(x_)});
-  EXPECT_TRUE(has_finding(verify(), "all_reduce x (8 f32 sum) meets rank 1 #0 comm.dp.test all_gather x (8 f32)"));
+  EXPECT_TRUE(has_diagnostic(verify(), "all_reduce x (8 f32 sum) meets rank 1 #0 comm.dp.test all_gather x (8 f32)"));
 }
 
 TEST_F(Ranks, Reductions) {
   sum(0, add(x_));
   sum(1, add(x_)).reduce = TSR_REDUCE_AVG;
-  EXPECT_TRUE(has_finding(verify(), "(8 f32 sum) meets rank 1 #0 comm.dp.test all_reduce x (8 f32 avg)"));
+  EXPECT_TRUE(has_diagnostic(verify(), "(8 f32 sum) meets rank 1 #0 comm.dp.test all_reduce x (8 f32 avg)"));
 }
 
 TEST_F(Ranks, Dtypes) {
   sum(0, add(x_));
   sum(1, add(persistent(ranks_[1], "wide", 8, TSR_BUFFER_PLUGIN, TSR_F64)));
-  EXPECT_TRUE(has_finding(verify(), "all_reduce wide (8 f64 sum)"));
+  EXPECT_TRUE(has_diagnostic(verify(), "all_reduce wide (8 f64 sum)"));
 }
 
 TEST_F(Ranks, Roots) {
   for (int rank = 0; rank < 2; ++rank)
     on(rank, TSR_ACTION_BROADCAST, {add(x_)}).peer = rank;
-  EXPECT_TRUE(has_finding(verify(), "(8 f32 root=0) meets rank 1 #0 comm.dp.test broadcast x (8 f32 root=1)"));
+  EXPECT_TRUE(has_diagnostic(verify(), "(8 f32 root=0) meets rank 1 #0 comm.dp.test broadcast x (8 f32 root=1)"));
 }
 
 TEST_F(Ranks, Counts) {
   for (int rank = 0; rank < 2; ++rank)
     on(rank, TSR_ACTION_ALL_GATHER, {read(x_).at(0, 3), write(y_)}).counts = {rank == 0 ? 3u : 5u, rank == 0 ? 5u : 3u};
-  EXPECT_TRUE(has_finding(verify(), "counts=3,5) meets rank 1 #0 comm.dp.test all_gather x (8 f32 counts=5,3)"));
+  EXPECT_TRUE(has_diagnostic(verify(), "counts=3,5) meets rank 1 #0 comm.dp.test all_gather x (8 f32 counts=5,3)"));
 }
 
 TEST_F(Ranks, OneIssuesMore) {
   for (int rank = 0; rank < 2; ++rank)
     sum(rank, add(x_));
   sum(0, add(y_));
-  EXPECT_TRUE(has_finding(verify(),
+  EXPECT_TRUE(has_diagnostic(verify(),
                           "rank 1 issues 1 collectives on comm.dp.test, rank 0 issues 2; the first extra is rank 0 #1 "
                           "comm.dp.test all_reduce y"));
 }
@@ -166,7 +166,7 @@ TEST_F(Ranks, OneIssuesMore) {
 TEST_F(Ranks, LanesAreCommunicatorsOfTheirOwn) {
   sum(0, add(x_), "a");
   sum(1, add(x_), "b");
-  EXPECT_TRUE(has_finding(verify(), "rank 1 issues 0 collectives on comm.dp.a, rank 0 issues 1"));
+  EXPECT_TRUE(has_diagnostic(verify(), "rank 1 issues 0 collectives on comm.dp.a, rank 0 issues 1"));
 }
 
 TEST_F(Ranks, IssueOrderOfTwoLanes) {
@@ -174,7 +174,7 @@ TEST_F(Ranks, IssueOrderOfTwoLanes) {
   sum(0, add(y_), "b");
   sum(1, add(y_), "b");
   sum(1, add(x_), "a");
-  EXPECT_TRUE(has_finding(verify(), "the ranks list shared collectives in different orders"));
+  EXPECT_TRUE(has_diagnostic(verify(), "the ranks list shared collectives in different orders"));
 }
 
 TEST_F(Ranks, MessagesThatMatch) {
@@ -186,7 +186,7 @@ TEST_F(Ranks, MessagesThatMatch) {
 TEST_F(Ranks, MessageSizes) {
   send(0, 1, read(x_));
   recv(1, 0, write(half_));
-  EXPECT_TRUE(has_finding(verify(),
+  EXPECT_TRUE(has_diagnostic(verify(),
                           "message 0 on comm.dp.test does not match: rank 0 #0 comm.dp.test send x (8 f32 tag=0) "
                           "meets rank 1 #0 comm.dp.test recv half (4 f32 tag=0)"));
 }
@@ -194,14 +194,14 @@ TEST_F(Ranks, MessageSizes) {
 TEST_F(Ranks, MessageTags) {
   send(0, 1, read(x_)).tag = 1;
   recv(1, 0, write(y_)).tag = 2;
-  EXPECT_TRUE(has_finding(verify(), "send x (8 f32 tag=1) meets rank 1 #0 comm.dp.test recv y (8 f32 tag=2)"));
+  EXPECT_TRUE(has_diagnostic(verify(), "send x (8 f32 tag=1) meets rank 1 #0 comm.dp.test recv y (8 f32 tag=2)"));
 }
 
 TEST_F(Ranks, MessageIsNotReceived) {
   send(0, 1, read(x_));
   send(0, 1, read(y_));
   recv(1, 0, write(x_));
-  EXPECT_TRUE(has_finding(verify(),
+  EXPECT_TRUE(has_diagnostic(verify(),
                           "rank 0 sends 2 messages to rank 1 on comm.dp.test, which receives 1; the first extra is "
                           "rank 0 #1 comm.dp.test send y"));
 }
@@ -212,8 +212,8 @@ TEST_F(Ranks, BothSendFirst) {
     recv(rank, 1 - rank, write(y_));
   }
   const Diagnostics diagnostics = verify();
-  EXPECT_TRUE(has_finding(diagnostics, "deadlock: "));
-  EXPECT_TRUE(has_finding(diagnostics,
+  EXPECT_TRUE(has_diagnostic(diagnostics, "deadlock: "));
+  EXPECT_TRUE(has_diagnostic(diagnostics,
                           "rank 1 #1 comm.dp.test recv y -> waits for rank 1 #0 comm.dp.test send x -> waits for "
                           "rank 0 #1 comm.dp.test recv y -> waits for rank 0 #0 comm.dp.test send x"));
 }
@@ -223,7 +223,7 @@ TEST_F(Ranks, BothReceiveFirst) {
     recv(rank, 1 - rank, write(y_));
     send(rank, 1 - rank, read(x_));
   }
-  EXPECT_TRUE(has_finding(verify(), "running every list from top to bottom never ends: rank"));
+  EXPECT_TRUE(has_diagnostic(verify(), "running every list from top to bottom never ends: rank"));
 }
 
 TEST_F(Ranks, ExchangeDoesNotBlockItself) {
@@ -248,7 +248,7 @@ TEST_F(FourRanks, SendsAroundARing) {
     send(rank, (rank + 1) % 4, read(x_));
     recv(rank, (rank + 3) % 4, write(y_));
   }
-  EXPECT_TRUE(has_finding(verify(), "deadlock: "));
+  EXPECT_TRUE(has_diagnostic(verify(), "deadlock: "));
 }
 
 TEST_F(FourRanks, SubsetsAndTheWhole) {
@@ -259,7 +259,7 @@ TEST_F(FourRanks, SubsetsAndTheWhole) {
   }
   EXPECT_TRUE(is_clean(verify()));
   std::swap(ranks_[3].actions[0], ranks_[3].actions[1]);
-  EXPECT_TRUE(has_finding(verify(), "the ranks list shared collectives in different orders"));
+  EXPECT_TRUE(has_diagnostic(verify(), "the ranks list shared collectives in different orders"));
 }
 
 /// A pipeline by hand: a stage receives, computes (here: copies) and sends, in the order of its schedule.
@@ -315,7 +315,7 @@ class PipelineStages {
 TEST(Pipeline, OneForwardOneBackwardNeedsTwoLanes) {
   for (const int num_stages : {2, 4}) {
     EXPECT_TRUE(is_clean(PipelineStages(num_stages, 6, false).verify()));
-    EXPECT_TRUE(has_finding(PipelineStages(num_stages, 6, true).verify(), "deadlock: "));
+    EXPECT_TRUE(has_diagnostic(PipelineStages(num_stages, 6, true).verify(), "deadlock: "));
   }
 }
 
@@ -342,12 +342,12 @@ TEST_F(Gpt2DdpRanks, Clean) {
 
 TEST_F(Gpt2DdpRanks, OneSumIsMissing) {
   const Diagnostics diagnostics = verify_with([&](auto& actions) { actions.erase(actions.begin() + sum(1)); });
-  EXPECT_TRUE(has_finding(diagnostics, "on comm.dp.gradient"));
+  EXPECT_TRUE(has_diagnostic(diagnostics, "on comm.dp.gradient"));
 }
 
 TEST_F(Gpt2DdpRanks, TwoSumsAreSwapped) {
   const Diagnostics diagnostics = verify_with([&](auto& actions) { std::swap(actions[sum(0)], actions[sum(1)]); });
-  EXPECT_TRUE(has_finding(diagnostics, "(the gradient of h.1.mlp.c_proj.weight[128:]) meets rank 1"));
+  EXPECT_TRUE(has_diagnostic(diagnostics, "(the gradient of h.1.mlp.c_proj.weight[128:]) meets rank 1"));
 }
 
 TEST_F(Gpt2DdpRanks, OneSumIsThereTwice) {
@@ -356,7 +356,7 @@ TEST_F(Gpt2DdpRanks, OneSumIsThereTwice) {
     twice.id = 1u << 30;
     actions.insert(actions.begin() + sum(0), twice);
   });
-  EXPECT_TRUE(has_finding(diagnostics, "on comm.dp.gradient"));
+  EXPECT_TRUE(has_diagnostic(diagnostics, "on comm.dp.gradient"));
 }
 
 TEST_F(Gpt2DdpRanks, OneSumIsMovedToTheEnd) {
@@ -364,7 +364,7 @@ TEST_F(Gpt2DdpRanks, OneSumIsMovedToTheEnd) {
     const auto moved = actions.begin() + sum(0);
     std::rotate(moved, moved + 1, actions.end());
   });
-  EXPECT_TRUE(has_finding(diagnostics, "on comm.dp.gradient does not match"));
+  EXPECT_TRUE(has_diagnostic(diagnostics, "on comm.dp.gradient does not match"));
 }
 
 }  // namespace
