@@ -72,7 +72,7 @@ TEST(FindWeightFiles, ALinkThatLeadsNowhereIsAFileAndSaysWhere) {
 TEST(FindWeightFiles, ALoopOfLinksIsNamed) {
   const TempFolder folder;
   fs::create_symlink("model.safetensors", folder.path("model.safetensors"));
-  expect_error([&] { weight_fingerprints(folder.path()); }, {folder.path("model.safetensors"), "circle"});
+  expect_error([&] { weight_fingerprints(folder.path()); }, {folder.path("model.safetensors"), "form a loop"});
 }
 
 TEST(FindWeightFiles, AMissingShardIsNamed) {
