@@ -190,7 +190,7 @@ TEST(Svg, ReplacesADrawingAndNothingElse) {
   EXPECT_EQ(file_bytes(other), "<svg>by hand</svg>");
   expect_said(run_command(plan({"--svg", other, "--overwrite"})), 0, {});
   EXPECT_NE(file_bytes(other).find("One step of Tessera"), std::string::npos);
-  expect_said(run_command(plan({"--svg=" + golden("/config.json"), "--overwrite"})), 2, {"what the job reads"});
+  expect_said(run_command(plan({"--svg=" + golden("/config.json"), "--overwrite"})), 2, {"a file that the job reads"});
 }
 
 }  // namespace
