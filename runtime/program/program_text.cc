@@ -108,7 +108,7 @@ class Printer {
       throw Error(TSR_E_INVALID_ARGUMENT,
                   "buffer " + buffer.name + " stands in memory " + to_string(buffer.memory) + ", which does not exist");
     add("%", to_string(number), " = ", buffer_kind_name(buffer.kind), " ",
-        is_plain_buffer_name(buffer.name) ? buffer.name : quoted(buffer.name));
+        is_plain_buffer_name(buffer.name) ? buffer.name : host::quoted(buffer.name));
     if (buffer.persistent) add(" ", kPersistentWord);
     if (buffer.memory == TSR_MEMORY_HOST) add(" ", kHostWord);
     add(" ", dtype_name(buffer.dtype), "[", to_string(buffer.num_elements), "]\n");

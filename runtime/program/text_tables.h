@@ -65,7 +65,7 @@ inline bool is_plain_buffer_name(std::string_view name) {
 /// A name as it is written where a word of an action is expected.
 inline std::string segment_word(std::string_view name) {
   const bool is_mark = name == "r" || name == "w" || name == "a" || name == kPredicatedWord;
-  return is_mark ? quoted(name) : quoted_unless_plain(name);
+  return is_mark ? host::quoted(name) : quoted_unless_plain(name);
 }
 
 }  // namespace tessera::host
