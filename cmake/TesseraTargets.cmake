@@ -21,9 +21,9 @@ endif()
 # The standard headers that most of our sources come to, parsed once for all libraries: the compiler takes a precompiled
 # header only where all flags that change code are equal, so sources with flags of their own go without. It hides an
 # #include that is missing; the presets `clang` and `one-program` compile without it (CMAKE_DISABLE_PRECOMPILE_HEADERS).
-set(TESSERA_COMMON_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <cstring> <filesystem> <functional>
-                           <map> <memory> <mutex> <optional> <set> <span> <sstream> <stdexcept> <string> <string_view>
-                           <system_error> <thread> <utility> <vector>)
+# A header costs those that do not need it too: <nlohmann/json.hpp> would add half a second to every test.
+set(TESSERA_COMMON_HEADERS <algorithm> <array> <cstring> <functional> <map> <memory> <optional> <span> <sstream> <stdexcept>
+                           <string> <string_view> <system_error> <utility> <vector>)
 # For GCC's precompiled headers: the flag without which ccache keeps nothing that was compiled with one; and warnings that
 # it suppresses in the standard library's headers, but not in precompiled ones.
 set(TESSERA_PRECOMPILED_FLAGS "")
