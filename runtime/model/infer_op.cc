@@ -23,8 +23,8 @@
 namespace tessera::host {
 namespace {
 
-constexpr const char* kDimNames[] = {"BATCH", "SEQ",   "HEADS",     "HEAD_DIM", "EMBED",  "IN",
-                                     "OUT",   "VOCAB", "POSITIONS", "ELEMENTS", "CLASSES"};
+constexpr const char* kDimNames[] = {"-",         "BATCH",    "SEQ", "HEADS", "EMBED",    "FFN",    "VOCAB",
+                                     "POSITIONS", "HEAD_DIM", "IN",  "OUT",   "ELEMENTS", "CLASSES"};  // by TSR_DIM_*
 
 std::string text_of(std::span<const tsr_dim> dims) {
   std::string text;

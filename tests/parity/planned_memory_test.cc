@@ -148,7 +148,7 @@ TEST(Gathered, ALimitBelowWhatOneActionUsesIsRefused) {
     return CompiledJob(flags({"--strategy=fsdp", "--freeze=*.bias", std::string("--fsdp.limit-all-gathers=") + limit}),
                        2);
   };
-  expect_error([&] { job("1"); }, {"a limit of 1 gathered units", "raise the limit"});
+  expect_error([&] { job("1"); }, {"a limit of 1 unsharded units", "raise the limit"});
   EXPECT_TRUE(job("2").diagnostics().empty());
 }
 

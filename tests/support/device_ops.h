@@ -8,15 +8,14 @@
 
 namespace tessera::testing {
 
-/// An elementwise or step op over `num_elements`.
+/// An elementwise or step op over `num_elements`; `other_dtype` is the destination's of a cast, else of gradients.
 inline tsr_op make_op(uint32_t kind, uint64_t num_elements, tsr_dtype dtype = TSR_F32,
-                      tsr_dtype destination = TSR_F32) {
+                      tsr_dtype other_dtype = TSR_F32) {
   tsr_op op{};
   op.struct_size = sizeof op;
   op.kind = kind;
   op.dtype = dtype;
-  op.gradient_dtype = TSR_F32;
-  if (kind == TSR_OP_CAST) op.destination_dtype = destination;
+  (kind == TSR_OP_CAST ? op.destination_dtype : op.gradient_dtype) = other_dtype;
   op.dims[TSR_DIM_ELEMENTS] = static_cast<int64_t>(num_elements);
   return op;
 }

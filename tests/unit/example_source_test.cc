@@ -148,9 +148,9 @@ TEST(ExampleSource, FlagsOfClassifiersAreRefusedForTokens) {
   config.model = "gpt2";
   EXPECT_NO_THROW(refuse_example_flags(config));
   config.data_scale = DataScale::none;
-  expect_error<UsageError>([&] { refuse_example_flags(config); }, {"--data-scale is for", "--model gpt2"});
+  expect_error<UsageError>([&] { refuse_example_flags(config); }, {"--data-scale applies to", "--model gpt2"});
   config.data_label = LabelColumn::last;
-  expect_error<UsageError>([&] { refuse_example_flags(config); }, {"--data-label is for", "--model gpt2"});
+  expect_error<UsageError>([&] { refuse_example_flags(config); }, {"--data-label applies to", "--model gpt2"});
 }
 
 // The digits as CSV, and the same as IDX: what a model is trained on is equal to the bit.

@@ -86,11 +86,13 @@ TEST(OpTable, ListsTheScalarsOfALoss) {
 
 TEST(OpTable, CountsOperations) {
   const tsr_op forward = op_of(TSR_OP_LINEAR, TSR_PHASE_FORWARD);
-  const double expected = 2.0 * 2 * 3 * 7 * 8;  // 2 B T I O
+  const auto extent = [&](uint32_t dim) { return static_cast<double>(forward.dims[dim]); };
+  const double tokens = extent(TSR_DIM_BATCH) * extent(TSR_DIM_SEQ);
+  const double expected = 2 * tokens * extent(TSR_DIM_IN) * extent(TSR_DIM_OUT);
   EXPECT_EQ(find_op(TSR_OP_LINEAR)->operations(forward), expected);
   EXPECT_EQ(find_op(TSR_OP_LINEAR)->operations(op_of(TSR_OP_LINEAR, TSR_PHASE_BACKWARD)), 2 * expected);
   EXPECT_EQ(find_op(TSR_OP_LINEAR)->operations(op_of(TSR_OP_LINEAR, TSR_PHASE_BACKWARD_INPUT)), expected);
-  const double loss = 2.0 * 2 * 3 * 6 * 9;
+  const double loss = 2 * tokens * extent(TSR_DIM_EMBED) * extent(TSR_DIM_VOCAB);
   EXPECT_EQ(find_op(TSR_OP_LOSS)->operations(op_of(TSR_OP_LOSS, TSR_PHASE_BACKWARD)), 3 * loss)
       << "it makes its logits there";
   EXPECT_EQ(find_op(TSR_OP_ADD)->operations(op_of(TSR_OP_ADD, TSR_PHASE_FORWARD)), 0);

@@ -127,7 +127,7 @@ TEST_P(RankRuntimeTest, AnEvaluationThatNobodyAskedForHasNoProgram) {
   EXPECT_FALSE(runtime->programs().eval);
   const std::vector<int32_t> tokens(8, 1);
   const MicroBatch batch{tokens, tokens};
-  expect_error([&] { runtime->run_eval({&batch, 1}); }, {"compiled without evaluation"});
+  expect_error([&] { runtime->run_eval({&batch, 1}); }, {"compiled without an eval program"});
 }
 
 TEST_P(RankRuntimeTest, InputsAreThoseOfTheModelWhateverTheirNamesAndDtypes) {

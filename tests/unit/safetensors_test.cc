@@ -72,7 +72,7 @@ TEST_F(Safetensors, ReadsAnyRangeOfEveryFloatType) {
   EXPECT_EQ(read(file, "d", 0, 2), (std::vector<float>{0.1f, -INFINITY}));
   EXPECT_EQ(read(file, "d", 2, 0), std::vector<float>());
   EXPECT_EQ(file.tensor("s").shape, (std::vector<uint64_t>{3, 1}));
-  expect_error([&] { read(file, "s", 1, 3); }, {"t.safetensors", "elements 1 to 4 of s", "3"});
+  expect_error([&] { read(file, "s", 1, 3); }, {"t.safetensors", "elements 1 to 4 of tensor s", "3"});
   expect_error([&] { read(file, "s", ~uint64_t{0}, 1); }, {"t.safetensors", "s"});
   expect_error([&] { read(file, "x", 0, 1); }, {"t.safetensors", "no tensor x"});
 }
@@ -306,7 +306,7 @@ TEST_F(Safetensors, WriterRefusesWhatCannotBe) {
   const std::vector<SafetensorsEntry> entries = {{"a", "F32", {2}}};
   SafetensorsWriter writer(path, entries, {});
   const std::array<std::byte, 12> bytes{};
-  expect_error([&] { writer.write("b", 0, {}); }, {"no tensor b"});
+  expect_error([&] { writer.write("b", 0, {}); }, {"without a tensor b"});
   expect_error([&] { writer.write("a", 0, bytes); }, {"12 bytes at element 0", "tensor a"});
   expect_error([&] { writer.write("a", 1, std::span(bytes).first(8)); }, {"8 bytes at element 1"});
   expect_error([&] { writer.write("a", 0, std::span(bytes).first(3)); }, {"3 bytes"});
