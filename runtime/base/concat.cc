@@ -19,7 +19,7 @@ Utf8Char first_char(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return {1, byte(0)};
   const size_t n = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  // 0xc0 and 0xc1 begin overlong forms of ASCII; above 0xf4 there are no code points.
+  // 0xc0 and 0xc1 begin overlong forms of ASCII; bytes above 0xf4 begin no code point.
   if (byte(0) < 0xc2 || byte(0) > 0xf4 || n > text.size()) return {};
   uint32_t code = byte(0) & (0xffu >> (n + 1));
   for (size_t i = 1; i < n; ++i) {

@@ -15,7 +15,7 @@ Progress::Progress(const Log& log, std::string what, std::chrono::milliseconds i
   if (!log.enabled(LogLevel::info)) return;
   try {
     reporter_ = std::thread([this] { report_until_stopped(); });
-  } catch (const std::system_error&) {  // without a thread there are no reports
+  } catch (const std::system_error&) {  // progress is then not reported
   }
 }
 

@@ -15,7 +15,7 @@ namespace tessera::host {
 struct Flag {
   std::string_view group;
   std::string_view name;   ///< without dashes
-  std::string_view value;  ///< placeholder of the value in the help; empty: a switch
+  std::string_view value;  ///< what the help writes for the value, such as N; empty: a switch
   std::string_view help;
   /// Reads `text` into the config; throws UsageError.
   std::function<void(TrainConfig&, std::string_view text)> read;

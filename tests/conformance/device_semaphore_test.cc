@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-class DeviceGateTest : public tessera::testing::DeviceFixture {
+class DeviceSemaphoreTest : public tessera::testing::DeviceFixture {
  protected:
   using Semaphore = std::unique_ptr<tsr_semaphore, void (*)(tsr_semaphore*)>;
 
@@ -37,7 +37,7 @@ class DeviceGateTest : public tessera::testing::DeviceFixture {
   const tsr_device_semaphore* api_ = nullptr;
 };
 
-TEST_P(DeviceGateTest, AStreamWaitsUntilTheGateIsAtItsValue) {
+TEST_P(DeviceSemaphoreTest, AStreamWaitsUntilTheGateIsAtItsValue) {
   const Semaphore semaphore = make_semaphore();
   const Stream stream = make_stream("copy_in"), other = make_stream("other");
   bool ran = false, other_ran = false;
@@ -58,7 +58,7 @@ TEST_P(DeviceGateTest, AStreamWaitsUntilTheGateIsAtItsValue) {
   synchronize(stream);
 }
 
-TEST_P(DeviceGateTest, WhatWasWrittenBeforeTheOpeningIsSeen) {
+TEST_P(DeviceSemaphoreTest, WhatWasWrittenBeforeTheOpeningIsSeen) {
   const Semaphore semaphore = make_semaphore();
   const Stream stream = make_stream("copy_in");
   constexpr uint64_t kNumBytes = 100'000;
@@ -79,7 +79,7 @@ TEST_P(DeviceGateTest, WhatWasWrittenBeforeTheOpeningIsSeen) {
   }
 }
 
-TEST_P(DeviceGateTest, AGateIsNeverLoweredAndWrapsAround) {
+TEST_P(DeviceSemaphoreTest, AGateIsNeverLoweredAndWrapsAround) {
   const Semaphore semaphore = make_semaphore();
   const Stream stream = make_stream("copy_in");
   signal(semaphore, 5);
@@ -97,11 +97,11 @@ TEST_P(DeviceGateTest, AGateIsNeverLoweredAndWrapsAround) {
   synchronize(stream);
 }
 
-TEST_P(DeviceGateTest, NullMayBeDestroyed) {
+TEST_P(DeviceSemaphoreTest, NullMayBeDestroyed) {
   api_->destroy(nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Plugins, DeviceGateTest, tessera::testing::built_devices(), tessera::testing::device_name);
+INSTANTIATE_TEST_SUITE_P(Plugins, DeviceSemaphoreTest, tessera::testing::built_devices(), tessera::testing::device_name);
 
 class DeviceMemoryInfoTest : public tessera::testing::DeviceFixture {};
 

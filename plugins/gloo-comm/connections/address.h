@@ -26,7 +26,7 @@ Address interface_address(const std::string& interface);
 /// The interfaces with an address that other machines could reach: "eth0, ib0"; or "".
 std::string routable_interfaces();
 
-/// The source address of this machine's route to `target`; nothing is sent. None when there is no route.
+/// The source address of this machine's route to `target`, or nothing without a route. Sends nothing.
 std::optional<Address> address_towards(const Address& target);
 /// The same for a host's name or address; also none when the name has no address.
 std::optional<Address> address_towards(const std::string& host);

@@ -158,7 +158,7 @@ void StoreLoop::guarded(Peer& peer, const std::function<void()>& work) {
     work();
     if (peer.stage != Stage::leaving) return;
   } catch (const std::exception&) {
-    // It broke the protocol, or is gone: there is no one to report to.
+    // The peer broke the protocol or is gone, so the error cannot be reported to it.
   }
   drop(peer);
 }
