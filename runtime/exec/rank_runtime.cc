@@ -78,6 +78,35 @@ const CommunicatorSetup& wait_for_ranks(const RankSetup& setup) {
   return setup.communicators;
 }
 
+const InputValues& input_values(const InputBuffer& input, std::span<const MicroBatch> micro_batches) {
+  return micro_batches[static_cast<size_t>(input.micro_batch)][static_cast<size_t>(input.input)];
+}
+
+void check_input(const Buffer& buffer, const InputValues& values) {
+  const bool is_float = std::holds_alternative<std::vector<float>>(values);
+  const size_t num_elements = std::visit([](const auto& elements) { return elements.size(); }, values);
+  const tsr_dtype dtype = is_float ? TSR_F32 : TSR_I32;
+  const bool is_rounded = is_float && (buffer.dtype == TSR_BF16 || buffer.dtype == TSR_F16);
+  if ((buffer.dtype != dtype && !is_rounded) || num_elements != buffer.num_elements)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("input '", buffer.name, "' takes ", dtype_name(buffer.dtype), "[", buffer.num_elements,
+                       "] and was given ", dtype_name(dtype), "[", num_elements, "]"));
+}
+
+/// All of them before the first is copied: a copy that has begun still reads what the caller frees on an error.
+void check_batches(const Program& program, std::span<const MicroBatch> micro_batches) {
+  if (micro_batches.size() != program.shape.num_micro_batches)
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("a step takes ", program.shape.num_micro_batches,
+                                               " micro-batches and was given ", micro_batches.size()));
+  const size_t num_inputs = program.model->inputs().size();
+  for (const MicroBatch& batch : micro_batches)
+    if (batch.size() != num_inputs)
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat("a micro-batch has ", num_inputs, " inputs and was given ", batch.size()));
+  for (const InputBuffer& input : program.inputs)
+    check_input(program.buffer(input.buffer), input_values(input, micro_batches));
+}
+
 }  // namespace
 
 RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
@@ -174,38 +203,17 @@ void RankRuntime::initialise(const ParameterSource& values, Progress* progress) 
   executables_.front()->run(setup_.cancelled);
 }
 
-void RankRuntime::write_input(const InputBuffer& input, const InputValues& values) {
-  const Program& program = programs_.steps[0];
-  const Buffer& buffer = program.buffer(input.buffer);
-  std::visit(
-      [&]<class T>(const std::vector<T>& elements) {
-        const bool is_float = std::is_same_v<T, float>;
-        const tsr_dtype dtype = is_float ? TSR_F32 : TSR_I32;
-        const bool is_rounded = is_float && (buffer.dtype == TSR_BF16 || buffer.dtype == TSR_F16);
-        if ((buffer.dtype != dtype && !is_rounded) || elements.size() != buffer.num_elements)
-          throw Error(TSR_E_INVALID_ARGUMENT,
-                      concat("input '", buffer.name, "' takes ", dtype_name(buffer.dtype), "[", buffer.num_elements,
-                             "] and was given ", dtype_name(dtype), "[", elements.size(), "]"));
-        if constexpr (std::is_same_v<T, float>) {
-          if (is_rounded) return write_values(buffer, 0, elements);
-        }
-        write(buffer, 0, elements.data(), buffer.num_bytes());
-      },
-      values);
+void RankRuntime::write_input(const Buffer& buffer, const InputValues& values) {
+  const auto* floats = std::get_if<std::vector<float>>(&values);
+  if (floats && buffer.dtype != TSR_F32) return write_values(buffer, 0, *floats);
+  std::visit([&](const auto& elements) { write(buffer, 0, elements.data(), buffer.num_bytes()); }, values);
 }
 
 void RankRuntime::write_batches(std::span<const MicroBatch> micro_batches) {
   const Program& program = programs_.steps[0];
-  if (micro_batches.size() != program.shape.num_micro_batches)
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("a step takes ", program.shape.num_micro_batches,
-                                               " micro-batches and was given ", micro_batches.size()));
-  const size_t num_inputs = program.model->inputs().size();
-  for (const MicroBatch& batch : micro_batches)
-    if (batch.size() != num_inputs)
-      throw Error(TSR_E_INVALID_ARGUMENT,
-                  concat("a micro-batch has ", num_inputs, " inputs and was given ", batch.size()));
+  check_batches(program, micro_batches);
   for (const InputBuffer& input : program.inputs)
-    write_input(input, micro_batches[static_cast<size_t>(input.micro_batch)][static_cast<size_t>(input.input)]);
+    write_input(program.buffer(input.buffer), input_values(input, micro_batches));
 }
 
 double RankRuntime::loss_sum() {

@@ -115,7 +115,7 @@ class RankRuntime {
   std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
   tsr_stream* compute_stream() { return context_.stream(programs_.steps[0], TSR_STREAM_COMPUTE).handle; }
   void wait();
-  void write_input(const InputBuffer& input, const InputValues& values);
+  void write_input(const Buffer& buffer, const InputValues& values);
   void write_batches(std::span<const MicroBatch> micro_batches);
   double loss_sum();
   std::optional<int64_t> num_correct();
