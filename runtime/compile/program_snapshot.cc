@@ -63,7 +63,7 @@ void ProgramSnapshot::Arrays::add_program(const Program& program) {
     homes.push_back(home);
   }
   for (const Stream& s : program.streams)
-    streams.push_back({str(s.name), s.axis, 0});
+    streams.push_back({str(s.name), s.axis, s.kind});
   for (const Group& g : program.groups)
     groups.push_back({g.axis, static_cast<uint32_t>(g.coordinates.size()), g.coordinates.data()});
   for (const Action& a : program.actions)

@@ -22,10 +22,10 @@ ExecutionContext::~ExecutionContext() {
 }
 
 RankStream ExecutionContext::stream(const Program& program, uint32_t index) {
-  const Device& device = index > TSR_STREAM_COPY_OUT ? devices_.comm : devices_.device;
-  const std::string& name = program.streams[index].name;
-  StreamHandle& handle = streams_[name];
-  if (!handle) handle = make_stream(device, name);
+  const Stream& stream = program.streams[index];
+  const Device& device = stream.kind == TSR_STREAM_KIND_COMM ? devices_.comm : devices_.device;
+  StreamHandle& handle = streams_[stream.name];
+  if (!handle) handle = make_stream(device, stream.name);
   return {&device, handle.get()};
 }
 

@@ -50,7 +50,7 @@ struct LoadedPlugin {
   const tsr_communicator_interface* communicator() const;
   const tsr_device_interface* device() const;
 
-  /// What all ranks must agree on: "org.tessera.ddp 0.10.0 abi 0.10 sha256 1f...".
+  /// What all ranks must agree on: "org.tessera.ddp 0.11.0 abi 0.11 sha256 1f...".
   std::string fingerprint() const;
 };
 

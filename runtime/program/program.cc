@@ -89,7 +89,7 @@ uint32_t Program::comm_stream(int axis, std::string_view lane) {
   const std::string name = "comm." + where + "." + std::string(lane);
   const auto found = std::ranges::find(streams, name, &Stream::name);
   if (found != streams.end()) return static_cast<uint32_t>(found - streams.begin());
-  streams.push_back({name, axis});
+  streams.push_back({name, axis, TSR_STREAM_KIND_COMM});
   return static_cast<uint32_t>(streams.size()) - 1;
 }
 

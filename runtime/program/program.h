@@ -59,6 +59,7 @@ struct Action {
 struct Stream {
   std::string name;
   int axis = TSR_WORLD_AXIS;
+  uint32_t kind = TSR_STREAM_KIND_DEVICE;
 };
 
 /// A home: the local shard of some parameters with its gradient and optimizer state. `unit` is the first one's.

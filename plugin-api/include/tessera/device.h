@@ -13,7 +13,7 @@
  *
  * Errors of every function with a tsr_error*, where what is under the device fails: INTERNAL for a failed call of its
  * driver or libraries; UNAVAILABLE when there is no usable driver, device or library (any more); RESOURCE_EXHAUSTED
- * when memory or threads are short. "driver errors" below means these three. Since 0.10. */
+ * when memory or threads are short. "driver errors" below means these three. Since 0.11. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 

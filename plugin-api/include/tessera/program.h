@@ -16,7 +16,7 @@
  *     13    compute   forward h.0.fc_proj mb=0  r %26+9088:4096 p:mlp.c_proj.weight  r %41 i:hidden  w %43 o:ffn_out
  * action 13 on the stream compute: reads 4096 elements of buffer 26 from 9088 on as parameter 0, buffer 41 as input 0,
  * and writes buffer 43 as output 0. This file has structs only: no function, and so no error, ownership or thread but
- * those of the call that hands them over. Since 0.10. */
+ * those of the call that hands them over. Since 0.11. */
 #ifndef TESSERA_PROGRAM_H
 #define TESSERA_PROGRAM_H
 
@@ -198,7 +198,8 @@ typedef struct tsr_home {
 #define TSR_BUFFER_INPUT 9u   /* tokens, targets: written by the host before the program */
 #define TSR_BUFFER_SCALAR 10u /* learning rate, clip result, step: fixed, read and written by the host */
 #define TSR_BUFFER_ACCUMULATOR 11u
-#define TSR_BUFFER_PLUGIN 12u /* a strategy's own */
+#define TSR_BUFFER_PLUGIN 12u  /* a strategy's own */
+#define TSR_BUFFER_FETCHED 13u /* a copy, in device memory, of what is kept in another memory */
 
 #define TSR_BUFFER_PERSISTENT 1u /* lives across programs, at one address in all of them */
 
@@ -227,12 +228,14 @@ typedef struct tsr_binding {
 #define TSR_STREAM_COPY_IN 1u
 #define TSR_STREAM_COPY_OUT 2u
 
-/* FROZEN. Streams from index 3 on are comm streams by (axis or world, lane); each has a communicator of its own per
- * group. */
+#define TSR_STREAM_KIND_DEVICE 1u /* of the device that computes: kernels and copies */
+#define TSR_STREAM_KIND_COMM 2u   /* collectives of one (axis or world, lane), with a communicator for each group */
+
+/* FROZEN. A pass leaves streams of a kind it does not know alone. */
 typedef struct tsr_stream_info {
-  tsr_str name; /* "compute", "comm.dp.gradient" */
-  int32_t axis;
-  uint32_t reserved;
+  tsr_str name;  /* "compute", "comm.dp.gradient" */
+  int32_t axis;  /* of a comm stream; else TSR_WORLD_AXIS */
+  uint32_t kind; /* TSR_STREAM_KIND_* */
 } tsr_stream_info;
 
 #define TSR_ACTION_FORWARD 1u

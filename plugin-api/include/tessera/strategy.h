@@ -11,7 +11,7 @@
  * that writes a gradient it inserts its sum,
  *     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
  *     43    compute             sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
- * The workspace and the waits (after #) are the host's; the pass states neither. Since 0.10. */
+ * The workspace and the waits (after #) are the host's; the pass states neither. Since 0.11. */
 #ifndef TESSERA_STRATEGY_H
 #define TESSERA_STRATEGY_H
 

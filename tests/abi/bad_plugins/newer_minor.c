@@ -1,3 +1,3 @@
-#define TEST_MINOR_MIN 11u
-#define TEST_MINOR_MAX 12u
+#define TEST_MINOR_MIN 12u
+#define TEST_MINOR_MAX 13u
 #include "plugin.h"

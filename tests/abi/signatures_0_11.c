@@ -1,4 +1,4 @@
-/* The type of the entry and of every function slot of ABI 0.10. C only: types of C++17 have noexcept in them.
+/* The type of the entry and of every function slot of ABI 0.11. C only: types of C++17 have noexcept in them.
  * One frozen file per released minor from 1.0 on, never edited; until then it is changed together with the
  * header, on purpose. headers_test.sh compiles it in every standard that the headers promise. */
 #include "sentinels.h"
@@ -91,3 +91,11 @@ SLOT(tsr_strategy_interface, lower,
 SLOT(tsr_strategy_interface, call,
      tsr_status (*)(tsr_strategy*, uint64_t, const tsr_tensor_view*, uint64_t, tsr_error*));
 SLOT(tsr_strategy_interface, get_extension, const void* (*)(tsr_str));
+
+/* offload.h */
+SLOT(tsr_offload_sink, leave, tsr_status (*)(void*, const tsr_leave*, tsr_error*));
+SLOT(tsr_offload_interface, create, tsr_status (*)(const tsr_offload_create_args*, tsr_offload**, tsr_error*));
+SLOT(tsr_offload_interface, destroy, void (*)(tsr_offload*));
+SLOT(tsr_offload_interface, plan,
+     tsr_status (*)(tsr_offload*, const tsr_offload_view*, const tsr_offload_sink*, tsr_error*));
+SLOT(tsr_offload_interface, get_extension, const void* (*)(tsr_str));

@@ -1,4 +1,4 @@
-/* The layout of every struct of ABI 0.10: its size, and the offset and size of each field, on 64-bit machines.
+/* The layout of every struct of ABI 0.11: its size, and the offset and size of each field, on 64-bit machines.
  * One frozen file per released minor from 1.0 on, never edited; until then it is changed together with the
  * header, on purpose. headers_test.sh compiles it in every standard that the headers promise. */
 #include "sentinels.h"
@@ -307,7 +307,7 @@ FIELD(tsr_binding, mode, 28, 4);
 SIZE(tsr_stream_info, 24);
 FIELD(tsr_stream_info, name, 0, 16);
 FIELD(tsr_stream_info, axis, 16, 4);
-FIELD(tsr_stream_info, reserved, 20, 4);
+FIELD(tsr_stream_info, kind, 20, 4);
 SIZE(tsr_action, 120);
 FIELD(tsr_action, id, 0, 8);
 FIELD(tsr_action, kind, 8, 4);
@@ -404,3 +404,68 @@ FIELD(tsr_strategy_interface, layout, 48, 8);
 FIELD(tsr_strategy_interface, lower, 56, 8);
 FIELD(tsr_strategy_interface, call, 64, 8);
 FIELD(tsr_strategy_interface, get_extension, 72, 8);
+
+/* offload.h */
+SIZE(tsr_visit, 56);
+FIELD(tsr_visit, first_action, 0, 8);
+FIELD(tsr_visit, last_action, 8, 8);
+FIELD(tsr_visit, kind, 16, 4);
+FIELD(tsr_visit, unit, 20, 4);
+FIELD(tsr_visit, micro_batch, 24, 4);
+FIELD(tsr_visit, reserved, 28, 4);
+FIELD(tsr_visit, operations, 32, 8);
+FIELD(tsr_visit, num_bytes, 40, 8);
+FIELD(tsr_visit, live_bytes, 48, 8);
+SIZE(tsr_use, 16);
+FIELD(tsr_use, visit, 0, 4);
+FIELD(tsr_use, mode, 4, 4);
+FIELD(tsr_use, num_bytes, 8, 8);
+SIZE(tsr_item, 64);
+FIELD(tsr_item, buffer, 0, 8);
+FIELD(tsr_item, name, 8, 16);
+FIELD(tsr_item, kind, 24, 4);
+FIELD(tsr_item, flags, 28, 4);
+FIELD(tsr_item, unit, 32, 4);
+FIELD(tsr_item, reserved, 36, 4);
+FIELD(tsr_item, num_bytes, 40, 8);
+FIELD(tsr_item, uses, 48, 8);
+FIELD(tsr_item, num_uses, 56, 8);
+SIZE(tsr_place, 16);
+FIELD(tsr_place, memory, 0, 4);
+FIELD(tsr_place, reserved, 4, 4);
+FIELD(tsr_place, num_bytes, 8, 8);
+SIZE(tsr_offload_view, 72);
+FIELD(tsr_offload_view, struct_size, 0, 4);
+FIELD(tsr_offload_view, reserved, 4, 4);
+FIELD(tsr_offload_view, device_bytes, 8, 8);
+FIELD(tsr_offload_view, program, 16, 8);
+FIELD(tsr_offload_view, places, 24, 8);
+FIELD(tsr_offload_view, visits, 32, 8);
+FIELD(tsr_offload_view, items, 40, 8);
+FIELD(tsr_offload_view, num_places, 48, 8);
+FIELD(tsr_offload_view, num_visits, 56, 8);
+FIELD(tsr_offload_view, num_items, 64, 8);
+SIZE(tsr_leave, 24);
+FIELD(tsr_leave, buffer, 0, 8);
+FIELD(tsr_leave, after, 8, 4);
+FIELD(tsr_leave, memory, 12, 4);
+FIELD(tsr_leave, ahead, 16, 4);
+FIELD(tsr_leave, linger, 20, 4);
+SIZE(tsr_offload_sink, 24);
+FIELD(tsr_offload_sink, struct_size, 0, 4);
+FIELD(tsr_offload_sink, reserved, 4, 4);
+FIELD(tsr_offload_sink, ctx, 8, 8);
+FIELD(tsr_offload_sink, leave, 16, 8);
+SIZE(tsr_offload_create_args, 32);
+FIELD(tsr_offload_create_args, struct_size, 0, 4);
+FIELD(tsr_offload_create_args, reserved, 4, 4);
+FIELD(tsr_offload_create_args, host, 8, 8);
+FIELD(tsr_offload_create_args, options, 16, 8);
+FIELD(tsr_offload_create_args, num_options, 24, 8);
+SIZE(tsr_offload_interface, 40);
+FIELD(tsr_offload_interface, struct_size, 0, 4);
+FIELD(tsr_offload_interface, flags, 4, 4);
+FIELD(tsr_offload_interface, create, 8, 8);
+FIELD(tsr_offload_interface, destroy, 16, 8);
+FIELD(tsr_offload_interface, plan, 24, 8);
+FIELD(tsr_offload_interface, get_extension, 32, 8);
