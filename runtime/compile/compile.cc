@@ -8,7 +8,9 @@
 //     recompute       needs the schedule: it looks for the first backward of each block
 //     split compute   tensor: sums after split contractions, in recomputed segments too
 //     split storage   fsdp and zero3, then ddp: gathers and reductions around all compute inserted so far
-//     finalize        sums of loss and norm, completion of shared gradients, first adds, pads
+//     finalize        sums of loss and norm, completion of shared gradients, first adds
+//     offload         each policy says what leaves device memory, and the host moves it (steps only)
+//     zero_pads       pads that something reads and nothing writes, those of moved buffers too
 //     host_staging    copies for collectives that work in the host's memory, those of finalize too
 //     workspaces      scratch memory of communicators
 //     dependencies    waits between streams, from the bindings
@@ -92,6 +94,10 @@ Program compile_program(const CompileInput& input, const Model& model, const Coo
   for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
     run_pass(program, strategy, input.describe_op);
   finalize_program(program);
+  if (purpose == TSR_PURPOSE_STEP)
+    for (const OffloadPolicy& policy : input.policies)
+      run_policy(program, policy, input.offload_limits);
+  zero_pads(program);
   stage_through_host(program, input.staged);
   bind_workspaces(program, input.describe_collective);
   derive_dependencies(program);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "compile/offload_runner.h"
 #include "compile/pass_runner.h"
 #include "memory/memory_plan.h"
 #include "passes/build_program.h"
@@ -31,6 +32,8 @@ struct CompileInput {
   StagedKinds staged = {};       ///< actions that work in the host's memory, with a device that has its own
   bool evaluates = false;        ///< compile a program for evaluation too
   Log log = Log(LogLevel::off);  ///< progress of planning that takes long
+  std::span<const OffloadPolicy> policies = {};  ///< in the order in which they are asked
+  OffloadLimits offload_limits = {};
 };
 
 /// One rank's programs over the same persistent buffers: init, the step's variants, and eval if requested.

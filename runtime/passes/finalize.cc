@@ -217,8 +217,26 @@ Written parameter_ranges(const Program& program) {
   return ranges;
 }
 
-/// Only gaps that hold no parameter are zeroed. An unwritten parameter stays unwritten, and is a diagnostic: a zero
-/// there would hide a backward that is missing.
+/// Where a collective's operands are: in the host's memory or the device's.
+uint32_t memory_of(const Program& program, const Action& collective) {
+  const bool on_host = std::ranges::any_of(
+      collective.bindings, [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });
+  return on_host ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE;
+}
+
+}  // namespace
+
+void finalize_program(Program& program) {
+  if (program.mesh->num_ranks() > 1) {
+    sum_loss_over_world(program);
+    sum_squares(program);
+  }
+  complete_gradients(program);
+  turn_first_adds_into_writes(program);
+}
+
+// Only gaps that hold no parameter are zeroed. An unwritten parameter stays unwritten, and is a diagnostic: a zero
+// there would hide a backward that is missing.
 void zero_pads(Program& program) {
   const Written real = parameter_ranges(program);
   Written written;
@@ -247,25 +265,6 @@ void zero_pads(Program& program) {
     result.push_back(std::move(action));
   }
   program.actions = std::move(result);
-}
-
-/// Where a collective's operands are: in the host's memory or the device's.
-uint32_t memory_of(const Program& program, const Action& collective) {
-  const bool on_host = std::ranges::any_of(
-      collective.bindings, [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });
-  return on_host ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE;
-}
-
-}  // namespace
-
-void finalize_program(Program& program) {
-  if (program.mesh->num_ranks() > 1) {
-    sum_loss_over_world(program);
-    sum_squares(program);
-  }
-  complete_gradients(program);
-  turn_first_adds_into_writes(program);
-  zero_pads(program);
 }
 
 void bind_workspaces(Program& program, const DescribeCollective& describe) {

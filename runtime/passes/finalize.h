@@ -9,10 +9,13 @@ namespace tessera::host {
 /// In this order:
 ///  - the sums over the ranks of the loss and of the squares of gradients;
 ///  - completion: gradients of parameters that several stages hold (tied embedding) are summed over these stages;
-///  - the first *add* of a compute action or of `add` on a transient range becomes a *write*;
-///  - a `zero` before an action that reads pads of a transient buffer (elements of no parameter).
+///  - the first *add* of a compute action or of `add` on a transient range becomes a *write*.
 /// Throws INVALID_ARGUMENT for an add into a range that is only partly written.
 void finalize_program(Program& program);
+
+/// Inserts a `zero` before each action that reads pads of a transient buffer (elements of no parameter) that nothing
+/// has written.
+void zero_pads(Program& program);
 
 /// Binds the workspaces that communicators ask for, as ordinary buffers in the memory of the operands.
 void bind_workspaces(Program& program, const DescribeCollective& describe);

@@ -13,7 +13,6 @@
 #include "plan/traffic.h"
 #include "program/collective_operands.h"
 #include "program/lower_op.h"
-#include "tessera/op_table.hpp"
 #include "verify/wait_graph.h"
 
 namespace tessera::host {
@@ -75,11 +74,6 @@ Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramO
       result.intervals[rank].push_back({start[node], start[node] + duration[node]});
     }
   return result;
-}
-
-double num_operations(const tsr_op& op) {
-  const op::OpEntry* entry = op::find_op(op.kind);
-  return entry ? entry->operations(op) : 0;
 }
 
 double estimated_seconds(const Program& program, const Action& action, const MachineRates& rates) {

@@ -37,10 +37,6 @@ struct MachineRates {
   double link_bytes = 100e9;  ///< sent by one rank
 };
 
-/// Floating-point operations of matrix products and attention (which is causal: half of the pairs). A backward has
-/// twice those of its forward, each half of it as many as the forward.
-double num_operations(const tsr_op& op);
-
 /// A rough estimate, for `plan --svg`. A collective: the bytes that this rank sends, over the link. Other actions: the
 /// longer of their operations and of one pass over all operands.
 double estimated_seconds(const Program& program, const Action& action, const MachineRates& rates);

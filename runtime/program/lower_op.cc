@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "tessera/error.hpp"
+#include "tessera/op_table.hpp"
 
 namespace tessera::host {
 namespace {
@@ -90,6 +91,11 @@ tsr_op op_of(const Program& program, const Action& action) {
   op.attributes[TSR_ATTR_BETA2] = program.shape.beta2;
   op.attributes[TSR_ATTR_EPSILON] = program.shape.epsilon;
   return op;
+}
+
+double num_operations(const tsr_op& op) {
+  const op::OpEntry* entry = op::find_op(op.kind);
+  return entry ? entry->operations(op) : 0;
 }
 
 std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home) {

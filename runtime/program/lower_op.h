@@ -14,6 +14,10 @@ using DescribeOp = std::function<std::vector<tsr_slot_spec>(const tsr_op& op)>;
 /// The op of an action, without ranges; throws INVALID_ARGUMENT for collectives and calls.
 tsr_op op_of(const Program& program, const Action& action);
 
+/// Floating-point operations of matrix products and attention (which is causal: half of the pairs). A backward has
+/// twice those of its forward, each half of it as many as the forward.
+double num_operations(const tsr_op& op);
+
 /// The ranges of a home that this rank updates (all pieces, with their weight decay), and those that it counts in the
 /// gradient norm: of several ranks that hold a range only the first one counts it.
 std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home);

@@ -44,7 +44,8 @@ constexpr Name kBufferKinds[] = {
     {TSR_BUFFER_HOME, "home"},         {TSR_BUFFER_GRADIENT, "gradient"},       {TSR_BUFFER_OPTIMIZER, "optimizer"},
     {TSR_BUFFER_GATHERED, "gathered"}, {TSR_BUFFER_ACTIVATION, "activation"},   {TSR_BUFFER_SAVED, "saved"},
     {TSR_BUFFER_STAGING, "staging"},   {TSR_BUFFER_WORKSPACE, "workspace"},     {TSR_BUFFER_INPUT, "input"},
-    {TSR_BUFFER_SCALAR, "scalar"},     {TSR_BUFFER_ACCUMULATOR, "accumulator"}, {TSR_BUFFER_PLUGIN, "plugin"}};
+    {TSR_BUFFER_SCALAR, "scalar"},     {TSR_BUFFER_ACCUMULATOR, "accumulator"}, {TSR_BUFFER_PLUGIN, "plugin"},
+    {TSR_BUFFER_FETCHED, "fetched"}};
 
 constexpr Name kDtypes[] = {{TSR_I8, "i8"},   {TSR_I32, "i32"}, {TSR_I64, "i64"}, {TSR_U8, "u8"},   {TSR_U16, "u16"},
                             {TSR_U32, "u32"}, {TSR_F16, "f16"}, {TSR_F32, "f32"}, {TSR_F64, "f64"}, {TSR_BF16, "bf16"}};
@@ -86,10 +87,17 @@ uint64_t Program::add_buffer(Buffer buffer) {
 
 uint32_t Program::comm_stream(int axis, std::string_view lane) {
   const std::string where = axis == TSR_WORLD_AXIS ? "world" : mesh->axes()[axis].name;
-  const std::string name = "comm." + where + "." + std::string(lane);
-  const auto found = std::ranges::find(streams, name, &Stream::name);
+  return stream({"comm." + where + "." + std::string(lane), axis, TSR_STREAM_KIND_COMM});
+}
+
+uint32_t Program::device_stream(std::string_view name) {
+  return stream({std::string(name), TSR_WORLD_AXIS, TSR_STREAM_KIND_DEVICE});
+}
+
+uint32_t Program::stream(Stream wanted) {
+  const auto found = std::ranges::find(streams, wanted.name, &Stream::name);
   if (found != streams.end()) return static_cast<uint32_t>(found - streams.begin());
-  streams.push_back({name, axis, TSR_STREAM_KIND_COMM});
+  streams.push_back(std::move(wanted));
   return static_cast<uint32_t>(streams.size()) - 1;
 }
 

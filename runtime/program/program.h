@@ -130,7 +130,7 @@ struct Program {
   std::vector<Buffer> buffers;      ///< ascending ids
   std::vector<InputBuffer> inputs;  ///< by micro-batch, then input; every rank has all
   std::vector<Home> homes;
-  std::vector<Stream> streams = {{"compute"}, {"copy_in"}, {"copy_out"}};  ///< then comm streams
+  std::vector<Stream> streams = {{"compute"}, {"copy_in"}, {"copy_out"}};  ///< then those that passes add
   std::vector<Group> groups;
   std::vector<Action> actions;
   uint64_t next_id = 1;
@@ -141,10 +141,15 @@ struct Program {
   uint64_t add_buffer(Buffer buffer);  ///< assigns the next id
   /// Index of the comm stream "comm.<axis or world>.<lane>", made on first use.
   uint32_t comm_stream(int axis, std::string_view lane);
+  /// Index of the device's stream of that name, made on first use.
+  uint32_t device_stream(std::string_view name);
   int group(const Group& group);  ///< index, made on first use
   /// Erases the buffers, transient or of homes, that neither `actions` nor homes use.
   template <class Actions>
   void erase_unused_buffers(const Actions& actions);
+
+ private:
+  uint32_t stream(Stream wanted);  // by name
 };
 
 template <class Actions>

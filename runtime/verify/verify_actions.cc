@@ -58,7 +58,7 @@ class ActionChecker {
   void check_stream() {
     if (!is_index(action_.stream, program_.streams))
       return report("is on stream " + std::to_string(action_.stream) + ", which does not exist");
-    const bool on_comm = action_.stream > TSR_STREAM_COPY_OUT;
+    const bool on_comm = program_.streams[action_.stream].kind == TSR_STREAM_KIND_COMM;
     if (is_collective(action_.kind) && !on_comm) report("must be on a comm stream");
     if (!is_collective(action_.kind) && on_comm)
       report(action_.kind == TSR_ACTION_CALL ? "is on a comm stream; a call never communicates"
@@ -93,7 +93,7 @@ class ActionChecker {
     if (!is_index(action_.group, program_.groups))
       return report("is for group " + std::to_string(action_.group) + ", which does not exist");
     const Group& group = program_.groups[action_.group];
-    if (is_index(action_.stream, program_.streams) && action_.stream > TSR_STREAM_COPY_OUT &&
+    if (is_index(action_.stream, program_.streams) && program_.streams[action_.stream].kind == TSR_STREAM_KIND_COMM &&
         program_.streams[action_.stream].axis != group.axis)
       report("is for group " + group_text(program_, group) + ", but its stream is for another axis");
     if (program_.mesh->position(group, program_.coordinates) < 0)

@@ -25,7 +25,7 @@ void check_ids(const std::vector<T>& all, const char* what, DiagnosticList& diag
 
 void check_buffers(const Program& program, DiagnosticList& diagnostics) {
   for (const Buffer& buffer : program.buffers) {
-    if (buffer.kind < TSR_BUFFER_HOME || buffer.kind > TSR_BUFFER_PLUGIN)
+    if (buffer.kind < TSR_BUFFER_HOME || buffer.kind > TSR_BUFFER_FETCHED)
       diagnostics.add(buffer_text(buffer) + " has the unknown kind " + std::to_string(buffer.kind));
     if (TSR_DTYPE_BYTES(buffer.dtype) == 0)
       diagnostics.add(buffer_text(buffer) + " has the unknown dtype " + std::to_string(buffer.dtype));
@@ -41,10 +41,13 @@ void check_streams(const Program& program, DiagnosticList& diagnostics) {
   if (program.streams.size() <= TSR_STREAM_COPY_OUT)
     diagnostics.add("the program has " + std::to_string(program.streams.size()) +
                     " streams; compute, copy_in and copy_out are the first three of every program");
-  for (const Stream& stream : program.streams)
+  for (const Stream& stream : program.streams) {
+    if (stream.kind != TSR_STREAM_KIND_DEVICE && stream.kind != TSR_STREAM_KIND_COMM)
+      diagnostics.add("stream " + stream.name + " is of the unknown kind " + std::to_string(stream.kind));
     if (stream.axis != TSR_WORLD_AXIS && !is_index(stream.axis, program.mesh->axes()))
       diagnostics.add("stream " + stream.name + " is for axis " + std::to_string(stream.axis) +
                       ", which the mesh does not have");
+  }
 }
 
 void check_group(const Program& program, const Group& group, DiagnosticList& diagnostics) {

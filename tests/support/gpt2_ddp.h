@@ -53,6 +53,7 @@ class Gpt2Ddp {
   Program finished(int rank, uint32_t purpose = TSR_PURPOSE_STEP) const {
     Program program = lowered(rank, purpose);
     finalize_program(program);
+    zero_pads(program);
     return program;
   }
 

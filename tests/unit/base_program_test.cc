@@ -177,7 +177,7 @@ TEST(Finish, AnAddIntoAPartlyWrittenRangeIsAnError) {
   expect_error([&] { finalize_program(program); }, {"x", "partly written"});
 }
 
-TEST(Finish, CompletesGradientsThatStandOnSeveralStages) {
+TEST(Finish, CompletesGradientsThatSeveralStagesHold) {
   const Model model = toy_model();
   const Mesh mesh({{"pp", 3, TSR_SPLITS_LAYERS}});
   Program program = empty_program(model, mesh, {2});

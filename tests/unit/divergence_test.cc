@@ -42,6 +42,7 @@ class Divergence : public ::testing::Test {
     Program program = build_program(model_, mesh_, mesh_.coordinates(0), {}, layout, TSR_PURPOSE_STEP,
                                     [](const tsr_op& op) { return cpu::describe(op); });
     finalize_program(program);
+    zero_pads(program);
     const uint64_t squares = find_buffer(program, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator);
     std::vector<Sum> sums;
     for (const Action& action : program.actions)

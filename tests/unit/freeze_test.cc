@@ -148,6 +148,7 @@ TEST_F(FreezeTest, ProgramsAreProvedLikeOthers) {
       freeze(patterns);
       Program program = base(recompute);
       finalize_program(program);
+      zero_pads(program);
       const MemoryPlan memory = plan(program);
       EXPECT_TRUE(is_clean(verify_rank(program, &memory))) << patterns[0];
     }

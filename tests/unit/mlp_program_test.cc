@@ -22,6 +22,7 @@ class MlpProgram : public ::testing::Test {
     Program program = build_program(model_, mesh_, mesh_.coordinates(1), shape_, {}, purpose,
                                     [](const tsr_op& op) { return cpu::describe(op); });
     finalize_program(program);
+    zero_pads(program);
     return program;
   }
 

@@ -62,6 +62,7 @@ class RecomputeTest : public ::testing::Test {
   static Diagnostics check(Program program) {
     run_pass(program, DdpPass().on_axis(), kDescribe);
     finalize_program(program);
+    zero_pads(program);
     const MemoryPlan memory = plan(program);
     Diagnostics diagnostics = verify_rank(program, &memory);
     std::ranges::move(verify_placement(program), std::back_inserter(diagnostics));
@@ -274,6 +275,7 @@ TEST_F(RecomputeTest, MemoryFallsByWhatTheOtherBlocksKeep) {
   const auto live_peak = [&](const Recompute& recompute) {
     Program program = again(base(1), recompute);
     finalize_program(program);
+    zero_pads(program);
     return plan(program).use.at(TSR_MEMORY_DEVICE).live_peak_bytes;
   };
   const uint64_t kept = kept_bytes(base(1), 0), none = live_peak(kNone);

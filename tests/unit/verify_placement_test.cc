@@ -58,6 +58,7 @@ TEST_F(DdpMeaning, AllRanksForgetOneSum) {
 TEST_F(DdpMeaning, NoStrategyOnTheAxis) {
   Program program = job_.base(0);
   finalize_program(program);
+  zero_pads(program);
   EXPECT_TRUE(has_diagnostic(verify_placement(program), "which is an unreduced partial sum over dp"));
 }
 
@@ -65,7 +66,7 @@ TEST_F(DdpMeaning, SummedTwice) {
   const size_t index = nth_action(program_, TSR_ACTION_ALL_REDUCE, kGradients);
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(index), program_.actions[index]);
   EXPECT_TRUE(has_diagnostic(verify_placement(program_),
-                          "which is the same on all ranks of dp: its sum over the axis has no meaning"));
+                             "which is the same on all ranks of dp: its sum over the axis has no meaning"));
 }
 
 TEST_F(DdpMeaning, SummedBeforeTheLastAddend) {
@@ -112,8 +113,8 @@ TEST_F(DdpMeaning, PartOfABucketIsSummed) {
 TEST_F(DdpMeaning, NormIsNotSummed) {
   remove(program_, TSR_ACTION_ALL_REDUCE, kScalars, 1);
   EXPECT_TRUE(has_diagnostic(verify_placement(program_),
-                          "clip squares takes x0 = accumulator squares, which is an unreduced partial sum over "
-                          "dp: the norm would be that of one part"));
+                             "clip squares takes x0 = accumulator squares, which is an unreduced partial sum over "
+                             "dp: the norm would be that of one part"));
 }
 
 TEST_F(DdpMeaning, LossIsNotSummed) {
@@ -125,7 +126,7 @@ TEST_F(DdpMeaning, LossIsNotSummed) {
 TEST_F(DdpMeaning, AccumulatorsAreNotZeroed) {
   remove(program_, TSR_ACTION_ZERO);
   EXPECT_TRUE(has_diagnostic(verify_placement(program_),
-                          "accumulator loss, which is the same on all ranks of dp: such a sum has no meaning"));
+                             "accumulator loss, which is the same on all ranks of dp: such a sum has no meaning"));
 }
 
 TEST_F(DdpMeaning, ActivationsAreSummed) {
@@ -135,7 +136,7 @@ TEST_F(DdpMeaning, ActivationsAreSummed) {
   sum.bindings = {{out.buffer, out.offset, out.num_elements, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD}};
   program_.actions.insert(program_.actions.begin() + static_cast<ptrdiff_t>(forward) + 1, sum);
   EXPECT_TRUE(has_diagnostic(verify_placement(program_),
-                          "which is different on each rank of dp: its sum over the axis has no meaning"));
+                             "which is different on each rank of dp: its sum over the axis has no meaning"));
 }
 
 TEST_F(DdpMeaning, InitBroadcastsSplitHomes) {
@@ -145,8 +146,8 @@ TEST_F(DdpMeaning, InitBroadcastsSplitHomes) {
   split.axis = 0;
   split.kind = TSR_LAYOUT_SPLIT;
   EXPECT_TRUE(has_diagnostic(verify_placement(init),
-                          "rank 0 home wte.weight: its value, home wte, is split over dp before the program, "
-                          "and after it the same on all ranks of dp"));
+                             "rank 0 home wte.weight: its value, home wte, is split over dp before the program, "
+                             "and after it the same on all ranks of dp"));
 }
 
 // ---- GPT-2 on axes that split layers and tensors, its passes done by hand ----
@@ -210,6 +211,7 @@ class TensorMeaning : public OtherAxes {
     for (const char* segment : {"h.0.qkv", "h.0.fc_gelu"})
       if (segment != without) sum_after(program, TSR_ACTION_BACKWARD, segment, TSR_SLOT(TSR_ROLE_INPUT_GRADIENT, 0));
     finalize_program(program);
+    zero_pads(program);
     return program;
   }
   const Mesh mesh_{{{"tp", 2, TSR_SPLITS_TENSORS}}};
@@ -221,8 +223,8 @@ TEST_F(TensorMeaning, Clean) {
 
 TEST_F(TensorMeaning, RowsAreNotSummedForward) {
   EXPECT_TRUE(has_diagnostic(verify_placement(lowered("h.0.proj")),
-                          "forward h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
-                          "h.0.projected mb=0, which is an unreduced partial sum over tp"));
+                             "forward h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
+                             "h.0.projected mb=0, which is an unreduced partial sum over tp"));
 }
 
 TEST_F(TensorMeaning, ColumnsAreNotSummedBackward) {
@@ -235,8 +237,8 @@ TEST_F(TensorMeaning, WhatIsComputedAgainIsSummedAgain) {
   program.shape.recompute = {Recompute::What::blocks, 1};
   recompute_forward(program, describe);
   EXPECT_TRUE(has_diagnostic(verify_placement(lowered(program, "")),
-                          "recompute h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
-                          "h.0.projected mb=0 again, which is an unreduced partial sum over tp"));
+                             "recompute h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
+                             "h.0.projected mb=0 again, which is an unreduced partial sum over tp"));
   sum_after(program, TSR_ACTION_RECOMPUTE, "h.0.proj", TSR_SLOT(TSR_ROLE_OUTPUT, 0));
   EXPECT_TRUE(is_clean(verify_placement(lowered(program, ""))));
 }
@@ -253,7 +255,7 @@ TEST_F(TensorMeaning, SumOfWhatIsWhole) {
   Program program = lowered("");
   sum_after(program, TSR_ACTION_FORWARD, "h.0.add_ln_2", TSR_SLOT(TSR_ROLE_OUTPUT, 0));
   EXPECT_TRUE(has_diagnostic(verify_placement(program),
-                          "which is the same on all ranks of tp: its sum over the axis has no meaning"));
+                             "which is the same on all ranks of tp: its sum over the axis has no meaning"));
 }
 
 TEST_F(TensorMeaning, SegmentsSplitDifferently) {
@@ -274,11 +276,12 @@ TEST_F(OtherAxes, TiedGradientOverStages) {
   const Mesh mesh({{"pp", 2, TSR_SPLITS_LAYERS}});
   Program program = base(mesh);
   finalize_program(program);
+  zero_pads(program);
   EXPECT_TRUE(is_clean(verify_placement(program)));
   remove_stream(program, "comm.pp.completion");
   EXPECT_TRUE(
       has_diagnostic(verify_placement(program),
-                  "sum_squares wte.weight takes src0 = gradient wte, which is an unreduced partial sum over pp"));
+                     "sum_squares wte.weight takes src0 = gradient wte, which is an unreduced partial sum over pp"));
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ class JobPlan {
     for (const StrategyOnAxis& strategy : order)
       run_pass(program, strategy, input_.describe_op);
     finalize_program(program);
+    zero_pads(program);
     return program;
   }
 
@@ -254,7 +255,8 @@ size_t expect_all_needed(Program& program, const MemoryPlan* memory) {
     const std::vector<uint32_t> all = dependencies;
     for (const uint32_t dropped : all) {
       std::erase(dependencies, dropped);
-      EXPECT_TRUE(has_diagnostic(verify_rank(program, memory), "nothing orders them")) << "#" << i << " on #" << dropped;
+      EXPECT_TRUE(has_diagnostic(verify_rank(program, memory), "nothing orders them"))
+          << "#" << i << " on #" << dropped;
       dependencies = all;
       ++num_dropped;
     }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "offload/movement.h"
+
 namespace tessera::testing {
 namespace {
 
@@ -13,12 +15,14 @@ void check_coordinate(int coordinate, const Axis& axis) {
               std::to_string(axis.num_ranks));
 }
 
-// The axis is part of the name: "comm.<axis or world>.<lane>".
-int axis_of_stream(const std::string& name, const Mesh& mesh) {
-  if (name.starts_with("comm.world.")) return TSR_WORLD_AXIS;
+// Kind and axis are part of the name: "comm.<axis or world>.<lane>", or a stream of the device.
+Stream stream_named(const std::string& name, const Mesh& mesh) {
+  if (name == kFetchStream || name == kEvictStream) return {name};
+  if (name.starts_with("comm.world.")) return {name, TSR_WORLD_AXIS, TSR_STREAM_KIND_COMM};
   for (size_t i = 0; i < mesh.axes().size(); ++i)
-    if (name.starts_with("comm." + mesh.axes()[i].name + ".")) return static_cast<int>(i);
-  fail_text(in_quotes(name) + " is not a stream: expected comm.<axis or world>.<lane>");
+    if (name.starts_with("comm." + mesh.axes()[i].name + "."))
+      return {name, static_cast<int>(i), TSR_STREAM_KIND_COMM};
+  fail_text(in_quotes(name) + " is not a stream: expected comm.<axis or world>.<lane>, fetch or evict");
 }
 
 }  // namespace
@@ -56,7 +60,7 @@ void parse_stream_line(Line& line, Program& program) {
   line.take_exactly("stream");
   const std::string name = unquoted(line.take("a stream's name"));
   if (std::ranges::count(program.streams, name, &Stream::name)) fail_text("stream " + name + " is declared twice");
-  program.streams.push_back({name, axis_of_stream(name, *program.mesh)});
+  program.streams.push_back(stream_named(name, *program.mesh));
 }
 
 void parse_group_line(Line& line, Program& program) {

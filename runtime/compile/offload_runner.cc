@@ -1,0 +1,108 @@
+// The host's side of an offload policy: the view and the sink of offload.h. A wrong answer fails at the call that gives
+// it, where the author of a policy sees it. The program is changed only when the policy has returned OK.
+
+#include "compile/offload_runner.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/concat.h"
+#include "compile/program_snapshot.h"
+#include "offload/items.h"
+#include "offload/movement.h"
+#include "offload/visits.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr std::string_view kDomain = "host";
+
+/// Policies may ask for any number; a live range is never longer than the step.
+constexpr uint32_t kMaxDistance = 1 << 20;
+
+class OffloadSnapshot {
+ public:
+  OffloadSnapshot(const Program& program, std::span<const tsr_visit> visits, std::span<const Item> items,
+                  const OffloadLimits& limits)
+      : program_(program, TSR_WORLD_AXIS) {
+    for (const Item& item : items)
+      items_.push_back({item.buffer->id, str(item.buffer->name), item.buffer->kind,
+                        item.buffer->persistent ? TSR_BUFFER_PERSISTENT : 0u, item.unit, 0, item.buffer->num_bytes(),
+                        item.uses.data(), item.uses.size()});
+    view_.struct_size = sizeof view_;
+    view_.device_bytes = limits.device_bytes;
+    view_.program = &program_.view();
+    view_.places = limits.places.data();
+    view_.visits = visits.data();
+    view_.items = items_.data();
+    view_.num_places = limits.places.size();
+    view_.num_visits = visits.size();
+    view_.num_items = items_.size();
+  }
+
+  const tsr_offload_view& view() const { return view_; }
+
+ private:
+  ProgramSnapshot program_;
+  std::vector<tsr_item> items_;
+  tsr_offload_view view_{};
+};
+
+/// Collects the answers of one policy.
+class LeaveSink {
+ public:
+  LeaveSink(std::span<const Item> items, const OffloadLimits& limits) : items_(items), limits_(limits) {
+    table_.struct_size = sizeof table_;
+    table_.ctx = this;
+    table_.leave = [](void* ctx, const tsr_leave* leave, tsr_error* err) noexcept {
+      return guard(err, kDomain, [&] { static_cast<LeaveSink*>(ctx)->add(*leave); });
+    };
+  }
+
+  const tsr_offload_sink& table() const { return table_; }
+  const std::vector<tsr_leave>& leaves() const { return leaves_; }
+
+ private:
+  void add(tsr_leave leave) {
+    const auto item = std::ranges::lower_bound(items_, leave.buffer, {}, [](const Item& i) { return i.buffer->id; });
+    if (item == items_.end() || item->buffer->id != leave.buffer)
+      throw Error(TSR_E_INVALID_ARGUMENT, concat("there is no item ", leave.buffer, "; an item's id is its buffer's"));
+    const auto refuse = [&](const auto&... what) {
+      throw Error(TSR_E_INVALID_ARGUMENT, concat("item ", leave.buffer, " (", item->buffer->name,
+                                                 ") cannot leave after visit ", leave.after, ": ", what...));
+    };
+    const auto use = std::ranges::find(item->uses, leave.after, &tsr_use::visit);
+    if (use == item->uses.end()) refuse("that visit does not use it");
+    if (use + 1 == item->uses.end()) refuse("that is its last use, and nothing fetches it again");
+    if (!std::ranges::count(limits_.places, leave.memory, &tsr_place::memory))
+      refuse("memory ", leave.memory, " is not one of the view's places");
+    if (!answered_.insert({leave.buffer, leave.after}).second) refuse("the policy has said so already");
+    leave.ahead = std::min(leave.ahead, kMaxDistance);
+    leave.linger = std::min(leave.linger, kMaxDistance);
+    leaves_.push_back(leave);
+  }
+
+  const std::span<const Item> items_;
+  const OffloadLimits& limits_;
+  tsr_offload_sink table_{};
+  std::vector<tsr_leave> leaves_;
+  std::set<std::pair<uint64_t, uint32_t>> answered_;
+};
+
+}  // namespace
+
+void run_policy(Program& program, const OffloadPolicy& policy, const OffloadLimits& limits) {
+  const std::vector<tsr_visit> visits = visits_of(program);
+  const std::vector<Item> items = items_of(program, visits);
+  const OffloadSnapshot snapshot(program, visits, items, limits);
+  const LeaveSink sink(items, limits);
+  try {
+    call(policy.interface->plan, policy.instance, &snapshot.view(), &sink.table());
+  } catch (const Error& e) {
+    throw Error(e.code(), concat("offload policy ", policy.name, ": ", e.what()));
+  }
+  move_items(program, visits, sink.leaves());
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,23 @@
+// Runs offload policies over a step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "program/offload_policy.h"
+#include "program/program.h"
+
+namespace tessera::host {
+
+/// What policies are told of the memories of a rank.
+struct OffloadLimits {
+  uint64_t device_bytes = UINT64_MAX;  ///< that a rank may use of its device's memory
+  std::vector<tsr_place> places = {{TSR_MEMORY_HOST, 0, UINT64_MAX}};
+};
+
+/// Asks the policy about the program as it is, and moves what it answers (offload/movement.h). Throws the policy's
+/// error with its name before it, INVALID_ARGUMENT for an answer about what the view does not have. Pure if the policy
+/// is.
+void run_policy(Program& program, const OffloadPolicy& policy, const OffloadLimits& limits);
+
+}  // namespace tessera::host

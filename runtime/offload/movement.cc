@@ -1,0 +1,282 @@
+// Movement of items between device memory and another one, in terms of *stays*: a stay is a run of uses during which
+// an item is in device memory. An item leaves after visit 2, linger 1, and is used again in visit 7, ahead 1:
+//
+//     visit            1    2    3    4    5    6    7    8
+//     uses             w    r                        r
+//     before           %40 ----------------------------        f32[64]
+//     after            %40 -------|                            its first stay, which keeps the buffer
+//                                 evict                        copy  r %40 src  w %95 dst     %95 in the other memory
+//                                                fetch         copy  r %95 src  w %96 dst     %96 = fetched
+//                                                %96 ---       its second stay, whose uses are bound to %96
+//
+// Everything follows from the bindings. An item is divided into atoms, the ranges between all ends of its bindings, and
+// for each atom the walk over its stays knows where its valid copy is outside of device memory, if anywhere:
+//  - a stay fetches the atoms whose first access is not a write, with one copy for atoms that are side by side;
+//  - it evicts the atoms that it has written and that a later stay uses. An atom that it only read is valid where it
+//    came from, so nothing is copied.
+// Positions are those of the list alone: `ahead` and `linger` make the live ranges longer, so that the planner keeps as
+// many stays apart, which is double buffering without a pool of buffers. When a copy really runs is left to the derived
+// dependencies. At one position evictions come before fetches, those used last and first before others, because a
+// stream is first in, first out.
+//
+// Cost: linear in the bindings, and n log n in the atoms of an item.
+
+#include "offload/movement.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "offload/visits.h"
+#include "program/collective_operands.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+/// One access of an item, by the index of its action.
+struct Access {
+  size_t action = 0;
+  uint64_t begin = 0, end = 0;  // elements
+  uint32_t mode = 0;
+};
+
+/// A run of uses with the item in device memory.
+struct Stay {
+  std::vector<Access> accesses;
+  uint32_t first_visit = 0, last_visit = 0;
+  const tsr_leave* leave = nullptr;  // how it ends; null: it is the last one
+
+  size_t first_action() const { return accesses.front().action; }
+  size_t last_action() const { return accesses.back().action; }
+};
+
+/// Where an atom's valid copy is, outside of the stays.
+struct Place {
+  uint64_t buffer = 0;  // 0: nowhere
+  uint64_t offset = 0;
+  size_t valid_from = 0;  // position
+};
+
+/// A copy, and where it goes: before the action that is now at `position`.
+struct Move {
+  size_t position = 0;
+  bool is_fetch = false;
+  size_t use = 0;  // the last use before an eviction, the first one after a fetch
+  Action copy;
+
+  auto order() const { return std::tuple(position, is_fetch, use); }
+};
+
+/// A range that is copied from one place to another, which grows while atoms are side by side in both.
+struct Run {
+  uint64_t from_buffer = 0, from = 0, to = 0, num_elements = 0;
+  size_t valid_from = 0;
+
+  bool continues_at(uint64_t buffer, uint64_t from_offset, uint64_t to_offset) const {
+    return buffer == from_buffer && from + num_elements == from_offset && to + num_elements == to_offset;
+  }
+};
+
+class Mover {
+ public:
+  Mover(Program& program, std::span<const tsr_visit> visits)
+      : program_(program), visits_(visits), visit_of_(visit_of_actions(visits)) {}
+
+  void run(std::span<const tsr_leave> leaves) {
+    for (const tsr_leave& leave : leaves)
+      leaves_[leave.buffer].emplace(leave.after, &leave);
+    std::map<uint64_t, std::vector<Access>> accesses_of_items = find_accesses();
+    for (auto& [item, all] : accesses_of_items)
+      move(item, stays_of(item, all));
+    insert_copies();
+  }
+
+ private:
+  std::map<uint64_t, std::vector<Access>> find_accesses() const {
+    std::map<uint64_t, std::vector<Access>> result;
+    for (size_t i = 0; i < program_.actions.size(); ++i)
+      for (const Binding& b : accesses(program_, program_.actions[i]))
+        if (leaves_.contains(b.buffer) && b.num_elements > 0)
+          result[b.buffer].push_back({i, b.offset, b.offset + b.num_elements, b.mode});
+    return result;
+  }
+
+  std::vector<Stay> stays_of(uint64_t item, const std::vector<Access>& all) const {
+    const auto& leaves = leaves_.at(item);
+    std::vector<Stay> stays;
+    for (const Access& access : all) {
+      const uint32_t visit = visit_of_[access.action];
+      const bool continues = !stays.empty() && (stays.back().last_visit == visit || !stays.back().leave);
+      if (!continues) stays.push_back({{}, visit, visit, nullptr});
+      Stay& stay = stays.back();
+      stay.accesses.push_back(access);
+      stay.last_visit = visit;
+      const auto leave = leaves.find(visit);
+      stay.leave = leave == leaves.end() ? nullptr : leave->second;
+    }
+    stays.back().leave = nullptr;
+    return stays;
+  }
+
+  /// The ends of all accesses: atom k is [bounds[k], bounds[k + 1]).
+  static std::vector<uint64_t> bounds_of(std::span<const Stay> stays) {
+    std::set<uint64_t> bounds;
+    for (const Stay& stay : stays)
+      for (const Access& access : stay.accesses)
+        bounds.insert({access.begin, access.end});
+    return {bounds.begin(), bounds.end()};
+  }
+
+  static size_t atom_at(std::span<const uint64_t> bounds, uint64_t offset) {
+    return static_cast<size_t>(std::ranges::lower_bound(bounds, offset) - bounds.begin());
+  }
+
+  void move(uint64_t item, std::span<const Stay> stays) {
+    if (stays.size() < 2) return;
+    const std::vector<uint64_t> bounds = bounds_of(stays);
+    std::vector<Place> places(bounds.size());
+    std::vector<size_t> last_stay(bounds.size());  // that uses the atom
+    for (size_t s = 0; s < stays.size(); ++s)
+      for_each_atom(stays[s], bounds, [&](size_t atom, const Access&) { last_stay[atom] = s; });
+    for (size_t s = 0; s < stays.size(); ++s) {
+      const uint64_t in_device = s == 0 ? item : fetch(item, stays[s - 1], stays[s], bounds, places);
+      if (s + 1 < stays.size()) evict(item, in_device, s, stays, bounds, last_stay, places);
+    }
+  }
+
+  template <class Visit>
+  static void for_each_atom(const Stay& stay, std::span<const uint64_t> bounds, Visit&& visit) {
+    for (const Access& access : stay.accesses)
+      for (size_t atom = atom_at(bounds, access.begin); bounds[atom] < access.end; ++atom)
+        visit(atom, access);
+  }
+
+  /// Copies in what the stay uses before writing it, binds its uses to the copy, and returns the copy's id.
+  uint64_t fetch(uint64_t item, const Stay& before, const Stay& stay, std::span<const uint64_t> bounds,
+                 std::span<const Place> places) {
+    uint64_t begin = UINT64_MAX, end = 0;
+    std::map<size_t, uint32_t> first_mode;  // by atom
+    for_each_atom(stay, bounds, [&](size_t atom, const Access& access) { first_mode.emplace(atom, access.mode); });
+    for (const Access& access : stay.accesses) {
+      begin = std::min(begin, access.begin);
+      end = std::max(end, access.end);
+    }
+    const Buffer kept = program_.buffer(item);
+    const uint64_t copy =
+        program_.add_buffer({0, kept.name, TSR_BUFFER_FETCHED, TSR_MEMORY_DEVICE, kept.dtype, false, end - begin});
+    std::vector<Run> runs;
+    for (const auto& [atom, mode] : first_mode) {
+      if (mode == TSR_MODE_WRITE) continue;
+      const Place& place = places[atom];
+      if (place.buffer == 0)
+        throw Error(TSR_E_INTERNAL, "movement of " + kept.name + ": its elements from " + std::to_string(bounds[atom]) +
+                                        " on are read before anything wrote them");
+      const uint64_t to = bounds[atom] - begin, num_elements = bounds[atom + 1] - bounds[atom];
+      if (runs.empty() || !runs.back().continues_at(place.buffer, place.offset, to))
+        runs.push_back({place.buffer, place.offset, to, 0, 0});
+      runs.back().num_elements += num_elements;
+      runs.back().valid_from = std::max(runs.back().valid_from, place.valid_from);
+    }
+    for (const Run& run : runs)
+      moves_.push_back({std::max(fetch_position(before, stay), run.valid_from), true, stay.first_action(),
+                        copy_action(kFetchStream, {run.from_buffer, run.from, run.num_elements, 0, 0},
+                                    {copy, run.to, run.num_elements, 0, 0})});
+    bind(stay, item, copy, begin);
+    return copy;
+  }
+
+  /// Copies out what the stay has written and a later one uses.
+  void evict(uint64_t item, uint64_t in_device, size_t index, std::span<const Stay> stays,
+             std::span<const uint64_t> bounds, std::span<const size_t> last_stay, std::span<Place> places) {
+    const Stay& stay = stays[index];
+    const uint64_t origin = in_device == item ? 0 : shift_[in_device];
+    std::set<size_t> dirty;
+    for_each_atom(stay, bounds, [&](size_t atom, const Access& access) {
+      if (access.mode != TSR_MODE_READ && last_stay[atom] > index) dirty.insert(atom);
+    });
+    const size_t position = evict_position(stay, stays[index + 1]);
+    const Buffer kept = program_.buffer(item);
+    for (auto atom = dirty.begin(); atom != dirty.end();) {
+      const size_t first = *atom;
+      size_t past = first;
+      for (; atom != dirty.end() && *atom == past; ++atom)
+        ++past;
+      const uint64_t num_elements = bounds[past] - bounds[first];
+      const uint64_t away =
+          program_.add_buffer({0, kept.name, kept.kind, stay.leave->memory, kept.dtype, false, num_elements});
+      moves_.push_back({position, false, stay.last_action(),
+                        copy_action(kEvictStream, {in_device, bounds[first] - origin, num_elements, 0, 0},
+                                    {away, 0, num_elements, 0, 0})});
+      for (size_t k = first; k < past; ++k)
+        places[k] = {away, bounds[k] - bounds[first], position};
+    }
+  }
+
+  size_t fetch_position(const Stay& before, const Stay& stay) const {
+    const uint32_t ahead = std::min(before.leave->ahead, stay.first_visit);
+    return std::min<size_t>(visits_[stay.first_visit - ahead].first_action, stay.first_action());
+  }
+
+  size_t evict_position(const Stay& stay, const Stay& next) const {
+    const size_t last = std::min<size_t>(size_t{stay.last_visit} + stay.leave->linger, visits_.size() - 1);
+    const size_t after_visit = visits_[last].last_action + 1;
+    return std::max(stay.last_action() + 1, std::min(after_visit, fetch_position(stay, next)));
+  }
+
+  Action copy_action(const char* stream, Binding from, Binding to) {
+    from.slot = kSource;
+    from.mode = TSR_MODE_READ;
+    to.slot = kDestination;
+    to.mode = TSR_MODE_WRITE;
+    Action action;
+    action.id = program_.next_id++;
+    action.kind = TSR_ACTION_COPY;
+    action.stream = program_.device_stream(stream);
+    action.bindings = {from, to};
+    return action;
+  }
+
+  void bind(const Stay& stay, uint64_t item, uint64_t copy, uint64_t begin) {
+    shift_[copy] = begin;
+    for (const Access& access : stay.accesses)
+      for (Binding& b : program_.actions[access.action].bindings)
+        if (b.buffer == item) {
+          b.buffer = copy;
+          b.offset -= begin;
+        }
+  }
+
+  void insert_copies() {
+    std::ranges::stable_sort(moves_, {}, &Move::order);
+    std::vector<Action> result;
+    result.reserve(program_.actions.size() + moves_.size());
+    auto move = moves_.begin();
+    for (size_t i = 0; i <= program_.actions.size(); ++i) {
+      for (; move != moves_.end() && move->position == i; ++move)
+        result.push_back(std::move(move->copy));
+      if (i < program_.actions.size()) result.push_back(std::move(program_.actions[i]));
+    }
+    program_.actions = std::move(result);
+  }
+
+  Program& program_;
+  const std::span<const tsr_visit> visits_;
+  const std::vector<uint32_t> visit_of_;
+  std::map<uint64_t, std::map<uint32_t, const tsr_leave*>> leaves_;  // by item, by visit
+  std::map<uint64_t, uint64_t> shift_;  // of fetched copies: the item's element at their start
+  std::vector<Move> moves_;
+};
+
+}  // namespace
+
+void move_items(Program& program, std::span<const tsr_visit> visits, std::span<const tsr_leave> leaves) {
+  Mover(program, visits).run(leaves);
+}
+
+}  // namespace tessera::host
