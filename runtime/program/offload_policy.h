@@ -1,0 +1,17 @@
+// An offload policy with its options.
+#pragma once
+
+#include <string>
+
+#include "tessera/offload.h"
+
+namespace tessera::host {
+
+/// Borrows: the owner keeps instance and table alive.
+struct OffloadPolicy {
+  std::string name;
+  const tsr_offload_interface* interface = nullptr;
+  tsr_offload* instance = nullptr;
+};
+
+}  // namespace tessera::host
