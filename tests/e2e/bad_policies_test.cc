@@ -2,6 +2,8 @@
 // about, and why.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/command.h"
 #include "support/paths.h"
 
@@ -32,6 +34,8 @@ void expect_refusal(const CommandResult& run, int exit_code, const std::vector<s
 struct Fault {
   const char* name;
   std::vector<std::string> parts;
+
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 };
 
 class BadPolicy : public ::testing::TestWithParam<Fault> {};
