@@ -68,8 +68,8 @@ TEST(JobPolicies, MayBePaths) {
 }
 
 TEST(JobPolicies, ThatAreNotThereOrOfAnotherKindAreRefused) {
-  refuse({"--offload=saved-in"},
-         {"there is no plugin saved-in for --offload: no file saved-in-offload.so", "did you mean saved-out?"});
+  refuse({"--offload=saved-uot"},
+         {"there is no plugin saved-uot for --offload: no file saved-uot-offload.so", "did you mean saved-out?"});
   refuse({"--offload=" + plugin_dir() + "/ddp.so"}, {"is a strategy, but --offload needs an offload policy"});
 }
 
