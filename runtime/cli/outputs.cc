@@ -51,6 +51,8 @@ std::vector<JobInput> inputs_of(const Job& job) {
   if (job.plugins.communicator) plugin("--comm", *job.plugins.communicator);
   for (const auto& strategy : job.plugins.strategies)
     if (strategy) plugin("--strategy", *strategy);
+  for (const LoadedPlugin& policy : job.plugins.offload)
+    plugin("--offload", policy);
   return inputs;
 }
 

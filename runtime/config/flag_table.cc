@@ -14,6 +14,7 @@
 #include "base/concat.h"
 #include "base/log.h"
 #include "config/axes.h"
+#include "config/offload_option.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
@@ -138,12 +139,7 @@ Flag freeze_flag() {
       config.freeze.emplace_back(pattern);
     }
   };
-  const auto print = [](const TrainConfig& config) {
-    std::string printed;
-    for (const std::string& pattern : config.freeze)
-      printed += (printed.empty() ? "" : ",") + pattern;
-    return printed;
-  };
+  const auto print = [](const TrainConfig& config) { return print_list(config.freeze); };
   return {kOptimisation, "freeze",
           "PATTERN,...", "do not train parameters with these names, such as wte*, *.bias, h.[0-3].*; may be repeated",
           read,          print,
@@ -200,6 +196,13 @@ Flag recompute_flag() {
           print};
 }
 
+Flag offload_flag() {
+  const auto read = [](TrainConfig& config, string_view given) { config.offload = parse_offload(given); };
+  const auto print = [](const TrainConfig& config) { return print_list(config.offload); };
+  return {kRanks, "offload", "POLICY,...", "what leaves device memory, and when, by these policies (default: nothing)",
+          read,   print};
+}
+
 void add_rank_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   const auto read_mesh = [](C& config, string_view given) { config.mesh = parse_mesh(given); };
@@ -224,6 +227,7 @@ void add_rank_flags(std::vector<Flag>& flags) {
        choice(kRanks, "reduce-every", kReduceEveryChoices, "how often gradients are summed over the ranks",
               &C::reduce_every),
        recompute_flag(),
+       offload_flag(),
        device_memory_flag(),
        turned_on(kRanks, "insecure",
                  "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only",

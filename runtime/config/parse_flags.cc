@@ -35,7 +35,6 @@ constexpr std::string_view kStartsAnew = "every run starts from step 1";
 constexpr std::string_view kLossIsReported = "the loss on --data is in the log and in --metrics FILE";
 constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
 constexpr LaterFlag kLaterFlags[] = {
-    {"offload", "parameters and optimizer state stay in device memory"},
     {"resume", kStartsAnew},
     {"load", kStartsAnew},
     {"out", kNothingIsSaved},

@@ -132,6 +132,13 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+std::string print_list(const std::vector<std::string>& items) {
+  std::string printed;
+  for (const std::string& item : items)
+    printed += (printed.empty() ? "" : ",") + item;
+  return printed;
+}
+
 std::string shortest(double value) {
   char text[32];
   return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);

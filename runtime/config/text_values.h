@@ -26,6 +26,8 @@ size_t parse_choice(std::string_view flag, std::string_view text, std::string_vi
 
 /// "a,b,,c" at ',' gives {"a", "b", "", "c"}; an empty text gives {""}.
 std::vector<std::string_view> split(std::string_view text, char separator);
+/// {"a", "b"} as "a,b".
+std::string print_list(const std::vector<std::string>& items);
 /// The shortest text that reads back to the same bits.
 std::string shortest(double value);
 

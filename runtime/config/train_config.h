@@ -82,6 +82,7 @@ struct TrainConfig {
   std::vector<StrategyFlag> strategies;    ///< empty: the default one when there is more than one rank
   std::string comm{kDefaultCommunicator};  ///< name, or path of a plugin
   std::string device{kDefaultDevice};      ///< name, or path of a plugin
+  std::vector<std::string> offload;        ///< policies, names or paths, in the order in which they decide
   std::vector<std::string> plugin_dirs;    ///< searched beside the default folder
   Precision dtype = Precision::float32;    ///< of values and compute copies; homes are float32
   Precision reduce_dtype = Precision::float32;  ///< of gradients on the wire

@@ -1,5 +1,5 @@
-// Loads the plugins of --device, --comm and --strategy and resolves their options, once and before any work: mistakes
-// are reported early, and all later users of a plugin get the same options.
+// Loads the plugins of --device, --comm, --strategy and --offload and resolves their options, once and before any work:
+// mistakes are reported early, and all later users of a plugin get the same options.
 //
 // On one rank neither a communicator nor the default strategy is loaded. Their options are still checked against what
 // two ranks would load, so that a command line for many ranks works on one (decision 0024); that they have no effect is
@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
+#include "config/usage_error.h"
 #include "plugins/loader.h"
 
 namespace tessera::host {
@@ -27,13 +29,15 @@ std::vector<LoadedPlugin> left_out_plugins(const JobPlugins& plugins, const Trai
   return left_out;
 }
 
-/// The job's plugins and the axes of its strategies.
+/// The job's plugins, with the axes of its strategies.
 std::vector<PluginUse> uses_of(const JobPlugins& plugins, const std::vector<MeshAxis>& axes) {
   std::vector<PluginUse> uses{{&plugins.device, ""}};
   if (plugins.cpu.path != plugins.device.path) uses.push_back({&plugins.cpu, ""});
   if (plugins.communicator) uses.push_back({&*plugins.communicator, ""});
   for (size_t i = 0; i < axes.size(); ++i)
     if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
+  for (const LoadedPlugin& policy : plugins.offload)
+    uses.push_back({&policy, ""});
   return uses;
 }
 
@@ -58,12 +62,27 @@ void check_flags(const JobPlugins& plugins, const TrainConfig& config, const std
     if (!is_known(flag)) log.info("--", flag.name, " has no effect on one rank");
 }
 
+std::vector<LoadedPlugin> load_policies(const TrainConfig& config, const std::vector<std::filesystem::path>& folders,
+                                        const Log& log) {
+  std::vector<LoadedPlugin> policies;
+  for (const std::string& given : config.offload) {
+    LoadedPlugin policy = load_plugin(PluginKind::offload, given, folders, log);
+    // Two paths may lead to one name, after which options are named.
+    const auto same = std::ranges::find(policies, policy.name, &LoadedPlugin::name);
+    if (same != policies.end())
+      throw UsageError(concat("--offload names the policy ", policy.name, " twice: ", same->path, " and ", policy.path,
+                              "; name each once"));
+    policies.push_back(std::move(policy));
+  }
+  return policies;
+}
+
 }  // namespace
 
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
   // The default device is the CPU, which is always loaded: it provides host memory and streams beside another device.
-  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}};
+  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}, {}};
   plugins.cpu =
       config.device == kDefaultDevice ? plugins.device : load_plugin(PluginKind::device, kDefaultDevice, folders, log);
   if (!is_one_rank(axes) || config.comm != kDefaultCommunicator)
@@ -72,6 +91,7 @@ JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& 
     plugins.strategies.push_back(axis.strategy.empty()
                                      ? std::nullopt
                                      : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
+  plugins.offload = load_policies(config, folders, log);
   return plugins;
 }
 
@@ -81,9 +101,11 @@ JobOptions resolve_options(const JobPlugins& plugins, const TrainConfig& config,
   const auto of = [&](const std::optional<LoadedPlugin>& plugin, const std::string& axis) {
     return plugin ? PluginOptions(*plugin, axis, flags) : PluginOptions();
   };
-  JobOptions options{of(plugins.device, ""), of(plugins.cpu, ""), of(plugins.communicator, ""), {}};
+  JobOptions options{of(plugins.device, ""), of(plugins.cpu, ""), of(plugins.communicator, ""), {}, {}};
   for (size_t i = 0; i < axes.size(); ++i)
     options.strategies.push_back(of(plugins.strategies[i], axes[i].name));
+  for (const LoadedPlugin& policy : plugins.offload)
+    options.offload.push_back(of(policy, ""));
   return options;
 }
 

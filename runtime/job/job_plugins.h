@@ -19,15 +19,18 @@ struct JobPlugins {
   LoadedPlugin cpu;
   std::optional<LoadedPlugin> communicator;
   std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
+  std::vector<LoadedPlugin> offload;                    ///< in the order of --offload
 };
 
 /// Their options; empty for a plugin that is not loaded.
 struct JobOptions {
   PluginOptions device, cpu, communicator;
   std::vector<PluginOptions> strategies;  ///< by axis
+  std::vector<PluginOptions> offload;     ///< in the order of --offload
 };
 
-/// Throws UsageError for a plugin that does not exist or may not be loaded. Warnings go to `log`.
+/// Throws UsageError for a plugin that does not exist or may not be loaded, and for two policies of one name. Warnings
+/// go to `log`.
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, const Log& log);
 
 /// Resolves the options from `flags`. Throws UsageError for a flag that no plugin has and for an invalid value. On one

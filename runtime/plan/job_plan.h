@@ -3,6 +3,7 @@
 
 #include "config/usage_error.h"
 #include "job/job.h"
+#include "job/job_policies.h"
 #include "plan/memory_report.h"
 #include "plugins/host_services.h"
 
@@ -50,6 +51,7 @@ class JobPlan {
   Job job_;
   HostServices host_;
   JobStrategies strategies_;
+  JobPolicies policies_;
   CompileInput input_;
   JobPrograms programs_;
 };

@@ -1,6 +1,6 @@
-// From a name to a file, for loader.h: `fsdp` is fsdp.so, `gloo` is gloo-comm.so, `cpu` is cpu-device.so (decision
-// 0006). No folder has precedence: a name that is found twice is an error, since which plugin runs must not depend on
-// the order of folders.
+// From a name to a file, for loader.h: `fsdp` is fsdp.so, `gloo` is gloo-comm.so, `cpu` is cpu-device.so,
+// `activations` is activations-offload.so (decision 0006). No folder has precedence: a name that is found twice is an
+// error, since which plugin runs must not depend on the order of folders.
 
 #include <algorithm>
 #include <tuple>
@@ -80,7 +80,8 @@ std::vector<PluginCandidate> list_plugins(const std::vector<fs::path>& folders) 
     for (const auto& entry : fs::directory_iterator(folder, error)) {
       if (entry.path().extension() != ".so") continue;
       PluginCandidate candidate{PluginKind::strategy, entry.path().stem().string(), entry.path()};
-      for (const PluginKind kind : {PluginKind::communicator, PluginKind::device}) {
+      for (const PluginKind kind : kPluginKinds) {
+        if (file_suffix(kind).empty()) continue;
         if (!ends_with(candidate.name, file_suffix(kind))) continue;
         candidate.kind = kind;
         candidate.name.resize(candidate.name.size() - file_suffix(kind).size());

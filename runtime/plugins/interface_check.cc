@@ -27,6 +27,7 @@ constexpr uint32_t kDescriptorFloor = TSR_END_OF(tsr_descriptor, num_options);
 constexpr uint32_t kStrategyFloor = TSR_END_OF(tsr_strategy_interface, get_extension);
 constexpr uint32_t kCommunicatorFloor = TSR_END_OF(tsr_communicator_interface, get_extension);
 constexpr uint32_t kDeviceFloor = TSR_END_OF(tsr_device_interface, get_extension);
+constexpr uint32_t kOffloadFloor = TSR_END_OF(tsr_offload_interface, get_extension);
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UsageError(what + kAskAuthor, TSR_E_ABI);
@@ -52,9 +53,9 @@ std::string copy_name(tsr_str text, const char* what) {
 }
 
 PluginKind kind_of(const std::string& text) {
-  for (const PluginKind kind : {PluginKind::strategy, PluginKind::communicator, PluginKind::device})
+  for (const PluginKind kind : kPluginKinds)
     if (text == to_string(kind)) return kind;
-  refuse(concat("has the kind '", text, "'; the kinds are strategy, communicator and device"));
+  refuse(concat("has the kind '", text, "'; the kinds are strategy, communicator, device and offload"));
 }
 
 PluginOption copy_option(const tsr_option& given) {
@@ -119,6 +120,10 @@ void check_device(const tsr_device_interface& table) {
       TSR_DEVICE_INTERFACE);
   if (copy_text(table.stream_kind, "stream kind").empty()) refuse("names no stream kind");
 }
+
+void check_offload(const tsr_offload_interface& table) {
+  require({TESSERA_SLOT(create), TESSERA_SLOT(destroy), TESSERA_SLOT(plan)}, TSR_OFFLOAD_INTERFACE);
+}
 #undef TESSERA_SLOT
 
 template <class Table>
@@ -163,10 +168,13 @@ const void* checked_interface(const tsr_factory& factory, PluginKind kind) {
       return checked_table(factory.get_interface(str(TSR_COMMUNICATOR_INTERFACE)), TSR_COMMUNICATOR_INTERFACE,
                            kCommunicatorFloor, &check_communicator);
     case PluginKind::device:
+      return checked_table(factory.get_interface(str(TSR_DEVICE_INTERFACE)), TSR_DEVICE_INTERFACE, kDeviceFloor,
+                           &check_device);
+    case PluginKind::offload:
       break;
   }
-  return checked_table(factory.get_interface(str(TSR_DEVICE_INTERFACE)), TSR_DEVICE_INTERFACE, kDeviceFloor,
-                       &check_device);
+  return checked_table(factory.get_interface(str(TSR_OFFLOAD_INTERFACE)), TSR_OFFLOAD_INTERFACE, kOffloadFloor,
+                       &check_offload);
 }
 
 }  // namespace tessera::host

@@ -2,55 +2,54 @@
 
 #include "plugins/loaded_plugin.h"
 
+#include <iterator>
+
 #include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
 
+struct KindTexts {
+  std::string_view name, with_article, flag, suffix;
+};
+
+// In the order of the enumerators.
+constexpr KindTexts kKinds[] = {
+    {TSR_KIND_STRATEGY, "a strategy", "--strategy", ""},
+    {TSR_KIND_COMMUNICATOR, "a communicator", "--comm", "-comm"},
+    {TSR_KIND_DEVICE, "a device", "--device", "-device"},
+    {TSR_KIND_OFFLOAD, "an offload policy", "--offload", "-offload"},
+};
+static_assert(std::size(kKinds) == std::size(kPluginKinds));
+
+const KindTexts& texts_of(PluginKind kind) {
+  return kKinds[static_cast<size_t>(kind)];
+}
+
 const void* table_of(const LoadedPlugin& plugin, PluginKind kind) {
   if (plugin.kind != kind)
-    throw Error(TSR_E_INTERNAL, concat("the plugin ", plugin.name, " is a ", to_string(plugin.kind),
-                                       " but was used as a ", to_string(kind)));
+    throw Error(TSR_E_INTERNAL, concat("the plugin ", plugin.name, " is ", with_article(plugin.kind),
+                                       " but was used as ", with_article(kind)));
   return plugin.interface;
 }
 
 }  // namespace
 
 std::string_view to_string(PluginKind kind) {
-  switch (kind) {
-    case PluginKind::strategy:
-      return TSR_KIND_STRATEGY;
-    case PluginKind::communicator:
-      return TSR_KIND_COMMUNICATOR;
-    case PluginKind::device:
-      break;
-  }
-  return TSR_KIND_DEVICE;
+  return texts_of(kind).name;
+}
+
+std::string_view with_article(PluginKind kind) {
+  return texts_of(kind).with_article;
 }
 
 std::string_view flag_of(PluginKind kind) {
-  switch (kind) {
-    case PluginKind::strategy:
-      return "--strategy";
-    case PluginKind::communicator:
-      return "--comm";
-    case PluginKind::device:
-      break;
-  }
-  return "--device";
+  return texts_of(kind).flag;
 }
 
 std::string_view file_suffix(PluginKind kind) {
-  switch (kind) {
-    case PluginKind::strategy:
-      return "";
-    case PluginKind::communicator:
-      return "-comm";
-    case PluginKind::device:
-      break;
-  }
-  return "-device";
+  return texts_of(kind).suffix;
 }
 
 const tsr_strategy_interface* LoadedPlugin::strategy() const {
@@ -63,6 +62,10 @@ const tsr_communicator_interface* LoadedPlugin::communicator() const {
 
 const tsr_device_interface* LoadedPlugin::device() const {
   return static_cast<const tsr_device_interface*>(table_of(*this, PluginKind::device));
+}
+
+const tsr_offload_interface* LoadedPlugin::offload() const {
+  return static_cast<const tsr_offload_interface*>(table_of(*this, PluginKind::offload));
 }
 
 std::string LoadedPlugin::fingerprint() const {

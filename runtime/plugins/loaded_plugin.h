@@ -7,17 +7,23 @@
 
 #include "tessera/communicator.h"
 #include "tessera/device.h"
+#include "tessera/offload.h"
 #include "tessera/strategy.h"
 
 namespace tessera::host {
 
-enum class PluginKind { strategy, communicator, device };
+enum class PluginKind { strategy, communicator, device, offload };
+inline constexpr PluginKind kPluginKinds[] = {PluginKind::strategy, PluginKind::communicator, PluginKind::device,
+                                              PluginKind::offload};
 
-/// TSR_KIND_*: "strategy", "communicator", "device".
+/// TSR_KIND_*: "strategy", "communicator", "device", "offload".
 std::string_view to_string(PluginKind kind);
-/// The flag that names a plugin of this kind: "--strategy", "--comm", "--device".
+/// As a sentence writes it: "a strategy", "a communicator", "a device", "an offload policy".
+std::string_view with_article(PluginKind kind);
+/// The flag that names a plugin of this kind: "--strategy", "--comm", "--device", "--offload".
 std::string_view flag_of(PluginKind kind);
-/// What follows the plugin's name in its file's name: "" ("ddp.so"), "-comm" ("gloo-comm.so"), "-device".
+/// What follows the plugin's name in its file's name: "" ("ddp.so"), "-comm" ("gloo-comm.so"), "-device",
+/// "-offload".
 std::string_view file_suffix(PluginKind kind);
 
 /// One option of a plugin's schema; a copy that owns its strings.
@@ -49,6 +55,7 @@ struct LoadedPlugin {
   const tsr_strategy_interface* strategy() const;
   const tsr_communicator_interface* communicator() const;
   const tsr_device_interface* device() const;
+  const tsr_offload_interface* offload() const;
 
   /// What all ranks must agree on: "org.tessera.ddp 0.11.0 abi 0.11 sha256 1f...".
   std::string fingerprint() const;

@@ -185,8 +185,8 @@ LoadedPlugin load_plugin(PluginKind kind, std::string_view name, const std::vect
                          const Log& log) {
   LoadedPlugin plugin = load_plugin(find_plugin(kind, name, folders), log);
   if (plugin.kind != kind)
-    throw UsageError(concat("the plugin ", plugin.path, " is a ", to_string(plugin.kind), ", but ", flag_of(kind),
-                            " needs a ", to_string(kind), "; use it with ", flag_of(plugin.kind)));
+    throw UsageError(concat("the plugin ", plugin.path, " is ", with_article(plugin.kind), ", but ", flag_of(kind),
+                            " needs ", with_article(kind), "; use it with ", flag_of(plugin.kind)));
   // If --strategy fsdp ran something else, the mistake would be hard to find (decision 0006).
   if (name.find('/') == std::string_view::npos && plugin.name != name)
     throw UsageError(concat("the plugin ", plugin.path, " calls itself ", plugin.name, ", not ", name,

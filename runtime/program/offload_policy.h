@@ -1,4 +1,4 @@
-// An offload policy of a run.
+// An offload policy with its options.
 #pragma once
 
 #include <string>

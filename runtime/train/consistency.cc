@@ -119,6 +119,8 @@ void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& 
   if (job.plugins.communicator) plugin(*job.plugins.communicator);
   for (const auto& strategy : job.plugins.strategies)
     if (strategy) plugin(*strategy);
+  for (const LoadedPlugin& policy : job.plugins.offload)
+    plugin(policy);
   for (const ConfigField& field : shared_fields(job.config))
     all.push_back({"--" + field.name, field.value});
   for (const PluginFlag& flag : job.plugin_flags)

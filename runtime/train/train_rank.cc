@@ -11,6 +11,7 @@
 
 #include "base/progress.h"
 #include "base/resident_memory.h"
+#include "job/job_policies.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
@@ -174,6 +175,7 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
                 const Log& log) {
   const HostServices host(log, info.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
+  const JobPolicies policies = as_usage([&] { return JobPolicies(job, host.table()); });
 
   // Nothing below may depend on a setting that was not compared.
   check_job_consistency(job, data, info, num_threads(job, info), log);

@@ -8,6 +8,7 @@
 #include "tessera/communicator.h"
 #include "tessera/device.h"
 #include "tessera/error.hpp"
+#include "tessera/offload.h"
 #include "tessera/strategy.h"
 
 namespace tessera::testing {
@@ -106,7 +107,8 @@ TEST_P(Entry, AcceptsAHostWhoseRangeHoldsItsMinor) {
 }
 
 TEST_P(Entry, HasNoTableForAnIdItDoesNotKnow) {
-  for (const std::string id : {TSR_STRATEGY_INTERFACE, TSR_COMMUNICATOR_INTERFACE, TSR_DEVICE_INTERFACE}) {
+  for (const std::string id :
+       {TSR_STRATEGY_INTERFACE, TSR_COMMUNICATOR_INTERFACE, TSR_DEVICE_INTERFACE, TSR_OFFLOAD_INTERFACE}) {
     EXPECT_EQ(interface(id + "0"), nullptr);
     EXPECT_EQ(interface(id.substr(0, id.size() - 1)), nullptr);
   }
@@ -119,6 +121,7 @@ TEST_P(Entry, HasTheTableOfItsKindAlone) {
   EXPECT_EQ(interface(TSR_STRATEGY_INTERFACE) != nullptr, kind == TSR_KIND_STRATEGY);
   EXPECT_EQ(interface(TSR_COMMUNICATOR_INTERFACE) != nullptr, kind == TSR_KIND_COMMUNICATOR);
   EXPECT_EQ(interface(TSR_DEVICE_INTERFACE) != nullptr, kind == TSR_KIND_DEVICE);
+  EXPECT_EQ(interface(TSR_OFFLOAD_INTERFACE) != nullptr, kind == TSR_KIND_OFFLOAD);
 }
 
 TEST_P(Entry, DestroysNothingWithoutHarm) {
@@ -133,6 +136,8 @@ TEST_P(Entry, DestroysNothingWithoutHarm) {
     device.kernel_destroy(nullptr);
     device.close(nullptr);
   }
+  if (const void* table = interface(TSR_OFFLOAD_INTERFACE))
+    static_cast<const tsr_offload_interface*>(table)->destroy(nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Plugins, Entry, ::testing::Values(TESSERA_PLUGINS), [](const auto& test) {

@@ -43,7 +43,7 @@ class Template : public ::testing::TestWithParam<std::string> {
         << "another plugin-api was found than the one installed for this test";
     ASSERT_NO_FATAL_FAILURE(run({TESSERA_CMAKE, "--build", binary}));
     fs::create_directory(folder_.path("plugins"));
-    for (const char* plugin : {"/plain-ddp.so", "/local-sgd.so"})
+    for (const char* plugin : {"/plain-ddp.so", "/local-sgd.so", "/saved-out-offload.so"})
       fs::copy(binary + plugin, folder_.path("plugins"));
   }
 
@@ -92,6 +92,17 @@ TEST_P(Template, TrainsAsDdpDoes) {
   EXPECT_NE(micro_batch, three) << "--reduce-every changes nothing";
 }
 
+TEST_P(Template, HasAnOffloadPolicyThatIsFoundByItsName) {
+  ASSERT_NO_FATAL_FAILURE(build());
+  const std::string dir = "--plugin-dir=" + folder_.path("plugins");
+  const CommandResult list = Command({TESSERA_PROGRAM, "plugins", "list", dir}).wait(std::chrono::minutes(1));
+  EXPECT_NE(list.out.find("offload       saved-out    " + folder_.path("plugins")), std::string::npos) << list.out;
+  const CommandResult info =
+      Command({TESSERA_PROGRAM, "plugins", "info", "saved-out", dir}).wait(std::chrono::minutes(1));
+  EXPECT_NE(info.out.find("kind     offload  (--offload saved-out)"), std::string::npos) << info.out << info.err;
+  EXPECT_NE(info.out.find("--saved-out.ahead=1"), std::string::npos) << info.out;
+}
+
 /// local-sgd on its axis beside strategies of the host's tree. Ranks are threads of this process.
 class LocalSgdTemplate : public Template {
  protected:
@@ -124,13 +135,19 @@ class LocalSgdTemplate : public Template {
   }
 };
 
-TEST(LocalSgdSource, IsUnder150Lines) {
-  std::ifstream file(source_dir("plugin-api/template/local_sgd.c"));
+int num_lines(const std::string& template_file) {
+  std::ifstream file(source_dir("plugin-api/template/" + template_file));
   int lines = 0;
   for (std::string line; std::getline(file, line);)
     ++lines;
-  EXPECT_GT(lines, 0);
-  EXPECT_LT(lines, 150);
+  return lines;
+}
+
+TEST(TemplateSources, AreAsShortAsTheirReadmeSays) {
+  EXPECT_GT(num_lines("local_sgd.c"), 0);
+  EXPECT_LT(num_lines("local_sgd.c"), 150);
+  EXPECT_GT(num_lines("saved_out.c"), 0);
+  EXPECT_LE(num_lines("saved_out.c"), 100);
 }
 
 TEST_P(LocalSgdTemplate, DivergesBetweenAverages) {

@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"DeviceMemory", bad_flag("--device-memory=lots"), {"device-memory", "lots", "2GiB"}},
         Case{"ZeroBatch", bad_flag("--batch-size=0"), {"batch-size"}},
         Case{"UnknownStrategy", bad_flag("--strategy=fsdq"), {"fsdq", "ddp"}},
-        Case{"Offload", bad_flag("--offload=cpu"), {"not supported yet"}},
+        Case{"OffloadPolicy", bad_flag("--offload=cpu"), {"there is no plugin cpu for --offload"}},
         Case{"Float8", bad_flag("--dtype=float8"), {"float32", "bf16", "fp16"}},
         Case{"Recompute", bad_flag("--recompute=every=5"), {"--recompute every=5", "4 blocks"}},
         Case{"FreezeNothing", bad_flag("--freeze=h.9.*"), {"--freeze", "'h.9.*' matches no parameter", "wte.weight"}},

@@ -41,10 +41,27 @@ TEST(Flags, HaveTheDefaultsOfTheDesign) {
 }
 
 TEST(Flags, ReadEveryKindOfValue) {
-  const auto parsed =
-      parse({"--batch-size=3", "--lr", "2.5e-4", "--lr-schedule", "cosine", "--optimizer=sgd", "--mesh", "pp=2,dp=3",
-             "--strategy", "pp=pipeline,dp=./x/fsdp.so", "--plugin-dir", "a", "--plugin-dir=b", "--debug-memory",
-             "--stream-delay", "7", "--reduce-every", "micro-batch", "--seed=0"});
+  const auto parsed = parse({"--batch-size=3",
+                             "--lr",
+                             "2.5e-4",
+                             "--lr-schedule",
+                             "cosine",
+                             "--optimizer=sgd",
+                             "--mesh",
+                             "pp=2,dp=3",
+                             "--strategy",
+                             "pp=pipeline,dp=./x/fsdp.so",
+                             "--plugin-dir",
+                             "a",
+                             "--plugin-dir=b",
+                             "--debug-memory",
+                             "--stream-delay",
+                             "7",
+                             "--reduce-every",
+                             "micro-batch",
+                             "--seed=0",
+                             "--offload",
+                             "one,./x/two-offload.so"});
   const TrainConfig& config = parsed.config;
   EXPECT_EQ(config.batch_size, 3);
   EXPECT_EQ(config.lr, 2.5e-4);
@@ -56,6 +73,7 @@ TEST(Flags, ReadEveryKindOfValue) {
   ASSERT_EQ(config.strategies.size(), 2u);
   EXPECT_EQ(config.strategies[1].plugin, "./x/fsdp.so");
   EXPECT_EQ(config.plugin_dirs, (Words{"a", "b"}));
+  EXPECT_EQ(config.offload, (Words{"one", "./x/two-offload.so"}));
   EXPECT_TRUE(config.debug_memory);
   EXPECT_EQ(config.stream_delay, 7u);
   EXPECT_EQ(config.reduce_every, ReduceEvery::micro_batch);
@@ -115,8 +133,8 @@ TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
 }
 
 TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
-  for (const char* flag : {"offload", "resume", "out", "checkpoint-every", "keep", "init-from", "save", "load",
-                           "val-data", "eval-every", "tensorboard", "wandb", "config", "profile", "generate"})
+  for (const char* flag : {"resume", "out", "checkpoint-every", "keep", "init-from", "save", "load", "val-data",
+                           "eval-every", "tensorboard", "wandb", "config", "profile", "generate"})
     refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; leave it out: "});
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});
@@ -156,6 +174,20 @@ TEST(Freeze, TakesListsAndRepetitions) {
   ASSERT_NE(freeze, fields.end());
   EXPECT_EQ(freeze->value, "wte*,*.bias,h.[0-3].*");
   refuse({"--freeze", "wte*,,wpe*"}, {"--freeze 'wte*,,wpe*'", "empty pattern"});
+}
+
+TEST(Offload, NamesEachPolicyOnceInItsOrder) {
+  EXPECT_EQ(parse({}).config.offload, Words{});
+  const auto parsed = parse({"--offload", "b,a,./x/c-offload.so", "--b.from_step=2"});
+  EXPECT_EQ(parsed.config.offload, (Words{"b", "a", "./x/c-offload.so"}));
+  EXPECT_EQ(parsed.plugin_flags.at(0).name, "b.from-step");
+  const auto fields = shared_fields(parsed.config);
+  EXPECT_EQ(std::ranges::find(fields, "offload", &ConfigField::name)->value, "b,a,./x/c-offload.so");
+  refuse({"--offload=a,b,a"}, {"--offload names the policy a twice; name each once"});
+  refuse({"--offload=a,,b"}, {"--offload 'a,,b' has an empty name", "tessera plugins list"});
+  refuse({"--offload", ""}, {"--offload '' has an empty name"});
+  refuse({"--offload="}, {"--offload has no value after '='"});
+  refuse({"--offload=a", "--offload=b"}, {"--offload is given more than once; give it once"});
 }
 
 TEST(Recompute, ReadsAndPrints) {

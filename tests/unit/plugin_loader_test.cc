@@ -77,6 +77,15 @@ TEST(Loader, LoadsAGoodPlugin) {
   expect_error([&] { good.device(); }, {"sample", "is a strategy"});
 }
 
+TEST(Loader, LoadsAnOffloadPolicy) {
+  const LoadedPlugin policy = load(plugin("policy"));
+  EXPECT_EQ(policy.kind, PluginKind::offload);
+  EXPECT_EQ(policy.offload(), policy.interface);
+  EXPECT_NE(policy.offload()->plan, nullptr);
+  expect_error([&] { policy.strategy(); }, {"sample is an offload policy but was used as a strategy"});
+  expect_error([&] { load(plugin("good")).offload(); }, {"is a strategy but was used as an offload policy"});
+}
+
 TEST(Loader, LoadsTwiceAndGivesTheSameTable) {
   EXPECT_EQ(load(plugin("good")).interface, load(plugin("good")).interface);
 }
@@ -98,7 +107,7 @@ TEST(Handshake, WrongAnswersAreRefused) {
 TEST(Handshake, WrongDescriptorsAreRefused) {
   refuse(plugin("no_factory"), {"factory"});
   refuse(plugin("short_descriptor"), {"descriptor of 40 bytes"});
-  refuse(plugin("unknown_kind"), {"'painter'", "strategy, communicator and device"});
+  refuse(plugin("unknown_kind"), {"'painter'", "strategy, communicator, device and offload"});
   refuse(plugin("bad_name"), {"'../etc'"});
   refuse(plugin("no_id"), {"no id"});
   refuse(plugin("bad_default"), {"bucket-mb", "4096", "1 to 1024"});
@@ -110,6 +119,8 @@ TEST(Handshake, WrongTablesAreRefused) {
   refuse(plugin("short_table"), {"tsr.strategy/1 of 40 bytes", "at least"});
   refuse(plugin("hole_in_table"), {"no function lower"});
   refuse(plugin("lying_kind"), {"has no table tsr.communicator/1"});
+  refuse(plugin("short_policy"), {"tsr.offload/1 of 24 bytes", "at least 40"});
+  refuse(plugin("policy_without_plan"), {"no function plan", "tsr.offload/1"});
 }
 
 TEST(Exports, WrongOnesAreRefused) {
@@ -287,6 +298,23 @@ TEST_F(PluginFiles, MustBeOfTheKindAndNameThatWereAskedFor) {
   expect_error<UsageError>([&] { load_plugin(PluginKind::strategy, "other", {folder_}, kQuiet); },
                            {"calls itself sample", "not other"});
   EXPECT_EQ(load_plugin(PluginKind::strategy, (folder_ / "other.so").string(), {}, kQuiet).name, "sample");
+}
+
+TEST_F(PluginFiles, OfOffloadPoliciesHaveTheirSuffix) {
+  const fs::path path = write("sample-offload.so", read(plugin("policy")));
+  EXPECT_EQ(find_plugin(PluginKind::offload, "sample", {folder_}), path);
+  EXPECT_EQ(load_plugin(PluginKind::offload, "sample", {folder_}, kQuiet).path, path);
+  expect_error<UsageError>(
+      [&] { find_plugin(PluginKind::offload, "smaple", {folder_}); },
+      {"no plugin smaple for --offload: no file smaple-offload.so", "available: sample", "did you mean sample"});
+  expect_error<UsageError>([&] { load_plugin(PluginKind::offload, plugin("good").string(), {}, kQuiet); },
+                           {"is a strategy, but --offload needs an offload policy; use it with --strategy"});
+  expect_error<UsageError>([&] { load_plugin(PluginKind::device, path.string(), {}, kQuiet); },
+                           {"is an offload policy, but --device needs a device; use it with --offload"});
+  const std::string text = plugins_list({folder_}, false);
+  EXPECT_NE(text.find("offload       sample"), std::string::npos) << text;
+  const std::string info = plugin_info("sample", {folder_}, false, kQuiet);
+  EXPECT_NE(info.find("kind     offload  (--offload sample)"), std::string::npos) << info;
 }
 
 TEST_F(PluginFiles, FoldersOfFlagsMustExistAndAreListedOnce) {

@@ -67,6 +67,15 @@ inline const tsr_option_value& option(std::span<const tsr_option_value> values, 
   throw Error(TSR_E_NOT_FOUND, "the host passed no value for option " + std::string(name));
 }
 
+/// Throws ABI for an APPENDABLE struct that is shorter than this header's minor needs. `what` names the function and
+/// the struct: "plan: tsr_offload_view".
+inline void require_size(const char* what, uint64_t num_bytes, uint64_t min_bytes) {
+  if (num_bytes < min_bytes)
+    throw Error(TSR_E_ABI, std::string(what) + ".struct_size is " + std::to_string(num_bytes) + "; ABI " +
+                               std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(TSR_ABI_MINOR) +
+                               " requires at least " + std::to_string(min_bytes));
+}
+
 /// Checks the host's side of the handshake and writes the plugin's: this header's minor version only, as every 0.x
 /// must.
 inline void shake_hands(tsr_handshake* io) {

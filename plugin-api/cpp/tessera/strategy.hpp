@@ -156,7 +156,8 @@ struct StrategyTable {
 
   static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** result, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require("create: tsr_strategy_create_args", args->struct_size, TSR_END_OF(tsr_strategy_create_args, num_options));
+      require_size("create: tsr_strategy_create_args", args->struct_size,
+                   TSR_END_OF(tsr_strategy_create_args, num_options));
       std::unique_ptr<Strategy> made =
           std::make_unique<S>(view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
       *result = reinterpret_cast<tsr_strategy*>(made.release());
@@ -167,15 +168,15 @@ struct StrategyTable {
   static tsr_status layout(tsr_strategy* s, const tsr_program_view* v, const tsr_layout_sink* sink,
                            tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
-      require("layout: tsr_layout_sink", sink->struct_size, TSR_END_OF(tsr_layout_sink, add_entry));
+      require_size("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
+      require_size("layout: tsr_layout_sink", sink->struct_size, TSR_END_OF(tsr_layout_sink, add_entry));
       self(s)->layout(ProgramView(*v), *sink);
     });
   }
   static tsr_status lower(tsr_strategy* s, const tsr_program_view* v, const tsr_edit* edit, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require("lower: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
-      require("lower: tsr_edit", edit->struct_size, TSR_END_OF(tsr_edit, wait_for));
+      require_size("lower: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
+      require_size("lower: tsr_edit", edit->struct_size, TSR_END_OF(tsr_edit, wait_for));
       self(s)->lower(ProgramView(*v), Edit(*edit));
     });
   }
@@ -184,12 +185,6 @@ struct StrategyTable {
     return guard(err, S::kName, [&] { self(s)->call_action(tag, {operands, n}); });
   }
   static const void* get_extension(tsr_str) noexcept { return nullptr; }
-  static void require(const char* what, uint64_t num_bytes, uint64_t min_bytes) {
-    if (num_bytes < min_bytes)
-      throw Error(TSR_E_ABI, std::string(what) + ".struct_size is " + std::to_string(num_bytes) + "; ABI " +
-                                 std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(TSR_ABI_MINOR) +
-                                 " requires at least " + std::to_string(min_bytes));
-  }
 
   static constexpr tsr_strategy_interface kInterface = {
       sizeof(tsr_strategy_interface), kRole,  kSplits, kFlags,      create,       destroy, nullptr,

@@ -2,7 +2,7 @@
  *
  * A policy moves nothing. The host shows it a finished step as a list of *visits* (actions in a row that belong
  * together: one block's forward, one block's backward, one update) and the *items* they use (buffers in device
- * memory). The policy answers: behind this visit the item leaves, to that memory, and is fetched so many visits before
+ * memory). The policy answers: after this visit the item leaves, to that memory, and is fetched so many visits before
  * its next use. The host turns the answers into copies, leaves out those of data that is still valid, and checks,
  * orders and places the result like any other program. So a policy cannot make a step wrong, only slow or too large,
  * and no policy changes a bit of any result.

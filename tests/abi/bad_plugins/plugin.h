@@ -1,7 +1,8 @@
-/* A strategy plugin that is right in every respect. Each file of this folder defines one TEST_* macro, includes this,
- * and is wrong in that one respect; the loader must refuse it. */
+/* A strategy plugin, or with TEST_OFFLOAD an offload policy, that is right in every respect. Each file of this folder
+ * defines one TEST_* macro, includes this, and is wrong in that one respect; the loader must refuse it. */
 #include <string.h>
 
+#include "tessera/offload.h"
 #include "tessera/strategy.h"
 
 #define TEST_STR(text) \
@@ -9,6 +10,12 @@
 
 #ifndef TEST_NAME
 #define TEST_NAME "sample"
+#endif
+#ifdef TEST_OFFLOAD
+#define TEST_KIND TSR_KIND_OFFLOAD
+#define TEST_INTERFACE TSR_OFFLOAD_INTERFACE
+#else
+#define TEST_INTERFACE TSR_STRATEGY_INTERFACE
 #endif
 #ifndef TEST_KIND
 #define TEST_KIND TSR_KIND_STRATEGY
@@ -32,13 +39,16 @@
 #define TEST_SECOND_OPTION "label"
 #endif
 #ifndef TEST_TABLE_SIZE
-#define TEST_TABLE_SIZE sizeof(tsr_strategy_interface)
+#define TEST_TABLE_SIZE sizeof kTable
 #endif
 #ifndef TEST_DESCRIPTOR_SIZE
 #define TEST_DESCRIPTOR_SIZE sizeof(tsr_descriptor)
 #endif
 #ifndef TEST_LOWER
 #define TEST_LOWER lower
+#endif
+#ifndef TEST_PLAN
+#define TEST_PLAN plan
 #endif
 #ifndef TEST_STATUS
 #define TEST_STATUS TSR_OK
@@ -50,6 +60,23 @@
 #define TEST_ON_QUERY
 #endif
 
+#ifdef TEST_OFFLOAD
+static tsr_status create(const tsr_offload_create_args* args, tsr_offload** policy, tsr_error* err) {
+  (void)args, (void)err;
+  *policy = NULL;
+  return TSR_OK;
+}
+static void destroy(tsr_offload* policy) {
+  (void)policy;
+}
+static inline tsr_status plan(tsr_offload* policy, const tsr_offload_view* view, const tsr_offload_sink* sink,
+                              tsr_error* err) {
+  (void)policy, (void)view, (void)sink, (void)err;
+  return TSR_OK;
+}
+static const tsr_offload_interface kTable = {
+    .struct_size = TEST_TABLE_SIZE, .create = create, .destroy = destroy, .plan = TEST_PLAN};
+#else
 static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
   (void)args, (void)err;
   *strategy = NULL;
@@ -63,6 +90,13 @@ static inline tsr_status lower(tsr_strategy* strategy, const tsr_program_view* v
   (void)strategy, (void)view, (void)edit, (void)err;
   return TSR_OK;
 }
+static const tsr_strategy_interface kTable = {.struct_size = TEST_TABLE_SIZE,
+                                              .role = TSR_STRATEGY_SPLIT_STORAGE,
+                                              .splits = TSR_SPLITS_BATCH,
+                                              .create = create,
+                                              .destroy = destroy,
+                                              .lower = TEST_LOWER};
+#endif
 
 static const tsr_option kOptions[] = {
     {TEST_STR("bucket-mb"), TEST_STR(TEST_DEFAULT), {NULL, 0}, TEST_STR("MiB per bucket"), 1, 1024, TSR_OPTION_INT, 0},
@@ -81,19 +115,12 @@ static const tsr_descriptor kDescriptor = {TEST_DESCRIPTOR_SIZE,
                                            TEST_STR("does nothing"),
                                            kOptions,
                                            sizeof kOptions / sizeof kOptions[0]};
-static const tsr_strategy_interface kTable = {.struct_size = TEST_TABLE_SIZE,
-                                              .role = TSR_STRATEGY_SPLIT_STORAGE,
-                                              .splits = TSR_SPLITS_BATCH,
-                                              .create = create,
-                                              .destroy = destroy,
-                                              .lower = TEST_LOWER};
 
 static const void* get_interface(tsr_str id) {
 #ifdef TEST_NO_INTERFACE
   (void)id;
 #else
-  if (id.len == sizeof(TSR_STRATEGY_INTERFACE) - 1 && memcmp(id.ptr, TSR_STRATEGY_INTERFACE, id.len) == 0)
-    return &kTable;
+  if (id.len == sizeof(TEST_INTERFACE) - 1 && memcmp(id.ptr, TEST_INTERFACE, id.len) == 0) return &kTable;
 #endif
   (void)kTable;
   return NULL;

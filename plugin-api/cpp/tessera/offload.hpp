@@ -1,0 +1,103 @@
+// The C++ layer of offload policies: OffloadTable<YourPolicy>::kInterface is the ABI's table of a class like this one.
+//
+//     class Activations {
+//      public:
+//       static constexpr std::string_view kName = "activations";
+//       explicit Activations(std::span<const tsr_option_value> options);
+//       void plan(const OffloadView& view, const OffloadSink& sink) const;   // sink.leave({buffer, after, memory,
+//       ...})
+//     };
+//
+// A policy throws, and so does a sink that refuses an answer; the table turns it into a status. A policy is immutable
+// once it is made, so plan is pure and may run on several threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tessera/offload.h"
+#include "tessera/plugin.hpp"
+#include "tessera/strategy.hpp"
+
+namespace tessera {
+
+/// The word for a visit: "forward", "backward", "loss", "update", "other".
+constexpr std::string_view visit_name(uint32_t kind) {
+  constexpr std::string_view kNames[] = {"unknown", "forward", "backward", "loss", "update", "other"};
+  return kind <= TSR_VISIT_OTHER ? kNames[kind] : kNames[0];
+}
+
+/// What a policy may look at: the arrays of a tsr_offload_view as spans. Borrows.
+class OffloadView {
+ public:
+  explicit OffloadView(const tsr_offload_view& v) : raw(v) {}
+  const tsr_offload_view& raw;
+
+  ProgramView program() const { return ProgramView(*raw.program); }
+  std::span<const tsr_place> places() const { return {raw.places, raw.num_places}; }
+  std::span<const tsr_visit> visits() const { return {raw.visits, raw.num_visits}; }
+  std::span<const tsr_item> items() const { return {raw.items, raw.num_items}; }
+  static std::span<const tsr_use> uses(const tsr_item& item) { return {item.uses, item.num_uses}; }
+  static bool is_persistent(const tsr_item& item) { return (item.flags & TSR_BUFFER_PERSISTENT) != 0; }
+
+  /// The place in that memory (TSR_MEMORY_*), or NULL.
+  const tsr_place* find_place(uint32_t memory) const {
+    const auto found = std::ranges::find(places(), memory, &tsr_place::memory);
+    return found == places().end() ? nullptr : &*found;
+  }
+
+  /// The visit as messages name it: "visit 7, forward of h.0 mb=1". `visit` is below the number of visits.
+  std::string describe(uint32_t visit) const {
+    const tsr_visit& v = visits()[visit];
+    std::string text = "visit " + std::to_string(visit) + ", " + std::string(visit_name(v.kind));
+    if (v.unit >= 0) text += " of " + to_string(program().units()[static_cast<size_t>(v.unit)].name);
+    return v.micro_batch < 0 ? text : text + " mb=" + std::to_string(v.micro_batch);
+  }
+};
+
+/// Takes answers. An answer that the host refuses throws Error.
+class OffloadSink {
+ public:
+  explicit OffloadSink(const tsr_offload_sink& sink) : sink_(sink) {}
+  void leave(const tsr_leave& answer) const { call(sink_.leave, sink_.ctx, &answer); }
+
+ private:
+  const tsr_offload_sink& sink_;
+};
+
+/// The table of a policy class `P(std::span<const tsr_option_value> options)` with `static constexpr std::string_view
+/// kName` and a const `plan`.
+template <class P>
+struct OffloadTable {
+  static P* self(tsr_offload* policy) { return reinterpret_cast<P*>(policy); }
+
+  static tsr_status create(const tsr_offload_create_args* args, tsr_offload** result, tsr_error* err) noexcept {
+    return guard(err, P::kName, [&] {
+      require_size("create: tsr_offload_create_args", args->struct_size,
+                   TSR_END_OF(tsr_offload_create_args, num_options));
+      auto made = std::make_unique<P>(std::span<const tsr_option_value>(args->options, args->num_options));
+      *result = reinterpret_cast<tsr_offload*>(made.release());
+    });
+  }
+  static void destroy(tsr_offload* policy) noexcept { delete self(policy); }
+  static tsr_status plan(tsr_offload* policy, const tsr_offload_view* v, const tsr_offload_sink* sink,
+                         tsr_error* err) noexcept {
+    return guard(err, P::kName, [&] {
+      require_size("plan: tsr_offload_view", v->struct_size, TSR_END_OF(tsr_offload_view, num_items));
+      require_size("plan: tsr_program_view", v->program->struct_size, TSR_END_OF(tsr_program_view, num_actions));
+      require_size("plan: tsr_offload_sink", sink->struct_size, TSR_END_OF(tsr_offload_sink, leave));
+      std::as_const(*self(policy)).plan(OffloadView(*v), OffloadSink(*sink));
+    });
+  }
+  static const void* get_extension(tsr_str) noexcept { return nullptr; }
+
+  static constexpr tsr_offload_interface kInterface = {
+      sizeof(tsr_offload_interface), 0, create, destroy, plan, get_extension};
+};
+
+}  // namespace tessera

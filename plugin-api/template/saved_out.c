@@ -1,0 +1,99 @@
+/* saved-out: what the forward keeps for the backward waits in host memory. A whole offload policy in C11. A policy
+ * moves nothing: it tells the host which items (buffers) leave device memory after which visit, and how many visits
+ * before their next use they are fetched. docs/plugin-abi.md has the rules, tessera/offload.h the contract. */
+#include <stdlib.h>
+#include <string.h>
+#include <tessera/offload.h>
+
+#define STR(literal) \
+  { literal, sizeof(literal) - 1 }
+
+static int equals(tsr_str s, const char* text) {
+  return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
+}
+
+static tsr_status fail(tsr_error* err, tsr_status code, const char* sentence) {
+  if (err != NULL) {
+    err->code = code;
+    err->rank = -1;
+    strncpy(err->domain, "saved-out", sizeof err->domain - 1);
+    strncpy(err->message, sentence, sizeof err->message - 1);
+  }
+  return code;
+}
+
+struct tsr_offload {
+  uint32_t ahead; /* --saved-out.ahead */
+};
+
+static tsr_status create(const tsr_offload_create_args* args, tsr_offload** policy, tsr_error* err) {
+  if (!TSR_HAS(args, tsr_offload_create_args, num_options))
+    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.11 requires");
+  tsr_offload* made = calloc(1, sizeof *made);
+  if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
+  for (uint64_t i = 0; i < args->num_options; ++i)
+    if (equals(args->options[i].name, "ahead")) made->ahead = (uint32_t)args->options[i].i;
+  *policy = made;
+  return TSR_OK;
+}
+
+static void destroy(tsr_offload* policy) {
+  free(policy);
+}
+
+/* Each gap between two uses of a saved tensor in which more than the way out and the way back, `ahead` visits, fits. */
+static tsr_status plan(tsr_offload* policy, const tsr_offload_view* view, const tsr_offload_sink* sink,
+                       tsr_error* err) {
+  if (!TSR_HAS(view, tsr_offload_view, num_items) || !TSR_HAS_FN(sink, tsr_offload_sink, leave))
+    return fail(err, TSR_E_ABI, "plan: struct_size of the view or the sink is smaller than ABI 0.11 requires");
+  uint64_t place = 0;
+  while (place < view->num_places && view->places[place].memory != TSR_MEMORY_HOST)
+    ++place;
+  if (place == view->num_places) return TSR_OK; /* there is no host memory to leave for */
+  for (uint64_t i = 0; i < view->num_items; ++i) {
+    const tsr_item* item = &view->items[i];
+    if (item->kind != TSR_BUFFER_SAVED && item->kind != TSR_BUFFER_ACTIVATION) continue;
+    for (uint64_t u = 0; u + 1 < item->num_uses; ++u) {
+      if (item->uses[u + 1].visit - item->uses[u].visit <= policy->ahead + 2) continue;
+      const tsr_leave leave = {item->buffer, item->uses[u].visit, TSR_MEMORY_HOST, policy->ahead, 1};
+      const tsr_status status = sink->leave(sink->ctx, &leave, err);
+      if (status != TSR_OK) return status; /* the host filled err */
+    }
+  }
+  return TSR_OK;
+}
+
+static const tsr_option kOptions[] = {
+    {STR("ahead"), STR("1"), STR(""), STR("visits between fetch and use"), 0, 64, TSR_OPTION_INT, 0},
+};
+static const tsr_descriptor kDescriptor = {
+    .struct_size = sizeof(tsr_descriptor),
+    .name = STR("saved-out"),
+    .kind = STR(TSR_KIND_OFFLOAD),
+    .id = STR("com.example.saved-out"),
+    .version = STR("1.0.0"),
+    .vendor = STR("Example"),
+    .summary = STR("what the forward keeps for the backward waits in host memory"),
+    .options = kOptions,
+    .num_options = sizeof kOptions / sizeof kOptions[0],
+};
+static const tsr_offload_interface kInterface = {
+    .struct_size = sizeof(tsr_offload_interface), .create = create, .destroy = destroy, .plan = plan};
+
+static const void* get_interface(tsr_str id) {
+  return equals(id, TSR_OFFLOAD_INTERFACE) ? &kInterface : NULL;
+}
+static const tsr_factory kFactory = {sizeof(tsr_factory), 0, &kDescriptor, get_interface};
+
+TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
+                                          tsr_error* err) {
+  (void)host;
+  if (io->magic != TSR_MAGIC) return fail(err, TSR_E_ABI, "query: the handshake has a wrong magic number");
+  io->plugin_abi_major = TSR_ABI_MAJOR;
+  io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
+  if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_min > TSR_ABI_MINOR ||
+      io->host_minor_max < TSR_ABI_MINOR)
+    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.11 on 64-bit machines and the host does not");
+  *factory = &kFactory;
+  return TSR_OK;
+}

@@ -1,0 +1,27 @@
+// Makes the instances of offload policies, as JobStrategies does those of strategies: each with its resolved options,
+// so that what a policy refuses is known before anything is planned.
+
+#include "job/job_policies.h"
+
+#include "config/usage_error.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+
+JobPolicies::JobPolicies(const Job& job, const tsr_host* host) {
+  for (size_t i = 0; i < job.plugins.offload.size(); ++i) {
+    const LoadedPlugin& plugin = job.plugins.offload[i];
+    const auto values = job.options.offload[i].values();
+    const tsr_offload_create_args args{sizeof args, 0, host, values.data(), values.size()};
+    OffloadPolicy policy{plugin.name, plugin.offload(), nullptr};
+    try {
+      call(policy.interface->create, &args, &policy.instance);
+    } catch (const Error& e) {
+      throw UsageError(e.what() + see_options(plugin), e.code());
+    }
+    instances_.emplace_back(policy.instance, Destroy{policy.interface});
+    policies_.push_back(std::move(policy));
+  }
+}
+
+}  // namespace tessera::host

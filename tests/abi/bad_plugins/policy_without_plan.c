@@ -1,0 +1,3 @@
+#define TEST_OFFLOAD
+#define TEST_PLAN NULL
+#include "plugin.h"

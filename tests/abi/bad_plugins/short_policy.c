@@ -1,0 +1,3 @@
+#define TEST_OFFLOAD
+#define TEST_TABLE_SIZE 24
+#include "plugin.h"

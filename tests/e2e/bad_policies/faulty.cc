@@ -1,0 +1,65 @@
+// Breaks one rule of the answers, --faulty.fault; with `none` it breaks none.
+#include "long_gaps.h"
+
+namespace tessera::bad_policies {
+namespace {
+
+/// A visit that does not use the item.
+uint32_t unused_visit(const OffloadView& view, uint64_t buffer) {
+  const auto item = std::ranges::find(view.items(), buffer, &tsr_item::buffer);
+  uint32_t visit = 0;
+  while (std::ranges::count(OffloadView::uses(*item), visit, &tsr_use::visit))
+    ++visit;
+  return visit;
+}
+
+uint32_t last_use(const OffloadView& view, uint64_t buffer) {
+  return OffloadView::uses(*std::ranges::find(view.items(), buffer, &tsr_item::buffer)).back().visit;
+}
+
+uint64_t no_item(const OffloadView& view) {
+  uint64_t largest = 0;
+  for (const tsr_item& item : view.items())
+    largest = std::max(largest, item.buffer);
+  return largest + 1'000'000;
+}
+
+class Faulty {
+ public:
+  static constexpr std::string_view kName = "faulty";
+  explicit Faulty(std::span<const tsr_option_value> options) : fault_(to_string(option(options, "fault").s)) {
+    if (fault_ == "options")
+      throw Error(TSR_E_INVALID_ARGUMENT, "fault=options goes with no other option; give another fault");
+  }
+
+  void plan(const OffloadView& view, const OffloadSink& sink) const {
+    if (fault_ == "error")
+      throw Error(TSR_E_INVALID_ARGUMENT, "cannot decide for this step with fault=error; give fault=none");
+    std::vector<tsr_leave> answers = long_gaps(view, 1);
+    if (answers.empty()) return;
+    tsr_leave& wrong = answers.back();
+    if (fault_ == "unknown-item") wrong.buffer = no_item(view);
+    if (fault_ == "unused-visit") wrong.after = unused_visit(view, wrong.buffer);
+    if (fault_ == "no-visit") wrong.after = static_cast<uint32_t>(view.visits().size());
+    if (fault_ == "unknown-place") wrong.memory = 99;
+    if (fault_ == "last-use") wrong.after = last_use(view, wrong.buffer);
+    for (const tsr_leave& answer : answers)
+      sink.leave(answer);
+    if (fault_ == "twice") sink.leave(answers.back());
+  }
+
+ private:
+  std::string fault_;
+};
+
+constexpr tsr_option kOptions[] = {
+    string_option("fault", "none", "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|error|options",
+                  "the rule that is broken")};
+constexpr tsr_descriptor kDescriptor =
+    descriptor("faulty", TSR_KIND_OFFLOAD, "org.tessera.tests.faulty", "1", "gives answers that are refused", kOptions);
+
+}  // namespace
+}  // namespace tessera::bad_policies
+
+TESSERA_PLUGIN(tessera::bad_policies::kDescriptor, TSR_OFFLOAD_INTERFACE,
+               tessera::OffloadTable<tessera::bad_policies::Faulty>::kInterface)

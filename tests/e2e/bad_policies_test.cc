@@ -1,0 +1,101 @@
+// Offload policies that load, and are wrong: the run stops before step 1 and says which policy, item and visit it is
+// about, and why.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/command.h"
+#include "support/paths.h"
+
+namespace tessera::testing {
+namespace {
+
+std::vector<std::string> with_policy(const std::string& command, const std::string& policy,
+                                     const std::vector<std::string>& more) {
+  const std::string golden = source_dir("tests/golden/gpt2-nano");
+  std::vector<std::string> argv = {
+      TESSERA_PROGRAM, command,     "--model=" + golden, "--data=" + golden + "/tokens.bin",   "--batch-size=1",
+      "--seq-len=8",   "--steps=1", "--threads=1",       "--plugin-dir=" TESSERA_BAD_POLICIES, "--offload=" + policy};
+  argv.insert(argv.end(), more.begin(), more.end());
+  return argv;
+}
+
+CommandResult train(const std::string& policy, const std::vector<std::string>& more) {
+  return run_command(with_policy("train", policy, more));
+}
+
+void expect_refusal(const CommandResult& run, int exit_code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(run.exit_code, exit_code) << run.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(run.err.find(part), std::string::npos) << part << " is missing in\n" << run.err;
+  EXPECT_EQ(run.err.find("tok/s"), std::string::npos) << "it trained:\n" << run.err;
+}
+
+struct Fault {
+  const char* name;
+  std::vector<std::string> parts;
+
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
+};
+
+class BadPolicy : public ::testing::TestWithParam<Fault> {};
+
+// What a policy refuses and what is refused of it look alike: exit code 2.
+TEST_P(BadPolicy, IsNamedWithItsItemAndVisit) {
+  const auto& [name, parts] = GetParam();
+  const std::string fault = "--faulty.fault=" + std::string(name);
+  expect_refusal(train("faulty", {fault}), 2, parts);
+  expect_refusal(train("faulty", {fault, "--nproc=2", "--comm=local"}), 2, parts);
+  const CommandResult plan = run_command(with_policy("plan", "faulty", {fault}));
+  EXPECT_EQ(plan.exit_code, 2) << plan.out;
+  for (const std::string& part : parts)
+    EXPECT_NE(plan.err.find(part), std::string::npos) << part << " is missing in\n" << plan.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, BadPolicy,
+    ::testing::Values(Fault{"unknown-item", {"faulty", "buffer", "is not an item"}},
+                      Fault{"unused-visit", {"faulty", "visit", "does not use"}},
+                      Fault{"no-visit", {"faulty", "visit", "does not use"}},
+                      Fault{"unknown-place", {"faulty", "memory 99"}},
+                      Fault{"last-use", {"faulty", "visit", "last use"}}, Fault{"twice", {"faulty", "visit", "twice"}},
+                      Fault{"error", {"faulty", "cannot decide for this step with fault=error", "give fault=none"}},
+                      Fault{"options",
+                            {"[faulty] fault=options goes with no other option", "see tessera plugins info faulty"}}),
+    [](const auto& test) {
+      std::string name = test.param.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+TEST(BadPolicy, WithoutAFaultTrains) {
+  const CommandResult run = train("faulty", {});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+}
+
+TEST(BadPolicy, ThatIsNotPureIsNamed) {
+  expect_refusal(train("impure", {"--nproc=2", "--comm=gloo"}), 1,
+                 {"rank 1 plans a different program than rank 0 planned for it", "impure", "not pure"});
+}
+
+// Its options are those of a plugin that is not named, as for other kinds.
+TEST(BadPolicy, ThatIsNotNamedHasNoOptions) {
+  expect_refusal(train("impure", {"--faulty.fault=none"}), 2,
+                 {"no plugin of this run has the option --faulty.fault", "impure"});
+}
+
+TEST(BadPolicy, IsNamedOnce) {
+  expect_refusal(train("faulty,faulty", {}), 2, {"--offload names the policy faulty twice; name each once"});
+  expect_refusal(train("faulty," TESSERA_BAD_POLICIES "/faulty-offload.so", {}), 2,
+                 {"--offload names the policy faulty twice", "faulty-offload.so"});
+}
+
+TEST(BadPolicy, OfAnotherKindIsRefused) {
+  expect_refusal(train("impure," + plugin_dir() + "/ddp.so", {}), 2,
+                 {"ddp.so is a strategy, but --offload needs an offload policy; use it with --strategy"});
+  expect_refusal(train("impuer", {}), 2,
+                 {"there is no plugin impuer for --offload: no file impuer-offload.so", "did you mean impure?"});
+}
+
+}  // namespace
+}  // namespace tessera::testing
