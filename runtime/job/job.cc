@@ -263,14 +263,17 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
   }
 }
 
-CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies, const Log& log) {
+CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies,
+                           std::span<const OffloadPolicy> policies, const Log& log) {
   const tsr_device_interface* device = job.plugins.device.device();
   DescribeOp describe_op = [device](const tsr_op& op) { return describe(*device, op); };
   DescribeCollective describe_collective;
   if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
-  return {job.model,           job.mesh,    job.shape,  strategies,    describe_op,
-          describe_collective, guard_bytes, job.staged, job.evaluates, log};
+  OffloadLimits limits;
+  if (job.config.device_memory) limits.device_bytes = job.config.device_memory;
+  return {job.model,   job.mesh,   job.shape,     strategies, describe_op, describe_collective,
+          guard_bytes, job.staged, job.evaluates, log,        policies,    limits};
 }
 
 }  // namespace tessera::host

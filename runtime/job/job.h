@@ -77,8 +77,9 @@ class JobStrategies {
   std::vector<StrategyOnAxis> strategies_;
 };
 
-/// The input for compiling this job's programs. Borrows job and strategies; `log` gets the progress of long planning.
+/// The input for compiling this job's programs. Borrows job, strategies and policies; `log` gets the progress of long
+/// planning.
 CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strategies,
-                           const Log& log = Log(LogLevel::off));
+                           std::span<const OffloadPolicy> policies, const Log& log = Log(LogLevel::off));
 
 }  // namespace tessera::host

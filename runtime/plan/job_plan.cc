@@ -25,7 +25,7 @@ JobPlan::JobPlan(Job job, const Log& log)
       host_(log),
       strategies_(as_usage([this] { return JobStrategies(job_, host_.table()); })),
       policies_(as_usage([this] { return JobPolicies(job_, host_.table()); })),
-      input_(compile_input(job_, strategies_.all(), log)),
+      input_(compile_input(job_, strategies_.all(), policies_.all(), log)),
       programs_(as_usage([this] { return compile_job(input_); })) {}
 
 int largest_rank(const JobPrograms& programs) {

@@ -181,7 +181,7 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   check_job_consistency(job, data, info, num_threads(job, info), log);
   const Log first_log = info.rank == 0 ? log : Log(LogLevel::off);  // for lines that are the same on all ranks
   if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
-  const CompileInput input = compile_input(job, strategies.all(), first_log);
+  const CompileInput input = compile_input(job, strategies.all(), policies.all(), first_log);
   RankPrograms programs = check_program_consistency(job, input, info);
 
   // Measured here, so that the report can separate the arena from earlier memory.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "job/job.h"
+#include "job/job_policies.h"
 #include "plugins/host_services.h"
 #include "program/program_text.h"
 #include "support/paths.h"
@@ -21,8 +22,9 @@ class CompiledJob {
         job_(make(std::move(flags), num_ranks)),
         host_(log_),
         strategies_(job_, host_.table()),
-        programs_(compile_job(compile_input(job_, strategies_.all()))),
-        diagnostics_(verify_job(compile_input(job_, strategies_.all()), programs_)) {}
+        policies_(job_, host_.table()),
+        programs_(compile_job(input())),
+        diagnostics_(verify_job(input(), programs_)) {}
 
   const Job& job() const { return job_; }
   const RankPrograms& of(int rank) const { return programs_.of(rank); }
@@ -30,6 +32,8 @@ class CompiledJob {
   const Diagnostics& diagnostics() const { return diagnostics_; }
 
  private:
+  CompileInput input() const { return compile_input(job_, strategies_.all(), policies_.all()); }
+
   Job make(std::vector<std::string> flags, int num_ranks) {
     flags.insert(flags.end(), {"--comm=local", "--plugin-dir=" + plugin_dir()});
     Job job = make_job(parse_flags(FlagSet::plan, flags), num_ranks, log_);
@@ -41,6 +45,7 @@ class CompiledJob {
   Job job_;
   HostServices host_;
   JobStrategies strategies_;
+  JobPolicies policies_;
   JobPrograms programs_;
   Diagnostics diagnostics_;
 };

@@ -63,7 +63,7 @@ Agreed agree(const Job& job) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < num_ranks; ++rank)
     ranks.emplace_back([&, rank] {
-      CompileInput input = compile_input(job, strategies.all());
+      CompileInput input = compile_input(job, strategies.all(), {});
       int& num_descriptions = agreed.num_descriptions[static_cast<size_t>(rank)];
       input.describe_op = [&, describe = input.describe_op](const tsr_op& op) {
         ++num_descriptions;
@@ -92,7 +92,7 @@ TEST(AgreeOnPrograms, NoRankCompilesItsProgramsTwice) {
 
     const HostServices host(log);
     const JobStrategies strategies(job, host.table());
-    CompileInput input = compile_input(job, strategies.all());
+    CompileInput input = compile_input(job, strategies.all(), {});
     std::vector<int> expected;
     input.describe_op = [&, describe = input.describe_op](const tsr_op& op) {
       ++expected.back();

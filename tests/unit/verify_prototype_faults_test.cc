@@ -28,7 +28,7 @@ class JobPlan {
   JobPlan(std::vector<std::string> flags, int num_ranks)
       : job_(make_job(parse_flags(FlagSet::plan, with_model(std::move(flags))), num_ranks, log_)),
         strategies_(job_, host_.table()),
-        input_(compile_input(job_, strategies_.all())) {}
+        input_(compile_input(job_, strategies_.all(), {})) {}
 
   const Mesh& mesh() const { return job_.mesh; }
   std::vector<StrategyOnAxis> order() const { return pass_order(input_.strategies); }

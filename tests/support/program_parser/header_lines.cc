@@ -20,8 +20,7 @@ Stream stream_named(const std::string& name, const Mesh& mesh) {
   if (name == kFetchStream || name == kEvictStream) return {name};
   if (name.starts_with("comm.world.")) return {name, TSR_WORLD_AXIS, TSR_STREAM_KIND_COMM};
   for (size_t i = 0; i < mesh.axes().size(); ++i)
-    if (name.starts_with("comm." + mesh.axes()[i].name + "."))
-      return {name, static_cast<int>(i), TSR_STREAM_KIND_COMM};
+    if (name.starts_with("comm." + mesh.axes()[i].name + ".")) return {name, static_cast<int>(i), TSR_STREAM_KIND_COMM};
   fail_text(in_quotes(name) + " is not a stream: expected comm.<axis or world>.<lane>, fetch or evict");
 }
 
