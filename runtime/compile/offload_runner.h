@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "offload/resting.h"
 #include "program/offload_policy.h"
 #include "program/program.h"
 
@@ -15,9 +16,9 @@ struct OffloadLimits {
   std::vector<tsr_place> places = {{TSR_MEMORY_HOST, 0, UINT64_MAX}};
 };
 
-/// Asks the policy about the program as it is, and moves what it answers (offload/movement.h). Throws the policy's
-/// error with its name before it, INVALID_ARGUMENT for an answer about what the view does not have. Pure if the policy
-/// is.
-void run_policy(Program& program, const OffloadPolicy& policy, const OffloadLimits& limits);
+/// Asks the policy about the program as it is, and moves what it answers (offload/movement.h). Returns the persistent
+/// buffers that now rest elsewhere. Throws the policy's error with its name before it, INVALID_ARGUMENT for an answer
+/// about what the view does not have. Pure if the policy is.
+std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& policy, const OffloadLimits& limits);
 
 }  // namespace tessera::host

@@ -14,6 +14,8 @@
 //  - a stay fetches the atoms whose first access is not a write, with one copy for atoms that are side by side;
 //  - it evicts the atoms that it has written and that a later stay uses. An atom that it only read is valid where it
 //    came from, so nothing is copied.
+// A persistent item rests in the other memory between programs: its buffer is there, all its stays are fetched copies,
+// and what they write is evicted to its place in the buffer.
 // Positions are those of the list alone: `ahead` and `linger` make the live ranges longer, so that the planner keeps as
 // many stays apart, which is double buffering without a pool of buffers. When a copy really runs is left to the derived
 // dependencies. At one position evictions come before fetches, those used last and first before others, because a
@@ -120,7 +122,7 @@ class Mover {
       const auto leave = leaves.find(visit);
       stay.leave = leave == leaves.end() ? nullptr : leave->second;
     }
-    stays.back().leave = nullptr;
+    if (!program_.buffer(item).persistent) stays.back().leave = nullptr;
     return stays;
   }
 
@@ -138,17 +140,27 @@ class Mover {
   }
 
   void move(uint64_t item, std::span<const Stay> stays) {
-    if (stays.size() < 2) return;
+    if (!stays.back().leave && stays.size() < 2) return;
+    const bool rests_away = stays.back().leave;
     const std::vector<uint64_t> bounds = bounds_of(stays);
     std::vector<Place> places(bounds.size());
-    std::vector<size_t> last_stay(bounds.size());  // that uses the atom
+    std::vector<size_t> last_stay(bounds.size());  // that needs the atom; persistent ones are needed after all of them
     for (size_t s = 0; s < stays.size(); ++s)
       for_each_atom(stays[s], bounds, [&](size_t atom, const Access&) { last_stay[atom] = s; });
+    if (rests_away) {
+      rest(item, stays.back().leave->memory);
+      std::ranges::fill(last_stay, stays.size());
+      for (size_t atom = 0; atom < bounds.size(); ++atom)
+        places[atom] = {item, bounds[atom], 0};
+    }
     for (size_t s = 0; s < stays.size(); ++s) {
-      const uint64_t in_device = s == 0 ? item : fetch(item, stays[s - 1], stays[s], bounds, places);
-      if (s + 1 < stays.size()) evict(item, in_device, s, stays, bounds, last_stay, places);
+      const Stay& before = s ? stays[s - 1] : stays.back();
+      const uint64_t in_device = s == 0 && !rests_away ? item : fetch(item, before, stays[s], bounds, places);
+      if (stays[s].leave) evict(item, in_device, s, stays, bounds, last_stay, places);
     }
   }
+
+  void rest(uint64_t item, uint32_t memory) { std::ranges::find(program_.buffers, item, &Buffer::id)->memory = memory; }
 
   template <class Visit>
   static void for_each_atom(const Stay& stay, std::span<const uint64_t> bounds, Visit&& visit) {
@@ -200,7 +212,7 @@ class Mover {
     for_each_atom(stay, bounds, [&](size_t atom, const Access& access) {
       if (access.mode != TSR_MODE_READ && last_stay[atom] > index) dirty.insert(atom);
     });
-    const size_t position = evict_position(stay, stays[index + 1]);
+    const size_t position = evict_position(stay, index + 1 < stays.size() ? &stays[index + 1] : nullptr);
     const Buffer kept = program_.buffer(item);
     for (auto atom = dirty.begin(); atom != dirty.end();) {
       const size_t first = *atom;
@@ -209,12 +221,15 @@ class Mover {
         ++past;
       const uint64_t num_elements = bounds[past] - bounds[first];
       const uint64_t away =
-          program_.add_buffer({0, kept.name, kept.kind, stay.leave->memory, kept.dtype, false, num_elements});
+          kept.persistent
+              ? item
+              : program_.add_buffer({0, kept.name, kept.kind, stay.leave->memory, kept.dtype, false, num_elements});
+      const uint64_t offset = kept.persistent ? bounds[first] : 0;
       moves_.push_back({position, false, stay.last_action(),
                         copy_action(kEvictStream, {in_device, bounds[first] - origin, num_elements, 0, 0},
-                                    {away, 0, num_elements, 0, 0})});
+                                    {away, offset, num_elements, 0, 0})});
       for (size_t k = first; k < past; ++k)
-        places[k] = {away, bounds[k] - bounds[first], position};
+        places[k] = {away, offset + bounds[k] - bounds[first], position};
     }
   }
 
@@ -223,10 +238,10 @@ class Mover {
     return std::min<size_t>(visits_[stay.first_visit - ahead].first_action, stay.first_action());
   }
 
-  size_t evict_position(const Stay& stay, const Stay& next) const {
+  size_t evict_position(const Stay& stay, const Stay* next) const {
     const size_t last = std::min<size_t>(size_t{stay.last_visit} + stay.leave->linger, visits_.size() - 1);
     const size_t after_visit = visits_[last].last_action + 1;
-    return std::max(stay.last_action() + 1, std::min(after_visit, fetch_position(stay, next)));
+    return std::max(stay.last_action() + 1, next ? std::min(after_visit, fetch_position(stay, *next)) : after_visit);
   }
 
   Action copy_action(const char* stream, Binding from, Binding to) {
