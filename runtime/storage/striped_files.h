@@ -10,7 +10,8 @@
 
 namespace tessera::host {
 
-/// What is transferred at once: long enough for a disk's full speed, and short enough that 16 in flight are no burden.
+/// What is transferred at once: long enough for a disk's full speed, and short enough that 16 in flight take little
+/// memory.
 inline constexpr uint64_t kStripeBytes = uint64_t{1} << 20;
 
 /// A range within one stripe.
