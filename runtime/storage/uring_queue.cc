@@ -2,8 +2,8 @@
 // begins with the first while the sums of the next are computed. Buffers are not registered, since registered memory
 // counts against the limit of locked memory.
 //
-// A submission that the system refuses leaves its entry in the ring; it becomes a no-op, so that nothing later submits
-// a pointer that is no longer valid, and the next start() takes it.
+// A submission that the system refuses leaves its entry in the ring, with a pointer that is soon no longer valid: the
+// next start() overwrites that entry instead of taking another, and nothing else submits.
 
 #include "storage/uring_queue.h"
 
@@ -52,7 +52,6 @@ class UringQueue final : public IoQueue {
     ::io_uring_sqe_set_data64(entry, slot);
     const int result = submit();
     if (result == 0) return;
-    ::io_uring_prep_nop(entry);
     unsent_ = entry;
     refused_.push_back({slot, result});
   }
@@ -102,7 +101,7 @@ class UringQueue final : public IoQueue {
   }
 
   io_uring ring_{};
-  io_uring_sqe* unsent_ = nullptr;     // a no-op in the ring
+  io_uring_sqe* unsent_ = nullptr;     // in the ring, refused
   std::vector<IoCompletion> refused_;  // never grows beyond what was reserved
 };
 

@@ -2,6 +2,7 @@
 // labels and deadlines. They take turns in one run, since a disk's speed changes from one minute to the next; ratios
 // are of medians. Processor time is of the whole process, the kernel's part included.
 //     file_store_bench [--folder FOLDER] [--mib N] [--chunk-mib N] [--rounds N] [--engine uring|threads]
+//                      [--check true|false]
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -32,8 +33,8 @@ using Options = std::map<std::string, std::string>;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 Options read_options(int argc, char** argv) {
-  Options options = {
-      {"--folder", "."}, {"--mib", "1024"}, {"--chunk-mib", "16"}, {"--rounds", "5"}, {"--engine", "uring"}};
+  Options options = {{"--folder", "."}, {"--mib", "1024"},     {"--chunk-mib", "16"},
+                     {"--rounds", "5"}, {"--engine", "uring"}, {"--check", "true"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!options.contains(argv[i])) throw std::invalid_argument(std::string("there is no option ") + argv[i]);
     options[argv[i]] = argv[i + 1];
@@ -165,7 +166,9 @@ void bench(const Options& options) {
   const Chunk in(chunk_bytes), out(chunk_bytes);
   const RawFile raw(folder, num_bytes), other_raw(folder, num_bytes);
   const IoEngine engine = options.at("--engine") == "threads" ? IoEngine::threads : IoEngine::uring;
-  FileStore store({.folders = {folder}, .num_bytes = 2 * num_bytes, .engine = engine}, Log());
+  FileStore store(
+      {.folders = {folder}, .num_bytes = 2 * num_bytes, .engine = engine, .check = options.at("--check") == "true"},
+      Log());
   const auto move_store = [&](bool is_write) {
     // Reads and writes have halves of their own.
     move(store, is_write, is_write ? num_bytes : 0, num_bytes, is_write ? out : in);
@@ -185,9 +188,9 @@ void bench(const Options& options) {
   for (int round = 0; round < rounds; ++round)
     for (Contender& contender : contenders)
       contender.measure();
-  std::printf("%s, %llu MiB in transfers of %llu MiB, engine %s, %d rounds in turns\n", folder.c_str(),
+  std::printf("%s, %llu MiB in transfers of %llu MiB, engine %s, check %s, %d rounds in turns\n", folder.c_str(),
               static_cast<unsigned long long>(num_bytes / kMiB), static_cast<unsigned long long>(chunk_bytes / kMiB),
-              options.at("--engine").c_str(), rounds);
+              options.at("--engine").c_str(), options.at("--check").c_str(), rounds);
   print(contenders);
 }
 

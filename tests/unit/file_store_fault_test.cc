@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <sstream>
+#include <thread>
 
 #include "storage/file_store.h"
 #include "support/child_process.h"
@@ -193,7 +194,29 @@ TEST(FileStoreEngine, UringIsRefusedWhereItWasAskedFor) {
   }
 }
 
-// A submission that is refused later is an error of the transfer, and leaves nothing to submit.
+// A filter holds for its own thread: what was refused there must not be submitted by another's transfer.
+TEST(FileStoreEngine, WhatUringRefusedIsNotWrittenLater) {
+  const TempFolder folder;
+  const std::string said = in_child([&](const auto& say) {
+    FileStoreOptions unchecked = options(folder.path());
+    unchecked.check = false;
+    FileStore store(unchecked, Log(LogLevel::off));
+    if (store.engine() != IoEngine::uring) return say("skip");
+    const std::vector<std::byte> ones(4096, std::byte{1}), twos(4096, std::byte{2});
+    std::thread([&] {
+      refuse_call(SYS_io_uring_enter, EPERM);
+      expect_error([&] { store.write(0, ones, "ones"); }, {"cannot write ones", "Operation not permitted"});
+    }).join();
+    store.write(4096, twos, "twos");
+    std::vector<std::byte> copy(8192);
+    store.read(0, copy, "both");
+    say(concat(static_cast<int>(copy[0]), ' ', static_cast<int>(copy[4096])));
+  });
+  if (said == "skip") GTEST_SKIP() << "the system refuses io_uring";
+  EXPECT_EQ(said, "0 2");
+}
+
+// A submission that is refused later is an error of the transfer.
 TEST(FileStoreEngine, UringIsRefusedLater) {
   const TempFolder folder;
   const std::string said = in_child([&](const auto& say) {
