@@ -95,22 +95,26 @@ TEST(FileStoreFolder, CannotBeWrittenTo) {
 
 TEST(FileStoreFolder, IsTooSmall) {
   const TempFolder folder;
-  const std::string said = in_child([&](const auto& say) {
-    if (!mount_for_me("none", folder.path().c_str(), "tmpfs", 0, "size=3m")) return say("skip");
-    FileStore(options(folder.path()), Log(LogLevel::off));
-  });
-  if (said == "skip") GTEST_SKIP() << "mounting is not allowed here";
-  EXPECT_EQ(said, "threw --offload-dir " + folder.path() + " has 3.0 MiB free; this rank needs 4.0 MiB there");
+  for (const bool can_reserve : {true, false}) {
+    const std::string said = in_child([&](const auto& say) {
+      if (!mount_for_me("none", folder.path().c_str(), "tmpfs", 0, "size=3m")) return say("skip");
+      if (!can_reserve) refuse_call(SYS_fallocate, EOPNOTSUPP);
+      FileStore(options(folder.path()), Log(LogLevel::off));
+    });
+    if (said == "skip") GTEST_SKIP() << "mounting is not allowed here";
+    EXPECT_EQ(said, "threw --offload-dir " + folder.path() + " has 3.0 MiB free; this rank needs 4.0 MiB there");
+  }
 }
 
 // The number of free bytes is a guess until they are reserved: quotas, other processes.
 TEST(FileStoreFolder, IsTooSmallForAReasonThatShowsLate) {
   const TempFolder folder;
-  const std::string said = in_child([&](const auto&) {
+  const std::string said = in_child([&](const auto& say) {
     refuse_call(SYS_fallocate, ENOSPC);
-    FileStore(options(folder.path()), Log(LogLevel::off));
+    const std::string text = expect_error([&] { FileStore(options(folder.path()), Log(LogLevel::off)); }, {});
+    say(concat(text, ", ", unnamed_files(folder.path()).size(), " files open"));
   });
-  EXPECT_TRUE(said.ends_with(" free; this rank needs 4.0 MiB there")) << said;
+  EXPECT_TRUE(said.ends_with(" free; this rank needs 4.0 MiB there, 0 files open")) << said;
 }
 
 TEST(FileStoreFolder, MayNotHoldSoLongAFile) {
@@ -164,6 +168,22 @@ TEST(FileStoreFolder, HasNoDirectIo) {
   });
   if (said == "skip") GTEST_SKIP() << folder.path() << " is in memory";
   EXPECT_EQ(said, "0 pages");
+}
+
+// As some file systems do: the flag is taken, the transfer refused.
+TEST(FileStoreFolder, RefusesDirectIoLate) {
+  const TempFolder folder;
+  const std::string said = in_child([&](const auto& say) {
+    refuse_call(SYS_pwrite64, EINVAL);  // which io_uring does not use
+    Logged logged;
+    FileStore store(options(folder.path()), logged.log);
+    if (store.engine() != IoEngine::uring || logged.line().find("is in memory") != std::string::npos)
+      return say("skip");
+    use(store);
+    say(logged.line());
+  });
+  if (said == "skip") GTEST_SKIP() << "the system refuses io_uring, or the folder is in memory";
+  EXPECT_NE(said.find("has no direct I/O (O_DIRECT)"), std::string::npos) << said;
 }
 
 TEST(FileStoreEngine, FallsBackToThreadsAndSaysSoOnce) {
