@@ -26,7 +26,7 @@ namespace tessera::host {
 
 class TransferRun {
  public:
-  TransferRun(Direction& direction, const Transfer& transfer)
+  TransferRun(Direction& direction, const FileTransfer& transfer)
       : direction_(direction),
         transfer_(transfer),
         deadline_(IoQueue::Clock::now() + std::chrono::milliseconds(direction.options_.timeout_ms)),
@@ -167,7 +167,7 @@ class TransferRun {
   }
 
   Direction& direction_;
-  const Transfer& transfer_;
+  const FileTransfer& transfer_;
   const IoQueue::Clock::time_point deadline_;
   uint64_t next_;  // what is before it has been started
   const uint64_t end_;
@@ -178,7 +178,7 @@ class TransferRun {
 Direction::Direction(Options options, const StripedFiles& files, BlockSums* sums, std::unique_ptr<IoQueue> queue)
     : options_(options), files_(files), sums_(sums), queue_(std::move(queue)) {}
 
-void Direction::move(const Transfer& transfer) {
+void Direction::move(const FileTransfer& transfer) {
   const std::lock_guard lock(mutex_);
   struct Busy {
     std::atomic<int64_t>& ns;

@@ -24,7 +24,7 @@ struct TransferCounts {
 };
 
 /// One call: bytes between memory and [offset, offset + num_bytes) of the files.
-struct Transfer {
+struct FileTransfer {
   uint64_t offset = 0;
   std::byte* data = nullptr;
   uint64_t num_bytes = 0;
@@ -44,7 +44,7 @@ class Direction {
   Direction(Options options, const StripedFiles& files, BlockSums* sums, std::unique_ptr<IoQueue> queue);
 
   /// Returns when all bytes are moved, and throws when all requests in flight have come back; see FileStore.
-  void move(const Transfer& transfer);
+  void move(const FileTransfer& transfer);
   /// [any-thread]
   TransferCounts counts() const;
 

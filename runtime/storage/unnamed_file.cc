@@ -50,10 +50,11 @@ int open_unnamed(const std::string& folder) {
   // Of file systems and of kernels that do not know O_TMPFILE.
   if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT))
     descriptor = open_and_unlink(folder);
-  if (descriptor < 0)
-    throw Error(TSR_E_UNAVAILABLE, concat("--offload-dir ", folder, ": cannot make a file there: ",
-                                          std::strerror(errno), "; give a folder that this user may write to"));
-  return descriptor;
+  if (descriptor >= 0) return descriptor;
+  const int reason = errno;
+  const bool is_forbidden = reason == EACCES || reason == EPERM || reason == EROFS;
+  throw Error(TSR_E_UNAVAILABLE, concat("--offload-dir ", folder, ": cannot make a file there: ", std::strerror(reason),
+                                        is_forbidden ? "; give a folder that this user may write to" : ""));
 }
 
 Error no_space(const std::string& folder, uint64_t available, uint64_t needed) {
