@@ -1,6 +1,6 @@
 // Speed of the file store against the raw pattern: the same requests of 1 MiB, 16 in flight on one ring, without sums,
-// labels and deadlines. They take turns in one run, since a disk's speed changes from one minute to the next; ratios
-// are of medians. Processor time is of the whole process, the kernel's part included.
+// labels and deadlines. They take turns in one run, since a disk's speed changes from one minute to the next; a ratio
+// is the median over the rounds. Processor time is of the whole process, the kernel's part included.
 //     file_store_bench [--folder FOLDER] [--mib N] [--chunk-mib N] [--rounds N] [--engine uring|threads]
 //                      [--check true|false]
 #include <fcntl.h>
