@@ -143,17 +143,12 @@ class Cutter {
     return chunks;
   }
 
+  /// Homes are in the order of their ids.
   void replace_homes() {
-    std::vector<Home> result;
-    std::set<size_t> done;
-    for (Home& home : program_.homes) {
-      const auto span = span_of_.find(home.id);
-      if (span == span_of_.end())
-        result.push_back(home);
-      else if (done.insert(span->second).second)
-        result.insert(result.end(), chunks_[span->second].begin(), chunks_[span->second].end());
-    }
-    old_homes_ = std::exchange(program_.homes, std::move(result));
+    old_homes_ = program_.homes;
+    std::erase_if(program_.homes, [&](const Home& home) { return span_of_.contains(home.id); });
+    for (const std::vector<Home>& chunks : chunks_)
+      program_.homes.insert(program_.homes.end(), chunks.begin(), chunks.end());
   }
 
   void replace_actions() {
