@@ -84,7 +84,7 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
 
 /// Policies are asked about steps; the other programs find persistent buffers where a step has left them.
 void offload(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
-  if (program.purpose != TSR_PURPOSE_STEP) return follow_resting_buffers(program, resting);
+  if (program.purpose != TSR_PURPOSE_STEP) return follow_resting_buffers(program, resting, input.offload_limits.device_memory_is_host);
   const auto cuts = [](const OffloadPolicy& p) { return (p.interface->flags & TSR_OFFLOAD_CUTS_HOMES) != 0; };
   if (std::ranges::any_of(input.policies, cuts)) cut_homes(program, input.chunk_bytes);
   for (const OffloadPolicy& policy : input.policies)

@@ -13,7 +13,7 @@
 #include <map>
 #include <optional>
 
-#include "offload/movement.h"
+#include "offload/copies.h"
 #include "offload/visits.h"
 #include "program/collective_operands.h"
 #include "program/range_set.h"
@@ -73,7 +73,7 @@ class ItemFinder {
     const bool is_written_again = access.mode == TSR_MODE_WRITE && access.num_elements > 0 &&
                                   !candidate.item.buffer->persistent && !candidate.touched.disjoint(access.offset, end);
     candidate.touched.add(access.offset, end);
-    candidate.is_left_out |= is_written_again || is_moved_by(action);
+    candidate.is_left_out |= is_written_again || is_movement(program_, action);
     const int unit = visits_[visit].unit;
     if (candidate.unit.value_or(unit) != unit)
       candidate.unit = -1;
@@ -88,12 +88,6 @@ class ItemFinder {
     for (const auto& [begin, end_of_gap] : candidate.touched_by_visit.gaps(access.offset, end))
       uses.back().num_bytes += (end_of_gap - begin) * TSR_DTYPE_BYTES(candidate.item.buffer->dtype);
     candidate.touched_by_visit.add(access.offset, end);
-  }
-
-  /// Whether the action is a copy that an earlier policy asked for.
-  bool is_moved_by(const Action& action) const {
-    const std::string& stream = program_.streams[action.stream].name;
-    return stream == kFetchStream || stream == kEvictStream;
   }
 
   const Program& program_;

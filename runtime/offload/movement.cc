@@ -18,8 +18,7 @@
 // and what they write is evicted to its place in the buffer.
 // Positions are those of the list alone: `ahead` and `linger` make the live ranges longer, so that the planner keeps as
 // many stays apart, which is double buffering without a pool of buffers. When a copy really runs is left to the derived
-// dependencies. At one position evictions come before fetches, those used last and first before others, because a
-// stream is first in, first out.
+// dependencies.
 //
 // Cost: linear in the bindings, and n log n in the atoms of an item.
 
@@ -31,15 +30,14 @@
 #include <utility>
 #include <vector>
 
+#include "memory/footprint.h"
+#include "offload/copies.h"
 #include "offload/visits.h"
 #include "program/collective_operands.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
-
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 
 /// One access of an item, by the index of its action.
 struct Access {
@@ -65,16 +63,6 @@ struct Place {
   size_t valid_from = 0;  // position
 };
 
-/// A copy, and where it goes: before the action that is now at `position`.
-struct Move {
-  size_t position = 0;
-  bool is_fetch = false;
-  size_t use = 0;  // the last use before an eviction, the first one after a fetch
-  Action copy;
-
-  auto order() const { return std::tuple(position, is_fetch, use); }
-};
-
 /// A range that is copied from one place to another, which grows while atoms are side by side in both.
 struct Run {
   uint64_t from_buffer = 0, from = 0, to = 0, num_elements = 0;
@@ -87,8 +75,11 @@ struct Run {
 
 class Mover {
  public:
-  Mover(Program& program, std::span<const tsr_visit> visits)
-      : program_(program), visits_(visits), visit_of_(visit_of_actions(visits)) {}
+  Mover(Program& program, std::span<const tsr_visit> visits, bool device_memory_is_host)
+      : program_(program),
+        visits_(visits),
+        visit_of_(visit_of_actions(visits)),
+        copies_(program, device_memory_is_host) {}
 
   void run(std::span<const tsr_leave> leaves) {
     for (const tsr_leave& leave : leaves)
@@ -96,7 +87,7 @@ class Mover {
     std::map<uint64_t, std::vector<Access>> accesses_of_items = find_accesses();
     for (auto& [item, all] : accesses_of_items)
       move(item, stays_of(item, all));
-    insert_copies();
+    copies_.insert();
   }
 
  private:
@@ -105,8 +96,19 @@ class Mover {
     for (size_t i = 0; i < program_.actions.size(); ++i)
       for (const Binding& b : accesses(program_, program_.actions[i]))
         if (leaves_.contains(b.buffer) && b.num_elements > 0)
-          result[b.buffer].push_back({i, b.offset, b.offset + b.num_elements, b.mode});
+          result[b.buffer].push_back(in_blocks({i, b.offset, b.offset + b.num_elements, b.mode}, b.buffer));
     return result;
+  }
+
+  /// What rests in a file is read and written in whole blocks, so that no two copies share one.
+  Access in_blocks(Access access, uint64_t item) const {
+    const Buffer& buffer = program_.buffer(item);
+    if (!buffer.persistent || leaves_.at(item).begin()->second->memory != TSR_MEMORY_FILE) return access;
+    const uint64_t block = kFileAlignment / TSR_DTYPE_BYTES(buffer.dtype);
+    const uint64_t begin = access.begin / block * block;
+    const uint64_t end = std::min((access.end + block - 1) / block * block, buffer.num_elements);
+    const bool is_whole = begin == access.begin && end == access.end;
+    return {access.action, begin, end, !is_whole && access.mode == TSR_MODE_WRITE ? TSR_MODE_ADD : access.mode};
   }
 
   std::vector<Stay> stays_of(uint64_t item, const std::vector<Access>& all) const {
@@ -196,9 +198,8 @@ class Mover {
       runs.back().valid_from = std::max(runs.back().valid_from, place.valid_from);
     }
     for (const Run& run : runs)
-      moves_.push_back({std::max(fetch_position(before, stay), run.valid_from), true, stay.first_action(),
-                        copy_action(kFetchStream, {run.from_buffer, run.from, run.num_elements, 0, 0},
-                                    {copy, run.to, run.num_elements, 0, 0})});
+      copies_.fetch(std::max(fetch_position(before, stay), run.valid_from), stay.first_action(),
+                    {run.from_buffer, run.from, run.num_elements, 0, 0}, {copy, run.to, run.num_elements, 0, 0});
     bind(stay, item, copy, begin);
     return copy;
   }
@@ -225,9 +226,8 @@ class Mover {
               ? item
               : program_.add_buffer({0, kept.name, kept.kind, stay.leave->memory, kept.dtype, false, num_elements});
       const uint64_t offset = kept.persistent ? bounds[first] : 0;
-      moves_.push_back({position, false, stay.last_action(),
-                        copy_action(kEvictStream, {in_device, bounds[first] - origin, num_elements, 0, 0},
-                                    {away, offset, num_elements, 0, 0})});
+      copies_.evict(position, stay.last_action(), {in_device, bounds[first] - origin, num_elements, 0, 0},
+                    {away, offset, num_elements, 0, 0});
       for (size_t k = first; k < past; ++k)
         places[k] = {away, offset + bounds[k] - bounds[first], position};
     }
@@ -244,19 +244,6 @@ class Mover {
     return std::max(stay.last_action() + 1, next ? std::min(after_visit, fetch_position(stay, *next)) : after_visit);
   }
 
-  Action copy_action(const char* stream, Binding from, Binding to) {
-    from.slot = kSource;
-    from.mode = TSR_MODE_READ;
-    to.slot = kDestination;
-    to.mode = TSR_MODE_WRITE;
-    Action action;
-    action.id = program_.next_id++;
-    action.kind = TSR_ACTION_COPY;
-    action.stream = program_.device_stream(stream);
-    action.bindings = {from, to};
-    return action;
-  }
-
   void bind(const Stay& stay, uint64_t item, uint64_t copy, uint64_t begin) {
     shift_[copy] = begin;
     for (const Access& access : stay.accesses)
@@ -267,31 +254,19 @@ class Mover {
         }
   }
 
-  void insert_copies() {
-    std::ranges::stable_sort(moves_, {}, &Move::order);
-    std::vector<Action> result;
-    result.reserve(program_.actions.size() + moves_.size());
-    auto move = moves_.begin();
-    for (size_t i = 0; i <= program_.actions.size(); ++i) {
-      for (; move != moves_.end() && move->position == i; ++move)
-        result.push_back(std::move(move->copy));
-      if (i < program_.actions.size()) result.push_back(std::move(program_.actions[i]));
-    }
-    program_.actions = std::move(result);
-  }
-
   Program& program_;
   const std::span<const tsr_visit> visits_;
   const std::vector<uint32_t> visit_of_;
   std::map<uint64_t, std::map<uint32_t, const tsr_leave*>> leaves_;  // by item, by visit
   std::map<uint64_t, uint64_t> shift_;  // of fetched copies: the item's element at their start
-  std::vector<Move> moves_;
+  CopyList copies_;
 };
 
 }  // namespace
 
-void move_items(Program& program, std::span<const tsr_visit> visits, std::span<const tsr_leave> leaves) {
-  Mover(program, visits).run(leaves);
+void move_items(Program& program, std::span<const tsr_visit> visits, std::span<const tsr_leave> leaves,
+                bool device_memory_is_host) {
+  Mover(program, visits, device_memory_is_host).run(leaves);
 }
 
 }  // namespace tessera::host
