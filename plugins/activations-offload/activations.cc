@@ -7,9 +7,7 @@
 //
 // It leaves after h.1, keeps its memory through ln_f, and is back when the backward of ln_f begins.
 //
-// A fraction f takes whole tensors, in the order of the program: one is taken when the bytes that should have left by
-// then, f of all so far, are more than those that have by half of it. So what leaves is spread evenly over the blocks,
-// within one tensor of f. Cost: linear in the uses.
+// A fraction takes whole tensors, spread evenly over the blocks. Cost: linear in the uses.
 
 #include "activations.h"
 
@@ -35,13 +33,9 @@ bool Activations::has_gap(const tsr_item& item) const {
 
 void Activations::plan(const OffloadView& view, const OffloadSink& sink) const {
   if (!view.find_place(TSR_MEMORY_HOST)) return;
-  double wanted_bytes = 0, moved_bytes = 0;
+  Share share(fraction_);
   for (const tsr_item& item : view.items()) {
-    if (!is_wanted(item) || !has_gap(item)) continue;
-    const auto num_bytes = static_cast<double>(item.num_bytes);
-    wanted_bytes += fraction_ * num_bytes;
-    if (wanted_bytes - moved_bytes < num_bytes / 2) continue;
-    moved_bytes += num_bytes;
+    if (!is_wanted(item) || !has_gap(item) || !share.takes(item.num_bytes)) continue;
     for (uint64_t u = 0; u + 1 < item.num_uses; ++u)
       if (is_gap(item.uses[u], item.uses[u + 1]))
         sink.leave({item.buffer, item.uses[u].visit, TSR_MEMORY_HOST, ahead_, linger_});

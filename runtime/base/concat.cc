@@ -4,7 +4,9 @@
 
 #include "base/concat.h"
 
+#include <array>
 #include <cstdint>
+#include <cstdio>
 
 namespace tessera::host {
 namespace {
@@ -66,6 +68,17 @@ std::string printable(std::string_view text) {
     text.remove_prefix(num_bytes);
   }
   return shown;
+}
+
+std::string human_bytes(uint64_t num_bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(num_bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit)
+    value /= 1024;
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), unit ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
+  return text.data();
 }
 
 std::string rank_list(std::span<const int> ranks) {

@@ -1,6 +1,7 @@
-// Text for people: lines made of parts, escaping for terminals, lists of ranks.
+// Text for people: lines made of parts, escaping for terminals, sizes, lists of ranks.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <sstream>
 #include <string>
@@ -20,6 +21,9 @@ std::string concat(const Parts&... parts) {
 /// characters, invisible ones that reverse or break lines, and bytes that are not UTF-8 become \n, \r, \t or \x1b.
 /// A newline stays where two spaces follow: that is how continuation lines of our messages begin, and nothing else.
 std::string printable(std::string_view text);
+
+/// 1536 -> "1.5 KiB".
+std::string human_bytes(uint64_t num_bytes);
 
 /// Ascending ranks as text: "2, 5 to 9, 12"; a long list is cut: "1, 3, 5, ... (40 ranks)".
 std::string rank_list(std::span<const int> ranks);

@@ -9,7 +9,7 @@
 //     split compute   tensor: sums after split contractions, in recomputed segments too
 //     split storage   fsdp and zero3, then ddp: gathers and reductions around all compute inserted so far
 //     finalize        sums of loss and norm, completion of shared gradients, first adds
-//     offload         each policy says what leaves device memory, and the host moves it (steps only)
+//     offload         each policy says what leaves device memory in a step, and the host moves it
 //     zero_pads       pads that something reads and nothing writes, those of moved buffers too
 //     host_staging    copies for collectives that work in the host's memory, those of finalize too
 //     workspaces      scratch memory of communicators
@@ -27,6 +27,7 @@
 #include "compile/compile.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <new>
 #include <tuple>
@@ -36,6 +37,7 @@
 #include "compile/conflicts.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
+#include "passes/chunks.h"
 #include "passes/dce.h"
 #include "passes/dependencies.h"
 #include "passes/divergence.h"
@@ -80,9 +82,18 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
   return bare.layout;
 }
 
+/// Policies are asked about steps; the other programs find persistent buffers where a step has left them.
+void offload(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
+  if (program.purpose != TSR_PURPOSE_STEP) return follow_resting_buffers(program, resting, input.offload_limits.device_memory_is_host);
+  const auto cuts = [](const OffloadPolicy& p) { return (p.interface->flags & TSR_OFFLOAD_CUTS_HOMES) != 0; };
+  if (std::ranges::any_of(input.policies, cuts)) cut_homes(program, input.chunk_bytes);
+  for (const OffloadPolicy& policy : input.policies)
+    std::ranges::move(run_policy(program, policy, input.offload_limits), std::back_inserter(resting));
+}
+
 Program compile_program(const CompileInput& input, const Model& model, const Coordinates& coordinates,
-                        const Layout& layout, std::span<const StrategyOnAxis> order, uint32_t purpose,
-                        uint32_t variant) {
+                        const Layout& layout, std::span<const StrategyOnAxis> order, uint32_t purpose, uint32_t variant,
+                        std::vector<RestingBuffer>& resting) {
   Program program = build_program(model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
   program.variant = variant;
   eliminate_dead_code(program);
@@ -94,9 +105,7 @@ Program compile_program(const CompileInput& input, const Model& model, const Coo
   for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
     run_pass(program, strategy, input.describe_op);
   finalize_program(program);
-  if (purpose == TSR_PURPOSE_STEP)
-    for (const OffloadPolicy& policy : input.policies)
-      run_policy(program, policy, input.offload_limits);
+  offload(program, input, resting);
   zero_pads(program);
   stage_through_host(program, input.staged);
   bind_workspaces(program, input.describe_collective);
@@ -150,13 +159,14 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   Model local = shard_model(input.model, input.mesh, coordinates, layout);
   scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
   result.model = std::make_shared<const Model>(std::move(local));
+  std::vector<RestingBuffer> resting;
   const auto compile = [&](uint32_t purpose, uint32_t variant) {
-    return compile_program(input, *result.model, coordinates, layout, order, purpose, variant);
+    return compile_program(input, *result.model, coordinates, layout, order, purpose, variant, resting);
   };
   progress.phase("writing its programs");
-  result.init = compile(TSR_PURPOSE_INIT, 0);
   for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
     result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
+  result.init = compile(TSR_PURPOSE_INIT, 0);
   if (input.evaluates) result.eval = compile(TSR_PURPOSE_EVAL, 0);
 
   std::vector<Program*> programs{&result.init};

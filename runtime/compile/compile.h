@@ -34,6 +34,7 @@ struct CompileInput {
   Log log = Log(LogLevel::off);  ///< progress of planning that takes long
   std::span<const OffloadPolicy> policies = {};  ///< in the order in which they are asked
   OffloadLimits offload_limits = {};
+  uint64_t chunk_bytes = 16 << 20;  ///< of float32 values, where a policy cuts homes
 };
 
 /// One rank's programs over the same persistent buffers: init, the step's variants, and eval if requested.

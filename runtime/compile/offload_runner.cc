@@ -4,6 +4,7 @@
 #include "compile/offload_runner.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/concat.h"
@@ -63,10 +64,33 @@ class LeaveSink {
   const tsr_offload_sink& table() const { return table_; }
   const std::vector<tsr_leave>& leaves() const { return leaves_; }
 
+  /// A persistent item that leaves must leave after its last use too, and always to the same memory: it has one buffer.
+  void check_resting_items() const {
+    std::map<uint64_t, uint32_t> memories;
+    for (const tsr_leave& leave : leaves_) {
+      const Item& item = *find(leave.buffer);
+      if (!item.buffer->persistent) continue;
+      const auto refuse = [&](const auto&... what) {
+        throw Error(TSR_E_INVALID_ARGUMENT, concat("item ", leave.buffer, " (", item.buffer->name, ") ", what...));
+      };
+      const uint32_t memory = memories.emplace(leave.buffer, leave.memory).first->second;
+      if (memory != leave.memory)
+        refuse("leaves for memory ", memory, " and for memory ", leave.memory, "; a persistent item has one buffer");
+      if (!answered_.contains({leave.buffer, item.uses.back().visit}))
+        refuse("leaves after visit ", leave.after, " and not after its last use, visit ", item.uses.back().visit,
+               "; a persistent item rests in the memory it leaves for");
+    }
+  }
+
  private:
+  std::span<const Item>::iterator find(uint64_t buffer) const {
+    const auto item = std::ranges::lower_bound(items_, buffer, {}, [](const Item& i) { return i.buffer->id; });
+    return item != items_.end() && item->buffer->id == buffer ? item : items_.end();
+  }
+
   void add(tsr_leave leave) {
-    const auto item = std::ranges::lower_bound(items_, leave.buffer, {}, [](const Item& i) { return i.buffer->id; });
-    if (item == items_.end() || item->buffer->id != leave.buffer)
+    const auto item = find(leave.buffer);
+    if (item == items_.end())
       throw Error(TSR_E_INVALID_ARGUMENT, concat("there is no item ", leave.buffer, "; an item's id is its buffer's"));
     const auto refuse = [&](const auto&... what) {
       throw Error(TSR_E_INVALID_ARGUMENT, concat("item ", leave.buffer, " (", item->buffer->name,
@@ -74,7 +98,8 @@ class LeaveSink {
     };
     const auto use = std::ranges::find(item->uses, leave.after, &tsr_use::visit);
     if (use == item->uses.end()) refuse("that visit does not use it");
-    if (use + 1 == item->uses.end()) refuse("that is its last use, and nothing fetches it again");
+    if (use + 1 == item->uses.end() && !item->buffer->persistent)
+      refuse("that is its last use, and nothing fetches it again");
     if (!std::ranges::count(limits_.places, leave.memory, &tsr_place::memory))
       refuse("memory ", leave.memory, " is not one of the view's places");
     if (!answered_.insert({leave.buffer, leave.after}).second) refuse("the policy has said so already");
@@ -92,17 +117,20 @@ class LeaveSink {
 
 }  // namespace
 
-void run_policy(Program& program, const OffloadPolicy& policy, const OffloadLimits& limits) {
+std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& policy, const OffloadLimits& limits) {
   const std::vector<tsr_visit> visits = visits_of(program);
   const std::vector<Item> items = items_of(program, visits);
   const OffloadSnapshot snapshot(program, visits, items, limits);
   const LeaveSink sink(items, limits);
   try {
     call(policy.interface->plan, policy.instance, &snapshot.view(), &sink.table());
+    sink.check_resting_items();
   } catch (const Error& e) {
     throw Error(e.code(), concat("offload policy ", policy.name, ": ", e.what()));
   }
-  move_items(program, visits, sink.leaves());
+  std::vector<RestingBuffer> resting = resting_buffers(program, sink.leaves());
+  move_items(program, visits, sink.leaves(), limits.device_memory_is_host);
+  return resting;
 }
 
 }  // namespace tessera::host

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "offload/resting.h"
 #include "program/offload_policy.h"
 #include "program/program.h"
 
@@ -13,11 +14,12 @@ namespace tessera::host {
 struct OffloadLimits {
   uint64_t device_bytes = UINT64_MAX;  ///< that a rank may use of its device's memory
   std::vector<tsr_place> places = {{TSR_MEMORY_HOST, 0, UINT64_MAX}};
+  bool device_memory_is_host = true;  ///< so that files are read into it and written from it without a bounce buffer
 };
 
-/// Asks the policy about the program as it is, and moves what it answers (offload/movement.h). Throws the policy's
-/// error with its name before it, INVALID_ARGUMENT for an answer about what the view does not have. Pure if the policy
-/// is.
-void run_policy(Program& program, const OffloadPolicy& policy, const OffloadLimits& limits);
+/// Asks the policy about the program as it is, and moves what it answers (offload/movement.h). Returns the persistent
+/// buffers that now rest elsewhere. Throws the policy's error with its name before it, INVALID_ARGUMENT for an answer
+/// about what the view does not have. Pure if the policy is.
+std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& policy, const OffloadLimits& limits);
 
 }  // namespace tessera::host

@@ -50,6 +50,13 @@ Flag integer(string_view group, string_view name, string_view help, T TrainConfi
   return {group, name, "N", help, read, [field](const TrainConfig& config) { return std::to_string(config.*field); }};
 }
 
+/// 0 is not set.
+Flag bytes(string_view group, string_view name, string_view help, uint64_t TrainConfig::*field) {
+  const auto read = [=](TrainConfig& config, string_view given) { config.*field = parse_bytes(name, given); };
+  const auto print = [=](const TrainConfig& config) { return config.*field ? print_bytes(config.*field) : ""; };
+  return {group, name, "SIZE", help, read, print};
+}
+
 Flag number(string_view group, string_view name, string_view help, double TrainConfig::*field, double min, double max) {
   const auto read = [=](TrainConfig& config, string_view given) {
     config.*field = parse_number(name, given, min, max);
@@ -172,18 +179,6 @@ Flag plugin_dir_flag() {
           read,   print,        false,    true};
 }
 
-Flag device_memory_flag() {
-  const auto read = [](TrainConfig& config, string_view given) {
-    config.device_memory = parse_bytes("device-memory", given);
-  };
-  const auto print = [](const TrainConfig& config) {
-    return config.device_memory ? print_bytes(config.device_memory) : std::string();
-  };
-  return {kRanks, "device-memory",
-          "SIZE", "device memory that a rank may use: 2GiB, 512MiB, 1.5GB; a run that needs more is refused at start",
-          read,   print};
-}
-
 Flag recompute_flag() {
   const auto read = [](TrainConfig& config, string_view given) { config.recompute = parse_recompute(given); };
   const auto print = [](const TrainConfig& config) { return to_string(config.recompute); };
@@ -228,7 +223,11 @@ void add_rank_flags(std::vector<Flag>& flags) {
               &C::reduce_every),
        recompute_flag(),
        offload_flag(),
-       device_memory_flag(),
+       bytes(kRanks, "offload-chunk", "optimizer state that leaves comes and goes in pieces of this size",
+             &C::offload_chunk),
+       bytes(kRanks, "device-memory",
+             "device memory that a rank may use: 2GiB, 512MiB, 1.5GB; a run that needs more is refused at start",
+             &C::device_memory),
        turned_on(kRanks, "insecure",
                  "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only",
                  &C::insecure),

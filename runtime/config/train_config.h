@@ -83,6 +83,7 @@ struct TrainConfig {
   std::string comm{kDefaultCommunicator};  ///< name, or path of a plugin
   std::string device{kDefaultDevice};      ///< name, or path of a plugin
   std::vector<std::string> offload;        ///< policies, names or paths, in the order in which they decide
+  uint64_t offload_chunk = 16 << 20;       ///< bytes of float32 values that are updated at once, where state leaves
   std::vector<std::string> plugin_dirs;    ///< searched beside the default folder
   Precision dtype = Precision::float32;    ///< of values and compute copies; homes are float32
   Precision reduce_dtype = Precision::float32;  ///< of gradients on the wire

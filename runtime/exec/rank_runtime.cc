@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "base/concat.h"
 #include "tessera/accumulator.hpp"
@@ -78,35 +79,6 @@ const CommunicatorSetup& wait_for_ranks(const RankSetup& setup) {
   return setup.communicators;
 }
 
-const InputValues& input_values(const InputBuffer& input, std::span<const MicroBatch> micro_batches) {
-  return micro_batches[static_cast<size_t>(input.micro_batch)][static_cast<size_t>(input.input)];
-}
-
-void check_input(const Buffer& buffer, const InputValues& values) {
-  const bool is_float = std::holds_alternative<std::vector<float>>(values);
-  const size_t num_elements = std::visit([](const auto& elements) { return elements.size(); }, values);
-  const tsr_dtype dtype = is_float ? TSR_F32 : TSR_I32;
-  const bool is_rounded = is_float && (buffer.dtype == TSR_BF16 || buffer.dtype == TSR_F16);
-  if ((buffer.dtype != dtype && !is_rounded) || num_elements != buffer.num_elements)
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat("input '", buffer.name, "' takes ", dtype_name(buffer.dtype), "[", buffer.num_elements,
-                       "] and was given ", dtype_name(dtype), "[", num_elements, "]"));
-}
-
-/// All of them before the first is copied: a copy that has begun still reads what the caller frees on an error.
-void check_batches(const Program& program, std::span<const MicroBatch> micro_batches) {
-  if (micro_batches.size() != program.shape.num_micro_batches)
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("a step takes ", program.shape.num_micro_batches,
-                                               " micro-batches and was given ", micro_batches.size()));
-  const size_t num_inputs = program.model->inputs().size();
-  for (const MicroBatch& batch : micro_batches)
-    if (batch.size() != num_inputs)
-      throw Error(TSR_E_INVALID_ARGUMENT,
-                  concat("a micro-batch has ", num_inputs, " inputs and was given ", batch.size()));
-  for (const InputBuffer& input : program.inputs)
-    check_input(program.buffer(input.buffer), input_values(input, micro_batches));
-}
-
 }  // namespace
 
 RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
@@ -148,12 +120,27 @@ void RankRuntime::wait() {
   call(device_.api().stream_synchronize, compute_stream(), kCopyMs);  // IN_PROGRESS throws its message too
 }
 
+// What rests in the host's memory is read and written there, when no program runs.
+
+void RankRuntime::zero(const Buffer& buffer) {
+  if (buffer.memory == TSR_MEMORY_HOST)
+    std::memset(pointer(buffer), 0, buffer.num_bytes());
+  else
+    call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
+}
+
 void RankRuntime::write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes) {
-  call(device_.api().copy, compute_stream(), pointer(buffer, offset), data, num_bytes);
+  if (buffer.memory == TSR_MEMORY_HOST)
+    std::memcpy(pointer(buffer, offset), data, num_bytes);
+  else
+    call(device_.api().copy, compute_stream(), pointer(buffer, offset), data, num_bytes);
 }
 
 void RankRuntime::fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes) {
-  call(device_.api().copy, compute_stream(), data, pointer(buffer, offset), num_bytes);
+  if (buffer.memory == TSR_MEMORY_HOST)
+    std::memcpy(data, pointer(buffer, offset), num_bytes);
+  else
+    call(device_.api().copy, compute_stream(), data, pointer(buffer, offset), num_bytes);
 }
 
 void RankRuntime::read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes) {
@@ -187,7 +174,7 @@ void RankRuntime::initialise(const ParameterSource& values, Progress* progress) 
   const Program& program = programs_.steps[0];
   // Everything persistent starts from zero: pads must be, and so must optimizer state and the step count.
   for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent) call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
+    if (buffer.persistent) zero(buffer);
   std::vector<float> piece_values;
   for (const Home& home : program.homes) {
     if (progress) progress->at(static_cast<uint64_t>(&home - program.homes.data()), program.homes.size());

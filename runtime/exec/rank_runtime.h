@@ -9,14 +9,13 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "base/progress.h"
 #include "compile/compile.h"
-#include "data/dataset.h"
 #include "exec/communicators.h"
 #include "exec/executable.h"
+#include "exec/micro_batch.h"
 #include "model/parameter_source.h"
 
 namespace tessera::host {
@@ -36,10 +35,6 @@ struct RankSetup {
   /// noticed.
   std::function<void()> before_joining = [] {};
 };
-
-/// One micro-batch of this rank: its inputs, in the order of Model::inputs(). For a GPT-2: tokens and targets
-/// [batch * seq]. Floats are rounded to an input's 16-bit dtype.
-using MicroBatch = std::vector<InputValues>;
 
 /// Bytes of a device with memory of its own.
 struct DeviceMemory {
@@ -106,6 +101,7 @@ class RankRuntime {
  private:
   void* pointer(const Buffer& buffer, uint64_t offset = 0) const;
   /// Copies between the host's memory and a buffer; `data` is used until wait(). `read` waits.
+  void zero(const Buffer& buffer);
   void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
   void fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
   void read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);

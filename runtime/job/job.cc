@@ -272,8 +272,8 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
   OffloadLimits limits;
   if (job.config.device_memory) limits.device_bytes = job.config.device_memory;
-  return {job.model,   job.mesh,   job.shape,     strategies, describe_op, describe_collective,
-          guard_bytes, job.staged, job.evaluates, log,        policies,    limits};
+  return {job.model,  job.mesh,      job.shape, strategies, describe_op, describe_collective,     guard_bytes,
+          job.staged, job.evaluates, log,       policies,   limits,      job.config.offload_chunk};
 }
 
 }  // namespace tessera::host

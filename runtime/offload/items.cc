@@ -1,9 +1,9 @@
 // Which buffers a policy may move. Left out are:
 //  - what the host reads and writes at fixed addresses (inputs, scalars, accumulators), scratch memory, and what
 //    earlier policies or the host's own staging have moved;
-//  - persistent buffers and gradients, which homes name: moving them means moving the homes;
-//  - a buffer of which a range is written again after a use. Movement copies each range's last written contents, and
-//    which of two those are could then depend on the streams. None of our passes makes such a buffer.
+//  - gradients, whose padding nothing has written when policies are asked;
+//  - a transient buffer of which a range is written again after a use: its contents are two values one after the other,
+//    and each should be an item. None of our passes makes such a buffer.
 //
 // Cost: linear in the bindings.
 
@@ -13,7 +13,7 @@
 #include <map>
 #include <optional>
 
-#include "offload/movement.h"
+#include "offload/copies.h"
 #include "offload/visits.h"
 #include "program/collective_operands.h"
 #include "program/range_set.h"
@@ -28,6 +28,9 @@ bool is_movable_kind(const Buffer& buffer) {
     case TSR_BUFFER_GATHERED:
     case TSR_BUFFER_PLUGIN:
       return buffer.memory == TSR_MEMORY_DEVICE && !buffer.persistent;
+    case TSR_BUFFER_HOME:
+    case TSR_BUFFER_OPTIMIZER:
+      return buffer.memory == TSR_MEMORY_DEVICE && buffer.persistent;
     default:
       return false;
   }
@@ -57,7 +60,7 @@ class ItemFinder {
           add(found->second, program_.actions[i], visit_of_[i], access);
     std::vector<Item> items;
     for (auto& [id, candidate] : candidates_)
-      if (!candidate.is_left_out && candidate.item.uses.size() > 1) {
+      if (!candidate.is_left_out && candidate.item.uses.size() > (candidate.item.buffer->persistent ? 0u : 1u)) {
         candidate.item.unit = candidate.unit.value_or(-1);
         items.push_back(std::move(candidate.item));
       }
@@ -67,10 +70,10 @@ class ItemFinder {
  private:
   void add(Candidate& candidate, const Action& action, uint32_t visit, const Binding& access) {
     const uint64_t end = access.offset + access.num_elements;
-    const bool is_written_again =
-        access.mode == TSR_MODE_WRITE && !candidate.touched.disjoint(access.offset, end) && access.num_elements > 0;
+    const bool is_written_again = access.mode == TSR_MODE_WRITE && access.num_elements > 0 &&
+                                  !candidate.item.buffer->persistent && !candidate.touched.disjoint(access.offset, end);
     candidate.touched.add(access.offset, end);
-    candidate.is_left_out |= is_written_again || is_moved_by(action);
+    candidate.is_left_out |= is_written_again || is_movement(program_, action);
     const int unit = visits_[visit].unit;
     if (candidate.unit.value_or(unit) != unit)
       candidate.unit = -1;
@@ -85,12 +88,6 @@ class ItemFinder {
     for (const auto& [begin, end_of_gap] : candidate.touched_by_visit.gaps(access.offset, end))
       uses.back().num_bytes += (end_of_gap - begin) * TSR_DTYPE_BYTES(candidate.item.buffer->dtype);
     candidate.touched_by_visit.add(access.offset, end);
-  }
-
-  /// Whether the action is a copy that an earlier policy asked for.
-  bool is_moved_by(const Action& action) const {
-    const std::string& stream = program_.streams[action.stream].name;
-    return stream == kFetchStream || stream == kEvictStream;
   }
 
   const Program& program_;

@@ -17,8 +17,8 @@ struct Item {
   std::vector<tsr_use> uses;  ///< by ascending visit
 };
 
-/// The items of a program, by ascending id: the movable buffers that two visits or more use (items.cc says which are).
-/// Borrows the program's buffers. Pure.
+/// The items of a program, by ascending id: the movable buffers (items.cc says which) that two visits use, or one if
+/// they are persistent. Borrows the program's buffers. Pure.
 std::vector<Item> items_of(const Program& program, std::span<const tsr_visit> visits);
 
 }  // namespace tessera::host

@@ -1,19 +1,10 @@
-// Sizes and names in reports.
+// Names in reports.
 
 #include "plan/format.h"
 
 #include <algorithm>
 
 namespace tessera::host {
-
-std::string human_bytes(uint64_t num_bytes) {
-  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(num_bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit)
-    value /= 1024;
-  return format(unit ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
-}
 
 std::string program_name(const Program& program) {
   switch (program.purpose) {

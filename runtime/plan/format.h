@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/concat.h"
 #include "plan/memory_report.h"
 
 namespace tessera::host {
@@ -18,8 +19,6 @@ std::string format(const char* pattern, Args... args) {
   return text.data();
 }
 
-/// 1536 -> "1.5 KiB".
-std::string human_bytes(uint64_t num_bytes);
 /// "init", "step", "step 1" (the second variant), "eval".
 std::string program_name(const Program& program);
 /// "parameters 1.5 MiB, gradients 1.5 MiB": the classes with any bytes.

@@ -96,6 +96,10 @@ uint32_t Program::device_stream(std::string_view name) {
   return stream({std::string(name), TSR_WORLD_AXIS, TSR_STREAM_KIND_DEVICE});
 }
 
+uint32_t Program::host_stream(std::string_view name) {
+  return stream({std::string(name), TSR_WORLD_AXIS, TSR_STREAM_KIND_HOST});
+}
+
 uint32_t Program::stream(Stream wanted) {
   const auto found = std::ranges::find(streams, wanted.name, &Stream::name);
   if (found != streams.end()) return static_cast<uint32_t>(found - streams.begin());

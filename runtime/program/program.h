@@ -141,8 +141,9 @@ struct Program {
   uint64_t add_buffer(Buffer buffer);  ///< assigns the next id
   /// Index of the comm stream "comm.<axis or world>.<lane>", made on first use.
   uint32_t comm_stream(int axis, std::string_view lane);
-  /// Index of the device's stream of that name, made on first use.
+  /// Index of the stream of that name, made on first use.
   uint32_t device_stream(std::string_view name);
+  uint32_t host_stream(std::string_view name);
   int group(const Group& group);  ///< index, made on first use
   /// Erases the buffers, transient or of homes, that neither `actions` nor homes use.
   template <class Actions>

@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, Offload, ::testing::ValuesIn(policies()), [](
 /// A step in which every policy of bad_policies finds something to do wrong.
 StepPlan long_step() {
   for (uint32_t seed = 0;; ++seed) {
-    const StepPlan step = random_step(seed);
+    StepPlan step = random_step(seed);
     if (!Policy(TESSERA_BAD_POLICIES "/faulty-offload.so").plan(step).answers.empty()) return step;
   }
 }

@@ -80,8 +80,8 @@ TEST(JobPolicies, AreNamedOnce) {
 }
 
 TEST(JobPolicies, HaveTheOptionsThatTheyDeclareAndNoOthers) {
-  refuse({"--offload=saved-out", "--saved-out.behind=1"},
-         {"no plugin of this run has the option --saved-out.behind", "saved-out"});
+  refuse({"--offload=saved-out", "--saved-out.after=1"},
+         {"no plugin of this run has the option --saved-out.after", "saved-out"});
   refuse({"--offload=saved-out", "--saved-out.ahaed=1"}, {"did you mean --saved-out.ahead?"});
   refuse({"--offload=faulty", "--saved-out.ahead=1"}, {"no plugin of this run has the option --saved-out.ahead"});
   refuse({"--offload=saved-out", "--saved-out.ahead=65"},

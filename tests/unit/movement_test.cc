@@ -9,6 +9,7 @@
 #include <set>
 
 #include "memory/memory_plan.h"
+#include "offload/copies.h"
 #include "offload/items.h"
 #include "offload/visits.h"
 #include "passes/dependencies.h"
@@ -146,17 +147,12 @@ std::vector<tsr_leave> random_leaves(std::span<const Item> items, std::mt19937& 
   return leaves;
 }
 
-bool is_moved(const Program& program, const Action& action) {
-  const std::string& stream = program.streams[action.stream].name;
-  return stream == kFetchStream || stream == kEvictStream;
-}
-
 /// Copies go between the memories, and all else stays in device memory.
 void expect_memories(const Program& program) {
   for (const Action& action : program.actions)
     for (const Binding& b : action.bindings) {
       const bool fetches = program.streams[action.stream].name == kFetchStream;
-      const bool is_away = is_moved(program, action) && (b.mode == TSR_MODE_READ) == fetches;
+      const bool is_away = is_movement(program, action) && (b.mode == TSR_MODE_READ) == fetches;
       ASSERT_EQ(program.buffer(b.buffer).memory, is_away ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE);
     }
 }
@@ -186,7 +182,7 @@ TEST(Movement, ChangesNothingThatAnActionReads) {
     expect_memories(program);
     expect_written_once(program);
     for (const Action& action : program.actions)
-      num_copies += is_moved(program, action);
+      num_copies += is_movement(program, action);
     if (seed % 10 || HasFatalFailure()) continue;
     derive_dependencies(program);
     Program* programs[] = {&program};
@@ -204,7 +200,7 @@ std::vector<std::string> words(const Program& program) {
   std::vector<std::string> result;
   for (const Action& action : program.actions) {
     std::string word = program.streams[action.stream].name;
-    if (is_moved(program, action)) word += " " + program.buffer(action.bindings[0].buffer).name;
+    if (is_movement(program, action)) word += " " + program.buffer(action.bindings[0].buffer).name;
     result.push_back(word);
   }
   return result;

@@ -60,6 +60,23 @@ class OffloadView {
   }
 };
 
+/// Takes whole items so that `fraction` of the bytes offered so far are taken, within one item of that: what leaves is
+/// spread evenly over the order of the offers.
+class Share {
+ public:
+  explicit Share(double fraction) : fraction_(fraction) {}
+  bool takes(uint64_t num_bytes) {
+    const auto offered = static_cast<double>(num_bytes);
+    wanted_ += fraction_ * offered;
+    if (wanted_ - taken_ < offered / 2) return false;
+    taken_ += offered;
+    return true;
+  }
+
+ private:
+  double fraction_, wanted_ = 0, taken_ = 0;
+};
+
 /// Takes answers. An answer that the host refuses throws Error.
 class OffloadSink {
  public:
@@ -71,8 +88,8 @@ class OffloadSink {
 };
 
 /// The table of a policy class `P(std::span<const tsr_option_value> options)` with `static constexpr std::string_view
-/// kName` and a const `plan`.
-template <class P>
+/// kName` and a const `plan`; kFlags: TSR_OFFLOAD_*.
+template <class P, uint32_t kFlags = 0>
 struct OffloadTable {
   static P* self(tsr_offload* policy) { return reinterpret_cast<P*>(policy); }
 
@@ -97,7 +114,7 @@ struct OffloadTable {
   static const void* get_extension(tsr_str) noexcept { return nullptr; }
 
   static constexpr tsr_offload_interface kInterface = {
-      sizeof(tsr_offload_interface), 0, create, destroy, plan, get_extension};
+      sizeof(tsr_offload_interface), kFlags, create, destroy, plan, get_extension};
 };
 
 }  // namespace tessera

@@ -54,8 +54,9 @@ typedef struct tsr_use {
   uint64_t num_bytes; /* of the range that is used */
 } tsr_use;
 
-/* FROZEN. A buffer in device memory that may leave: a value, a saved tensor, a gradient, a gathered or cast copy, a
- * strategy's own. Only those with uses in two visits or more are listed, without what an earlier policy has moved. */
+/* FROZEN. A buffer in device memory that may leave: parameters, optimizer state, a value, a saved tensor, a gathered or
+ * cast copy, a strategy's own. Transient ones are listed if two visits or more use them; what an earlier policy has
+ * moved is not listed. */
 typedef struct tsr_item {
   uint64_t buffer; /* the buffer's id is the item's */
   tsr_str name;
@@ -89,7 +90,8 @@ typedef struct tsr_offload_view {
 
 /* FROZEN. After visit `after`, which uses it, the item leaves device memory, and it is back `ahead` visits before the
  * visit that uses it next. What was written meanwhile is copied out, on a stream of its own; the device memory is free
- * `linger` visits later, or when the item's next fetch begins. */
+ * `linger` visits later, or when the item's next fetch begins. A persistent item that leaves rests in the other memory
+ * between programs: it leaves after its last use too, and all its answers name one memory. */
 typedef struct tsr_leave {
   uint64_t buffer;
   uint32_t after;  /* visit */
@@ -105,8 +107,8 @@ typedef struct tsr_offload_sink {
   uint32_t reserved;
   void* ctx;
   /* Errors: INVALID_ARGUMENT for a buffer that is not an item, a visit that does not use it, a transient item's last
-   * use, a memory that is not one of the places, and a second answer for the same item and visit.
-   * [the thread of the plan call] */
+   * use, a memory that is not one of the places, and a second answer for the same item and visit. That a persistent
+   * item's answers go together is checked when plan has returned. [the thread of the plan call] */
   TSR_FN(tsr_status, leave)(void* ctx, const tsr_leave* leave, tsr_error* err) TSR_NOEXCEPT;
 } tsr_offload_sink;
 
@@ -119,10 +121,14 @@ typedef struct tsr_offload_create_args {
   uint64_t num_options;
 } tsr_offload_create_args;
 
+/* The homes that updates name are cut into chunks of --offload-chunk bytes before policies are asked, so that optimizer
+ * state can come and go piece by piece. */
+#define TSR_OFFLOAD_CUTS_HOMES 1u
+
 /* APPENDABLE. create, destroy and plan must be there; get_extension may be NULL. */
 typedef struct tsr_offload_interface {
   uint32_t struct_size;
-  uint32_t flags; /* 0 */
+  uint32_t flags; /* TSR_OFFLOAD_* */
   /* A policy with these options. `args` is borrowed for the call, but args->host outlives the policy; *policy is the
    * caller's until destroy. Errors: INVALID_ARGUMENT for options that do not go together, naming them; ABI when
    * struct_size is too small. [control-thread] */
