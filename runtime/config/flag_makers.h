@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/concat.h"
-#include "config/flag_table.h"
+#include "config/flag.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
