@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "offload/copies.h"
 #include "offload/movement.h"
 #include "passes/dependencies.h"
 #include "plan/format.h"
