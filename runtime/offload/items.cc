@@ -1,7 +1,6 @@
 // Which buffers a policy may move. Left out are:
 //  - what the host reads and writes at fixed addresses (inputs, scalars, accumulators), scratch memory, and what
 //    earlier policies or the host's own staging have moved;
-//  - gradients, whose padding nothing has written when policies are asked;
 //  - a transient buffer of which a range is written again after a use: its contents are two values one after the other,
 //    and each should be an item. None of our passes makes such a buffer.
 //
@@ -26,6 +25,7 @@ bool is_movable_kind(const Buffer& buffer) {
     case TSR_BUFFER_ACTIVATION:
     case TSR_BUFFER_SAVED:
     case TSR_BUFFER_GATHERED:
+    case TSR_BUFFER_GRADIENT:
     case TSR_BUFFER_PLUGIN:
       return buffer.memory == TSR_MEMORY_DEVICE && !buffer.persistent;
     case TSR_BUFFER_HOME:

@@ -34,6 +34,7 @@
 #include "offload/copies.h"
 #include "offload/visits.h"
 #include "program/collective_operands.h"
+#include "program/range_set.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -128,23 +129,32 @@ class Mover {
     return stays;
   }
 
-  /// The ends of all accesses: atom k is [bounds[k], bounds[k + 1]).
-  static std::vector<uint64_t> bounds_of(std::span<const Stay> stays) {
+  /// The ends of all accesses: atom k is [bounds[k], bounds[k + 1]). Padding, which a transient item's actions read
+  /// without having written it, belongs to the atom before it: zero_pads writes it before the item is copied out.
+  std::vector<uint64_t> bounds_of(uint64_t item, std::span<const Stay> stays) const {
     std::set<uint64_t> bounds;
+    RangeSet written, padding;
     for (const Stay& stay : stays)
-      for (const Access& access : stay.accesses)
+      for (const Access& access : stay.accesses) {
         bounds.insert({access.begin, access.end});
+        if (access.mode == TSR_MODE_WRITE) written.add(access.begin, access.end);
+        for (const auto& [begin, end] : written.gaps(access.begin, access.end))
+          padding.add(begin, end);
+      }
+    if (!program_.buffer(item).persistent)
+      std::erase_if(bounds,
+                    [&](uint64_t bound) { return bound != *bounds.begin() && padding.contains(bound, bound + 1); });
     return {bounds.begin(), bounds.end()};
   }
 
   static size_t atom_at(std::span<const uint64_t> bounds, uint64_t offset) {
-    return static_cast<size_t>(std::ranges::lower_bound(bounds, offset) - bounds.begin());
+    return static_cast<size_t>(std::ranges::upper_bound(bounds, offset) - bounds.begin()) - 1;
   }
 
   void move(uint64_t item, std::span<const Stay> stays) {
     if (!stays.back().leave && stays.size() < 2) return;
     const bool rests_away = stays.back().leave;
-    const std::vector<uint64_t> bounds = bounds_of(stays);
+    const std::vector<uint64_t> bounds = bounds_of(item, stays);
     std::vector<Place> places(bounds.size());
     std::vector<size_t> last_stay(bounds.size());  // that needs the atom; persistent ones are needed after all of them
     for (size_t s = 0; s < stays.size(); ++s)

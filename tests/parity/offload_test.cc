@@ -20,14 +20,22 @@ namespace {
 
 using Values = std::vector<std::string>;
 
-/// A value of --offload. Of the factors of offload_space() only `options` vary; `fixed` are given as they are.
+/// A value of --offload. Of the factors of offload_space() only `options` vary, those of the first policy if there are
+/// several; `fixed` are flags given as they are.
 struct Policy {
   std::string name;
   Values options, fixed;
+
+  std::string first() const { return name.substr(0, name.find(',')); }
 };
 
 const std::vector<Policy>& policies() {
-  static const std::vector<Policy> all = {{"activations", {"what", "fraction", "ahead", "linger"}, {"min-bytes=0"}}};
+  static const std::vector<Policy> all = {
+      {"activations", {"to", "what", "fraction", "ahead", "linger"}, {"--activations.min-bytes=0"}},
+      {"optimizer-state", {"to", "states", "fraction", "ahead", "linger"}, {}},
+      {"stream", {"to", "gradients", "fraction", "ahead", "linger"}, {}},
+      {"stream,activations", {"to", "gradients", "ahead", "linger"}, {"--activations.min-bytes=0"}},
+      {"activations,optimizer-state", {"to", "ahead"}, {"--activations.min-bytes=0", "--activations.linger=0"}}};
   return all;
 }
 
@@ -66,9 +74,9 @@ Values names_of(const std::vector<Entry>& entries) {
 
 /// The factors that are options of policies.
 const std::vector<Factor>& policy_options() {
-  static const std::vector<Factor> all = {{"what", {"all", "saved", "values"}},
-                                          {"fraction", {"1", "0.3"}},
-                                          {"ahead", {"1", "0", "3"}},
+  static const std::vector<Factor> all = {{"to", {"host", "file"}},      {"what", {"all", "saved", "values"}},
+                                          {"states", {"all", "m", "v"}}, {"gradients", {"true", "false"}},
+                                          {"fraction", {"1", "0.3"}},    {"ahead", {"1", "0", "3"}},
                                           {"linger", {"1", "0", "2"}}};
   return all;
 }
@@ -76,6 +84,10 @@ const std::vector<Factor>& policy_options() {
 /// A policy takes its own options only. A block that is computed again saves nothing from its forward.
 std::vector<Rule> rules() {
   std::vector<Rule> rules = {{"recompute", {"full"}, "what", {"all", "values"}}};
+  // Without momentum there is no state.
+  Values without_state = names_of(policies());
+  std::erase(without_state, "optimizer-state");
+  rules.push_back({"optimizer", {"sgd"}, "policy", without_state});
   for (const Policy& policy : policies())
     for (const Factor& option : policy_options())
       if (!std::ranges::count(policy.options, option.name))
@@ -88,6 +100,8 @@ Space offload_space() {
   std::vector<Factor> factors = {{"layout", names_of(layouts())}, {"policy", names_of(policies())}};
   factors.insert(factors.end(), policy_options().begin(), policy_options().end());
   const std::vector<Factor> others = {{"device", {"cpu", "other"}},
+                                      {"chunk", {"16MiB", "4KiB", "32KiB"}},
+                                      {"engine", {"auto", "threads"}},
                                       {"accumulation", {"1", "3"}},
                                       {"reduce-every", {"step", "micro-batch"}},
                                       {"dtype", {"float32", "bf16", "fp16"}},
@@ -103,7 +117,7 @@ Space offload_space() {
 }
 
 /// What results do not depend on, besides the policy and its options.
-constexpr std::array kWithoutEffect = {"policy", "device", "recompute", "comm", "debug"};
+constexpr std::array kWithoutEffect = {"policy", "device", "chunk", "engine", "recompute", "comm", "debug"};
 
 const Layout& layout_of(const Space& space, const Space::Row& row) {
   return *std::ranges::find(layouts(), space.value(row, "layout"), &Layout::name);
@@ -111,12 +125,14 @@ const Layout& layout_of(const Space& space, const Space::Row& row) {
 
 /// --offload with its options.
 Values offload_flags(const Space& space, const Space::Row& row) {
+  static const TempFolder files;
   const Policy& policy = *std::ranges::find(policies(), space.value(row, "policy"), &Policy::name);
-  Values flags = {"--offload=" + policy.name};
-  for (const std::string& option : policy.fixed)
-    flags.push_back("--" + policy.name + "." + option);
+  Values flags = {"--offload=" + policy.name, "--offload-chunk=" + space.value(row, "chunk")};
+  flags.insert(flags.end(), policy.fixed.begin(), policy.fixed.end());
   for (const std::string& option : policy.options)
-    flags.push_back("--" + policy.name + "." + option + "=" + space.value(row, option));
+    flags.push_back("--" + policy.first() + "." + option + "=" + space.value(row, option));
+  if (space.value(row, "to") == "file")
+    flags.insert(flags.end(), {"--offload-dir=" + files.path(), "--offload-io=" + space.value(row, "engine")});
   return flags;
 }
 

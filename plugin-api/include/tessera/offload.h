@@ -124,6 +124,9 @@ typedef struct tsr_offload_create_args {
 /* The homes that updates name are cut into chunks of --offload-chunk bytes before policies are asked, so that optimizer
  * state can come and go piece by piece. */
 #define TSR_OFFLOAD_CUTS_HOMES 1u
+/* Compute copies of 16 bits are cast for every run of uses, not once a program, so that parameters can leave between
+ * them. */
+#define TSR_OFFLOAD_CASTS_ANEW 2u
 
 /* APPENDABLE. create, destroy and plan must be there; get_extension may be NULL. */
 typedef struct tsr_offload_interface {
