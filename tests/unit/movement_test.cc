@@ -39,6 +39,12 @@ TEST(Movement, FetchesFirstWhatIsUsedFirst) {
             (Words{"compute", "evict a", "evict b", "fetch b", "fetch a", "compute", "compute", "compute"}));
 }
 
+TEST(Movement, OfATransientItemAfterItsLastUseIsNothing) {
+  SmallStep step({{{"t", 'w'}}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 1, 0, 0).moved(), (Words{"compute", "compute"}));
+  EXPECT_EQ(step.buffer("t").memory, TSR_MEMORY_DEVICE);
+}
+
 TEST(Movement, WithoutLeavesIsNothing) {
   SmallStep step({{{"t", 'w'}}, {{"t", 'r'}}});
   EXPECT_EQ(step.moved(), (Words{"compute", "compute"}));
