@@ -2,7 +2,8 @@
 //  - what the host reads and writes at fixed addresses (inputs, scalars, accumulators), scratch memory, and what
 //    earlier policies or the host's own staging have moved;
 //  - a transient buffer of which a range is written again after a use: its contents are two values one after the other,
-//    and each should be an item. None of our passes makes such a buffer.
+//    and each should be an item. None of our passes makes such a buffer;
+//  - what an action binds with no element, which no pass of the host does either: it would have a use that moves nothing.
 //
 // Cost: linear in the bindings.
 
@@ -73,7 +74,7 @@ class ItemFinder {
     const bool is_written_again = access.mode == TSR_MODE_WRITE && access.num_elements > 0 &&
                                   !candidate.item.buffer->persistent && !candidate.touched.disjoint(access.offset, end);
     candidate.touched.add(access.offset, end);
-    candidate.is_left_out |= is_written_again || is_movement(program_, action);
+    candidate.is_left_out |= is_written_again || is_movement(program_, action) || access.num_elements == 0;
     const int unit = visits_[visit].unit;
     if (candidate.unit.value_or(unit) != unit)
       candidate.unit = -1;
