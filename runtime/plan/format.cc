@@ -26,6 +26,7 @@ std::string class_list(const BytesByClass& bytes) {
 }
 
 std::string place_name(uint32_t memory) {
+  if (memory == TSR_MEMORY_FILE) return "files";
   const std::string name = memory_name(memory);
   return name.starts_with("memory") ? name : name + " memory";
 }

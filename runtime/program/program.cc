@@ -47,7 +47,7 @@ constexpr Name kBufferKinds[] = {
     {TSR_BUFFER_SCALAR, "scalar"},     {TSR_BUFFER_ACCUMULATOR, "accumulator"}, {TSR_BUFFER_PLUGIN, "plugin"},
     {TSR_BUFFER_FETCHED, "fetched"}};
 
-constexpr Name kMemories[] = {{TSR_MEMORY_DEVICE, "device"}, {TSR_MEMORY_HOST, "host"}};
+constexpr Name kMemories[] = {{TSR_MEMORY_DEVICE, "device"}, {TSR_MEMORY_HOST, "host"}, {TSR_MEMORY_FILE, "file"}};
 
 constexpr Name kDtypes[] = {{TSR_I8, "i8"},   {TSR_I32, "i32"}, {TSR_I64, "i64"}, {TSR_U8, "u8"},   {TSR_U16, "u16"},
                             {TSR_U32, "u32"}, {TSR_F16, "f16"}, {TSR_F32, "f32"}, {TSR_F64, "f64"}, {TSR_BF16, "bf16"}};
