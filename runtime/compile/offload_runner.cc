@@ -13,6 +13,7 @@
 #include "offload/movement.h"
 #include "offload/visits.h"
 #include "tessera/error.hpp"
+#include "tessera/offload.hpp"
 
 namespace tessera::host {
 namespace {
@@ -53,7 +54,7 @@ class OffloadSnapshot {
 /// Collects the answers of one policy.
 class LeaveSink {
  public:
-  LeaveSink(std::span<const Item> items, const OffloadLimits& limits) : items_(items), limits_(limits) {
+  LeaveSink(std::span<const Item> items, const tsr_offload_view& view) : items_(items), view_(view) {
     table_.struct_size = sizeof table_;
     table_.ctx = this;
     table_.leave = [](void* ctx, const tsr_leave* leave, tsr_error* err) noexcept {
@@ -75,10 +76,12 @@ class LeaveSink {
       };
       const uint32_t memory = memories.emplace(leave.buffer, leave.memory).first->second;
       if (memory != leave.memory)
-        refuse("leaves for memory ", memory, " and for memory ", leave.memory, "; a persistent item has one buffer");
+        refuse("leaves for memory ", memory, " and for memory ", leave.memory,
+               "; a persistent item rests in one memory: give the same one in all answers");
       if (!answered_.contains({leave.buffer, item.uses.back().visit}))
-        refuse("leaves after visit ", leave.after, " and not after its last use, visit ", item.uses.back().visit,
-               "; a persistent item rests in the memory it leaves for");
+        refuse("leaves after ", view_.describe(leave.after), ", and not after its last use, ",
+               view_.describe(item.uses.back().visit),
+               "; a persistent item rests in the memory that it leaves for: let it leave after its last use too");
     }
   }
 
@@ -91,25 +94,28 @@ class LeaveSink {
   void add(tsr_leave leave) {
     const auto item = find(leave.buffer);
     if (item == items_.end())
-      throw Error(TSR_E_INVALID_ARGUMENT, concat("there is no item ", leave.buffer, "; an item's id is its buffer's"));
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(leave.buffer, " is not an item; an item's id is its buffer's"));
+    const size_t num_visits = view_.visits().size();
     const auto refuse = [&](const auto&... what) {
+      const std::string visit = leave.after < num_visits ? view_.describe(leave.after) : concat("visit ", leave.after);
       throw Error(TSR_E_INVALID_ARGUMENT, concat("item ", leave.buffer, " (", item->buffer->name,
-                                                 ") cannot leave after visit ", leave.after, ": ", what...));
+                                                 ") cannot leave after ", visit, ": ", what...));
     };
+    if (leave.after >= num_visits) refuse("the last visit of the step is ", num_visits - 1);
     const auto use = std::ranges::find(item->uses, leave.after, &tsr_use::visit);
-    if (use == item->uses.end()) refuse("that visit does not use it");
+    if (use == item->uses.end()) refuse("that visit does not use it; give the visit of one of its uses");
     if (use + 1 == item->uses.end() && !item->buffer->persistent)
       refuse("that is its last use, and nothing fetches it again");
-    if (!std::ranges::count(limits_.places, leave.memory, &tsr_place::memory))
-      refuse("memory ", leave.memory, " is not one of the view's places");
-    if (!answered_.insert({leave.buffer, leave.after}).second) refuse("the policy has said so already");
+    if (!view_.find_place(leave.memory)) refuse("memory ", leave.memory, " is not one of the view's places");
+    if (!answered_.insert({leave.buffer, leave.after}).second)
+      refuse("it leaves then already; give one answer for an item and a visit");
     leave.ahead = std::min(leave.ahead, kMaxDistance);
     leave.linger = std::min(leave.linger, kMaxDistance);
     leaves_.push_back(leave);
   }
 
   const std::span<const Item> items_;
-  const OffloadLimits& limits_;
+  const OffloadView view_;
   tsr_offload_sink table_{};
   std::vector<tsr_leave> leaves_;
   std::set<std::pair<uint64_t, uint32_t>> answered_;
@@ -121,7 +127,7 @@ std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& pol
   const std::vector<tsr_visit> visits = visits_of(program);
   const std::vector<Item> items = items_of(program, visits);
   const OffloadSnapshot snapshot(program, visits, items, limits);
-  const LeaveSink sink(items, limits);
+  const LeaveSink sink(items, snapshot.view());
   try {
     call(policy.interface->plan, policy.instance, &snapshot.view(), &sink.table());
     sink.check_resting_items();

@@ -8,13 +8,14 @@
 //     rank r     compiles its own programs meanwhile and compares the hash; only if it differs, fetches the text
 //
 // So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means that a strategy
-// is not pure or that builds differ; the first line that differs usually shows which.
+// or an offload policy is not pure or that builds differ; the first line that differs usually shows which.
 //
 // Nothing is allocated before both have passed.
 
 #include "train/consistency.h"
 
 #include <optional>
+#include <span>
 
 #include "base/concat.h"
 #include "base/sha256.h"
@@ -39,11 +40,21 @@ std::string text_of(const RankPrograms& programs) {
   return text;
 }
 
-std::string strategy_names(const CompileInput& input) {
+/// The names of strategies or policies.
+template <class Named>
+std::string names_of(std::span<const Named> all) {
   std::string names;
-  for (const StrategyOnAxis& strategy : input.strategies)
-    names += (names.empty() ? "" : ", ") + strategy.name;
+  for (const Named& one : all)
+    names += (names.empty() ? "" : ", ") + one.name;
   return names.empty() ? "none" : names;
+}
+
+/// What may make programs differ that should be equal.
+std::string suspects(const CompileInput& input) {
+  std::string text =
+      concat("a strategy (", names_of(input.strategies), ") is not pure or hides that it depends on its coordinate, ");
+  if (!input.policies.empty()) text += concat("an offload policy (", names_of(input.policies), ") is not pure, ");
+  return text + "or the builds differ";
 }
 
 /// The first line in which the texts differ: its number and both versions.
@@ -151,11 +162,9 @@ RankPrograms check_program_consistency(const Job& job, const CompileInput& input
   const std::string hash = published(hash_key(info.rank));
   if (sha256_hex(planned) == hash) return own;
   const std::string expected = published(text_key(hash));
-  throw Error(TSR_E_FAILED_PRECONDITION,
-              "rank " + std::to_string(info.rank) +
-                  " plans a different program than rank 0 planned for it: a strategy (" + strategy_names(input) +
-                  ") is not pure or hides that it depends on its coordinate, or the builds " + "differ; " +
-                  first_difference(planned, expected));
+  throw Error(TSR_E_FAILED_PRECONDITION, "rank " + std::to_string(info.rank) +
+                                             " plans a different program than rank 0 planned for it: " +
+                                             suspects(input) + "; " + first_difference(planned, expected));
 }
 
 std::string lowest_answer(const RankInfo& info, int num_ranks, const std::string& question,

@@ -80,7 +80,10 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
   const auto threads = static_cast<uint32_t>(num_threads(job, info));
   RankSetup setup;
   setup.device = {job.plugins.device.device(), job.options.device.values(), index, threads};
-  if (job.staged.collectives) setup.comm_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
+  if (!job.device_is_cpu()) setup.host_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
+  setup.stages_collectives = job.staged.collectives;
+  setup.files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check, job.config.timeout_ms};
+  setup.log = log;
   setup.host = host;
   setup.communicators = communicator_setup(job, info, host);
   setup.strategies = strategies;

@@ -54,14 +54,21 @@ TEST_P(BadPolicy, IsNamedWithItsItemAndVisit) {
 
 INSTANTIATE_TEST_SUITE_P(
     Faults, BadPolicy,
-    ::testing::Values(Fault{"unknown-item", {"faulty", "buffer", "is not an item"}},
-                      Fault{"unused-visit", {"faulty", "visit", "does not use"}},
-                      Fault{"no-visit", {"faulty", "visit", "does not use"}},
-                      Fault{"unknown-place", {"faulty", "memory 99"}},
-                      Fault{"last-use", {"faulty", "visit", "last use"}}, Fault{"twice", {"faulty", "visit", "twice"}},
-                      Fault{"error", {"faulty", "cannot decide for this step with fault=error", "give fault=none"}},
-                      Fault{"options",
-                            {"[faulty] fault=options goes with no other option", "see tessera plugins info faulty"}}),
+    ::testing::Values(
+        Fault{"unknown-item", {"offload policy faulty: [faulty] [host] ", " is not an item"}},
+        Fault{"unused-visit",
+              {"policy faulty", "(h.3.", ") cannot leave after visit 0, other: that visit does not use it"}},
+        Fault{"no-visit",
+              {"policy faulty", "(h.3.", ") cannot leave after visit ", ": the last visit of the step is "}},
+        Fault{"unknown-place", {"policy faulty", "forward of h.3 mb=0: memory 99 is not one of the view's places"}},
+        Fault{"last-use", {"policy faulty", "backward of h.3 mb=0: that is its last use"}},
+        Fault{"twice", {"policy faulty", "forward of h.3 mb=0: it leaves then already; give one answer"}},
+        Fault{"no-rest",
+              {"offload policy faulty: item ",
+               "(wte) leaves after visit 1, forward of wte mb=0, and not after its last use",
+               "let it leave after its last use too"}},
+        Fault{"error", {"faulty", "cannot decide for this step with fault=error", "give fault=none"}},
+        Fault{"options", {"[faulty] fault=options goes with no other option", "see tessera plugins info faulty"}}),
     [](const auto& test) {
       std::string name = test.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -75,7 +82,8 @@ TEST(BadPolicy, WithoutAFaultTrains) {
 
 TEST(BadPolicy, ThatIsNotPureIsNamed) {
   expect_refusal(train("impure", {"--nproc=2", "--comm=gloo"}), 1,
-                 {"rank 1 plans a different program than rank 0 planned for it", "impure", "not pure"});
+                 {"rank 1 plans a different program than rank 0 planned for it",
+                  "an offload policy (impure) is not pure", " host f32["});
 }
 
 // Its options are those of a plugin that is not named, as for other kinds.

@@ -86,7 +86,8 @@ class RunTest : public ::testing::Test {
     RankSetup setup;
     setup.device.api = &device_;
     setup.device.options = options_;
-    if (on_host) setup.comm_device = DeviceSetup{.api = &cpu_};
+    setup.stages_collectives = on_host;
+    if (on_host) setup.host_device = DeviceSetup{.api = &cpu_};
     setup.host = &host_;
     setup.strategies = {&on_axis_, 1};
     setup.communicators.api = &scripted_communicator(script_);

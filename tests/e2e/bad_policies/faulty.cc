@@ -17,6 +17,14 @@ uint32_t last_use(const OffloadView& view, uint64_t buffer) {
   return OffloadView::uses(*std::ranges::find(view.items(), buffer, &tsr_item::buffer)).back().visit;
 }
 
+/// A persistent item that several visits use: it leaves after the first one and stays after the last one.
+void leave_without_rest(const OffloadView& view, const OffloadSink& sink) {
+  const auto item = std::ranges::find_if(
+      view.items(), [](const tsr_item& i) { return OffloadView::is_persistent(i) && i.num_uses > 1; });
+  if (item != view.items().end() && view.find_place(TSR_MEMORY_HOST))
+    sink.leave({item->buffer, item->uses[0].visit, TSR_MEMORY_HOST, 1, 1});
+}
+
 uint64_t no_item(const OffloadView& view) {
   uint64_t largest = 0;
   for (const tsr_item& item : view.items())
@@ -35,6 +43,7 @@ class Faulty {
   void plan(const OffloadView& view, const OffloadSink& sink) const {
     if (fault_ == "error")
       throw Error(TSR_E_INVALID_ARGUMENT, "cannot decide for this step with fault=error; give fault=none");
+    if (fault_ == "no-rest") return leave_without_rest(view, sink);
     std::vector<tsr_leave> answers = long_gaps(view, 1);
     if (answers.empty()) return;
     tsr_leave& wrong = answers.back();
@@ -52,9 +61,9 @@ class Faulty {
   std::string fault_;
 };
 
-constexpr tsr_option kOptions[] = {
-    string_option("fault", "none", "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|error|options",
-                  "the rule that is broken")};
+constexpr tsr_option kOptions[] = {string_option(
+    "fault", "none", "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|no-rest|error|options",
+    "the rule that is broken")};
 constexpr tsr_descriptor kDescriptor =
     descriptor("faulty", TSR_KIND_OFFLOAD, "org.tessera.tests.faulty", "1", "gives answers that are refused", kOptions);
 
