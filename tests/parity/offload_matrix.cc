@@ -22,8 +22,9 @@ struct Policy {
 };
 
 const std::vector<Policy>& policies() {
-  static const std::vector<Policy> all = {{"activations", {"what", "fraction", "ahead", "linger"}, {"min-bytes=0"}},
-                                          {"optimizer-state", {"states", "fraction", "ahead", "linger"}, {}}};
+  static const std::vector<Policy> all = {
+      {"activations", {"to", "what", "fraction", "ahead", "linger"}, {"min-bytes=0"}},
+      {"optimizer-state", {"to", "states", "fraction", "ahead", "linger"}, {}}};
   return all;
 }
 
@@ -77,9 +78,10 @@ Values layout_names() {
 
 /// The factors that are options of policies, and --offload-chunk, which those ask for that move state.
 const std::vector<Factor>& policy_options() {
-  static const std::vector<Factor> all = {
-      {"what", {"all", "saved", "values"}}, {"states", {"all", "m", "v"}}, {"chunk", {"16MiB", "32KiB", "4KiB"}},
-      {"fraction", {"1", "0.3"}},           {"ahead", {"1", "0", "3"}},    {"linger", {"1", "0", "2"}}};
+  static const std::vector<Factor> all = {{"to", {"host", "file"}},      {"what", {"all", "saved", "values"}},
+                                          {"states", {"all", "m", "v"}}, {"chunk", {"16MiB", "32KiB", "4KiB"}},
+                                          {"fraction", {"1", "0.3"}},    {"ahead", {"1", "0", "3"}},
+                                          {"linger", {"1", "0", "2"}}};
   return all;
 }
 
@@ -89,10 +91,11 @@ bool takes(const std::string& value, const std::string& option) {
 }
 
 /// Options are those of the policies that take them; a block that is computed again saves nothing from its forward, and
-/// SGD has no second moment.
+/// SGD has no second moment. Gloo under a few layouts: it takes most of the time.
 std::vector<Rule> rules() {
   std::vector<Rule> rules = {{"recompute", {"full"}, "what", {"all", "values"}},
-                             {"optimizer", {"momentum"}, "states", {"all", "m"}}};
+                             {"optimizer", {"momentum"}, "states", {"all", "m"}},
+                             {"comm", {"gloo"}, "layout", {"ddp", "full_shard", "pipeline", "tensor"}}};
   for (const std::string& value : offload_values())
     for (const Factor& option : policy_options())
       if (!takes(value, option.name) && !(option.name == "chunk" && takes(value, "states")))
@@ -102,6 +105,13 @@ std::vector<Rule> rules() {
 
 /// What results do not depend on, besides the policy and its options.
 constexpr std::array kWithoutEffect = {"policy", "device", "recompute", "comm", "debug"};
+
+/// For files, which have no names in it.
+const std::string& offload_folder() {
+  static const TempFolder folder;
+  static const std::string path = folder.path();
+  return path;
+}
 
 const Layout& layout_of(const Space& space, const Space::Row& row) {
   return *std::ranges::find(layouts(), space.value(row, "layout"), &Layout::name);
@@ -130,6 +140,7 @@ Space offload_space() {
 Values offload_flags(const Space& space, const Space::Row& row) {
   const std::string& value = space.value(row, "policy");
   Values flags = {"--offload=" + value, "--offload-chunk=" + space.value(row, "chunk")};
+  if (space.value(row, "to") == "file") flags.push_back("--offload-dir=" + offload_folder());
   for (const Policy& policy : policies_of(value)) {
     for (const std::string& option : policy.fixed)
       flags.push_back("--" + policy.name + "." + option);
