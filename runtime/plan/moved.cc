@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "offload/copies.h"
 #include "plan/job_plan.h"
 #include "plan/timeline.h"
 
@@ -21,13 +22,12 @@ struct Movement {
 };
 
 std::optional<Movement> movement_of(const Program& program, const Action& action) {
-  if (action.kind != TSR_ACTION_COPY || action.stream == TSR_STREAM_COPY_IN || action.stream == TSR_STREAM_COPY_OUT)
-    return std::nullopt;
+  if (!is_movement(program, action)) return std::nullopt;
   const Binding* from = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
   const Binding* to = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
   const Buffer &source = program.buffer(from->buffer), &destination = program.buffer(to->buffer);
   const bool is_in = destination.memory == TSR_MEMORY_DEVICE;
-  if (source.memory == destination.memory || (!is_in && source.memory != TSR_MEMORY_DEVICE)) return std::nullopt;
+  if (!is_in && source.memory != TSR_MEMORY_DEVICE) return std::nullopt;  // between a file and a bounce buffer
   return Movement{is_in, is_in ? destination.id : source.id, from->num_elements * TSR_DTYPE_BYTES(source.dtype)};
 }
 

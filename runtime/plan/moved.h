@@ -32,9 +32,10 @@ struct Moved {
   MovedBytes total() const;
 };
 
-/// Counts the copies between memories, without those that stage operands of collectives and calls (host_staging.h). A
-/// copy to device memory belongs to the phase of the first action that uses it, one from device memory to that of the
-/// last action that used what it copies, wherever they are in the list.
+/// Counts the copies that bring items to device memory and take them from it (offload/copies.h): one between a file and
+/// host memory on the way counts in neither direction, nor does what is staged for collectives and calls. A copy to
+/// device memory belongs to the phase of the first action that uses it, one from device memory to that of the last
+/// action that used what it copies, wherever they are in the list.
 Moved moved_in(const Program& program);
 /// That of the step program that moves the most: strategies such as local SGD alternate between several.
 Moved moved_in_step(const RankPrograms& programs);
@@ -46,8 +47,8 @@ struct PlaceUse {
 };
 /// Of all memories that the programs use, ascending: device memory first.
 std::vector<PlaceUse> places_of(const RankPrograms& programs);
-/// Bytes of a memory other than the device's that what left device memory takes at most: the classes' own peaks, without
-/// what staging takes.
+/// Bytes of a memory other than the device's that what left device memory takes at most: the classes' own peaks,
+/// without what staging takes.
 uint64_t offloaded_bytes(const MemoryReport& report);
 
 }  // namespace tessera::host

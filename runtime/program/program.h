@@ -181,7 +181,7 @@ inline bool is_elementwise(uint32_t kind) {
   return kind >= TSR_ACTION_COPY && kind <= TSR_ACTION_ZERO;
 }
 
-/// "device", "host"; "memory 7" for one without a name.
+/// "device", "host", "file"; "memory 7" for one without a name.
 std::string memory_name(uint32_t memory);
 
 /// "all_reduce", "home", "f32", ...; all throw INVALID_ARGUMENT for an unknown number.

@@ -75,6 +75,22 @@ TEST(Offload, PlanShowsEachMemoryAndWhatMoves) {
   EXPECT_EQ(plain.find("in host memory"), std::string::npos) << plain;
 }
 
+TEST(Offload, PlanShowsWhatRestsElsewhere) {
+  const json without = plan_json({}), with = plan_json({"--offload=optimizer-state"});
+  const json& host = with["offload"]["places"][1];
+  const auto state = without["states"]["optimizer"].get<int64_t>();
+  EXPECT_EQ(with["states"]["optimizer"], 0);
+  EXPECT_EQ(host["rest_bytes"], state);
+  EXPECT_EQ(host["by_class"]["optimizer"], state);
+  // What lies between parameters, to align them, may move with them.
+  const json &first = with["offload"]["moved"][0], &update = with["offload"]["moved"][1];
+  EXPECT_EQ(first["in_bytes"].get<int64_t>() + first["out_bytes"].get<int64_t>(), 0);
+  EXPECT_EQ(update["in_bytes"], update["out_bytes"]);
+  EXPECT_LE(update["in_bytes"], state);
+  EXPECT_GE(update["in_bytes"].get<double>(), 0.98 * static_cast<double>(state));
+  EXPECT_LT(with["arena_bytes"], without["arena_bytes"]);
+}
+
 TEST(Offload, ThreeMicroBatchesMoveThreeTimesAsMuch) {
   const auto out = [](const Flags& more) {
     return plan_json(kActivations + more)["offload"]["moved"][0]["out_bytes"].get<int64_t>();

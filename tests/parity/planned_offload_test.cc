@@ -8,6 +8,9 @@
 //   device, in the backward        a (1 + k) fetched
 // So the peak grows with each block by its states and gradient at most, and no more by what it saves. With k = l = 0
 // the gap of the last norm, over the loss, is long enough too: its input and its two statistics leave beside A.
+//
+// State that rests elsewhere, of P trained elements, in chunks of c elements: host memory 8 P, copied in and out 8 P
+// each, on the device nothing between steps and at most 8 c (1 + k + l) in the update. m or v alone: half of that.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,6 +58,8 @@ class Plan {
     moved_ = moved_in(job.step(0));
     for (const PlaceUse& place : places_of(job.of(0)))
       places_[place.memory] = place.report;
+    for (const Home& home : job.step(0).homes)
+      num_trained_ += home.num_elements;
     for (const Action& action : job.step(0).actions) {
       const std::string& stream = job.step(0).streams[action.stream].name;
       if (stream == "fetch" || stream == "evict")
@@ -77,6 +82,12 @@ class Plan {
     const auto found = places_.find(TSR_MEMORY_HOST);
     return found == places_.end() ? 0 : offloaded_bytes(found->second);
   }
+  uint64_t num_trained() const { return num_trained_; }
+  /// Of one class, between steps.
+  uint64_t rests(uint32_t memory, MemoryClass what) const {
+    const auto found = places_.find(memory);
+    return found == places_.end() ? 0 : found->second.states[what];
+  }
   uint64_t states() const { return places_.at(TSR_MEMORY_DEVICE).states.total(); }
   uint64_t peak() const { return places_.at(TSR_MEMORY_DEVICE).peak.total(); }
 
@@ -86,6 +97,7 @@ class Plan {
   }
 
   Moved moved_;
+  uint64_t num_trained_ = 0;
   std::map<uint32_t, MemoryReport> places_;
   std::map<std::string, uint64_t> copied_;  // by stream
 };
@@ -161,6 +173,41 @@ TEST_P(Activations, OfBlocksThatAreComputedAgainAreTheirInputs) {
   std::vector<std::string> flags = activations(1, 1);
   flags.push_back("--recompute=full");
   EXPECT_EQ(Plan(longer(), flags).most_on_host() - Plan(GetParam(), flags).most_on_host(), value_bytes());
+}
+
+struct Chunks {
+  const char* size;
+  uint64_t num_bytes;
+};
+
+TEST(OptimizerState, RestsElsewhereAndVisitsTheDeviceInChunks) {
+  const Size size{4, 96, 64};
+  const Plan none(size, {});
+  const uint64_t state = none.rests(TSR_MEMORY_DEVICE, MemoryClass::optimizer);
+  EXPECT_GE(state, 8 * none.num_trained());
+  for (const Chunks& chunk : {Chunks{"4KiB", 4 << 10}, {"32KiB", 32 << 10}, {"16MiB", 16 << 20}})
+    for (const auto& [ahead, linger] : {std::pair(0, 0), {2, 1}, {1, 3}})
+      for (const char* states : {"all", "m"}) {
+        SCOPED_TRACE(std::string(chunk.size) + " " + states + ", ahead " + std::to_string(ahead));
+        const Plan plan(size, {"--offload=optimizer-state", std::string("--offload-chunk=") + chunk.size,
+                               std::string("--optimizer-state.states=") + states,
+                               "--optimizer-state.ahead=" + std::to_string(ahead),
+                               "--optimizer-state.linger=" + std::to_string(linger)});
+        const uint64_t parts = states == std::string("all") ? 2 : 1;  // of two
+        EXPECT_EQ(plan.rests(TSR_MEMORY_HOST, MemoryClass::optimizer), state * parts / 2);
+        EXPECT_EQ(plan.rests(TSR_MEMORY_DEVICE, MemoryClass::optimizer), state - state * parts / 2);
+        const MovedBytes& update = plan.moved().of(MovePhase::update);
+        EXPECT_EQ(update.in_bytes, update.out_bytes);
+        EXPECT_GE(update.in_bytes, 4 * parts * none.num_trained());
+        EXPECT_LE(update.in_bytes, state * parts / 2);  // with what lies between parameters
+        EXPECT_EQ(plan.copied("fetch"), update.in_bytes);
+        EXPECT_EQ(plan.copied("evict"), update.out_bytes);
+        // A block has 447,360 bytes of values: enough for so many chunks of the smaller sizes. Within one buffer a
+        // chunk lingers no longer than until the next one's fetch.
+        const uint64_t both = chunk.num_bytes * parts;
+        EXPECT_LE(plan.most_fetched(), both * static_cast<uint64_t>(1 + ahead + linger));
+        if (chunk.num_bytes <= 32 << 10) EXPECT_GE(plan.most_fetched(), both * static_cast<uint64_t>(1 + ahead));
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Activations, ::testing::ValuesIn(sizes()),

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "offload/copies.h"
-#include "offload/movement.h"
 #include "passes/dependencies.h"
 #include "plan/format.h"
 #include "support/program_builder.h"
@@ -22,7 +21,7 @@ class MovedIn : public ::testing::Test {
   uint64_t buffer(const std::string& name, uint32_t memory, uint64_t num_elements = kElements) {
     return program_.add_buffer({0, name, TSR_BUFFER_SAVED, memory, TSR_F32, false, num_elements});
   }
-  void copy(const char* stream, uint64_t from, uint64_t to) { copy(program_.device_stream(stream), from, to); }
+  void copy(std::string_view stream, uint64_t from, uint64_t to) { copy(program_.device_stream(stream), from, to); }
   void copy(uint32_t stream, uint64_t from, uint64_t to) {
     const uint64_t num_elements = program_.buffer(from).num_elements;
     add_action(program_, TSR_ACTION_COPY, stream,
@@ -57,16 +56,17 @@ TEST_F(MovedIn, ACopyBelongsToThePhaseThatItServes) {
 
 TEST_F(MovedIn, StagingAndWhatStaysOutsideTheDeviceDoNotCount) {
   const uint64_t value = buffer("value", TSR_MEMORY_DEVICE), other = buffer("other", TSR_MEMORY_DEVICE);
-  const uint64_t host = buffer("host", TSR_MEMORY_HOST), far = buffer("far", kFarMemory);
+  const uint64_t host = buffer("host", TSR_MEMORY_HOST), file = buffer("file", TSR_MEMORY_FILE);
   action(TSR_ACTION_ZERO, {write(value)});
   copy(TSR_STREAM_COPY_OUT, value, host);
   copy(TSR_STREAM_COPY_IN, host, other);
   copy(TSR_STREAM_COMPUTE, value, other);
-  copy("far", host, far);
-  copy("far", far, host);
+  copy(kFileOutStream, host, file);
+  copy(kFileInStream, file, host);
   EXPECT_EQ(moved_in(program_).total().in_bytes + moved_in(program_).total().out_bytes, 0u);
-  copy("far", far, value);
-  EXPECT_EQ(moved_in(program_).total().in_bytes, kBytes);
+  copy(kFetchStream, host, other);
+  copy(kFileInStream, file, value);
+  EXPECT_EQ(moved_in(program_).total().in_bytes, 2 * kBytes);
 }
 
 TEST_F(MovedIn, OfStepsThatAlternateTheOneThatMovesMostIsShown) {
@@ -109,7 +109,9 @@ TEST_F(MovedIn, APlaceShowsWhatLeftForIt) {
 TEST(Memories, HaveNames) {
   EXPECT_EQ(memory_name(TSR_MEMORY_DEVICE), "device");
   EXPECT_EQ(memory_name(kFarMemory), "memory 7");
+  EXPECT_EQ(memory_name(TSR_MEMORY_FILE), "file");
   EXPECT_EQ(place_name(TSR_MEMORY_HOST), "host memory");
+  EXPECT_EQ(place_name(TSR_MEMORY_FILE), "files");
   EXPECT_EQ(place_name(kFarMemory), "memory 7");
 }
 
