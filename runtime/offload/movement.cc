@@ -223,7 +223,7 @@ class Mover {
     for_each_atom(stay, bounds, [&](size_t atom, const Access& access) {
       if (access.mode != TSR_MODE_READ && last_stay[atom] > index) dirty.insert(atom);
     });
-    const size_t position = evict_position(stay, index + 1 < stays.size() ? &stays[index + 1] : nullptr);
+    const size_t position = evict_position(stays, index);
     const Buffer kept = program_.buffer(item);
     for (auto atom = dirty.begin(); atom != dirty.end();) {
       const size_t first = *atom;
@@ -248,10 +248,22 @@ class Mover {
     return std::min<size_t>(visits_[stay.first_visit - ahead].first_action, stay.first_action());
   }
 
-  size_t evict_position(const Stay& stay, const Stay* next) const {
+  size_t evict_position(std::span<const Stay> stays, size_t index) const {
+    const Stay& stay = stays[index];
     const size_t last = std::min<size_t>(size_t{stay.last_visit} + stay.leave->linger, visits_.size() - 1);
-    const size_t after_visit = visits_[last].last_action + 1;
-    return std::max(stay.last_action() + 1, next ? std::min(after_visit, fetch_position(stay, *next)) : after_visit);
+    size_t position = visits_[last].last_action + 1;
+    for (size_t next = index + 1; next < stays.size(); ++next)
+      if (overlap(stay, stays[next])) {
+        position = std::min(position, fetch_position(stays[next - 1], stays[next]));
+        break;
+      }
+    return std::max(stay.last_action() + 1, position);
+  }
+
+  static bool overlap(const Stay& a, const Stay& b) {
+    return std::ranges::any_of(a.accesses, [&](const Access& x) {
+      return std::ranges::any_of(b.accesses, [&](const Access& y) { return x.begin < y.end && y.begin < x.end; });
+    });
   }
 
   void bind(const Stay& stay, uint64_t item, uint64_t copy, uint64_t begin) {
