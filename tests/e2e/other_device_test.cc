@@ -109,7 +109,7 @@ TEST(OtherDevice, PlansWithTheCopies) {
   EXPECT_EQ(nlohmann::json::parse(plan_on("other", {"--nproc=1", "--json"}).out)["host_arena_bytes"], 0);
 }
 
-TEST(OtherDevice, WithoutGatesRanksCannotMeetOnTheHost) {
+TEST(OtherDevice, WithoutSemaphoresRanksCannotMeetOnTheHost) {
   const CommandResult refused = plan_on("bare", {"--nproc=2"});
   EXPECT_EQ(refused.exit_code, 2);
   expect_all(refused.err, {"--comm gloo works on the host, but the streams of --device bare cannot wait for the host",

@@ -239,7 +239,7 @@ TEST_F(RunTest, AGraphThatDoesNotEndIsGivenUp) {
   expect_soon(*runtime, "a step that runs as a graph has taken 500 ms (--timeout-ms) longer than without a graph");
 }
 
-TEST_F(RunTest, WithoutGatesThereIsNoWayBackFromTheHost) {
+TEST_F(RunTest, WithoutSemaphoresThereIsNoWayBackFromTheHost) {
   tsr_device_interface bare = device_;
   bare.get_extension = nullptr;
   const Device device({.api = &bare, .options = options_}, &host_);
