@@ -8,27 +8,36 @@
 #include <filesystem>
 #include <thread>
 
+#include "compile/offload_runner.h"
 #include "config/text_values.h"
 #include "conformance/offload_views.h"
+#include "cpu-device/device.h"
+#include "memory/memory_plan.h"
+#include "model/gpt2/gpt2.h"
+#include "passes/build_program.h"
+#include "passes/chunks.h"
+#include "passes/dependencies.h"
+#include "passes/finalize.h"
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"
 #include "support/paths.h"
 #include "tessera/error.hpp"
+#include "verify/verify_rank.h"
 
 namespace tessera::testing {
 using namespace host;
 namespace {
 
 const Log kQuiet(LogLevel::off);
-constexpr uint32_t kNumSteps = 100;
+constexpr uint32_t kNumSteps = 50;
 
 /// What plan answered to one view.
 struct Plan {
   tsr_status status = TSR_OK;
   std::string message;
   std::vector<tsr_leave> answers;
-  std::string refusal;  ///< the sink's first
+  std::string refusal;  ///< the sink's first, or what is wrong with all answers together
 };
 
 auto fields(const tsr_leave& leave) {
@@ -62,8 +71,9 @@ class Policy {
     const GuardedStruct<tsr_offload_sink> sink(recorder.sink(), sink_bytes);
     const GuardedStruct<tsr_error> err(tsr_error{});
     const tsr_status status = table().plan(instance_, view.get(), sink.get(), err.get());
+    const bool goes_on = refused_answer < 0 && status == TSR_OK;
     return {status, std::string(err.get()->message, strnlen(err.get()->message, sizeof err.get()->message)),
-            recorder.answers(), recorder.refusal()};
+            recorder.answers(), goes_on ? recorder.refusal() + recorder.objection_at_the_end() : recorder.refusal()};
   }
   Plan plan(const StepPlan& step) const { return plan(step, HeldView(step)); }
 
@@ -94,6 +104,36 @@ TEST_P(Offload, AnswersAreOnesThatTheHostTakes) {
     num_answers += plan.answers.size();
   }
   EXPECT_GT(num_answers, 0u) << "it moves nothing in any of " << kNumSteps << " steps";
+}
+
+/// The step of two blocks whose tensors are of some MiB, which no one runs.
+Program two_blocks() {
+  static const Model model =
+      make_gpt2({.num_layers = 2, .num_heads = 8, .embed = 512, .vocab = 4096, .positions = 1024, .ffn = 2048},
+                {.batch = 8, .seq = 1024, .loss_scale = 1.0 / 8192});
+  static const Mesh mesh({{"dp", 1, TSR_SPLITS_BATCH}});
+  Program program = build_program(model, mesh, {0}, {}, {}, TSR_PURPOSE_STEP, cpu::describe);
+  finalize_program(program);
+  return program;
+}
+
+size_t num_copies(const Program& program) {
+  return static_cast<size_t>(
+      std::ranges::count(program.actions, uint32_t{TSR_ACTION_COPY}, [](const Action& action) { return action.kind; }));
+}
+
+// The view is the host's own, and so is the sink.
+TEST_P(Offload, AnswersAreTakenForAStepOfTwoBlocks) {
+  const Policy policy(GetParam());
+  Program program = two_blocks();
+  if (policy.table().flags & TSR_OFFLOAD_CUTS_HOMES) cut_homes(program, 1 << 20);
+  run_policy(program, {policy.plugin().name, &policy.table(), policy.instance()}, {});
+  EXPECT_GT(num_copies(program), 0u) << "it moves nothing";
+  zero_pads(program);
+  derive_dependencies(program);
+  Program* programs[] = {&program};
+  const MemoryPlan memory = plan_memory(programs).front();
+  EXPECT_EQ(verify_rank(program, &memory), Diagnostics());
 }
 
 TEST_P(Offload, AnswersAreTheSameWheneverItIsAsked) {
@@ -223,7 +263,7 @@ TEST_P(Offload, AnswersAreTakenAtTheLimitsOfItsOptions) {
     for (const double limit : {option.min, option.max}) {
       const PluginFlag flag{plugin.name + "." + option.name, shortest(limit), true};
       const auto policy = policy_at(GetParam(), flag);
-      for (uint32_t seed = 0; policy && seed < kNumSteps; ++seed) {
+      for (uint32_t seed = 0; policy && seed < kNumSteps / 5; ++seed) {
         const Plan plan = policy->plan(random_step(seed));
         ASSERT_EQ(plan.refusal, "") << flag.name << "=" << flag.value << ", seed " << seed;
       }
@@ -257,6 +297,14 @@ TEST(BrokenPolicy, IsRefusedByTheSink) {
     EXPECT_EQ(plan.status, TSR_E_INVALID_ARGUMENT) << fault;
     EXPECT_NE(plan.message.find(reason), std::string::npos) << plan.message;
   }
+}
+
+TEST(BrokenPolicy, WhosePersistentItemsStayIsFound) {
+  const Policy policy(TESSERA_BAD_POLICIES "/faulty-offload.so", {{"faulty.fault", "no-rest", true}});
+  size_t num_found = 0;
+  for (uint32_t seed = 0; seed < kNumSteps; ++seed)
+    num_found += policy.plan(random_step(seed)).refusal == "a persistent item leaves and stays after its last use";
+  EXPECT_GT(num_found, 0u);
 }
 
 TEST(BrokenPolicy, ThatIsNotPureGivesAnotherAnswer) {

@@ -1,6 +1,6 @@
 // Random steps: each unit has a forward and a backward visit for every micro-batch, then an update; items are used in
 // any of these, at least in two, as the header promises. The program under them has one action a visit, which binds
-// what the items say.
+// what the items say, and a home for each buffer of optimizer state.
 
 #include "conformance/offload_views.h"
 
@@ -77,7 +77,7 @@ StepPlan random_step(uint32_t seed) {
   for (uint64_t i = 0; i < num_items; ++i) {
     const uint32_t kind = kKinds[random() % std::size(kKinds)];
     const bool is_persistent = kind == TSR_BUFFER_HOME || kind == TSR_BUFFER_OPTIMIZER;
-    const uint64_t num_bytes = 4 * (1 + random() % 100'000);
+    const uint64_t num_bytes = 4 * (1 + random() % 1'000'000);
     step.uses.push_back(random_uses(random, step.visits.size(), num_bytes));
     const auto unit = static_cast<int32_t>(random() % (step.num_units + 1)) - 1;
     // Ids ascend with gaps, as those of a program do.
@@ -122,6 +122,22 @@ std::vector<tsr_action> HeldView::actions_of(const StepPlan& step) {
   return actions;
 }
 
+std::vector<tsr_home> HeldView::homes_of(const StepPlan& step) {
+  std::vector<tsr_home> homes;
+  for (const tsr_item& item : step.items) {
+    if (item.kind != TSR_BUFFER_OPTIMIZER) continue;
+    const uint64_t num_elements = item.num_bytes / 4;
+    tsr_home home{};
+    home.id = 1'000 + item.buffer;
+    home.name = hold("home " + std::to_string(item.buffer));
+    home.unit = item.unit;
+    home.num_elements = num_elements;
+    home.roles[item.buffer % 2 ? TSR_HOME_M : TSR_HOME_V] = {item.buffer, 0, num_elements};
+    homes.push_back(home);
+  }
+  return homes;
+}
+
 void HeldView::make_program(const StepPlan& step) {
   std::vector<tsr_unit> units;
   for (uint64_t i = 0; i < step.num_units; ++i)
@@ -138,10 +154,13 @@ void HeldView::make_program(const StepPlan& step) {
   program.dtype = program.reduce_dtype = TSR_F32;
   program.axis = TSR_WORLD_AXIS;
   const std::vector<tsr_action> actions = actions_of(step);
+  const std::vector<tsr_home> homes = homes_of(step);
   program.units = hold(units);
   program.num_units = units.size();
   program.buffers = hold(buffers);
   program.num_buffers = buffers.size();
+  program.homes = hold(homes);
+  program.num_homes = homes.size();
   program.actions = hold(actions);
   program.num_actions = actions.size();
   program_ = std::make_unique<GuardedStruct<tsr_program_view>>(program);
@@ -190,6 +209,22 @@ std::string AnswerRecorder::objection_to(const tsr_leave& answer) const {
   if (std::ranges::any_of(answers_,
                           [&](const tsr_leave& a) { return a.buffer == answer.buffer && a.after == answer.after; }))
     return "the item and the visit have an answer";
+  return "";
+}
+
+std::string AnswerRecorder::objection_at_the_end() const {
+  for (const tsr_leave& answer : answers_) {
+    const auto item = std::ranges::find(step_.items, answer.buffer, &tsr_item::buffer);
+    if (!(item->flags & TSR_BUFFER_PERSISTENT)) continue;
+    const uint32_t last = step_.uses[static_cast<size_t>(item - step_.items.begin())].back().visit;
+    bool rests = false;
+    for (const tsr_leave& other : answers_) {
+      if (other.buffer != answer.buffer) continue;
+      if (other.memory != answer.memory) return "a persistent item leaves for two memories";
+      rests |= other.after == last;
+    }
+    if (!rests) return "a persistent item leaves and stays after its last use";
+  }
   return "";
 }
 

@@ -41,6 +41,7 @@ class HeldView {
   tsr_str hold(const std::string& text);
   void make_program(const StepPlan& step);
   std::vector<tsr_action> actions_of(const StepPlan& step);
+  std::vector<tsr_home> homes_of(const StepPlan& step);
 
   std::vector<std::unique_ptr<GuardedBytes>> pages_;
   std::unique_ptr<GuardedStruct<tsr_program_view>> program_;
@@ -57,6 +58,8 @@ class AnswerRecorder {
   const std::vector<tsr_leave>& answers() const { return answers_; }
   /// The sentence of the first refusal; empty: none.
   const std::string& refusal() const { return refusal_; }
+  /// What the host says of all answers together when plan has returned; empty: nothing.
+  std::string objection_at_the_end() const;
 
  private:
   static tsr_status leave(void* ctx, const tsr_leave* answer, tsr_error* err) noexcept;

@@ -67,6 +67,12 @@ TEST(Items, CountTheElementsThatAVisitUsesOnce) {
   EXPECT_EQ(items_of(step.program, step.visits).at(0).unit, -1) << "of two units";
 }
 
+TEST(Items, AreWrittenInAVisitThatReadsThemLater) {
+  SmallStep step({{{"t", 'w'}}, {{"t", 'a'}}, {{"t", 'r'}}});
+  step.visits = {{0, 0, TSR_VISIT_FORWARD, -1, 0, 0, 0, 0, 0}, {1, 2, TSR_VISIT_FORWARD, -1, 0, 0, 0, 0, 0}};
+  EXPECT_EQ(items_of(step.program, step.visits).at(0).uses.at(1).mode, TSR_MODE_ADD);
+}
+
 TEST(Items, AreNotWhatAnActionBindsWithoutElements) {
   SmallStep step({{{"t", 'w'}}, {{"t", 'r'}}, {{"t", 'r'}}});
   step.program.actions[2].bindings[0].num_elements = 0;

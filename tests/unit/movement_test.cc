@@ -39,6 +39,12 @@ TEST(Movement, FetchesFirstWhatIsUsedFirst) {
             (Words{"compute", "evict a", "evict b", "fetch b", "fetch a", "compute", "compute", "compute"}));
 }
 
+TEST(Movement, EvictsFirstWhatWasLastUsedFirst) {
+  SmallStep step({{{"a", 'w'}}, {{"b", 'w'}}, {{"a", 'r'}}, {}, {{"a", 'r'}, {"b", 'r'}}});
+  EXPECT_EQ(step.leave("a", 2, 0, 0).leave("b", 1, 0, 1).moved(),
+            (Words{"compute", "compute", "compute", "evict b", "evict a", "compute", "fetch a", "fetch b", "compute"}));
+}
+
 TEST(Movement, OfATransientItemAfterItsLastUseIsNothing) {
   SmallStep step({{{"t", 'w'}}, {{"t", 'r'}}});
   EXPECT_EQ(step.leave("t", 1, 0, 0).moved(), (Words{"compute", "compute"}));
@@ -124,7 +130,8 @@ TEST(Movement, NamesWhatIsAwayAndWhatCameBack) {
 
 TEST(Resting, IsWhatTheLastLeaveOfAPersistentItemSays) {
   SmallStep step({{{"p", 'a'}, {"t", 'w'}}, {{"p", 'a'}}, {{"p", 'a'}, {"t", 'r'}}});
-  const tsr_leave leaves[] = {step.answer("p", 2, 2, 3), step.answer("p", 0, 1, 1), step.answer("t", 0, 1, 1)};
+  const tsr_leave leaves[] = {step.answer("p", 0, 1, 1), step.answer("p", 2, 2, 3), step.answer("p", 1, 1, 1),
+                              step.answer("t", 0, 1, 1)};
   const std::vector<RestingBuffer> resting = resting_buffers(step.program, leaves);
   ASSERT_EQ(resting.size(), 1u);
   EXPECT_EQ(resting[0].kind, TSR_BUFFER_HOME);
@@ -166,6 +173,17 @@ TEST(Resting, IsFetchedAsFarAheadAsInTheStep) {
   follow_resting_buffers(program, {&resting, 1});
   EXPECT_EQ(words(program), (Words{"fetch p", "fetch p", "compute", "fetch p", "compute", "compute", "evict p",
                                    "fetch p", "fetch p", "compute", "compute"}));
+}
+
+TEST(Resting, LingersAsInTheStep) {
+  const Model model = toy_model();
+  Program program = other_program(model, {TSR_MODE_ADD, TSR_MODE_READ});
+  Binding& elsewhere = program.actions[1].bindings[0];
+  elsewhere.buffer = program.actions[1].bindings[1].buffer;
+  RestingBuffer resting = kRestsInHostMemory;
+  resting.leave.linger = 1;
+  follow_resting_buffers(program, {&resting, 1});
+  EXPECT_EQ(words(program), (Words{"fetch p", "compute", "compute", "evict p"}));
 }
 
 TEST(Resting, ThatNothingUsesIsNotCopied) {

@@ -1,0 +1,211 @@
+// Policies asked about a step: what they are told, what the host does with their answers, and which it refuses.
+#include "compile/offload_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "support/expect_error.h"
+#include "support/gpt2_ddp.h"
+#include "support/program_builder.h"
+#include "tessera/offload.hpp"
+
+namespace tessera::testing {
+namespace {
+
+/// A policy whose plan is a function.
+class FunctionPolicy {
+ public:
+  using Plan = std::function<void(const OffloadView&, const OffloadSink&)>;
+  explicit FunctionPolicy(Plan plan) : plan_(std::move(plan)) {}
+
+  OffloadPolicy policy() { return {"by-hand", &Table::kInterface, reinterpret_cast<tsr_offload*>(&policy_)}; }
+
+ private:
+  struct Policy {
+    static constexpr std::string_view kName = "by-hand";
+    explicit Policy(const Plan* function) : answers(function) {}
+    explicit Policy(std::span<const tsr_option_value>) {}
+    void plan(const OffloadView& view, const OffloadSink& sink) const { (*answers)(view, sink); }
+    const Plan* answers = nullptr;
+  };
+  using Table = OffloadTable<Policy>;
+
+  const Plan plan_;
+  Policy policy_{&plan_};
+};
+
+class OffloadRunner : public ::testing::Test {
+ protected:
+  std::vector<RestingBuffer> run(const FunctionPolicy::Plan& plan) {
+    FunctionPolicy policy(plan);
+    return run_policy(program_, policy.policy(), limits_);
+  }
+  /// The one answer is refused with these words.
+  void refuse(const std::function<tsr_leave(const OffloadView&)>& answer, const std::vector<std::string>& parts) {
+    const Program before = program_;
+    expect_error<Error>(
+        [&] { run([&](const OffloadView& view, const OffloadSink& sink) { sink.leave(answer(view)); }); }, parts);
+    EXPECT_EQ(program_.actions.size(), before.actions.size()) << "a refused answer changes nothing";
+  }
+  size_t num_on(std::string_view stream) const {
+    return static_cast<size_t>(std::ranges::count_if(
+        program_.actions, [&](const Action& action) { return program_.streams[action.stream].name == stream; }));
+  }
+
+  Program program_ = [] {
+    static const Gpt2Ddp job(1);
+    Program program = job.base(0);
+    finalize_program(program);
+    return program;
+  }();
+  OffloadLimits limits_;
+};
+
+/// The first saved tensor, and the first home.
+const tsr_item& saved(const OffloadView& view) {
+  return *std::ranges::find(view.items(), TSR_BUFFER_SAVED, &tsr_item::kind);
+}
+const tsr_item& home(const OffloadView& view) {
+  return *std::ranges::find(view.items(), TSR_BUFFER_HOME, &tsr_item::kind);
+}
+
+TEST_F(OffloadRunner, ShowsTheStepAndItsLimits) {
+  limits_ = {123, {{TSR_MEMORY_HOST, 0, 456}, {9, 0, 789}}};
+  run([&](const OffloadView& view, const OffloadSink&) {
+    EXPECT_EQ(view.raw.device_bytes, 123u);
+    EXPECT_EQ(view.find_place(TSR_MEMORY_HOST)->num_bytes, 456u);
+    EXPECT_EQ(view.find_place(9)->num_bytes, 789u);
+    EXPECT_EQ(view.raw.program->axis, TSR_WORLD_AXIS);
+    EXPECT_EQ(view.raw.program->num_actions, program_.actions.size());
+    EXPECT_EQ(view.visits().back().last_action + 1, program_.actions.size());
+    EXPECT_TRUE(OffloadView::is_persistent(home(view)));
+    EXPECT_FALSE(OffloadView::is_persistent(saved(view)));
+    EXPECT_EQ(saved(view).num_bytes, program_.buffer(saved(view).buffer).num_bytes());
+    EXPECT_EQ(to_string(home(view).name), "wte");
+    EXPECT_EQ(view.describe(home(view).uses[0].visit), "visit 1, forward of wte mb=0");
+  });
+}
+
+TEST_F(OffloadRunner, MovesWhatLeaves) {
+  const std::vector<RestingBuffer> resting = run([](const OffloadView& view, const OffloadSink& sink) {
+    sink.leave({saved(view).buffer, saved(view).uses[0].visit, TSR_MEMORY_HOST, 1, 1});
+  });
+  EXPECT_EQ(num_on("evict"), 1u);
+  EXPECT_EQ(num_on("fetch"), 1u);
+  EXPECT_TRUE(resting.empty());
+}
+
+TEST_F(OffloadRunner, ReturnsWhatRestsElsewhere) {
+  const std::vector<RestingBuffer> resting = run([](const OffloadView& view, const OffloadSink& sink) {
+    for (const tsr_use& use : OffloadView::uses(home(view)))
+      sink.leave({home(view).buffer, use.visit, TSR_MEMORY_HOST, 1, 1});
+  });
+  ASSERT_EQ(resting.size(), 1u);
+  EXPECT_EQ(resting[0].name, "wte");
+  EXPECT_EQ(program_.buffers.front().memory, TSR_MEMORY_HOST);
+}
+
+// Policies may ask for any number, which must not overflow.
+TEST_F(OffloadRunner, KeepsDistancesWithinTheStep) {
+  run([](const OffloadView& view, const OffloadSink& sink) {
+    const tsr_item& item = home(view);
+    sink.leave({item.buffer, OffloadView::uses(item).back().visit, TSR_MEMORY_HOST, UINT32_MAX, UINT32_MAX});
+  });
+  EXPECT_EQ(program_.streams[program_.actions.front().stream].name, "fetch");
+  EXPECT_EQ(program_.streams[program_.actions.back().stream].name, "evict");
+}
+
+TEST_F(OffloadRunner, RefusesAnswersAboutWhatIsNotThere) {
+  refuse(
+      [](const OffloadView&) {
+        return tsr_leave{999'999, 0, TSR_MEMORY_HOST, 1, 1};
+      },
+      {"offload policy by-hand: ", "999999 is not an item; an item's id is its buffer's"});
+  refuse(
+      [](const OffloadView& view) {
+        return tsr_leave{home(view).buffer, static_cast<uint32_t>(view.visits().size()), TSR_MEMORY_HOST, 1, 1};
+      },
+      {"(wte) cannot leave after visit", "the last visit of the step is"});
+  refuse(
+      [](const OffloadView& view) {
+        return tsr_leave{home(view).buffer, 0, TSR_MEMORY_HOST, 1, 1};
+      },
+      {"(wte) cannot leave after visit 0, other: ", "that visit does not use it; give the visit of one of its uses"});
+  refuse(
+      [](const OffloadView& view) {
+        return tsr_leave{saved(view).buffer, OffloadView::uses(saved(view)).back().visit, TSR_MEMORY_HOST, 1, 1};
+      },
+      {"backward of ", "that is its last use, and nothing fetches it again"});
+}
+
+TEST_F(OffloadRunner, RefusesMemoriesThatAreNotPlaces) {
+  const auto to = [](uint32_t memory) {
+    return [memory](const OffloadView& view) {
+      return tsr_leave{saved(view).buffer, saved(view).uses[0].visit, memory, 1, 1};
+    };
+  };
+  refuse(to(TSR_MEMORY_DEVICE), {"memory 1 is not one of the view's places"});
+  limits_.places.clear();
+  refuse(to(TSR_MEMORY_HOST), {"memory 2 is not one of the view's places"});
+}
+
+TEST_F(OffloadRunner, RefusesAPersistentItemThatStaysAfterItsLastUse) {
+  refuse(
+      [](const OffloadView& view) {
+        return tsr_leave{home(view).buffer, home(view).uses[0].visit, TSR_MEMORY_HOST, 1, 1};
+      },
+      {"offload policy by-hand: item ",
+       "(wte) leaves after visit 1, forward of wte mb=0, and not after its last use, visit ", "update of wte",
+       "let it leave after its last use too"});
+}
+
+TEST_F(OffloadRunner, RefusesAPersistentItemInTwoMemories) {
+  limits_.places.push_back({9, 0, UINT64_MAX});
+  const size_t num_actions = program_.actions.size();
+  expect_error<Error>(
+      [&] {
+        run([](const OffloadView& view, const OffloadSink& sink) {
+          const auto uses = OffloadView::uses(home(view));
+          sink.leave({home(view).buffer, uses.front().visit, TSR_MEMORY_HOST, 1, 1});
+          sink.leave({home(view).buffer, uses.back().visit, 9, 1, 1});
+        });
+      },
+      {"offload policy by-hand: item ",
+       "(wte) leaves for memory 2 and for memory 9; a persistent item rests in one memory"});
+  EXPECT_EQ(program_.actions.size(), num_actions);
+}
+
+// A transient item is two buffers then.
+TEST_F(OffloadRunner, TakesATransientItemForTwoMemories) {
+  limits_.places.push_back({9, 0, UINT64_MAX});
+  bool is_found = false;
+  run([&](const OffloadView& view, const OffloadSink& sink) {
+    for (const tsr_item& item : view.items())
+      if (item.kind == TSR_BUFFER_ACTIVATION && item.num_uses > 2 && !std::exchange(is_found, true)) {
+        sink.leave({item.buffer, item.uses[0].visit, TSR_MEMORY_HOST, 0, 0});
+        sink.leave({item.buffer, item.uses[1].visit, 9, 0, 0});
+      }
+  });
+  EXPECT_TRUE(is_found);
+  EXPECT_GT(num_on("fetch"), 1u);
+}
+
+// An answer that failed is dropped, and a policy may go on.
+TEST_F(OffloadRunner, DropsARefusedAnswer) {
+  run([](const OffloadView& view, const OffloadSink& sink) {
+    EXPECT_THROW(sink.leave({saved(view).buffer, saved(view).uses[0].visit, 99, 1, 1}), Error);
+    sink.leave({saved(view).buffer, saved(view).uses[0].visit, TSR_MEMORY_HOST, 1, 1});
+    EXPECT_THROW(sink.leave({saved(view).buffer, saved(view).uses[0].visit, TSR_MEMORY_HOST, 1, 1}), Error);
+  });
+  EXPECT_EQ(num_on("evict"), 1u);
+}
+
+TEST_F(OffloadRunner, SaysWhichPolicyFailed) {
+  expect_error<Error>(
+      [&] { run([](const OffloadView&, const OffloadSink&) { throw Error(TSR_E_INVALID_ARGUMENT, "give more"); }); },
+      {"offload policy by-hand: [by-hand] give more"});
+}
+
+}  // namespace
+}  // namespace tessera::testing
