@@ -184,13 +184,9 @@ class Mover {
   /// Copies in what the stay uses before writing it, binds its uses to the copy, and returns the copy's id.
   uint64_t fetch(uint64_t item, const Stay& before, const Stay& stay, std::span<const uint64_t> bounds,
                  std::span<const Place> places) {
-    uint64_t begin = UINT64_MAX, end = 0;
     std::map<size_t, uint32_t> first_mode;  // by atom
     for_each_atom(stay, bounds, [&](size_t atom, const Access& access) { first_mode.emplace(atom, access.mode); });
-    for (const Access& access : stay.accesses) {
-      begin = std::min(begin, access.begin);
-      end = std::max(end, access.end);
-    }
+    const uint64_t begin = bounds[first_mode.begin()->first], end = bounds[first_mode.rbegin()->first + 1];
     const Buffer kept = program_.buffer(item);
     const uint64_t copy =
         program_.add_buffer({0, kept.name, TSR_BUFFER_FETCHED, TSR_MEMORY_DEVICE, kept.dtype, false, end - begin});
