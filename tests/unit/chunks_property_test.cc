@@ -3,6 +3,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include "program/lower_op.h"
 #include "support/gpt2_ddp.h"
@@ -85,6 +86,9 @@ Homes random_homes(std::mt19937& random) {
 
 void expect_chunks(const Program& program, uint64_t chunk_elements, std::span<const Home> before) {
   ASSERT_TRUE(std::ranges::is_sorted(program.homes, {}, &Home::id));
+  std::set<uint64_t> ids;
+  for (const Action& action : program.actions)
+    ASSERT_TRUE(ids.insert(action.id).second) << "two actions have the id " << action.id;
   for (const Home& home : program.homes) {
     if (std::ranges::count(before, home.id, &Home::id)) continue;
     ASSERT_LE(home.num_elements, std::max(kCut, chunk_elements));
