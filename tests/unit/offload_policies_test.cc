@@ -168,6 +168,7 @@ TEST(Activations, OfAFractionAreSpreadOverTheModel) {
     view.item(TSR_BUFFER_SAVED, {0, 9});
   EXPECT_EQ(texts(view.ask(ActivationOptions{.fraction = 0.5}.policy())),
             (Texts{"1 after 0", "3 after 0", "5 after 0", "7 after 0"}));
+  EXPECT_EQ(texts(view.ask(ActivationOptions{.fraction = 0.05}.policy())), Texts{}) << "0.4 of an item";
 }
 
 TEST(Activations, StayWhereThereIsNoHostMemory) {
