@@ -1,6 +1,7 @@
 // Whatever is cut, the same elements are updated and counted, each with the same gradient, state and weight decay.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>

@@ -2,6 +2,8 @@
 // chunks_property_test.cc has random ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/homes_by_hand.h"
 
 namespace tessera::testing {

@@ -1,6 +1,7 @@
 // What the policies that come with Tessera answer to views made by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "activations.h"

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "memory/footprint.h"
 #include "memory/live_ranges.h"
 #include "passes/recompute.h"
