@@ -3,6 +3,7 @@
 namespace {
 
 constexpr tsr_option kOptions[] = {
+    tessera::kPlaceOption,
     tessera::string_option("what", "all", "saved|values|all",
                            "what leaves: tensors that the forward saves for the backward, the values between segments, "
                            "or both"),

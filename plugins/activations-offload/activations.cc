@@ -15,6 +15,7 @@ namespace tessera::activations {
 
 Activations::Activations(std::span<const tsr_option_value> options)
     : what_(to_string(option(options, "what").s)),
+      place_(place_option(options)),
       fraction_(option(options, "fraction").d),
       min_bytes_(static_cast<uint64_t>(option(options, "min-bytes").i)),
       ahead_(static_cast<uint32_t>(option(options, "ahead").i)),
@@ -32,13 +33,13 @@ bool Activations::has_gap(const tsr_item& item) const {
 }
 
 void Activations::plan(const OffloadView& view, const OffloadSink& sink) const {
-  if (!view.find_place(TSR_MEMORY_HOST)) return;
+  if (!has_place(view, place_)) return;
   Share share(fraction_);
   for (const tsr_item& item : view.items()) {
     if (!is_wanted(item) || !has_gap(item) || !share.takes(item.num_bytes)) continue;
     for (uint64_t u = 0; u + 1 < item.num_uses; ++u)
       if (is_gap(item.uses[u], item.uses[u + 1]))
-        sink.leave({item.buffer, item.uses[u].visit, TSR_MEMORY_HOST, ahead_, linger_});
+        sink.leave({item.buffer, item.uses[u].visit, place_, ahead_, linger_});
   }
 }
 

@@ -25,6 +25,7 @@ class Activations {
   bool is_gap(const tsr_use& use, const tsr_use& next) const { return next.visit - use.visit > ahead_ + linger_ + 1; }
 
   std::string what_;
+  uint32_t place_;
   double fraction_;
   uint64_t min_bytes_;
   uint32_t ahead_, linger_;

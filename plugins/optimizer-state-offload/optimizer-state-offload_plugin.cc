@@ -3,6 +3,7 @@
 namespace {
 
 constexpr tsr_option kOptions[] = {
+    tessera::kPlaceOption,
     tessera::float_option("fraction", "1", 0, 1, "the share of the state's bytes that leaves, spread over the model"),
     tessera::string_option("states", "all", "all|m|v",
                            "what leaves: AdamW's first moment m, its second moment v, both"),

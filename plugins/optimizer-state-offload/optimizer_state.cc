@@ -13,7 +13,8 @@
 namespace tessera::optimizer_state {
 
 OptimizerState::OptimizerState(std::span<const tsr_option_value> options)
-    : fraction_(option(options, "fraction").d),
+    : place_(place_option(options)),
+      fraction_(option(options, "fraction").d),
       states_(to_string(option(options, "states").s)),
       ahead_(static_cast<uint32_t>(option(options, "ahead").i)),
       linger_(static_cast<uint32_t>(option(options, "linger").i)) {}
@@ -28,13 +29,13 @@ std::set<uint64_t> OptimizerState::wanted_buffers(const OffloadView& view) const
 }
 
 void OptimizerState::plan(const OffloadView& view, const OffloadSink& sink) const {
-  if (!view.find_place(TSR_MEMORY_HOST)) return;
+  if (!has_place(view, place_)) return;
   const std::set<uint64_t> wanted = wanted_buffers(view);
   Share share(fraction_);
   for (const tsr_item& item : view.items())
     if (wanted.contains(item.buffer) && share.takes(item.num_bytes))
       for (const tsr_use& use : OffloadView::uses(item))
-        sink.leave({item.buffer, use.visit, TSR_MEMORY_HOST, ahead_, linger_});
+        sink.leave({item.buffer, use.visit, place_, ahead_, linger_});
 }
 
 }  // namespace tessera::optimizer_state

@@ -24,6 +24,7 @@ class OptimizerState {
  private:
   std::set<uint64_t> wanted_buffers(const OffloadView& view) const;
 
+  uint32_t place_;
   double fraction_;
   std::string states_;
   uint32_t ahead_, linger_;

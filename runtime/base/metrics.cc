@@ -67,6 +67,8 @@ std::string to_json_line(const StepMetrics& m, const std::string& run) {
                {m.items, m.tokens},
                {"memory_bytes", m.memory_bytes},
                {"peak_memory_bytes", m.peak_memory_bytes}};
+  if (m.fetched_bytes) line["fetched_bytes"] = *m.fetched_bytes;
+  if (m.evicted_bytes) line["evicted_bytes"] = *m.evicted_bytes;
   if (m.accuracy) line["accuracy"] = *m.accuracy;
   Json not_finite = Json::array();
   for (const auto& [name, value] : line.items())

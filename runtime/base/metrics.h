@@ -42,6 +42,8 @@ struct StepMetrics {
   int64_t tokens = 0;                   ///< of all ranks, from the start of the run to the end of this step
   int64_t memory_bytes = 0;       ///< after the step: in use on the device, or resident memory of the rank's process
   int64_t peak_memory_bytes = 0;  ///< its peak; on a device, the largest value seen after a step
+  /// With offload policies: bytes that they made the rank copy to device memory, and from it.
+  std::optional<int64_t> fetched_bytes = {}, evicted_bytes = {};
 };
 
 /// Sets `run` and `started` for a run that starts now.

@@ -12,7 +12,7 @@
 #include "plan/pipeline_schedule.h"
 #include "plan/plan_report.h"
 #include "plan/step_svg.h"
-#include "plan/verification_summary.h"
+#include "plan/verification.h"
 #include "program/program_text.h"
 
 namespace tessera::host {

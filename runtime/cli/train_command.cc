@@ -22,7 +22,7 @@
 #include "launch/rank_environment.h"
 #include "model/architectures.h"
 #include "plan/job_plan.h"
-#include "plan/refusal.h"
+#include "plan/verification.h"
 #include "train/rank_process.h"
 #include "train/thread_ranks.h"
 #include "train/try_communicator.h"

@@ -37,6 +37,7 @@
 #include "compile/conflicts.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
+#include "passes/casts.h"
 #include "passes/chunks.h"
 #include "passes/dce.h"
 #include "passes/dependencies.h"
@@ -84,9 +85,14 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
 
 /// Policies are asked about steps; the other programs find persistent buffers where a step has left them.
 void offload(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
-  if (program.purpose != TSR_PURPOSE_STEP) return follow_resting_buffers(program, resting);
-  const auto cuts = [](const OffloadPolicy& p) { return (p.interface->flags & TSR_OFFLOAD_CUTS_HOMES) != 0; };
-  if (std::ranges::any_of(input.policies, cuts)) cut_homes(program, input.chunk_bytes);
+  if (program.purpose != TSR_PURPOSE_STEP)
+    return follow_resting_buffers(program, resting, input.offload_limits.device_memory_is_host);
+  const auto ask = [&](uint32_t flag) {
+    return std::ranges::any_of(input.policies,
+                               [&](const OffloadPolicy& p) { return (p.interface->flags & flag) != 0; });
+  };
+  if (ask(TSR_OFFLOAD_CASTS_ANEW)) cast_anew(program);
+  if (ask(TSR_OFFLOAD_CUTS_HOMES)) cut_homes(program, input.chunk_bytes);
   for (const OffloadPolicy& policy : input.policies)
     std::ranges::move(run_policy(program, policy, input.offload_limits), std::back_inserter(resting));
 }

@@ -130,7 +130,7 @@ std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& pol
     throw Error(e.code(), concat("offload policy ", policy.name, ": ", e.what()));
   }
   std::vector<RestingBuffer> resting = resting_buffers(program, sink.leaves());
-  move_items(program, visits, sink.leaves());
+  move_items(program, visits, sink.leaves(), limits.device_memory_is_host);
   return resting;
 }
 

@@ -14,6 +14,7 @@
 #include "base/concat.h"
 #include "base/log.h"
 #include "config/axes.h"
+#include "config/flag_makers.h"
 #include "config/offload_option.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -34,64 +35,6 @@ constexpr std::string_view kReports = "Logs, metrics and checks";
 
 using std::string_view;
 
-Flag text(string_view group, string_view name, string_view value, string_view help, std::string TrainConfig::*field) {
-  const auto read = [field, name](TrainConfig& config, string_view given) {
-    if (given.empty()) throw UsageError(concat("--", name, " is empty; give a value or leave it out"));
-    config.*field = std::string(given);
-  };
-  return {group, name, value, help, read, [field](const TrainConfig& config) { return config.*field; }};
-}
-
-template <class T>
-Flag integer(string_view group, string_view name, string_view help, T TrainConfig::*field, int64_t min, int64_t max) {
-  const auto read = [=](TrainConfig& config, string_view given) {
-    config.*field = static_cast<T>(parse_integer(name, given, min, max));
-  };
-  return {group, name, "N", help, read, [field](const TrainConfig& config) { return std::to_string(config.*field); }};
-}
-
-/// 0 is not set.
-Flag bytes(string_view group, string_view name, string_view help, uint64_t TrainConfig::*field) {
-  const auto read = [=](TrainConfig& config, string_view given) { config.*field = parse_bytes(name, given); };
-  const auto print = [=](const TrainConfig& config) { return config.*field ? print_bytes(config.*field) : ""; };
-  return {group, name, "SIZE", help, read, print};
-}
-
-Flag number(string_view group, string_view name, string_view help, double TrainConfig::*field, double min, double max) {
-  const auto read = [=](TrainConfig& config, string_view given) {
-    config.*field = parse_number(name, given, min, max);
-  };
-  return {group, name, "X", help, read, [field](const TrainConfig& config) { return shortest(config.*field); }};
-}
-
-template <class E>
-Flag choice(string_view group, string_view name, string_view choices, string_view help, E TrainConfig::*field) {
-  const auto read = [=](TrainConfig& config, string_view given) {
-    config.*field = static_cast<E>(parse_choice(name, given, choices));
-  };
-  const auto print = [=](const TrainConfig& config) { return std::string(to_string(config.*field)); };
-  return {group, name, choices, help, read, print};
-}
-
-/// A choice whose default depends on other settings.
-template <class E>
-Flag choice(string_view group, string_view name, string_view choices, string_view help,
-            std::optional<E> TrainConfig::*field) {
-  const auto read = [=](TrainConfig& config, string_view given) {
-    config.*field = static_cast<E>(parse_choice(name, given, choices));
-  };
-  const auto print = [=](const TrainConfig& config) {
-    return std::string(config.*field ? to_string(*(config.*field)) : "");
-  };
-  return {group, name, choices, help, read, print};
-}
-
-Flag turned_on(string_view group, string_view name, string_view help, bool TrainConfig::*field) {
-  const auto read = [=](TrainConfig& config, string_view given) { config.*field = parse_bool(name, given); };
-  const auto print = [=](const TrainConfig& config) { return std::string(config.*field ? "true" : "false"); };
-  return {group, name, "", help, read, print};
-}
-
 /// Also accepts the names that other frameworks use.
 Flag precision(string_view name, string_view help, Precision TrainConfig::*field) {
   constexpr std::pair<string_view, string_view> kAliases[] = {
@@ -102,11 +45,6 @@ Flag precision(string_view name, string_view help, Precision TrainConfig::*field
     const auto* alias = std::ranges::find(kAliases, given, &std::pair<string_view, string_view>::first);
     read(config, alias == std::end(kAliases) ? given : alias->second);
   };
-  return flag;
-}
-
-Flag local(Flag flag) {
-  flag.is_shared = false;
   return flag;
 }
 
@@ -223,6 +161,14 @@ void add_rank_flags(std::vector<Flag>& flags) {
               &C::reduce_every),
        recompute_flag(),
        offload_flag(),
+       local(list(kRanks, "offload-dir", "FOLDER,...",
+                  "where policies keep what they move to files, on local disks; several share it in stripes",
+                  &C::offload_dirs)),
+       local(choice(kRanks, "offload-io", kIoEngineChoices,
+                    "how files of --offload-dir are read and written (default auto: io_uring where it is allowed)",
+                    &C::offload_io)),
+       local(turned_on(kRanks, "offload-check", "compare a crc32c of each block that is read from a file",
+                       &C::offload_check)),
        bytes(kRanks, "offload-chunk", "optimizer state that leaves comes and goes in pieces of this size",
              &C::offload_chunk),
        bytes(kRanks, "device-memory",

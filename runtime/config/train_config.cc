@@ -32,6 +32,9 @@ std::string_view to_string(ReduceEvery reduce_every) {
 std::string_view to_string(Precision precision) {
   return name_of(kPrecisionChoices, precision);
 }
+std::string_view to_string(IoEngine engine) {
+  return name_of(kIoEngineChoices, engine);
+}
 std::string_view to_string(CudaGraph cuda_graph) {
   return name_of(kCudaGraphChoices, cuda_graph);
 }

@@ -9,6 +9,7 @@
 
 #include "config/default_plugins.h"
 #include "config/recompute_option.h"
+#include "storage/io_engine.h"
 
 namespace tessera::host {
 
@@ -31,12 +32,15 @@ inline constexpr std::string_view kPrecisionChoices = "float32|bf16|fp16";
 enum class CudaGraph { automatic, off };
 inline constexpr std::string_view kCudaGraphChoices = "auto|off";
 
+inline constexpr std::string_view kIoEngineChoices = "auto|uring|threads";
+
 std::string_view to_string(LabelColumn label);
 std::string_view to_string(DataScale scale);
 std::string_view to_string(LrSchedule schedule);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(ReduceEvery reduce_every);
 std::string_view to_string(Precision precision);
+std::string_view to_string(IoEngine engine);
 std::string_view to_string(CudaGraph cuda_graph);
 
 /// One axis of `--mesh`, as written; outermost first.
@@ -83,9 +87,12 @@ struct TrainConfig {
   std::string comm{kDefaultCommunicator};  ///< name, or path of a plugin
   std::string device{kDefaultDevice};      ///< name, or path of a plugin
   std::vector<std::string> offload;        ///< policies, names or paths, in the order in which they decide
-  uint64_t offload_chunk = 16 << 20;       ///< bytes of float32 values that are updated at once, where state leaves
-  std::vector<std::string> plugin_dirs;    ///< searched beside the default folder
-  Precision dtype = Precision::float32;    ///< of values and compute copies; homes are float32
+  std::vector<std::string> offload_dirs;   ///< of what goes to files
+  IoEngine offload_io = IoEngine::automatic;
+  bool offload_check = true;             ///< of what is read from files
+  uint64_t offload_chunk = 16 << 20;     ///< bytes of float32 values that are updated at once, where state leaves
+  std::vector<std::string> plugin_dirs;  ///< searched beside the default folder
+  Precision dtype = Precision::float32;  ///< of values and compute copies; homes are float32
   Precision reduce_dtype = Precision::float32;  ///< of gradients on the wire
   ReduceEvery reduce_every = ReduceEvery::step;
   Recompute recompute;

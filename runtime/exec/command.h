@@ -11,6 +11,7 @@
 #include "exec/communicators.h"
 #include "exec/cross_device_sync.h"
 #include "exec/device.h"
+#include "exec/file_transfer.h"
 #include "program/strategy_on_axis.h"
 
 namespace tessera::host {
@@ -61,7 +62,7 @@ struct Fill {
 
 /// The work that is issued for one action.
 struct Command {
-  enum class Kind { kernel, copy, collective, call, nothing };
+  enum class Kind { kernel, copy, file, collective, call, nothing };
   Kind kind = Kind::nothing;
   RankStream stream;
   std::vector<tsr_event*> waits;                // of the same device
@@ -71,6 +72,7 @@ struct Command {
   tsr_kernel* kernel = nullptr;
   std::vector<void*> pointers;  // kernel: in slot order; copy: destination, source
   uint64_t num_bytes = 0;       // copy
+  FileCopy transfer;        // file
   Communicator* comm = nullptr;
   tsr_collective collective{};
   std::vector<tsr_transfer> transfers;

@@ -35,7 +35,8 @@ std::map<uint64_t, std::pair<size_t, size_t>> live_ranges(const Program& program
   std::map<uint64_t, std::pair<size_t, size_t>> lives;
   for (size_t i = 0; i < program.actions.size(); ++i)
     for (const Binding& b : program.actions[i].bindings)
-      if (!program.buffer(b.buffer).persistent) lives.try_emplace(b.buffer, i, i).first->second.second = i;
+      if (const Buffer& buffer = program.buffer(b.buffer); !buffer.persistent && buffer.memory != TSR_MEMORY_FILE)
+        lives.try_emplace(b.buffer, i, i).first->second.second = i;
   return lives;
 }
 
@@ -103,10 +104,27 @@ struct CommandBuilder {
     if (is_elementwise(action.kind) && (action.flags & TSR_ACTION_PREDICATED))
       throw Error(TSR_E_UNSUPPORTED,
                   std::string(action_name(action.kind)) + " with a predicate: only optimizer takes one");
+    if (program.streams[action.stream].kind == TSR_STREAM_KIND_HOST) return build_transfer(command, action);
     if (action.kind == TSR_ACTION_COPY && touches_host_memory(action))
       return build_copy(command, *action.find(kDestination), *action.find(kSource));
     build_kernel(command, action);
   }
+
+  void build_transfer(Command& command, const Action& action) const {
+    const Binding &source = *action.find(kSource), &destination = *action.find(kDestination);
+    const bool is_write = is_in_file(destination);
+    const Binding &in_file = is_write ? destination : source, &in_memory = is_write ? source : destination;
+    const Buffer& buffer = program.buffer(in_file.buffer);
+    const uint64_t element_bytes = TSR_DTYPE_BYTES(buffer.dtype);
+    command.kind = Command::Kind::file;
+    command.transfer = {context.files(),
+                        is_write,
+                        memory.address.at(buffer.id) + in_file.offset * element_bytes,
+                        {static_cast<std::byte*>(pointer(in_memory)), in_memory.num_elements * element_bytes},
+                        std::string(buffer_kind_name(buffer.kind)) + " " + buffer.name};
+  }
+
+  bool is_in_file(const Binding& b) const { return program.buffer(b.buffer).memory == TSR_MEMORY_FILE; }
 
   bool touches_host_memory(const Action& action) const {
     return std::ranges::any_of(action.bindings,
@@ -231,7 +249,7 @@ struct CommandBuilder {
 
   void add_watches(Command& command, size_t position) {
     for (const Binding& b : program.actions[position].bindings)
-      if (b.mode != TSR_MODE_READ && TSR_SLOT_ROLE(b.slot) != TSR_ROLE_WORKSPACE)
+      if (b.mode != TSR_MODE_READ && TSR_SLOT_ROLE(b.slot) != TSR_ROLE_WORKSPACE && !is_in_file(b))
         command.watches.push_back({static_cast<const std::byte*>(pointer(b)), b.num_elements,
                                    program.buffer(b.buffer).dtype, position, &first_not_finite});
   }

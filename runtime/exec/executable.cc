@@ -92,6 +92,9 @@ void Executable::issue(Command& command) {
     case Command::Kind::copy:
       call(api.copy, stream, command.pointers[0], command.pointers[1], command.num_bytes);
       break;
+    case Command::Kind::file:
+      call(api.host_function, stream, &FileCopy::run, &command.transfer);
+      break;
     case Command::Kind::call:
       call(api.host_function, stream, &StrategyCall::run, &command.call);
       break;

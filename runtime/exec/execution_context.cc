@@ -9,11 +9,12 @@ namespace tessera::host {
 
 ExecutionContext::ExecutionContext(RankDevices devices, Communicators& comms,
                                    std::span<const StrategyOnAxis> strategies, const std::map<uint32_t, Arena>& arenas,
-                                   DebugOptions debug, GraphOptions graphs)
+                                   FileStore* files, DebugOptions debug, GraphOptions graphs)
     : devices_(devices),
       comms_(comms),
       strategies_(strategies),
       arenas_(arenas),
+      files_(files),
       debug_(debug),
       graphs_(std::move(graphs)) {}
 
@@ -23,7 +24,9 @@ ExecutionContext::~ExecutionContext() {
 
 RankStream ExecutionContext::stream(const Program& program, uint32_t index) {
   const Stream& stream = program.streams[index];
-  const Device& device = stream.kind == TSR_STREAM_KIND_COMM ? devices_.comm : devices_.device;
+  const Device& device = stream.kind == TSR_STREAM_KIND_COMM   ? devices_.comm
+                         : stream.kind == TSR_STREAM_KIND_HOST ? devices_.host
+                                                               : devices_.device;
   StreamHandle& handle = streams_[stream.name];
   if (!handle) handle = make_stream(device, stream.name);
   return {&device, handle.get()};

@@ -13,6 +13,7 @@
 #include "exec/device.h"
 #include "memory/memory_plan.h"
 #include "program/program.h"
+#include "storage/file_store.h"
 
 namespace tessera::host {
 
@@ -33,17 +34,18 @@ struct GraphOptions {
   std::function<void(const std::string& why)> warn = [](const std::string&) {};
 };
 
-/// The two devices of a rank; one and the same if the communicator takes the device's streams. Borrows.
+/// The devices of a rank; all one and the same on a CPU. Borrows.
 struct RankDevices {
   const Device& device;  ///< computes; has the streams compute, copy_in and copy_out
-  const Device& comm;    ///< has the comm streams
+  const Device& comm;    ///< has the comm streams: those of the device if the communicator takes them
+  const Device& host;    ///< has the streams that read and write files
 };
 
 /// Streams are created on first use and kept.
 class ExecutionContext {
  public:
   ExecutionContext(RankDevices devices, Communicators& comms, std::span<const StrategyOnAxis> strategies,
-                   const std::map<uint32_t, Arena>& arenas, DebugOptions debug, GraphOptions graphs);
+                   const std::map<uint32_t, Arena>& arenas, FileStore* files, DebugOptions debug, GraphOptions graphs);
 
   /// During stack unwinding aborts the communicators first: streams end only when their work has.
   ~ExecutionContext();
@@ -52,6 +54,8 @@ class ExecutionContext {
   const Device& device() const { return devices_.device; }
   const Device& comm_device() const { return devices_.comm; }
   Communicators& comms() const { return comms_; }
+  /// Where buffers in files are; null when no program has one.
+  FileStore* files() const { return files_; }
   const DebugOptions& debug() const { return debug_; }
   const GraphOptions& graphs() const { return graphs_; }
   /// Whether the ranks agree with one another about capturing their steps; equal on all ranks.
@@ -68,6 +72,7 @@ class ExecutionContext {
   Communicators& comms_;
   std::span<const StrategyOnAxis> strategies_;
   const std::map<uint32_t, Arena>& arenas_;
+  FileStore* const files_;
   const DebugOptions debug_;
   const GraphOptions graphs_;
   int num_exceptions_ = std::uncaught_exceptions();

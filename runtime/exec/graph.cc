@@ -25,6 +25,10 @@ std::string obstacle_to_capture(const ExecutionContext& context, const Program& 
     return "the device does not capture work (it has no " TSR_DEVICE_CAPTURE ")";
   const auto is_call = [](const Action& action) { return action.kind == TSR_ACTION_CALL; };
   if (std::ranges::any_of(program.actions, is_call)) return "a strategy computes on the host";
+  const auto uses_files = [&](const Action& action) {
+    return program.streams[action.stream].kind == TSR_STREAM_KIND_HOST;
+  };
+  if (std::ranges::any_of(program.actions, uses_files)) return "what is offloaded goes to files";
   const auto collects = [](const Action& action) { return is_collective(action.kind); };
   if (&context.comm_device() != &context.device() && std::ranges::any_of(program.actions, collects))
     return "the communicator works on the host";

@@ -72,6 +72,19 @@ size_t worst_of(std::span<const float> values) {
                              values.begin());
 }
 
+/// The CPU beside a device with memory of its own, if comm streams or files need it.
+std::unique_ptr<Device> open_host_device(const RankSetup& setup, const RankPrograms& programs) {
+  const bool is_needed = setup.stages_collectives || programs.arena_bytes(TSR_MEMORY_FILE) > 0;
+  return setup.host_device && is_needed ? std::make_unique<Device>(*setup.host_device, setup.host) : nullptr;
+}
+
+/// Reserves the space, so that a full disk is found before the first step.
+std::unique_ptr<FileStore> open_files(const RankSetup& setup, const RankPrograms& programs) {
+  FileStoreOptions options = setup.files;
+  options.num_bytes = programs.arena_bytes(TSR_MEMORY_FILE);
+  return options.num_bytes ? std::make_unique<FileStore>(options, setup.log) : nullptr;
+}
+
 /// The barrier of all ranks before they create communicators; called in the constructor's list, between the two
 /// members.
 const CommunicatorSetup& wait_for_ranks(const RankSetup& setup) {
@@ -85,11 +98,12 @@ RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
     : setup_(setup),
       programs_(std::move(programs)),
       device_(setup.device, setup.host),
-      comm_device_(setup.comm_device ? std::make_unique<Device>(*setup.comm_device, setup.host) : nullptr),
+      host_device_(open_host_device(setup, programs_)),
       arenas_(make_arenas(device_, programs_)),
-      communicators_(wait_for_ranks(setup), comm_device_ ? *comm_device_ : device_, programs_.all()),
-      context_({device_, comm_device_ ? *comm_device_ : device_}, communicators_, setup_.strategies, arenas_,
-               setup.debug, setup.graphs) {
+      files_(open_files(setup, programs_)),
+      communicators_(wait_for_ranks(setup), setup.stages_collectives ? *host_device_ : device_, programs_.all()),
+      context_({device_, setup.stages_collectives ? *host_device_ : device_, host_device_ ? *host_device_ : device_},
+               communicators_, setup_.strategies, arenas_, files_.get(), setup.debug, setup.graphs) {
   const auto all = programs_.all();
   for (size_t i = 0; i < all.size(); ++i)
     executables_.push_back(std::make_unique<Executable>(*all[i], programs_.memory[i], context_));
@@ -120,9 +134,10 @@ void RankRuntime::wait() {
   call(device_.api().stream_synchronize, compute_stream(), kCopyMs);  // IN_PROGRESS throws its message too
 }
 
-// What rests in the host's memory is read and written there, when no program runs.
+// What rests in the host's memory or in files is read and written there, when no program runs.
 
 void RankRuntime::zero(const Buffer& buffer) {
+  if (buffer.memory == TSR_MEMORY_FILE) return;  // what was never written is zero
   if (buffer.memory == TSR_MEMORY_HOST)
     std::memset(pointer(buffer), 0, buffer.num_bytes());
   else
@@ -130,14 +145,18 @@ void RankRuntime::zero(const Buffer& buffer) {
 }
 
 void RankRuntime::write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes) {
-  if (buffer.memory == TSR_MEMORY_HOST)
+  if (buffer.memory == TSR_MEMORY_FILE)
+    write_range(*files_, file_offset(buffer, offset), {static_cast<const std::byte*>(data), num_bytes}, buffer.name);
+  else if (buffer.memory == TSR_MEMORY_HOST)
     std::memcpy(pointer(buffer, offset), data, num_bytes);
   else
     call(device_.api().copy, compute_stream(), pointer(buffer, offset), data, num_bytes);
 }
 
 void RankRuntime::fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes) {
-  if (buffer.memory == TSR_MEMORY_HOST)
+  if (buffer.memory == TSR_MEMORY_FILE)
+    read_range(*files_, file_offset(buffer, offset), {static_cast<std::byte*>(data), num_bytes}, buffer.name);
+  else if (buffer.memory == TSR_MEMORY_HOST)
     std::memcpy(data, pointer(buffer, offset), num_bytes);
   else
     call(device_.api().copy, compute_stream(), data, pointer(buffer, offset), num_bytes);
@@ -154,11 +173,9 @@ const Buffer& RankRuntime::scalar(uint32_t kind, std::string_view name) const {
 }
 
 void RankRuntime::write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values) {
-  if (buffer.dtype == TSR_F32) {
-    write(buffer, offset, values.data(), values.size_bytes());
-    return wait();
-  }
-  const std::vector<std::byte> bytes = narrow(values, buffer.dtype);
+  const bool is_float32 = buffer.dtype == TSR_F32;
+  const std::vector<std::byte> narrowed = is_float32 ? std::vector<std::byte>() : narrow(values, buffer.dtype);
+  const std::span<const std::byte> bytes = is_float32 ? std::as_bytes(values) : narrowed;
   write(buffer, offset, bytes.data(), bytes.size());
   wait();
 }

@@ -23,7 +23,10 @@ namespace tessera::host {
 /// The components of a rank besides its programs. Tables and hosts are borrowed.
 struct RankSetup {
   DeviceSetup device;
-  std::optional<DeviceSetup> comm_device;  ///< has the comm streams when they are not the device's
+  std::optional<DeviceSetup> host_device;  ///< the CPU beside a device with memory of its own
+  bool stages_collectives = false;         ///< comm streams are the host device's
+  FileStoreOptions files;                  ///< for buffers in files; num_bytes is set by the programs
+  Log log = Log(LogLevel::off);            ///< warnings about the files
   const tsr_host* host = nullptr;
   CommunicatorSetup communicators;
   std::span<const StrategyOnAxis> strategies;
@@ -100,6 +103,9 @@ class RankRuntime {
 
  private:
   void* pointer(const Buffer& buffer, uint64_t offset = 0) const;
+  uint64_t file_offset(const Buffer& buffer, uint64_t offset) const {
+    return programs_.memory[1].address.at(buffer.id) + offset * TSR_DTYPE_BYTES(buffer.dtype);
+  }
   /// Copies between the host's memory and a buffer; `data` is used until wait(). `read` waits.
   void zero(const Buffer& buffer);
   void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
@@ -120,8 +126,9 @@ class RankRuntime {
   RankSetup setup_;
   RankPrograms programs_;
   Device device_;
-  std::unique_ptr<Device> comm_device_;
+  std::unique_ptr<Device> host_device_;
   std::map<uint32_t, Arena> arenas_;
+  std::unique_ptr<FileStore> files_;
   Communicators communicators_;
   ExecutionContext context_;
   std::vector<std::unique_ptr<Executable>> executables_;  // in the order of programs_.all()

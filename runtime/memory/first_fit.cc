@@ -47,11 +47,12 @@ class Ranges {
   void avoid(uint32_t live_range) { seen_in_[range_of_[live_range]] = query_; }
 
   // The lowest gap between what is to be avoided.
-  uint64_t lowest_gap(uint64_t base, uint64_t num_bytes) const {
-    uint64_t address = base;
+  uint64_t lowest_gap(uint64_t base, uint64_t num_bytes, uint64_t alignment) const {
+    const auto aligned = [&](uint64_t address) { return (address + alignment - 1) / alignment * alignment; };
+    uint64_t address = aligned(base);
     for (const Numbered& given : by_address_) {
       if (given.range.begin >= address + num_bytes) break;
-      if (seen_in_[given.number] == query_) address = std::max(address, given.range.end);
+      if (seen_in_[given.number] == query_) address = std::max(address, aligned(given.range.end));
     }
     return address;
   }
@@ -85,12 +86,13 @@ Addresses FirstFit::operator()(uint64_t limit, uint64_t max_top) const {
     if (num_bytes[i] == 0 || result.top > max_top) break;
     uint64_t& address = result.address[i];
     ranges.start_query();
+    const uint64_t alignment = live_ranges[i].alignment;
     if (base + num_bytes[i] <= limit) interference.unordered(i, avoid);
-    address = ranges.lowest_gap(base, num_bytes[i]);
+    address = ranges.lowest_gap(base, num_bytes[i], alignment);
     if (address + num_bytes[i] > limit) {
       ranges.start_query();
       interference.unorderable(i, avoid);
-      address = ranges.lowest_gap(base, num_bytes[i]);
+      address = ranges.lowest_gap(base, num_bytes[i], alignment);
     }
     interference.add(i);
     ranges.give(i, {address, address + num_bytes[i]});

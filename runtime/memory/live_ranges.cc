@@ -39,6 +39,7 @@ bool host_reads_after(uint32_t kind) {
 
 void add_use(LiveRange& live_range, const Program& program, uint32_t action) {
   const uint32_t stream = program.actions[action].stream;
+  if (program.streams[stream].kind == TSR_STREAM_KIND_HOST) live_range.alignment = kFileAlignment;
   if (live_range.first_uses.empty()) live_range.first = action;
   live_range.last = action;
   for (uint32_t& last : live_range.last_uses)

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/footprint.h"
 #include "passes/dependencies.h"
 
 namespace tessera::host {
@@ -18,6 +19,7 @@ struct LiveRange {
   uint32_t first = 0, last = 0;      ///< actions, inclusive
   std::vector<uint32_t> first_uses;  ///< one action for each stream that uses the buffer
   std::vector<uint32_t> last_uses;
+  uint64_t alignment = kBufferAlignment;  ///< of its address: kFileAlignment for what a file is copied from or to
 };
 
 /// Those of the transient buffers in that memory that an action binds; ascending by `first`, then by id.

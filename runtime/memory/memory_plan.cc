@@ -154,7 +154,8 @@ std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double b
     const VectorClocks clocks(*program);
     Waits waits;
     plan_transient(*program, clocks, TSR_MEMORY_DEVICE, budget, guard_bytes, plan, waits);
-    plan_transient(*program, clocks, TSR_MEMORY_HOST, std::max(budget, kHostBudget), guard_bytes, plan, waits);
+    for (const uint32_t memory : {TSR_MEMORY_HOST, TSR_MEMORY_FILE})
+      plan_transient(*program, clocks, memory, std::max(budget, kHostBudget), guard_bytes, plan, waits);
     add_dependencies(*program, waits);
   }
   return plans;

@@ -1,7 +1,6 @@
 // Which buffers a policy may move. Left out are:
 //  - what the host reads and writes at fixed addresses (inputs, scalars, accumulators), scratch memory, and what
 //    earlier policies or the host's own staging have moved;
-//  - gradients, whose padding nothing has written when policies are asked;
 //  - a transient buffer of which a range is written again after a use: its contents are two values one after the other,
 //    and each should be an item. None of our passes makes such a buffer;
 //  - what an action binds with no element, which no pass of the host does either: it would have a use that moves nothing.
@@ -14,7 +13,7 @@
 #include <map>
 #include <optional>
 
-#include "offload/movement.h"
+#include "offload/copies.h"
 #include "offload/visits.h"
 #include "program/collective_operands.h"
 #include "program/range_set.h"
@@ -27,6 +26,7 @@ bool is_movable_kind(const Buffer& buffer) {
     case TSR_BUFFER_ACTIVATION:
     case TSR_BUFFER_SAVED:
     case TSR_BUFFER_GATHERED:
+    case TSR_BUFFER_GRADIENT:
     case TSR_BUFFER_PLUGIN:
       return buffer.memory == TSR_MEMORY_DEVICE && !buffer.persistent;
     case TSR_BUFFER_HOME:
@@ -74,7 +74,7 @@ class ItemFinder {
     const bool is_written_again = access.mode == TSR_MODE_WRITE && access.num_elements > 0 &&
                                   !candidate.item.buffer->persistent && !candidate.touched.disjoint(access.offset, end);
     candidate.touched.add(access.offset, end);
-    candidate.is_left_out |= is_written_again || is_moved_by(action) || access.num_elements == 0;
+    candidate.is_left_out |= is_written_again || is_movement(program_, action) || access.num_elements == 0;
     const int unit = visits_[visit].unit;
     if (candidate.unit.value_or(unit) != unit)
       candidate.unit = -1;
@@ -89,12 +89,6 @@ class ItemFinder {
     for (const auto& [begin, end_of_gap] : candidate.touched_by_visit.gaps(access.offset, end))
       uses.back().num_bytes += (end_of_gap - begin) * TSR_DTYPE_BYTES(candidate.item.buffer->dtype);
     candidate.touched_by_visit.add(access.offset, end);
-  }
-
-  /// Whether the action is a copy that an earlier policy asked for.
-  bool is_moved_by(const Action& action) const {
-    const std::string& stream = program_.streams[action.stream].name;
-    return stream == kFetchStream || stream == kEvictStream;
   }
 
   const Program& program_;

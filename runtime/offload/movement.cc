@@ -18,8 +18,7 @@
 // and what they write is evicted to its place in the buffer.
 // Positions are those of the list alone: `ahead` and `linger` make the live ranges longer, so that the planner keeps as
 // many stays apart, which is double buffering without a pool of buffers. When a copy really runs is left to the derived
-// dependencies. At one position evictions come before fetches, those used last and first before others, because a
-// stream is first in, first out.
+// dependencies.
 //
 // Cost: linear in the bindings, and n log n in the atoms of an item.
 
@@ -31,15 +30,15 @@
 #include <utility>
 #include <vector>
 
+#include "memory/footprint.h"
+#include "offload/copies.h"
 #include "offload/visits.h"
 #include "program/collective_operands.h"
+#include "program/range_set.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
-
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 
 /// One access of an item, by the index of its action.
 struct Access {
@@ -65,16 +64,6 @@ struct Place {
   size_t valid_from = 0;  // position
 };
 
-/// A copy, and where it goes: before the action that is now at `position`.
-struct Move {
-  size_t position = 0;
-  bool is_fetch = false;
-  size_t use = 0;  // the last use before an eviction, the first one after a fetch
-  Action copy;
-
-  auto order() const { return std::tuple(position, is_fetch, use); }
-};
-
 /// A range that is copied from one place to another, which grows while atoms are side by side in both.
 struct Run {
   uint64_t from_buffer = 0, from = 0, to = 0, num_elements = 0;
@@ -87,8 +76,11 @@ struct Run {
 
 class Mover {
  public:
-  Mover(Program& program, std::span<const tsr_visit> visits)
-      : program_(program), visits_(visits), visit_of_(visit_of_actions(visits)) {}
+  Mover(Program& program, std::span<const tsr_visit> visits, bool device_memory_is_host)
+      : program_(program),
+        visits_(visits),
+        visit_of_(visit_of_actions(visits)),
+        copies_(program, device_memory_is_host) {}
 
   void run(std::span<const tsr_leave> leaves) {
     for (const tsr_leave& leave : leaves)
@@ -96,7 +88,7 @@ class Mover {
     std::map<uint64_t, std::vector<Access>> accesses_of_items = find_accesses();
     for (auto& [item, all] : accesses_of_items)
       move(item, stays_of(item, all));
-    insert_copies();
+    copies_.insert();
   }
 
  private:
@@ -105,8 +97,19 @@ class Mover {
     for (size_t i = 0; i < program_.actions.size(); ++i)
       for (const Binding& b : accesses(program_, program_.actions[i]))
         if (leaves_.contains(b.buffer) && b.num_elements > 0)
-          result[b.buffer].push_back({i, b.offset, b.offset + b.num_elements, b.mode});
+          result[b.buffer].push_back(in_blocks({i, b.offset, b.offset + b.num_elements, b.mode}, b.buffer));
     return result;
+  }
+
+  /// What rests in a file is read and written in whole blocks, so that no two copies share one.
+  Access in_blocks(Access access, uint64_t item) const {
+    const Buffer& buffer = program_.buffer(item);
+    if (!buffer.persistent || leaves_.at(item).begin()->second->memory != TSR_MEMORY_FILE) return access;
+    const uint64_t block = kFileAlignment / TSR_DTYPE_BYTES(buffer.dtype);
+    const uint64_t begin = access.begin / block * block;
+    const uint64_t end = std::min((access.end + block - 1) / block * block, buffer.num_elements);
+    const bool is_whole = begin == access.begin && end == access.end;
+    return {access.action, begin, end, !is_whole && access.mode == TSR_MODE_WRITE ? TSR_MODE_ADD : access.mode};
   }
 
   std::vector<Stay> stays_of(uint64_t item, const std::vector<Access>& all) const {
@@ -126,23 +129,32 @@ class Mover {
     return stays;
   }
 
-  /// The ends of all accesses: atom k is [bounds[k], bounds[k + 1]).
-  static std::vector<uint64_t> bounds_of(std::span<const Stay> stays) {
+  /// The ends of all accesses: atom k is [bounds[k], bounds[k + 1]). Padding, which a transient item's actions read
+  /// without having written it, belongs to the atom before it: zero_pads writes it before the item is copied out.
+  std::vector<uint64_t> bounds_of(uint64_t item, std::span<const Stay> stays) const {
     std::set<uint64_t> bounds;
+    RangeSet written, padding;
     for (const Stay& stay : stays)
-      for (const Access& access : stay.accesses)
+      for (const Access& access : stay.accesses) {
         bounds.insert({access.begin, access.end});
+        if (access.mode == TSR_MODE_WRITE) written.add(access.begin, access.end);
+        for (const auto& [begin, end] : written.gaps(access.begin, access.end))
+          padding.add(begin, end);
+      }
+    if (!program_.buffer(item).persistent)
+      std::erase_if(bounds,
+                    [&](uint64_t bound) { return bound != *bounds.begin() && padding.contains(bound, bound + 1); });
     return {bounds.begin(), bounds.end()};
   }
 
   static size_t atom_at(std::span<const uint64_t> bounds, uint64_t offset) {
-    return static_cast<size_t>(std::ranges::lower_bound(bounds, offset) - bounds.begin());
+    return static_cast<size_t>(std::ranges::upper_bound(bounds, offset) - bounds.begin()) - 1;
   }
 
   void move(uint64_t item, std::span<const Stay> stays) {
     if (!stays.back().leave && stays.size() < 2) return;
     const bool rests_away = stays.back().leave;
-    const std::vector<uint64_t> bounds = bounds_of(stays);
+    const std::vector<uint64_t> bounds = bounds_of(item, stays);
     std::vector<Place> places(bounds.size());
     std::vector<size_t> last_stay(bounds.size());  // that needs the atom; persistent ones are needed after all of them
     for (size_t s = 0; s < stays.size(); ++s)
@@ -196,9 +208,8 @@ class Mover {
       runs.back().valid_from = std::max(runs.back().valid_from, place.valid_from);
     }
     for (const Run& run : runs)
-      moves_.push_back({std::max(fetch_position(before, stay), run.valid_from), true, stay.first_action(),
-                        copy_action(kFetchStream, {run.from_buffer, run.from, run.num_elements, 0, 0},
-                                    {copy, run.to, run.num_elements, 0, 0})});
+      copies_.fetch(std::max(fetch_position(before, stay), run.valid_from), stay.first_action(),
+                    {run.from_buffer, run.from, run.num_elements, 0, 0}, {copy, run.to, run.num_elements, 0, 0});
     bind(stay, item, copy, begin);
     return copy;
   }
@@ -212,7 +223,7 @@ class Mover {
     for_each_atom(stay, bounds, [&](size_t atom, const Access& access) {
       if (access.mode != TSR_MODE_READ && last_stay[atom] > index) dirty.insert(atom);
     });
-    const size_t position = evict_position(stay, index + 1 < stays.size() ? &stays[index + 1] : nullptr);
+    const size_t position = evict_position(stays, index);
     const Buffer kept = program_.buffer(item);
     for (auto atom = dirty.begin(); atom != dirty.end();) {
       const size_t first = *atom;
@@ -225,9 +236,8 @@ class Mover {
               ? item
               : program_.add_buffer({0, kept.name, kept.kind, stay.leave->memory, kept.dtype, false, num_elements});
       const uint64_t offset = kept.persistent ? bounds[first] : 0;
-      moves_.push_back({position, false, stay.last_action(),
-                        copy_action(kEvictStream, {in_device, bounds[first] - origin, num_elements, 0, 0},
-                                    {away, offset, num_elements, 0, 0})});
+      copies_.evict(position, stay.last_action(), {in_device, bounds[first] - origin, num_elements, 0, 0},
+                    {away, offset, num_elements, 0, 0});
       for (size_t k = first; k < past; ++k)
         places[k] = {away, offset + bounds[k] - bounds[first], position};
     }
@@ -238,23 +248,22 @@ class Mover {
     return std::min<size_t>(visits_[stay.first_visit - ahead].first_action, stay.first_action());
   }
 
-  size_t evict_position(const Stay& stay, const Stay* next) const {
+  size_t evict_position(std::span<const Stay> stays, size_t index) const {
+    const Stay& stay = stays[index];
     const size_t last = std::min<size_t>(size_t{stay.last_visit} + stay.leave->linger, visits_.size() - 1);
-    const size_t after_visit = visits_[last].last_action + 1;
-    return std::max(stay.last_action() + 1, next ? std::min(after_visit, fetch_position(stay, *next)) : after_visit);
+    size_t position = visits_[last].last_action + 1;
+    for (size_t next = index + 1; next < stays.size(); ++next)
+      if (overlap(stay, stays[next])) {
+        position = std::min(position, fetch_position(stays[next - 1], stays[next]));
+        break;
+      }
+    return std::max(stay.last_action() + 1, position);
   }
 
-  Action copy_action(const char* stream, Binding from, Binding to) {
-    from.slot = kSource;
-    from.mode = TSR_MODE_READ;
-    to.slot = kDestination;
-    to.mode = TSR_MODE_WRITE;
-    Action action;
-    action.id = program_.next_id++;
-    action.kind = TSR_ACTION_COPY;
-    action.stream = program_.device_stream(stream);
-    action.bindings = {from, to};
-    return action;
+  static bool overlap(const Stay& a, const Stay& b) {
+    return std::ranges::any_of(a.accesses, [&](const Access& x) {
+      return std::ranges::any_of(b.accesses, [&](const Access& y) { return x.begin < y.end && y.begin < x.end; });
+    });
   }
 
   void bind(const Stay& stay, uint64_t item, uint64_t copy, uint64_t begin) {
@@ -267,31 +276,19 @@ class Mover {
         }
   }
 
-  void insert_copies() {
-    std::ranges::stable_sort(moves_, {}, &Move::order);
-    std::vector<Action> result;
-    result.reserve(program_.actions.size() + moves_.size());
-    auto move = moves_.begin();
-    for (size_t i = 0; i <= program_.actions.size(); ++i) {
-      for (; move != moves_.end() && move->position == i; ++move)
-        result.push_back(std::move(move->copy));
-      if (i < program_.actions.size()) result.push_back(std::move(program_.actions[i]));
-    }
-    program_.actions = std::move(result);
-  }
-
   Program& program_;
   const std::span<const tsr_visit> visits_;
   const std::vector<uint32_t> visit_of_;
   std::map<uint64_t, std::map<uint32_t, const tsr_leave*>> leaves_;  // by item, by visit
   std::map<uint64_t, uint64_t> shift_;  // of fetched copies: the item's element at their start
-  std::vector<Move> moves_;
+  CopyList copies_;
 };
 
 }  // namespace
 
-void move_items(Program& program, std::span<const tsr_visit> visits, std::span<const tsr_leave> leaves) {
-  Mover(program, visits).run(leaves);
+void move_items(Program& program, std::span<const tsr_visit> visits, std::span<const tsr_leave> leaves,
+                bool device_memory_is_host) {
+  Mover(program, visits, device_memory_is_host).run(leaves);
 }
 
 }  // namespace tessera::host

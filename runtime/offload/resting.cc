@@ -26,7 +26,7 @@ std::vector<RestingBuffer> resting_buffers(const Program& program, std::span<con
   return result;
 }
 
-void follow_resting_buffers(Program& program, std::span<const RestingBuffer> resting) {
+void follow_resting_buffers(Program& program, std::span<const RestingBuffer> resting, bool device_memory_is_host) {
   const std::vector<tsr_visit> visits = visits_of(program);
   const std::vector<uint32_t> visit_of = visit_of_actions(visits);
   std::map<uint64_t, const tsr_leave*> leave_of;
@@ -43,7 +43,7 @@ void follow_resting_buffers(Program& program, std::span<const RestingBuffer> res
   std::vector<tsr_leave> leaves;
   for (const auto& [buffer, visit] : used)
     leaves.push_back({buffer, visit, leave_of[buffer]->memory, leave_of[buffer]->ahead, leave_of[buffer]->linger});
-  move_items(program, visits, leaves);
+  move_items(program, visits, leaves, device_memory_is_host);
 }
 
 }  // namespace tessera::host

@@ -22,6 +22,7 @@ struct RestingBuffer {
 std::vector<RestingBuffer> resting_buffers(const Program& program, std::span<const tsr_leave> leaves);
 
 /// Makes the program find these buffers where they rest: fetches them for its uses and evicts them after each.
-void follow_resting_buffers(Program& program, std::span<const RestingBuffer> resting);
+void follow_resting_buffers(Program& program, std::span<const RestingBuffer> resting,
+                            bool device_memory_is_host = true);
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// How evenly persistent memory is shared. fsdp splits every group equally; zero3 gives whole tensors to ranks, and then
+// How evenly persistent memory is shared, wherever it rests. fsdp splits every group equally; zero3 gives whole tensors to ranks, and then
 // one tensor may be larger than a fair share (the embedding of a small model). No partition helps against that, so the
 // tensor is reported by name. Examines one rank of each class.
 
@@ -14,7 +14,7 @@ namespace {
 uint64_t state_bytes(const Program& program) {
   uint64_t num_bytes = 0;
   for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent && buffer.memory == TSR_MEMORY_DEVICE) num_bytes += footprint_bytes(buffer, 0);
+    if (buffer.persistent) num_bytes += footprint_bytes(buffer, 0);
   return num_bytes;
 }
 

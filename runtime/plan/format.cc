@@ -25,6 +25,19 @@ std::string class_list(const BytesByClass& bytes) {
   return text;
 }
 
+std::string place_name(uint32_t memory) {
+  if (memory == TSR_MEMORY_FILE) return "files";
+  const std::string name = memory_name(memory);
+  return name.starts_with("memory") ? name : name + " memory";
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words)
+    text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
 std::string class_key(MemoryClass what) {
   std::string text(to_string(what));
   std::ranges::replace(text, ' ', '_');

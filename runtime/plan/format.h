@@ -24,6 +24,11 @@ std::string program_name(const Program& program);
 /// "parameters 1.5 MiB, gradients 1.5 MiB": the classes with any bytes.
 std::string class_list(const BytesByClass& bytes);
 
+/// "host memory", "files"; "memory 7" for one without a name.
+std::string place_name(uint32_t memory);
+/// "activations, optimizer"
+std::string joined(const std::vector<std::string>& words);
+
 /// The name of a class as a JSON key: "compute_copies".
 std::string class_key(MemoryClass what);
 

@@ -7,17 +7,17 @@
 
 namespace tessera::host {
 
-ReportedProgram largest_program(const RankPrograms& programs) {
+ReportedProgram largest_program(const RankPrograms& programs, uint32_t memory) {
   const auto all = programs.all();
   const auto arena = [&](size_t i) {
-    const auto use = programs.memory[i].use.find(TSR_MEMORY_DEVICE);
+    const auto use = programs.memory[i].use.find(memory);
     return use == programs.memory[i].use.end() ? 0 : use->second.arena_bytes;
   };
   // all() begins with init; among equal arenas the first step is shown.
   size_t largest = 1;
   for (size_t i = 0; i < all.size(); ++i)
     if (arena(i) > arena(largest)) largest = i;
-  return {all[largest], memory_report(*all[largest], programs.memory[largest])};
+  return {all[largest], memory_report(*all[largest], programs.memory[largest], memory)};
 }
 
 JobPlan::JobPlan(Job job, const Log& log)

@@ -28,8 +28,8 @@ struct ReportedProgram {
   const Program* program = nullptr;
   MemoryReport memory;
 };
-/// The program with the largest arena; the first step if that is one of several.
-ReportedProgram largest_program(const RankPrograms& programs);
+/// The program with the largest arena in a memory; the first step if that is one of several.
+ReportedProgram largest_program(const RankPrograms& programs, uint32_t memory = TSR_MEMORY_DEVICE);
 
 /// Owns what the programs borrow.
 class JobPlan {

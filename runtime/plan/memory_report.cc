@@ -16,8 +16,8 @@ namespace tessera::host {
 namespace {
 
 constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
-    "parameters", "compute copies", "gathered",  "gradients", "optimizer", "activations",
-    "saved",      "communication",  "workspace", "inputs",    "plugin"};
+    "parameters", "compute copies", "gathered",      "gradients", "optimizer", "activations",
+    "saved",      "fetched",        "communication", "workspace", "inputs",    "plugin"};
 
 /// The buffers that collectives write or use as workspace.
 std::set<uint64_t> bound_by_collectives(const Program& program) {
@@ -44,6 +44,8 @@ MemoryClass class_of(const Buffer& buffer, const std::set<uint64_t>& collective)
       return MemoryClass::activations;
     case TSR_BUFFER_SAVED:
       return MemoryClass::saved;
+    case TSR_BUFFER_FETCHED:
+      return MemoryClass::fetched;
     case TSR_BUFFER_STAGING:
       return MemoryClass::communication;
     case TSR_BUFFER_WORKSPACE:
@@ -77,12 +79,11 @@ uint64_t BytesByClass::total() const {
   return std::accumulate(bytes_.begin(), bytes_.end(), uint64_t{0});
 }
 
-MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_t num_largest) {
+MemoryReport memory_report(const Program& program, const MemoryPlan& plan, uint32_t memory, size_t num_largest) {
   MemoryReport report;
-  if (const auto use = plan.use.find(TSR_MEMORY_DEVICE); use != plan.use.end())
-    report.arena_bytes = use->second.arena_bytes;
+  if (const auto use = plan.use.find(memory); use != plan.use.end()) report.arena_bytes = use->second.arena_bytes;
   const std::set<uint64_t> collective = bound_by_collectives(program);
-  const std::vector<LiveRange> live_ranges = live_ranges_in(program, TSR_MEMORY_DEVICE);
+  const std::vector<LiveRange> live_ranges = live_ranges_in(program, memory);
   report.live = live_bytes(program, live_ranges);
   report.peak_action = std::ranges::max_element(report.live) - report.live.begin();
   report.most = most_of(program, live_ranges, collective);
@@ -96,7 +97,7 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_
     report.most[what] += num_bytes;
   };
   for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent && buffer.memory == TSR_MEMORY_DEVICE) count_at_peak(buffer);
+    if (buffer.persistent && buffer.memory == memory) count_at_peak(buffer);
   for (const LiveRange& live_range : live_ranges)
     if (live_range.first <= report.peak_action && report.peak_action <= live_range.last)
       count_at_peak(*live_range.buffer);

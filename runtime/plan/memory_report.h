@@ -1,4 +1,4 @@
-// A program's device memory by what it holds, in the words of those who train: between steps, at the peak, over time.
+// A program's memory by what it holds, in the words of those who train: between steps, at the peak, over time.
 #pragma once
 
 #include <array>
@@ -12,7 +12,8 @@
 namespace tessera::host {
 
 /// What a buffer holds. Buffers of kind `gathered` that no collective fills are copies in the compute dtype; workspaces
-/// that collectives bind count as communication.
+/// that collectives bind count as communication; `fetched` are copies in device memory of what an offload policy keeps
+/// in another one, where it counts by what it is.
 enum class MemoryClass {
   parameters,
   compute_copies,
@@ -21,12 +22,13 @@ enum class MemoryClass {
   optimizer,
   activations,
   saved,
+  fetched,
   communication,
   workspace,
   inputs,
   plugin
 };
-inline constexpr size_t kNumMemoryClasses = 11;
+inline constexpr size_t kNumMemoryClasses = 12;
 
 /// "parameters", "compute copies", ...
 std::string_view to_string(MemoryClass what);
@@ -61,7 +63,8 @@ struct MemoryReport {
   uint64_t waste_bytes() const { return arena_bytes - peak.total(); }
 };
 
-/// The report of a program with its plan; lists at most `num_largest` buffers.
-MemoryReport memory_report(const Program& program, const MemoryPlan& plan, size_t num_largest = 8);
+/// The report of a program with its plan, for one memory; lists at most `num_largest` buffers.
+MemoryReport memory_report(const Program& program, const MemoryPlan& plan, uint32_t memory = TSR_MEMORY_DEVICE,
+                           size_t num_largest = 8);
 
 }  // namespace tessera::host

@@ -56,6 +56,20 @@ Json gathers_json(const PlanReport& r) {
   return json;
 }
 
+Json offload_json(const PlanReport& r) {
+  Json places = Json::array(), moved = Json::array();
+  for (const PlaceUse& place : r.places)
+    places.push_back({{"place", memory_name(place.memory)},
+                      {"rest_bytes", place.report.states.total()},
+                      {"peak_bytes", place.report.peak.total()},
+                      {"by_class", by_class(place.report.peak)}});
+  for (const MovePhase phase : kMovePhases)
+    moved.push_back({{"phase", phase == MovePhase::update ? "update" : "forward_backward"},
+                     {"in_bytes", r.moved.of(phase).in_bytes},
+                     {"out_bytes", r.moved.of(phase).out_bytes}});
+  return {{"policies", r.policies}, {"places", places}, {"moved", moved}};
+}
+
 Json reduce_every_json(const PlanReport& r) {
   Json json = {{"value", r.reduce_every == TSR_EVERY_STEP ? "step" : "micro-batch"}};
   if (const auto& cost = r.reduce_every_cost) {
@@ -112,6 +126,7 @@ std::string plan_json(const PlanReport& r) {
                {"timeline", timeline_json(r)},
                {"traffic", traffic_json(r)},
                {"gathers", gathers_json(r)},
+               {"offload", offload_json(r)},
                {"reduce_every", reduce_every_json(r)},
                {"balance", balance_json(r.balance)}};
   if (r.shortfall) json["shortfall"] = shortfall_json(*r.shortfall);

@@ -79,6 +79,10 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
     report.peak_action = action_text(*peak.program, report.rank, peak.memory.peak_action);
   report.phases = phases_of(*peak.program);
   report.memory = std::move(peak.memory);
+  report.places = places_of(own);
+  for (const LoadedPlugin& policy : job.plugins.offload)
+    report.policies.push_back(policy.name);
+  report.moved = moved_in_step(own);
   const Program& busiest = busiest_step(own);
   report.num_step_programs = own.steps.size();
   report.traffic_program = program_name(busiest);

@@ -9,6 +9,7 @@
 #include "plan/balance.h"
 #include "plan/job_plan.h"
 #include "plan/memory_advisor.h"
+#include "plan/moved.h"
 #include "plan/timeline.h"
 #include "plan/traffic.h"
 
@@ -36,14 +37,17 @@ struct PlanReport {
   int64_t tokens_per_step = 0;
   std::string device;             ///< the plugin that computes
   uint64_t arena_bytes = 0;       ///< of device memory
-  uint64_t host_arena_bytes = 0;  ///< of host memory, for staged collectives and calls
+  uint64_t host_arena_bytes = 0;  ///< of host memory, for what leaves the device, staged collectives and calls
   std::vector<ProgramSummary> programs;
   std::string peak_program;  ///< the one that `memory` describes
   MemoryReport memory;
-  std::string peak_action;       ///< as text; empty for a program without actions
-  std::vector<Phase> phases;     ///< of each action
-  size_t num_step_programs = 1;  ///< steps alternate between them
-  std::string traffic_program;   ///< the one that sends the most, which `traffic` and `gathers` describe
+  std::vector<PlaceUse> places;       ///< device memory first
+  std::vector<std::string> policies;  ///< of offload, in the order in which they decide
+  Moved moved;                        ///< in a step
+  std::string peak_action;            ///< as text; empty for a program without actions
+  std::vector<Phase> phases;          ///< of each action
+  size_t num_step_programs = 1;       ///< steps alternate between them
+  std::string traffic_program;        ///< the one that sends the most, which `traffic` and `gathers` describe
   std::vector<Traffic> traffic;
   std::vector<UnitGathers> gathers;
   uint32_t reduce_every = TSR_EVERY_STEP;

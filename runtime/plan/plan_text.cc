@@ -39,14 +39,13 @@ std::string bytes_or_dash(uint64_t num_bytes) {
   return num_bytes ? human_bytes(num_bytes) : "-";
 }
 
-std::string memory_part(const PlanReport& r) {
-  const MemoryReport& m = r.memory;
+std::string memory_table(const std::string& title, const MemoryReport& m) {
   const auto line = [](std::string_view name, const std::string& states, const std::string& peak,
                        const std::string& most) {
     return ended(
         format("  %-16s %14s %14s %14s", std::string(name).c_str(), states.c_str(), peak.c_str(), most.c_str()));
   };
-  std::string text = line("memory", "between steps", "at the peak", "own peak");
+  std::string text = line(title, "between steps", "at the peak", "own peak");
   for (const MemoryClass what : all_memory_classes())
     if (m.most[what] > 0)
       text +=
@@ -55,8 +54,14 @@ std::string memory_part(const PlanReport& r) {
   // The arena beyond the live peak: gaps that first fit leaves, and addresses kept apart to save waits.
   const double waste = m.peak.total() ? static_cast<double>(m.waste_bytes()) / static_cast<double>(m.peak.total()) : 0;
   text += line("waste", "", human_bytes(m.waste_bytes()), percent(waste));
-  text += line("arena", "", human_bytes(r.arena_bytes), "");
-  if (r.host_arena_bytes) text += line("host arena", "", human_bytes(r.host_arena_bytes), "");
+  return text + line("arena", "", human_bytes(m.arena_bytes), "");
+}
+
+std::string memory_part(const PlanReport& r) {
+  std::string text;
+  for (const PlaceUse& place : r.places)
+    text += place.memory == TSR_MEMORY_DEVICE ? memory_table("memory", place.report)
+                                              : "\n" + memory_table("in " + place_name(place.memory), place.report);
   text += "\n  program         actions          arena\n";
   for (const ProgramSummary& program : r.programs)
     text += format("  %-12s %10zu %14s\n", program.name.c_str(), program.num_actions,
@@ -128,6 +133,17 @@ std::string traffic_part(const PlanReport& r) {
   return text;
 }
 
+std::string offload_part(const PlanReport& r) {
+  if (r.policies.empty()) return "";
+  std::string text = concat("\noffload: ", joined(r.policies), "\n",
+                            ended(format("  %-18s %14s %14s", "moved in a step", "in", "out")));
+  for (const MovePhase phase : kMovePhases)
+    text += ended(format("  %-18s %14s %14s", std::string(to_string(phase)).c_str(),
+                         bytes_or_dash(r.moved.of(phase).in_bytes).c_str(),
+                         bytes_or_dash(r.moved.of(phase).out_bytes).c_str()));
+  return text;
+}
+
 std::string gradients_part(const PlanReport& r) {
   if (!r.reduce_every_cost) return "";
   const ReduceEveryCost& cost = *r.reduce_every_cost;
@@ -155,7 +171,8 @@ std::string balance_part(const PlanReport& r) {
 }  // namespace
 
 std::string plan_text(const PlanReport& report) {
-  std::string text = heading(report) + memory_part(report) + peak_part(report) + traffic_part(report);
+  std::string text =
+      heading(report) + memory_part(report) + peak_part(report) + offload_part(report) + traffic_part(report);
   const std::string notes = gradients_part(report) + balance_part(report);
   return text + (notes.empty() ? "" : "\n") + notes;
 }

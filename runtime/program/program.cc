@@ -47,6 +47,8 @@ constexpr Name kBufferKinds[] = {
     {TSR_BUFFER_SCALAR, "scalar"},     {TSR_BUFFER_ACCUMULATOR, "accumulator"}, {TSR_BUFFER_PLUGIN, "plugin"},
     {TSR_BUFFER_FETCHED, "fetched"}};
 
+constexpr Name kMemories[] = {{TSR_MEMORY_DEVICE, "device"}, {TSR_MEMORY_HOST, "host"}, {TSR_MEMORY_FILE, "file"}};
+
 constexpr Name kDtypes[] = {{TSR_I8, "i8"},   {TSR_I32, "i32"}, {TSR_I64, "i64"}, {TSR_U8, "u8"},   {TSR_U16, "u16"},
                             {TSR_U32, "u32"}, {TSR_F16, "f16"}, {TSR_F32, "f32"}, {TSR_F64, "f64"}, {TSR_BF16, "bf16"}};
 
@@ -94,6 +96,10 @@ uint32_t Program::device_stream(std::string_view name) {
   return stream({std::string(name), TSR_WORLD_AXIS, TSR_STREAM_KIND_DEVICE});
 }
 
+uint32_t Program::host_stream(std::string_view name) {
+  return stream({std::string(name), TSR_WORLD_AXIS, TSR_STREAM_KIND_HOST});
+}
+
 uint32_t Program::stream(Stream wanted) {
   const auto found = std::ranges::find(streams, wanted.name, &Stream::name);
   if (found != streams.end()) return static_cast<uint32_t>(found - streams.begin());
@@ -108,6 +114,10 @@ int Program::group(const Group& wanted) {
   return static_cast<int>(groups.size()) - 1;
 }
 
+std::string memory_name(uint32_t memory) {
+  const auto known = std::ranges::find(kMemories, memory, &Name::number);
+  return known == std::end(kMemories) ? "memory " + std::to_string(memory) : std::string(known->text);
+}
 std::string_view action_name(uint32_t kind) {
   return text_of(kActions, kind, "action kind");
 }

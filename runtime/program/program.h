@@ -141,8 +141,9 @@ struct Program {
   uint64_t add_buffer(Buffer buffer);  ///< assigns the next id
   /// Index of the comm stream "comm.<axis or world>.<lane>", made on first use.
   uint32_t comm_stream(int axis, std::string_view lane);
-  /// Index of the device's stream of that name, made on first use.
+  /// Index of the stream of that name, made on first use.
   uint32_t device_stream(std::string_view name);
+  uint32_t host_stream(std::string_view name);
   int group(const Group& group);  ///< index, made on first use
   /// Erases the buffers, transient or of homes, that neither `actions` nor homes use.
   template <class Actions>
@@ -179,6 +180,9 @@ inline bool is_collective(uint32_t kind) {
 inline bool is_elementwise(uint32_t kind) {
   return kind >= TSR_ACTION_COPY && kind <= TSR_ACTION_ZERO;
 }
+
+/// "device", "host", "file"; "memory 7" for one without a name.
+std::string memory_name(uint32_t memory);
 
 /// "all_reduce", "home", "f32", ...; all throw INVALID_ARGUMENT for an unknown number.
 std::string_view action_name(uint32_t kind);

@@ -103,13 +103,14 @@ class Printer {
     uint64_t& number = numbers_[&buffer - program_.buffers.data()];
     if (number) return;
     number = ++num_declared_;
-    if (buffer.memory != TSR_MEMORY_DEVICE && buffer.memory != TSR_MEMORY_HOST)
+    if (buffer.memory < TSR_MEMORY_DEVICE || buffer.memory > TSR_MEMORY_FILE)
       throw Error(TSR_E_INVALID_ARGUMENT,
                   "buffer " + buffer.name + " is in memory " + to_string(buffer.memory) + ", which does not exist");
     add("%", to_string(number), " = ", buffer_kind_name(buffer.kind), " ",
         is_plain_buffer_name(buffer.name) ? buffer.name : quote(buffer.name));
     if (buffer.persistent) add(" ", kPersistentWord);
     if (buffer.memory == TSR_MEMORY_HOST) add(" ", kHostWord);
+    if (buffer.memory == TSR_MEMORY_FILE) add(" ", kFileWord);
     add(" ", dtype_name(buffer.dtype), "[", to_string(buffer.num_elements), "]\n");
   }
 

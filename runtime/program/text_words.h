@@ -31,6 +31,7 @@ inline constexpr std::string_view kSlotRoles[] = {"",  "p", "g", "i",   "o",   "
 
 inline constexpr std::string_view kPersistentWord = "persistent";
 inline constexpr std::string_view kHostWord = "host";
+inline constexpr std::string_view kFileWord = "file";
 inline constexpr std::string_view kPredicatedWord = "predicated";
 
 template <size_t N>

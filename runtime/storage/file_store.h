@@ -11,11 +11,9 @@
 
 #include "base/log.h"
 #include "storage/direction.h"
+#include "storage/io_engine.h"
 
 namespace tessera::host {
-
-/// What carries the requests: io_uring, or threads with pread and pwrite. automatic: io_uring where the system has it.
-enum class IoEngine { automatic, uring, threads };
 
 struct FileStoreOptions {
   std::vector<std::string> folders;  ///< --offload-dir; several share the bytes in stripes of kStripeBytes

@@ -23,7 +23,7 @@
 #include "launch/fingerprint.h"
 #include "model/model_name.h"
 #include "plan/job_plan.h"
-#include "plan/refusal.h"
+#include "plan/verification.h"
 #include "plugins/plugin_options.h"
 #include "program/program_text.h"
 #include "tessera/error.hpp"

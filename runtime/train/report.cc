@@ -8,6 +8,7 @@
 #include "config/text_values.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
+#include "plan/moved.h"
 #include "train/learning_rate.h"
 
 namespace tessera::host {
@@ -21,13 +22,57 @@ std::string bytes(int64_t num_bytes) {
 void report_device(const Log& log, const Job& job, const RankRuntime& runtime) {
   if (job.device_is_cpu()) return;
   const auto memory = runtime.device_memory();
-  const uint64_t staging = runtime.programs().arena_bytes(TSR_MEMORY_HOST);
+  const MemoryReport host = largest_program(runtime.programs(), TSR_MEMORY_HOST).memory;
+  const uint64_t staging = host.most[MemoryClass::communication];
   log.info(
       "device: ", job.plugins.device.name,
       memory ? concat(", ", human_bytes(memory->used_bytes), " of ", human_bytes(memory->total_bytes), " in use") : "",
       staging ? concat("; ", human_bytes(staging), " of host memory for staging") : "");
   const std::string obstacle = runtime.obstacle_to_graphs();
   log.info("cuda graph: ", obstacle.empty() ? "on, from the second step on" : "off, because " + obstacle);
+}
+
+std::string policies_text(const Job& job) {
+  std::vector<std::string> names;
+  for (const LoadedPlugin& policy : job.plugins.offload)
+    names.push_back(policy.name);
+  return joined(names);
+}
+
+/// What leaves device memory, for where, and how much of it moves; nothing without offload policies.
+void report_offload(const Log& log, const Job& job, const RankPrograms& programs) {
+  if (job.plugins.offload.empty()) return;
+  std::string places;
+  bool uses_host = false;
+  for (const PlaceUse& place : places_of(programs))
+    if (place.memory != TSR_MEMORY_DEVICE && offloaded_bytes(place.report) > 0) {
+      places += concat("; up to ", human_bytes(offloaded_bytes(place.report)), " in ", place_name(place.memory));
+      uses_host |= place.memory == TSR_MEMORY_HOST;
+    }
+  const MovedBytes moved = moved_in_step(programs).total();
+  log.info("offload: ", policies_text(job),
+           places.empty() ? "; nothing leaves device memory"
+                          : concat(places, "; ", human_bytes(moved.out_bytes), " out and ", human_bytes(moved.in_bytes),
+                                   " in each step"));
+  if (uses_host && job.device_is_cpu())
+    log.warning("offload to host memory frees no memory of this machine, since the memory of --device ",
+                job.plugins.device.name, " is host memory; it lowers only what --device-memory counts");
+}
+
+/// What all steps of the run have moved.
+void report_moved(const Log& log, const Job& job, const RankPrograms& programs) {
+  if (job.plugins.offload.empty()) return;
+  MovedBytes sum;
+  for (size_t variant = 0; variant < programs.steps.size(); ++variant) {
+    const MovedBytes moved = moved_in(programs.steps[variant]).total();
+    const auto num_variants = static_cast<int64_t>(programs.steps.size());
+    const auto times =
+        static_cast<uint64_t>((job.config.steps + num_variants - 1 - static_cast<int64_t>(variant)) / num_variants);
+    sum.in_bytes += times * moved.in_bytes;
+    sum.out_bytes += times * moved.out_bytes;
+  }
+  log.info("offload moved: ", human_bytes(sum.out_bytes), " out of device memory and ", human_bytes(sum.in_bytes),
+           " in, in all steps of rank 0");
 }
 
 std::string frozen_text(const Model& model) {
@@ -86,6 +131,7 @@ void report_start(const Log& log, const Job& job, const Dataset& data, const Ran
   log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(), " a step");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);
+  report_offload(log, job, runtime.programs());
   warn_of_rates(log, job.config);
 }
 
@@ -107,6 +153,7 @@ void report_end(const Log& log, const Job& job, const RankRuntime& runtime, cons
            ")");
   log.info("memory planned at the peak: ", human_bytes(planned.peak.total()), " (", class_list(planned.peak),
            ") in an arena of ", human_bytes(runtime.arena_bytes()));
+  report_moved(log, job, runtime.programs());
   log.info("memory measured: ", measured.total_bytes ? of_device(measured) : of_process(job, measured));
 }
 

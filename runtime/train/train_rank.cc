@@ -14,6 +14,7 @@
 #include "job/job_policies.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
+#include "plan/moved.h"
 #include "plugins/host_services.h"
 #include "train/consistency.h"
 #include "train/learning_rate.h"
@@ -79,7 +80,10 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
   const auto threads = static_cast<uint32_t>(num_threads(job, info));
   RankSetup setup;
   setup.device = {job.plugins.device.device(), job.options.device.values(), index, threads};
-  if (job.staged.collectives) setup.comm_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
+  if (!job.device_is_cpu()) setup.host_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
+  setup.stages_collectives = job.staged.collectives;
+  setup.files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check, job.config.timeout_ms};
+  setup.log = log;
   setup.host = host;
   setup.communicators = communicator_setup(job, info, host);
   setup.strategies = strategies;
@@ -120,6 +124,24 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime) {
   return run;
 }
 
+/// What the variants of the step move; nothing without offload policies.
+std::vector<MovedBytes> moved_by_variant(const Job& job, const RankPrograms& programs) {
+  std::vector<MovedBytes> moved;
+  if (job.plugins.offload.empty()) return moved;
+  for (const Program& step : programs.steps)
+    moved.push_back(moved_in(step).total());
+  return moved;
+}
+
+void add_memory(StepMetrics& line, const MeasuredMemory& memory, std::span<const MovedBytes> moved_by_variant) {
+  line.memory_bytes = memory.now_bytes;
+  line.peak_memory_bytes = memory.peak_bytes;
+  if (moved_by_variant.empty()) return;
+  const MovedBytes& moved = moved_by_variant[static_cast<size_t>(line.step - 1) % moved_by_variant.size()];
+  line.fetched_bytes = static_cast<int64_t>(moved.in_bytes);
+  line.evicted_bytes = static_cast<int64_t>(moved.out_bytes);
+}
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -132,6 +154,7 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
   // Each rank has its own: outcomes of steps are equal on all ranks, so the scales are.
   LossScaler scaler(runtime.scales_loss());
   LostRunCheck lost(job, info, runtime);
+  const std::vector<MovedBytes> moved = moved_by_variant(job, runtime.programs());
   const auto tokens = static_cast<double>(job.tokens_per_step());
   const auto first_start = Clock::now();
   for (int64_t step = 0; step < job.config.steps; ++step) {
@@ -154,9 +177,7 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
     line.step_ms = seconds_since(start) * 1e3;
     line.tokens_per_second = tokens / line.step_ms * 1e3;
     line.tokens = job.tokens_per_step() * line.step;
-    const MeasuredMemory memory = meter.measure();
-    line.memory_bytes = memory.now_bytes;
-    line.peak_memory_bytes = memory.peak_bytes;
+    add_memory(line, meter.measure(), moved);
     observer.on_step(line);
     if (info.rank == 0) report_step(log, line, job.config.steps, scaler);
     lost.after_step(line.step, result);

@@ -58,6 +58,7 @@ class ActionChecker {
   void check_stream() {
     if (!is_index(action_.stream, program_.streams))
       return report("is on stream " + std::to_string(action_.stream) + ", which does not exist");
+    check_files();
     const bool on_comm = program_.streams[action_.stream].kind == TSR_STREAM_KIND_COMM;
     if (is_collective(action_.kind) && !on_comm) report("must be on a comm stream");
     if (!is_collective(action_.kind) && on_comm)
@@ -65,6 +66,18 @@ class ActionChecker {
                                              : "is on a comm stream; only collectives and messages are");
     if (is_compute(action_.kind) && action_.stream != TSR_STREAM_COMPUTE && !on_comm)
       report("must be on the compute stream");
+  }
+
+  /// Files are read and written by the host's streams, which do nothing else.
+  void check_files() {
+    const bool on_host = program_.streams[action_.stream].kind == TSR_STREAM_KIND_HOST;
+    const bool is_in_file = std::ranges::any_of(action_.bindings, [&](const Binding& b) {
+      const Buffer* buffer = buffer_or_null(program_, b.buffer);
+      return buffer && buffer->memory == TSR_MEMORY_FILE;
+    });
+    if (is_in_file && (action_.kind != TSR_ACTION_COPY || !on_host))
+      report("binds a buffer that is in a file; only copies on the host's streams read and write files");
+    if (on_host && !is_in_file) report("is on a stream of the host; only copies from and to files are");
   }
 
   void check_indices() {

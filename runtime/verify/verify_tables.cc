@@ -32,7 +32,7 @@ void check_buffers(const Program& program, DiagnosticList& diagnostics) {
     else if (buffer.num_elements > (uint64_t{1} << 60))
       diagnostics.add(buffer_text(buffer) + " has " + std::to_string(buffer.num_elements) +
                       " elements: too many to address");
-    if (buffer.memory != TSR_MEMORY_DEVICE && buffer.memory != TSR_MEMORY_HOST)
+    if (buffer.memory < TSR_MEMORY_DEVICE || buffer.memory > TSR_MEMORY_FILE)
       diagnostics.add(buffer_text(buffer) + " is in the unknown memory " + std::to_string(buffer.memory));
   }
 }
@@ -42,7 +42,7 @@ void check_streams(const Program& program, DiagnosticList& diagnostics) {
     diagnostics.add("the program has " + std::to_string(program.streams.size()) +
                     " streams; compute, copy_in and copy_out are the first three of every program");
   for (const Stream& stream : program.streams) {
-    if (stream.kind != TSR_STREAM_KIND_DEVICE && stream.kind != TSR_STREAM_KIND_COMM)
+    if (stream.kind < TSR_STREAM_KIND_DEVICE || stream.kind > TSR_STREAM_KIND_HOST)
       diagnostics.add("stream " + stream.name + " is of the unknown kind " + std::to_string(stream.kind));
     if (stream.axis != TSR_WORLD_AXIS && !is_index(stream.axis, program.mesh->axes()))
       diagnostics.add("stream " + stream.name + " is for axis " + std::to_string(stream.axis) +

@@ -45,7 +45,7 @@ TEST_P(LinearOps, RefuseWhatTheyCannotCompute) {
     expect_error([&] { runner().describe(wrong); }, texts);
   };
   refuse(linear_case({1, 4, 3, 5, 7, false}).op, {"activation 7"});
-  refuse(linear_case({1, 4, 0, 5, kNone, false}).op, {"extent 0", "dim " + std::to_string(TSR_DIM_IN)});
+  refuse(linear_case({1, 4, 0, 5, kNone, false}).op, {"extent 0 in dim in;"});
   tsr_op op = linear_case({1, 4, 3, 5, kNone, false}).op;
   op.dtype = TSR_F64;
   refuse(op, {"float64", "float32, bfloat16 and float16"});

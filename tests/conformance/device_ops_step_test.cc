@@ -63,15 +63,6 @@ class StepOperands {
   std::map<uint32_t, std::vector<std::byte>> bytes_;
 };
 
-std::vector<float> normal_floats(size_t num_elements, uint32_t seed, float scale) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, scale);
-  std::vector<float> values(num_elements);
-  for (float& value : values)
-    value = normal(random);
-  return values;
-}
-
 // Of all exponents, zeros and subnormal numbers among them.
 std::vector<float> floats_of_all_exponents(size_t num_elements, uint32_t seed) {
   std::mt19937 random(seed);

@@ -37,7 +37,7 @@ class DeviceSemaphoreTest : public tessera::testing::DeviceFixture {
   const tsr_device_semaphore* api_ = nullptr;
 };
 
-TEST_P(DeviceSemaphoreTest, AStreamWaitsUntilTheGateIsAtItsValue) {
+TEST_P(DeviceSemaphoreTest, AStreamWaitsUntilTheSemaphoreIsAtItsValue) {
   const Semaphore semaphore = make_semaphore();
   const Stream stream = make_stream("copy_in"), other = make_stream("other");
   bool ran = false, other_ran = false;
@@ -79,7 +79,7 @@ TEST_P(DeviceSemaphoreTest, WhatWasWrittenBeforeTheOpeningIsSeen) {
   }
 }
 
-TEST_P(DeviceSemaphoreTest, AGateIsNeverLoweredAndWrapsAround) {
+TEST_P(DeviceSemaphoreTest, ASemaphoreIsNeverLoweredAndWrapsAround) {
   const Semaphore semaphore = make_semaphore();
   const Stream stream = make_stream("copy_in");
   signal(semaphore, 5);
@@ -101,7 +101,8 @@ TEST_P(DeviceSemaphoreTest, NullMayBeDestroyed) {
   api_->destroy(nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Plugins, DeviceSemaphoreTest, tessera::testing::built_devices(), tessera::testing::device_name);
+INSTANTIATE_TEST_SUITE_P(Plugins, DeviceSemaphoreTest, tessera::testing::built_devices(),
+                         tessera::testing::device_name);
 
 class DeviceMemoryInfoTest : public tessera::testing::DeviceFixture {};
 

@@ -102,14 +102,14 @@ TEST(OtherDevice, PlansWithTheCopies) {
   const CommandResult program = plan_on("other", {"--nproc=2", "--print-program"});
   EXPECT_EQ(program.exit_code, 0) << program.err;
   expect_all(program.out, {"copy_out", "copy_in", "= staging h.0 host f32["});
-  expect_all(plan_on("other", {"--nproc=2"}).out, {"tokens per step on other", "host arena"});
+  expect_all(plan_on("other", {"--nproc=2"}).out, {"tokens per step on other", "  in host memory ", "\n  communication "});
   const auto json = nlohmann::json::parse(plan_on("other", {"--nproc=2", "--json"}).out);
   EXPECT_EQ(json["device"], "other");
   EXPECT_GT(json["host_arena_bytes"], 0);
   EXPECT_EQ(nlohmann::json::parse(plan_on("other", {"--nproc=1", "--json"}).out)["host_arena_bytes"], 0);
 }
 
-TEST(OtherDevice, WithoutGatesRanksCannotMeetOnTheHost) {
+TEST(OtherDevice, WithoutSemaphoresRanksCannotMeetOnTheHost) {
   const CommandResult refused = plan_on("bare", {"--nproc=2"});
   EXPECT_EQ(refused.exit_code, 2);
   expect_all(refused.err, {"--comm gloo works on the host, but the streams of --device bare cannot wait for the host",

@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Commands, StandardOutputOf,
 
 TEST(StandardOutput, AReaderThatGoesEndsTheCommandQuietly) {
   const CommandResult result =
-      in_shell(plan({"--print-program", "--grad-accum=64"}), "| head -1; exit ${PIPESTATUS[0]}");
+      in_shell(plan({"--print-program", "--grad-accum=64", "--log-level=warning"}), "| head -1; exit ${PIPESTATUS[0]}");
   EXPECT_EQ(result.exit_code, 128 + SIGPIPE);
   EXPECT_EQ(result.err, "");
 }

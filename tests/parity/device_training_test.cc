@@ -139,6 +139,22 @@ TEST_F(DeviceTraining, RecomputationChangesNoBit) {
   EXPECT_EQ(first_difference(run_on_device({"--dtype=bf16", "--recompute=full"}), run_on_device({"--dtype=bf16"})), "");
 }
 
+TEST_F(DeviceTraining, OffloadChangesNoBit) {
+  const Flags offload = {"--offload=activations,optimizer-state", "--activations.min-bytes=0", "--offload-chunk=32KiB"};
+  for (const Flags& mode : {Flags{"--dtype=float32"}, Flags{"--dtype=bf16", "--recompute=full"}, Flags{"--dtype=fp16"},
+                            Flags{"--dtype=bf16", "--cuda-graph=off"}}) {
+    Flags with = mode;
+    with.insert(with.end(), offload.begin(), offload.end());
+    const RunResult moved = run_on_device(with);
+    EXPECT_EQ(first_difference(run_on_device(mode), moved), "") << mode[0];
+    EXPECT_GT(moved.steps[0].fetched_bytes.value_or(0), 0) << mode[0];
+  }
+  const RunResult two = run_on_device({"--dtype=bf16", "--steps=5", "--strategy=fsdp"}, 2, 2);
+  Flags with = {"--dtype=bf16", "--steps=5", "--strategy=fsdp"};
+  with.insert(with.end(), offload.begin(), offload.end());
+  EXPECT_EQ(first_difference(two, run_on_device(with, 2, 2)), "");
+}
+
 TEST_F(DeviceTraining, ShardingStrategiesGiveTheSameBits) {
   for (const std::string dtype : {"float32", "bf16"})
     for (const int num_ranks : {2, 4}) {

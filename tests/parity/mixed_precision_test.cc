@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "support/large_gradients.h"
 #include "support/local_job.h"
 #include "support/temp_folder.h"
 #include "train/loss_scaler.h"
@@ -42,30 +40,9 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, MixedPrecision,
                          ::testing::Values(Precision{"bf16", 1e-3, 4e-2}, Precision{"fp16", 5e-4, 2e-2}),
                          [](const auto& tested) { return std::string(tested.param.dtype); });
 
-/// The golden model with the last norm's weight `factor` times as large, and so all gradients before it.
-void write_model(const TempFolder& folder, float factor) {
-  std::filesystem::copy(golden_folder() + "/config.json", folder.path("config.json"));
-  std::string bytes = file_bytes(golden_folder() + "/model.safetensors");
-  uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
-  const auto header = nlohmann::json::parse(bytes.substr(sizeof header_bytes, header_bytes));
-  for (const auto& [name, tensor] : header.items()) {
-    if (!name.ends_with("ln_f.weight")) continue;
-    ASSERT_EQ(tensor["dtype"], "F32");
-    for (uint64_t at = tensor["data_offsets"][0]; at < tensor["data_offsets"][1]; at += sizeof(float)) {
-      float value = 0;
-      char* element = bytes.data() + sizeof header_bytes + header_bytes + at;
-      std::memcpy(&value, element, sizeof value);
-      value *= factor;
-      std::memcpy(element, &value, sizeof value);
-    }
-  }
-  folder.write("model.safetensors", bytes);
-}
-
 TEST(LossScale, GradientsThatOverflowSkipTheStepOnAllRanksAndHalveTheScale) {
   const TempFolder folder;
-  write_model(folder, 300);
+  write_golden_model_with_large_gradients(folder, 300);
   const auto run = [&](int num_ranks, const char* strategy) {
     auto flags = golden_flags(num_ranks);
     flags.front() = "--model=" + folder.path();

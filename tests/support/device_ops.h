@@ -2,11 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "tessera/device.h"
 
 namespace tessera::testing {
+
+/// num_elements values of a normal distribution with this standard deviation, by `seed`.
+inline std::vector<float> normal_floats(size_t num_elements, uint32_t seed, float deviation) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, deviation);
+  std::vector<float> values(num_elements);
+  for (float& value : values)
+    value = normal(random);
+  return values;
+}
 
 /// An elementwise or step op over `num_elements`; `other_dtype` is the destination's of a cast, else of gradients.
 inline tsr_op make_op(uint32_t kind, uint64_t num_elements, tsr_dtype dtype = TSR_F32,

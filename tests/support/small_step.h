@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/copies.h"
 #include "offload/movement.h"
 #include "support/program_builder.h"
 
@@ -12,17 +13,12 @@ namespace tessera::testing {
 
 inline const Mesh kOneRank({{"dp", 1}});
 
-inline bool is_moved(const Program& program, const Action& action) {
-  const std::string& stream = program.streams[action.stream].name;
-  return stream == kFetchStream || stream == kEvictStream;
-}
-
 /// "compute", or "evict t host" and the like, of each action.
 inline std::vector<std::string> words(const Program& program) {
   std::vector<std::string> result;
   for (const Action& action : program.actions) {
     std::string word = program.streams[action.stream].name;
-    if (is_moved(program, action)) word += " " + program.buffer(action.bindings[0].buffer).name;
+    if (is_movement(program, action)) word += " " + program.buffer(action.bindings[0].buffer).name;
     result.push_back(word);
   }
   return result;

@@ -63,7 +63,7 @@ TEST(AsyncError, OfWorkThatHasEndedIsTheRunsError) {
   Communicators comms(setup, device, programs);
   const std::map<uint32_t, Arena> arenas;
   const MemoryPlan memory;
-  ExecutionContext context({device, device}, comms, {}, arenas, {}, {});
+  ExecutionContext context({device, device, device}, comms, {}, arenas, nullptr, {}, {});
   Executable executable(program, memory, context);
 
   executable.run([] { return false; });

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "cpu-device/kernels/step/optimizer.h"
@@ -17,16 +16,8 @@ namespace {
 
 using tessera::testing::expect_error;
 using tessera::testing::make_op;
+using tessera::testing::normal_floats;
 using tessera::testing::run_op;
-
-std::vector<float> random_floats(size_t num_elements, uint32_t seed, float scale) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, scale);
-  std::vector<float> values(num_elements);
-  for (float& value : values)
-    value = normal(random);
-  return values;
-}
 
 /// Ranges that leave gaps, with two weight decays.
 std::vector<tsr_op_range> ranges_of(uint64_t num_elements) {
@@ -46,7 +37,7 @@ Accumulator sum_of_squares(std::vector<float> source, const std::vector<tsr_op_r
 }
 
 TEST(SumSquaresOp, SumsItsRangesOnly) {
-  const auto source = random_floats(100000, 1, 1e-3f);
+  const auto source = normal_floats(100000, 1, 1e-3f);
   const auto ranges = ranges_of(source.size());
   Accumulator expected{};
   for (const auto& range : ranges)
@@ -108,7 +99,7 @@ TEST(ClipOp, ScalesOnlyNormsAboveTheMaximum) {
 }
 
 TEST(ClipOp, ThePowerOfTwoThatScaledTheLossChangesNoBit) {
-  const auto gradient = random_floats(1000, 1, 1e-3f);
+  const auto gradient = normal_floats(1000, 1, 1e-3f);
   const auto clip_scaled = [&](float scale, double max_norm, double loss_scale) {
     Accumulator squares{};
     for (const float g : gradient)
@@ -194,12 +185,12 @@ void reference_sgd(Training<double>& t, size_t i, double gradient, double weight
 
 void expect_follows(uint32_t kind, void (*reference)(Training<double>&, size_t, double, double)) {
   constexpr size_t kNumElements = 40000;
-  const auto initial = random_floats(kNumElements, 1, 0.1f);
+  const auto initial = normal_floats(kNumElements, 1, 0.1f);
   const auto ranges = ranges_of(kNumElements);
   Training<float> actual(initial), threaded(initial);
   Training<double> expected(initial);
   for (int step = 1; step <= kNumSteps; ++step) {
-    const auto gradient = random_floats(kNumElements, 100 + static_cast<uint32_t>(step), 1e-2f);
+    const auto gradient = normal_floats(kNumElements, 100 + static_cast<uint32_t>(step), 1e-2f);
     actual.step = threaded.step = expected.step = step;
     actual.lr = threaded.lr = expected.lr = lr_of(step);
     run_optimizer(kind, actual, gradient, ranges);
@@ -250,9 +241,9 @@ TEST(Optimizers, DoNothingWhenTheStepIsNotOk) {
 /// A step over elements [offset, offset + n) alone has the bits of the step over all.
 TEST(Optimizers, ResultsDoNotDependOnOffsetLengthOrInstructions) {
   constexpr size_t kNumElements = 300;
-  const auto value = random_floats(kNumElements, 1, 0.1f), gradient = random_floats(kNumElements, 2, 0.1f);
-  const auto m = random_floats(kNumElements, 3, 0.1f);
-  auto v = random_floats(kNumElements, 4, 0.1f);
+  const auto value = normal_floats(kNumElements, 1, 0.1f), gradient = normal_floats(kNumElements, 2, 0.1f);
+  const auto m = normal_floats(kNumElements, 3, 0.1f);
+  auto v = normal_floats(kNumElements, 4, 0.1f);
   for (float& x : v)
     x *= x;
   const AdamWFactors adamw_factors = {0.999f, 0.7f, 0.9f, 0.1f, 0.95f, 0.05f, 1e-3f, 3.0f, 1e-8f};

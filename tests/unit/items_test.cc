@@ -47,7 +47,7 @@ TEST(Items, AreOfTheseKindsInDeviceMemory) {
         kinds.insert(std::string(is_persistent ? "persistent " : "") + std::string(buffer_kind_name(kind)) +
                      (memory == TSR_MEMORY_HOST ? " in host memory" : ""));
       }
-  EXPECT_EQ(kinds, (std::set<std::string>{"activation", "saved", "gathered", "plugin", "persistent home",
+  EXPECT_EQ(kinds, (std::set<std::string>{"activation", "saved", "gathered", "gradient", "plugin", "persistent home",
                                           "persistent optimizer"}));
 }
 

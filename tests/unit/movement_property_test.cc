@@ -12,6 +12,7 @@
 #include <set>
 
 #include "memory/memory_plan.h"
+#include "offload/copies.h"
 #include "offload/items.h"
 #include "offload/movement.h"
 #include "offload/resting.h"
@@ -28,10 +29,6 @@ const Mesh kMesh({{"dp", 1}});
 
 bool is_on(const Program& program, const Action& action, std::string_view stream) {
   return program.streams[action.stream].name == stream;
-}
-
-bool is_moved(const Program& program, const Action& action) {
-  return is_on(program, action, kFetchStream) || is_on(program, action, kEvictStream);
 }
 
 /// What three steps, one of them after the other program, read and leave in memory.
@@ -146,7 +143,7 @@ void expect_memories(const Program& program) {
   for (const Action& action : program.actions)
     for (const Binding& b : action.bindings) {
       const bool is_away =
-          is_moved(program, action) && (b.mode == TSR_MODE_READ) == is_on(program, action, kFetchStream);
+          is_movement(program, action) && (b.mode == TSR_MODE_READ) == is_on(program, action, kFetchStream);
       ASSERT_EQ(program.buffer(b.buffer).memory, is_away ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE);
     }
 }
@@ -177,7 +174,7 @@ void expect_useful_copies(const Program& program) {
   std::map<std::pair<uint64_t, uint64_t>, State> state;  // by buffer and element
   const Action* last = nullptr;
   for (const Action& action : program.actions) {
-    if (!is_moved(program, action)) {
+    if (!is_movement(program, action)) {
       for (const Binding& b : action.bindings)
         for (uint64_t e = b.offset; e < b.offset + b.num_elements; ++e) {
           State& cell = state[{b.buffer, e}];
@@ -247,7 +244,7 @@ TEST(Movement, ChangesNothingThatAnActionReads) {
       expect_buffers(*program);
       expect_useful_copies(*program);
       for (const Action& action : program->actions)
-        num_copies += is_moved(*program, action);
+        num_copies += is_movement(*program, action);
     }
     num_resting += resting.size();
     if (seed % 10 == 0 && !HasFatalFailure()) expect_same_in_any_order(programs, before, random);

@@ -6,6 +6,7 @@
 
 #include "activations.h"
 #include "optimizer_state.h"
+#include "support/expect_error.h"
 #include "tessera/offload.hpp"
 
 namespace tessera::testing {
@@ -31,6 +32,10 @@ class View {
     home.roles[TSR_HOME_M].buffer = m;
     home.roles[TSR_HOME_V].buffer = v;
     homes_.push_back(home);
+    return *this;
+  }
+  View& with_files() {
+    places_.push_back({TSR_MEMORY_FILE, 0, UINT64_MAX});
     return *this;
   }
   View& without_places() {
@@ -84,13 +89,12 @@ struct ActivationOptions {
   std::string what = "all";
   double fraction = 1;
   int64_t min_bytes = 0, ahead = 1, linger = 1;
+  std::string to = "host";
 
   activations::Activations policy() const {
-    const tsr_option_value values[] = {{str("what"), str(what), 0, 0},
-                                       {str("fraction"), {}, 0, fraction},
-                                       {str("min-bytes"), {}, min_bytes, 0},
-                                       {str("ahead"), {}, ahead, 0},
-                                       {str("linger"), {}, linger, 0}};
+    const tsr_option_value values[] = {{str("to"), str(to), 0, 0},         {str("what"), str(what), 0, 0},
+                                       {str("fraction"), {}, 0, fraction}, {str("min-bytes"), {}, min_bytes, 0},
+                                       {str("ahead"), {}, ahead, 0},       {str("linger"), {}, linger, 0}};
     return activations::Activations(values);
   }
 };
@@ -176,15 +180,26 @@ TEST(Activations, StayWhereThereIsNoHostMemory) {
   EXPECT_TRUE(View().item(TSR_BUFFER_SAVED, {0, 9}).without_places().ask(ActivationOptions{}.policy()).empty());
 }
 
+TEST(Activations, LeaveForTheMemoryThatIsNamed) {
+  View view;
+  view.item(TSR_BUFFER_SAVED, {0, 9}).with_files();
+  EXPECT_EQ(view.ask(ActivationOptions{}.policy()).at(0).memory, TSR_MEMORY_HOST);
+  EXPECT_EQ(view.ask(ActivationOptions{.to = "file"}.policy()).at(0).memory, TSR_MEMORY_FILE);
+  expect_error<Error>([&] { view.without_places().ask(ActivationOptions{.to = "file"}.policy()); },
+                      {"to=file needs --offload-dir FOLDER"});
+}
+
 // ---- optimizer-state ---------------------------------------------------------------------------------------------
 
 struct StateOptions {
   double fraction = 1;
   std::string states = "all";
   int64_t ahead = 2, linger = 1;
+  std::string to = "host";
 
   optimizer_state::OptimizerState policy() const {
-    const tsr_option_value values[] = {{str("fraction"), {}, 0, fraction},
+    const tsr_option_value values[] = {{str("to"), str(to), 0, 0},
+                                       {str("fraction"), {}, 0, fraction},
                                        {str("states"), str(states), 0, 0},
                                        {str("ahead"), {}, ahead, 0},
                                        {str("linger"), {}, linger, 0}};
@@ -219,6 +234,10 @@ TEST(OptimizerState, SaysWhenItComesAndGoes) {
     EXPECT_EQ(answer.ahead, 4u);
     EXPECT_EQ(answer.linger, 3u);
   }
+}
+
+TEST(OptimizerState, LeavesForTheMemoryThatIsNamed) {
+  EXPECT_EQ(two_units().with_files().ask(StateOptions{.to = "file"}.policy()).at(0).memory, TSR_MEMORY_FILE);
 }
 
 TEST(OptimizerState, OfAFractionIsOfWholeBuffers) {

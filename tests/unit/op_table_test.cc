@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/expect_error.h"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::op {
@@ -40,6 +41,15 @@ TEST(OpTable, HasEveryOpOnceUnderItsName) {
   EXPECT_EQ(op_name(TSR_OP_ADAMW), "adamw");
   EXPECT_EQ(find_op(0), nullptr);
   EXPECT_EQ(op_name(31000), "of unknown kind 31000");
+}
+
+TEST(OpTable, NamesTheDimOfAnExtentThatIsTooSmall) {
+  tsr_op op = op_of(TSR_OP_LAYER_NORM, TSR_PHASE_FORWARD);
+  op.dims[TSR_DIM_EMBED] = 0;
+  testing::expect_error([&] { extent(op, TSR_DIM_EMBED); },
+                        {"op layer_norm has extent 0 in dim embed; it must be at least 1"});
+  op.dims[TSR_DIM_ELEMENTS] = -3;
+  testing::expect_error([&] { num_elements(op); }, {"has extent -3 in dim elements; it must be at least 0"});
 }
 
 TEST(OpTable, ReadsOperandsInTheOrderOfTheirSlots) {

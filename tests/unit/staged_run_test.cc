@@ -86,7 +86,8 @@ class RunTest : public ::testing::Test {
     RankSetup setup;
     setup.device.api = &device_;
     setup.device.options = options_;
-    if (on_host) setup.comm_device = DeviceSetup{.api = &cpu_};
+    setup.stages_collectives = on_host;
+    if (on_host) setup.host_device = DeviceSetup{.api = &cpu_};
     setup.host = &host_;
     setup.strategies = {&on_axis_, 1};
     setup.communicators.api = &scripted_communicator(script_);
@@ -238,7 +239,7 @@ TEST_F(RunTest, AGraphThatDoesNotEndIsGivenUp) {
   expect_soon(*runtime, "a step that runs as a graph has taken 500 ms (--timeout-ms) longer than without a graph");
 }
 
-TEST_F(RunTest, WithoutGatesThereIsNoWayBackFromTheHost) {
+TEST_F(RunTest, WithoutSemaphoresThereIsNoWayBackFromTheHost) {
   tsr_device_interface bare = device_;
   bare.get_extension = nullptr;
   const Device device({.api = &bare, .options = options_}, &host_);

@@ -60,6 +60,21 @@ class OffloadView {
   }
 };
 
+/// The option `to` that policies have in common, and the memory it names (TSR_MEMORY_*).
+inline constexpr tsr_option kPlaceOption =
+    string_option("to", "host", "host|file", "where it is kept: host memory, or files of --offload-dir");
+inline uint32_t place_option(std::span<const tsr_option_value> options) {
+  return to_string(option(options, "to").s) == "file" ? TSR_MEMORY_FILE : TSR_MEMORY_HOST;
+}
+
+/// Whether the view has that place. Throws INVALID_ARGUMENT for files, which a run has when it is given a folder.
+inline bool has_place(const OffloadView& view, uint32_t memory) {
+  if (view.find_place(memory)) return true;
+  if (memory == TSR_MEMORY_FILE)
+    throw Error(TSR_E_INVALID_ARGUMENT, "to=file needs --offload-dir FOLDER, on a local disk");
+  return false;
+}
+
 /// Takes whole items so that `fraction` of the bytes offered so far are taken, within one item of that: what leaves is
 /// spread evenly over the order of the offers.
 class Share {

@@ -59,11 +59,19 @@ inline int slot_index(std::span<const tsr_slot_spec> slots, uint32_t slot) {
 
 // ---- extents ----------------------------------------------------------------------------------------------------
 
-/// The extent `dim` of the op. Throws unless it is positive.
-inline uint64_t extent(const tsr_op& op, int dim) {
-  if (op.dims[dim] <= 0)
+/// "embed", ...: TSR_DIM_* in lower case.
+constexpr const char* dim_name(int dim) {
+  constexpr const char* kNames[] = {"none",      "batch",    "seq", "heads", "embed",    "ffn",    "vocab",
+                                    "positions", "head_dim", "in",  "out",   "elements", "classes"};
+  return dim >= 0 && dim <= int{TSR_DIM_CLASSES} ? kNames[dim] : "unknown";
+}
+
+/// The extent `dim` of the op. Throws if it is less than `least`.
+inline uint64_t extent(const tsr_op& op, int dim, int64_t least = 1) {
+  if (op.dims[dim] < least)
     throw Error(TSR_E_INVALID_ARGUMENT, "op " + op_name(op.kind) + " has extent " + std::to_string(op.dims[dim]) +
-                                            " in dim " + std::to_string(dim) + "; it must be positive");
+                                            " in dim " + dim_name(dim) + "; it must be at least " +
+                                            std::to_string(least));
   return static_cast<uint64_t>(op.dims[dim]);
 }
 /// Rows N = batch * seq.
@@ -73,11 +81,7 @@ inline uint64_t num_rows(const tsr_op& op) {
 
 /// Elements of the largest operand of an elementwise or step op; may be 0. Throws if negative.
 inline uint64_t num_elements(const tsr_op& op) {
-  if (op.dims[TSR_DIM_ELEMENTS] < 0)
-    throw Error(TSR_E_INVALID_ARGUMENT, "op " + op_name(op.kind) + " has extent " +
-                                            std::to_string(op.dims[TSR_DIM_ELEMENTS]) + " in dim " +
-                                            std::to_string(TSR_DIM_ELEMENTS));
-  return static_cast<uint64_t>(op.dims[TSR_DIM_ELEMENTS]);
+  return extent(op, TSR_DIM_ELEMENTS, 0);
 }
 
 inline bool has_input_half(uint32_t phase) {

@@ -182,6 +182,7 @@ typedef struct tsr_device_open_args {
 
 #define TSR_MEMORY_DEVICE 1u
 #define TSR_MEMORY_HOST 2u /* pinned where that exists */
+#define TSR_MEMORY_FILE 3u /* files of --offload-dir; of buffers only: no device allocates it */
 
 /* APPENDABLE. */
 typedef struct tsr_device_interface {

@@ -8,10 +8,12 @@
  * and no policy changes a bit of any result.
  *
  * What `activations` does to a saved tensor (tests/golden/programs/two-blocks-activations.txt):
- *     12    compute    forward h.0.attn mb=0  ...  w %40 s:log_sum
- *     15    evict      copy  r %40 src  w %95 dst  # 12                    %95 = saved h.0.attn log_sum host f32[64]
- *     31    fetch      copy  r %95 src  w %96 dst  # 15                    %96 = fetched h.0.attn log_sum f32[64]
- *     34    compute    backward h.0.attn mb=0  ...  r %96 s:log_sum  # 31
+ *     5     compute   forward h.0.attention mb=0  r %28 i:qkv  w %29 o:attended  w %30 s:0  w %31 w:0
+ *     %61 = saved h.0.attention mb=0 host f32[128]
+ *     23    evict     copy  r %30 src  w %61 dst  # 5
+ *     %113 = fetched h.0.attention mb=0 f32[128]
+ *     69    fetch     copy  r %61 src  w %113 dst
+ * and the backward reads %113 where it would have read %30.
  * Since 0.11. */
 #ifndef TESSERA_OFFLOAD_H
 #define TESSERA_OFFLOAD_H
@@ -122,6 +124,9 @@ typedef struct tsr_offload_create_args {
 /* The homes that updates name are cut into chunks of --offload-chunk bytes before policies are asked, so that optimizer
  * state can come and go piece by piece. */
 #define TSR_OFFLOAD_CUTS_HOMES 1u
+/* Compute copies of 16 bits are cast for every run of uses, not once a program, so that parameters can leave between
+ * them. */
+#define TSR_OFFLOAD_CASTS_ANEW 2u
 
 /* APPENDABLE. create, destroy and plan must be there; get_extension may be NULL. */
 typedef struct tsr_offload_interface {

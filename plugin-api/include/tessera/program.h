@@ -231,6 +231,8 @@ typedef struct tsr_binding {
 #define TSR_STREAM_KIND_DEVICE 1u /* of the device that computes: kernels and copies */
 #define TSR_STREAM_KIND_COMM 2u   /* collectives of one (axis or world, lane), with a communicator for each group */
 
+#define TSR_STREAM_KIND_HOST 3u   /* of the host's processor: reads and writes of files */
+
 /* FROZEN. A pass leaves streams of a kind it does not know alone. */
 typedef struct tsr_stream_info {
   tsr_str name;  /* "compute", "comm.dp.gradient" */

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda-device/kernels/linear/activation.h"
+#include "cuda-device/kernels/value_matrix.h"
 
 namespace tessera::cuda {
 

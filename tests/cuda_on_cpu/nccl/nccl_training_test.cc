@@ -1,5 +1,5 @@
 // Whole runs over an emulated NCCL on emulated GPUs: every strategy follows the golden trajectory, and its steps run as
-// graphs from the second on, without changing a bit.
+// graphs from the second on, without changing a bit; nor does what leaves the GPUs' memory.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,12 +11,13 @@ namespace {
 
 constexpr size_t kSteps = 3;  // the second is captured, the third runs again what was
 
-RunResult run_on_gpus(const MeshRun& mesh, const std::string& graphs) {
+RunResult run_on_gpus(const MeshRun& mesh, const std::string& graphs, const std::vector<std::string>& more = {}) {
   std::vector<std::string> flags = golden_flags(mesh.num_data_ranks);
   std::erase_if(flags, [](const std::string& flag) { return flag.starts_with("--steps="); });
   flags.push_back("--steps=" + std::to_string(kSteps));
   flags.push_back(std::string("--device=") + std::getenv("TESSERA_TEST_DEVICE"));
   flags.push_back("--cuda-graph=" + graphs);
+  flags.insert(flags.end(), more.begin(), more.end());
   return mesh.run(flags, std::getenv("TESSERA_TEST_COMMUNICATOR"));
 }
 
@@ -42,6 +43,20 @@ const MeshRun kMeshes[] = {
     {"dp=2,tp=2", "dp=zero3,tp=tensor", 4, 2},
 };
 INSTANTIATE_TEST_SUITE_P(All, NcclTraining, ::testing::ValuesIn(kMeshes), mesh_name);
+
+TEST(NcclOffload, HasTheSameBitsInGraphsAndWithout) {
+  const std::vector<std::string> offload = {"--offload=activations,optimizer-state", "--activations.min-bytes=0",
+                                            "--offload-chunk=32KiB"};
+  for (const MeshRun& mesh : {MeshRun{"dp=2", "dp=fsdp", 2, 2, {"--dtype=bf16", "--recompute=full"}},
+                              MeshRun{"pp=2,dp=2", "pp=pipeline,dp=ddp", 4, 2}}) {
+    const RunResult without = run_on_gpus(mesh, "auto");
+    for (const std::string graphs : {"auto", "off"}) {
+      const RunResult with = run_on_gpus(mesh, graphs, offload);
+      EXPECT_EQ(first_difference(without, with), "") << mesh.mesh << ", graphs " << graphs;
+      EXPECT_GT(with.steps[0].evicted_bytes.value_or(0), 0) << mesh.mesh;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace tessera::testing

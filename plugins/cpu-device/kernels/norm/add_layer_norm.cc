@@ -11,14 +11,10 @@
 namespace tessera::cpu {
 namespace {
 
-NormShape shape_of(const tsr_op& op) {
-  return {num_rows(op), extent(op, TSR_DIM_EMBED)};
-}
-
 class Forward : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
-      : shape_(shape_of(op)),
+      : shape_(norm_shape(op)),
         epsilon_(static_cast<float>(op.attributes[TSR_ATTR_EPSILON])),
         num_threads_(num_threads),
         bias_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
@@ -53,7 +49,7 @@ class Forward : public Kernel {
 class Backward : public Kernel {
  public:
   Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
-      : shape_(shape_of(op)),
+      : shape_(norm_shape(op)),
         phase_(op.phase),
         num_threads_(num_threads),
         norm_weight_(find_operand(slots, TSR_ROLE_PARAMETER, 1)),
@@ -105,7 +101,7 @@ class Backward : public Kernel {
 
 SlotList describe(const tsr_op& op) {
   SlotList slots = op::segment_slots(op);
-  const auto [rows, columns] = shape_of(op);
+  const auto [rows, columns] = norm_shape(op);
   if (op.phase != TSR_PHASE_FORWARD) slots.push_back(op::context(op.phase, 0, rows * columns));
   return slots;
 }

@@ -8,14 +8,10 @@
 namespace tessera::cpu {
 namespace {
 
-NormShape shape_of(const tsr_op& op) {
-  return {num_rows(op), extent(op, TSR_DIM_EMBED)};
-}
-
 class Forward : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
-      : shape_(shape_of(op)),
+      : shape_(norm_shape(op)),
         epsilon_(static_cast<float>(op.attributes[TSR_ATTR_EPSILON])),
         num_threads_(num_threads),
         weight_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
@@ -40,7 +36,7 @@ class Forward : public Kernel {
 class Backward : public Kernel {
  public:
   Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
-      : shape_(shape_of(op)),
+      : shape_(norm_shape(op)),
         num_threads_(num_threads),
         weight_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         input_(find_operand(slots, TSR_ROLE_INPUT, 0)),

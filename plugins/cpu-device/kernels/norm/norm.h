@@ -3,11 +3,17 @@
 
 #include <cstdint>
 
+#include "cpu-device/kernels/operands.h"
+
 namespace tessera::cpu {
 
 struct NormShape {
   uint64_t rows, columns;
 };
+
+inline NormShape norm_shape(const tsr_op& op) {
+  return {num_rows(op), extent(op, TSR_DIM_EMBED)};
+}
 
 /// What backward needs of forward.
 struct NormForBackward {

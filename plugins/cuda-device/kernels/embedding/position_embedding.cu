@@ -18,9 +18,7 @@ constexpr unsigned kNumThreads = 256;
 
 struct Shape {
   explicit Shape(const tsr_op& op)
-      : values{op.dtype, op::num_rows(op), op::extent(op, TSR_DIM_EMBED)},
-        table_rows(op::extent(op, TSR_DIM_POSITIONS)),
-        positions(op) {}
+      : values(embed_rows(op)), table_rows(op::extent(op, TSR_DIM_POSITIONS)), positions(op) {}
 
   ValueMatrix values;
   uint64_t table_rows;

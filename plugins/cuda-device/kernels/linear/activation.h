@@ -5,17 +5,11 @@
 
 #include <cstdint>
 
-#include "tessera/op_slots.hpp"
+#include "cuda-device/kernels/value_matrix.h"
 
 namespace tessera::cuda {
 
 using op::Activation;
-
-/// A row-major [rows, columns] of values of `dtype`.
-struct ValueMatrix {
-  tsr_dtype dtype;
-  uint64_t rows, columns;
-};
 
 /// Enqueues: every row of out = bias[columns].
 void fill_rows(cudaStream_t stream, const ValueMatrix& shape, const void* bias, void* out);

@@ -8,14 +8,10 @@
 namespace tessera::cuda {
 namespace {
 
-ValueMatrix shape_of(const tsr_op& op) {
-  return {op.dtype, op::num_rows(op), op::extent(op, TSR_DIM_EMBED)};
-}
-
 class Forward final : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context&)
-      : shape_(shape_of(op)),
+      : shape_(embed_rows(op)),
         bias_(op::find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         residual_(op::find_operand(slots, TSR_ROLE_INPUT, 0)),
         branch_(op::find_operand(slots, TSR_ROLE_INPUT, 1)),
@@ -34,7 +30,7 @@ class Forward final : public Kernel {
 class Backward final : public Kernel {
  public:
   Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context&)
-      : shape_(shape_of(op)),
+      : shape_(embed_rows(op)),
         output_gradient_(op::find_operand(slots, TSR_ROLE_OUTPUT_GRADIENT, 0)),
         input_gradient_(op::find_operand(slots, TSR_ROLE_INPUT_GRADIENT, 0)),
         bias_gradient_(op::find_operand(slots, TSR_ROLE_GRADIENT, 0)),
@@ -55,7 +51,7 @@ class Backward final : public Kernel {
 };
 
 op::SlotList describe(const tsr_op& op) {
-  const ValueMatrix shape = shape_of(op);
+  const ValueMatrix shape = embed_rows(op);
   op::SlotList slots = op::segment_slots(op);
   if (op::has_weight_half(op.phase)) slots.push_back(op::workspace(0, num_parts(shape.rows) * shape.columns));
   return slots;

@@ -13,14 +13,10 @@ constexpr uint32_t kTotal = 0;    // context between the halves
 constexpr uint32_t kParts = 1;    // workspace
 constexpr uint32_t kNumSums = 3;  // of p1's, p2's and p0's gradient
 
-ValueMatrix shape_of(const tsr_op& op) {
-  return {op.dtype, op::num_rows(op), op::extent(op, TSR_DIM_EMBED)};
-}
-
 class Forward final : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context&)
-      : shape_(shape_of(op)),
+      : shape_(embed_rows(op)),
         epsilon_(static_cast<float>(op.attributes[TSR_ATTR_EPSILON])),
         sum_bias_(op::find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         weight_(op::find_operand(slots, TSR_ROLE_PARAMETER, 1)),
@@ -54,7 +50,7 @@ class Forward final : public Kernel {
 class Backward final : public Kernel {
  public:
   Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context&)
-      : shape_(shape_of(op)),
+      : shape_(embed_rows(op)),
         weight_(op::find_operand(slots, TSR_ROLE_PARAMETER, 1)),
         sum_(op::find_operand(slots, TSR_ROLE_OUTPUT, 0)),
         mean_(op::find_operand(slots, TSR_ROLE_SAVED, 0)),
@@ -105,7 +101,7 @@ class Backward final : public Kernel {
 };
 
 op::SlotList describe(const tsr_op& op) {
-  const ValueMatrix shape = shape_of(op);
+  const ValueMatrix shape = embed_rows(op);
   check_norm(shape);
   op::SlotList slots = op::segment_slots(op);
   if (op.phase == TSR_PHASE_FORWARD) return slots;

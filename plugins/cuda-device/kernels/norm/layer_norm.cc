@@ -11,14 +11,10 @@ namespace {
 constexpr uint32_t kParts = 0;    // workspace
 constexpr uint32_t kNumSums = 2;  // of p0's and p1's gradient
 
-ValueMatrix shape_of(const tsr_op& op) {
-  return {op.dtype, op::num_rows(op), op::extent(op, TSR_DIM_EMBED)};
-}
-
 class Forward final : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context&)
-      : shape_(shape_of(op)),
+      : shape_(embed_rows(op)),
         epsilon_(static_cast<float>(op.attributes[TSR_ATTR_EPSILON])),
         weight_(op::find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         bias_(op::find_operand(slots, TSR_ROLE_PARAMETER, 1)),
@@ -46,7 +42,7 @@ class Forward final : public Kernel {
 class Backward final : public Kernel {
  public:
   Backward(const tsr_op& op, std::span<const tsr_slot_spec> slots, Context&)
-      : shape_(shape_of(op)),
+      : shape_(embed_rows(op)),
         weight_(op::find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         input_(op::find_operand(slots, TSR_ROLE_INPUT, 0)),
         mean_(op::find_operand(slots, TSR_ROLE_SAVED, 0)),
@@ -85,7 +81,7 @@ class Backward final : public Kernel {
 };
 
 op::SlotList describe(const tsr_op& op) {
-  const ValueMatrix shape = shape_of(op);
+  const ValueMatrix shape = embed_rows(op);
   check_norm(shape);
   op::SlotList slots = op::segment_slots(op);
   if (op::has_weight_half(op.phase))

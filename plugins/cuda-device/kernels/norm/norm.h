@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "cuda-device/kernels/linear/activation.h"
+#include "cuda-device/kernels/value_matrix.h"
 
 namespace tessera::cuda {
 

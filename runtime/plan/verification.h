@@ -1,13 +1,19 @@
-// What has been proved of a job whose programs compile and fit one another.
+// What the checks of a planned job have proved, or why it must not start.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "plan/job_plan.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
+
+/// The ranks' programs do not fit one another, or not into --device-memory; nothing when the job may start. The last
+/// check before ranks are started, or before a started rank joins the others.
+std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs);
 
 /// Sums over all programs (init, step, eval).
 struct VerificationSummary {

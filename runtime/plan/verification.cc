@@ -1,12 +1,13 @@
 // Counts what `plan --verify` has proved. Ranks of a class are counted by multiplication, and a collective once: each
 // of its n members contributes 1/n.
 
-#include "plan/verification_summary.h"
+#include "plan/verification.h"
 
 #include <map>
 
 #include "base/concat.h"
 #include "plan/format.h"
+#include "plan/memory_advisor.h"
 #include "program/collective_operands.h"
 
 namespace tessera::host {
@@ -29,6 +30,20 @@ void count(const Program& program, uint64_t num_ranks, VerificationSummary& summ
 }
 
 }  // namespace
+
+std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
+  const Diagnostics diagnostics = verify_job(input, programs);
+  if (!diagnostics.empty()) {
+    std::string text = "the ranks' programs do not fit one another:";
+    for (const std::string& diagnostic : diagnostics)
+      text += "\n  " + diagnostic;
+    return Error(TSR_E_INTERNAL, text);
+  }
+  // Last, as it plans other jobs when this one does not fit.
+  if (const auto shortfall = find_shortfall(job, programs, input.log))
+    return Error(TSR_E_RESOURCE_EXHAUSTED, shortfall_text(*shortfall));
+  return std::nullopt;
+}
 
 VerificationSummary summarize_verification(const JobPlan& planned) {
   const JobPrograms& all = planned.programs();

@@ -1,0 +1,25 @@
+// One flag of train and plan.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "config/train_config.h"
+
+namespace tessera::host {
+
+struct Flag {
+  std::string_view group;
+  std::string_view name;   ///< without dashes
+  std::string_view value;  ///< what the help writes for the value, such as N; empty: a switch
+  std::string_view help;
+  /// Reads `text` into the config; throws UsageError.
+  std::function<void(TrainConfig&, std::string_view text)> read;
+  /// The config's value as text that `read` accepts; empty: not set.
+  std::function<std::string(const TrainConfig&)> print;
+  bool is_shared = true;  ///< all ranks must agree on it
+  bool is_repeatable = false;
+};
+
+}  // namespace tessera::host

@@ -1,0 +1,54 @@
+// What a rank keeps in each of its memories, and what offload policies make it move between them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "compile/compile.h"
+#include "plan/memory_report.h"
+
+namespace tessera::host {
+
+/// The two parts of a step with `clip` between them: no work of one can hide a copy of the other, since clip needs all
+/// gradients and all updates need clip.
+enum class MovePhase { forward_backward, update };
+inline constexpr std::array kMovePhases = {MovePhase::forward_backward, MovePhase::update};
+/// "forward, backward", "update"
+std::string_view to_string(MovePhase phase);
+
+/// Bytes copied by one rank.
+struct MovedBytes {
+  uint64_t in_bytes = 0;   ///< to device memory
+  uint64_t out_bytes = 0;  ///< from it
+};
+
+/// What a program moves, by MovePhase.
+struct Moved {
+  std::array<MovedBytes, kMovePhases.size()> by_phase;
+
+  const MovedBytes& of(MovePhase phase) const { return by_phase[static_cast<size_t>(phase)]; }
+  MovedBytes total() const;
+};
+
+/// Counts the copies that bring items to device memory and take them from it (offload/copies.h): one between a file and
+/// host memory on the way counts in neither direction, nor does what is staged for collectives and calls. A copy to
+/// device memory belongs to the phase of the first action that uses it, one from device memory to that of the last
+/// action that used what it copies, wherever they are in the list.
+Moved moved_in(const Program& program);
+/// That of the step program that moves the most: strategies such as local SGD alternate between several.
+Moved moved_in_step(const RankPrograms& programs);
+
+/// What a rank keeps in one memory.
+struct PlaceUse {
+  uint32_t memory = 0;  ///< TSR_MEMORY_*
+  MemoryReport report;  ///< of the program that needs most of it
+};
+/// Of all memories that the programs use, ascending: device memory first.
+std::vector<PlaceUse> places_of(const RankPrograms& programs);
+/// Bytes of a memory other than the device's that what left device memory takes at most: the classes' own peaks,
+/// without what staging takes.
+uint64_t offloaded_bytes(const MemoryReport& report);
+
+}  // namespace tessera::host

@@ -1,0 +1,119 @@
+// Bytes between memories, by phase and direction, and memories with what they hold.
+#include "plan/moved.h"
+
+#include <gtest/gtest.h>
+
+#include "offload/copies.h"
+#include "passes/dependencies.h"
+#include "plan/format.h"
+#include "support/program_builder.h"
+
+namespace tessera::testing {
+using namespace host;
+namespace {
+
+constexpr uint64_t kElements = 64;
+constexpr uint64_t kBytes = 256;
+constexpr uint32_t kFarMemory = 7;
+
+class MovedIn : public ::testing::Test {
+ protected:
+  uint64_t buffer(const std::string& name, uint32_t memory, uint64_t num_elements = kElements) {
+    return program_.add_buffer({0, name, TSR_BUFFER_SAVED, memory, TSR_F32, false, num_elements});
+  }
+  void copy(std::string_view stream, uint64_t from, uint64_t to) { copy(program_.device_stream(stream), from, to); }
+  void copy(uint32_t stream, uint64_t from, uint64_t to) {
+    const uint64_t num_elements = program_.buffer(from).num_elements;
+    add_action(program_, TSR_ACTION_COPY, stream,
+               {{from, TSR_MODE_READ, TSR_SLOT(TSR_ROLE_SOURCE, 0), 0, num_elements},
+                {to, TSR_MODE_WRITE, TSR_SLOT(TSR_ROLE_DESTINATION, 0), 0, num_elements}});
+  }
+  void action(uint32_t kind, const std::vector<Use>& uses) { add_action(program_, kind, TSR_STREAM_COMPUTE, uses); }
+
+  const Model model_ = toy_model();
+  const Mesh mesh_{{{"dp", 1}}};
+  Program program_ = empty_program(model_, mesh_, {0});
+};
+
+TEST_F(MovedIn, ACopyBelongsToThePhaseThatItServes) {
+  const uint64_t saved = buffer("saved", TSR_MEMORY_DEVICE), away = buffer("saved", TSR_MEMORY_HOST);
+  const uint64_t back = buffer("saved", TSR_MEMORY_DEVICE);
+  const uint64_t rests = buffer("m", TSR_MEMORY_HOST, 2 * kElements), m = buffer("m", TSR_MEMORY_DEVICE, 2 * kElements);
+  action(TSR_ACTION_FORWARD, {write(saved)});
+  copy(kEvictStream, saved, away);
+  copy(kFetchStream, away, back);
+  copy(kFetchStream, rests, m);  // during the backward, for the update
+  action(TSR_ACTION_BACKWARD, {read(back)});
+  action(TSR_ACTION_OPTIMIZER, {add(m)});
+  copy(kEvictStream, m, rests);
+  const Moved moved = moved_in(program_);
+  EXPECT_EQ(moved.of(MovePhase::forward_backward).in_bytes, kBytes);
+  EXPECT_EQ(moved.of(MovePhase::forward_backward).out_bytes, kBytes);
+  EXPECT_EQ(moved.of(MovePhase::update).in_bytes, 2 * kBytes);
+  EXPECT_EQ(moved.of(MovePhase::update).out_bytes, 2 * kBytes);
+  EXPECT_EQ(moved.total().in_bytes, 3 * kBytes);
+}
+
+TEST_F(MovedIn, StagingAndWhatStaysOutsideTheDeviceDoNotCount) {
+  const uint64_t value = buffer("value", TSR_MEMORY_DEVICE), other = buffer("other", TSR_MEMORY_DEVICE);
+  const uint64_t host = buffer("host", TSR_MEMORY_HOST), file = buffer("file", TSR_MEMORY_FILE);
+  action(TSR_ACTION_ZERO, {write(value)});
+  copy(TSR_STREAM_COPY_OUT, value, host);
+  copy(TSR_STREAM_COPY_IN, host, other);
+  copy(TSR_STREAM_COMPUTE, value, other);
+  copy(kFileOutStream, host, file);
+  copy(kFileInStream, file, host);
+  EXPECT_EQ(moved_in(program_).total().in_bytes + moved_in(program_).total().out_bytes, 0u);
+  copy(kFetchStream, host, other);
+  copy(kFileInStream, file, value);
+  EXPECT_EQ(moved_in(program_).total().in_bytes, 2 * kBytes);
+}
+
+TEST_F(MovedIn, OfStepsThatAlternateTheOneThatMovesMostIsShown) {
+  RankPrograms programs;
+  const uint64_t value = buffer("value", TSR_MEMORY_DEVICE), host = buffer("host", TSR_MEMORY_HOST);
+  action(TSR_ACTION_ZERO, {write(value)});
+  programs.steps.push_back(program_);
+  copy(kEvictStream, value, host);
+  programs.steps.push_back(program_);
+  EXPECT_EQ(moved_in_step(programs).total().out_bytes, kBytes);
+}
+
+TEST_F(MovedIn, APlaceShowsWhatLeftForIt) {
+  const uint64_t saved = buffer("saved", TSR_MEMORY_DEVICE), away = buffer("saved", TSR_MEMORY_HOST);
+  const uint64_t back = program_.add_buffer({0, "saved", TSR_BUFFER_FETCHED, TSR_MEMORY_DEVICE, TSR_F32, false, 64});
+  const uint64_t staged = program_.add_buffer({0, "sum", TSR_BUFFER_STAGING, TSR_MEMORY_HOST, TSR_F32, false, 128});
+  action(TSR_ACTION_FORWARD, {write(saved)});
+  copy(kEvictStream, saved, away);
+  action(TSR_ACTION_ZERO, {write(staged)});
+  copy(kFetchStream, away, back);
+  action(TSR_ACTION_BACKWARD, {read(back)});
+  derive_dependencies(program_);
+  RankPrograms programs;
+  programs.init = empty_program(model_, mesh_, {0});
+  programs.steps.push_back(program_);
+  Program* all[] = {&programs.init, &programs.steps[0]};
+  programs.memory = plan_memory(all);
+  const std::vector<PlaceUse> places = places_of(programs);
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[0].memory, TSR_MEMORY_DEVICE);
+  EXPECT_EQ(places[0].report.most[MemoryClass::fetched], kBytes);
+  EXPECT_EQ(places[0].report.most[MemoryClass::inputs], 0u);
+  EXPECT_EQ(places[1].memory, TSR_MEMORY_HOST);
+  EXPECT_EQ(places[1].report.peak[MemoryClass::saved], kBytes);
+  EXPECT_EQ(places[1].report.peak[MemoryClass::communication], 2 * kBytes);
+  EXPECT_EQ(places[1].report.arena_bytes, 3 * kBytes);
+  EXPECT_EQ(offloaded_bytes(places[1].report), kBytes);
+}
+
+TEST(Memories, HaveNames) {
+  EXPECT_EQ(memory_name(TSR_MEMORY_DEVICE), "device");
+  EXPECT_EQ(memory_name(kFarMemory), "memory 7");
+  EXPECT_EQ(memory_name(TSR_MEMORY_FILE), "file");
+  EXPECT_EQ(place_name(TSR_MEMORY_HOST), "host memory");
+  EXPECT_EQ(place_name(TSR_MEMORY_FILE), "files");
+  EXPECT_EQ(place_name(kFarMemory), "memory 7");
+}
+
+}  // namespace
+}  // namespace tessera::testing
