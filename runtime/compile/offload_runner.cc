@@ -20,9 +20,6 @@ namespace {
 
 constexpr std::string_view kDomain = "host";
 
-/// Policies may ask for any number; a live range is never longer than the step.
-constexpr uint32_t kMaxDistance = 1 << 20;
-
 class OffloadSnapshot {
  public:
   OffloadSnapshot(const Program& program, std::span<const tsr_visit> visits, std::span<const Item> items,
@@ -91,7 +88,7 @@ class LeaveSink {
     return item != items_.end() && item->buffer->id == buffer ? item : items_.end();
   }
 
-  void add(tsr_leave leave) {
+  void add(const tsr_leave& leave) {
     const auto item = find(leave.buffer);
     if (item == items_.end())
       throw Error(TSR_E_INVALID_ARGUMENT, concat(leave.buffer, " is not an item; an item's id is its buffer's"));
@@ -109,8 +106,6 @@ class LeaveSink {
     if (!view_.find_place(leave.memory)) refuse("memory ", leave.memory, " is not one of the view's places");
     if (!answered_.insert({leave.buffer, leave.after}).second)
       refuse("it leaves then already; give one answer for an item and a visit");
-    leave.ahead = std::min(leave.ahead, kMaxDistance);
-    leave.linger = std::min(leave.linger, kMaxDistance);
     leaves_.push_back(leave);
   }
 

@@ -10,9 +10,11 @@
 //     compute   optimizer home=h.0/1  ...  a %7+8192:5120 dst  r %61+8192:5120 src  a %8+8192:5120 st:m  ...
 //
 // Homes are joined while the distance to the next one is the same in all roles; what is between them is padding, which
-// no piece names and so no update touches. Cuts are at multiples of 4,096 bytes of the state's buffer, which is what
-// direct I/O wants. Squares are summed where the last of the old actions was, when all gradients are complete; updates
-// begin where the first one was. Cost: linear in homes, pieces and actions.
+// no piece names and so no update touches. What is joined and cut does not depend on pieces: a slice that is all
+// padding has its updates too, or the program of its rank would not be that of the others. Cuts are at multiples of
+// 4,096 bytes of the state's buffer, which is what direct I/O wants. Squares are summed where the last of the old
+// actions was, when all gradients are complete; updates begin where the first one was. Cost: linear in homes, pieces
+// and actions.
 
 #include "passes/chunks.h"
 
@@ -136,8 +138,7 @@ class Cutter {
     for (uint64_t begin = 0; begin < whole.num_elements;) {
       const uint64_t cut = (origin + begin + chunk_elements_) / kCutElements * kCutElements - origin;
       const uint64_t end = std::min(cut, whole.num_elements);
-      Home chunk = part_of(whole, begin, end);
-      if (!chunk.pieces.empty()) chunks.push_back(std::move(chunk));
+      chunks.push_back(part_of(whole, begin, end));
       begin = end;
     }
     return chunks;

@@ -103,6 +103,23 @@ TEST_P(Template, HasAnOffloadPolicyThatIsFoundByItsName) {
   EXPECT_NE(info.out.find("--saved-out.ahead=1"), std::string::npos) << info.out;
 }
 
+// Other bits would be another computation: a policy moves, and computes nothing.
+TEST_P(Template, HasAnOffloadPolicyThatChangesNoBit) {
+  ASSERT_NO_FATAL_FAILURE(build());
+  const std::vector<std::string> job = {"--nproc=2", "--strategy=ddp"};
+  const Steps without = train(job);
+  for (const char* ahead : {"0", "1", "5"}) {
+    std::vector<std::string> flags = job;
+    flags.insert(flags.end(), {"--offload=saved-out", std::string("--saved-out.ahead=") + ahead});
+    EXPECT_EQ(train(flags), without) << "ahead=" << ahead;
+  }
+  const CommandResult plan =
+      Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--plugin-dir=" + folder_.path("plugins"),
+               "--offload=saved-out", "--print-program"})
+          .wait(std::chrono::minutes(1));
+  EXPECT_NE(plan.out.find("evict"), std::string::npos) << "it moves nothing:\n" << plan.out << plan.err;
+}
+
 /// local-sgd on its axis beside strategies of the host's tree. Ranks are threads of this process.
 class LocalSgdTemplate : public Template {
  protected:

@@ -1,11 +1,15 @@
 // Whatever is cut, the same elements are updated and counted, each with the same gradient, state and weight decay.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 
+#include "fsdp.h"
 #include "program/lower_op.h"
 #include "support/gpt2_ddp.h"
+#include "support/gpt2_pass.h"
 #include "support/homes_by_hand.h"
 
 namespace tessera::testing {
@@ -85,10 +89,12 @@ Homes random_homes(std::mt19937& random) {
 
 void expect_chunks(const Program& program, uint64_t chunk_elements, std::span<const Home> before) {
   ASSERT_TRUE(std::ranges::is_sorted(program.homes, {}, &Home::id));
+  std::set<uint64_t> ids;
+  for (const Action& action : program.actions)
+    ASSERT_TRUE(ids.insert(action.id).second) << "two actions have the id " << action.id;
   for (const Home& home : program.homes) {
     if (std::ranges::count(before, home.id, &Home::id)) continue;
     ASSERT_LE(home.num_elements, std::max(kCut, chunk_elements));
-    ASSERT_FALSE(home.pieces.empty()) << home.name;
     const uint64_t begin = home.roles[TSR_HOME_M].offset, end = begin + home.num_elements;
     const auto is_end = [&](uint64_t place) {
       return place % kCut == 0 || std::ranges::any_of(before, [&](const Home& old) {
@@ -123,6 +129,33 @@ TEST(Chunks, UpdateAndCountTheSameElements) {
 }
 
 // ---- the step of a model -----------------------------------------------------------------------------------------
+
+// What slices of uneven length and slices of padding alone own, and that all ranks have the same actions.
+TEST(Chunks, OfSlicesUpdateAndCountTheSameElements) {
+  constexpr int kNumRanks = 5;
+  const Gpt2Pass gpt2(kNumRanks);
+  const fsdp::Fsdp fsdp("dp", OptionValues{{"sharding", "full_shard"},
+                                           {"wrap", "unit"},
+                                           {"reshard-after-forward", "auto"},
+                                           {"prefetch", "", 1},
+                                           {"backward-prefetch", "pre"},
+                                           {"limit-all-gathers", "", 0}});
+  std::vector<size_t> num_actions;
+  bool some_home_is_empty = false;
+  for (int rank = 0; rank < kNumRanks; ++rank) {
+    Program program = gpt2.lowered(fsdp, rank);
+    finalize_program(program);
+    const Program before = program;
+    cut_homes(program, 4096);
+    EXPECT_TRUE(elements_of(program, TSR_ACTION_OPTIMIZER) == elements_of(before, TSR_ACTION_OPTIMIZER)) << rank;
+    EXPECT_TRUE(elements_of(program, TSR_ACTION_SUM_SQUARES) == elements_of(before, TSR_ACTION_SUM_SQUARES)) << rank;
+    EXPECT_TRUE(owned(program) == owned(before)) << rank;
+    num_actions.push_back(program.actions.size());
+    some_home_is_empty |= std::ranges::any_of(before.homes, [](const Home& home) { return home.pieces.empty(); });
+  }
+  EXPECT_EQ(num_actions, std::vector<size_t>(kNumRanks, num_actions[0]));
+  EXPECT_TRUE(some_home_is_empty);
+}
 
 TEST(Chunks, OfABlockAreOfAllItsParameters) {
   const Gpt2Ddp job(1);

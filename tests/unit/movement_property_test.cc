@@ -4,6 +4,7 @@
 // be of use.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>

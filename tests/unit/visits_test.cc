@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "memory/footprint.h"
 #include "memory/live_ranges.h"
 #include "passes/recompute.h"
@@ -144,19 +146,47 @@ TEST_F(Visits, CountOperationsBytesAndLiveBytes) {
   EXPECT_EQ(backward->operations, 2 * forward.operations);
   EXPECT_EQ(update.operations, 0);
 
-  uint64_t bound = 0;
-  for (uint64_t i = forward.first_action; i <= forward.last_action; ++i)
-    for (const Binding& b : program.actions[i].bindings)
-      bound += b.num_elements * TSR_DTYPE_BYTES(program.buffer(b.buffer).dtype);
-  EXPECT_EQ(forward.num_bytes, bound);
-
   uint64_t persistent = 0;
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent) persistent += footprint_bytes(buffer, 0);
   const std::vector<uint64_t> live = live_bytes(program, live_ranges_in(program, TSR_MEMORY_DEVICE));
-  const auto of_visit = std::ranges::subrange(live.begin() + static_cast<int64_t>(forward.first_action),
-                                              live.begin() + static_cast<int64_t>(forward.last_action) + 1);
-  EXPECT_EQ(forward.live_bytes, persistent + *std::ranges::max_element(of_visit));
+  for (const tsr_visit& visit : visits) {
+    uint64_t bound = 0, peak = 0;
+    for (uint64_t i = visit.first_action; i <= visit.last_action; ++i) {
+      for (const Binding& b : program.actions[i].bindings)
+        bound += b.num_elements * TSR_DTYPE_BYTES(program.buffer(b.buffer).dtype);
+      peak = std::max(peak, live[i]);
+    }
+    EXPECT_EQ(visit.num_bytes, bound);
+    EXPECT_EQ(visit.live_bytes, persistent + peak);
+  }
+}
+
+// By elements, not by how often a unit is named.
+TEST_F(Visits, AreOfTheUnitOfWhichTheyUseMost) {
+  Program program = step();
+  const std::vector<tsr_visit> visits = visits_of(program);
+  const auto ln_f = std::ranges::find_if(visits, [&](const tsr_visit& v) {
+    return v.kind == TSR_VISIT_BACKWARD && v.unit >= 0 && model_.units[v.unit].name == "ln_f";
+  });
+  ASSERT_NE(ln_f, visits.end());
+  for (int i = 0; i < 3; ++i) {
+    Action sum;
+    sum.id = program.next_id++;
+    sum.kind = TSR_ACTION_ZERO;
+    sum.home = program.homes.front().id;  // of wte
+    program.actions.insert(program.actions.begin() + static_cast<int64_t>(ln_f->last_action) + 1, sum);
+  }
+  EXPECT_EQ(visits_of(program)[static_cast<size_t>(ln_f - visits.begin())].unit, ln_f->unit);
+}
+
+TEST_F(Visits, OfSquaresAndUpdateOfOneHomeAreTwo) {
+  Program program = step();
+  std::erase_if(program.actions, [&](const Action& action) {
+    return (action.kind != TSR_ACTION_SUM_SQUARES && action.kind != TSR_ACTION_OPTIMIZER) ||
+           action.home != program.homes.front().id;
+  });
+  EXPECT_EQ(visits_of(program).size(), 2u);
 }
 
 TEST_F(Visits, DoNotCountWhatIsElsewhereAsLive) {
