@@ -32,8 +32,14 @@ Flag integer(std::string_view group, std::string_view name, std::string_view hel
 }
 
 /// 0 is not set.
-inline Flag bytes(std::string_view group, std::string_view name, std::string_view help, uint64_t TrainConfig::*field) {
-  const auto read = [=](TrainConfig& config, std::string_view given) { config.*field = parse_bytes(name, given); };
+inline Flag bytes(std::string_view group, std::string_view name, std::string_view help, uint64_t TrainConfig::*field,
+                  uint64_t least = 0) {
+  const auto read = [=](TrainConfig& config, std::string_view given) {
+    const uint64_t num_bytes = parse_bytes(name, given);
+    if (num_bytes < least)
+      throw UsageError(concat("--", name, " is ", given, "; give ", print_bytes(least), " or more"));
+    config.*field = num_bytes;
+  };
   const auto print = [=](const TrainConfig& config) { return config.*field ? print_bytes(config.*field) : ""; };
   return {group, name, "SIZE", help, read, print};
 }

@@ -170,7 +170,7 @@ void add_rank_flags(std::vector<Flag>& flags) {
        local(turned_on(kRanks, "offload-check", "compare a crc32c of each block that is read from a file",
                        &C::offload_check)),
        bytes(kRanks, "offload-chunk", "optimizer state that leaves comes and goes in pieces of this size",
-             &C::offload_chunk),
+             &C::offload_chunk, 4096),
        bytes(kRanks, "device-memory",
              "device memory that a rank may use: 2GiB, 512MiB, 1.5GB; a run that needs more is refused at start",
              &C::device_memory),

@@ -58,7 +58,7 @@ const std::vector<Layout>& layouts() {
       {"one", 1, {}},
       {"ddp", 3, {"--strategy=ddp"}},
       {"full_shard", 2, {"--strategy=fsdp"}},
-      {"shard_grad_op", 2, {"--strategy=fsdp", "--fsdp.sharding=shard_grad_op"}},
+      {"shard_grad_op", 4, {"--strategy=fsdp", "--fsdp.sharding=shard_grad_op"}},
       {"optimizer_only", 2, {"--strategy=fsdp", "--fsdp.sharding=optimizer_only"}},
       {"no_shard", 2, {"--strategy=fsdp", "--fsdp.sharding=no_shard"}},
       {"zero1", 2, {"--strategy=zero3", "--zero3.stage=1"}},
