@@ -128,7 +128,7 @@ void report_start(const Log& log, const Job& job, const Dataset& data, const Ran
   log.info("data: ", data.description());
   log.info("model: ", job.config.model, ", ", job.model.num_parameter_elements(), " parameters", frozen_text(job.model),
            ", ", job.architecture().summary());
-  log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(), " a step");
+  log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(), " per step");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);
   report_offload(log, job, runtime.programs());
