@@ -12,13 +12,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "passes/host_staging.h"
+
 namespace tessera::host {
-namespace {
-
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
-
-}  // namespace
 
 bool is_movement(const Program& program, const Action& action) {
   const std::string& stream = program.streams[action.stream].name;
@@ -27,24 +23,25 @@ bool is_movement(const Program& program, const Action& action) {
 
 void CopyList::fetch(size_t position, size_t use, const Binding& from, const Binding& to) {
   if (!is_in_file(from)) {
-    copies_.push_back({position, true, use, copy(program_.device_stream(kFetchStream), from, to)});
+    copies_.push_back({position, true, use, copy_action(program_, program_.device_stream(kFetchStream), from, to)});
     return;
   }
   const Binding read = device_memory_is_host_ ? to : bounce_buffer(to);
-  copies_.push_back({position, true, use, copy(program_.host_stream(kFileInStream), from, read)});
+  copies_.push_back({position, true, use, copy_action(program_, program_.host_stream(kFileInStream), from, read)});
   if (!device_memory_is_host_)
-    copies_.push_back({position, true, use, copy(program_.device_stream(kFetchStream), read, to)});
+    copies_.push_back({position, true, use, copy_action(program_, program_.device_stream(kFetchStream), read, to)});
 }
 
 void CopyList::evict(size_t position, size_t use, const Binding& from, const Binding& to) {
   if (!is_in_file(to)) {
-    copies_.push_back({position, false, use, copy(program_.device_stream(kEvictStream), from, to)});
+    copies_.push_back({position, false, use, copy_action(program_, program_.device_stream(kEvictStream), from, to)});
     return;
   }
   const Binding written = device_memory_is_host_ ? from : bounce_buffer(from);
   if (!device_memory_is_host_)
-    copies_.push_back({position, false, use, copy(program_.device_stream(kEvictStream), from, written)});
-  copies_.push_back({position, false, use, copy(program_.host_stream(kFileOutStream), written, to)});
+    copies_.push_back(
+        {position, false, use, copy_action(program_, program_.device_stream(kEvictStream), from, written)});
+  copies_.push_back({position, false, use, copy_action(program_, program_.host_stream(kFileOutStream), written, to)});
 }
 
 void CopyList::insert() {
@@ -66,19 +63,6 @@ Binding CopyList::bounce_buffer(const Binding& like) {
   const uint64_t id = program_.add_buffer(
       {0, buffer.name, TSR_BUFFER_FETCHED, TSR_MEMORY_HOST, buffer.dtype, false, like.num_elements});
   return {id, 0, like.num_elements, 0, 0};
-}
-
-Action CopyList::copy(uint32_t stream, Binding from, Binding to) {
-  from.slot = kSource;
-  from.mode = TSR_MODE_READ;
-  to.slot = kDestination;
-  to.mode = TSR_MODE_WRITE;
-  Action action;
-  action.id = program_.next_id++;
-  action.kind = TSR_ACTION_COPY;
-  action.stream = stream;
-  action.bindings = {from, to};
-  return action;
 }
 
 }  // namespace tessera::host

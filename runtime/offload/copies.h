@@ -43,7 +43,6 @@ class CopyList {
 
   bool is_in_file(const Binding& range) const { return program_.buffer(range.buffer).memory == TSR_MEMORY_FILE; }
   Binding bounce_buffer(const Binding& like);
-  Action copy(uint32_t stream, Binding from, Binding to);
 
   Program& program_;
   const bool device_memory_is_host_;

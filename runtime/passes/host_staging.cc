@@ -112,15 +112,12 @@ class Stager {
       receives ? await(std::move(back)) : append(std::move(back));
   }
 
-  Action copy(uint32_t stream, const Binding& from, const Binding& to, const Part& part) {
-    const uint64_t num_elements = part.end - part.begin;
-    Action action;
-    action.id = program_.next_id++;
-    action.kind = TSR_ACTION_COPY;
-    action.stream = stream;
-    action.bindings = {{from.buffer, from.offset + part.begin, num_elements, kSource, TSR_MODE_READ},
-                       {to.buffer, to.offset + part.begin, num_elements, kDestination, TSR_MODE_WRITE}};
-    return action;
+  Action copy(uint32_t stream, Binding from, Binding to, const Part& part) {
+    for (Binding* range : {&from, &to}) {
+      range->offset += part.begin;
+      range->num_elements = part.end - part.begin;
+    }
+    return copy_action(program_, stream, from, to);
   }
 
   void append(Action action) {
@@ -154,6 +151,19 @@ bool is_staging(const Buffer& buffer) {
 }
 
 }  // namespace
+
+Action copy_action(Program& program, uint32_t stream, Binding from, Binding to) {
+  from.slot = kSource;
+  from.mode = TSR_MODE_READ;
+  to.slot = kDestination;
+  to.mode = TSR_MODE_WRITE;
+  Action action;
+  action.id = program.next_id++;
+  action.kind = TSR_ACTION_COPY;
+  action.stream = stream;
+  action.bindings = {from, to};
+  return action;
+}
 
 void stage_through_host(Program& program, const StagedKinds& kinds) {
   Stager(program, kinds).run();

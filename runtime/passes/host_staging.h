@@ -25,6 +25,10 @@ struct StagedKinds {
 /// finalize_program, which adds collectives, and before bind_workspaces, which follows the memory of the operands.
 void stage_through_host(Program& program, const StagedKinds& kinds);
 
+/// A copy of one range to another on that stream, with the program's next id. Slots and modes of the ranges are set
+/// here.
+Action copy_action(Program& program, uint32_t stream, Binding from, Binding to);
+
 /// Whether the action copies a staging buffer back to its range in device memory.
 bool brings_back(const Program& program, const Action& action);
 
