@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "parity/offload_matrix.h"
 #include "plan/moved.h"
@@ -31,15 +30,6 @@ OffloadMatrix& long_runs() {
   return matrix;
 }
 
-std::string in_words(const Space& space, const Space::Row& row) {
-  std::string name;
-  for (size_t i = 0; i < row.size(); ++i)
-    if (space.factors()[i].values.size() > 1) name += (i ? "_" : "") + space.factors()[i].values[row[i]];
-  std::ranges::replace_if(
-      name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return name;
-}
-
 class ShortRuns : public ::testing::TestWithParam<Space::Row> {};
 class LongRuns : public ::testing::TestWithParam<Space::Row> {};
 
@@ -52,9 +42,9 @@ TEST_P(LongRuns, HaveTheBitsWithoutOffload) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Offload, ShortRuns, ::testing::ValuesIn(short_runs().space().covering_pairs()),
-                         [](const auto& test) { return in_words(short_runs().space(), test.param); });
+                         [](const auto& test) { return short_runs().space().test_name(test.param); });
 INSTANTIATE_TEST_SUITE_P(Offload, LongRuns, ::testing::ValuesIn(long_runs().space().covering_pairs()),
-                         [](const auto& test) { return in_words(long_runs().space(), test.param); });
+                         [](const auto& test) { return long_runs().space().test_name(test.param); });
 
 /// Whether the rank that moves the most moves anything in a step.
 bool moves(const Space& space, const Space::Row& row) {

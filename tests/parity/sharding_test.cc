@@ -2,9 +2,6 @@
 // whole matrix is in exhaustive_test.cc; here are combinations in which any two settings meet.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cctype>
-
 #include "parity/sharding_matrix.h"
 
 namespace tessera::testing {
@@ -30,15 +27,6 @@ ShardingMatrix& long_runs() {
   return matrix;
 }
 
-std::string in_words(const Space& space, const Space::Row& row) {
-  std::string name;
-  for (size_t i = 0; i < row.size(); ++i)
-    if (space.factors()[i].values.size() > 1) name += (i ? "_" : "") + space.factors()[i].values[row[i]];
-  std::ranges::replace_if(
-      name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return name;
-}
-
 class ShortRuns : public ::testing::TestWithParam<Space::Row> {};
 class LongRuns : public ::testing::TestWithParam<Space::Row> {};
 
@@ -51,9 +39,9 @@ TEST_P(LongRuns, HaveTheBitsOfDdp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sharding, ShortRuns, ::testing::ValuesIn(short_runs().space().covering_pairs()),
-                         [](const auto& test) { return in_words(short_runs().space(), test.param); });
+                         [](const auto& test) { return short_runs().space().test_name(test.param); });
 INSTANTIATE_TEST_SUITE_P(Sharding, LongRuns, ::testing::ValuesIn(long_runs().space().covering_pairs()),
-                         [](const auto& test) { return in_words(long_runs().space(), test.param); });
+                         [](const auto& test) { return long_runs().space().test_name(test.param); });
 
 // What the contract calls different arithmetic has different bits: the comparisons above can fail.
 TEST(ShardingMatrix, ArithmeticThatDiffersShows) {

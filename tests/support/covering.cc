@@ -1,6 +1,7 @@
 #include "support/covering.h"
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -91,6 +92,15 @@ std::string Space::text(const Row& row) const {
   for (size_t i = 0; i < row.size(); ++i)
     text += (i ? " " : "") + factors_[i].name + "=" + factors_[i].values[row[i]];
   return text;
+}
+
+std::string Space::test_name(const Row& row) const {
+  std::string name;
+  for (size_t i = 0; i < row.size(); ++i)
+    if (factors_[i].values.size() > 1) name += (i ? "_" : "") + factors_[i].values[row[i]];
+  std::ranges::replace_if(
+      name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
 }
 
 bool Space::fits(const Partial& chosen, size_t factor, size_t value) const {

@@ -42,6 +42,8 @@ class Space {
   const std::string& value(const Row& row, const std::string& factor) const;
   /// "mesh=3 mode=fsdp ..."
   std::string text(const Row& row) const;
+  /// "3_fsdp_...", in letters, digits and underscores, without factors that have one value: the name of a test.
+  std::string test_name(const Row& row) const;
 
   /// Every combination that the rules allow; the factors in `fixed` keep their first value.
   std::vector<Row> all(const std::vector<std::string>& fixed = {}) const;
