@@ -129,7 +129,8 @@ std::vector<Window> Stays::relief(uint32_t group) const {
     return passes_in_pieces(begin, end, is_persistent_) && at_once < num_bytes;
   };
   const bool before = is_relieved(first, group);
-  const uint32_t begin = before ? groups_[group].first_visit : groups_[group].last_visit + distances_.linger + 1;
+  const uint32_t linger = written_bytes(first, group) > 0 ? distances_.linger : 0;
+  const uint32_t begin = before ? groups_[group].first_visit : groups_[group].last_visit + linger + 1;
   if (group + 1 < num_groups()) {
     const bool after = is_relieved(group + 1, last);
     const Group& next = groups_[group + 1];
