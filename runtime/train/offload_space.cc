@@ -1,5 +1,5 @@
 // Each rank publishes its machine, its bytes and its folders, which may differ between ranks; the first rank of each
-// machine sums up. All wait for the answer, so that nobody reserves space that another still has to look at.
+// machine sums up. All wait for the answer, so that no rank reserves space before another has looked at it.
 
 #include "train/offload_space.h"
 

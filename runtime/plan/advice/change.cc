@@ -1,4 +1,4 @@
-// A change is planned like any job, so what is said of it is true.
+// A change is planned like any job, so its numbers are those of the run.
 
 #include "plan/advice/change.h"
 
@@ -61,8 +61,13 @@ std::string text_of(const Change& change) {
 }
 
 bool adds_to(const Change& change, const Change& smaller) {
-  return std::ranges::count_if(change, &Setting::is_option) == std::ranges::count_if(smaller, &Setting::is_option) &&
-         std::ranges::all_of(smaller, [&](const Setting& setting) { return std::ranges::count(change, setting) > 0; });
+  const auto is_in = [](const Change& c) {
+    return [&c](const Setting& setting) { return std::ranges::count(c, setting) > 0; };
+  };
+  const bool has_policies = std::ranges::count(smaller, "offload", &Setting::flag) > 0;
+  const bool sets_them_otherwise = std::ranges::any_of(
+      change, [&](const Setting& setting) { return setting.is_option() && !is_in(smaller)(setting); });
+  return std::ranges::all_of(smaller, is_in(change)) && !(has_policies && sets_them_otherwise);
 }
 
 NeededMemory needed_memory(const JobPrograms& programs) {

@@ -19,11 +19,13 @@ struct Setting {
 };
 
 using Change = std::vector<Setting>;
+/// Changes of one kind, in ascending size: the first that fits is offered.
+using Family = std::vector<Change>;
 
 Change operator+(Change a, const Change& b);
 /// As typed: "--offload stream --stream.to=file".
 std::string text_of(const Change& change);
-/// Whether it only adds to the smaller one. A change with an option does not add to one without: it does another thing.
+/// Whether it only adds to the smaller one. The same policies with another option are another change.
 bool adds_to(const Change& change, const Change& smaller);
 
 /// The arenas of the ranks that need the most in each memory.

@@ -92,4 +92,11 @@ std::vector<Family> families_for(const Job& job, uint32_t memory, const NeededMe
   return families;
 }
 
+std::vector<Family> split_and_offload(const Job& job) {
+  std::vector<Family> families;
+  for (const Family& policy : more_offload(job))
+    families.push_back(and_also(split_tensors(job), policy.front() + Change{{"recompute", "full"}}));
+  return families;
+}
+
 }  // namespace tessera::host

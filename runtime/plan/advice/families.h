@@ -8,11 +8,10 @@
 
 namespace tessera::host {
 
-/// Changes of one kind, in ascending size: the first that fits is offered.
-using Family = std::vector<Change>;
-
 /// What may need less of a memory (TSR_MEMORY_*) than the job does, from small changes to large ones. Plans a few of
 /// them to see whether they do.
 std::vector<Family> families_for(const Job& job, uint32_t memory, const NeededMemory& needed);
+/// For a job of which one unit is too large for a device: tensors split over ranks, and offload of the rest.
+std::vector<Family> split_and_offload(const Job& job);
 
 }  // namespace tessera::host

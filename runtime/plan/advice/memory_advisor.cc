@@ -7,6 +7,7 @@
 #include "plan/advice/memory_advisor.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/concat.h"
 #include "base/progress.h"
@@ -36,7 +37,8 @@ void try_changes(const Job& job, const NeededMemory& needed, MemoryShortfall& sh
   Progress progress(log,
                     concat("the run does not fit ", flag_of(shortfall.memory), "; planning changes of flags that may"));
   std::vector<Change> fitting;
-  const std::vector<Family> families = families_for(job, shortfall.memory, needed);
+  std::vector<Family> families = families_for(job, shortfall.memory, needed);
+  if (!shortfall.unit.empty()) std::ranges::move(split_and_offload(job), std::back_inserter(families));
   for (size_t i = 0; i < families.size(); ++i)
     for (const Change& change : families[i]) {
       progress.at(i, families.size());

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "plan/advice/families.h"
+#include "plan/advice/change.h"
 
 namespace tessera::host {
 
