@@ -205,9 +205,8 @@ RankPrograms compile_within_limit(const CompileInput& input, const Coordinates& 
       RankPrograms programs = compile_checked(tighter, coordinates, progress);
       arena = programs.arena_bytes(TSR_MEMORY_DEVICE), live = live_peak_bytes(programs);
       if (arena < smallest.arena_bytes(TSR_MEMORY_DEVICE)) smallest = std::move(programs);
-    } catch (const Error& e) {
-      if (e.code() != TSR_E_RESOURCE_EXHAUSTED) throw;
-      break;  // a policy cannot do with less
+    } catch (const PolicyRefusal&) {
+      break;  // it cannot do with less
     }
   }
   return smallest;

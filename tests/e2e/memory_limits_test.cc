@@ -36,6 +36,14 @@ Flags words_of(const std::string& text) {
   return Flags(std::istream_iterator<std::string>(in), {});
 }
 
+/// The flags with those of the offer instead of their own.
+Flags with_offer(Flags flags, const std::string& offer) {
+  const Flags words = words_of(offer);
+  for (const std::string& word : words)
+    std::erase_if(flags, [&](const std::string& flag) { return flag.starts_with(word + "="); });
+  return flags + words;
+}
+
 /// What is offered to a job that does not fit, each of which must fit with the bytes that are said.
 Flags true_offers(const Flags& job, const std::string& limit, const char* which = "arena_bytes") {
   const CommandResult refused = plan(job + Flags{limit});
@@ -44,10 +52,7 @@ Flags true_offers(const Flags& job, const std::string& limit, const char* which 
   const json report = json::parse(refused.out);
   for (const json& offer : report["shortfall"]["would_fit"]) {
     offers.push_back(offer["flags"]);
-    Flags flags = job + Flags{limit};
-    for (const std::string& word : words_of(offers.back()))
-      std::erase_if(flags, [&](const std::string& flag) { return flag.starts_with(word + "="); });
-    const CommandResult offered = plan(flags + words_of(offers.back()));
+    const CommandResult offered = plan(with_offer(job + Flags{limit}, offers.back()));
     EXPECT_EQ(offered.exit_code, 0) << offers.back() << offered.err;
     EXPECT_EQ(json::parse(offered.out)[which], offer["arena_bytes"]) << offers.back();
     EXPECT_NE(refused.err.find("\n  " + offers.back() + ": "), std::string::npos) << refused.err;
@@ -109,6 +114,25 @@ TEST(DeviceMemory, IsOfferedMorePolicies) {
   const Flags offers = true_offers(job, "--device-memory=" + std::to_string(arena(job) * 9 / 10));
   EXPECT_TRUE(has(offers, "--offload optimizer-state,fit")) << joined(offers);
   EXPECT_EQ(joined(offers).find("optimizer-state,optimizer-state"), std::string::npos);
+}
+
+// The policy cannot even plan it, and names the visit; what would fit is offered all the same.
+TEST(DeviceMemory, WhatAPolicyRefusesIsOfferedToo) {
+  const Flags job = {"--batch-size=8", "--offload=fit"};
+  const uint64_t all = arena({"--batch-size=8"});
+  for (const uint64_t percent : {60, 50, 40, 30, 20}) {
+    const std::string limit = "--device-memory=" + std::to_string(all * percent / 100);
+    const CommandResult refused = plan(job + Flags{limit});
+    if (refused.err.find("offload policy fit: ") == std::string::npos) continue;
+    EXPECT_EQ(refused.exit_code, 1);
+    for (const char* part : {"visit ", " alone needs ", "what would fit:\n  "})
+      EXPECT_NE(refused.err.find(part), std::string::npos) << part << " is missing in " << refused.err;
+    const std::string first = refused.err.substr(refused.err.find("fit:\n  ") + 7);
+    const CommandResult offered = plan(with_offer(job + Flags{limit}, first.substr(0, first.find(": "))));
+    EXPECT_EQ(offered.exit_code, 0) << first << offered.err;
+    return;
+  }
+  FAIL() << "the policy refuses no limit";
 }
 
 TEST(DeviceMemory, AUnitThatDoesNotFitAloneIsNamed) {

@@ -83,6 +83,15 @@ TEST_P(Fit, FitsLessMemoryAndMovesLessTheMoreThereIs) {
   }
 }
 
+// What placement takes is then in no margin: the host asks again with less.
+TEST_P(Fit, FitsWithoutAMargin) {
+  const DeepModel run(GetParam());
+  for (const uint64_t percent : {70, 85}) {
+    const uint64_t limit = run.arena_bytes(run.plan({})) * percent / 100;
+    EXPECT_LE(run.arena_bytes(run.plan(fit(limit) + Flags{"--fit.margin=0"})), limit) << percent;
+  }
+}
+
 TEST_P(Fit, MovesNothingWhenTheRunFits) {
   const DeepModel run(GetParam());
   const uint64_t without = run.arena_bytes(run.plan({}));
@@ -93,6 +102,18 @@ TEST_P(Fit, MovesNothingWhenTheRunFits) {
 TEST_P(Fit, RefusesWhatCannotFit) {
   const DeepModel run(GetParam());
   expect_error([&] { run.plan(fit(100'000)); }, {"offload policy fit: ", "visit ", " alone needs ", "KiB"});
+}
+
+uint64_t evaluation_bytes(const Flags& more) {
+  const CompiledJob job = DeepModel({"one", 1, {}}).plan(more);
+  const MemoryPlan& plan = job.of(0).memory.back();
+  return plan.use.at(TSR_MEMORY_DEVICE).arena_bytes;
+}
+
+// Its compute copies are cast block by block too, where the step's are.
+TEST(Evaluation, OfParametersThatLeaveTakesAFewBlocks) {
+  const uint64_t all = evaluation_bytes({"--dtype=bf16"});
+  EXPECT_LT(evaluation_bytes({"--dtype=bf16", "--offload=stream"}), all / 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -58,14 +58,14 @@ void try_changes(const Job& job, const NeededMemory& needed, MemoryShortfall& sh
 
 /// A unit's values are gathered or cast, used and differentiated as a whole: these and the gradient are in device
 /// memory together whatever else leaves it.
-void find_unit_that_does_not_fit(const Job& job, const RankPrograms& programs, MemoryShortfall& shortfall) {
+void find_unit_that_does_not_fit(const Job& job, const Model& model, MemoryShortfall& shortfall) {
   const auto trained_elements = [&](const Unit& unit) {
     uint64_t num_elements = 0;
     for (const int p : unit.parameters)
-      if (programs.model->parameters[p].trainable) num_elements += programs.model->parameters[p].num_elements;
+      if (model.parameters[p].trainable) num_elements += model.parameters[p].num_elements;
     return num_elements;
   };
-  const auto& units = programs.model->units;
+  const auto& units = model.units;
   const auto largest = std::ranges::max_element(units, {}, trained_elements);
   if (largest == units.end()) return;
   const uint64_t num_bytes = trained_elements(*largest) * (TSR_DTYPE_BYTES(job.shape.dtype) + sizeof(float));
@@ -82,6 +82,26 @@ std::string size_text(uint64_t num_bytes, const MemoryShortfall& shortfall) {
   return is_close ? concat(num_bytes, " bytes") : human_bytes(num_bytes);
 }
 
+/// What follows the sentence that it does not fit.
+std::string offers_of(const MemoryShortfall& shortfall) {
+  const auto size = [&](uint64_t num_bytes) { return size_text(num_bytes, shortfall); };
+  std::string text;
+  if (!shortfall.unit.empty())
+    text += concat("; ", shortfall.unit, " and its gradient alone take ", size(shortfall.unit_bytes),
+                   ", so its tensors must be split over more ranks");
+  if (!shortfall.fitting.empty()) {
+    text += "; what would fit:";
+    for (const Trial& trial : shortfall.fitting)
+      text += concat("\n  ", trial.flags, ": ", size(trial.arena_bytes));
+  } else if (shortfall.smallest.flags.empty()) {
+    text += "; none of the changes of flags that were tried needs less";
+  } else {
+    text += concat("; none of the changes of flags that were tried fits; the smallest needs ",
+                   size(shortfall.smallest.arena_bytes), " with ", shortfall.smallest.flags);
+  }
+  return text;
+}
+
 std::optional<MemoryShortfall> find_shortfall_of(uint32_t memory, const Job& job, const JobPrograms& programs,
                                                  const Log& log) {
   const NeededMemory needed = needed_memory(programs);
@@ -94,7 +114,7 @@ std::optional<MemoryShortfall> find_shortfall_of(uint32_t memory, const Job& job
   const RankPrograms& largest = programs.of(shortfall.rank);
   shortfall.peak = largest_program(largest, memory).memory.peak;
   shortfall.smallest.arena_bytes = shortfall.arena_bytes;
-  if (memory == TSR_MEMORY_DEVICE) find_unit_that_does_not_fit(job, largest, shortfall);
+  if (memory == TSR_MEMORY_DEVICE) find_unit_that_does_not_fit(job, *largest.model, shortfall);
   try_changes(job, needed, shortfall, log);
   return shortfall;
 }
@@ -112,20 +132,17 @@ std::string shortfall_text(const MemoryShortfall& shortfall) {
   std::string text =
       concat("the run does not fit ", flag_of(shortfall.memory), " ", size(shortfall.limit_bytes), ": rank ",
              shortfall.rank, " needs ", size(shortfall.arena_bytes), " (", class_list(shortfall.peak), ")");
-  if (!shortfall.unit.empty())
-    text += concat("; ", shortfall.unit, " and its gradient alone take ", size(shortfall.unit_bytes),
-                   ", so its tensors must be split over more ranks");
-  if (!shortfall.fitting.empty()) {
-    text += "; what would fit:";
-    for (const Trial& trial : shortfall.fitting)
-      text += concat("\n  ", trial.flags, ": ", size(trial.arena_bytes));
-  } else if (shortfall.smallest.flags.empty()) {
-    text += "; none of the changes of flags that were tried needs less";
-  } else {
-    text += concat("; none of the changes of flags that were tried fits; the smallest needs ",
-                   size(shortfall.smallest.arena_bytes), " with ", shortfall.smallest.flags);
-  }
-  return text;
+  return text + offers_of(shortfall);
+}
+
+std::string offers_text(const Job& job, const Log& log) {
+  MemoryShortfall shortfall;
+  shortfall.limit_bytes = job.config.device_memory;
+  shortfall.arena_bytes = shortfall.smallest.arena_bytes = UINT64_MAX;  // not known: it cannot be planned
+  if (std::ranges::count(job.mesh.axes(), TSR_SPLITS_TENSORS, &Axis::splits) == 0)
+    find_unit_that_does_not_fit(job, job.model, shortfall);
+  try_changes(job, {UINT64_MAX, UINT64_MAX}, shortfall, log);
+  return offers_of(shortfall);
 }
 
 }  // namespace tessera::host

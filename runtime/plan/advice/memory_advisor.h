@@ -40,4 +40,18 @@ std::optional<MemoryShortfall> find_shortfall(const Job& job, const JobPrograms&
 /// The limit, the planned memory by class, and the changes that would fit.
 std::string shortfall_text(const MemoryShortfall& shortfall);
 
+/// For a job that a policy refuses, since whatever leaves the run does not fit --device-memory: the end of that
+/// sentence, with the changes that would fit.
+std::string offers_text(const Job& job, const Log& log);
+
+/// Calls `plan`, and adds the changes that would fit to the refusal of a policy.
+template <class Plan>
+auto with_offers(const Job& job, const Log& log, Plan&& plan) {
+  try {
+    return plan();
+  } catch (const PolicyRefusal& refusal) {
+    throw Error(refusal.code(), refusal.what() + offers_text(job, log));
+  }
+}
+
 }  // namespace tessera::host
