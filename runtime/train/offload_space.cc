@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 #include <sstream>
 
 #include "base/concat.h"
@@ -20,10 +21,13 @@ std::string key_of(int rank) {
   return concat("offload/space/", rank);
 }
 
+/// Names alone may be equal on two machines, and one machine may have several containers.
 std::string machine() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
-  return name.data();
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return concat(name.data(), " ", boot);
 }
 
 /// Of the ranks on this machine.
