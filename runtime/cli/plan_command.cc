@@ -9,6 +9,7 @@
 #include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "model/architectures.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/plan_report.h"
 #include "plan/step_svg.h"
@@ -70,7 +71,7 @@ int plan_command(std::span<const std::string> arguments) {
   Job job = make_job(flags, num_ranks, log);
   job.evaluates = true;  // a plan shows and verifies every program that a job can run
   if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
-  const JobPlan planned(std::move(job), log);
+  const JobPlan planned = with_offers(job, log, [&] { return JobPlan(job, log); });
   const Diagnostics diagnostics = planned.verify();
   for (const std::string& diagnostic : diagnostics)
     print_error(diagnostic);

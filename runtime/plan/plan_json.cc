@@ -95,7 +95,8 @@ Json shortfall_json(const MemoryShortfall& shortfall) {
   Json fitting = Json::array();
   for (const Trial& trial : shortfall.fitting)
     fitting.push_back(trial_json(trial));
-  return {{"rank", shortfall.rank},
+  return {{"memory", memory_name(shortfall.memory)},
+          {"rank", shortfall.rank},
           {"arena_bytes", shortfall.arena_bytes},
           {"limit_bytes", shortfall.limit_bytes},
           {"would_fit", fitting},

@@ -8,7 +8,7 @@
 
 #include "plan/balance.h"
 #include "plan/job_plan.h"
-#include "plan/memory_advisor.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/moved.h"
 #include "plan/timeline.h"
 #include "plan/traffic.h"

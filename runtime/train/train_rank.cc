@@ -21,6 +21,7 @@
 #include "train/loss_scaler.h"
 #include "train/lost_run.h"
 #include "train/memory_meter.h"
+#include "train/offload_space.h"
 #include "train/report.h"
 
 namespace tessera::host {
@@ -204,6 +205,7 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
   const CompileInput input = compile_input(job, strategies.all(), policies.all(), first_log);
   RankPrograms programs = check_program_consistency(job, input, info);
+  check_offload_space(job, programs, info);
 
   // Measured here, so that the report can separate the arena from earlier memory.
   const int64_t process_before = resident_memory().now_bytes;
