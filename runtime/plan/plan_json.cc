@@ -66,8 +66,11 @@ Json offload_json(const PlanReport& r) {
   for (const MovePhase phase : kMovePhases)
     moved.push_back({{"phase", phase == MovePhase::update ? "update" : "forward_backward"},
                      {"in_bytes", r.moved.of(phase).in_bytes},
-                     {"out_bytes", r.moved.of(phase).out_bytes}});
-  return {{"policies", r.policies}, {"places", places}, {"moved", moved}};
+                     {"out_bytes", r.moved.of(phase).out_bytes},
+                     {"file_read_bytes", r.moved.of(phase).file_read_bytes},
+                     {"file_written_bytes", r.moved.of(phase).file_written_bytes},
+                     {"operations", r.moved.operations_of(phase)}});
+  return {{"policies", r.policies}, {"chunk_bytes", r.chunk_bytes}, {"places", places}, {"moved", moved}};
 }
 
 Json reduce_every_json(const PlanReport& r) {

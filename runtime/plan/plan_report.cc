@@ -82,6 +82,7 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
   report.places = places_of(own);
   for (const LoadedPlugin& policy : job.plugins.offload)
     report.policies.push_back(policy.name);
+  report.chunk_bytes = job.config.offload_chunk;
   report.moved = moved_in_step(own);
   const Program& busiest = busiest_step(own);
   report.num_step_programs = own.steps.size();

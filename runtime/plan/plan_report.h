@@ -43,6 +43,7 @@ struct PlanReport {
   MemoryReport memory;
   std::vector<PlaceUse> places;       ///< device memory first
   std::vector<std::string> policies;  ///< of offload, in the order in which they decide
+  uint64_t chunk_bytes = 0;           ///< --offload-chunk
   Moved moved;                        ///< in a step
   std::string peak_action;            ///< as text; empty for a program without actions
   std::vector<Phase> phases;          ///< of each action

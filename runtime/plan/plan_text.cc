@@ -7,6 +7,9 @@
 namespace tessera::host {
 namespace {
 
+/// What drives of a terabyte are often rated for.
+constexpr double kRatedBytes = 600e12;
+
 std::string percent(double share) {
   return format("%.1f %%", 100 * share);
 }
@@ -133,14 +136,38 @@ std::string traffic_part(const PlanReport& r) {
   return text;
 }
 
+/// Operations of products and attention.
+std::string tera(double operations) {
+  return format("%.4g TFLOP", operations * 1e-12);
+}
+
+/// What a link or disk has to carry while the device computes, for the copies of the phase to take no time of their
+/// own.
+std::string hidden_from(const Moved& moved, MovePhase phase) {
+  const double gigabytes = static_cast<double>(moved.of(phase).narrowest_bytes()) * 1e-9;
+  if (gigabytes == 0) return "";
+  const double operations = moved.operations_of(phase);
+  return operations > 0 ? format("%.3g GB per TFLOP", gigabytes / operations * 1e12) : "nothing runs beside it";
+}
+
 std::string offload_part(const PlanReport& r) {
   if (r.policies.empty()) return "";
-  std::string text = concat("\noffload: ", joined(r.policies), "\n",
-                            ended(format("  %-18s %14s %14s", "moved in a step", "in", "out")));
-  for (const MovePhase phase : kMovePhases)
-    text += ended(format("  %-18s %14s %14s", std::string(to_string(phase)).c_str(),
-                         bytes_or_dash(r.moved.of(phase).in_bytes).c_str(),
-                         bytes_or_dash(r.moved.of(phase).out_bytes).c_str()));
+  const auto line = [](std::string_view name, const std::string& in, const std::string& out, const std::string& beside,
+                       const std::string& hidden) {
+    return ended(format("  %-18s %14s %14s %16s   %s", std::string(name).c_str(), in.c_str(), out.c_str(),
+                        beside.c_str(), hidden.c_str()));
+  };
+  std::string text =
+      concat("\noffload: ", joined(r.policies), "\n", line("moved in a step", "in", "out", "beside", "hidden from"));
+  for (const MovePhase phase : kMovePhases) {
+    const double operations = r.moved.operations_of(phase);
+    text +=
+        line(to_string(phase), bytes_or_dash(r.moved.of(phase).in_bytes), bytes_or_dash(r.moved.of(phase).out_bytes),
+             operations > 0 ? tera(operations) : "", hidden_from(r.moved, phase));
+  }
+  if (const double written = static_cast<double>(r.moved.total().file_written_bytes); written > 0)
+    text += format("  written to files in a step: %.4g GB; a drive rated for %.0f TB lasts %.2g steps\n",
+                   written * 1e-9, kRatedBytes * 1e-12, kRatedBytes / written);
   return text;
 }
 
