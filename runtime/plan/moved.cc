@@ -96,6 +96,11 @@ MovedBytes Moved::total() const {
   return sum;
 }
 
+MovedBytes moved_by(const Program& program, const Action& action) {
+  const auto movement = movement_of(program, action);
+  return movement ? movement->bytes : MovedBytes();
+}
+
 std::vector<MovePhase> move_phases_of(const Program& program) {
   std::vector<MovePhase> phases;
   for (const Phase phase : phases_of(program))
@@ -114,18 +119,21 @@ Moved moved_in(const Program& program) {
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
     const auto phase = static_cast<size_t>(phases[i]);
-    if (const auto movement = movement_of(program, action)) add(moved.by_phase[phase], movement->bytes);
+    add(moved.by_phase[phase], moved_by(program, action));
     if (is_compute(action.kind)) moved.operations[phase] += num_operations(op_of(program, action));
   }
   return moved;
 }
 
+const Program& most_moving_step(const RankPrograms& programs) {
+  return *std::ranges::max_element(programs.steps, {}, [](const Program& step) {
+    const MovedBytes moved = moved_in(step).total();
+    return moved.in_bytes + moved.out_bytes;
+  });
+}
+
 Moved moved_in_step(const RankPrograms& programs) {
-  Moved most;
-  const auto sum = [](const Moved& moved) { return moved.total().in_bytes + moved.total().out_bytes; };
-  for (const Program& step : programs.steps)
-    if (const Moved moved = moved_in(step); sum(moved) > sum(most)) most = moved;
-  return most;
+  return moved_in(most_moving_step(programs));
 }
 
 std::vector<PlaceUse> places_of(const RankPrograms& programs) {

@@ -45,9 +45,13 @@ struct Moved {
 /// the way to device memory belongs to the phase of the first action that uses it there, one from device memory to that
 /// of the last action that used what it copies, wherever they are in the list.
 Moved moved_in(const Program& program);
+/// What one action moves; nothing for others than those copies.
+MovedBytes moved_by(const Program& program, const Action& action);
 /// By action: the phase of a copy as above; of others their own.
 std::vector<MovePhase> move_phases_of(const Program& program);
-/// That of the step program that moves the most: strategies such as local SGD alternate between several.
+/// The step program that moves the most, the first of equals: strategies such as local SGD alternate between several.
+const Program& most_moving_step(const RankPrograms& programs);
+/// What it moves.
 Moved moved_in_step(const RankPrograms& programs);
 
 /// What a rank keeps in one memory.

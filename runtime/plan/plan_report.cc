@@ -96,4 +96,14 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
   return report;
 }
 
+void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file) {
+  const Rates rates = read_rates(rates_file);
+  if (rates.device != report.device)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("--rates ", rates_file, " was measured on --device ", printable(rates.device),
+                       ", but the plan is for --device ", report.device, "; measure that one"));
+  report.rates = {rates_file, rates.measured, rates.num_threads};
+  report.prediction = predict(planned, report.rank, rates);
+}
+
 }  // namespace tessera::host

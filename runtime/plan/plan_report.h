@@ -10,6 +10,7 @@
 #include "plan/job_plan.h"
 #include "plan/memory_advisor.h"
 #include "plan/moved.h"
+#include "plan/prediction/prediction.h"
 #include "plan/timeline.h"
 #include "plan/traffic.h"
 
@@ -26,6 +27,13 @@ struct ProgramSummary {
 struct ReduceEveryCost {
   uint64_t step_gradient_bytes = 0, step_sent_bytes = 0;
   uint64_t micro_batch_gradient_bytes = 0, micro_batch_sent_bytes = 0;
+};
+
+/// Where a prediction comes from.
+struct RatesUsed {
+  std::string file;
+  std::string measured;  ///< when
+  int num_threads = 1;
 };
 
 struct PlanReport {
@@ -55,10 +63,15 @@ struct PlanReport {
   std::optional<ReduceEveryCost> reduce_every_cost;
   Balance balance;
   std::optional<MemoryShortfall> shortfall;
+  std::optional<RatesUsed> rates;        ///< with --rates
+  std::optional<Prediction> prediction;  ///< with --rates
 };
 
 /// `rank` -1: the first of those that need the most memory.
 PlanReport plan_report(const JobPlan& planned, int rank);
+/// Adds the time of a step by the rates in this file. Throws what read_rates and predict throw, and INVALID_ARGUMENT
+/// for rates of another device.
+void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file);
 
 /// The report as text, and as one JSON object (docs/plan.md).
 std::string plan_text(const PlanReport& report);
