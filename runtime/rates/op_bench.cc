@@ -5,6 +5,7 @@
 //
 // A round goes through all ops in the order of the program rather than through one many times, so that what an op finds
 // in caches is about what it finds in a step. The first round, in which libraries prepare themselves, does not count.
+// The rounds' mean is kept, not their median: a step is a sum of ops, and what interrupts one op in fifty lengthens it.
 
 #include "rates/op_bench.h"
 
@@ -129,15 +130,16 @@ std::vector<OpRate> OpBench::measure(Progress* progress) {
   run_round(false);
   const auto start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  for (size_t round = 0; round < kLeastRounds || (round < kMostRounds && passed() < kSeconds); ++round) {
-    if (progress) progress->at(round, kLeastRounds);
+  size_t num_rounds = 0;
+  for (; num_rounds < kLeastRounds || (num_rounds < kMostRounds && passed() < kSeconds); ++num_rounds) {
+    if (progress) progress->at(std::min(num_rounds, kLeastRounds), kLeastRounds);
     run_round(true);
     for (Op& op : ops_)
-      op.seconds.push_back(std::chrono::duration<double>(op.end - op.start).count());
+      op.seconds += std::chrono::duration<double>(op.end - op.start).count();
   }
   std::vector<OpRate> rates;
   for (Op& op : ops_) {
-    op.rate.seconds = std::max(1e-9, median(op.seconds));
+    op.rate.seconds = std::max(1e-9, op.seconds / static_cast<double>(num_rounds));
     rates.push_back(op.rate);
   }
   return rates;

@@ -19,7 +19,7 @@ class OpBench {
  public:
   OpBench(const Device& device, const Program& program);
 
-  /// The median of several rounds over all ops, in the order of the program.
+  /// The mean of several rounds over all ops, in the order of the program.
   std::vector<OpRate> measure(Progress* progress);
 
   /// Other work; it returns when compute no longer runs.
@@ -36,8 +36,8 @@ class OpBench {
     uint64_t num_times = 0;  ///< in the step
     KernelHandle kernel;
     std::vector<void*> pointers;
-    Clock::time_point start, end;
-    std::vector<double> seconds;
+    Clock::time_point start = {}, end = {};
+    double seconds = 0;  ///< of all rounds
   };
 
   void prepare(const Action& action, Op& op) const;

@@ -1,5 +1,5 @@
-// Rates as JSON. They are read strictly: a rate that is missing, zero or of another type would be a prediction that
-// nobody can trust, so each is refused by its path in the file.
+// Rates as JSON. They are read strictly: a prediction by a rate that is missing, zero or of another type would be wrong
+// without a word, so each such rate is refused by its path in the file.
 
 #include "rates/rates.h"
 

@@ -170,10 +170,10 @@ CopyRates measure_copies(const Device& device, OpBench& compute) {
   rates.in_bytes_per_second = rate(true, false, after(kSeconds / 4));
   rates.out_bytes_per_second = rate(false, true, after(kSeconds / 4));
   const double both = rate(true, true, after(kSeconds / 4));
-  double beside = 0;
+  std::vector<double> beside;
   rates.beside_compute.compute = compute.share_kept(
-      kSeconds / 2, [&](const Stop& computes) { beside = rate(true, true, [&] { return !computes(); }); });
-  rates.beside_compute.copies = share(beside, both);
+      kSeconds / 2, [&](const Stop& computes) { beside.push_back(rate(true, true, [&] { return !computes(); })); });
+  rates.beside_compute.copies = share(median(beside), both);
   return rates;
 }
 
@@ -189,10 +189,10 @@ FileRates measure_files(FileStoreOptions options, uint64_t chunk_bytes, OpBench&
   const double small = rate_of([&] { return store.move(false, kSmallBytes); }, after(kSeconds / 4));
   rates.seconds_per_transfer =
       std::max(0.0, static_cast<double>(kSmallBytes) * (1 / small - 1 / rates.read_bytes_per_second));
-  double beside = 0;
-  rates.beside_compute.compute =
-      compute.share_kept(2 * kSeconds, [&](const Stop& computes) { beside = store.both([&] { return !computes(); }); });
-  rates.beside_compute.copies = share(beside, rates.both_bytes_per_second);
+  std::vector<double> beside;
+  rates.beside_compute.compute = compute.share_kept(
+      2 * kSeconds, [&](const Stop& computes) { beside.push_back(store.both([&] { return !computes(); })); });
+  rates.beside_compute.copies = share(median(beside), rates.both_bytes_per_second);
   return rates;
 }
 
