@@ -1,5 +1,8 @@
 // The report as text: memory first, then traffic, then notes.
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/concat.h"
 #include "plan/format.h"
 #include "plan/plan_report.h"
@@ -12,6 +15,15 @@ constexpr double kRatedBytes = 600e12;
 
 std::string percent(double share) {
   return format("%.1f %%", 100 * share);
+}
+
+/// Two digits that count, and commas: "24,000".
+std::string about(double number) {
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(1.0, number))) - 1));
+  std::string digits = format("%.0f", std::round(number / unit) * unit);
+  for (size_t at = digits.size(); at > 3; at -= 3)
+    digits.insert(at - 3, ",");
+  return digits;
 }
 
 /// A line without the blanks of an empty last column.
@@ -169,8 +181,8 @@ std::string offload_part(const PlanReport& r) {
              operations > 0 ? tera(operations) : "", hidden_from(r, phase));
   }
   if (const double written = static_cast<double>(r.moved.total().file_written_bytes); written > 0)
-    text += format("  written to files in a step: %.4g GB; a drive rated for %.0f TB lasts %.2g steps\n",
-                   written * 1e-9, kRatedBytes * 1e-12, kRatedBytes / written);
+    text += format("  written to files in a step: %.4g GB; a drive rated for %.0f TB lasts %s steps\n", written * 1e-9,
+                   kRatedBytes * 1e-12, about(kRatedBytes / written).c_str());
   return text;
 }
 
