@@ -102,6 +102,11 @@ void predict_time(PlanReport& report, const JobPlan& planned, const std::string&
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat("--rates ", rates_file, " was measured on --device ", printable(rates.device),
                        ", but the plan is for --device ", report.device, "; measure that one"));
+  const int num_threads = planned.job().config.threads;
+  if (num_threads > 0 && num_threads != rates.num_threads)
+    planned.log().warning("--rates ", rates_file, " was measured with ", rates.num_threads,
+                          rates.num_threads == 1 ? " thread" : " threads", ", not with --threads ", num_threads,
+                          "; the time is that of the former");
   report.rates = {rates_file, rates.measured, rates.num_threads};
   report.prediction = predict(planned, report.rank, rates);
 }

@@ -144,6 +144,9 @@ TEST_F(BenchRates, WhatTheRatesLackIsSaid) {
       0);
   expect_refused({"plan", "--rates=" + changed([](json& all) { all["device"] = "abacus"; })},
                  "was measured on --device abacus, but the plan is for --device cpu; measure that one");
+  const std::string two_threads = changed([](json& all) { all["threads"] = 2; });
+  EXPECT_NE(run({"plan", "--rates=" + two_threads}).err.find("was measured with 2 threads, not with --threads 1"),
+            std::string::npos);
 }
 
 TEST_F(BenchRates, MayBeReplacedAndNothingElse) {
