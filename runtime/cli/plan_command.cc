@@ -83,7 +83,8 @@ int plan_command(std::span<const std::string> arguments) {
   if (flags.plan.print_program || draw(planned, flags.plan)) {
     shortfall = find_shortfall(planned.job(), planned.programs(), log);
   } else {
-    const PlanReport report = plan_report(planned, flags.plan.rank);
+    PlanReport report = plan_report(planned, flags.plan.rank);
+    if (!flags.plan.rates.empty()) as_usage([&] { predict_time(report, planned, flags.plan.rates); });
     std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
     shortfall = report.shortfall;
   }
