@@ -44,18 +44,28 @@ void CopyList::evict(size_t position, size_t use, const Binding& from, const Bin
   copies_.push_back({position, false, use, copy_action(program_, program_.host_stream(kFileOutStream), written, to)});
 }
 
+void CopyList::advance(size_t action, size_t position) {
+  if (position < action) advanced_[action] = position;
+}
+
 void CopyList::insert() {
   std::ranges::stable_sort(copies_, {}, &Copy::order);
+  std::multimap<size_t, Action> advanced;  // by position
+  for (const auto& [action, position] : advanced_)
+    advanced.emplace(position, std::move(program_.actions[action]));
   std::vector<Action> result;
   result.reserve(program_.actions.size() + copies_.size());
   auto copy = copies_.begin();
   for (size_t i = 0; i <= program_.actions.size(); ++i) {
+    for (auto [next, end] = advanced.equal_range(i); next != end; ++next)
+      result.push_back(std::move(next->second));
     for (; copy != copies_.end() && copy->position == i; ++copy)
       result.push_back(std::move(copy->action));
-    if (i < program_.actions.size()) result.push_back(std::move(program_.actions[i]));
+    if (i < program_.actions.size() && !advanced_.contains(i)) result.push_back(std::move(program_.actions[i]));
   }
   program_.actions = std::move(result);
   copies_.clear();
+  advanced_.clear();
 }
 
 Binding CopyList::bounce_buffer(const Binding& like) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -28,6 +29,8 @@ class CopyList {
   /// one that used it before it is evicted. Slots and modes of the ranges are ignored.
   void fetch(size_t position, size_t use, const Binding& from, const Binding& to);
   void evict(size_t position, size_t use, const Binding& from, const Binding& to);
+  /// Moves an action to an earlier position, before the copies there.
+  void advance(size_t action, size_t position);
   /// Inserts all of them. At one position evictions come before fetches, and those with earlier uses before others,
   /// because a stream is first in, first out.
   void insert();
@@ -47,6 +50,7 @@ class CopyList {
   Program& program_;
   const bool device_memory_is_host_;
   std::vector<Copy> copies_;
+  std::map<size_t, size_t> advanced_;  // actions: their positions
 };
 
 }  // namespace tessera::host

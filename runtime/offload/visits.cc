@@ -7,7 +7,8 @@
 // A visit begins at the first action whose key differs from the last one's: (block or segment, micro-batch, direction)
 // of a compute action, (kind, home) of sum_squares and optimizer. Recomputation belongs to the backward it is for. All
 // other actions have no key and join the visit that they come in, except that clip has a visit of its own, since all
-// updates wait for it, and that what comes before the first key is a visit too.
+// updates wait for it, and that what comes before the first key is a visit too. Squares that movement has put between
+// the compute of two blocks have no key either: they take no time to speak of, and a policy counts in blocks.
 //
 // Cost: linear in the bindings, besides the live ranges.
 
@@ -36,7 +37,7 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 
-std::optional<Key> key_of(const Program& program, const Action& action) {
+std::optional<Key> key_of(const Program& program, const Action& action, bool computes_later) {
   if (is_compute(action.kind)) {
     const int block = program.model->segments[action.segment].block;
     const uint32_t kind = action.kind == TSR_ACTION_FORWARD ? TSR_VISIT_FORWARD
@@ -44,6 +45,7 @@ std::optional<Key> key_of(const Program& program, const Action& action) {
                                                             : TSR_VISIT_BACKWARD;
     return Key{kind, 0, block >= 0 ? block : program.model->num_blocks() + action.segment, action.micro_batch, 0};
   }
+  if (action.kind == TSR_ACTION_SUM_SQUARES && computes_later) return std::nullopt;
   if (action.kind == TSR_ACTION_SUM_SQUARES || action.kind == TSR_ACTION_OPTIMIZER)
     return Key{TSR_VISIT_UPDATE, action.kind, -1, -1, action.home};
   if (action.kind == TSR_ACTION_CLIP) return Key{TSR_VISIT_OTHER, action.kind, -1, -1, 0};
@@ -100,8 +102,11 @@ void measure(const Program& program, std::vector<tsr_visit>& visits) {
 std::vector<tsr_visit> visits_of(const Program& program) {
   std::vector<tsr_visit> visits;
   std::optional<Key> last;
+  uint64_t end_of_compute = 0;
+  for (uint64_t i = 0; i < program.actions.size(); ++i)
+    if (is_compute(program.actions[i].kind)) end_of_compute = i + 1;
   for (uint64_t i = 0; i < program.actions.size(); ++i) {
-    const std::optional<Key> key = key_of(program, program.actions[i]);
+    const std::optional<Key> key = key_of(program, program.actions[i], i < end_of_compute);
     if (visits.empty() || (key && key != last)) {
       const Key begins = key.value_or(Key{});
       visits.push_back({i, i, begins.kind, -1, begins.micro_batch, 0, 0, 0, 0});

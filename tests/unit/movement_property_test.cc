@@ -80,8 +80,15 @@ void add_random_actions(Program& program, std::mt19937& random) {
   const size_t num_actions = 3 + random() % 20;
   for (size_t a = 0; a < num_actions; ++a) {
     std::vector<Use> uses;
+    const std::map<uint64_t, RangeSet> before = written;
     for (const Buffer& buffer : program.buffers)
       if (random() % 3 == 0) std::ranges::copy(random_uses(buffer, written[buffer.id], random), back_inserter(uses));
+    // One range alone is summed where it leaves, like the squares of a gradient.
+    const auto reads = std::ranges::find(uses, TSR_MODE_READ, &Use::mode);
+    if (reads != uses.end() && random() % 3 == 0) {
+      uses = {*reads};
+      written = before;
+    }
     for (uint32_t slot = 0; Use & use : uses)
       use.slot = TSR_SLOT(TSR_ROLE_DESTINATION, slot++);
     add_action(program, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE, uses).home = program.homes[random() % 3].id;

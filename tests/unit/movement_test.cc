@@ -126,6 +126,62 @@ TEST(Movement, NamesWhatIsAwayAndWhatCameBack) {
   }
 }
 
+// ---- squares of gradients ------------------------------------------------------------------------------------------
+
+TEST(Movement, SumsSquaresBeforeAGradientLeaves) {
+  SmallStep step({{{"t", 'w'}}, {}, {}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 0, 0, 1).leave("t", 3, 0, 0).moved(),
+            (Words{"compute", "compute", "squares t", "evict t", "compute", "compute", "fetch t", "compute"}));
+}
+
+// After the last micro-batch, where the gradient came back to be added to.
+TEST(Movement, SumsSquaresInTheLastStayThatChangesAGradient) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 'a'}}, {}, {{"t", 's'}}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 0, 0, 0).leave("t", 2, 0, 0).leave("t", 4, 0, 0).moved(),
+            (Words{"compute", "evict t", "compute", "fetch t", "compute", "squares t", "evict t", "compute", "fetch t",
+                   "compute"}));
+  const Program& program = step.program;
+  EXPECT_EQ(program.actions[5].bindings[0].buffer, program.actions[4].bindings[0].buffer) << "the fetched copy";
+}
+
+TEST(Movement, SumsSquaresWhereTheyWereIfTheGradientIsThere) {
+  SmallStep step({{{"t", 'w'}}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 1, 0, 0).moved(),
+            (Words{"compute", "squares t", "evict t", "compute", "fetch t", "compute"}));
+}
+
+// It lingers past them, so they stay in their place.
+TEST(Movement, SumsSquaresNoLaterThanBefore) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 0, 0, 9).leave("t", 2, 0, 9).moved(),
+            (Words{"compute", "compute", "squares t", "compute", "evict t", "fetch t", "compute"}));
+}
+
+// What completes a gradient, such as a sum over stages, comes before its squares.
+TEST(Movement, SumsSquaresOfTheCompleteGradient) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 'a'}}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 0, 0, 0).leave("t", 3, 0, 0).moved(),
+            (Words{"compute", "evict t", "compute", "fetch t", "compute", "squares t", "evict t", "compute", "fetch t",
+                   "compute"}));
+}
+
+// The range of the squares was not all there: they are where they were, and it is fetched for them.
+TEST(Movement, SumsSquaresOfWhatIsNotAllThereWhereTheyWere) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 'a'}}, {}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  step.program.actions[2].bindings[0].num_elements = 32;
+  EXPECT_EQ(step.leave("t", 0, 0, 0).leave("t", 2, 0, 0).leave("t", 4, 0, 0).moved(),
+            (Words{"compute", "evict t", "compute", "fetch t", "compute", "evict t", "compute", "fetch t", "fetch t",
+                   "squares t", "compute", "fetch t", "fetch t", "compute"}));
+}
+
+// Padding belongs to the parameter before it, and zero_pads writes it before the squares.
+TEST(Movement, SumsSquaresOfPaddingToo) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  step.program.actions[0].bindings[0].num_elements = 60;
+  EXPECT_EQ(step.leave("t", 0, 0, 0).leave("t", 2, 0, 0).moved(),
+            (Words{"compute", "squares t", "evict t", "compute", "compute", "fetch t", "compute"}));
+}
+
 // ---- what rests, in other programs -------------------------------------------------------------------------------
 
 TEST(Resting, IsWhatTheLastLeaveOfAPersistentItemSays) {
@@ -160,7 +216,7 @@ TEST(Resting, IsFetchedForEveryUseAndEvictedAfterWrites) {
   const Model model = toy_model();
   Program program = other_program(model, {TSR_MODE_READ, TSR_MODE_ADD, TSR_MODE_READ});
   follow_resting_buffers(program, {&kRestsInHostMemory, 1});
-  EXPECT_EQ(words(program), (Words{"fetch p", "compute", "fetch p", "compute", "evict p", "fetch p", "compute"}));
+  EXPECT_EQ(words(program), (Words{"fetch p", "squares p", "fetch p", "squares p", "evict p", "fetch p", "squares p"}));
   EXPECT_EQ(program.buffers[1].memory, TSR_MEMORY_HOST);
   EXPECT_EQ(program.buffers[2].memory, TSR_MEMORY_DEVICE) << "it has the name, and not the kind";
 }
@@ -171,8 +227,8 @@ TEST(Resting, IsFetchedAsFarAheadAsInTheStep) {
   RestingBuffer resting = kRestsInHostMemory;
   resting.leave.ahead = resting.leave.linger = 1;
   follow_resting_buffers(program, {&resting, 1});
-  EXPECT_EQ(words(program), (Words{"fetch p", "fetch p", "compute", "fetch p", "compute", "compute", "evict p",
-                                   "fetch p", "fetch p", "compute", "compute"}));
+  EXPECT_EQ(words(program), (Words{"fetch p", "fetch p", "squares p", "fetch p", "squares p", "squares p", "evict p",
+                                   "fetch p", "fetch p", "squares p", "squares p"}));
 }
 
 TEST(Resting, LingersAsInTheStep) {
@@ -183,7 +239,7 @@ TEST(Resting, LingersAsInTheStep) {
   RestingBuffer resting = kRestsInHostMemory;
   resting.leave.linger = 1;
   follow_resting_buffers(program, {&resting, 1});
-  EXPECT_EQ(words(program), (Words{"fetch p", "compute", "compute", "evict p"}));
+  EXPECT_EQ(words(program), (Words{"fetch p", "squares p", "squares p", "evict p"}));
 }
 
 TEST(Resting, ThatNothingUsesIsNotCopied) {

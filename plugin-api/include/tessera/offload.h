@@ -31,7 +31,7 @@ typedef struct tsr_offload tsr_offload;
 #define TSR_VISIT_FORWARD 1u
 #define TSR_VISIT_BACKWARD 2u /* recomputation included */
 #define TSR_VISIT_LOSS 3u
-#define TSR_VISIT_UPDATE 4u /* one home: sum_squares or optimizer */
+#define TSR_VISIT_UPDATE 4u /* one home: sum_squares after the last backward, or optimizer */
 #define TSR_VISIT_OTHER 5u  /* casts, clip, what comes before the first compute action */
 
 /* FROZEN. Actions in a row: the compute of one block (or of one segment outside of blocks) for one micro-batch in one
