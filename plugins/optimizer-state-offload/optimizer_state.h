@@ -14,7 +14,8 @@ namespace tessera::optimizer_state {
 
 /// The moments m and v rest in host memory. Homes are cut into chunks, and a chunk is in device memory from `ahead`
 /// visits before its update to `linger` visits after it, so about 8 (1 + ahead + linger) bytes an element of a chunk
-/// are in use at a time.
+/// are in use at a time. With `gradients` these wait elsewhere too, from their block's backward on, which takes 4 bytes
+/// an element of (1 + linger) blocks then and 4 more in the update.
 class OptimizerState {
  public:
   static constexpr std::string_view kName = "optimizer-state";
@@ -27,6 +28,7 @@ class OptimizerState {
   uint32_t place_;
   double fraction_;
   std::string states_;
+  bool gradients_;
   uint32_t ahead_, linger_;
 };
 

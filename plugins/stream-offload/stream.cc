@@ -66,14 +66,6 @@ std::set<uint64_t> Stream::kept_buffers(const OffloadView& view) const {
   return buffers;
 }
 
-bool Stream::leaves_after(const OffloadView& view, const tsr_item& item, uint64_t use) const {
-  const uint32_t visit = item.uses[use].visit;
-  if (use + 1 == item.num_uses) return OffloadView::is_persistent(item);
-  const uint32_t next = item.uses[use + 1].visit;
-  const auto is_update = [&](uint32_t v) { return view.visits()[v].kind == TSR_VISIT_UPDATE; };
-  return next - visit > ahead_ + linger_ + 1 || (is_update(visit) && is_update(next));
-}
-
 void Stream::plan(const OffloadView& view, const OffloadSink& sink) const {
   if (!has_place(view, place_)) return;
   const std::set<uint64_t> kept = kept_buffers(view);
@@ -82,7 +74,8 @@ void Stream::plan(const OffloadView& view, const OffloadSink& sink) const {
     const bool is_wanted = is_state || (gradients_ && item.kind == TSR_BUFFER_GRADIENT);
     if (!is_wanted || kept.contains(item.buffer)) continue;
     for (uint64_t u = 0; u < item.num_uses; ++u)
-      if (leaves_after(view, item, u)) sink.leave({item.buffer, item.uses[u].visit, place_, ahead_, linger_});
+      if (leaves_after(view, item, u, ahead_, linger_))
+        sink.leave({item.buffer, item.uses[u].visit, place_, ahead_, linger_});
   }
 }
 

@@ -24,7 +24,6 @@ class Stream {
  private:
   std::set<int32_t> kept_units(const OffloadView& view) const;
   std::set<uint64_t> kept_buffers(const OffloadView& view) const;
-  bool leaves_after(const OffloadView& view, const tsr_item& item, uint64_t use) const;
 
   uint32_t place_;
   double fraction_;

@@ -24,7 +24,7 @@ struct Policy {
 const std::vector<Policy>& policies() {
   static const std::vector<Policy> all = {
       {"activations", {"to", "what", "fraction", "ahead", "linger"}, {"min-bytes=0"}},
-      {"optimizer-state", {"to", "states", "fraction", "ahead", "linger"}, {}},
+      {"optimizer-state", {"to", "states", "gradients", "fraction", "ahead", "linger"}, {}},
       {"stream", {"to", "gradients", "fraction", "ahead", "linger"}, {}}};
   return all;
 }

@@ -14,7 +14,8 @@
 // out. Squares are summed before a gradient leaves, or it would come in once more.
 //
 // State that rests elsewhere, of P trained elements, in chunks of c elements: host memory 8 P, copied in and out 8 P
-// each, on the device nothing between steps and at most 8 c (1 + k + l) in the update. m or v alone: half of that.
+// each, on the device nothing between steps and at most 8 c (1 + k + l) in the update. m or v alone: half of that. With
+// gradients, of M micro-batches: 4 P more in and out, and as much for each further micro-batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -215,9 +216,9 @@ TEST(OptimizerState, RestsElsewhereAndVisitsTheDeviceInChunks) {
 }
 
 /// What one block more moves in a step, an element of it.
-class StreamOfABlock {
+class MovedOfABlock {
  public:
-  StreamOfABlock(const Size& size, const std::vector<std::string>& flags) {
+  MovedOfABlock(const Size& size, const std::vector<std::string>& flags) {
     Size longer = size;
     ++longer.num_blocks;
     const Plan plan(size, flags), next(longer, flags), plain(size, {}), longer_plain(longer, {});
@@ -245,9 +246,20 @@ TEST(Stream, MovesABlockByTheFormula) {
       SCOPED_TRACE(std::string(chunk) + ", micro-batches: " + std::to_string(times));
       const Size size{6, 96, 64, 1, static_cast<int>(times)};
       const std::string chunks = std::string("--offload-chunk=") + chunk;
-      StreamOfABlock(size, {"--offload=stream", chunks}).expect(24 + 12 * (times - 1), 16 + 4 * (times - 1));
-      StreamOfABlock(size, {"--offload=stream", chunks, "--stream.gradients=false"}).expect(20 + 8 * (times - 1), 12);
+      MovedOfABlock(size, {"--offload=stream", chunks}).expect(24 + 12 * (times - 1), 16 + 4 * (times - 1));
+      MovedOfABlock(size, {"--offload=stream", chunks, "--stream.gradients=false"}).expect(20 + 8 * (times - 1), 12);
     }
+}
+
+// Gradients of the last blocks stay: their updates come soon enough.
+TEST(OptimizerState, TakesGradientsAlongByTheFormula) {
+  for (const uint64_t times : {1u, 2u, 4u}) {
+    SCOPED_TRACE("micro-batches: " + std::to_string(times));
+    const Size size{8, 96, 64, 1, static_cast<int>(times)};
+    MovedOfABlock(size, {"--offload=optimizer-state"}).expect(8, 8);
+    MovedOfABlock(size, {"--offload=optimizer-state", "--optimizer-state.gradients"})
+        .expect(12 + 4 * (times - 1), 8 + 4 * times);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Activations, ::testing::ValuesIn(sizes()),

@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
+/// Visits from this one on are updates, where that matters.
+constexpr uint32_t kFirstUpdate = 7;
+
 /// A view of items with uses, and the homes that name them.
 class View {
  public:
@@ -54,8 +57,11 @@ class View {
     program.struct_size = sizeof program;
     program.homes = homes_.data();
     program.num_homes = homes_.size();
-    tsr_offload_view view{sizeof view,    0, UINT64_MAX,   &program, places_.data(), nullptr, items_.data(),
-                          places_.size(), 0, items_.size()};
+    tsr_offload_view view{sizeof view,    0,
+                          UINT64_MAX,     &program,
+                          places_.data(), visits_.data(),
+                          items_.data(),  places_.size(),
+                          visits_.size(), items_.size()};
     std::vector<tsr_leave> answers;
     const auto take = [](void* ctx, const tsr_leave* leave, tsr_error*) noexcept -> tsr_status {
       static_cast<std::vector<tsr_leave>*>(ctx)->push_back(*leave);
@@ -70,6 +76,12 @@ class View {
   std::vector<tsr_item> items_;
   std::vector<std::vector<tsr_use>> uses_;
   std::vector<tsr_home> homes_;
+  std::vector<tsr_visit> visits_ = [] {
+    std::vector<tsr_visit> visits(30);
+    for (uint32_t v = 0; v < visits.size(); ++v)
+      visits[v].kind = v >= kFirstUpdate ? TSR_VISIT_UPDATE : TSR_VISIT_BACKWARD;
+    return visits;
+  }();
   std::vector<tsr_place> places_ = {{77, 0, UINT64_MAX}, {TSR_MEMORY_HOST, 0, UINT64_MAX}};
 };
 
@@ -196,13 +208,12 @@ struct StateOptions {
   std::string states = "all";
   int64_t ahead = 2, linger = 1;
   std::string to = "host";
+  bool gradients = false;
 
   optimizer_state::OptimizerState policy() const {
-    const tsr_option_value values[] = {{str("to"), str(to), 0, 0},
-                                       {str("fraction"), {}, 0, fraction},
-                                       {str("states"), str(states), 0, 0},
-                                       {str("ahead"), {}, ahead, 0},
-                                       {str("linger"), {}, linger, 0}};
+    const tsr_option_value values[] = {{str("to"), str(to), 0, 0},         {str("fraction"), {}, 0, fraction},
+                                       {str("states"), str(states), 0, 0}, {str("gradients"), {}, gradients, 0},
+                                       {str("ahead"), {}, ahead, 0},       {str("linger"), {}, linger, 0}};
     return optimizer_state::OptimizerState(values);
   }
 };
@@ -226,6 +237,21 @@ TEST(OptimizerState, IsEitherMomentOrBoth) {
             (Texts{"2 after 7", "2 after 8", "5 after 9"}));
   EXPECT_EQ(texts(two_units().ask(StateOptions{.states = "v"}.policy())),
             (Texts{"3 after 7", "3 after 8", "6 after 9"}));
+}
+
+// From a backward that is far enough from the updates, and between these.
+TEST(OptimizerState, TakesGradientsAlongIfAsked) {
+  const auto with_gradients = [] {
+    return two_units()
+        .item(TSR_BUFFER_GRADIENT, {2, 7, 8})
+        .item(TSR_BUFFER_GRADIENT, {5, 9})
+        .item(TSR_BUFFER_GRADIENT, {0, 6, 10});
+  };
+  EXPECT_EQ(with_gradients().ask(StateOptions{}.policy()).size(), 6u);
+  const std::vector<tsr_leave> answers = with_gradients().ask(StateOptions{.gradients = true}.policy());
+  EXPECT_EQ(texts({answers.begin() + 6, answers.end()}), (Texts{"8 after 2", "8 after 7", "10 after 0"}));
+  EXPECT_EQ(texts(with_gradients().ask(StateOptions{.fraction = 0.5, .gradients = true}.policy())),
+            (Texts{"2 after 7", "2 after 8", "5 after 9", "8 after 2", "8 after 7", "10 after 0"}));
 }
 
 TEST(OptimizerState, SaysWhenItComesAndGoes) {

@@ -75,6 +75,16 @@ inline bool has_place(const OffloadView& view, uint32_t memory) {
   return false;
 }
 
+/// Whether it pays to let the item leave after its use of that number: the next use is more than ahead + linger + 1
+/// visits away, since its memory would be free for no visit otherwise; or both are updates, each of which works on a
+/// chunk's range alone, so that the next chunk comes in beside it. After its last use a persistent item leaves.
+inline bool leaves_after(const OffloadView& view, const tsr_item& item, uint64_t use, uint32_t ahead, uint32_t linger) {
+  if (use + 1 == item.num_uses) return OffloadView::is_persistent(item);
+  const uint32_t visit = item.uses[use].visit, next = item.uses[use + 1].visit;
+  const auto is_update = [&](uint32_t v) { return view.visits()[v].kind == TSR_VISIT_UPDATE; };
+  return next - visit > uint64_t{ahead} + linger + 1 || (is_update(visit) && is_update(next));
+}
+
 /// Takes whole items so that `fraction` of the bytes offered so far are taken, within one item of that: what leaves is
 /// spread evenly over the order of the offers.
 class Share {
