@@ -16,9 +16,10 @@
 //    came from, so nothing is copied.
 // A persistent item rests in the other memory between programs: its buffer is there, all its stays are fetched copies,
 // and what they write is evicted to its place in the buffer.
-// Positions are those of the list alone: `ahead` and `linger` make the live ranges longer, so that the planner keeps as
-// many stays apart, which is double buffering without a pool of buffers. When a copy really runs is left to the derived
-// dependencies.
+// Actions that run on the host work on the item where it is: a persistent one in its buffer, a transient one in what
+// was evicted. What they write is valid there, and is fetched from there. Positions are those of the list alone:
+// `ahead` and `linger` make the live ranges longer, so that the planner keeps as many stays apart, which is double
+// buffering without a pool of buffers. When a copy really runs is left to the derived dependencies.
 //
 // Cost: linear in the bindings, and n log n in the atoms of an item.
 
@@ -26,12 +27,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "memory/footprint.h"
 #include "offload/copies.h"
+#include "offload/host_runs.h"
 #include "offload/stays.h"
 #include "offload/visits.h"
 #include "program/collective_operands.h"
@@ -59,17 +62,20 @@ struct Run {
 
 class Mover {
  public:
-  Mover(Program& program, std::span<const tsr_visit> visits, bool device_memory_is_host)
+  Mover(Program& program, std::span<const tsr_visit> visits, bool device_memory_is_host,
+        std::span<const size_t> on_host)
       : program_(program),
         visits_(visits),
         visit_of_(visit_of_actions(visits)),
+        on_host_(on_host.begin(), on_host.end()),
         copies_(program, device_memory_is_host) {}
 
   void run(std::span<const tsr_leave> leaves) {
     for (const tsr_leave& leave : leaves)
       leaves_[leave.buffer].emplace(leave.after, &leave);
     for (const auto& [item, accesses] : find_accesses())
-      move(item, stays_of(program_, program_.buffer(item), accesses, visit_of_, leaves_.at(item)));
+      move(item, stays_of({program_, visit_of_, on_host_}, program_.buffer(item), accesses, leaves_.at(item)));
+    run_on_host(program_, on_host_, copies_);
     copies_.insert();
   }
 
@@ -108,9 +114,57 @@ class Mover {
         places[atom] = {item, stays.bounds[atom], 0};
     }
     for (size_t s = 0; s < stays.all.size(); ++s) {
+      const Stay& stay = stays.all[s];
+      if (stay.on_host) {
+        use_on_host(item, s, stays, places);
+        continue;
+      }
       const uint64_t in_device = s == 0 && !last.leave ? item : fetch(item, s, stays, places);
-      if (stays.all[s].leave) evict(item, in_device, s, stays, last_stay, places);
+      if (stay.leave) evict(item, in_device, s, stays, last_stay, places);
     }
+  }
+
+  /// Binds what runs on the host to where the item is; if that is not one range of the host's memory, to a copy there.
+  void use_on_host(uint64_t item, size_t index, const Stays& stays, std::span<Place> places) {
+    const Stay& stay = stays.all[index];
+    const std::optional<Place> there = place_on_host(stay, stays, places);
+    const uint64_t kept = there ? there->buffer : fetch(item, index, stays, places);
+    const uint64_t origin = there ? there->offset : shift_[kept];
+    if (there) {
+      bind(stay, item, kept, origin);
+      advance_squares(stay, stays, places);
+    }
+    stays.for_each_atom(stay, [&](size_t atom, const Access& access) {
+      if (access.mode != TSR_MODE_READ) places[atom] = {kept, stays.bounds[atom] - origin, stay.last_action() + 1};
+    });
+  }
+
+  /// The host sums squares as soon as they are there, beside the backward: in the list, right after they are evicted.
+  void advance_squares(const Stay& stay, const Stays& stays, std::span<const Place> places) {
+    const auto reads = [](const Access& access) { return access.mode == TSR_MODE_READ; };
+    if (!std::ranges::all_of(stay.accesses, reads)) return;
+    std::map<size_t, size_t> valid_from;  // by action
+    stays.for_each_atom(stay, [&](size_t atom, const Access& access) {
+      size_t& position = valid_from[access.action];
+      position = std::max(position, places[atom].valid_from);
+    });
+    for (const auto& [action, position] : valid_from)
+      if (only_sums_squares(program_.actions[action])) copies_.advance_after_evictions(action, position);
+  }
+
+  /// The buffer in the host's memory that has all atoms of the stay, with the item's element at its start (modulo
+  /// 2^64).
+  std::optional<Place> place_on_host(const Stay& stay, const Stays& stays, std::span<const Place> places) const {
+    std::optional<Place> result;
+    bool is_one = true;
+    stays.for_each_atom(stay, [&](size_t atom, const Access&) {
+      const Place& place = places[atom];
+      const uint64_t origin = stays.bounds[atom] - place.offset;
+      if (!result) result = Place{place.buffer, origin, 0};
+      is_one &= place.buffer == result->buffer && origin == result->offset;
+    });
+    const bool is_there = is_one && result->buffer && program_.buffer(result->buffer).memory == TSR_MEMORY_HOST;
+    return is_there ? result : std::nullopt;
   }
 
   void rest(uint64_t item, uint32_t memory) { std::ranges::find(program_.buffers, item, &Buffer::id)->memory = memory; }
@@ -123,8 +177,10 @@ class Mover {
     stays.for_each_atom(stay, [&](size_t atom, const Access& access) { first_mode.emplace(atom, access.mode); });
     const uint64_t begin = bounds[first_mode.begin()->first], end = bounds[first_mode.rbegin()->first + 1];
     const Buffer kept = program_.buffer(item);
+    const uint32_t memory = stay.on_host ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE;
     const uint64_t copy =
-        program_.add_buffer({0, kept.name, TSR_BUFFER_FETCHED, TSR_MEMORY_DEVICE, kept.dtype, false, end - begin});
+        program_.add_buffer({0, kept.name, TSR_BUFFER_FETCHED, memory, kept.dtype, false, end - begin});
+    shift_[copy] = begin;
     std::vector<Run> runs;
     for (const auto& [atom, mode] : first_mode) {
       if (mode == TSR_MODE_WRITE) continue;
@@ -157,7 +213,7 @@ class Mover {
     });
     const size_t position = evict_position(stays.all, index);
     for (const size_t squares : stay.squares)
-      copies_.advance(squares, position);
+      copies_.advance_before_copies(squares, position);
     const Buffer kept = program_.buffer(item);
     for (auto atom = dirty.begin(); atom != dirty.end();) {
       const size_t first = *atom;
@@ -178,6 +234,7 @@ class Mover {
   }
 
   size_t fetch_position(const Stay& before, const Stay& stay) const {
+    if (stay.on_host) return stay.first_action();
     const uint32_t ahead = std::min(before.leave->ahead, stay.first_visit);
     return std::min<size_t>(visits_[stay.first_visit - ahead].first_action, stay.first_action());
   }
@@ -201,7 +258,6 @@ class Mover {
   }
 
   void bind(const Stay& stay, uint64_t item, uint64_t copy, uint64_t begin) {
-    shift_[copy] = begin;
     const auto bind_action = [&](size_t action) {
       for (Binding& b : program_.actions[action].bindings)
         if (b.buffer == item) {
@@ -217,6 +273,7 @@ class Mover {
   Program& program_;
   const std::span<const tsr_visit> visits_;
   const std::vector<uint32_t> visit_of_;
+  const std::set<size_t> on_host_;  // actions
   std::map<uint64_t, LeavesOfItem> leaves_;
   std::map<uint64_t, uint64_t> shift_;  // of fetched copies: the item's element at their start
   CopyList copies_;
@@ -225,8 +282,8 @@ class Mover {
 }  // namespace
 
 void move_items(Program& program, std::span<const tsr_visit> visits, std::span<const tsr_leave> leaves,
-                bool device_memory_is_host) {
-  Mover(program, visits, device_memory_is_host).run(leaves);
+                bool device_memory_is_host, std::span<const size_t> on_host) {
+  Mover(program, visits, device_memory_is_host, on_host).run(leaves);
 }
 
 }  // namespace tessera::host

@@ -12,6 +12,9 @@
 // completes the gradient before the squares is a use like any other: then the squares are in its stay, wherever that
 // is.
 //
+// A stay also ends where the processor changes: actions that run on the host have stays of their own. Policies let an
+// item leave before the host uses it; after that it is fetched as far ahead as the last answer before says.
+//
 // Cost: n log n in the accesses of an item.
 
 #include "offload/stays.h"
@@ -45,16 +48,9 @@ size_t atom_at(std::span<const uint64_t> bounds, uint64_t offset) {
   return static_cast<size_t>(std::ranges::upper_bound(bounds, offset) - bounds.begin()) - 1;
 }
 
-/// Whether a gradient's squares are all that the action reads.
-bool only_sums_squares(const Action& action) {
-  const auto is_operand = [](const Binding& b) { return TSR_SLOT_ROLE(b.slot) != TSR_ROLE_SCALAR; };
-  return action.kind == TSR_ACTION_SUM_SQUARES && std::ranges::count_if(action.bindings, is_operand) == 1;
-}
-
 class StayFinder {
  public:
-  StayFinder(const Program& program, std::span<const uint32_t> visit_of, const LeavesOfItem& leaves)
-      : program_(program), visit_of_(visit_of), leaves_(leaves) {}
+  StayFinder(const StepTimes& step, const LeavesOfItem& leaves) : step_(step), leaves_(leaves) {}
 
   Stays run(const Buffer& item, std::span<const Access> accesses) {
     is_transient_ = !item.persistent;
@@ -62,6 +58,7 @@ class StayFinder {
     stay_of_atom_.resize(result_.bounds.size());
     for (const Access& access : accesses)
       add(access);
+    add_missing_leaves();
     if (!item.persistent && !result_.all.empty()) result_.all.back().leave = nullptr;
     return std::move(result_);
   }
@@ -69,10 +66,12 @@ class StayFinder {
  private:
   void add(const Access& access) {
     std::vector<Stay>& stays = result_.all;
-    const uint32_t visit = visit_of_[access.action];
-    const bool continues = !stays.empty() && (stays.back().last_visit == visit || !stays.back().leave);
+    const uint32_t visit = step_.visit_of[access.action];
+    const bool on_host = step_.on_host.contains(access.action);
+    const bool continues =
+        !stays.empty() && stays.back().on_host == on_host && (stays.back().last_visit == visit || !stays.back().leave);
     if (!continues && is_of_last_stay(access)) return stays.back().squares.push_back(access.action);
-    if (!continues) stays.push_back({{}, {}, visit, visit, nullptr});
+    if (!continues) stays.push_back({{}, {}, visit, visit, on_host, nullptr});
     Stay& stay = stays.back();
     stay.accesses.push_back(access);
     stay.last_visit = visit;
@@ -83,11 +82,22 @@ class StayFinder {
 
   /// Whether the action sums squares of atoms that are all in device memory in the last stay.
   bool is_of_last_stay(const Access& access) const {
-    const bool may_come_along = is_transient_ && !result_.all.empty() && access.mode == TSR_MODE_READ;
-    if (!may_come_along || !only_sums_squares(program_.actions[access.action])) return false;
+    const bool may_come_along = is_transient_ && !result_.all.empty() && !result_.all.back().on_host &&
+                                access.mode == TSR_MODE_READ && !step_.on_host.contains(access.action);
+    if (!may_come_along || !only_sums_squares(step_.program.actions[access.action])) return false;
     bool is_there = true;
     for_each_atom(access, [&](size_t atom) { is_there &= stay_of_atom_[atom] == result_.all.size(); });
     return is_there;
+  }
+
+  /// Where a stay ends because the processor changes.
+  void add_missing_leaves() {
+    for (size_t s = 0; s + 1 < result_.all.size(); ++s) {
+      Stay& stay = result_.all[s];
+      auto last = leaves_.upper_bound(stay.last_visit);
+      if (last != leaves_.begin()) --last;
+      if (!stay.leave) stay.leave = last->second;
+    }
   }
 
   void for_each_atom(const Access& access, const auto& visit) const {
@@ -95,8 +105,7 @@ class StayFinder {
       visit(atom);
   }
 
-  const Program& program_;
-  const std::span<const uint32_t> visit_of_;
+  const StepTimes& step_;
   const LeavesOfItem& leaves_;
   bool is_transient_ = false;
   Stays result_;
@@ -105,15 +114,20 @@ class StayFinder {
 
 }  // namespace
 
+bool only_sums_squares(const Action& action) {
+  const auto is_operand = [](const Binding& b) { return TSR_SLOT_ROLE(b.slot) != TSR_ROLE_SCALAR; };
+  return action.kind == TSR_ACTION_SUM_SQUARES && std::ranges::count_if(action.bindings, is_operand) == 1;
+}
+
 void Stays::for_each_atom(const Stay& stay, const std::function<void(size_t, const Access&)>& visit) const {
   for (const Access& access : stay.accesses)
     for (size_t atom = atom_at(bounds, access.begin); bounds[atom] < access.end; ++atom)
       visit(atom, access);
 }
 
-Stays stays_of(const Program& program, const Buffer& item, std::span<const Access> accesses,
-               std::span<const uint32_t> visit_of, const LeavesOfItem& leaves) {
-  return StayFinder(program, visit_of, leaves).run(item, accesses);
+Stays stays_of(const StepTimes& step, const Buffer& item, std::span<const Access> accesses,
+               const LeavesOfItem& leaves) {
+  return StayFinder(step, leaves).run(item, accesses);
 }
 
 }  // namespace tessera::host

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -20,16 +21,20 @@ struct Access {
   uint32_t mode = 0;
 };
 
-/// A run of uses with the item in device memory.
+/// A run of uses on one processor: with the item in device memory, or by actions that run on the host.
 struct Stay {
   std::vector<Access> accesses;
   std::vector<size_t> squares;  ///< actions of later visits that come along: they sum squares of what is in memory here
   uint32_t first_visit = 0, last_visit = 0;
+  bool on_host = false;
   const tsr_leave* leave = nullptr;  ///< how it ends; null: it is the last one
 
   size_t first_action() const { return accesses.front().action; }
   size_t last_action() const { return accesses.back().action; }
 };
+
+/// Whether a gradient's squares are all that the action reads: nothing but scalars besides.
+bool only_sums_squares(const Action& action);
 
 /// The answers about one item, by visit.
 using LeavesOfItem = std::map<uint32_t, const tsr_leave*>;
@@ -44,8 +49,14 @@ struct Stays {
   void for_each_atom(const Stay& stay, const std::function<void(size_t, const Access&)>& visit) const;
 };
 
-/// `accesses`: all of the item's, in list order. `visit_of`: by action. Pure.
-Stays stays_of(const Program& program, const Buffer& item, std::span<const Access> accesses,
-               std::span<const uint32_t> visit_of, const LeavesOfItem& leaves);
+/// What all items have in common. `visit_of` is by action; `on_host` are indices of actions.
+struct StepTimes {
+  const Program& program;
+  std::span<const uint32_t> visit_of;
+  const std::set<size_t>& on_host;
+};
+
+/// `accesses`: all of the item's, in list order. Pure.
+Stays stays_of(const StepTimes& step, const Buffer& item, std::span<const Access> accesses, const LeavesOfItem& leaves);
 
 }  // namespace tessera::host

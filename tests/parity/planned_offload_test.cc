@@ -15,7 +15,8 @@
 //
 // State that rests elsewhere, of P trained elements, in chunks of c elements: host memory 8 P, copied in and out 8 P
 // each, on the device nothing between steps and at most 8 c (1 + k + l) in the update. m or v alone: half of that. With
-// gradients, of M micro-batches: 4 P more in and out, and as much for each further micro-batch.
+// gradients, of M micro-batches: 4 P more in and out, and as much for each further micro-batch. Updated on the host,
+// all 12 P rest there: 4 P of values in, 4 P of gradients out; `stream` fetches values twice a micro-batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -259,6 +260,35 @@ TEST(OptimizerState, TakesGradientsAlongByTheFormula) {
     MovedOfABlock(size, {"--offload=optimizer-state"}).expect(8, 8);
     MovedOfABlock(size, {"--offload=optimizer-state", "--optimizer-state.gradients"})
         .expect(12 + 4 * (times - 1), 8 + 4 * times);
+  }
+}
+
+// What the host updates comes to the device as values only, and leaves it as gradients; a sum of squares and three
+// scalars besides, which are of the step and not of a block.
+TEST(UpdateOnTheHost, MovesByTheFormula) {
+  for (const uint64_t times : {1u, 2u, 4u}) {
+    SCOPED_TRACE("micro-batches: " + std::to_string(times));
+    const Size size{8, 96, 64, 1, static_cast<int>(times)};
+    const std::string state = "--offload=optimizer-state", on_host = "--optimizer-state.update=host";
+    MovedOfABlock(size, {state, on_host}).expect(4, 4);
+    MovedOfABlock(size, {state, on_host, "--optimizer-state.gradients"}).expect(4 + 4 * (times - 1), 4 * times);
+    MovedOfABlock(size, {"--offload=stream", "--stream.update=host"}).expect(8 * times + 4 * (times - 1), 4 * times);
+  }
+}
+
+TEST(UpdateOnTheHost, LeavesNothingOnTheDeviceBetweenSteps) {
+  const Size size{4, 96, 64};
+  const Plan none(size, {});
+  for (const std::string policy : {"optimizer-state", "stream"}) {
+    const Plan plan(size, {"--offload=" + policy, "--" + policy + ".update=host"});
+    EXPECT_EQ(plan.rests(TSR_MEMORY_HOST, MemoryClass::optimizer),
+              none.rests(TSR_MEMORY_DEVICE, MemoryClass::optimizer));
+    EXPECT_EQ(plan.rests(TSR_MEMORY_HOST, MemoryClass::parameters),
+              none.rests(TSR_MEMORY_DEVICE, MemoryClass::parameters));
+    EXPECT_EQ(plan.rests(TSR_MEMORY_DEVICE, MemoryClass::optimizer), 0u);
+    EXPECT_EQ(plan.rests(TSR_MEMORY_DEVICE, MemoryClass::parameters), 0u);
+    EXPECT_GE(plan.most_on_host(), 16 * none.num_trained()) << "with gradients, within the step";
+    EXPECT_LE(plan.most_on_host(), none.states() / 12 * 16 + 5 * 256) << "and five scalars";
   }
 }
 

@@ -50,6 +50,7 @@ class SmallStep {
   tsr_leave answer(const std::string& name, uint32_t after, uint32_t ahead, uint32_t linger) const {
     return {ids_.at(name), after, TSR_MEMORY_HOST, ahead, linger};
   }
+  const std::vector<tsr_leave>& leaves() const { return leaves_; }
   const Buffer& buffer(const std::string& name) const { return program.buffer(ids_.at(name)); }
   std::vector<std::string> moved() {
     move_items(program, visits, leaves_);
