@@ -8,6 +8,7 @@
 
 #include "base/concat.h"
 #include "offload/resting.h"
+#include "support/expect_error.h"
 #include "support/small_step.h"
 
 namespace tessera::testing {
@@ -361,6 +362,24 @@ TEST(Resting, LingersAsInTheStep) {
   resting.leave.linger = 1;
   follow_resting_buffers(program, {&resting, 1});
   EXPECT_EQ(words(program), (Words{"fetch p", "squares p", "squares p", "evict p"}));
+}
+
+// A variant of the step may not use what another one has left elsewhere: it is there all the same.
+TEST(Resting, IsTheSameInAllVariantsOfAStep) {
+  const Model model = toy_model();
+  Program unused = other_program(model, {}), uses = other_program(model, {TSR_MODE_READ});
+  agree_on_resting_buffers(unused, {&kRestsInHostMemory, 1});
+  EXPECT_EQ(unused.buffers[1].memory, TSR_MEMORY_HOST);
+  EXPECT_EQ(unused.buffers[2].memory, TSR_MEMORY_DEVICE) << "it has the name, and not the kind";
+  agree_on_resting_buffers(unused, {&kRestsInHostMemory, 1});
+  EXPECT_EQ(unused.buffers[1].memory, TSR_MEMORY_HOST);
+  uses.variant = 1;
+  expect_error<Error>(
+      [&] {
+        agree_on_resting_buffers(uses, {&kRestsInHostMemory, 1});
+      },
+      {"offload policies let home p rest in host memory in one variant of the step, and in device memory "
+       "in variant 1; a buffer rests in one memory"});
 }
 
 TEST(Resting, ThatNothingUsesIsNotCopied) {
