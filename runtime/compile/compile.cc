@@ -157,6 +157,8 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   progress.phase("writing its programs");
   for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
     result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
+  for (Program& step : result.steps)
+    agree_on_resting_buffers(step, resting);
   result.init = compile(TSR_PURPOSE_INIT, 0);
   if (input.evaluates) result.eval = compile(TSR_PURPOSE_EVAL, 0);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "offload/resting.h"
@@ -16,6 +17,7 @@ struct OffloadLimits {
   uint64_t device_bytes = UINT64_MAX;  ///< that a rank may use of its device's memory
   std::vector<tsr_place> places = {{TSR_MEMORY_HOST, 0, UINT64_MAX}};
   bool device_memory_is_host = true;  ///< so that files are read into it and written from it without a bounce buffer
+  std::string host_obstacle = {};     ///< why no action can run on the host; empty: they can
 };
 
 /// A policy that finds no moves with which a step fits the device memory it may use: RESOURCE_EXHAUSTED.

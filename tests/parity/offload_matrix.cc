@@ -26,8 +26,8 @@ struct Policy {
 const std::vector<Policy>& policies() {
   static const std::vector<Policy> all = {
       {"activations", {"to", "what", "fraction", "ahead", "linger"}, {"min-bytes=0"}},
-      {"optimizer-state", {"to", "states", "fraction", "ahead", "linger"}, {}},
-      {"stream", {"to", "gradients", "fraction", "ahead", "linger"}, {}},
+      {"optimizer-state", {"to", "states", "gradients", "update", "fraction", "ahead", "linger"}, {}},
+      {"stream", {"to", "gradients", "update", "fraction", "ahead", "linger"}, {}},
       {"fit", {"to", "ahead", "linger"}, {}}};
   return all;
 }
@@ -84,14 +84,10 @@ Values layout_names() {
 
 /// The factors that are options of policies, and --offload-chunk, which those ask for that move state.
 const std::vector<Factor>& policy_options() {
-  static const std::vector<Factor> all = {{"to", {"host", "file"}},
-                                          {"what", {"all", "saved", "values"}},
-                                          {"states", {"all", "m", "v"}},
-                                          {"gradients", {"true", "false"}},
-                                          {"chunk", {"16MiB", "32KiB", "4KiB"}},
-                                          {"fraction", {"1", "0.3"}},
-                                          {"ahead", {"1", "0", "3"}},
-                                          {"linger", {"1", "0", "2"}}};
+  static const std::vector<Factor> all = {
+      {"to", {"host", "file"}},         {"what", {"all", "saved", "values"}}, {"states", {"all", "m", "v"}},
+      {"gradients", {"true", "false"}}, {"update", {"device", "host"}},       {"chunk", {"16MiB", "32KiB", "4KiB"}},
+      {"fraction", {"1", "0.3"}},       {"ahead", {"1", "0", "3"}},           {"linger", {"1", "0", "2"}}};
   return all;
 }
 
@@ -104,10 +100,13 @@ bool decides_by_limit(const std::string& value) {
   return std::ranges::any_of(policies_of(value), [](const Policy& p) { return p.name == "fit"; });
 }
 
-/// Options are those of the policies that take them; a block that is computed again saves nothing from its forward, and
-/// SGD has no second moment. Gloo under a few layouts: it takes most of the time.
+/// Options are those of the policies that take them; a block that is computed again saves nothing from its forward, SGD
+/// has no second moment, and the host updates in its memory, both moments. Gloo under a few layouts: it takes most of
+/// the time.
 std::vector<Rule> rules() {
   std::vector<Rule> rules = {{"recompute", {"full"}, "what", {"all", "values"}},
+                             {"update", {"host"}, "to", {"host"}},
+                             {"update", {"host"}, "states", {"all"}},
                              {"optimizer", {"momentum"}, "states", {"all", "m"}},
                              {"comm", {"gloo"}, "layout", {"ddp", "full_shard", "pipeline", "tensor"}}};
   for (const std::string& value : offload_values())

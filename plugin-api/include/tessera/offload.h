@@ -31,7 +31,7 @@ typedef struct tsr_offload tsr_offload;
 #define TSR_VISIT_FORWARD 1u
 #define TSR_VISIT_BACKWARD 2u /* recomputation included */
 #define TSR_VISIT_LOSS 3u
-#define TSR_VISIT_UPDATE 4u /* one home: sum_squares or optimizer */
+#define TSR_VISIT_UPDATE 4u /* one home: sum_squares after the last backward, or optimizer */
 #define TSR_VISIT_OTHER 5u  /* casts, clip, what comes before the first compute action */
 
 /* FROZEN. Actions in a row: the compute of one block (or of one segment outside of blocks) for one micro-batch in one
@@ -110,6 +110,15 @@ typedef struct tsr_offload_sink {
    * use, a memory that is not one of the places, and a second answer for the same item and visit. That a persistent
    * item's answers go together is checked when plan has returned. [the thread of the plan call] */
   TSR_FN(tsr_status, leave)(void* ctx, const tsr_leave* leave, tsr_error* err) TSR_NOEXCEPT;
+  /* Runs an action of the program, by its id, on the host's processor, on a stream of its own. It works on its items in
+   * host memory: each has left for it after the last visit before that uses the item on the device; a persistent one
+   * rests there. The host copies the scalars that it reads, and adds up what it sums. May be NULL or missing, where
+   * nothing runs on the host (TSR_HAS_FN). Errors: INVALID_ARGUMENT for an id that is not an action's, an action that
+   * is not COPY, CAST, ADD_INTO, SCALE, ZERO, SUM_SQUARES or OPTIMIZER, which have the same bits on every device, an
+   * operand that is neither an item nor a scalar of the step, an action that runs there already, and where the device
+   * cannot wait for the host. That the items are there is checked when plan has returned. [the thread of the plan call]
+   */
+  TSR_FN(tsr_status, run_on_host)(void* ctx, uint64_t action, tsr_error* err) TSR_NOEXCEPT;
 } tsr_offload_sink;
 
 /* APPENDABLE. */
