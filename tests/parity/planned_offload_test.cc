@@ -212,7 +212,9 @@ TEST(OptimizerState, RestsElsewhereAndVisitsTheDeviceInChunks) {
         // chunk lingers no longer than until the next one's fetch.
         const uint64_t both = chunk.num_bytes * parts;
         EXPECT_LE(plan.most_fetched(), both * static_cast<uint64_t>(1 + ahead + linger));
-        if (chunk.num_bytes <= 32 << 10) EXPECT_GE(plan.most_fetched(), both * static_cast<uint64_t>(1 + ahead));
+        if (chunk.num_bytes <= 32 << 10) {
+          EXPECT_GE(plan.most_fetched(), both * static_cast<uint64_t>(1 + ahead));
+        }
       }
 }
 
