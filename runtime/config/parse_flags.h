@@ -1,4 +1,4 @@
-// The first pass over the command line of `tessera train` and `tessera plan`: the host's own flags.
+// The first pass over the command line of `tessera train`, `plan` and `eval`: the host's own flags.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace tessera::host {
 
-enum class FlagSet { train, plan };
+enum class FlagSet { train, plan, eval };
 
 /// Flags that only `tessera plan` has.
 struct PlanFlags {
@@ -24,6 +24,7 @@ struct PlanFlags {
 };
 
 struct ParsedFlags {
+  FlagSet set = FlagSet::train;
   TrainConfig config;
   PlanFlags plan;
   /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
@@ -31,7 +32,8 @@ struct ParsedFlags {
   bool help = false;  ///< --help was given; then nothing else was checked
 };
 
-/// Reads the arguments after the command's name. Underscores in names count as dashes. Throws UsageError for unknown
+/// Reads the arguments after the command's name; eval's --model may be given as a word. Underscores in names count as
+/// dashes. Throws UsageError for unknown
 /// flags (with a suggestion), values that are not valid, flags that are not supported yet, flags given twice, missing
 /// --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
