@@ -26,7 +26,8 @@ constexpr std::string_view kHelp =
     "  eval FOLDER      the loss of a model on data (tessera eval --help lists the flags)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
     "  plugins list     list the plugins\n"
-    "  plugins info P   describe plugin P and its options\n\n"
+    "  plugins info P   describe plugin P and its options\n"
+    "  tokenize IN OUT  text to tokens, by a tokenizer.json (tessera tokenize --help)\n\n"
     "  --help, --version\n\n"
     "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
 
@@ -41,6 +42,7 @@ constexpr Command kCommands[] = {
     {"eval", eval_command},
     {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
+    {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},
 };
 
 constexpr std::array kLater = {"check", "simulate", "bench", "convert", "generate", "doctor", "coordinator", "worker"};
