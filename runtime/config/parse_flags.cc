@@ -42,7 +42,7 @@ constexpr LaterFlag kLaterFlags[] = {
     {"checkpoint-every", kNothingIsSaved},
     {"keep", kNothingIsSaved},
     {"init-from", "weights are read from the folder that --model names"},
-    {"generate", "tessera trains and plans only"},
+    {"generate", "tessera generate FOLDER continues a text"},
     {"tensorboard", kMetricsFile},
     {"wandb", kMetricsFile},
     {"profile", "tessera plan --svg FILE draws a step as it is planned"},

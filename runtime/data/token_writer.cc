@@ -1,5 +1,5 @@
-// The header is that of llm.c (256 int32: magic, version, number of tokens) and, in an int32 that llm.c leaves zero and
-// nobody reads, a mark, by which a later run knows that it may replace the file.
+// The header is that of llm.c (256 int32: magic, version, number of tokens) and, in an int32 that llm.c leaves zero
+// and does not read, a mark, by which a later run knows that it may replace the file.
 
 #include "data/token_writer.h"
 

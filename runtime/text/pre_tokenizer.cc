@@ -6,8 +6,8 @@
 // Of several spaces before a word the last belongs to the word: that is the look-ahead.
 //
 // No match looks back, and none but those of white space beyond its end. So text is cut without changing a word where
-// a visible ASCII character stands before an ASCII space, and each piece is matched alone: PCRE2 takes offsets of 32
-// bits in places, and its stack is small.
+// an ASCII space follows a visible ASCII character, and each piece is matched alone: what PCRE2 keeps for a match then
+// does not grow with the text.
 
 #include "text/pre_tokenizer.h"
 
