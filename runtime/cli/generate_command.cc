@@ -16,17 +16,15 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/model_folder.h"
 #include "config/default_plugins.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "generate/generator.h"
 #include "generate/sampler.h"
-#include "model/model_name.h"
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "text/tokenizer.h"
-#include "weights/hf_folder.h"
-#include "weights/weight_files.h"
 
 namespace tessera::host {
 namespace {
@@ -156,19 +154,14 @@ int run(const CommandLine& line) {
   const std::string& folder = line.words()[0];
   const SamplerOptions options = sampler_options(line);
   const int64_t max_tokens = line.integer("max-tokens", 100, 1, kMost);
-  if (!is_model_folder(folder) || find_weight_files(folder).paths.empty())
-    throw UsageError(concat(folder, " has no weights; give a folder with config.json and model.safetensors"));
-  const NamedArchitecture named = find_architecture(folder);
-  const Architecture& architecture = *named.architecture;
-  const HuggingFaceWeights weights(folder, architecture.build({.batch = 1, .seq = 1}).parameters,
-                                   architecture.tensor_names());
+  const ModelFolder model = open_model_folder(folder);
   const Log log;
   const HostServices host(log);
   std::vector<std::string> folders;
   if (line.has("plugin-dir")) folders.push_back(line.value("plugin-dir"));
   const LoadedPlugin cpu = load_plugin(PluginKind::device, kDefaultDevice, plugin_folders(folders), log);
   const Device device({.api = cpu.device(), .num_threads = num_threads(line)}, host.table());
-  Generator generator(named.architecture, weights, device);
+  Generator generator(model.named.architecture, *model.weights, device);
   TokenText text(line, folder, generator.vocab());
   const std::vector<int32_t> prompt = text.read(line);
   if (std::ssize(prompt) > generator.context())

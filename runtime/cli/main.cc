@@ -25,6 +25,7 @@ constexpr std::string_view kHelp =
     "  train            train a model (tessera train --help lists the flags)\n"
     "  eval FOLDER      the loss of a model on data (tessera eval --help lists the flags)\n"
     "  generate FOLDER  continue a text with a model (tessera generate --help)\n"
+    "  convert FOLDER   a model for Hugging Face's transformers (tessera convert --help)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
@@ -42,12 +43,13 @@ constexpr Command kCommands[] = {
     {"train", train_command},
     {"eval", eval_command},
     {"generate", [](Arguments arguments, const std::vector<std::string>&) { return generate_command(arguments); }},
+    {"convert", [](Arguments arguments, const std::vector<std::string>&) { return convert_command(arguments); }},
     {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
     {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},
 };
 
-constexpr std::array kLater = {"check", "simulate", "bench", "convert", "doctor", "coordinator", "worker"};
+constexpr std::array kLater = {"check", "simulate", "bench", "doctor", "coordinator", "worker"};
 
 [[noreturn]] void refuse_command(const std::string& command) {
   std::vector<std::string> known;

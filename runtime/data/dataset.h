@@ -35,6 +35,17 @@ class DatasetReader {
   virtual void advance() = 0;
 };
 
+/// All data once, in its order, for evaluation; the dataset must outlive it. Micro-steps that go beyond the end are
+/// filled up: there the target or label is TSR_NO_TARGET, which counts for nothing. [control-thread]
+class DatasetPass {
+ public:
+  virtual ~DatasetPass() = default;
+
+  /// As DatasetReader.
+  virtual std::vector<InputValues> read(int64_t data_rank) const = 0;
+  virtual void advance() = 0;
+};
+
 /// Data of one kind, opened. [any-thread]
 class Dataset {
  public:
@@ -51,10 +62,8 @@ class Dataset {
   /// Starts at the beginning. Throws INVALID_ARGUMENT for data that is too short for a micro-step.
   virtual std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const = 0;
 
-  /// Reads all data once, in its order, for evaluation. Micro-steps that go beyond the end are filled up: there the
-  /// target or label is TSR_NO_TARGET, which counts for nothing. Throws INVALID_ARGUMENT for data with nothing to
-  /// predict.
-  virtual std::unique_ptr<DatasetReader> pass(const DatasetUse& use) const = 0;
+  /// Starts at the beginning. Throws INVALID_ARGUMENT for data with nothing to predict.
+  virtual std::unique_ptr<DatasetPass> pass(const DatasetUse& use) const = 0;
   /// What a pass predicts: every token but the first, or every example.
   virtual int64_t num_predictions() const = 0;
   /// Tokens are bytes of text, so a loss can be stated in bits per byte.

@@ -30,7 +30,7 @@ class TokenReader : public DatasetReader {
 };
 
 /// The windows of BatchOrder, once; what they lack at the end is token 0 without a target.
-class TokenPass : public DatasetReader {
+class TokenPass : public DatasetPass {
  public:
   TokenPass(const TokenSource& source, const DatasetUse& use)
       : source_(source),
@@ -80,7 +80,7 @@ class TokenDataset : public Dataset {
   std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const override {
     return std::make_unique<TokenReader>(*source_, use);
   }
-  std::unique_ptr<DatasetReader> pass(const DatasetUse& use) const override {
+  std::unique_ptr<DatasetPass> pass(const DatasetUse& use) const override {
     return std::make_unique<TokenPass>(*source_, use);
   }
   int64_t num_predictions() const override { return static_cast<int64_t>(source_->num_tokens()) - 1; }

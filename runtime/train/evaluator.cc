@@ -24,7 +24,7 @@ int64_t predictions_of(const Job& job, const Dataset& data) {
                                                                             : most * job.tokens_per_step();
 }
 
-std::vector<MicroBatch> next_batches(const Job& job, DatasetReader& pass, int data_rank) {
+std::vector<MicroBatch> next_batches(const Job& job, DatasetPass& pass, int data_rank) {
   std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
   for (MicroBatch& batch : batches) {
     batch = pass.read(data_rank);

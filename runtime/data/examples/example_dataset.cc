@@ -31,7 +31,7 @@ class ExampleReader : public DatasetReader {
 };
 
 /// The examples in the order of the file, once; what a batch lacks at the end is the last example without its label.
-class ExamplePass : public DatasetReader {
+class ExamplePass : public DatasetPass {
  public:
   ExamplePass(const ExampleSource& source, const DatasetUse& use)
       : source_(source), batch_(static_cast<uint64_t>(use.batch)), data_ranks_(static_cast<uint64_t>(use.data_ranks)) {}
@@ -73,7 +73,7 @@ class ExampleDataset : public Dataset {
   std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const override {
     return std::make_unique<ExampleReader>(*source_, use);
   }
-  std::unique_ptr<DatasetReader> pass(const DatasetUse& use) const override {
+  std::unique_ptr<DatasetPass> pass(const DatasetUse& use) const override {
     return std::make_unique<ExamplePass>(*source_, use);
   }
   int64_t num_predictions() const override { return static_cast<int64_t>(source_->num_examples()); }
