@@ -127,7 +127,9 @@ std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& pol
     call(policy.interface->plan, policy.instance, &snapshot.view(), &sink.table());
     sink.check_resting_items();
   } catch (const Error& e) {
-    throw Error(e.code(), concat("offload policy ", policy.name, ": ", e.what()));
+    const std::string text = concat("offload policy ", policy.name, ": ", e.what());
+    if (e.code() == TSR_E_RESOURCE_EXHAUSTED) throw PolicyRefusal(e.code(), text);
+    throw Error(e.code(), text);
   }
   std::vector<RestingBuffer> resting = resting_buffers(program, sink.leaves());
   move_items(program, visits, sink.leaves(), limits.device_memory_is_host);

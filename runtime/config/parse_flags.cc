@@ -12,7 +12,6 @@
 #include <set>
 
 #include "base/concat.h"
-#include "base/output_file.h"
 #include "config/axes.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"
@@ -81,38 +80,12 @@ struct Description {
   std::vector<std::string> names;
 };
 
-void add_plan_flags(po::options_description& group, std::vector<std::string>& names, PlanFlags& plan) {
-  const auto set_rank = [&plan](const char* flag, const std::string& text) {
-    const int rank = static_cast<int>(parse_integer(flag, text, 0, (1 << 20) - 1));
-    if (plan.rank >= 0 && plan.rank != rank)
-      throw UsageError(concat("--print-program and --rank name two ranks, ", plan.rank, " and ", rank, "; give one"));
-    plan.rank = rank;
-  };
-  const auto text = [](const char* name) { return po::value<std::string>()->value_name(name); };
-  group.add_options()("print-program", text("[R]")->implicit_value("", "")->notifier([=, &plan](const std::string& r) {
-    plan.print_program = true;
-    if (!r.empty()) set_rank("print-program", r);
-  }),
-                      "print every action of the programs of rank R (default: --rank, else 0)");
-  group.add_options()("json", po::bool_switch(&plan.as_json), "print one JSON object, with memory in bytes");
-  group.add_options()("rank", text("R")->notifier([=](const std::string& r) { set_rank("rank", r); }),
-                      "rank whose plan is shown (default: the one that needs most memory)");
-  group.add_options()("verify", po::bool_switch(&plan.verify), "print what was verified of the programs of all ranks");
-  group.add_options()("schedule", po::bool_switch(&plan.schedule),
-                      "draw the pipeline: a row per stage, a column per slot of equal cost");
-  group.add_options()("svg", text("FILE")->notifier([&plan](const std::string& path) {
-    if (path.empty()) throw UsageError("--svg is empty; give a file to write");
-    plan.svg = path;
-  }),
-                      "draw one step into this file: all streams of all ranks, and live memory");
-  names.insert(names.end(), {"print-program", "json", "rank", "verify", "schedule", "svg"});
-}
-
 /// What only training asks: `eval` has no such flags, as they would change nothing.
 bool is_of_training(const Flag& flag) {
-  constexpr std::string_view kOfTraining[] = {
-      "eval-data", "eval-every",  "grad-accum", "reduce-dtype",  "reduce-every",  "recompute",  "max-skipped-steps",
-      "offload",   "offload-dir", "offload-io", "offload-check", "offload-chunk", "cuda-graph", "seed"};
+  constexpr std::string_view kOfTraining[] = {"eval-data",    "eval-every", "grad-accum",        "reduce-dtype",
+                                              "reduce-every", "recompute",  "max-skipped-steps", "offload",
+                                              "offload-dir",  "offload-io", "offload-check",     "offload-chunk",
+                                              "cuda-graph",   "seed",       "host-memory"};
   return flag.group == kOptimisation || std::ranges::count(kOfTraining, flag.name) > 0;
 }
 
@@ -129,6 +102,10 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   if (set == FlagSet::plan) {
     groups.emplace_back("Plan", 110, 50);
     add_plan_flags(groups.back(), description.names, parsed.plan);
+  }
+  if (set == FlagSet::bench) {
+    groups.emplace_back("Bench", 110, 50);
+    add_bench_flags(groups.back(), description.names, parsed.plan);
   }
   groups.emplace_back("Help", 110, 50);
   groups.back().add_options()("help,h", po::bool_switch(&parsed.help), "print this text");
@@ -208,7 +185,7 @@ void check_required(FlagSet set, const TrainConfig& config) {
   if (config.model.empty() && set == FlagSet::eval)
     throw UsageError("the model is missing; give a folder with weights: tessera eval FOLDER --data PATH");
   if (config.model.empty()) throw UsageError("--model is missing; give the name of a model or a folder (see --help)");
-  if (set != FlagSet::plan && config.data.empty())
+  if ((set == FlagSet::train || set == FlagSet::eval) && config.data.empty())
     throw UsageError(
         "--data is missing; give a text file, a folder of text, a .bin file of tokens or, for a classifier, CSV or IDX "
         "files");
@@ -222,17 +199,6 @@ void join_optional_values(std::vector<std::string>& words) {
     words[i] += "=" + next;
     words.erase(words.begin() + static_cast<ptrdiff_t>(i) + 1);
   }
-}
-
-void check_plan(const PlanFlags& plan) {
-  if (is_standard_output(plan.svg) && (plan.verify || plan.schedule))
-    throw UsageError(
-        "--svg - writes the drawing to standard output, where --verify and --schedule write too; give a file");
-  const bool draws = plan.verify || plan.schedule || !plan.svg.empty();
-  if (int{plan.print_program} + int{plan.as_json} + int{draws} > 1)
-    throw UsageError(
-        "--print-program, --json, and --verify, --schedule or --svg select different outputs; choose one (the last "
-        "three may be combined)");
 }
 
 void check_together(FlagSet set, const TrainConfig& config) {
@@ -298,6 +264,8 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
     throw UsageError(concat(e.what(), "; see --help"));
   }
   check_required(set, parsed.config);
+  if (set == FlagSet::bench && parsed.plan.rates.empty())
+    throw UsageError("--rates is missing; give a file for what is measured");
   check_together(set, parsed.config);
   check_plan(parsed.plan);
   return parsed;
@@ -310,6 +278,11 @@ std::string flags_help(FlagSet set, std::string_view models) {
           ? "usage: tessera plan --model NAME|FOLDER [flags]\n\n"
             "plan takes all flags of train, so that a command line can be planned unchanged; flags for data files,\n"
             "learning rates and metrics have no effect.\n"
+      : set == FlagSet::bench
+          ? "usage: tessera bench rates --model NAME|FOLDER --rates FILE [flags]\n\n"
+            "measures on this machine how long each op of the job's step takes, how fast copies between device and\n"
+            "host are and, with --offload-dir, files; plan --rates FILE predicts steps from it. It takes all flags of\n"
+            "train; those for data, learning rates and metrics have no effect.\n"
       : set == FlagSet::eval ? "usage: tessera eval FOLDER --data PATH [flags]\n\n"
                                "prints the loss of the weights in FOLDER on all of the data, or on the first "
                                "--eval-batches batches of it.\n"

@@ -7,6 +7,7 @@
 #include "job/job.h"
 #include "train/loss_scaler.h"
 #include "train/memory_meter.h"
+#include "train/move_meter.h"
 
 namespace tessera::host {
 
@@ -17,7 +18,8 @@ void report_start(const Log& log, const Job& job, const RunData& data, const Ran
 /// One line per step; a warning when the step was skipped, with the new loss scale.
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler);
 void report_evaluation(const Log& log, const EvalMetrics& result);
-/// Planned and measured memory, and what offload moved.
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured);
+/// Planned and measured memory, and what offload moved, with its rates.
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured,
+                const MovedInRun& moved);
 
 }  // namespace tessera::host

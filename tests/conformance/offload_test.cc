@@ -14,6 +14,7 @@
 #include "cpu-device/device.h"
 #include "memory/memory_plan.h"
 #include "model/gpt2/gpt2.h"
+#include "offload/visits.h"
 #include "passes/build_program.h"
 #include "passes/chunks.h"
 #include "passes/dependencies.h"
@@ -39,6 +40,12 @@ struct Plan {
   std::vector<tsr_leave> answers;
   std::string refusal;  ///< the sink's first, or what is wrong with all answers together
 };
+
+/// It cannot decide, or nothing it may say is enough: it said why, and nothing else.
+bool declines(const Plan& plan) {
+  return (plan.status == TSR_E_INVALID_ARGUMENT || plan.status == TSR_E_RESOURCE_EXHAUSTED) && !plan.message.empty() &&
+         plan.answers.empty() && plan.refusal.empty();
+}
 
 auto fields(const tsr_leave& leave) {
   return std::tuple(leave.buffer, leave.after, leave.memory, leave.ahead, leave.linger);
@@ -99,6 +106,7 @@ TEST_P(Offload, AnswersAreOnesThatTheHostTakes) {
   size_t num_answers = 0;
   for (uint32_t seed = 0; seed < kNumSteps; ++seed) {
     const Plan plan = policy.plan(random_step(seed));
+    if (declines(plan)) continue;
     ASSERT_EQ(plan.status, TSR_OK) << "seed " << seed << ": " << plan.message;
     ASSERT_EQ(plan.refusal, "") << "seed " << seed;
     num_answers += plan.answers.size();
@@ -122,12 +130,18 @@ size_t num_copies(const Program& program) {
       std::ranges::count(program.actions, uint32_t{TSR_ACTION_COPY}, [](const Action& action) { return action.kind; }));
 }
 
+/// Nine tenths of what is in use at once.
+uint64_t tight_limit(const Program& program) {
+  return std::ranges::max(visits_of(program), {}, &tsr_visit::live_bytes).live_bytes / 10 * 9;
+}
+
 // The view is the host's own, and so is the sink.
 TEST_P(Offload, AnswersAreTakenForAStepOfTwoBlocks) {
   const Policy policy(GetParam());
   Program program = two_blocks();
   if (policy.table().flags & TSR_OFFLOAD_CUTS_HOMES) cut_homes(program, 1 << 20);
-  run_policy(program, {policy.plugin().name, &policy.table(), policy.instance()}, {});
+  run_policy(program, {policy.plugin().name, &policy.table(), policy.instance()},
+             {.device_bytes = tight_limit(program)});
   EXPECT_GT(num_copies(program), 0u) << "it moves nothing";
   zero_pads(program);
   derive_dependencies(program);

@@ -23,7 +23,7 @@ std::vector<tsr_visit> random_visits(std::mt19937& random, int num_units) {
   const auto add = [&](uint32_t kind, int unit, int micro_batch) {
     const uint64_t action = visits.size();
     visits.push_back({action, action, kind, unit, micro_batch, 0, static_cast<double>(random() % 1'000'000),
-                      random() % 1'000'000, random() % 1'000'000});
+                      random() % 1'000'000, 0});
   };
   add(TSR_VISIT_OTHER, -1, -1);
   for (int m = 0; m < num_micro_batches; ++m) {
@@ -64,13 +64,25 @@ std::vector<tsr_place> random_places(std::mt19937& random) {
   }
 }
 
+/// What is in use in each visit is the items that are alive in it; a limit is between half of the most and all of it.
+void limit_memory(std::mt19937& random, StepPlan& step) {
+  for (size_t i = 0; i < step.items.size(); ++i) {
+    const bool is_persistent = (step.items[i].flags & TSR_BUFFER_PERSISTENT) != 0;
+    const uint32_t first = is_persistent ? 0 : step.uses[i].front().visit;
+    const auto last = is_persistent ? static_cast<uint32_t>(step.visits.size() - 1) : step.uses[i].back().visit;
+    for (uint32_t v = first; v <= last; ++v)
+      step.visits[v].live_bytes += step.items[i].num_bytes;
+  }
+  const uint64_t most = std::ranges::max(step.visits, {}, &tsr_visit::live_bytes).live_bytes;
+  if (random() % 2) step.device_bytes = most / 2 + random() % (most / 2 + 1);
+}
+
 }  // namespace
 
 StepPlan random_step(uint32_t seed) {
   std::mt19937 random(seed);
   StepPlan step;
   step.num_units = 1 + random() % 6;
-  if (random() % 2) step.device_bytes = random() % (1u << 22);
   step.places = random_places(random);
   step.visits = random_visits(random, static_cast<int>(step.num_units));
   const uint64_t num_items = random() % 40;
@@ -85,6 +97,7 @@ StepPlan random_step(uint32_t seed) {
     step.items.push_back(
         {id, {}, kind, is_persistent ? TSR_BUFFER_PERSISTENT : 0u, unit, 0, num_bytes, nullptr, step.uses[i].size()});
   }
+  limit_memory(random, step);
   return step;
 }
 

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <optional>
 #include <sstream>
 
+#include "support/compiled_job.h"
 #include "support/large_gradients.h"
 
 namespace tessera::testing {
@@ -25,15 +27,17 @@ const std::vector<Policy>& policies() {
   static const std::vector<Policy> all = {
       {"activations", {"to", "what", "fraction", "ahead", "linger"}, {"min-bytes=0"}},
       {"optimizer-state", {"to", "states", "fraction", "ahead", "linger"}, {}},
-      {"stream", {"to", "gradients", "fraction", "ahead", "linger"}, {}}};
+      {"stream", {"to", "gradients", "fraction", "ahead", "linger"}, {}},
+      {"fit", {"to", "ahead", "linger"}, {}}};
   return all;
 }
 
 /// Values of --offload: each policy alone, and several in either order.
 const Values& offload_values() {
   static const Values all = {
-      "activations", "optimizer-state",    "activations,optimizer-state", "optimizer-state,activations",
-      "stream",      "stream,activations", "activations,stream"};
+      "activations",    "optimizer-state",    "activations,optimizer-state", "optimizer-state,activations",
+      "stream",         "stream,activations", "activations,stream",          "fit",
+      "activations,fit"};
   return all;
 }
 
@@ -96,6 +100,10 @@ bool takes(const std::string& value, const std::string& option) {
                              [&](const Policy& p) { return std::ranges::count(p.options, option); });
 }
 
+bool decides_by_limit(const std::string& value) {
+  return std::ranges::any_of(policies_of(value), [](const Policy& p) { return p.name == "fit"; });
+}
+
 /// Options are those of the policies that take them; a block that is computed again saves nothing from its forward, and
 /// SGD has no second moment. Gloo under a few layouts: it takes most of the time.
 std::vector<Rule> rules() {
@@ -105,7 +113,7 @@ std::vector<Rule> rules() {
   for (const std::string& value : offload_values())
     for (const Factor& option : policy_options())
       if (!takes(value, option.name) &&
-          !(option.name == "chunk" && (takes(value, "states") || takes(value, "gradients"))))
+          !(option.name == "chunk" && (takes(value, "states") || takes(value, "gradients") || decides_by_limit(value))))
         rules.push_back({"policy", {value}, option.name, {option.values[0]}});
   return rules;
 }
@@ -122,6 +130,36 @@ const std::string& offload_folder() {
 
 const Layout& layout_of(const Space& space, const Space::Row& row) {
   return *std::ranges::find(layouts(), space.value(row, "layout"), &Layout::name);
+}
+
+/// Bytes of device memory that the largest rank needs; nothing when the run is refused.
+std::optional<uint64_t> planned_bytes(const Space& space, const Space::Row& row, const Values& more) {
+  Values flags = job_flags(space, row);
+  flags.insert(flags.end(), more.begin(), more.end());
+  flags.insert(flags.end(), {"--model=" + golden_folder(), "--batch-size=1", "--seq-len=12"});
+  try {
+    const CompiledJob job(flags, num_offload_ranks(space, row));
+    uint64_t most = 0;
+    for (int rank = 0; rank < num_offload_ranks(space, row); ++rank)
+      most = std::max(most, job.of(rank).arena_bytes(TSR_MEMORY_DEVICE));
+    return most;
+  } catch (const Error& refusal) {
+    if (refusal.code() != TSR_E_RESOURCE_EXHAUSTED) throw;
+    return std::nullopt;
+  }
+}
+
+/// Two thirds of what the run needs without offload; more where the largest visit or the gaps between so small buffers
+/// need more.
+Values memory_limit(const Space& space, const Space::Row& row, const Values& policies) {
+  const uint64_t without = planned_bytes(space, row, {}).value();
+  for (const uint64_t percent : {67, 75, 85, 95}) {
+    const uint64_t limit = without * percent / 100;
+    Values flags = policies;
+    flags.push_back("--device-memory=" + std::to_string(limit));
+    if (const auto needed = planned_bytes(space, row, flags); needed && *needed <= limit) return {flags.back()};
+  }
+  return {"--device-memory=1GiB"};
 }
 
 }  // namespace
@@ -155,6 +193,10 @@ Values offload_flags(const Space& space, const Space::Row& row) {
       flags.push_back("--" + policy.name + "." + option);
     for (const std::string& option : policy.options)
       flags.push_back("--" + policy.name + "." + option + "=" + space.value(row, option));
+  }
+  if (decides_by_limit(value)) {
+    const Values limit = memory_limit(space, row, flags);
+    flags.insert(flags.end(), limit.begin(), limit.end());
   }
   return flags;
 }
