@@ -1,4 +1,4 @@
-// The metrics file: JSON lines, one object that describes the run, then one per step.
+// The metrics file: JSON lines, one object that describes the run, then one per step and evaluation.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,18 @@ struct StepMetrics {
   std::optional<double> file_busy_ms = {};
 };
 
+/// What an evaluation gives.
+struct EvalMetrics {
+  int64_t after_step = 0;               ///< the steps before it
+  std::string items = "tokens";         ///< as in RunMetrics
+  double loss = 0;                      ///< mean over the items
+  std::optional<double> perplexity;     ///< of language models: e^loss
+  std::optional<double> bits_per_byte;  ///< where tokens are bytes
+  std::optional<double> accuracy;       ///< of classifiers: fraction of the examples predicted correctly
+  int64_t num_items = 0;                ///< tokens or examples that were predicted
+  double seconds = 0;                   ///< wall time of the evaluation
+};
+
 /// Sets `run` and `started` for a run that starts now.
 void name_run(RunMetrics& run);
 
@@ -57,6 +69,7 @@ void name_run(RunMetrics& run);
 /// the array "not_finite", which exists only then, has its name.
 std::string to_json_line(const RunMetrics& run);
 std::string to_json_line(const StepMetrics& step, const std::string& run);
+std::string to_json_line(const EvalMetrics& evaluation, const std::string& run);
 
 /// Whether a file that begins like this has our metrics.
 bool begins_like_metrics(std::string_view begin);
@@ -68,6 +81,7 @@ class MetricsWriter {
   MetricsWriter(const Output& output, const RunMetrics& run);
   /// Appends one line. Throws UNAVAILABLE when it could not be written (disk full, for instance).
   void write(const StepMetrics& step);
+  void write(const EvalMetrics& evaluation);
 
  private:
   OutputFile out_;

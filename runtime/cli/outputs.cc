@@ -3,7 +3,9 @@
 
 #include "cli/outputs.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "base/output_file.h"
@@ -30,21 +32,22 @@ JobInput model_input(const std::string& model) {
   return input;
 }
 
-std::vector<JobInput> data_inputs(const Job& job) {
-  const std::string& data = job.config.data;
+/// The files that `flag` names.
+std::vector<JobInput> data_inputs(const Job& job, const char* flag, const std::string& data) {
   if (data.empty()) return {};
   if (std::holds_alternative<ExampleInputs>(job.architecture().inputs()))
-    if (const auto pair = find_idx_pair(data)) return {{"--data", pair->images, true}, {"--data", pair->labels, true}};
-  if (!is_pattern(data) || std::filesystem::exists(data)) return {{"--data", data, true}};
+    if (const auto pair = find_idx_pair(data)) return {{flag, pair->images, true}, {flag, pair->labels, true}};
+  if (!is_pattern(data) || std::filesystem::exists(data)) return {{flag, data, true}};
   std::vector<JobInput> inputs = {
-      {"--data", data, false, [data](const std::string& path) { return would_match(data, path); }}};
+      {flag, data, false, [data](const std::string& path) { return would_match(data, path); }}};
   for (const std::string& path : paths_matching(data))
-    inputs.push_back({"--data", path, true});
+    inputs.push_back({flag, path, true});
   return inputs;
 }
 
 std::vector<JobInput> inputs_of(const Job& job) {
-  std::vector<JobInput> inputs = data_inputs(job);
+  std::vector<JobInput> inputs = data_inputs(job, "--data", job.config.data);
+  std::ranges::move(data_inputs(job, "--eval-data", job.config.eval_data), std::back_inserter(inputs));
   inputs.insert(inputs.begin(), model_input(job.config.model));
   const auto plugin = [&](const char* flag, const LoadedPlugin& p) { inputs.push_back({flag, p.path}); };
   plugin("--device", job.plugins.device);
@@ -101,6 +104,7 @@ RankObserver write_metrics(const Job& job, int rank) {
     *writer = std::make_unique<MetricsWriter>(output, run);
   };
   observer.on_step = [writer](const StepMetrics& step) { (*writer)->write(step); };
+  observer.on_eval = [writer](const EvalMetrics& evaluation) { (*writer)->write(evaluation); };
   return observer;
 }
 

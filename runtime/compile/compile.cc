@@ -155,7 +155,7 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
     return compile_program(input, *result.model, coordinates, layout, order, purpose, variant, resting);
   };
   progress.phase("writing its programs");
-  for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
+  for (uint32_t variant = 0; input.trains && variant < num_variants(input.mesh, order); ++variant)
     result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
   for (Program& step : result.steps)
     agree_on_resting_buffers(step, resting);

@@ -31,7 +31,6 @@ struct LaterFlag {
 };
 constexpr std::string_view kNothingIsSaved = "nothing is saved yet";
 constexpr std::string_view kStartsAnew = "every run starts from step 1";
-constexpr std::string_view kLossIsReported = "the loss on --data is in the log and in --metrics FILE";
 constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
 constexpr LaterFlag kLaterFlags[] = {
     {"resume", kStartsAnew},
@@ -42,11 +41,7 @@ constexpr LaterFlag kLaterFlags[] = {
     {"checkpoint-every", kNothingIsSaved},
     {"keep", kNothingIsSaved},
     {"init-from", "weights are read from the folder that --model names"},
-    {"val-data", kLossIsReported},
-    {"eval-every", kLossIsReported},
-    {"eval-interval", kLossIsReported},
-    {"eval-iters", kLossIsReported},
-    {"generate", "tessera trains and plans only"},
+    {"generate", "tessera generate FOLDER continues a text"},
     {"tensorboard", kMetricsFile},
     {"wandb", kMetricsFile},
     {"profile", "tessera plan --svg FILE draws a step as it is planned"},
@@ -85,11 +80,21 @@ struct Description {
   std::vector<std::string> names;
 };
 
+/// What only training asks: `eval` has no such flags, as they would change nothing.
+bool is_of_training(const Flag& flag) {
+  constexpr std::string_view kOfTraining[] = {"eval-data",    "eval-every", "grad-accum",        "reduce-dtype",
+                                              "reduce-every", "recompute",  "max-skipped-steps", "offload",
+                                              "offload-dir",  "offload-io", "offload-check",     "offload-chunk",
+                                              "cuda-graph",   "seed",       "host-memory"};
+  return flag.group == kOptimisation || std::ranges::count(kOfTraining, flag.name) > 0;
+}
+
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
   std::vector<po::options_description> groups;
   Description description;
   std::string_view group;
   for (const Flag& flag : train_flags()) {
+    if (set == FlagSet::eval && is_of_training(flag)) continue;
     if (flag.group != group) groups.emplace_back(std::string(group = flag.group), 110, 50);
     groups.back().add(describe(flag, &parsed.config));
     description.names.emplace_back(flag.name);
@@ -177,8 +182,10 @@ void check_no_empty_value(const std::vector<std::string>& words) {
 }
 
 void check_required(FlagSet set, const TrainConfig& config) {
+  if (config.model.empty() && set == FlagSet::eval)
+    throw UsageError("the model is missing; give a folder with weights: tessera eval FOLDER --data PATH");
   if (config.model.empty()) throw UsageError("--model is missing; give the name of a model or a folder (see --help)");
-  if (set == FlagSet::train && config.data.empty())
+  if ((set == FlagSet::train || set == FlagSet::eval) && config.data.empty())
     throw UsageError(
         "--data is missing; give a text file, a folder of text, a .bin file of tokens or, for a classifier, CSV or IDX "
         "files");
@@ -194,7 +201,7 @@ void join_optional_values(std::vector<std::string>& words) {
   }
 }
 
-void check_together(const TrainConfig& config) {
+void check_together(FlagSet set, const TrainConfig& config) {
   requested_world(config);
   if (config.min_lr > config.lr)
     throw UsageError(concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr),
@@ -204,6 +211,10 @@ void check_together(const TrainConfig& config) {
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr),
                " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
+  if (set == FlagSet::train && config.eval_data.empty() && (config.eval_every > 0 || config.eval_batches > 0))
+    throw UsageError(concat("--eval-", config.eval_every > 0 ? "every " : "batches ",
+                            config.eval_every > 0 ? config.eval_every : config.eval_batches,
+                            " changes nothing without --eval-data; add it, or leave this out"));
 }
 
 /// Boost checks this, but not for flags whose value is optional.
@@ -219,13 +230,21 @@ void check_given_once(const po::parsed_options& options) {
       throw UsageError(concat("--", option.string_key, " is given more than once; give it once"));
 }
 
+/// `tessera eval FOLDER` is `tessera eval --model FOLDER`.
+void name_model(std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with("-")) return;
+  words.insert(words.begin(), "--model");
+}
+
 }  // namespace
 
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   ParsedFlags parsed;
+  parsed.set = set;
   const Description description = describe_all(set, parsed);
   std::vector<std::string> normal;
   std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
+  if (set == FlagSet::eval) name_model(normal);
   join_optional_values(normal);
   check_no_empty_value(normal);
   // No guessing: --st might be --steps today and ambiguous, or another flag, in the next version.
@@ -247,7 +266,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   check_required(set, parsed.config);
   if (set == FlagSet::bench && parsed.plan.rates.empty())
     throw UsageError("--rates is missing; give a file for what is measured");
-  check_together(parsed.config);
+  check_together(set, parsed.config);
   check_plan(parsed.plan);
   return parsed;
 }
@@ -264,7 +283,10 @@ std::string flags_help(FlagSet set, std::string_view models) {
             "measures on this machine how long each op of the job's step takes, how fast copies between device and\n"
             "host are and, with --offload-dir, files; plan --rates FILE predicts steps from it. It takes all flags of\n"
             "train; those for data, learning rates and metrics have no effect.\n"
-          : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
+      : set == FlagSet::eval ? "usage: tessera eval FOLDER --data PATH [flags]\n\n"
+                               "prints the loss of the weights in FOLDER on all of the data, or on the first "
+                               "--eval-batches batches of it.\n"
+                             : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
   return concat(usage, describe_all(set, unused).all, models,
                 "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");
 }

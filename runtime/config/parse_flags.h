@@ -1,4 +1,4 @@
-// The first pass over the command line of `tessera train` and `tessera plan`: the host's own flags.
+// The first pass over the command line of `tessera train`, `plan` and `eval`: the host's own flags.
 #pragma once
 
 #include <span>
@@ -13,9 +13,11 @@
 namespace tessera::host {
 
 /// bench: of `tessera bench rates`.
-enum class FlagSet { train, plan, bench };
+enum class FlagSet { train, plan, bench, eval };
+
 
 struct ParsedFlags {
+  FlagSet set = FlagSet::train;
   TrainConfig config;
   PlanFlags plan;
   /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
@@ -23,7 +25,8 @@ struct ParsedFlags {
   bool help = false;  ///< --help was given; then nothing else was checked
 };
 
-/// Reads the arguments after the command's name. Underscores in names count as dashes. Throws UsageError for unknown
+/// Reads the arguments after the command's name; eval's --model may be given as a word. Underscores in names count as
+/// dashes. Throws UsageError for unknown
 /// flags (with a suggestion), values that are not valid, flags that are not supported yet, flags given twice, missing
 /// --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);

@@ -66,6 +66,11 @@ struct TrainConfig {
   int64_t grad_accum = 1;                 ///< micro-batches per step
   uint64_t seed = 1337;
 
+  // Evaluation.
+  std::string eval_data;     ///< empty: nothing is evaluated
+  int64_t eval_every = 0;    ///< steps; 0: only after the last one
+  int64_t eval_batches = 0;  ///< of a step's size; 0: all of the data
+
   // Optimisation.
   int64_t steps = 100;
   double lr = 3e-4;

@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "base/concat.h"
-#include "tessera/accumulator.hpp"
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
 
@@ -127,7 +126,7 @@ std::string RankRuntime::obstacle_to_graphs() const {
   return "";
 }
 
-// Persistent buffers have one address in all programs; this is from the first step's plan.
+// Persistent buffers have one address in all programs; this is from the plan of the first.
 void* RankRuntime::pointer(const Buffer& buffer, uint64_t offset) const {
   return context_.pointer(buffer, programs_.memory[1], offset);
 }
@@ -170,7 +169,7 @@ void RankRuntime::read(const Buffer& buffer, uint64_t offset, void* data, uint64
 }
 
 const Buffer& RankRuntime::scalar(uint32_t kind, std::string_view name) const {
-  const Program& program = programs_.steps[0];
+  const Program& program = programs_.first();
   return program.buffer(find_buffer(program, kind, name));
 }
 
@@ -190,7 +189,7 @@ void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<f
 }
 
 void RankRuntime::initialise(const ParameterSource& values, Progress* progress) {
-  const Program& program = programs_.steps[0];
+  const Program& program = programs_.first();
   // Everything persistent starts from zero: pads must be, and so must optimizer state and the step count.
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent) zero(buffer);
@@ -216,27 +215,27 @@ void RankRuntime::write_input(const Buffer& buffer, const InputValues& values) {
 }
 
 void RankRuntime::write_batches(std::span<const MicroBatch> micro_batches) {
-  const Program& program = programs_.steps[0];
+  const Program& program = programs_.first();
   check_batches(program, micro_batches);
   for (const InputBuffer& input : program.inputs)
     write_input(program.buffer(input.buffer), input_values(input, micro_batches));
 }
 
-double RankRuntime::loss_sum() {
+Accumulator RankRuntime::losses() {
   Accumulator accumulator{};
   read(scalar(TSR_BUFFER_ACCUMULATOR, kLossAccumulator), 0, accumulator.data(), sizeof accumulator);
-  return decode(accumulator);
+  return accumulator;
 }
 
 std::optional<int64_t> RankRuntime::num_correct() {
-  if (!find_buffer(programs_.steps[0], TSR_BUFFER_ACCUMULATOR, kCorrectCount)) return std::nullopt;
+  if (!find_buffer(programs_.first(), TSR_BUFFER_ACCUMULATOR, kCorrectCount)) return std::nullopt;
   int64_t count = 0;
   read(scalar(TSR_BUFFER_ACCUMULATOR, kCorrectCount), 0, &count, sizeof count);
   return count;
 }
 
 bool RankRuntime::scales_loss() const {
-  return find_buffer(programs_.steps[0], TSR_BUFFER_SCALAR, kLossScale) != 0;
+  return find_buffer(programs_.first(), TSR_BUFFER_SCALAR, kLossScale) != 0;
 }
 
 StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double loss_scale,
@@ -250,7 +249,7 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   executable.run(setup_.cancelled);
   double clip[3];
   fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
-  const double loss = loss_sum();  // waits for both
+  const double loss = decode(losses());  // waits for both
   return {loss, clip[2], clip[1] != 0, executable.first_not_finite(), num_correct()};
 }
 
@@ -260,11 +259,11 @@ Evaluation RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
   write_batches(micro_batches);
   wait();
   executables_.back()->run(setup_.cancelled);
-  return {loss_sum(), num_correct()};
+  return {losses(), num_correct()};
 }
 
 void RankRuntime::read_parameter(int parameter, std::span<float> out) {
-  const Program& program = programs_.steps[0];
+  const Program& program = programs_.first();
   for (const Home& home : program.homes) {
     const tsr_home_role& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
@@ -276,7 +275,7 @@ void RankRuntime::read_parameter(int parameter, std::span<float> out) {
 
 std::optional<ParameterElement> RankRuntime::worst_element(const Home& home, const tsr_piece& piece) {
   const tsr_home_role& role = role_of_values(home);
-  const Buffer& buffer = programs_.steps[0].buffer(role.buffer);
+  const Buffer& buffer = programs_.first().buffer(role.buffer);
   std::optional<ParameterElement> worst;
   std::vector<float> values;
   for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
@@ -291,7 +290,7 @@ std::optional<ParameterElement> RankRuntime::worst_element(const Home& home, con
 
 std::optional<ParameterElement> RankRuntime::worst_parameter_element() {
   std::optional<ParameterElement> worst;
-  for (const Home& home : programs_.steps[0].homes)
+  for (const Home& home : programs_.first().homes)
     for (const tsr_piece& piece : home.pieces)
       if (const auto found = worst_element(home, piece); found && (!worst || is_worse(*found, *worst))) worst = found;
   return worst;

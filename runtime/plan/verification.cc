@@ -55,7 +55,7 @@ VerificationSummary summarize_verification(const JobPlan& planned) {
     const RankPrograms& programs = all.of(representative);
     for (const Program* program : programs.all())
       count(*program, members.size(), summary, in_groups);
-    summary.num_homes += members.size() * programs.steps[0].homes.size();
+    summary.num_homes += members.size() * programs.first().homes.size();
   }
   for (const Program* program : all.of(0).all())
     summary.programs.push_back(program_name(*program));

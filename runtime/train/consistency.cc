@@ -108,11 +108,15 @@ RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValu
 }
 
 /// Processes may read different files under equal paths.
-void add_inputs(std::vector<Fingerprint>& all, const Job& job, const Dataset& data) {
-  const auto [name, size] = data.size();
-  all.push_back({name, size});
-  if (job.mesh.num_ranks() == 1 || job.ranks_are_threads()) return;
-  all.push_back({"the data", data.fingerprint()});
+void add_inputs(std::vector<Fingerprint>& all, const Job& job, const RunData& data) {
+  const bool may_differ = job.mesh.num_ranks() > 1 && !job.ranks_are_threads();
+  for (const auto& [dataset, of] : {std::pair(data.training.get(), ""), {data.evaluation.get(), "evaluation "}}) {
+    if (!dataset) continue;
+    const auto [items, size] = dataset->size();
+    all.push_back({concat(items, " in the ", of, "data"), size});
+    if (may_differ) all.push_back({concat("the ", of, "data"), dataset->fingerprint()});
+  }
+  if (!may_differ) return;
   std::vector<std::string> weights;
   if (is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
   all.push_back(
@@ -123,7 +127,7 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const Dataset& da
 
 }  // namespace
 
-void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& info, int num_threads, const Log& log) {
+void check_job_consistency(const Job& job, const RunData& data, const RankInfo& info, int num_threads, const Log& log) {
   std::vector<Fingerprint> all = {{"the number of ranks", std::to_string(job.mesh.num_ranks())}};
   const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
   plugin(job.plugins.device);

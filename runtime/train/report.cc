@@ -84,7 +84,7 @@ void report_moved(const Log& log, const Job& job, const MovedInRun& moved) {
 
 std::string frozen_text(const Model& model) {
   const uint64_t all = model.num_parameter_elements(), trained = model.num_trainable_elements();
-  if (trained == all) return "";
+  if (trained == all || trained == 0) return "";
   return " (" + std::to_string(trained) + " trained, " + std::to_string(all - trained) + " frozen)";
 }
 
@@ -131,15 +131,17 @@ std::string mesh_text(const Job& job) {
   return text.empty() ? "one rank" : text;
 }
 
-void report_start(const Log& log, const Job& job, const Dataset& data, const RankRuntime& runtime) {
-  log.info("data: ", data.description());
+void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime) {
+  if (data.training) log.info("data: ", data.training->description());
+  if (data.evaluation) log.info("evaluation data: ", data.evaluation->description());
   log.info("model: ", job.config.model, ", ", job.model.num_parameter_elements(), " parameters", frozen_text(job.model),
            ", ", job.architecture().summary());
-  log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(), " per step");
+  log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(),
+           job.trains ? " per step" : " per batch");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);
   report_offload(log, job, runtime.programs());
-  warn_of_rates(log, job.config);
+  if (job.trains) warn_of_rates(log, job.config);
 }
 
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler) {
@@ -153,10 +155,19 @@ void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, con
                 scaler.is_dynamic() ? format("; the loss scale is now %g", scaler.scale()) : "");
 }
 
+void report_evaluation(const Log& log, const EvalMetrics& result) {
+  log.info("evaluation", result.after_step ? concat(" after step ", result.after_step) : "",
+           format(": loss %.5f", result.loss),
+           result.perplexity ? format(" | perplexity %.4g", *result.perplexity) : "",
+           result.bits_per_byte ? format(" | %.4f bits per byte", *result.bits_per_byte) : "",
+           result.accuracy ? format(" | accuracy %.2f %%", 100 * *result.accuracy) : "", " | ", result.num_items, " ",
+           result.items, format(" | %.1f s", result.seconds));
+}
+
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured,
                 const MovedInRun& moved) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
-  log.info("done: ", job.config.steps, " steps");
+  if (job.trains) log.info("done: ", job.config.steps, " steps");
   log.info("memory planned between steps: ", human_bytes(planned.states.total()), " (", class_list(planned.states),
            ")");
   log.info("memory planned at the peak: ", human_bytes(planned.peak.total()), " (", class_list(planned.peak),

@@ -16,6 +16,7 @@
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
 #include "train/consistency.h"
+#include "train/evaluator.h"
 #include "train/learning_rate.h"
 #include "train/loss_scaler.h"
 #include "train/lost_run.h"
@@ -134,11 +135,38 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, MoveMeter& moves,
-                 const RankInfo& info, const RankObserver& observer, const Log& log) {
+/// Evaluates, and tells log and observer.
+class Evaluations {
+ public:
+  Evaluations(const Job& job, const RunData& data, RankRuntime& runtime, const RankInfo& info,
+              const RankObserver& observer, const Log& log)
+      : runtime_(runtime), observer_(observer), log_(log), every_(job.config.eval_every), steps_(job.config.steps) {
+    if (data.evaluation) evaluator_.emplace(job, *data.evaluation, info.rank);
+  }
+
+  /// `step` counts from 1.
+  void after_step(int64_t step) const {
+    if (evaluator_ && (step == steps_ || (every_ > 0 && step % every_ == 0))) run(step);
+  }
+  void run(int64_t after_step) const {
+    const EvalMetrics result = evaluator_->run(runtime_, after_step);
+    observer_.on_eval(result);
+    report_evaluation(log_, result);
+  }
+
+ private:
+  RankRuntime& runtime_;
+  const RankObserver& observer_;
+  const Log& log_;
+  const int64_t every_, steps_;
+  std::optional<Evaluator> evaluator_;
+};
+
+void train_steps(const Job& job, const RunData& data, RankRuntime& runtime, MemoryMeter& meter, MoveMeter& moves,
+                 const RankInfo& info, const RankObserver& observer, const Evaluations& evaluations, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(info.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
-  const auto reader = data.reader(dataset_use(job));
+  const auto reader = data.training->reader(dataset_use(job));
   // Each rank has its own: outcomes of steps are equal on all ranks, so the scales are.
   LossScaler scaler(runtime.scales_loss());
   LostRunCheck lost(job, info, runtime);
@@ -169,18 +197,21 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
     observer.on_step(line);
     if (info.rank == 0) report_step(log, line, job.config.steps, scaler);
     lost.after_step(line.step, result);
+    evaluations.after_step(line.step);
   }
   lost.after_last_step();
 }
 
-void warn_of_data(const Log& log, const Job& job, const Dataset& data) {
-  for (const std::string& warning : data.warnings(dataset_use(job)))
-    log.warning(warning);
+void warn_of_data(const Log& log, const Job& job, const RunData& data) {
+  for (const Dataset* dataset : {data.training.get(), data.evaluation.get()})
+    if (dataset)
+      for (const std::string& warning : dataset->warnings(dataset_use(job)))
+        log.warning(warning);
 }
 
 }  // namespace
 
-void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const RankObserver& observer,
+void train_rank(const Job& job, const RunData& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log) {
   const HostServices host(log, info.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
@@ -215,8 +246,12 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   // A rank may detect only now that its weights are not finite, and a run that is refused must not write metrics.
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   observer.on_start(run_metrics(job, runtime));
+  const Evaluations evaluations(job, data, runtime, info, observer, first_log);
   MoveMeter moves(job, runtime);
-  train_steps(job, data, runtime, meter, moves, info, observer, log);
+  if (job.trains)
+    train_steps(job, data, runtime, meter, moves, info, observer, evaluations, log);
+  else
+    evaluations.run(0);
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
   if (info.rank == 0) report_end(log, job, runtime, meter.measure(), moves.in_run());

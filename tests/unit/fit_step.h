@@ -107,7 +107,7 @@ class Step {
       static_cast<Answers*>(ctx)->push_back(*leave);
       return TSR_OK;
     };
-    const tsr_offload_sink sink{sizeof sink, 0, &answers, take};
+    const tsr_offload_sink sink{sizeof sink, 0, &answers, take, nullptr};
     options.policy().plan(OffloadView(view), OffloadSink(sink));
     return answers;
   }
