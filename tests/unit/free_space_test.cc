@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/statfs.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 

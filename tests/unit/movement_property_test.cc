@@ -186,7 +186,9 @@ std::set<size_t> random_host_runs(const Program& program, std::span<const tsr_vi
     for (const Binding& b : program.actions[i].bindings)
       if (program.buffer(b.buffer).persistent) needed.emplace(b.buffer, find(b.buffer)->uses.back().visit);
   for (const auto& [buffer, visit] : needed)
-    if (std::ranges::none_of(leaves, [&](const tsr_leave& l) { return l.buffer == buffer && l.after == visit; }))
+    if (std::ranges::none_of(leaves, [&, buffer = buffer, visit = visit](const tsr_leave& l) {
+          return l.buffer == buffer && l.after == visit;
+        }))
       leaves.push_back({buffer, visit, TSR_MEMORY_HOST, static_cast<uint32_t>(random() % 4), 1});
   return on_host;
 }
