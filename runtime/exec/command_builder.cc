@@ -140,9 +140,7 @@ struct CommandBuilder {
 
   void build_kernel(Command& command, const Action& action) {
     tsr_op op = op_of(program, action);
-    std::vector<tsr_op_range> ranges;
-    if (action.kind == TSR_ACTION_SUM_SQUARES) ranges = counted_ranges(program, program.home(action.home));
-    if (action.kind == TSR_ACTION_OPTIMIZER) ranges = optimizer_ranges(program, program.home(action.home));
+    const std::vector<tsr_op_range> ranges = op_ranges_of(program, action);
     op.ranges = ranges.data();
     op.num_ranges = ranges.size();
     std::vector<tsr_slot_spec> slots;

@@ -29,6 +29,23 @@ EventHandle make_event(const Device& device) {
   return {event, {&device.api()}};
 }
 
+std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
+  // Enough for every existing op; a device that needs more returns how many, and is called again.
+  std::vector<tsr_slot_spec> slots(32);
+  uint64_t num_slots = slots.size();
+  tsr_error err{};
+  tsr_status status = device.describe(&op, slots.data(), &num_slots, &err);
+  if (status == TSR_E_RESOURCE_EXHAUSTED && num_slots > slots.size()) {
+    slots.resize(num_slots);
+    status = device.describe(&op, slots.data(), &num_slots, &err);
+  }
+  check(status, err);
+  if (num_slots > slots.size())
+    throw Error(TSR_E_INTERNAL, "the device returned more slots than it was given room for");
+  slots.resize(num_slots);
+  return slots;
+}
+
 KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const tsr_slot_spec> slots) {
   tsr_kernel* kernel = nullptr;
   call(device.api().prepare, device.handle(), &op, slots.data(), slots.size(), &kernel);

@@ -69,6 +69,8 @@ using KernelHandle = std::unique_ptr<tsr_kernel, HandleDeleter<tsr_kernel, &tsr_
 
 StreamHandle make_stream(const Device& device, std::string_view name);
 EventHandle make_event(const Device& device);
+/// All slots of an op on the device.
+std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op);
 KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const tsr_slot_spec> slots);
 
 /// One allocation in one memory of a device: the arena of a rank.

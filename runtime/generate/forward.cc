@@ -29,14 +29,6 @@ bool computes_each_row(uint32_t op) {
   return std::ranges::count(kOps, op) > 0;
 }
 
-std::vector<tsr_slot_spec> describe(const Device& device, const tsr_op& op) {
-  std::vector<tsr_slot_spec> slots(32);
-  uint64_t num_slots = slots.size();
-  call(device.api().describe, &op, slots.data(), &num_slots);
-  slots.resize(num_slots);
-  return slots;
-}
-
 }  // namespace
 
 Forward::Forward(const ForwardSetup& setup, Rows rows, int64_t num_rows)
@@ -104,9 +96,9 @@ void Forward::add_segment(size_t index) {
       steps_.back().width = static_cast<size_t>(op.dims[TSR_DIM_EMBED]);
     }
   } else {
-    throw Error(TSR_E_UNSUPPORTED,
-                concat("text cannot be generated with this model: its segment ", segment.name, " has the op ",
-                       op::find_op(segment.op.kind)->name(), ", which does not compute each token from those before it"));
+    throw Error(TSR_E_UNSUPPORTED, concat("text cannot be generated with this model: its segment ", segment.name,
+                                          " has the op ", op::find_op(segment.op.kind)->name(),
+                                          ", which does not compute each token from those before it"));
   }
   release_after(index);
 }
@@ -149,7 +141,7 @@ void Forward::add_kernel(const tsr_op& given, const std::vector<void*>& paramete
     slots.push_back(slot);
     step.pointers.push_back(pointer);
   };
-  for (const tsr_slot_spec& slot : describe(setup_.device, op)) {
+  for (const tsr_slot_spec& slot : describe(setup_.device.api(), op)) {
     const uint32_t index = TSR_SLOT_INDEX(slot.slot);
     switch (TSR_SLOT_ROLE(slot.slot)) {
       case TSR_ROLE_PARAMETER:

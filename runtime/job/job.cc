@@ -155,24 +155,6 @@ void check_recompute(const Recompute& recompute, const Model& model) {
         "--recompute attention recomputes nothing: the model has no attention; give full, every=K or none");
 }
 
-/// All slots of an op on the device.
-std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
-  // Enough for every existing op; a device that needs more returns how many, and is called again.
-  std::vector<tsr_slot_spec> slots(32);
-  uint64_t num_slots = slots.size();
-  tsr_error err{};
-  tsr_status status = device.describe(&op, slots.data(), &num_slots, &err);
-  if (status == TSR_E_RESOURCE_EXHAUSTED && num_slots > slots.size()) {
-    slots.resize(num_slots);
-    status = device.describe(&op, slots.data(), &num_slots, &err);
-  }
-  check(status, err);
-  if (num_slots > slots.size())
-    throw Error(TSR_E_INTERNAL, "the device returned more slots than it was given room for");
-  slots.resize(num_slots);
-  return slots;
-}
-
 std::unique_ptr<Dataset> open_dataset(const Job& job, const std::string& flag, const std::string& path) {
   const ModelInputs inputs = job.architecture().inputs();
   const TrainConfig& config = job.config;

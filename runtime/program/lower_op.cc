@@ -115,4 +115,10 @@ std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& hom
   return ranges;
 }
 
+std::vector<tsr_op_range> op_ranges_of(const Program& program, const Action& action) {
+  if (action.kind == TSR_ACTION_SUM_SQUARES) return counted_ranges(program, program.home(action.home));
+  if (action.kind == TSR_ACTION_OPTIMIZER) return optimizer_ranges(program, program.home(action.home));
+  return {};
+}
+
 }  // namespace tessera::host

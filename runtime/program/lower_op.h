@@ -22,5 +22,7 @@ double num_operations(const tsr_op& op);
 /// gradient norm: of several ranks that hold a range only the first one counts it.
 std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& home);
 std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& home);
+/// Those that the op of an action gets: none unless it updates a home or sums its squares.
+std::vector<tsr_op_range> op_ranges_of(const Program& program, const Action& action);
 
 }  // namespace tessera::host

@@ -94,9 +94,7 @@ OpBench::OpBench(const Device& device, const Program& program)
 
 void OpBench::prepare(const Action& action, Op& op) const {
   tsr_op lowered = op_of(program_, action);
-  std::vector<tsr_op_range> ranges;
-  if (action.kind == TSR_ACTION_SUM_SQUARES) ranges = counted_ranges(program_, program_.home(action.home));
-  if (action.kind == TSR_ACTION_OPTIMIZER) ranges = optimizer_ranges(program_, program_.home(action.home));
+  const std::vector<tsr_op_range> ranges = op_ranges_of(program_, action);
   lowered.ranges = ranges.data();
   lowered.num_ranges = ranges.size();
   std::vector<tsr_slot_spec> slots;

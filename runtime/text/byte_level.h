@@ -7,7 +7,7 @@
 
 namespace tessera::host {
 
-/// The bytes that `written` stands for; nothing if a character is not of the alphabet. "Ġthe" is " the".
+/// The bytes that `written` encodes; nothing if a character is not of the alphabet. "Ġthe" is " the".
 std::optional<std::string> from_byte_level(std::string_view written);
 
 }  // namespace tessera::host

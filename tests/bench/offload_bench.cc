@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTimeLimit = std::chrono::minutes(60);
 constexpr uint64_t kSwapBytes = 8192 * kMiB;
 
-/// What a size stands for; each can be given apart.
+/// The flags of a size; each can be given alone.
 const std::map<std::string, BenchOptions>& sizes() {
   static const std::map<std::string, BenchOptions> all = {{"short",
                                                            {{"--rounds", "1"},

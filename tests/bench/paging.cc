@@ -57,7 +57,7 @@ Paging::~Paging() {
 void Paging::make_group() {
   const std::string parent = own_group();
   if (parent.empty()) {
-    obstacle_ = "there is no memory cgroup";
+    obstacle_ = "no memory cgroup can be made: none is mounted";
     return;
   }
   const std::string group = parent + "/tessera-bench-" + std::to_string(::getpid());

@@ -35,14 +35,6 @@ tsr_op product() {
   return op;
 }
 
-std::vector<tsr_slot_spec> describe(const Device& device, const tsr_op& op) {
-  std::vector<tsr_slot_spec> slots(32);
-  uint64_t num_slots = slots.size();
-  call(device.api().describe, &op, slots.data(), &num_slots);
-  slots.resize(num_slots);
-  return slots;
-}
-
 void fill_with_noise(const Device& device, tsr_stream* stream, void* to, uint64_t num_elements) {
   std::minstd_rand random(1);
   std::vector<uint16_t> values(num_elements);
@@ -62,7 +54,7 @@ double measure_matrix_rate(const std::string& path) {
   const Device device({.api = plugin.device(), .options = options.values()}, host.table());
   const StreamHandle stream = make_stream(device, "compute");
   const tsr_op op = product();
-  const std::vector<tsr_slot_spec> slots = describe(device, op);
+  const std::vector<tsr_slot_spec> slots = describe(device.api(), op);
   std::vector<Arena> operands;
   std::vector<void*> pointers;
   for (const tsr_slot_spec& slot : slots) {

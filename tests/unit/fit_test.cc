@@ -141,7 +141,7 @@ TEST(Fit, RefusesToGuessTheLimit) {
   step.item(kSaved, 1000, {written(0), 19});
   expect_error([&] { step.ask(); }, {"fit needs --device-memory: what a rank may take of its device"});
   step.places.clear();
-  EXPECT_EQ(texts(step.ask()), Texts()) << "there is no memory to leave for";
+  EXPECT_EQ(texts(step.ask()), Texts()) << "no place is offered";
 }
 
 TEST(Fit, NamesTheVisitThatIsTooLarge) {
