@@ -1,4 +1,5 @@
-// The metrics file: JSON lines, one object that describes the run, then one per step.
+// The metrics file: JSON lines, one object that describes the run, then one per step and one per
+// checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct RunMetrics {
   std::string mesh = {};  ///< "dp=2 ddp"
   int64_t world_size = 1;
   int64_t steps = 0;
+  int64_t resumed_step = 0;      ///< steps that were done before; 0: the run began here
   std::string items = "tokens";  ///< what a step consumes: "tokens" or "examples"; part of the keys
   int64_t tokens_per_step = 0;
   int64_t planned_peak_bytes = 0;  ///< the arena of device memory
@@ -46,6 +48,14 @@ struct StepMetrics {
   std::optional<int64_t> fetched_bytes = {}, evicted_bytes = {};
 };
 
+/// One checkpoint, or the attempt at it.
+struct SaveMetrics {
+  int64_t step = 0;       ///< after which it was saved
+  double ms = 0;          ///< wall time, during which no step ran
+  int64_t num_bytes = 0;  ///< of all ranks' files; 0 when it failed
+  std::string error;      ///< why it failed; empty: it did not
+};
+
 /// Sets `run` and `started` for a run that starts now.
 void name_run(RunMetrics& run);
 
@@ -53,6 +63,7 @@ void name_run(RunMetrics& run);
 /// the array "not_finite", which exists only then, has its name.
 std::string to_json_line(const RunMetrics& run);
 std::string to_json_line(const StepMetrics& step, const std::string& run);
+std::string to_json_line(const SaveMetrics& save, const std::string& run);
 
 /// Whether a file that begins like this has our metrics.
 bool begins_like_metrics(std::string_view begin);
@@ -64,6 +75,7 @@ class MetricsWriter {
   MetricsWriter(const Output& output, const RunMetrics& run);
   /// Appends one line. Throws UNAVAILABLE when it could not be written (disk full, for instance).
   void write(const StepMetrics& step);
+  void write(const SaveMetrics& save);
 
  private:
   OutputFile out_;

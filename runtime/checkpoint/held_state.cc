@@ -89,8 +89,9 @@ std::vector<HeldTensor> held_tensors(const Program& program) {
   std::vector<HeldTensor> tensors;
   for (auto& [key, own] : pieces) {
     const std::string& name = program.model->parameters[static_cast<size_t>(key.first)].name;
-    tensors.push_back(
-        make_tensor(program, key.second == 0 ? name : moment_name(name, "-mv"[key.second]), key.first, std::move(own)));
+    const std::string own_name = key.second == 0 ? name : moment_name(name, "-mv"[key.second]);
+    tensors.push_back(make_tensor(program, own_name, key.first, std::move(own)));
+    tensors.back().is_moment = key.second > 0;
   }
   return tensors;
 }

@@ -23,6 +23,7 @@ struct HeldTensor {
   std::string name;    ///< "wte.weight", "optim.wte.weight.m"
   int parameter = -1;  ///< in the model
   tsr_dtype dtype = TSR_F32;
+  bool is_moment = false;
   bool is_owner = false;             ///< of the ranks that hold these elements this one saves them
   std::vector<ElementRange> ranges;  ///< of the whole parameter, ascending, disjoint
   std::vector<StatePlace> places;

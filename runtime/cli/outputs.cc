@@ -92,6 +92,7 @@ RankObserver write_metrics(const Job& job, int rank) {
     *writer = std::make_unique<MetricsWriter>(output, run);
   };
   observer.on_step = [writer](const StepMetrics& step) { (*writer)->write(step); };
+  observer.on_save = [writer](const SaveMetrics& save) { (*writer)->write(save); };
   return observer;
 }
 

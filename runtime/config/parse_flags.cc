@@ -24,25 +24,15 @@ namespace {
 
 namespace po = boost::program_options;
 
-// Flags that users may expect and that are not supported yet. Ignoring them would be worse than refusing them: a run
-// with --resume would start from scratch.
+// Flags that users may expect and that are not supported yet.
 struct LaterFlag {
   std::string_view name;
   std::string_view instead;
 };
-constexpr std::string_view kNothingIsSaved = "nothing is saved yet";
-constexpr std::string_view kStartsAnew = "every run starts from step 1";
 constexpr std::string_view kLossIsReported = "the loss on --data is in the log and in --metrics FILE";
 constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
 constexpr LaterFlag kLaterFlags[] = {
-    {"resume", kStartsAnew},
-    {"load", kStartsAnew},
-    {"out", kNothingIsSaved},
-    {"save", kNothingIsSaved},
-    {"checkpoint", kNothingIsSaved},
-    {"checkpoint-every", kNothingIsSaved},
-    {"keep", kNothingIsSaved},
-    {"init-from", "weights are read from the folder that --model names"},
+    {"save-async", "--save writes between two steps"},
     {"val-data", kLossIsReported},
     {"eval-every", kLossIsReported},
     {"eval-interval", kLossIsReported},
@@ -241,6 +231,15 @@ void check_together(const TrainConfig& config) {
                " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
 }
 
+void check_checkpoints(const TrainConfig& config) {
+  if (!config.resume.empty() && !config.init_from.empty())
+    throw UsageError("--resume goes on with a run and --init-from starts one with saved parameters; give one of them");
+  if (config.save_every > 0 && config.save.empty())
+    throw UsageError(concat("--save-every ", config.save_every, " saves nothing without --save FOLDER; give it too"));
+  if (config.keep != TrainConfig().keep && config.save.empty())
+    throw UsageError(concat("--keep ", config.keep, " keeps nothing without --save FOLDER; give it too"));
+}
+
 /// Boost checks this, but not for flags whose value is optional.
 void check_given_once(const po::parsed_options& options) {
   const auto is_repeatable = [](const std::string& name) {
@@ -281,6 +280,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   }
   check_required(set, parsed.config);
   check_together(parsed.config);
+  check_checkpoints(parsed.config);
   check_plan(parsed.plan);
   return parsed;
 }
@@ -291,7 +291,7 @@ std::string flags_help(FlagSet set, std::string_view models) {
       set == FlagSet::plan
           ? "usage: tessera plan --model NAME|FOLDER [flags]\n\n"
             "plan takes all flags of train, so that a command line can be planned unchanged; flags for data files,\n"
-            "learning rates and metrics have no effect.\n"
+            "learning rates, checkpoints and metrics have no effect.\n"
           : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
   return concat(usage, describe_all(set, unused).all, models,
                 "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");
