@@ -136,7 +136,7 @@ void CheckpointSaver::check_folder() {
       if (std::ranges::any_of(held_, &HeldTensor::is_owner) && !std::filesystem::is_directory(probe.path()))
         throw Error(TSR_E_UNAVAILABLE, concat("the folder that rank 0 has made, ", probe.path(), ", is not there"));
     });
-  if (info_.rank == 0) probe.abandon();
+  if (info_.rank == 0 && error.empty()) probe.remove_older(0);  // and what a killed run has left
   if (!error.empty())
     throw Error(TSR_E_UNAVAILABLE,
                 concat("--save ", folder_, " cannot be used: ", error,
