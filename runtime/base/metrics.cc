@@ -98,7 +98,7 @@ void MetricsWriter::write(const StepMetrics& step) {
   out_.write(to_json_line(step, run_) + "\n");
 }
 
-void MetricsWriter::write(const SaveMetrics& save) {
+void MetricsWriter::write_save(const SaveMetrics& save) {
   out_.write(to_json_line(save, run_) + "\n");
 }
 

@@ -75,7 +75,7 @@ class MetricsWriter {
   MetricsWriter(const Output& output, const RunMetrics& run);
   /// Appends one line. Throws UNAVAILABLE when it could not be written (disk full, for instance).
   void write(const StepMetrics& step);
-  void write(const SaveMetrics& save);
+  void write_save(const SaveMetrics& save);
 
  private:
   OutputFile out_;

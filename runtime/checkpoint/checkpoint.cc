@@ -10,6 +10,7 @@
 
 #include "base/concat.h"
 #include "base/read_only_file.h"
+#include "checkpoint/index_text.h"
 #include "storage/block_sums.h"
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
@@ -44,23 +45,34 @@ const SafetensorsFile& Checkpoint::file(size_t number) const {
   return *opened;
 }
 
-std::unique_ptr<SafetensorsFile> Checkpoint::open_file(size_t number) const {
-  const SavedFile& saved = index_.files[number];
+/// Size and header.
+void Checkpoint::check_file(const SavedFile& saved) const {
   const std::string path = folder_ + "/" + saved.name;
   if (!name_is_there(path)) fail(concat(path, " is missing, which ", kIndexName, " names"));
-  {
-    const ReadOnlyFile raw(path);
-    if (raw.num_bytes() != saved.num_bytes)
-      fail(concat(path, " has ", raw.num_bytes(), " bytes, and ", saved.num_bytes, " were written",
-                  raw.num_bytes() < saved.num_bytes ? ": it was cut" : ""));
-    std::vector<std::byte> header(saved.header_bytes);
-    raw.read(0, header);
-    if (crc32c(header) != saved.header_crc32c)
-      fail(concat(path, ": the header is not what was written: its crc32c differs"));
-  }
-  auto opened = std::make_unique<SafetensorsFile>(path);
+  const ReadOnlyFile raw(path);
+  if (raw.num_bytes() != saved.num_bytes)
+    fail(concat(path, " has ", raw.num_bytes(), " bytes, and ", saved.num_bytes, " were written",
+                raw.num_bytes() < saved.num_bytes ? ": it was cut" : ""));
+  std::vector<std::byte> header(saved.header_bytes);
+  raw.read(0, header);
+  if (crc32c(header) != saved.header_crc32c)
+    fail(concat(path, saved.header_bytes < saved.num_bytes ? ": the header" : "",
+                " is not what was written: its crc32c differs"));
+}
+
+std::unique_ptr<SafetensorsFile> Checkpoint::open_file(size_t number) const {
+  check_file(index_.files[number]);
+  auto opened = std::make_unique<SafetensorsFile>(folder_ + "/" + index_.files[number].name);
   check_tensors(*opened, number);
   return opened;
+}
+
+std::string Checkpoint::config_path() const {
+  const auto found = std::ranges::find(index_.files, kConfigName, &SavedFile::name);
+  if (found == index_.files.end() || found->header_bytes != found->num_bytes)
+    fail(concat(folder_, " has no ", kConfigName, " that ", kIndexName, " names"));
+  check_file(*found);
+  return folder_ + "/" + found->name;
 }
 
 /// The index may be from anybody, so what it says of a file need not be so.
@@ -137,7 +149,8 @@ std::vector<std::string> Checkpoint::verify() const {
   };
   std::vector<bool> opens;
   for (size_t number = 0; number < files_.size(); ++number)
-    opens.push_back(attempt([&] { file(number); }));
+    opens.push_back(
+        attempt([&] { index_.files[number].name == kConfigName ? void(config_path()) : void(file(number)); }));
   for (const auto& [name, tensor] : index_.tensors)
     for (const TensorPart& part : tensor.parts)
       for (uint64_t number = 0; opens[part.file] && number < part.crc32c.size(); ++number)
@@ -147,7 +160,9 @@ std::vector<std::string> Checkpoint::verify() const {
 
 NamedArchitecture architecture_of(const Checkpoint& checkpoint) {
   const RunDescription& run = checkpoint.index().run;
-  return find_architecture(run.has_config ? checkpoint.folder() : run.model);
+  if (!run.has_config) return find_architecture(run.model);
+  checkpoint.config_path();
+  return find_architecture(checkpoint.folder());
 }
 
 namespace {

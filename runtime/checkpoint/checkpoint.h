@@ -43,6 +43,8 @@ class Checkpoint : public ParameterSource {
   /// Reads every byte of every file and compares all checksums. Returns one sentence for each file or part of a tensor
   /// that is not what was written.
   std::vector<std::string> verify() const;
+  /// The path of the config.json that was saved with it. Throws DATA_LOSS when it is not what was written.
+  std::string config_path() const;
 
  private:
   struct Block {
@@ -52,6 +54,7 @@ class Checkpoint : public ParameterSource {
   };
 
   const SafetensorsFile& file(size_t number) const;
+  void check_file(const SavedFile& saved) const;
   std::unique_ptr<SafetensorsFile> open_file(size_t number) const;
   void check_tensors(const SafetensorsFile& opened, size_t number) const;
   std::vector<std::byte> read_block(const std::string& name, const TensorPart& part, uint64_t number) const;

@@ -2,7 +2,7 @@
 // elements one saves them, and the layout tells which without a message: on an axis over which a parameter's moments
 // are replicated, the first coordinate that has them. Moments, because a strategy that splits only these (ZeRO 1 and 2,
 // fsdp.sharding=optimizer_only) leaves a whole value on every rank, but homes over the rank's own part of it alone.
-// Whoever puts the index together checks that all parts together are each tensor, once.
+// The rank that puts the index together checks that all parts together are each tensor, once.
 
 #include "checkpoint/held_state.h"
 

@@ -15,7 +15,7 @@ namespace tessera::host {
 
 /// The version that is written, and the newest that is read.
 inline constexpr uint64_t kCheckpointVersion = 1;
-inline constexpr std::string_view kIndexName = "index.json";
+inline constexpr std::string_view kIndexName = "index.json", kConfigName = "config.json";
 /// Every checksum is of this many bytes of a tensor's part, or of what is left at its end.
 inline constexpr uint64_t kChecksumBytes = 1 << 20;
 
@@ -46,7 +46,7 @@ struct RunDescription {
   NamedValues plugins;                            ///< ids with their versions
 };
 
-/// A file of tensors. Checksums of its tensors are in their parts.
+/// A file of tensors, whose checksums are in their parts; or config.json, which is all header.
 struct SavedFile {
   std::string name;  ///< "rank-00003.safetensors", in the checkpoint's folder
   uint64_t num_bytes = 0;
@@ -80,26 +80,17 @@ struct CheckpointIndex {
   uint64_t total_bytes() const;  ///< of all files, without index.json
 };
 
+/// What a rank has written, for the rank that makes the index. Its parts are in file 0, which is `file`.
+struct RankPart {
+  std::optional<SavedFile> file;  ///< none: it owns no tensor
+  std::map<std::string, SavedTensor, std::less<>> tensors;
+};
+
 /// The names of a parameter's moments: "optim.wte.weight.m".
 std::string moment_name(std::string_view parameter, char which);
 /// The number of checksums of so many bytes.
 constexpr uint64_t num_checksums(uint64_t num_bytes) {
   return (num_bytes + kChecksumBytes - 1) / kChecksumBytes;
 }
-
-/// The text of the file. Its first line holds the crc32c of all lines after it.
-std::string print_index(const CheckpointIndex& index);
-/// Reads it strictly: known keys of the right types, names of files without a folder, ranges that cover each tensor
-/// once, as many checksums as there are bytes. Throws DATA_LOSS for a text that is not what was written,
-/// INVALID_ARGUMENT for one that is not a checkpoint's, UNSUPPORTED for a newer version; `where` names the file.
-CheckpointIndex parse_index(std::string_view text, const std::string& where);
-
-/// What a rank has written, for the rank that makes the index. Its parts are in file 0, which is `file`.
-struct RankPart {
-  std::optional<SavedFile> file;  ///< none: it owns no tensor
-  std::map<std::string, SavedTensor, std::less<>> tensors;
-};
-std::string print_rank_part(const RankPart& part);
-RankPart parse_rank_part(std::string_view text, const std::string& where);
 
 }  // namespace tessera::host

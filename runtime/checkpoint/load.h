@@ -16,7 +16,7 @@ using WriteState = std::function<void(const StatePlace& place, std::span<const f
 
 enum class LoadWhat { everything, parameters };
 
-/// Reads the elements of `tensors`, in pieces of 4 MiB, and no others; of `parameters` only those that are no moments.
+/// Reads the elements of `tensors`, in pieces of 4 MiB, and no others; of `parameters` only values, not moments.
 /// Throws what Checkpoint::read throws, and FAILED_PRECONDITION for moments that the checkpoint lacks, saying which
 /// settings make them. `progress`, if any, counts tensors.
 void load_tensors(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what,

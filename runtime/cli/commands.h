@@ -1,5 +1,5 @@
 // The commands of `tessera`, each implemented in a file of its name: train_command.cc, plan_command.cc,
-// plugins_command.cc. A command takes the arguments after its name and returns the exit code: 0 success, 1 the run
+// inspect_command.cc, plugins_command.cc. A command takes the arguments after its name and returns the exit code: 0 success, 1 the run
 // failed. Wrong usage is thrown as UsageError, which becomes exit code 2.
 #pragma once
 
@@ -11,6 +11,7 @@ namespace tessera::host {
 
 int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv);
 int plan_command(std::span<const std::string> arguments);
+int inspect_command(std::span<const std::string> arguments);
 int plugins_command(std::span<const std::string> arguments);
 
 }  // namespace tessera::host

@@ -22,6 +22,7 @@ constexpr std::string_view kHelp =
     "usage: tessera COMMAND [flags]\n\n"
     "  train            train a model (tessera train --help lists the flags)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
+    "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n\n"
     "  --help, --version\n\n"
@@ -46,15 +47,16 @@ int run_command(const std::vector<std::string>& argv) {
   }
   if (command == "train") return train_command(arguments, argv);
   if (command == "plan") return plan_command(arguments);
+  if (command == "inspect") return inspect_command(arguments);
   if (command == "plugins") return plugins_command(arguments);
   for (std::string_view later : kLater)
     if (command == later)
-      throw UsageError("command " + command + " is not supported yet; supported: train, plan, plugins");
-  const std::array<std::string, 3> known = {"train", "plan", "plugins"};
+      throw UsageError("command " + command + " is not supported yet; supported: train, plan, inspect, plugins");
+  const std::array<std::string, 4> known = {"train", "plan", "inspect", "plugins"};
   const std::string guess = nearest(command, known);
-  throw UsageError(
-      "there is no command '" + command + "'" +
-      (guess.empty() ? "; give train, plan or plugins (see tessera --help)" : "; did you mean " + guess + "?"));
+  throw UsageError("there is no command '" + command + "'" +
+                   (guess.empty() ? "; give train, plan, inspect or plugins (see tessera --help)"
+                                  : "; did you mean " + guess + "?"));
 }
 
 struct OutOfMemory : std::bad_alloc {

@@ -40,6 +40,7 @@ int train_alone(const ParsedFlags& flags) {
   const Log log = rank_log(flags, 0, 1);
   const Job job = make_job(flags, 1, log);
   check_metrics(job, 0);
+  check_save(job);
   check_checkpoints(job);
   const auto data = open_data(job);
   RankInfo info;
@@ -62,7 +63,10 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
                             " started ", environment.world_size, " processes; give --comm ", kDefaultCommunicator,
                             ", or start one process with --nproc ", environment.world_size));
   check_metrics(job, environment.rank);
-  if (environment.rank == 0) check_checkpoints(job);
+  if (environment.rank == 0) {
+    check_save(job);
+    check_checkpoints(job);
+  }
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
@@ -90,6 +94,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
   {
     Job unplanned = make_job(flags, num_ranks, log);
     check_metrics(unplanned, 0);
+    check_save(unplanned);
     check_checkpoints(unplanned);
     open_data(unplanned);
     initial_parameters(unplanned, Log(LogLevel::off));

@@ -8,8 +8,6 @@
 #include "exec/rank_runtime.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "base/concat.h"
@@ -36,25 +34,6 @@ std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& 
 /// The role whose values training changes.
 const tsr_home_role& role_of_values(const Home& home) {
   return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
-}
-
-bool is_worse(const ParameterElement& a, const ParameterElement& b) {
-  // Independent of which rank holds what: not finite before finite, then by position in the model, or by magnitude.
-  if (a.is_finite() && b.is_finite()) return std::abs(a.value) > std::abs(b.value);
-  if (a.is_finite() || b.is_finite()) return b.is_finite();
-  return std::pair(a.parameter, a.index) < std::pair(b.parameter, b.index);
-}
-
-/// The index of the first value that is not finite, else of the largest.
-size_t worst_of(std::span<const float> values) {
-  const auto magnitude = [](float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffffu; };
-  constexpr uint32_t kNotFinite = 0x7f80'0000;
-  uint32_t most = 0;
-  for (const float value : values)  // a loop that compilers vectorise: models are large
-    most = std::max(most, magnitude(value));
-  most = std::min(most, kNotFinite);
-  return static_cast<size_t>(std::ranges::find_if(values, [&](float value) { return magnitude(value) >= most; }) -
-                             values.begin());
 }
 
 /// The CPU beside a device with memory of its own, if comm streams or files need it.

@@ -1,7 +1,6 @@
 // One rank at work: its device, memory, communicators and programs.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,6 +15,7 @@
 #include "exec/communicators.h"
 #include "exec/executable.h"
 #include "exec/micro_batch.h"
+#include "exec/parameter_element.h"
 #include "model/parameter_source.h"
 
 namespace tessera::host {
@@ -43,15 +43,6 @@ struct RankSetup {
 struct DeviceMemory {
   uint64_t total_bytes = 0;
   uint64_t used_bytes = 0;  ///< by all processes, the driver and its libraries
-};
-
-/// One element of a parameter.
-struct ParameterElement {
-  int parameter = 0;   ///< index in the model
-  uint64_t index = 0;  ///< in the whole parameter
-  float value = 0;
-
-  bool is_finite() const { return std::isfinite(value); }
 };
 
 struct StepResult {

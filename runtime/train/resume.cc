@@ -10,6 +10,7 @@
 #include "base/concat.h"
 #include "base/progress.h"
 #include "checkpoint/held_state.h"
+#include "checkpoint/inspect.h"
 #include "checkpoint/load.h"
 #include "checkpoint/save_folder.h"
 #include "config/flag_table.h"
@@ -112,15 +113,6 @@ std::string try_to_fill(const Job& job, const RankInfo& info, const std::string&
   } catch (const std::exception& error) {
     return answer(kFinal, error);
   }
-}
-
-std::string layout_text(const RunDescription& run) {
-  std::string text;
-  for (const auto& [axis, num_ranks] : run.mesh) {
-    const std::string strategy = setting(run.strategies, axis);
-    text += concat(text.empty() ? "" : ", ", axis, "=", num_ranks, strategy.empty() ? "" : " ", strategy);
-  }
-  return std::ranges::all_of(run.mesh, [](const auto& axis) { return axis.second == 1; }) ? "one rank" : text;
 }
 
 /// "--lr 0.001 (was 0.003), ..."

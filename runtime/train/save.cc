@@ -18,10 +18,12 @@
 #include "base/concat.h"
 #include "base/durable_file.h"
 #include "base/read_only_file.h"
+#include "checkpoint/index_text.h"
 #include "checkpoint/save_folder.h"
 #include "checkpoint/write_part.h"
 #include "config/flag_table.h"
 #include "model/model_name.h"
+#include "storage/block_sums.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
 
@@ -32,7 +34,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMostPartBytes = uint64_t{1} << 30;
 constexpr int64_t kSlowBytesPerMs = 10'000;  // a disk of 10 MB/s
-constexpr const char* kConfigName = "config.json";
 
 std::string part_path(const std::string& folder, int rank) {
   return concat(folder, "/rank-", rank, ".json");
@@ -166,9 +167,11 @@ void CheckpointSaver::put_together(const RunState& state) {
     merge(index, parse_rank_part(read_text_file(path, kMostPartBytes), path), index.files.size());
     std::filesystem::remove(path);
   }
-  if (run_.has_config)
-    write_durably(concat(target.path(), "/", kConfigName),
-                  read_text_file(concat(job_.config.model, "/", kConfigName), kMostPartBytes));
+  if (run_.has_config) {
+    const std::string text = read_text_file(concat(job_.config.model, "/", kConfigName), kMostPartBytes);
+    write_durably(concat(target.path(), "/", kConfigName), text);
+    index.files.push_back({std::string(kConfigName), text.size(), text.size(), crc32c(std::as_bytes(std::span(text)))});
+  }
   const std::string text = print_index(index), path = concat(target.path(), "/", kIndexName);
   parse_index(text, path);  // refuses what would not load, such as tensors that are not whole
   write_durably(path, text);

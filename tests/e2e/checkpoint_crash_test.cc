@@ -40,7 +40,7 @@ TEST(CheckpointCrash, ASaveThatFailsDoesNotEndTheRun) {
             std::string::npos)
       << run.err;
   EXPECT_FALSE(std::filesystem::exists(job.folder("full/step-00000004")));
-  EXPECT_EQ(job.last_checkpoint("full"), job.last_checkpoint("counted"));
+  EXPECT_TRUE(job.last_checkpoint("full") == job.last_checkpoint("counted"));
   const auto saves = saves_in(job.metrics("full"));
   ASSERT_EQ(saves.size(), 3u);
   EXPECT_EQ(saves[0].count("error"), 0u);
@@ -64,7 +64,7 @@ TEST(CheckpointCrash, TheLastGoodCheckpointStays) {
     const CommandResult resumed = job.run("broken");
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_NE(resumed.err.find("resumed from"), std::string::npos) << resumed.err;
-    EXPECT_EQ(job.last_checkpoint("broken"), job.last_checkpoint("counted"));
+    EXPECT_TRUE(job.last_checkpoint("broken") == job.last_checkpoint("counted"));
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "e2e/cli.h"
+#include "storage/block_sums.h"
 
 namespace tessera::testing {
 namespace {
@@ -84,6 +85,25 @@ TEST_F(CheckpointFiles, AFlippedBitOfAHeader) {
 TEST_F(CheckpointFiles, AFlippedBitOfTheIndex) {
   flip(file("index.json"), 300);
   expect_damaged({"step-00000006/index.json is not what was written: its crc32c differs"});
+}
+
+/// No older checkpoint would be of use: a newer tessera has written them all.
+TEST_F(CheckpointFiles, AVersionOfTheFuture) {
+  std::string text = file_bytes(file("index.json"));
+  text.replace(text.find("\"version\":1"), 11, "\"version\":2");
+  const std::string rest = text.substr(text.find('\n') + 1);
+  char sum[9];
+  std::snprintf(sum, sizeof sum, "%08x", host::crc32c(std::as_bytes(std::span(rest))));
+  write_file(file("index.json"), text.replace(text.find(": \"") + 3, 8, sum));
+  for (const std::string& from : {folder(), folder() + "/step-00000006"}) {
+    const CommandResult run = resume(from);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_NE(
+        run.err.find("index.json has version 2 of the format, and this tessera reads up to 1; use the tessera that "
+                     "wrote it, or a newer one"),
+        std::string::npos)
+        << run.err;
+  }
 }
 
 TEST_F(CheckpointFiles, AFileThatWasCut) {

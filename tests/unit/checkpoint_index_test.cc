@@ -1,7 +1,7 @@
 // The index of a checkpoint: what is printed reads back, and nothing that could mislead a reader is accepted.
 #include <gtest/gtest.h>
 
-#include "checkpoint/index.h"
+#include "checkpoint/index_text.h"
 #include "storage/block_sums.h"
 #include "support/expect_error.h"
 
