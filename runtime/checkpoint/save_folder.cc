@@ -58,13 +58,15 @@ void remove_folder(const std::string& path) {
   if (error) fail("remove", path, error.value());
 }
 
-/// What `latest` says; nothing when it is not there, or is not the name of a step.
+/// What `latest` says; nothing when it cannot be read, or is not the name of a step.
 std::optional<int64_t> latest_step(const std::string& folder) {
-  const std::string path = folder + "/" + kLatest;
-  if (!name_is_there(path)) return std::nullopt;
-  std::string text = read_text_file(path, 256);
-  if (text.ends_with('\n')) text.pop_back();
-  return step_of_name(text);
+  try {
+    std::string text = read_text_file(folder + "/" + kLatest, 256);
+    if (text.ends_with('\n')) text.pop_back();
+    return step_of_name(text);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 /// The last part of a path, also of one with slashes at its end.
@@ -85,7 +87,7 @@ std::optional<int64_t> step_of_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   int64_t step = 0;
   const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || step_folder_name(step) != name) return std::nullopt;
+  if (error != std::errc() || step < 0 || step_folder_name(step) != name) return std::nullopt;
   return step;
 }
 

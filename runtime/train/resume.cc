@@ -16,7 +16,6 @@
 #include "config/flag_table.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "plan/job_plan.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
 #include "train/save.h"
@@ -35,10 +34,14 @@ std::string_view flag_of_source(const TrainConfig& config) {
   return config.resume.empty() ? "--init-from" : "--resume";
 }
 
-bool is_same_folder(const std::string& a, const std::string& b) {
+/// Absolute, without "." and a slash at the end.
+std::filesystem::path clean(const std::string& path) {
+  return (std::filesystem::absolute(path) / ".").lexically_normal().parent_path();
+}
+
+bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code not_there;
-  return std::filesystem::path(a).lexically_normal() == std::filesystem::path(b).lexically_normal() ||
-         std::filesystem::equivalent(a, b, not_there);
+  return a == b || std::filesystem::equivalent(a, b, not_there);
 }
 
 std::string setting(const NamedValues& settings, std::string_view name) {
@@ -144,24 +147,21 @@ void report(const Job& job, const Dataset& data, const Checkpoint& from, const L
 }  // namespace
 
 bool may_start_anew(const TrainConfig& config) {
-  return !config.resume.empty() && !config.save.empty() && is_same_folder(config.resume, config.save);
+  return !config.resume.empty() && !config.save.empty() && is_same_folder(clean(config.resume), clean(config.save));
 }
 
 void check_checkpoints(const Job& job) {
   const TrainConfig& config = job.config;
-  const auto is_from = [&](const std::string& folder) {
-    return !config.resume.empty() &&
-           (is_same_folder(config.resume, folder) ||
-            is_same_folder(std::filesystem::path(config.resume + "/.").lexically_normal().parent_path().parent_path(),
-                           folder));
-  };
-  if (!config.save.empty() && !config.overwrite && !is_from(config.save))
-    if (const auto steps = as_usage([&] { return saved_steps(config.save); }); !steps.empty())
+  const bool goes_on =
+      may_start_anew(config) || (!config.resume.empty() && !config.save.empty() &&
+                                 is_same_folder(clean(config.resume).parent_path(), clean(config.save)));
+  if (!config.save.empty() && !config.overwrite && !goes_on)
+    if (const auto steps = saved_steps(config.save); !steps.empty())
       throw UsageError(concat("--save ", config.save, " holds checkpoints of another run, up to step ", steps.back(),
                               "; give another folder, --resume ", config.save,
                               " to go on with that run, or --overwrite to save among them"));
   if (source_of(config).empty()) return;
-  const CheckpointChoice choice = as_usage([&] { return choose_checkpoint(source_of(config)); });
+  const CheckpointChoice choice = choose_checkpoint(source_of(config));
   if (choice.folders.empty() && !may_start_anew(config)) throw UsageError(nothing_there(config).what());
   for (const std::string& folder : choice.folders)
     try {

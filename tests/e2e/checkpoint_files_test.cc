@@ -178,6 +178,28 @@ TEST_F(CheckpointFiles, SettingsThatChangeTheRunAreListed) {
       << run.err;
 }
 
+TEST_F(CheckpointFiles, InspectShowsTheNewest) {
+  const CommandResult text = run_command(tessera({"inspect", folder()}));
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  for (const char* part : {"step-00000006", "step        6, with 6 updates; 384 tokens seen", "layout      dp=2 fsdp",
+                           "52 parameters of 120864 elements, 104 moments", "are what was written"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << " is missing in\n" << text.out;
+  const auto json = nlohmann::json::parse(run_command(tessera({"inspect", folder(), "--json"})).out);
+  EXPECT_EQ(json["state"]["step"], 6);
+  EXPECT_EQ(json["checked"], true);
+  EXPECT_TRUE(json["damage"].empty());
+  EXPECT_EQ(json["tensors"]["wte.weight"]["shape"], nlohmann::json({96, 48}));
+}
+
+TEST_F(CheckpointFiles, InspectFindsDamage) {
+  flip(file("rank-00001.safetensors"), 300000);
+  flip(file("config.json"), 20);
+  const CommandResult run = run_command(tessera({"inspect", folder(), "--json"}));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(nlohmann::json::parse(run.out)["damage"].size(), 2u);
+  EXPECT_EQ(run_command(tessera({"inspect", folder(), "--quick"})).exit_code, 0);
+}
+
 /// Every byte of every file is covered by a checksum: each of 60 flipped bits is found.
 TEST_F(CheckpointFiles, VerifyFindsEveryFlippedBit) {
   for (const char* name : {"rank-00000.safetensors", "rank-00001.safetensors"}) {
