@@ -140,8 +140,8 @@ void report(const Job& job, const Dataset& data, const Checkpoint& from, const L
   const std::string changes = changes_text(run, describe_run(job, data));
   if (!changes.empty()) log.warning("the run goes on with other settings: ", changes);
   if (state.step >= job.config.steps)
-    log.warning("nothing is left to train: ", state.step, " steps are done, and --steps is ", job.config.steps,
-                "; raise --steps to go on");
+    log.warning("nothing is left to train: the checkpoint is of step ", state.step, ", and --steps is ",
+                job.config.steps, "; raise --steps to go on");
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ TEST_F(CheckpointFiles, InspectShowsTheNewest) {
   const CommandResult text = run_command(tessera({"inspect", folder()}));
   EXPECT_EQ(text.exit_code, 0) << text.err;
   for (const char* part : {"step-00000006", "step        6, with 6 updates; 384 tokens seen", "layout      dp=2 fsdp",
-                           "52 parameters of 120864 elements, 104 moments", "are what was written"})
+                           "52 parameters of 120864 elements, 104 moments", "all as it was written"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << " is missing in\n" << text.out;
   const auto json = nlohmann::json::parse(run_command(tessera({"inspect", folder(), "--json"})).out);
   EXPECT_EQ(json["state"]["step"], 6);
