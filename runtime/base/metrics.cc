@@ -1,6 +1,6 @@
-// Metrics as JSON lines: one object for the run, then one per step. A file can be read while it grows, and may hold
-// several runs, distinguished by `run`. Doubles read back to the same bits. JSON has no NaN and no infinity: such a
-// number becomes null, and `not_finite` lists its name.
+// Metrics as JSON lines: one object for the run, then one per step and evaluation. A file can be read while it grows,
+// and may hold several runs, distinguished by `run`. Doubles read back to the same bits. JSON has no NaN and no
+// infinity: such a number becomes null, and `not_finite` lists its name.
 
 #include "base/metrics.h"
 
@@ -22,6 +22,15 @@ constexpr std::string_view kBegin = R"({"run":")";
 
 std::string dump(const Json& line) {
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path need not be UTF-8
+}
+
+/// One line; what is not finite becomes null, and is listed.
+std::string finished(Json line) {
+  Json not_finite = Json::array();
+  for (const auto& [name, value] : line.items())
+    if (value.is_number_float() && !std::isfinite(value.get<double>())) not_finite.push_back(name);
+  if (!not_finite.empty()) line["not_finite"] = not_finite;
+  return dump(line);
 }
 
 }  // namespace
@@ -71,12 +80,21 @@ std::string to_json_line(const StepMetrics& m, const std::string& run) {
                {"peak_memory_bytes", m.peak_memory_bytes}};
   if (m.fetched_bytes) line["fetched_bytes"] = *m.fetched_bytes;
   if (m.evicted_bytes) line["evicted_bytes"] = *m.evicted_bytes;
+  if (m.file_read_bytes) line["file_read_bytes"] = *m.file_read_bytes;
+  if (m.file_written_bytes) line["file_written_bytes"] = *m.file_written_bytes;
+  if (m.file_busy_ms) line["file_busy_ms"] = *m.file_busy_ms;
   if (m.accuracy) line["accuracy"] = *m.accuracy;
-  Json not_finite = Json::array();
-  for (const auto& [name, value] : line.items())
-    if (value.is_number_float() && !std::isfinite(value.get<double>())) not_finite.push_back(name);
-  if (!not_finite.empty()) line["not_finite"] = not_finite;
-  return dump(line);  // what is not finite becomes null
+  return finished(std::move(line));
+}
+
+std::string to_json_line(const EvalMetrics& m, const std::string& run) {
+  Json line = {{"run", run}, {"kind", "eval"}, {"after_step", m.after_step}, {"loss", m.loss}};
+  if (m.perplexity) line["perplexity"] = *m.perplexity;
+  if (m.bits_per_byte) line["bits_per_byte"] = *m.bits_per_byte;
+  if (m.accuracy) line["accuracy"] = *m.accuracy;
+  line[m.items] = m.num_items;
+  line["eval_seconds"] = m.seconds;
+  return finished(std::move(line));
 }
 
 std::string to_json_line(const SaveMetrics& save, const std::string& run) {
@@ -98,8 +116,12 @@ void MetricsWriter::write(const StepMetrics& step) {
   out_.write(to_json_line(step, run_) + "\n");
 }
 
-void MetricsWriter::write_save(const SaveMetrics& save) {
+void MetricsWriter::write(const SaveMetrics& save) {
   out_.write(to_json_line(save, run_) + "\n");
+}
+
+void MetricsWriter::write(const EvalMetrics& evaluation) {
+  out_.write(to_json_line(evaluation, run_) + "\n");
 }
 
 }  // namespace tessera::host

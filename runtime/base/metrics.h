@@ -1,5 +1,5 @@
-// The metrics file: JSON lines, one object that describes the run, then one per step and one per
-// checkpoint.
+// The metrics file: JSON lines, one object that describes the run, then one per step, evaluation
+// and checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,22 @@ struct StepMetrics {
   int64_t peak_memory_bytes = 0;  ///< its peak; on a device, the largest value seen after a step
   /// With offload policies: bytes that they made the rank copy to device memory, and from it.
   std::optional<int64_t> fetched_bytes = {}, evicted_bytes = {};
+  /// Where these are kept in files: bytes that were read and written there, in whole blocks, and the time that reads
+  /// and writes took, added up, although they may run at the same time.
+  std::optional<int64_t> file_read_bytes = {}, file_written_bytes = {};
+  std::optional<double> file_busy_ms = {};
+};
+
+/// What an evaluation gives.
+struct EvalMetrics {
+  int64_t after_step = 0;               ///< the steps before it
+  std::string items = "tokens";         ///< as in RunMetrics
+  double loss = 0;                      ///< mean over the items
+  std::optional<double> perplexity;     ///< of language models: e^loss
+  std::optional<double> bits_per_byte;  ///< where tokens are bytes
+  std::optional<double> accuracy;       ///< of classifiers: fraction of the examples predicted correctly
+  int64_t num_items = 0;                ///< tokens or examples that were predicted
+  double seconds = 0;                   ///< wall time of the evaluation
 };
 
 /// One checkpoint, or the attempt at it.
@@ -64,6 +80,7 @@ void name_run(RunMetrics& run);
 std::string to_json_line(const RunMetrics& run);
 std::string to_json_line(const StepMetrics& step, const std::string& run);
 std::string to_json_line(const SaveMetrics& save, const std::string& run);
+std::string to_json_line(const EvalMetrics& evaluation, const std::string& run);
 
 /// Whether a file that begins like this has our metrics.
 bool begins_like_metrics(std::string_view begin);
@@ -75,7 +92,8 @@ class MetricsWriter {
   MetricsWriter(const Output& output, const RunMetrics& run);
   /// Appends one line. Throws UNAVAILABLE when it could not be written (disk full, for instance).
   void write(const StepMetrics& step);
-  void write_save(const SaveMetrics& save);
+  void write(const SaveMetrics& save);
+  void write(const EvalMetrics& evaluation);
 
  private:
   OutputFile out_;

@@ -1,12 +1,14 @@
 // The program `tessera`: sets up the process, runs the command and turns errors into exit codes.
 #include <execinfo.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <new>
 
+#include "base/concat.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/standard_files.h"
@@ -21,42 +23,70 @@ namespace {
 constexpr std::string_view kHelp =
     "usage: tessera COMMAND [flags]\n\n"
     "  train            train a model (tessera train --help lists the flags)\n"
+    "  eval FOLDER      the loss of a model on data (tessera eval --help lists the flags)\n"
+    "  generate FOLDER  continue a text with a model (tessera generate --help)\n"
+    "  convert FOLDER   a model for Hugging Face's transformers (tessera convert --help)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
     "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
+    "  bench rates      measure this machine, for plan --rates to predict the time of a step\n"
     "  plugins list     list the plugins\n"
-    "  plugins info P   describe plugin P and its options\n\n"
+    "  plugins info P   describe plugin P and its options\n"
+    "  tokenize IN OUT  text to tokens, by a tokenizer.json (tessera tokenize --help)\n\n"
     "  --help, --version\n\n"
     "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
 
-constexpr std::array kLater = {"check", "simulate", "bench", "convert", "generate", "doctor", "coordinator", "worker"};
+using Arguments = std::span<const std::string>;
+
+struct Command {
+  std::string_view name;
+  int (*run)(Arguments arguments, const std::vector<std::string>& argv);
+};
+constexpr Command kCommands[] = {
+    {"train", train_command},
+    {"eval", eval_command},
+    {"generate", [](Arguments arguments, const std::vector<std::string>&) { return generate_command(arguments); }},
+    {"convert", [](Arguments arguments, const std::vector<std::string>&) { return convert_command(arguments); }},
+    {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
+    {"bench", [](Arguments arguments, const std::vector<std::string>&) { return bench_command(arguments); }},
+    {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
+    {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
+    {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},
+};
+
+constexpr std::array kLater = {"check", "simulate", "doctor", "coordinator", "worker"};
+
+[[noreturn]] void refuse_command(const std::string& command) {
+  std::vector<std::string> known;
+  std::string list;
+  for (const Command& one : kCommands) {
+    known.emplace_back(one.name);
+    list += concat(list.empty() ? "" : ", ", one.name);
+  }
+  if (std::ranges::count(kLater, command) > 0)
+    throw UsageError(concat("command ", command, " is not supported yet; supported: ", list));
+  const std::string guess = nearest(command, known);
+  throw UsageError(concat("there is no command '", command, "'",
+                          guess.empty() ? concat("; the commands are ", list, " (see tessera --help)")
+                                        : concat("; did you mean ", guess, "?")));
+}
 
 int run_command(const std::vector<std::string>& argv) {
   if (argv.size() < 2) {
     std::cerr << kHelp;
     return 2;
   }
-  const std::string& command = argv[1];
-  const std::span<const std::string> arguments(argv.data() + 2, argv.size() - 2);
-  if (command == "--help" || command == "-h" || command == "help") {
+  const std::string& name = argv[1];
+  if (name == "--help" || name == "-h" || name == "help") {
     std::cout << kHelp;
     return 0;
   }
-  if (command == "--version") {
+  if (name == "--version") {
     std::cout << "tessera " << TESSERA_VERSION << ", plugin ABI " << TSR_ABI_MAJOR << '.' << TSR_ABI_MINOR << '\n';
     return 0;
   }
-  if (command == "train") return train_command(arguments, argv);
-  if (command == "plan") return plan_command(arguments);
-  if (command == "inspect") return inspect_command(arguments);
-  if (command == "plugins") return plugins_command(arguments);
-  for (std::string_view later : kLater)
-    if (command == later)
-      throw UsageError("command " + command + " is not supported yet; supported: train, plan, inspect, plugins");
-  const std::array<std::string, 4> known = {"train", "plan", "inspect", "plugins"};
-  const std::string guess = nearest(command, known);
-  throw UsageError("there is no command '" + command + "'" +
-                   (guess.empty() ? "; give train, plan, inspect or plugins (see tessera --help)"
-                                  : "; did you mean " + guess + "?"));
+  const auto* command = std::ranges::find(kCommands, name, &Command::name);
+  if (command == std::end(kCommands)) refuse_command(name);
+  return command->run(Arguments(argv.data() + 2, argv.size() - 2), argv);
 }
 
 struct OutOfMemory : std::bad_alloc {

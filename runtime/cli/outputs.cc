@@ -3,7 +3,9 @@
 
 #include "cli/outputs.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "base/output_file.h"
@@ -12,6 +14,7 @@
 #include "data/file_list.h"
 #include "model/model_name.h"
 #include "plan/step_svg.h"
+#include "rates/rates.h"
 #include "weights/weight_files.h"
 
 namespace tessera::host {
@@ -29,21 +32,22 @@ JobInput model_input(const std::string& model) {
   return input;
 }
 
-std::vector<JobInput> data_inputs(const Job& job) {
-  const std::string& data = job.config.data;
+/// The files that `flag` names.
+std::vector<JobInput> data_inputs(const Job& job, const char* flag, const std::string& data) {
   if (data.empty()) return {};
   if (std::holds_alternative<ExampleInputs>(job.architecture().inputs()))
-    if (const auto pair = find_idx_pair(data)) return {{"--data", pair->images, true}, {"--data", pair->labels, true}};
-  if (!is_pattern(data) || std::filesystem::exists(data)) return {{"--data", data, true}};
+    if (const auto pair = find_idx_pair(data)) return {{flag, pair->images, true}, {flag, pair->labels, true}};
+  if (!is_pattern(data) || std::filesystem::exists(data)) return {{flag, data, true}};
   std::vector<JobInput> inputs = {
-      {"--data", data, false, [data](const std::string& path) { return would_match(data, path); }}};
+      {flag, data, false, [data](const std::string& path) { return would_match(data, path); }}};
   for (const std::string& path : paths_matching(data))
-    inputs.push_back({"--data", path, true});
+    inputs.push_back({flag, path, true});
   return inputs;
 }
 
 std::vector<JobInput> inputs_of(const Job& job) {
-  std::vector<JobInput> inputs = data_inputs(job);
+  std::vector<JobInput> inputs = data_inputs(job, "--data", job.config.data);
+  std::ranges::move(data_inputs(job, "--eval-data", job.config.eval_data), std::back_inserter(inputs));
   inputs.insert(inputs.begin(), model_input(job.config.model));
   const auto plugin = [&](const char* flag, const LoadedPlugin& p) { inputs.push_back({flag, p.path}); };
   plugin("--device", job.plugins.device);
@@ -73,6 +77,14 @@ Output svg_output(const Job& job, const std::string& path) {
           .inputs = inputs_of(job)};
 }
 
+Output rates_output(const Job& job, const std::string& path) {
+  return {.flag = "--rates",
+          .path = path,
+          .is_ours = begins_like_rates,
+          .overwrite = job.config.overwrite,
+          .inputs = inputs_of(job)};
+}
+
 void check(const Output& output) {
   if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
 }
@@ -98,7 +110,8 @@ RankObserver write_metrics(const Job& job, int rank) {
     *writer = std::make_unique<MetricsWriter>(output, run);
   };
   observer.on_step = [writer](const StepMetrics& step) { (*writer)->write(step); };
-  observer.on_save = [writer](const SaveMetrics& save) { (*writer)->write_save(save); };
+  observer.on_save = [writer](const SaveMetrics& save) { (*writer)->write(save); };
+  observer.on_eval = [writer](const EvalMetrics& evaluation) { (*writer)->write(evaluation); };
   return observer;
 }
 
@@ -108,6 +121,14 @@ void check_svg(const Job& job, const std::string& path) {
 
 void write_svg(const Job& job, const std::string& path, const std::string& drawing) {
   OutputFile(svg_output(job, path)).write(drawing);
+}
+
+void check_rates(const Job& job, const std::string& path) {
+  check(rates_output(job, path));
+}
+
+void write_rates(const Job& job, const std::string& path, const std::string& rates) {
+  OutputFile(rates_output(job, path)).write(rates);
 }
 
 }  // namespace tessera::host

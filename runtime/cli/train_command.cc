@@ -1,4 +1,5 @@
-// `tessera train`. By the environment and the flags, this process is
+// `tessera train` and `tessera eval`, which has the same ranks and no steps. By the environment and the flags, this
+// process is
 //
 //     the only rank                      train_alone
 //     one rank that a launcher started   train_as_rank_of
@@ -13,7 +14,9 @@
 
 #include "base/concat.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
+#include "cli/model_folder.h"
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
@@ -21,6 +24,7 @@
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
 #include "model/architectures.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/job_plan.h"
 #include "plan/verification.h"
 #include "train/rank_process.h"
@@ -30,6 +34,18 @@
 
 namespace tessera::host {
 namespace {
+
+/// Parses them. A checkpoint to evaluate names its model, and has its parameters.
+ParsedFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
+  ParsedFlags flags = parse_flags(set, arguments);
+  if (set != FlagSet::eval || flags.help) return flags;
+  if (const auto saved = checkpoint_of(flags.config.model)) {
+    const RunDescription run = Checkpoint(*saved).index().run;
+    flags.config.init_from = *saved;
+    flags.config.model = run.has_config ? *saved : run.model;
+  }
+  return flags;
+}
 
 Log rank_log(const ParsedFlags& flags, int rank, int num_ranks) {
   return Log(parse_log_level(flags.config.log_level), rank, num_ranks);
@@ -45,7 +61,7 @@ int train_alone(const ParsedFlags& flags) {
   const auto data = open_data(job);
   RankInfo info;
   info.store = std::make_shared<MemoryStore>();
-  train_rank(job, *data, info, write_metrics(job, 0), log);
+  train_rank(job, data, info, write_metrics(job, 0), log);
   return 0;
 }
 
@@ -75,7 +91,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
       inner(step);
       watch.note_step(step.step);
     };
-    train_rank(job, *data, info, observer, log);
+    train_rank(job, data, info, observer, log);
   });
 }
 
@@ -83,7 +99,7 @@ int train_as_threads(const Job& job, const Log& log) {
   announce_ending_signals();
   const auto data = open_data(job);
   train_thread_ranks(
-      job, *data, [&](int rank) { return write_metrics(job, rank); }, log);
+      job, data, [&](int rank) { return write_metrics(job, rank); }, log);
   return 0;
 }
 
@@ -98,7 +114,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     check_checkpoints(unplanned);
     open_data(unplanned);
     initial_parameters(unplanned, Log(LogLevel::off));
-    const JobPlan planned(std::move(unplanned), log);
+    const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
     const Job& job = planned.job();
     if (job.ranks_are_threads()) return train_as_threads(job, log);
@@ -110,15 +126,15 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
   return result.exit_code;
 }
 
-int train_as_rank_of(const RankEnvironment& environment, std::span<const std::string> arguments) {
+int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<const std::string> arguments) {
   RankProcess process(environment);
   if (!process.is_launched()) announce_ending_signals();
   bool may_meet = environment.is_local() || environment.has_secret;
   try {
-    const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
+    const ParsedFlags flags = flags_of(set, arguments);
     may_meet |= flags.config.insecure;
     if (flags.help) {
-      std::cout << flags_help(FlagSet::train, models_help());
+      std::cout << flags_help(set, models_help());
       return 0;
     }
     return train_as_rank(flags, environment, process);
@@ -127,19 +143,27 @@ int train_as_rank_of(const RankEnvironment& environment, std::span<const std::st
   }
 }
 
-}  // namespace
-
-int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::vector<std::string>& argv) {
   raise_descriptor_limit();
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
-  if (environment.world_size > 1) return train_as_rank_of(environment, arguments);
-  const ParsedFlags flags = parse_flags(FlagSet::train, arguments);
+  if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
+  const ParsedFlags flags = flags_of(set, arguments);
   if (flags.help) {
-    std::cout << flags_help(FlagSet::train, models_help());
+    std::cout << flags_help(set, models_help());
     return 0;
   }
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
   return num_ranks <= 1 ? train_alone(flags) : start_ranks(flags, num_ranks, argv);
+}
+
+}  // namespace
+
+int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  return run_ranks(FlagSet::train, arguments, argv);
+}
+
+int eval_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  return run_ranks(FlagSet::eval, arguments, argv);
 }
 
 }  // namespace tessera::host

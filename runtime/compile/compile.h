@@ -35,9 +35,10 @@ struct CompileInput {
   std::span<const OffloadPolicy> policies = {};  ///< in the order in which they are asked
   OffloadLimits offload_limits = {};
   uint64_t chunk_bytes = 16 << 20;  ///< of float32 values, where a policy cuts homes
+  bool trains = true;               ///< compile steps; false: `evaluates` is true
 };
 
-/// One rank's programs over the same persistent buffers: init, the step's variants, and eval if requested.
+/// One rank's programs over the same persistent buffers: init, the step's variants if it trains, and eval if requested.
 struct RankPrograms {
   std::shared_ptr<const Model> model;  ///< the rank's local model, which the programs borrow
   Program init;
@@ -46,6 +47,8 @@ struct RankPrograms {
   std::vector<MemoryPlan> memory;  ///< in the order of all()
 
   std::vector<const Program*> all() const;
+  /// The first after init: a step, or eval where there are none.
+  const Program& first() const { return steps.empty() ? *eval : steps[0]; }
   /// Bytes of the arena in one memory that holds every program.
   uint64_t arena_bytes(uint32_t memory_kind) const;
 };

@@ -9,6 +9,9 @@
 
 namespace tessera::host {
 
+/// The group of the flags that say how parameters are updated.
+inline constexpr std::string_view kOptimisation = "Optimisation";
+
 struct Flag {
   std::string_view group;
   std::string_view name;   ///< without dashes

@@ -28,7 +28,7 @@ constexpr int64_t kMostSteps = std::numeric_limits<int64_t>::max();
 constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;
 
 constexpr std::string_view kData = "Model and data";
-constexpr std::string_view kOptimisation = "Optimisation";
+constexpr std::string_view kEvaluation = "Evaluation";
 constexpr std::string_view kRanks = "Ranks, plugins and precision";
 constexpr std::string_view kCheckpoints = "Checkpoints";
 constexpr std::string_view kTimeouts = "Timeouts";
@@ -56,7 +56,7 @@ void add_data_flags(std::vector<Flag>& flags) {
       {local(text(kData, "model", "NAME|FOLDER", "name of a model, or a folder; see Models below", &C::model)),
        local(
            text(kData, "data", "PATH",
-                "training data: text (one token per byte), llm.c or raw uint16 .bin, a folder of one kind, or a "
+                "data: text (one token per byte), llm.c or raw uint16 .bin, a folder of one kind, or a "
                 "pattern such as 'shards/*train*.bin'; for classifiers CSV, IDX as IMAGES:LABELS, or a folder such as "
                 "MNIST's",
                 &C::data)),
@@ -75,6 +75,19 @@ void add_data_flags(std::vector<Flag>& flags) {
           config.seed = static_cast<uint64_t>(parse_integer("seed", given, 0, std::numeric_limits<int64_t>::max()));
         },
         [](const C& config) { return std::to_string(config.seed); }}});
+}
+
+void add_evaluation_flags(std::vector<Flag>& flags) {
+  using C = TrainConfig;
+  flags.insert(
+      flags.end(),
+      {local(text(kEvaluation, "eval-data", "PATH",
+                  "data to evaluate on, after the last step and every --eval-every steps; of the kinds of --data",
+                  &C::eval_data)),
+       integer(kEvaluation, "eval-every", "steps between two evaluations; 0: only after the last step", &C::eval_every,
+               0, kMostSteps),
+       integer(kEvaluation, "eval-batches", "batches of an evaluation, each of a step's size; 0: all of the data",
+               &C::eval_batches, 0, kMostSteps)});
 }
 
 Flag freeze_flag() {
@@ -175,6 +188,9 @@ void add_rank_flags(std::vector<Flag>& flags) {
        bytes(kRanks, "device-memory",
              "device memory that a rank may use: 2GiB, 512MiB, 1.5GB; a run that needs more is refused at start",
              &C::device_memory),
+       bytes(kRanks, "host-memory",
+             "host memory that a rank may use for what leaves its device; a run that needs more is refused at start",
+             &C::host_memory),
        turned_on(kRanks, "insecure",
                  "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only",
                  &C::insecure),
@@ -235,6 +251,7 @@ void add_report_flags(std::vector<Flag>& flags) {
 std::vector<Flag> make_flags() {
   std::vector<Flag> flags;
   add_data_flags(flags);
+  add_evaluation_flags(flags);
   add_optimisation_flags(flags);
   add_rank_flags(flags);
   add_checkpoint_flags(flags);

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "base/concat.h"
-#include "base/output_file.h"
 #include "config/axes.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"
@@ -29,15 +28,10 @@ struct LaterFlag {
   std::string_view name;
   std::string_view instead;
 };
-constexpr std::string_view kLossIsReported = "the loss on --data is in the log and in --metrics FILE";
 constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
 constexpr LaterFlag kLaterFlags[] = {
     {"save-async", "--save writes between two steps"},
-    {"val-data", kLossIsReported},
-    {"eval-every", kLossIsReported},
-    {"eval-interval", kLossIsReported},
-    {"eval-iters", kLossIsReported},
-    {"generate", "tessera trains and plans only"},
+    {"generate", "tessera generate FOLDER continues a text"},
     {"tensorboard", kMetricsFile},
     {"wandb", kMetricsFile},
     {"profile", "tessera plan --svg FILE draws a step as it is planned"},
@@ -76,31 +70,13 @@ struct Description {
   std::vector<std::string> names;
 };
 
-void add_plan_flags(po::options_description& group, std::vector<std::string>& names, PlanFlags& plan) {
-  const auto set_rank = [&plan](const char* flag, const std::string& text) {
-    const int rank = static_cast<int>(parse_integer(flag, text, 0, (1 << 20) - 1));
-    if (plan.rank >= 0 && plan.rank != rank)
-      throw UsageError(concat("--print-program and --rank name two ranks, ", plan.rank, " and ", rank, "; give one"));
-    plan.rank = rank;
-  };
-  const auto text = [](const char* name) { return po::value<std::string>()->value_name(name); };
-  group.add_options()("print-program", text("[R]")->implicit_value("", "")->notifier([=, &plan](const std::string& r) {
-    plan.print_program = true;
-    if (!r.empty()) set_rank("print-program", r);
-  }),
-                      "print every action of the programs of rank R (default: --rank, else 0)");
-  group.add_options()("json", po::bool_switch(&plan.as_json), "print one JSON object, with memory in bytes");
-  group.add_options()("rank", text("R")->notifier([=](const std::string& r) { set_rank("rank", r); }),
-                      "rank whose plan is shown (default: the one that needs most memory)");
-  group.add_options()("verify", po::bool_switch(&plan.verify), "print what was verified of the programs of all ranks");
-  group.add_options()("schedule", po::bool_switch(&plan.schedule),
-                      "draw the pipeline: a row per stage, a column per slot of equal cost");
-  group.add_options()("svg", text("FILE")->notifier([&plan](const std::string& path) {
-    if (path.empty()) throw UsageError("--svg is empty; give a file to write");
-    plan.svg = path;
-  }),
-                      "draw one step into this file: all streams of all ranks, and live memory");
-  names.insert(names.end(), {"print-program", "json", "rank", "verify", "schedule", "svg"});
+/// What only training asks: `eval` has no such flags, as they would change nothing.
+bool is_of_training(const Flag& flag) {
+  constexpr std::string_view kOfTraining[] = {
+      "eval-data",   "eval-every",  "grad-accum", "reduce-dtype",  "reduce-every",  "recompute",  "max-skipped-steps",
+      "offload",     "offload-dir", "offload-io", "offload-check", "offload-chunk", "cuda-graph", "seed",
+      "host-memory", "save",        "save-every", "keep",          "resume",        "init-from"};
+  return flag.group == kOptimisation || std::ranges::count(kOfTraining, flag.name) > 0;
 }
 
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
@@ -108,6 +84,7 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   Description description;
   std::string_view group;
   for (const Flag& flag : train_flags()) {
+    if (set == FlagSet::eval && is_of_training(flag)) continue;
     if (flag.group != group) groups.emplace_back(std::string(group = flag.group), 110, 50);
     groups.back().add(describe(flag, &parsed.config));
     description.names.emplace_back(flag.name);
@@ -115,6 +92,10 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   if (set == FlagSet::plan) {
     groups.emplace_back("Plan", 110, 50);
     add_plan_flags(groups.back(), description.names, parsed.plan);
+  }
+  if (set == FlagSet::bench) {
+    groups.emplace_back("Bench", 110, 50);
+    add_bench_flags(groups.back(), description.names, parsed.plan);
   }
   groups.emplace_back("Help", 110, 50);
   groups.back().add_options()("help,h", po::bool_switch(&parsed.help), "print this text");
@@ -191,8 +172,10 @@ void check_no_empty_value(const std::vector<std::string>& words) {
 }
 
 void check_required(FlagSet set, const TrainConfig& config) {
+  if (config.model.empty() && set == FlagSet::eval)
+    throw UsageError("the model is missing; give a folder with weights: tessera eval FOLDER --data PATH");
   if (config.model.empty()) throw UsageError("--model is missing; give the name of a model or a folder (see --help)");
-  if (set == FlagSet::train && config.data.empty())
+  if ((set == FlagSet::train || set == FlagSet::eval) && config.data.empty())
     throw UsageError(
         "--data is missing; give a text file, a folder of text, a .bin file of tokens or, for a classifier, CSV or IDX "
         "files");
@@ -208,18 +191,7 @@ void join_optional_values(std::vector<std::string>& words) {
   }
 }
 
-void check_plan(const PlanFlags& plan) {
-  if (is_standard_output(plan.svg) && (plan.verify || plan.schedule))
-    throw UsageError(
-        "--svg - writes the drawing to standard output, where --verify and --schedule write too; give a file");
-  const bool draws = plan.verify || plan.schedule || !plan.svg.empty();
-  if (int{plan.print_program} + int{plan.as_json} + int{draws} > 1)
-    throw UsageError(
-        "--print-program, --json, and --verify, --schedule or --svg select different outputs; choose one (the last "
-        "three may be combined)");
-}
-
-void check_together(const TrainConfig& config) {
+void check_together(FlagSet set, const TrainConfig& config) {
   requested_world(config);
   if (config.min_lr > config.lr)
     throw UsageError(concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr),
@@ -229,6 +201,10 @@ void check_together(const TrainConfig& config) {
     throw UsageError(
         concat("--min-lr ", shortest(config.min_lr),
                " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
+  if (set == FlagSet::train && config.eval_data.empty() && (config.eval_every > 0 || config.eval_batches > 0))
+    throw UsageError(concat("--eval-", config.eval_every > 0 ? "every " : "batches ",
+                            config.eval_every > 0 ? config.eval_every : config.eval_batches,
+                            " changes nothing without --eval-data; add it, or leave this out"));
 }
 
 void check_checkpoints(const TrainConfig& config) {
@@ -253,13 +229,21 @@ void check_given_once(const po::parsed_options& options) {
       throw UsageError(concat("--", option.string_key, " is given more than once; give it once"));
 }
 
+/// `tessera eval FOLDER` is `tessera eval --model FOLDER`.
+void name_model(std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with("-")) return;
+  words.insert(words.begin(), "--model");
+}
+
 }  // namespace
 
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   ParsedFlags parsed;
+  parsed.set = set;
   const Description description = describe_all(set, parsed);
   std::vector<std::string> normal;
   std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
+  if (set == FlagSet::eval) name_model(normal);
   join_optional_values(normal);
   check_no_empty_value(normal);
   // No guessing: --st might be --steps today and ambiguous, or another flag, in the next version.
@@ -279,7 +263,9 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
     throw UsageError(concat(e.what(), "; see --help"));
   }
   check_required(set, parsed.config);
-  check_together(parsed.config);
+  if (set == FlagSet::bench && parsed.plan.rates.empty())
+    throw UsageError("--rates is missing; give a file for what is measured");
+  check_together(set, parsed.config);
   check_checkpoints(parsed.config);
   check_plan(parsed.plan);
   return parsed;
@@ -291,8 +277,16 @@ std::string flags_help(FlagSet set, std::string_view models) {
       set == FlagSet::plan
           ? "usage: tessera plan --model NAME|FOLDER [flags]\n\n"
             "plan takes all flags of train, so that a command line can be planned unchanged; flags for data files,\n"
-            "learning rates, checkpoints and metrics have no effect.\n"
-          : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
+            "learning rates and metrics have no effect.\n"
+      : set == FlagSet::bench
+          ? "usage: tessera bench rates --model NAME|FOLDER --rates FILE [flags]\n\n"
+            "measures on this machine how long each op of the job's step takes, how fast copies between device and\n"
+            "host are and, with --offload-dir, files; plan --rates FILE predicts steps from it. It takes all flags of\n"
+            "train; those for data, learning rates and metrics have no effect.\n"
+      : set == FlagSet::eval ? "usage: tessera eval FOLDER --data PATH [flags]\n\n"
+                               "prints the loss of the weights in FOLDER on all of the data, or on the first "
+                               "--eval-batches batches of it.\n"
+                             : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
   return concat(usage, describe_all(set, unused).all, models,
                 "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");
 }

@@ -1,4 +1,4 @@
-// The first pass over the command line of `tessera train` and `tessera plan`: the host's own flags.
+// The first pass over the command line of `tessera train`, `plan` and `eval`: the host's own flags.
 #pragma once
 
 #include <span>
@@ -6,24 +6,17 @@
 #include <string_view>
 #include <vector>
 
+#include "config/plan_flags.h"
 #include "config/plugin_flag.h"
 #include "config/train_config.h"
 
 namespace tessera::host {
 
-enum class FlagSet { train, plan };
-
-/// Flags that only `tessera plan` has.
-struct PlanFlags {
-  bool print_program = false;
-  bool as_json = false;
-  bool verify = false;    ///< print what was verified
-  bool schedule = false;  ///< draw the pipeline as text
-  std::string svg;        ///< file that the step of all ranks is drawn into; empty: none
-  int rank = -1;          ///< the rank to show; -1: the one that needs most memory (for programs: rank 0)
-};
+/// bench: of `tessera bench rates`.
+enum class FlagSet { train, plan, bench, eval };
 
 struct ParsedFlags {
+  FlagSet set = FlagSet::train;
   TrainConfig config;
   PlanFlags plan;
   /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
@@ -31,7 +24,8 @@ struct ParsedFlags {
   bool help = false;  ///< --help was given; then nothing else was checked
 };
 
-/// Reads the arguments after the command's name. Underscores in names count as dashes. Throws UsageError for unknown
+/// Reads the arguments after the command's name; eval's --model may be given as a word. Underscores in names count as
+/// dashes. Throws UsageError for unknown
 /// flags (with a suggestion), values that are not valid, flags that are not supported yet, flags given twice, missing
 /// --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);

@@ -66,6 +66,11 @@ struct TrainConfig {
   int64_t grad_accum = 1;                 ///< micro-batches per step
   uint64_t seed = 1337;
 
+  // Evaluation.
+  std::string eval_data;     ///< empty: nothing is evaluated
+  int64_t eval_every = 0;    ///< steps; 0: only after the last one
+  int64_t eval_batches = 0;  ///< of a step's size; 0: all of the data
+
   // Optimisation.
   int64_t steps = 100;
   double lr = 3e-4;
@@ -98,6 +103,7 @@ struct TrainConfig {
   Recompute recompute;
   CudaGraph cuda_graph = CudaGraph::automatic;  ///< capture steps where device and communicator can
   uint64_t device_memory = 0;                   ///< bytes a rank may take of its device; 0: not limited
+  uint64_t host_memory = 0;                     ///< bytes a rank may take of host memory; 0: not limited
   bool insecure = false;                        ///< ranks of several machines may meet without a secret
   int threads = 0;                              ///< per rank; 0: max(1, cores / local ranks)
 

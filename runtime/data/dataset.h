@@ -39,6 +39,17 @@ class DatasetReader {
   virtual void set_position(uint64_t position) = 0;
 };
 
+/// All data once, in its order, for evaluation; the dataset must outlive it. Micro-steps that go beyond the end are
+/// filled up: there the target or label is TSR_NO_TARGET, which counts for nothing. [control-thread]
+class DatasetPass {
+ public:
+  virtual ~DatasetPass() = default;
+
+  /// As DatasetReader.
+  virtual std::vector<InputValues> read(int64_t data_rank) const = 0;
+  virtual void advance() = 0;
+};
+
 /// Data of one kind, opened. [any-thread]
 class Dataset {
  public:
@@ -46,7 +57,7 @@ class Dataset {
 
   /// What the data was taken for, for the log.
   virtual std::string description() const = 0;
-  /// A name and a number that all ranks compare: "tokens in the data", "1003854".
+  /// A number that all ranks compare, after what it counts: "tokens", "1003854".
   virtual std::pair<std::string, std::string> size() const = 0;
   /// Size and hash, for ranks that may read different files: "1003854 tokens, sha256 0123456789abcdef".
   virtual std::string fingerprint() const = 0;
@@ -54,6 +65,13 @@ class Dataset {
   virtual std::vector<std::string> warnings(const DatasetUse& use) const = 0;
   /// Starts at the beginning. Throws INVALID_ARGUMENT for data that is too short for a micro-step.
   virtual std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const = 0;
+
+  /// Starts at the beginning. Throws INVALID_ARGUMENT for data with nothing to predict.
+  virtual std::unique_ptr<DatasetPass> pass(const DatasetUse& use) const = 0;
+  /// What a pass predicts: every token but the first, or every example.
+  virtual int64_t num_predictions() const = 0;
+  /// Tokens are bytes of text, so a loss can be stated in bits per byte.
+  virtual bool tokens_are_bytes() const { return false; }
 };
 
 }  // namespace tessera::host

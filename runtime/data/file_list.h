@@ -22,8 +22,9 @@ std::vector<std::string> files_matching(const std::string& pattern);
 /// Whether the pattern would match a file of that path if it existed; the folder may be written in another way.
 bool would_match(const std::string& pattern, const std::string& path);
 
-/// Throws UsageError when `--data` names neither a file nor a folder, and is not a pattern that a file matches.
-void require_data(const std::string& path);
+/// Throws UsageError when `flag`, such as "--data", names neither a file nor a folder, and is not a pattern that a file
+/// matches.
+void require_data(const std::string& flag, const std::string& path);
 
 /// Whether all are token files by name (.bin): shards of one sequence. Throws INVALID_ARGUMENT with what to give
 /// instead for a `folder` that holds such files beside others, or beside shards for validation.

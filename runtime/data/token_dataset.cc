@@ -1,8 +1,12 @@
 #include "data/token_dataset.h"
 
+#include <algorithm>
+
 #include "base/concat.h"
 #include "data/batch_order.h"
 #include "data/data_warnings.h"
+#include "tessera/device.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
@@ -27,13 +31,47 @@ class TokenReader : public DatasetReader {
   std::size_t num_tokens_;
 };
 
+/// The windows of BatchOrder, once; what they lack at the end is token 0 without a target.
+class TokenPass : public DatasetPass {
+ public:
+  TokenPass(const TokenSource& source, const DatasetUse& use)
+      : source_(source),
+        window_tokens_(static_cast<uint64_t>(use.batch * use.seq)),
+        step_tokens_(window_tokens_ * static_cast<uint64_t>(use.data_ranks)) {
+    if (source.num_tokens() < 2)
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(source.description(),
+                                                 " is too short to be evaluated: a prediction "
+                                                 "needs two tokens; give more data"));
+  }
+
+  std::vector<InputValues> read(int64_t data_rank) const override {
+    std::vector<int32_t> inputs(window_tokens_), targets(window_tokens_, TSR_NO_TARGET);
+    const uint64_t begin = position_ + static_cast<uint64_t>(data_rank) * window_tokens_;
+    const uint64_t num_predictions = source_.num_tokens() - 1;
+    if (begin < num_predictions) {
+      std::vector<int32_t> tokens(std::min(window_tokens_, num_predictions - begin) + 1);
+      source_.read(begin, tokens);
+      std::copy(tokens.begin(), tokens.end() - 1, inputs.begin());
+      std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
+    }
+    return {std::move(inputs), std::move(targets)};
+  }
+  void advance() override { position_ += step_tokens_; }
+
+ private:
+  const TokenSource& source_;
+  uint64_t window_tokens_;  // of one rank
+  uint64_t step_tokens_;    // of all data ranks
+  uint64_t position_ = 0;
+};
+
 class TokenDataset : public Dataset {
  public:
   TokenDataset(std::unique_ptr<TokenSource> source, int64_t vocab) : source_(std::move(source)), vocab_(vocab) {}
 
   std::string description() const override { return source_->description(); }
   std::pair<std::string, std::string> size() const override {
-    return {"tokens in the data", std::to_string(source_->num_tokens())};
+    return {"tokens", std::to_string(source_->num_tokens())};
   }
   std::string fingerprint() const override {
     return concat(source_->num_tokens(), " tokens, sha256 ", content_hash(*source_).substr(0, 16));
@@ -44,6 +82,11 @@ class TokenDataset : public Dataset {
   std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const override {
     return std::make_unique<TokenReader>(*source_, use);
   }
+  std::unique_ptr<DatasetPass> pass(const DatasetUse& use) const override {
+    return std::make_unique<TokenPass>(*source_, use);
+  }
+  int64_t num_predictions() const override { return static_cast<int64_t>(source_->num_tokens()) - 1; }
+  bool tokens_are_bytes() const override { return source_->is_text(); }
 
  private:
   std::unique_ptr<TokenSource> source_;

@@ -12,7 +12,6 @@
 
 #include "base/concat.h"
 #include "exec/half_values.h"
-#include "tessera/accumulator.hpp"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -36,9 +35,11 @@ const tsr_home_role& role_of_values(const Home& home) {
   return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
 }
 
-/// The CPU beside a device with memory of its own, if comm streams or files need it.
+/// The CPU beside a device with memory of its own, if comm streams or streams of the host need it.
 std::unique_ptr<Device> open_host_device(const RankSetup& setup, const RankPrograms& programs) {
-  const bool is_needed = setup.stages_collectives || programs.arena_bytes(TSR_MEMORY_FILE) > 0;
+  const bool is_needed = setup.stages_collectives || std::ranges::any_of(programs.all(), [](const Program* program) {
+                           return std::ranges::count(program->streams, TSR_STREAM_KIND_HOST, &Stream::kind) > 0;
+                         });
   return setup.host_device && is_needed ? std::make_unique<Device>(*setup.host_device, setup.host) : nullptr;
 }
 
@@ -89,7 +90,7 @@ std::string RankRuntime::obstacle_to_graphs() const {
   return "";
 }
 
-// Persistent buffers have one address in all programs; this is from the first step's plan.
+// Persistent buffers have one address in all programs; this is from the plan of the first.
 void* RankRuntime::pointer(const Buffer& buffer, uint64_t offset) const {
   return context_.pointer(buffer, programs_.memory[1], offset);
 }
@@ -137,7 +138,7 @@ void RankRuntime::read(const Buffer& buffer, uint64_t offset, void* data, uint64
 }
 
 const Buffer& RankRuntime::scalar(uint32_t kind, std::string_view name) const {
-  const Program& program = programs_.steps[0];
+  const Program& program = programs_.first();
   return program.buffer(find_buffer(program, kind, name));
 }
 
@@ -158,7 +159,7 @@ void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<f
 
 void RankRuntime::initialise(const ParameterSource& values, Progress* progress) {
   zero_state();
-  const Program& program = programs_.steps[0];
+  const Program& program = programs_.first();
   std::vector<float> piece_values;
   for (const Home& home : program.homes) {
     if (progress) progress->at(static_cast<uint64_t>(&home - program.homes.data()), program.homes.size());
@@ -175,7 +176,7 @@ void RankRuntime::initialise(const ParameterSource& values, Progress* progress) 
 
 void RankRuntime::zero_state() {
   // Pads must be zero, and so must optimizer state and the step count of a run that begins.
-  for (const Buffer& buffer : programs_.steps[0].buffers)
+  for (const Buffer& buffer : programs_.first().buffers)
     if (buffer.persistent) zero(buffer);
 }
 
@@ -203,27 +204,27 @@ void RankRuntime::write_input(const Buffer& buffer, const InputValues& values) {
 }
 
 void RankRuntime::write_batches(std::span<const MicroBatch> micro_batches) {
-  const Program& program = programs_.steps[0];
+  const Program& program = programs_.first();
   check_batches(program, micro_batches);
   for (const InputBuffer& input : program.inputs)
     write_input(program.buffer(input.buffer), input_values(input, micro_batches));
 }
 
-double RankRuntime::loss_sum() {
+Accumulator RankRuntime::losses() {
   Accumulator accumulator{};
   read(scalar(TSR_BUFFER_ACCUMULATOR, kLossAccumulator), 0, accumulator.data(), sizeof accumulator);
-  return decode(accumulator);
+  return accumulator;
 }
 
 std::optional<int64_t> RankRuntime::num_correct() {
-  if (!find_buffer(programs_.steps[0], TSR_BUFFER_ACCUMULATOR, kCorrectCount)) return std::nullopt;
+  if (!find_buffer(programs_.first(), TSR_BUFFER_ACCUMULATOR, kCorrectCount)) return std::nullopt;
   int64_t count = 0;
   read(scalar(TSR_BUFFER_ACCUMULATOR, kCorrectCount), 0, &count, sizeof count);
   return count;
 }
 
 bool RankRuntime::scales_loss() const {
-  return find_buffer(programs_.steps[0], TSR_BUFFER_SCALAR, kLossScale) != 0;
+  return find_buffer(programs_.first(), TSR_BUFFER_SCALAR, kLossScale) != 0;
 }
 
 StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double loss_scale,
@@ -237,7 +238,7 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   executable.run(setup_.cancelled);
   double clip[3];
   fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
-  const double loss = loss_sum();  // waits for both
+  const double loss = decode(losses());  // waits for both
   return {loss, clip[2], clip[1] != 0, executable.first_not_finite(), num_correct()};
 }
 
@@ -247,11 +248,11 @@ Evaluation RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
   write_batches(micro_batches);
   wait();
   executables_.back()->run(setup_.cancelled);
-  return {loss_sum(), num_correct()};
+  return {losses(), num_correct()};
 }
 
 void RankRuntime::read_parameter(int parameter, std::span<float> out) {
-  const Program& program = programs_.steps[0];
+  const Program& program = programs_.first();
   for (const Home& home : program.homes) {
     const tsr_home_role& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
@@ -263,7 +264,7 @@ void RankRuntime::read_parameter(int parameter, std::span<float> out) {
 
 std::optional<ParameterElement> RankRuntime::worst_element(const Home& home, const tsr_piece& piece) {
   const tsr_home_role& role = role_of_values(home);
-  const Buffer& buffer = programs_.steps[0].buffer(role.buffer);
+  const Buffer& buffer = programs_.first().buffer(role.buffer);
   std::optional<ParameterElement> worst;
   std::vector<float> values;
   for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
@@ -278,7 +279,7 @@ std::optional<ParameterElement> RankRuntime::worst_element(const Home& home, con
 
 std::optional<ParameterElement> RankRuntime::worst_parameter_element() {
   std::optional<ParameterElement> worst;
-  for (const Home& home : programs_.steps[0].homes)
+  for (const Home& home : programs_.first().homes)
     for (const tsr_piece& piece : home.pieces)
       if (const auto found = worst_element(home, piece); found && (!worst || is_worse(*found, *worst))) worst = found;
   return worst;

@@ -17,6 +17,7 @@
 #include "exec/micro_batch.h"
 #include "exec/parameter_element.h"
 #include "model/parameter_source.h"
+#include "tessera/accumulator.hpp"
 
 namespace tessera::host {
 
@@ -55,8 +56,10 @@ struct StepResult {
 };
 
 struct Evaluation {
-  double loss_sum = 0;  ///< over all tokens, all ranks
+  Accumulator losses{};  ///< their exact sum over all tokens, all ranks
   std::optional<int64_t> num_correct;
+
+  double loss_sum() const { return decode(losses); }
 };
 
 /// Owns device, arenas and communicators. All functions: [control-thread]; an Error from a run leaves the rank stopped.
@@ -100,6 +103,8 @@ class RankRuntime {
   std::optional<ParameterElement> worst_parameter_element();
 
   const RankPrograms& programs() const { return programs_; }
+  /// What is kept in files; null when no program has such a buffer.
+  const FileStore* files() const { return files_.get(); }
   /// Planned bytes of device memory: the arena.
   uint64_t arena_bytes() const { return programs_.arena_bytes(TSR_MEMORY_DEVICE); }
   /// Nothing when the device does not report it, or has no memory of its own.
@@ -120,11 +125,11 @@ class RankRuntime {
   /// Float values from a buffer of float32 or 16 bits. Returns when done.
   void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
   std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
-  tsr_stream* compute_stream() { return context_.stream(programs_.steps[0], TSR_STREAM_COMPUTE).handle; }
+  tsr_stream* compute_stream() { return context_.stream(programs_.first(), TSR_STREAM_COMPUTE).handle; }
   void wait();
   void write_input(const Buffer& buffer, const InputValues& values);
   void write_batches(std::span<const MicroBatch> micro_batches);
-  double loss_sum();
+  Accumulator losses();
   std::optional<int64_t> num_correct();
   const Buffer& scalar(uint32_t kind, std::string_view name) const;
 

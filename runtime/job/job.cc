@@ -173,6 +173,17 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
   return slots;
 }
 
+std::unique_ptr<Dataset> open_dataset(const Job& job, const std::string& flag, const std::string& path) {
+  const ModelInputs inputs = job.architecture().inputs();
+  const TrainConfig& config = job.config;
+  if (const auto* tokens = std::get_if<TokenInputs>(&inputs)) {
+    require_data(flag, path);
+    return token_dataset(open_tokens(path, tokens->vocab), tokens->vocab);
+  }
+  const auto& [num_features, num_classes] = std::get<ExampleInputs>(inputs);
+  return example_dataset(open_examples(path, {{num_features, num_classes}, config.data_label, config.data_scale}));
+}
+
 }  // namespace
 
 int64_t Job::tokens_per_step() const {
@@ -182,6 +193,9 @@ int64_t Job::tokens_per_step() const {
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   Job job;
   job.config = flags.config;
+  job.trains = flags.set != FlagSet::eval;
+  job.evaluates = !job.trains || !job.config.eval_data.empty();
+  if (!job.trains) job.config.steps = 0;
   job.plugin_flags = flags.plugin_flags;
   job.axes = resolve_axes(job.config, num_ranks);
   job.plugins = load_plugins(job.config, job.axes, log);
@@ -198,25 +212,23 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
   job.model = job.architecture().build(batch);
-  freeze(job.model, job.config.freeze);
+  if (job.trains)
+    freeze(job.model, job.config.freeze);
+  else
+    freeze_all(job.model);
   check_recompute(job.config.recompute, job.model);
   return job;
 }
 
-std::unique_ptr<Dataset> open_data(const Job& job) {
-  const ModelInputs inputs = job.architecture().inputs();
+RunData open_data(const Job& job) {
   const TrainConfig& config = job.config;
-  std::unique_ptr<Dataset> data;
-  if (const auto* tokens = std::get_if<TokenInputs>(&inputs)) {
-    require_data(config.data);
-    data = token_dataset(open_tokens(config.data, tokens->vocab), tokens->vocab);
-  } else {
-    const auto& [num_features, num_classes] = std::get<ExampleInputs>(inputs);
-    data = example_dataset(
-        open_examples(config.data, {{num_features, num_classes}, config.data_label, config.data_scale}));
-  }
+  RunData data;
+  if (job.trains) data.training = open_dataset(job, "--data", config.data);
+  if (!job.trains) data.evaluation = open_dataset(job, "--data", config.data);
+  if (!config.eval_data.empty()) data.evaluation = open_dataset(job, "--eval-data", config.eval_data);
   try {
-    data->reader(dataset_use(job));
+    if (data.training) data.training->reader(dataset_use(job));
+    if (data.evaluation) data.evaluation->pass(dataset_use(job));
   } catch (const Error& e) {
     throw UsageError(e.what());
   }
@@ -229,6 +241,11 @@ DatasetUse dataset_use(const Job& job) {
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
+  if (!job.trains && job.config.init_from.empty() &&
+      (!is_model_folder(job.config.model) || find_weight_files(job.config.model).paths.empty()))
+    throw UsageError(concat(job.config.model,
+                            " has no weights to evaluate; give a checkpoint, or a folder with "
+                            "config.json and model.safetensors"));
   const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
   if (!is_model_folder(model) && job.named.hub_id.empty()) {
     log.info("parameters: random values of seed ", job.config.seed);
@@ -272,10 +289,14 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
   OffloadLimits limits;
   if (job.config.device_memory) limits.device_bytes = job.config.device_memory;
+  if (job.config.host_memory) limits.places.front().num_bytes = job.config.host_memory;
   if (!job.config.offload_dirs.empty()) limits.places.push_back({TSR_MEMORY_FILE, 0, UINT64_MAX});
   limits.device_memory_is_host = job.device_is_cpu();
-  return {job.model,  job.mesh,      job.shape, strategies, describe_op, describe_collective,     guard_bytes,
-          job.staged, job.evaluates, log,       policies,   limits,      job.config.offload_chunk};
+  if (!job.device_is_cpu() && !optional_table<tsr_device_semaphore>(*device, TSR_DEVICE_SEMAPHORE))
+    limits.host_obstacle = concat("the streams of --device ", job.plugins.device.name,
+                                  " cannot wait for the host (it has no " TSR_DEVICE_SEMAPHORE ")");
+  return {job.model,  job.mesh,      job.shape, strategies, describe_op, describe_collective,      guard_bytes,
+          job.staged, job.evaluates, log,       policies,   limits,      job.config.offload_chunk, job.trains};
 }
 
 }  // namespace tessera::host

@@ -29,6 +29,7 @@ struct Job {
   Model model;
   StepConfig shape;
   bool evaluates = false;  ///< something asks for an evaluation; else its program is not compiled
+  bool trains = true;      ///< false: it only evaluates, and no parameter has a gradient or optimizer state
 
   uint32_t comm_flags = 0;  ///< TSR_COMM_* of the communicator
   StagedKinds staged;       ///< the actions that work in host memory while the device has its own
@@ -49,8 +50,14 @@ struct Job {
 /// saying which would. Warnings go to `log`.
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
 
-/// Opens --data for the model. Throws UsageError when it has too little for a step.
-std::unique_ptr<Dataset> open_data(const Job& job);
+/// What a run reads.
+struct RunData {
+  std::unique_ptr<Dataset> training;    ///< --data; null if the job does not train
+  std::unique_ptr<Dataset> evaluation;  ///< null if the job does not evaluate
+};
+
+/// Opens --data and --eval-data for the model. Throws UsageError when one has too little for what it is read for.
+RunData open_data(const Job& job);
 /// How the job reads it.
 DatasetUse dataset_use(const Job& job);
 

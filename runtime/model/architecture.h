@@ -65,6 +65,9 @@ class Architecture {
   /// For the log: "12 layers, 12 heads, width 768".
   virtual std::string summary() const = 0;
   virtual TensorNames tensor_names() const { return {}; }
+  /// The config.json with which Hugging Face loads such a model, of weights of that torch dtype ("float32"); empty: it
+  /// has none.
+  virtual std::string hugging_face_config(const std::string& /*torch_dtype*/) const { return ""; }
 };
 
 /// The architectures of one kind; architectures.cc lists them. All functions:

@@ -39,4 +39,10 @@ void freeze_parameters(Model& model, std::span<const std::string> patterns) {
   lay_out_units(model);
 }
 
+void freeze_all(Model& model) {
+  for (Parameter& parameter : model.parameters)
+    parameter.trainable = false;
+  lay_out_units(model);
+}
+
 }  // namespace tessera::host

@@ -12,5 +12,7 @@ namespace tessera::host {
 /// gives the units their layout. Throws INVALID_ARGUMENT, with the pattern, for one that matches nothing, and when no
 /// parameter is left to be trained.
 void freeze_parameters(Model& model, std::span<const std::string> patterns);
+/// Freezes every parameter, of a model that is not trained.
+void freeze_all(Model& model);
 
 }  // namespace tessera::host

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "base/concat.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/format.h"
-#include "plan/memory_advisor.h"
 #include "program/collective_operands.h"
 
 namespace tessera::host {
@@ -55,7 +55,7 @@ VerificationSummary summarize_verification(const JobPlan& planned) {
     const RankPrograms& programs = all.of(representative);
     for (const Program* program : programs.all())
       count(*program, members.size(), summary, in_groups);
-    summary.num_homes += members.size() * programs.steps[0].homes.size();
+    summary.num_homes += members.size() * programs.first().homes.size();
   }
   for (const Program* program : all.of(0).all())
     summary.programs.push_back(program_name(*program));

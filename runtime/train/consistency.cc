@@ -22,6 +22,7 @@
 #include "config/flag_table.h"
 #include "launch/fingerprint.h"
 #include "model/model_name.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/job_plan.h"
 #include "plan/verification.h"
 #include "plugins/plugin_options.h"
@@ -91,7 +92,7 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
 /// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
 /// text that is too long for the store is truncated. Returns rank 0's own programs.
 RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
-  JobPrograms programs = as_usage([&] { return compile_job(input); });
+  JobPrograms programs = with_offers(job, input.log, [&] { return as_usage([&] { return compile_job(input); }); });
   if (const auto refusal = refusal_of(job, input, programs)) {
     store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
     throw *refusal;
@@ -107,11 +108,15 @@ RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValu
 }
 
 /// Processes may read different files under equal paths.
-void add_inputs(std::vector<Fingerprint>& all, const Job& job, const Dataset& data) {
-  const auto [name, size] = data.size();
-  all.push_back({name, size});
-  if (job.mesh.num_ranks() == 1 || job.ranks_are_threads()) return;
-  all.push_back({"the data", data.fingerprint()});
+void add_inputs(std::vector<Fingerprint>& all, const Job& job, const RunData& data) {
+  const bool may_differ = job.mesh.num_ranks() > 1 && !job.ranks_are_threads();
+  for (const auto& [dataset, of] : {std::pair(data.training.get(), ""), {data.evaluation.get(), "evaluation "}}) {
+    if (!dataset) continue;
+    const auto [items, size] = dataset->size();
+    all.push_back({concat(items, " in the ", of, "data"), size});
+    if (may_differ) all.push_back({concat("the ", of, "data"), dataset->fingerprint()});
+  }
+  if (!may_differ) return;
   std::vector<std::string> weights;
   if (is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
   all.push_back(
@@ -122,7 +127,7 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const Dataset& da
 
 }  // namespace
 
-void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& info, int num_threads, const Log& log) {
+void check_job_consistency(const Job& job, const RunData& data, const RankInfo& info, int num_threads, const Log& log) {
   std::vector<Fingerprint> all = {{"the number of ranks", std::to_string(job.mesh.num_ranks())}};
   const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
   plugin(job.plugins.device);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "compile/compile.h"
-#include "data/dataset.h"
 #include "job/job.h"
 #include "train/rank_info.h"
 
@@ -11,7 +10,7 @@ namespace tessera::host {
 /// Compares configuration, plugins, model, weights, data and environment of all ranks. Throws, naming the setting that
 /// differs and two ranks. Weights and data are compared by size and contents, large ones by a part of them
 /// (weight_files.h, token_source.h); not when ranks are threads, which read the same files.
-void check_job_consistency(const Job& job, const Dataset& data, const RankInfo& info, int num_threads, const Log& log);
+void check_job_consistency(const Job& job, const RunData& data, const RankInfo& info, int num_threads, const Log& log);
 
 /// Compiles and returns this rank's programs. Rank 0 plans one rank of each class, checks all ranks against one another
 /// and against --device-memory, publishes hash and text, and runs the programs that it checked. Every other rank

@@ -59,25 +59,32 @@ void report_offload(const Log& log, const Job& job, const RankPrograms& programs
                 job.plugins.device.name, " is host memory; it lowers only what --device-memory counts");
 }
 
-/// What all steps of the run have moved.
-void report_moved(const Log& log, const Job& job, const RankPrograms& programs) {
+/// Decimal, as disks and links are rated.
+std::string gigabytes_per_second(uint64_t num_bytes, double seconds) {
+  return format("%.2f GB/s", seconds > 0 ? static_cast<double>(num_bytes) / seconds * 1e-9 : 0);
+}
+
+std::string at_rate(const TransferCounts& counts) {
+  return concat(human_bytes(counts.num_bytes), " at ",
+                gigabytes_per_second(counts.num_bytes, static_cast<double>(counts.busy_ns) * 1e-9));
+}
+
+/// What all steps of the run have moved, and how fast.
+void report_moved(const Log& log, const Job& job, const MovedInRun& moved) {
   if (job.plugins.offload.empty()) return;
-  MovedBytes sum;
-  for (size_t variant = 0; variant < programs.steps.size(); ++variant) {
-    const MovedBytes moved = moved_in(programs.steps[variant]).total();
-    const auto num_variants = static_cast<int64_t>(programs.steps.size());
-    const auto times =
-        static_cast<uint64_t>((job.config.steps + num_variants - 1 - static_cast<int64_t>(variant)) / num_variants);
-    sum.in_bytes += times * moved.in_bytes;
-    sum.out_bytes += times * moved.out_bytes;
-  }
-  log.info("offload moved: ", human_bytes(sum.out_bytes), " out of device memory and ", human_bytes(sum.in_bytes),
-           " in, in all steps of rank 0");
+  const MovedBytes& planned = moved.planned;
+  log.info("offload moved: ", human_bytes(planned.out_bytes), " out of device memory and ",
+           human_bytes(planned.in_bytes),
+           " in, in all steps of rank 0: ", gigabytes_per_second(planned.in_bytes + planned.out_bytes, moved.seconds),
+           " over their whole time");
+  if (moved.read.num_bytes + moved.written.num_bytes > 0)
+    log.info("offload files: rank 0 read ", at_rate(moved.read), " and wrote ", at_rate(moved.written),
+             " while it did so");
 }
 
 std::string frozen_text(const Model& model) {
   const uint64_t all = model.num_parameter_elements(), trained = model.num_trainable_elements();
-  if (trained == all) return "";
+  if (trained == all || trained == 0) return "";
   return " (" + std::to_string(trained) + " trained, " + std::to_string(all - trained) + " frozen)";
 }
 
@@ -124,15 +131,17 @@ std::string mesh_text(const Job& job) {
   return text.empty() ? "one rank" : text;
 }
 
-void report_start(const Log& log, const Job& job, const Dataset& data, const RankRuntime& runtime) {
-  log.info("data: ", data.description());
+void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime) {
+  if (data.training) log.info("data: ", data.training->description());
+  if (data.evaluation) log.info("evaluation data: ", data.evaluation->description());
   log.info("model: ", job.config.model, ", ", job.model.num_parameter_elements(), " parameters", frozen_text(job.model),
            ", ", job.architecture().summary());
-  log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(), " per step");
+  log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(),
+           job.trains ? " per step" : " per batch");
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);
   report_offload(log, job, runtime.programs());
-  warn_of_rates(log, job.config);
+  if (job.trains) warn_of_rates(log, job.config);
 }
 
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler) {
@@ -146,14 +155,24 @@ void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, con
                 scaler.is_dynamic() ? format("; the loss scale is now %g", scaler.scale()) : "");
 }
 
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured) {
+void report_evaluation(const Log& log, const EvalMetrics& result) {
+  log.info("evaluation", result.after_step ? concat(" after step ", result.after_step) : "",
+           format(": loss %.5f", result.loss),
+           result.perplexity ? format(" | perplexity %.4g", *result.perplexity) : "",
+           result.bits_per_byte ? format(" | %.4f bits per byte", *result.bits_per_byte) : "",
+           result.accuracy ? format(" | accuracy %.2f %%", 100 * *result.accuracy) : "", " | ", result.num_items, " ",
+           result.items, format(" | %.1f s", result.seconds));
+}
+
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured,
+                const MovedInRun& moved) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
-  log.info("done: ", job.config.steps, " steps");
+  if (job.trains) log.info("done: ", job.config.steps, " steps");
   log.info("memory planned between steps: ", human_bytes(planned.states.total()), " (", class_list(planned.states),
            ")");
   log.info("memory planned at the peak: ", human_bytes(planned.peak.total()), " (", class_list(planned.peak),
            ") in an arena of ", human_bytes(runtime.arena_bytes()));
-  report_moved(log, job, runtime.programs());
+  report_moved(log, job, moved);
   log.info("memory measured: ", measured.total_bytes ? of_device(measured) : of_process(job, measured));
 }
 

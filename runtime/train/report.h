@@ -3,21 +3,23 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "data/dataset.h"
 #include "exec/rank_runtime.h"
 #include "job/job.h"
 #include "train/loss_scaler.h"
-#include "train/memory_meter.h"
+#include "train/meters/memory_meter.h"
+#include "train/meters/move_meter.h"
 
 namespace tessera::host {
 
 /// "dp=2 ddp, tp=2 tensor"
 std::string mesh_text(const Job& job);
 /// Model, mesh, data and memory, before the first step; warnings about rates that cannot work.
-void report_start(const Log& log, const Job& job, const Dataset& data, const RankRuntime& runtime);
+void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime);
 /// One line per step; a warning when the step was skipped, with the new loss scale.
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler);
-/// Planned and measured memory, and what offload moved.
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured);
+void report_evaluation(const Log& log, const EvalMetrics& result);
+/// Planned and measured memory, and what offload moved, with its rates.
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured,
+                const MovedInRun& moved);
 
 }  // namespace tessera::host

@@ -94,7 +94,7 @@ std::vector<std::string> candidates(const Job& job, const RankInfo& info, bool& 
 /// Fills the homes from one checkpoint. Returns why it could not, with its first letter; empty: it did.
 std::string try_to_fill(const Job& job, const RankInfo& info, const std::string& folder, RankRuntime& runtime,
                         std::unique_ptr<Checkpoint>& opened, const Log& log) {
-  const Program& program = runtime.programs().steps[0];
+  const Program& program = runtime.programs().first();
   const auto answer = [&](char letter, const std::exception& error) {
     return letter + (job.mesh.num_ranks() == 1 ? "" : concat("rank ", info.rank, ": ")) + sentence_of(error);
   };
@@ -132,12 +132,12 @@ std::string changes_text(const RunDescription& was, const RunDescription& is) {
   return text;
 }
 
-void report(const Job& job, const Dataset& data, const Checkpoint& from, const Log& log) {
+void report(const Job& job, const RunData& data, const Checkpoint& from, const Log& log) {
   const auto& [state, run] = std::tie(from.index().state, from.index().run);
   const std::string saved = concat("saved after step ", state.step, " under ", layout_text(run));
   if (job.config.resume.empty()) return log.info("parameters: from ", from.folder(), ", ", saved);
   log.info("resumed from ", from.folder(), ", ", saved);
-  const std::string changes = changes_text(run, describe_run(job, data));
+  const std::string changes = changes_text(run, describe_run(job, *data.training));
   if (!changes.empty()) log.warning("the run goes on with other settings: ", changes);
   if (state.step >= job.config.steps)
     log.warning("nothing is left to train: the checkpoint is of step ", state.step, ", and --steps is ",
@@ -174,7 +174,7 @@ void check_checkpoints(const Job& job) {
     }
 }
 
-LoadedRun load_run(const Job& job, const Dataset& data, const RankInfo& info, RankRuntime& runtime, const Log& log) {
+LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime, const Log& log) {
   if (source_of(job.config).empty()) return {};
   bool is_explicit = false;
   const std::vector<std::string> folders = candidates(job, info, is_explicit, log);

@@ -30,6 +30,6 @@ struct LoadedRun {
   bool is_filled = false;
   std::optional<RunState> state;
 };
-LoadedRun load_run(const Job& job, const Dataset& data, const RankInfo& info, RankRuntime& runtime, const Log& log);
+LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime, const Log& log);
 
 }  // namespace tessera::host

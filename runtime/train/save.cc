@@ -92,14 +92,14 @@ int64_t state_timeout_ms(const Job& job) {
   return job.config.timeout_ms + num_bytes / kSlowBytesPerMs;
 }
 
-CheckpointSaver::CheckpointSaver(const Job& job, const Dataset& data, const RankInfo& info, RankRuntime& runtime,
+CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime,
                                  const Log& log)
     : job_(job), info_(info), runtime_(runtime), log_(log), folder_(job.config.save) {
   if (!is_on()) return;
-  const Program& program = runtime.programs().steps[0];
+  const Program& program = runtime.programs().first();
   if (const std::string obstacle = obstacle_to_saving(program); !obstacle.empty())
     throw Error(TSR_E_FAILED_PRECONDITION, concat("--save is not possible here: ", obstacle, "; leave --save out"));
-  run_ = describe_run(job, data);
+  run_ = describe_run(job, *data.training);
   held_ = held_tensors(program);
   for (const Parameter& parameter : job.model.parameters) {
     const std::vector<int64_t> shape = parameter.shape();
@@ -149,7 +149,7 @@ std::string CheckpointSaver::part_key(int rank) const {
 }
 
 void CheckpointSaver::write_own_part(const std::string& path) {
-  const Program& program = runtime_.programs().steps[0];
+  const Program& program = runtime_.programs().first();
   const RankPart part =
       write_rank_part(path, info_.rank, held_, shapes_, [&](const StatePlace& place, std::span<std::byte> out) {
         runtime_.read_state(program.buffer(place.buffer), place.offset, out);

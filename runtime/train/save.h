@@ -28,7 +28,7 @@ class CheckpointSaver {
  public:
   /// Borrows its arguments. Throws FAILED_PRECONDITION when the programs have state that cannot be saved, and, on all
   /// ranks alike, UNAVAILABLE when the folder cannot be made, or is not the same for all ranks that write.
-  CheckpointSaver(const Job& job, const Dataset& data, const RankInfo& info, RankRuntime& runtime, const Log& log);
+  CheckpointSaver(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime, const Log& log);
 
   bool is_on() const { return !folder_.empty(); }
   /// Whether --save-every asks for a checkpoint after that step.

@@ -50,7 +50,7 @@ class Failures {
 
 }  // namespace
 
-void train_thread_ranks(const Job& job, const Dataset& data, const std::function<RankObserver(int)>& observer,
+void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int)>& observer,
                         const Log& log) {
   const int num_ranks = job.mesh.num_ranks();
   const auto store = std::make_shared<MemoryStore>();

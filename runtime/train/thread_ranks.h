@@ -9,7 +9,7 @@ namespace tessera::host {
 
 /// Runs every rank of the job on its own thread and waits for all. When a rank fails the others are stopped, and the
 /// error of the rank that failed first is thrown, with its number. `observer(rank)` returns a rank's observer.
-void train_thread_ranks(const Job& job, const Dataset& data, const std::function<RankObserver(int rank)>& observer,
+void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int rank)>& observer,
                         const Log& log);
 
 }  // namespace tessera::host

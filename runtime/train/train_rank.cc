@@ -14,13 +14,15 @@
 #include "job/job_policies.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
-#include "plan/moved.h"
 #include "plugins/host_services.h"
 #include "train/consistency.h"
+#include "train/evaluator.h"
 #include "train/learning_rate.h"
 #include "train/loss_scaler.h"
 #include "train/lost_run.h"
-#include "train/memory_meter.h"
+#include "train/meters/memory_meter.h"
+#include "train/meters/move_meter.h"
+#include "train/offload_space.h"
 #include "train/report.h"
 #include "train/resume.h"
 #include "train/save.h"
@@ -127,40 +129,54 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime, const RunStat
   return run;
 }
 
-/// What the variants of the step move; nothing without offload policies.
-std::vector<MovedBytes> moved_by_variant(const Job& job, const RankPrograms& programs) {
-  std::vector<MovedBytes> moved;
-  if (job.plugins.offload.empty()) return moved;
-  for (const Program& step : programs.steps)
-    moved.push_back(moved_in(step).total());
-  return moved;
-}
-
-void add_memory(StepMetrics& line, const MeasuredMemory& memory, std::span<const MovedBytes> moved_by_variant) {
+void add_memory(StepMetrics& line, const MeasuredMemory& memory) {
   line.memory_bytes = memory.now_bytes;
   line.peak_memory_bytes = memory.peak_bytes;
-  if (moved_by_variant.empty()) return;
-  const MovedBytes& moved = moved_by_variant[static_cast<size_t>(line.step - 1) % moved_by_variant.size()];
-  line.fetched_bytes = static_cast<int64_t>(moved.in_bytes);
-  line.evicted_bytes = static_cast<int64_t>(moved.out_bytes);
 }
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// Evaluates, and tells log and observer.
+class Evaluations {
+ public:
+  Evaluations(const Job& job, const RunData& data, RankRuntime& runtime, const RankInfo& info,
+              const RankObserver& observer, const Log& log)
+      : runtime_(runtime), observer_(observer), log_(log), every_(job.config.eval_every), steps_(job.config.steps) {
+    if (data.evaluation) evaluator_.emplace(job, *data.evaluation, info.rank);
+  }
+
+  /// `step` counts from 1.
+  void after_step(int64_t step) const {
+    if (evaluator_ && (step == steps_ || (every_ > 0 && step % every_ == 0))) run(step);
+  }
+  void run(int64_t after_step) const {
+    const EvalMetrics result = evaluator_->run(runtime_, after_step);
+    observer_.on_eval(result);
+    report_evaluation(log_, result);
+  }
+
+ private:
+  RankRuntime& runtime_;
+  const RankObserver& observer_;
+  const Log& log_;
+  const int64_t every_, steps_;
+  std::optional<Evaluator> evaluator_;
+};
+
 /// Goes on from `state`.
-void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, const RankInfo& info,
-                 CheckpointSaver& saver, RunState state, const RankObserver& observer, const Log& log) {
+void train_steps(const Job& job, const RunData& data, RankRuntime& runtime, MemoryMeter& meter, MoveMeter& moves,
+                 const RankInfo& info, CheckpointSaver& saver, RunState state, const RankObserver& observer,
+                 const Evaluations& evaluations, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(info.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
-  const auto reader = data.reader(dataset_use(job));
+  const auto reader = data.training->reader(dataset_use(job));
   if (state.step) reader->set_position(state.data_position);
   // Each rank has its own: outcomes of steps are equal on all ranks, so the scales are.
   LossScaler scaler(runtime.scales_loss());
   if (state.step) scaler.restore(state.loss_scale, state.updates_at_scale);
   LostRunCheck lost(job, info, runtime);
-  const std::vector<MovedBytes> moved = moved_by_variant(job, runtime.programs());
   const auto tokens = static_cast<double>(job.tokens_per_step());
   const auto first_start = Clock::now();
   const auto save = [&] {
@@ -191,10 +207,12 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
     line.tokens_per_second = tokens / line.step_ms * 1e3;
     state.step = line.step;
     line.tokens = state.tokens += job.tokens_per_step();
-    add_memory(line, meter.measure(), moved);
+    add_memory(line, meter.measure());
+    moves.measure(line);
     observer.on_step(line);
     if (info.rank == 0) report_step(log, line, job.config.steps, scaler);
     lost.after_step(line.step, result);
+    evaluations.after_step(line.step);
     if (!saver.is_due(line.step) || line.step == job.config.steps) continue;
     lost.before_saving();
     save();
@@ -204,14 +222,16 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
   if (saver.is_on() && (first < job.config.steps || !may_start_anew(job.config))) save();
 }
 
-void warn_of_data(const Log& log, const Job& job, const Dataset& data) {
-  for (const std::string& warning : data.warnings(dataset_use(job)))
-    log.warning(warning);
+void warn_of_data(const Log& log, const Job& job, const RunData& data) {
+  for (const Dataset* dataset : {data.training.get(), data.evaluation.get()})
+    if (dataset)
+      for (const std::string& warning : dataset->warnings(dataset_use(job)))
+        log.warning(warning);
 }
 
 }  // namespace
 
-void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const RankObserver& observer,
+void train_rank(const Job& job, const RunData& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log) {
   const HostServices host(log, info.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
@@ -223,6 +243,7 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
   const CompileInput input = compile_input(job, strategies.all(), policies.all(), first_log);
   RankPrograms programs = check_program_consistency(job, input, info);
+  check_offload_space(job, programs, info);
 
   // Measured here, so that the report can separate the arena from earlier memory.
   const int64_t process_before = resident_memory().now_bytes;
@@ -248,10 +269,15 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   const RunState start = loaded.state.value_or(RunState());
   observer.on_start(run_metrics(job, runtime, start));
-  train_steps(job, data, runtime, meter, info, saver, start, observer, log);
+  const Evaluations evaluations(job, data, runtime, info, observer, first_log);
+  MoveMeter moves(job, runtime);
+  if (job.trains)
+    train_steps(job, data, runtime, meter, moves, info, saver, start, observer, evaluations, log);
+  else
+    evaluations.run(0);
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
-  if (info.rank == 0) report_end(log, job, runtime, meter.measure());
+  if (info.rank == 0) report_end(log, job, runtime, meter.measure(), moves.in_run());
 }
 
 }  // namespace tessera::host

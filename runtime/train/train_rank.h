@@ -19,14 +19,16 @@ struct RankObserver {
   std::function<void(const StepMetrics&)> on_step = [](const StepMetrics&) {};
   /// After each checkpoint, or the attempt.
   std::function<void(const SaveMetrics&)> on_save = [](const SaveMetrics&) {};
+  std::function<void(const EvalMetrics&)> on_eval = [](const EvalMetrics&) {};
   /// After the last step, while everything is still open.
   std::function<void(RankRuntime&)> on_end = [](RankRuntime&) {};
 };
 
-/// Joins the other ranks, compiles and checks this rank's programs, and runs all steps; rank 0 reports to the log.
+/// Joins the other ranks, compiles and checks this rank's programs, and runs all steps and evaluations; rank 0 reports
+/// to the log.
 /// Throws when anything fails, also when the run is lost (lost_run.h); the other ranks then fail within their
 /// deadlines.
-void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const RankObserver& observer,
+void train_rank(const Job& job, const RunData& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log);
 
 }  // namespace tessera::host

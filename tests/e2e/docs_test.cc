@@ -38,6 +38,7 @@ TEST(Docs, EveryCommandShownRuns) {
   const TempFolder folder;
   std::filesystem::create_directory_symlink(kSource + "/examples", folder.path("examples"));
   std::filesystem::create_directory_symlink(kSource + "/runtime", folder.path("runtime"));
+  std::filesystem::create_directory_symlink(kSource + "/tests", folder.path("tests"));
   size_t commands = 0;
   for (const std::string& file : documents())
     for (const std::string& line : lines_of(file)) {

@@ -2,11 +2,14 @@
 """An outside judge: Hugging Face's GPT-2 and PyTorch's AdamW against `tessera train`, under five meshes.
 
 A random GPT-2 is made and saved by transformers. The loss and all gradients of one step, and the losses and gradient norms of
-20 steps of AdamW with clipping, are computed by PyTorch in float64 and by Tessera in float32.
+20 steps of AdamW with clipping, are computed by PyTorch in float64 and by Tessera in float32. Then what Tessera gives to other
+programs: folders that `tessera convert` wrote are loaded by transformers, `tessera generate` is compared with greedy decoding, and
+`tessera tokenize` with the tokenizers package.
 
 usage: judge.py TESSERA FINAL_WEIGHTS PLUGIN_DIR
 """
 import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -15,7 +18,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.numpy import load_file
+from tokenizers import Tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
+
+TOKENIZER = Path(__file__).resolve().parent.parent / "golden" / "tokenizer" / "tokenizer.json"
 
 # Odd where it may be: tensor=2 needs an even number of heads and an MLP of even width, and nothing else.
 MODEL = dict(vocab_size=211, n_positions=37, n_embd=66, n_layer=3, n_head=6, n_inner=130,
@@ -117,6 +123,11 @@ class Tessera:
         return {name: (before[name] - values.astype(np.float64)) / SGD_RATE for name, values in load_file(path).items()}
 
 
+    def run(self, command, *arguments):
+        made = subprocess.run([self.program, command, *map(str, arguments)], check=True, capture_output=True)
+        return made.stdout.decode()
+
+
 def relative(values, expected):
     assert len(values) == len(expected), f"{len(values)} values for {len(expected)}"
     return max(abs(a - b) / abs(b) for a, b in zip(values, expected))
@@ -155,12 +166,62 @@ def judge(tessera, model, tokens):
     return good
 
 
+def same_after_conversion(tessera, folder):
+    """transformers loads what convert wrote, every tensor of it, with equal logits."""
+    tokens = torch.arange(MODEL["n_positions"])[None]
+    expected = GPT2LMHeadModel.from_pretrained(folder / "model")(tokens).logits
+    good = True
+    for size in ("5GB", "100kB"):
+        out = folder / f"converted-{size}"
+        tessera.run("convert", folder / "model", out, f"--max-shard-size={size}")
+        loaded, report = GPT2LMHeadModel.from_pretrained(out, output_loading_info=True)
+        good = good and not any(report.values()) and torch.equal(loaded(tokens).logits, expected)
+    return good
+
+
+def same_continuation(tessera, model, folder):
+    """Greedy decoding up to the context, by a forward of all tokens each time."""
+    prompt = [3, 1, 4, 1, 5]
+    tokens = list(prompt)
+    while len(tokens) < MODEL["n_positions"]:
+        tokens.append(model(torch.tensor([tokens])).logits[0, -1].argmax().item())
+    made = tessera.run("generate", folder / "model", "--prompt", " ".join(map(str, prompt)), "--temperature=0",
+                       f"--max-tokens={len(tokens) - len(prompt)}", "--threads=1", f"--plugin-dir={tessera.plugin_dir}")
+    return list(map(int, made.split())) == tokens
+
+
+def same_tokens(tessera, folder):
+    """Random texts, of all kinds of white space, letters, numbers and marks."""
+    tokenizer, draw = Tokenizer.from_file(str(TOKENIZER)), random.Random(5)
+    characters = [chr(c) for c in [*range(1, 0x250), 0x301, 0x660, 0x915, 0x94d, 0x1680, 0x180e, *range(0x2000, 0x2030), 0x205f,
+                                   0x2167, 0x3000, 0x4e00, 0xac00, 0xfeff, 0x1f600]]
+    for _ in range(20):
+        text = "".join(draw.choice(characters if draw.random() < 0.5 else " \n'stare  1.") for _ in range(4000))
+        (folder / "a.txt").write_bytes(text.encode())
+        tessera.run("tokenize", "--tokenizer", TOKENIZER, folder / "a.txt", folder / "a.bin")
+        tokens = np.fromfile(folder / "a.bin", dtype=np.uint16)[512:]  # after the header
+        if tokens.tolist() != tokenizer.encode(text).ids:
+            return False
+    return True
+
+
+def judge_outputs(tessera, model, folder):
+    found = {"converted folders load with equal logits": same_after_conversion(tessera, folder),
+             "greedy continuations are equal": same_continuation(tessera, model, folder),
+             "tokens are those of the tokenizers package": same_tokens(tessera, folder)}
+    for what, good in found.items():
+        print(f"{what}: {'yes' if good else 'NO'}")
+    return all(found.values())
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = make_model(folder / "model")
         tokens = make_tokens(folder / "tokens.bin")
-        good = judge(Tessera(*sys.argv[1:4], folder), model, tokens)
+        tessera = Tessera(*sys.argv[1:4], folder)
+        good = judge_outputs(tessera, model, folder)  # before model is trained
+        good = judge(tessera, model, tokens) and good
     sys.exit(0 if good else 1)
 
 

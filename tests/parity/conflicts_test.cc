@@ -31,7 +31,7 @@ TEST_P(Conflicts, AreNamed) {
   const auto& [outer, inner, options, split] = GetParam();
   const std::string given = "a=" + outer + ",b=" + inner;
   expect_error<UsageError>(
-      [&] { plan("a=2,b=2", given, options, 4); },
+      [&, options = options] { plan("a=2,b=2", given, options, 4); },
       {"--strategy " + given + ": " + split, "only one axis may", "4 ranks on one axis (b=4)", "a=ddp,b=" + inner});
 }
 

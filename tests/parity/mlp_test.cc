@@ -133,7 +133,7 @@ TEST(Mlp, FollowsAReferenceInFloat64) {
   given.push_back("--plugin-dir=" + plugin_dir());
   const Job job = make_job(parse_flags(FlagSet::train, given), 1, Log(LogLevel::off));
   const auto data = open_data(job);
-  const auto reader = data->reader(dataset_use(job));
+  const auto reader = data.training->reader(dataset_use(job));
   Reference reference({64, 32, 24, 10}, 5, 0.2);
   for (const StepMetrics& step : run.steps) {
     std::vector<std::vector<InputValues>> batches;
@@ -232,7 +232,7 @@ TEST(Mlp, AnEvaluationHasTheLossAndAccuracyOfTheNextStep) {
       batches.push_back(reader->read(rank));
     const Evaluation evaluation = runtime.run_eval(batches);
     if (rank != 0) return;
-    loss = evaluation.loss_sum / 96;
+    loss = evaluation.loss_sum() / 96;
     accuracy = static_cast<double>(evaluation.num_correct.value()) / 96;
   };
   std::vector<std::string> five = flags(2);

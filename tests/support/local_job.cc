@@ -80,7 +80,7 @@ RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::st
   flags.insert(flags.end(), {"--comm=" + comm, "--threads=1", "--plugin-dir=" + plugin_dir()});
   const Log log(LogLevel::off);
   Job job = make_job(parse_flags(FlagSet::train, flags), num_ranks, log);
-  job.evaluates = at_end != nullptr;
+  job.evaluates |= at_end != nullptr;
   const auto data = open_data(job);
   RunResult result;
   result.final_losses.resize(static_cast<size_t>(num_ranks));
@@ -92,12 +92,12 @@ RunResult run_local(std::vector<std::string> flags, int num_ranks, const std::st
       result.final_losses[static_cast<size_t>(rank)] = step.loss;
     };
     o.on_end = [&, rank](RankRuntime& runtime) {
-      if (at_end) at_end(job, *data, rank, runtime);
+      if (at_end) at_end(job, *data.training, rank, runtime);
       gatherer.add(runtime);
     };
     return o;
   };
-  train_thread_ranks(job, *data, observer, log);
+  train_thread_ranks(job, data, observer, log);
   result.num_missing = count_missing(result);
   return result;
 }

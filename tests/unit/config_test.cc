@@ -132,9 +132,34 @@ TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
   refuse({"--steps", "3", "stray"}, {"'stray'"});
 }
 
+TEST(Flags, OfEvaluationNeedItsData) {
+  const std::vector<std::string> all = {"--model=m", "--data=d", "--eval-data=e", "--eval-every=10",
+                                        "--eval-batches=3"};
+  const TrainConfig config = parse_flags(FlagSet::train, all).config;
+  EXPECT_EQ(config.eval_data, "e");
+  EXPECT_EQ(config.eval_every, 10);
+  EXPECT_EQ(config.eval_batches, 3);
+  refuse({"--eval-every=10"}, {"--eval-every 10 changes nothing without --eval-data"});
+  refuse({"--eval-batches=3"}, {"--eval-batches 3 changes nothing without --eval-data"});
+  refuse({"--eval-batches=-1"}, {"--eval-batches is '-1'"});
+}
+
+TEST(Flags, OfEvalAreThoseThatItUses) {
+  const auto eval = [](const std::vector<std::string>& flags) { return parse_flags(FlagSet::eval, flags); };
+  const ParsedFlags parsed = eval({"folder", "--data=d", "--eval-batches=3", "--nproc=2"});
+  EXPECT_EQ(parsed.config.model, "folder");
+  EXPECT_EQ(parsed.config.data, "d");
+  EXPECT_EQ(parsed.config.eval_batches, 3);
+  EXPECT_EQ(eval({"--data=d", "--model=folder"}).config.model, "folder");
+  expect_error([&] { eval({"--data=d"}); }, {"the model is missing", "tessera eval FOLDER --data PATH"});
+  expect_error([&] { eval({"folder"}); }, {"--data is missing"});
+  expect_error([&] { eval({"folder", "again", "--data=d"}); }, {"'again'"});
+  for (const char* flag : {"--lr=1", "--steps=1", "--eval-data=e", "--recompute=full", "--offload=x"})
+    expect_error([&] { eval({"folder", "--data=d", flag}); }, {"there is no flag --"});
+}
+
 TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
-  for (const char* flag :
-       {"save-async", "val-data", "eval-every", "tensorboard", "wandb", "config", "profile", "generate"})
+  for (const char* flag : {"save-async", "tensorboard", "wandb", "config", "profile", "generate"})
     refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; leave it out: "});
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});

@@ -23,7 +23,7 @@ std::unique_ptr<Dataset> open_examples_of(const std::string& path) {
 TEST(Dataset, TokensAreInputsAndTheirTargets) {
   const TempFolder folder;
   const auto data = token_dataset(open_tokens(folder.write("a.txt", "abcdefghijklm"), 256), 256);
-  EXPECT_EQ(data->size(), (std::pair<std::string, std::string>{"tokens in the data", "13"}));
+  EXPECT_EQ(data->size(), (std::pair<std::string, std::string>{"tokens", "13"}));
   EXPECT_EQ(data->description(), folder.path("a.txt") + ": text, bytes are the tokens (13 tokens)");
   EXPECT_TRUE(data->fingerprint().starts_with("13 tokens, sha256 "));
   EXPECT_EQ(data->fingerprint().size(), std::string("13 tokens, sha256 ").size() + 16);
@@ -33,6 +33,34 @@ TEST(Dataset, TokensAreInputsAndTheirTargets) {
   EXPECT_EQ(reader->read(0), (std::vector<InputValues>{Tokens{'a', 'b', 'c', 'd'}, Tokens{'b', 'c', 'd', 'e'}}))
       << "the second micro-step does not fit";
   expect_error([&] { data->reader({.batch = 2, .seq = 4, .data_ranks = 2}); }, {"is too short"});
+}
+
+TEST(Dataset, APassReadsEveryTokenOnce) {
+  const TempFolder folder;
+  const auto data = token_dataset(open_tokens(folder.write("a.txt", "abcdefghijklm"), 256), 256);
+  EXPECT_EQ(data->num_predictions(), 12);
+  EXPECT_TRUE(data->tokens_are_bytes());
+  const auto pass = data->pass({.batch = 1, .seq = 5, .data_ranks = 2});
+  EXPECT_EQ(pass->read(1),
+            (std::vector<InputValues>{Tokens{'f', 'g', 'h', 'i', 'j'}, Tokens{'g', 'h', 'i', 'j', 'k'}}));
+  pass->advance();
+  EXPECT_EQ(pass->read(0), (std::vector<InputValues>{Tokens{'k', 'l', 0, 0, 0}, Tokens{'l', 'm', -1, -1, -1}}));
+  EXPECT_EQ(pass->read(1), (std::vector<InputValues>{Tokens{0, 0, 0, 0, 0}, Tokens{-1, -1, -1, -1, -1}}));
+  const auto one = token_dataset(open_tokens(folder.write("b.txt", "a"), 256), 256);
+  expect_error([&] { one->pass({.batch = 1, .seq = 5}); }, {"is too short to be evaluated"});
+}
+
+TEST(Dataset, APassReadsEveryExampleOnceInItsOrder) {
+  const TempFolder folder;
+  const auto data = open_examples_of(folder.write("a.csv", "10,0\n11,1\n12,2\n"));
+  EXPECT_EQ(data->num_predictions(), 3);
+  EXPECT_FALSE(data->tokens_are_bytes());
+  const auto pass = data->pass({.batch = 2, .data_ranks = 1, .seed = 5});
+  EXPECT_EQ(pass->read(0), (std::vector<InputValues>{Features{10, 11}, Tokens{0, 1}}));
+  pass->advance();
+  EXPECT_EQ(pass->read(0), (std::vector<InputValues>{Features{12, 12}, Tokens{2, -1}}));
+  pass->advance();
+  EXPECT_EQ(pass->read(0), (std::vector<InputValues>{Features{12, 12}, Tokens{-1, -1}}));
 }
 
 TEST(Dataset, TokensWarnOfVocabularyAndLength) {
@@ -47,7 +75,7 @@ TEST(Dataset, TokensWarnOfVocabularyAndLength) {
 TEST(Dataset, ExamplesAreFeaturesAndLabels) {
   const TempFolder folder;
   const auto data = open_examples_of(folder.write("a.csv", "10,0\n11,1\n12,2\n"));
-  EXPECT_EQ(data->size(), (std::pair<std::string, std::string>{"examples in the data", "3"}));
+  EXPECT_EQ(data->size(), (std::pair<std::string, std::string>{"examples", "3"}));
   EXPECT_TRUE(data->fingerprint().starts_with("3 examples, sha256 "));
   const auto reader = data->reader({.batch = 3, .data_ranks = 2, .seed = 5});
   const std::vector<InputValues> first = reader->read(0), second = reader->read(1);

@@ -106,7 +106,7 @@ std::string disagreement(const std::vector<std::string>& first, const std::vecto
       try {
         const Job own = job(rank == 0 ? first : second, 2);
         const RankInfo info{rank, rank, 2, true, store};
-        check_job_consistency(own, *open_data(own), info, 1, kQuiet);
+        check_job_consistency(own, open_data(own), info, 1, kQuiet);
       } catch (const Error& error) {
         said[rank] = error.what();
       }

@@ -25,7 +25,8 @@ TEST(Metrics, NumbersReadBackToTheSameBits) {
     double value;
     std::memcpy(&value, &bits, sizeof value);
     if (!std::isfinite(value)) continue;
-    const double read = nlohmann::json::parse(to_json_line({.step = 1, .loss = value}, "r"))["loss"].get<double>();
+    const double read =
+        nlohmann::json::parse(to_json_line(StepMetrics{.step = 1, .loss = value}, "r"))["loss"].get<double>();
     ASSERT_EQ(std::memcmp(&read, &value, sizeof value), 0) << value;
   }
 }
@@ -63,6 +64,18 @@ TEST(Metrics, HasTheFieldsInOrder) {
             R"("planned_bytes":{"parameters":700,"waste":68}})");
 }
 
+TEST(Metrics, AnEvaluationHasALineOfItsOwn) {
+  EvalMetrics evaluation{.after_step = 7, .loss = 1.5, .perplexity = 4.5, .bits_per_byte = 2.25, .num_items = 96};
+  evaluation.seconds = 0.5;
+  EXPECT_EQ(to_json_line(evaluation, "r1"),
+            R"({"run":"r1","kind":"eval","after_step":7,"loss":1.5,"perplexity":4.5,"bits_per_byte":2.25,)"
+            R"("tokens":96,"eval_seconds":0.5})");
+  const EvalMetrics of_examples{.items = "examples", .loss = std::nan(""), .accuracy = 0.75, .num_items = 4};
+  EXPECT_EQ(to_json_line(of_examples, "r1"),
+            R"({"run":"r1","kind":"eval","after_step":0,"loss":null,"accuracy":0.75,"examples":4,)"
+            R"("eval_seconds":0.0,"not_finite":["loss"]})");
+}
+
 TEST(Metrics, ARunHasANameOfItsOwnAndATime) {
   RunMetrics a, b;
   name_run(a);
@@ -73,12 +86,13 @@ TEST(Metrics, ARunHasANameOfItsOwnAndATime) {
 
 TEST(Metrics, NumbersThatAreNotFiniteAreNullAndNamed) {
   const double infinity = std::numeric_limits<double>::infinity();
-  const auto line = nlohmann::json::parse(to_json_line({.loss = std::nan(""), .grad_norm = infinity, .lr = 0.5}, "r"));
+  const auto line =
+      nlohmann::json::parse(to_json_line(StepMetrics{.loss = std::nan(""), .grad_norm = infinity, .lr = 0.5}, "r"));
   EXPECT_TRUE(line["loss"].is_null());
   EXPECT_TRUE(line["grad_norm"].is_null());
   EXPECT_EQ(line["lr"], 0.5);
   EXPECT_EQ(line["not_finite"], nlohmann::json({"loss", "grad_norm"}));
-  EXPECT_FALSE(nlohmann::json::parse(to_json_line({.loss = 1}, "r")).contains("not_finite"));
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line(StepMetrics{.loss = 1}, "r")).contains("not_finite"));
 }
 
 Output metrics_to(const std::string& path) {

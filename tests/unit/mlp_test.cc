@@ -38,7 +38,7 @@ TEST(Mlp, NamesThatAreWrongSayWhatToGive) {
       {"mlp:784,10:gelu:relu", {"'gelu:relu' is not an activation"}},
       {"mlp:784, 10", {"' 10' is not a width"}}};
   for (const auto& [name, parts] : cases) {
-    const std::string text = expect_error<UsageError>([&] { find_architecture(name); }, parts);
+    const std::string text = expect_error<UsageError>([&, name = name] { find_architecture(name); }, parts);
     EXPECT_TRUE(text.starts_with(std::string("--model ") + name + ": ")) << text;
   }
 }

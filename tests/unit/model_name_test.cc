@@ -55,7 +55,7 @@ TEST(ModelName, WhatCannotBeAModelIsNamedForWhatItIs) {
       {"\033[31mx", {"--model \033[31mx", "control characters"}},
       {std::string(5000, 'a'), {"aaa...", "5000 letters", "too many"}}};
   for (const auto& [given, parts] : cases) {
-    const std::string text = expect_error([&] { is_model_folder(given); }, parts);
+    const std::string text = expect_error([&, given = given] { is_model_folder(given); }, parts);
     EXPECT_TRUE(text.starts_with("--model ")) << text;
     EXPECT_LT(text.size(), 400u) << text;
   }

@@ -110,8 +110,8 @@ TEST_P(RankRuntimeTest, AnEvaluationHasTheLossOfTheStepOnTheSameTokens) {
   const MicroBatch batch{std::vector{0, 1, 2, 3, 4, 5, 6, 85'196}, std::vector{1, 2, 3, 4, 5, 6, 85'196, 7}};
   double before = INFINITY;
   for (uint64_t step = 0; step < 3; ++step) {
-    const double loss = runtime->run_eval({&batch, 1}).loss_sum;
-    EXPECT_EQ(runtime->run_eval({&batch, 1}).loss_sum, loss) << "an evaluation changed something";
+    const double loss = runtime->run_eval({&batch, 1}).loss_sum();
+    EXPECT_EQ(runtime->run_eval({&batch, 1}).loss_sum(), loss) << "an evaluation changed something";
     EXPECT_EQ(runtime->run_step(step, 1e-3, 1, {&batch, 1}).loss_sum, loss);
     EXPECT_LT(loss, before);
     if (step == 0) {

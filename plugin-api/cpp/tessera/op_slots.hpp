@@ -40,6 +40,9 @@ struct VocabularyPart {
     return row >= 0 && row < count ? row : -1;
   }
 
+  /// Of the ranks of a split vocabulary, one has it.
+  bool has_first_token() const { return begin == 0 && count > 0; }
+
   int64_t begin, count, total;
 };
 

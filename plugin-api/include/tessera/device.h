@@ -90,6 +90,10 @@ enum {
  * of tokens. LOSS_GRAD and CROSS_ENTROPY: FORWARD gives the loss alone (and the count), BACKWARD di0 too.
  * SOFTMAX_STATS has FORWARD only. */
 
+/* A target or label that is not there: LOSS, SOFTMAX_STATS, LOSS_GRAD and CROSS_ENTROPY take the row for one without a
+ * loss. It adds nothing to x:LOSS and x:CORRECT, and its gradient is zero. */
+#define TSR_NO_TARGET (-1)
+
 /* Dims by what they are about: the name of a tensor's dim (tsr_dim.name, tsr_contraction.dim) and the index of its
  * local extent in op.dims, which is 0 where the op has no such dim. 0 names none. */
 #define TSR_DIM_BATCH 1u

@@ -14,5 +14,7 @@ inline constexpr IdKind kToken{"token", "vocabulary"}, kTarget{"target", "vocabu
 
 /// Throws INVALID_ARGUMENT with position and value of the first id outside of [0, limit).
 void check_ids(const int32_t* ids, uint64_t num_ids, uint64_t limit, const IdKind& kind);
+/// Also takes TSR_NO_TARGET.
+void check_targets(const int32_t* ids, uint64_t num_ids, uint64_t limit, const IdKind& kind);
 
 }  // namespace tessera::cpu

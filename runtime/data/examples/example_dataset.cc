@@ -1,8 +1,11 @@
 #include "data/examples/example_dataset.h"
 
+#include <algorithm>
+
 #include "base/concat.h"
 #include "data/examples/example_order.h"
 #include "data/examples/example_warnings.h"
+#include "tessera/device.h"
 
 namespace tessera::host {
 namespace {
@@ -29,13 +32,39 @@ class ExampleReader : public DatasetReader {
   std::size_t num_features_, batch_;
 };
 
+/// The examples in the order of the file, once; what a batch lacks at the end is the last example without its label.
+class ExamplePass : public DatasetPass {
+ public:
+  ExamplePass(const ExampleSource& source, const DatasetUse& use)
+      : source_(source), batch_(static_cast<uint64_t>(use.batch)), data_ranks_(static_cast<uint64_t>(use.data_ranks)) {}
+
+  std::vector<InputValues> read(int64_t data_rank) const override {
+    const uint64_t begin = position_ + static_cast<uint64_t>(data_rank) * batch_, num = source_.num_examples();
+    std::vector<uint32_t> examples(batch_);
+    for (uint64_t i = 0; i < batch_; ++i)
+      examples[i] = static_cast<uint32_t>(std::min(begin + i, num - 1));
+    std::vector<float> features(batch_ * static_cast<uint64_t>(source_.shape().num_features));
+    std::vector<int32_t> labels(batch_);
+    source_.read(examples, features, labels);
+    const uint64_t num_left = begin < num ? std::min(batch_, num - begin) : 0;
+    std::fill(labels.begin() + static_cast<std::ptrdiff_t>(num_left), labels.end(), TSR_NO_TARGET);
+    return {std::move(features), std::move(labels)};
+  }
+  void advance() override { position_ += batch_ * data_ranks_; }
+
+ private:
+  const ExampleSource& source_;
+  uint64_t batch_, data_ranks_;
+  uint64_t position_ = 0;
+};
+
 class ExampleDataset : public Dataset {
  public:
   explicit ExampleDataset(std::unique_ptr<ExampleSource> source) : source_(std::move(source)) {}
 
   std::string description() const override { return source_->description(); }
   std::pair<std::string, std::string> size() const override {
-    return {"examples in the data", std::to_string(source_->num_examples())};
+    return {"examples", std::to_string(source_->num_examples())};
   }
   std::string fingerprint() const override {
     return concat(source_->num_examples(), " examples, sha256 ", content_hash(*source_).substr(0, 16));
@@ -46,6 +75,10 @@ class ExampleDataset : public Dataset {
   std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const override {
     return std::make_unique<ExampleReader>(*source_, use);
   }
+  std::unique_ptr<DatasetPass> pass(const DatasetUse& use) const override {
+    return std::make_unique<ExamplePass>(*source_, use);
+  }
+  int64_t num_predictions() const override { return static_cast<int64_t>(source_->num_examples()); }
 
  private:
   std::unique_ptr<ExampleSource> source_;

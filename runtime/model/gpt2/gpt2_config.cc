@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "base/concat.h"
 
@@ -15,6 +16,9 @@ namespace {
 // Far beyond any model that was trained; below, a program of the step is made of what is there.
 constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxExtent = 1 << 24;
+
+constexpr const char* kDropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+constexpr int64_t kEndOfText = 50256;  // of GPT-2's own tokenizer
 
 struct NamedSize {
   const char* name;
@@ -54,7 +58,7 @@ double read_epsilon(const ConfigFile& file) {
 
 std::vector<std::string> read_dropouts(const ConfigFile& file) {
   std::vector<std::string> dropouts;
-  for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+  for (const char* key : kDropouts) {
     const double probability = file.number(key, 0);
     if (probability != 0) dropouts.push_back(concat(key, " ", probability));
   }
@@ -101,6 +105,30 @@ Gpt2ConfigFile read_gpt2_config(const ConfigFile& file) {
   }
   read.dropouts = read_dropouts(file);
   return read;
+}
+
+std::string write_gpt2_config(const Gpt2Config& config, const std::string& torch_dtype) {
+  nlohmann::ordered_json json = {
+      {"architectures", {"GPT2LMHeadModel"}},
+      {"model_type", "gpt2"},
+      {"torch_dtype", torch_dtype},
+      {"n_layer", config.num_layers},
+      {"n_head", config.num_heads},
+      {"n_embd", config.embed},
+      {"n_inner", config.ffn},
+      {"n_positions", config.positions},
+      {"n_ctx", config.positions},
+      {"vocab_size", config.vocab},
+      {"activation_function", config.activation == TSR_ACTIVATION_RELU ? "relu" : "gelu_new"},
+      {"layer_norm_epsilon", config.epsilon},
+      {"tie_word_embeddings", true}};
+  for (const char* dropout : kDropouts)
+    json[dropout] = 0.0;
+  // Those of GPT-2's own vocabulary; transformers' defaults, which would be beyond a smaller one.
+  const bool has_end = config.vocab > kEndOfText;
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    json[key] = has_end ? nlohmann::ordered_json(kEndOfText) : nlohmann::ordered_json();
+  return json.dump(2) + "\n";
 }
 
 }  // namespace tessera::host

@@ -38,6 +38,10 @@ struct Gpt2ConfigFile {
   std::vector<std::string> dropouts;  ///< "resid_pdrop 0.1", ...: the non-zero ones, which are not applied
 };
 
+/// The text of a config.json that transformers' GPT2LMHeadModel loads, and read_gpt2_config reads. Dropout is 0, as
+/// none was applied.
+std::string write_gpt2_config(const Gpt2Config& config, const std::string& torch_dtype);
+
 /// Reads a Hugging Face config.json. Throws INVALID_ARGUMENT or UNSUPPORTED, naming the key and the file, for a missing
 /// or wrong key (no model has more than 10,000 layers) and for a model that is not computed as GPT-2 is here.
 Gpt2ConfigFile read_gpt2_config(const ConfigFile& file);

@@ -32,6 +32,9 @@ class Gpt2 final : public Architecture {
   int64_t num_layers() const override { return config_.num_layers; }
   int64_t num_segments() const override { return 8 * config_.num_layers + 4; }  // see gpt2.h
   TensorNames tensor_names() const override { return gpt2_tensor_names(); }
+  std::string hugging_face_config(const std::string& torch_dtype) const override {
+    return write_gpt2_config(config_, torch_dtype);
+  }
 
   std::vector<ModelFact> facts() const override {
     return {{"layers of the model", std::to_string(config_.num_layers)},

@@ -2,6 +2,7 @@
 // classes take little memory (LOSS, of a vocabulary, makes them in chunks). FORWARD adds the losses to x:LOSS, without
 // rounding, and to x:CORRECT the rows whose label has the largest logit, the first of equal ones; BACKWARD also makes
 // di0, of the loss times x:LOSS_SCALE. Two passes over a row with one exponential each.
+#include <algorithm>
 #include <atomic>
 
 #include "cpu-device/kernels/loss/token_loss.h"
@@ -36,7 +37,7 @@ class CrossEntropy : public Kernel {
         losses_(find_operand(slots, TSR_ROLE_WORKSPACE, 0)) {}
 
   void run(void* const* pointers) override {
-    check_ids(labels_.in<const int32_t>(pointers), rows_, classes_, kLabel);
+    check_targets(labels_.in<const int32_t>(pointers), rows_, classes_, kLabel);
     std::atomic<int64_t> num_correct = 0;
     parallel_for(num_threads_, rows_, row_grain(classes_),
                  [&](uint64_t begin, uint64_t end, int) { num_correct += run_rows(pointers, begin, end); });
@@ -56,6 +57,10 @@ class CrossEntropy : public Kernel {
     const double scale = scalars_.gradient_scale(pointers);
     int64_t num_correct = 0;
     for (uint64_t n = begin; n < end; ++n) {
+      if (labels_.in<const int32_t>(pointers)[n] == TSR_NO_TARGET) {
+        skip_row(pointers, n);
+        continue;
+      }
       const float* row = logits_.in(pointers) + n * classes_;
       const auto label = static_cast<uint64_t>(labels_.in<const int32_t>(pointers)[n]);
       const float max = row_max(row, classes_);
@@ -67,6 +72,14 @@ class CrossEntropy : public Kernel {
                               logits_gradient_.accumulates, gradient + n * classes_);
     }
     return num_correct;
+  }
+
+  /// A row without a label: no loss, never correct, zero for a gradient.
+  void skip_row(void* const* pointers, uint64_t n) const {
+    losses_.in(pointers)[n] = 0.0f;
+    float* gradient = logits_gradient_.in(pointers);
+    if (gradient && !logits_gradient_.accumulates)
+      std::fill(gradient + n * classes_, gradient + (n + 1) * classes_, 0.0f);
   }
 
   const uint64_t rows_, classes_;

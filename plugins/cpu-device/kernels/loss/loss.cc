@@ -5,7 +5,8 @@
 // Logits of GPT-2 for 32 x 1024 tokens would be 6.6 GB. So a chunk of 64 MiB is made, turned into losses and, in place,
 // into its gradient, and multiplied twice, before the next: the three products of the head run once each, as they would
 // on the whole. The chunk's length depends on the op alone: if it depended on free memory, so would the sums in g0.
-// Losses are added without rounding (accumulator.hpp), so the mean loss does not depend on chunks or ranks.
+// Losses are added without rounding (accumulator.hpp), so the mean loss does not depend on chunks or ranks. A row
+// without a target has no loss, and zero for a gradient.
 #include <algorithm>
 
 #include "cpu-device/kernels/loss/lm_head.h"
@@ -54,7 +55,7 @@ class Loss : public Kernel {
 
   void run(void* const* pointers) override {
     const auto* targets = targets_.in<const int32_t>(pointers);
-    check_ids(targets, shape_.rows, shape_.vocabulary, kTarget);
+    check_targets(targets, shape_.rows, shape_.vocabulary, kTarget);
     const AccumulatorView loss = scalars_.start_loss(pointers);
     const double scale = scalars_.gradient_scale(pointers);
     for (uint64_t first = 0; first < shape_.rows; first += shape_.chunk) {
@@ -79,6 +80,11 @@ class Loss : public Kernel {
     parallel_for(head_.num_threads, num_tokens, 1, [&](uint64_t begin, uint64_t end, int) {
       for (uint64_t n = begin; n < end; ++n) {
         float* row = logits + n * shape_.vocabulary;
+        if (targets[n] == TSR_NO_TARGET) {
+          losses[n] = 0.0f;
+          if (is_backward_) std::fill(row, row + shape_.vocabulary, 0.0f);
+          continue;
+        }
         const double target = double{row[targets[n]]};
         const float max = row_max(row, shape_.vocabulary);
         const double sum =

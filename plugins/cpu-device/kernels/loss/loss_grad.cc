@@ -1,7 +1,8 @@
 // The loss of each token from the maximum i1[N], the sum i2[N] of e^(logit - max) and the target's logit i3[N], all
-// over the whole vocabulary; and the gradient of this rank's part of the logits i0[N,V], which is zero in padding. All
-// ranks of a split vocabulary have the same losses: they compute them from the same three numbers a token, reduced
-// before (Megatron-LM's vocabulary-parallel cross-entropy, Shoeybi et al. 2019).
+// over the whole vocabulary; and the gradient of this rank's part of the logits i0[N,V], which is zero in padding and
+// in rows without a target (whose loss is 0 by their statistics, see softmax_stats.cc). All ranks of a split vocabulary
+// have the same losses: they compute them from the same three numbers a token, reduced before (Megatron-LM's
+// vocabulary-parallel cross-entropy, Shoeybi et al. 2019).
 #include <algorithm>
 
 #include "cpu-device/kernels/loss/token_loss.h"
@@ -56,6 +57,10 @@ class LossGrad : public Kernel {
       for (uint64_t n = begin; n < end; ++n) {
         float* const row = gradient + n * columns_;
         const bool accumulate = logits_gradient_.accumulates;
+        if (targets[n] == TSR_NO_TARGET) {
+          if (!accumulate) std::fill(row, row + columns_, 0.0f);
+          continue;
+        }
         differentiate_softmax({logits + n * columns_, num_tokens, max[n], double{sum[n]}, part_.row_of(targets[n])},
                               scale, accumulate, row);
         if (!accumulate) std::fill(row + num_tokens, row + columns_, 0.0f);

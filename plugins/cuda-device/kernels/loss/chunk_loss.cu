@@ -70,6 +70,7 @@ __global__ void __launch_bounds__(kThreads, kThreadsOfMultiprocessor / kThreads)
   auto* const logits = static_cast<T*>(a.logits);
   const uint64_t row = blockIdx.x, first = row * a.vectors_of_row;
   const int target = a.targets[row];
+  const bool is_predicted = target != TSR_NO_TARGET;
   const bool is_token = target >= 0 && static_cast<unsigned>(target) < a.vocabulary;
   const float target_logit = threadIdx.x == 0 && is_token ? to_float(logits[first * kNum + target]) : 0.0f;
 
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, kThreadsOfMultiprocessor / kThreads)
   if (threadIdx.x == 0) {
     if (is_token)
       atomic_accumulate(a.loss, row_loss(whole.max, whole.sum, target_logit));
-    else
+    else if (is_predicted)
       report(a.fault, kFaultTarget, target, static_cast<long long>(a.first + row), a.vocabulary);
   }
   if constexpr (!kDifferentiates) return;
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, kThreadsOfMultiprocessor / kThreads)
     unpack_logits<T>(v < a.num_kept ? kept[v] : reinterpret_cast<const uint4*>(logits)[first + v], v, a.vocabulary, x);
 #pragma unroll
     for (float& value : x)
-      value = shifted_exp(value, of_row.max) * of_row.factor;
+      value = is_predicted ? shifted_exp(value, of_row.max) * of_row.factor : 0.0f;
     if (v == target_vector) {
 #pragma unroll
       for (int j = 0; j < kNum; ++j)

@@ -83,6 +83,9 @@ __global__ void __launch_bounds__(kRowWarpThreads) cross_entropy(Arguments<T> a)
         atomic_accumulate(loss_of_block, row_loss(of_row.softmax.max, of_row.softmax.sum, to_float(logits[l])));
       if (is_first_lane && of_row.is_correct) atomic_add(&correct_of_block, 1);
       if (a.gradient) differentiate(a, row, l, of_row.softmax);
+    } else if (label == TSR_NO_TARGET) {
+      if (a.gradient && !a.accumulates)
+        for_each_vector(a.classes, [&](uint64_t c) { write_or_add(a.gradient + row * a.classes + c, 0.0f, false); });
     } else if (is_first_lane) {
       report(a.fault, kFaultLabel, label, static_cast<long long>(row), static_cast<long long>(a.classes));
     }

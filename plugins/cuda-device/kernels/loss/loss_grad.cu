@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(kNumThreads) differentiate(Arguments a) {
   if (v >= a.vectors_of_row) return;
   const auto scale = static_cast<float>(a.scale.value());
   const float max = a.row_max[row], factor = scale / a.row_sum[row];
+  const bool is_predicted = a.targets[row] != TSR_NO_TARGET;
   const int64_t target = int64_t{a.targets[row]} - a.part.begin;
   float x[kNum], before[kNum] = {};
   load<kNum>(a.logits, row * a.vectors_of_row + v, x);
@@ -52,8 +53,8 @@ __global__ void __launch_bounds__(kNumThreads) differentiate(Arguments a) {
 #pragma unroll
   for (int j = 0; j < kNum; ++j) {
     const auto column = static_cast<int64_t>(v * kNum + j);
-    float gradient = column < a.part.count ? shifted_exp(x[j], max) * factor : 0.0f;
-    if (column == target && column < a.part.count) gradient -= scale;
+    float gradient = is_predicted && column < a.part.count ? shifted_exp(x[j], max) * factor : 0.0f;
+    if (is_predicted && column == target && column < a.part.count) gradient -= scale;
     x[j] = before[j] + gradient;
   }
   store<kNum>(x, a.gradient, row * a.vectors_of_row + v);

@@ -40,6 +40,11 @@ __global__ void __launch_bounds__(kNumThreads) softmax_stats(Arguments a) {
   sum = Reduce(storage).Sum(sum);
   if (threadIdx.x != 0) return;
   const int target = a.targets[row];
+  if (target == TSR_NO_TARGET) {  // the statistics of a loss of 0: max + log(1) - max, from one rank
+    a.row_sum[row] = a.part.begin == 0 && a.part.count > 0 ? 1.0f : 0.0f;
+    a.target_logit[row] = a.part.begin == 0 && a.part.count > 0 ? max : 0.0f;
+    return;
+  }
   if (target < 0 || target >= a.part.total)
     report(a.fault, kFaultTarget, target, static_cast<long long>(row), a.part.total);
   const int64_t here = int64_t{target} - a.part.begin;

@@ -1,0 +1,96 @@
+#include "cli/command_line.h"
+
+#include <algorithm>
+
+#include "base/concat.h"
+#include "config/did_you_mean.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr CommandFlag kHelpFlag = {"help", "", "print this text"};
+
+std::vector<CommandFlag> all_flags(const CommandSyntax& syntax) {
+  std::vector<CommandFlag> flags(syntax.flags.begin(), syntax.flags.end());
+  flags.push_back(kHelpFlag);
+  return flags;
+}
+
+[[noreturn]] void refuse_unknown(const std::string& name, const std::vector<CommandFlag>& flags) {
+  std::vector<std::string> names;
+  for (const CommandFlag& flag : flags)
+    names.emplace_back(flag.name);
+  throw UsageError(concat("there is no flag --", name, suggest_flag(name, names)));
+}
+
+}  // namespace
+
+CommandLine::CommandLine(const CommandSyntax& syntax, std::span<const std::string> arguments) {
+  read(syntax, arguments);
+  if (wants_help() || words_.size() == syntax.num_words) return;
+  if (words_.size() > syntax.num_words)
+    throw UsageError(concat("'", words_[syntax.num_words], "' is one word too many; ", syntax.usage));
+  throw UsageError(
+      concat("a word is missing: ", words_.size(), " of ", syntax.num_words, " are given; ", syntax.usage));
+}
+
+void CommandLine::read(const CommandSyntax& syntax, std::span<const std::string> arguments) {
+  const std::vector<CommandFlag> flags = all_flags(syntax);
+  bool all_words = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& given = arguments[i];
+    if (all_words || !given.starts_with("-") || given == "-") {
+      words_.push_back(given);
+      continue;
+    }
+    if ((all_words = given == "--")) continue;
+    std::string name = given == "-h" ? "help" : given.substr(std::min<size_t>(2, given.size()), given.find('=') - 2);
+    std::ranges::replace(name, '_', '-');
+    const auto flag = std::ranges::find(flags, name, &CommandFlag::name);
+    if (!given.starts_with("--") && given != "-h")
+      throw UsageError(concat("there is no flag ", given, "; flags start with two dashes"));
+    if (flag == flags.end()) refuse_unknown(name, flags);
+    if (has(name)) throw UsageError(concat("--", name, " is given more than once; give it once"));
+    const size_t equals = given.find('=');
+    if (flag->value.empty() && equals != given.npos)
+      throw UsageError(concat("--", name, " takes no value; leave it out"));
+    if (flag->value.empty() || equals != given.npos) {
+      values_[name] = flag->value.empty() ? "" : given.substr(equals + 1);
+      continue;
+    }
+    if (i + 1 == arguments.size())
+      throw UsageError(concat("--", name, " has no value; give ", flag->value, " after it"));
+    values_[name] = arguments[++i];
+  }
+}
+
+std::string CommandLine::value(std::string_view flag, std::string_view otherwise) const {
+  const auto found = values_.find(flag);
+  return found == values_.end() ? std::string(otherwise) : found->second;
+}
+
+int64_t CommandLine::integer(std::string_view flag, int64_t otherwise, int64_t min, int64_t max) const {
+  return has(flag) ? parse_integer(flag, value(flag), min, max) : otherwise;
+}
+
+double CommandLine::number(std::string_view flag, double otherwise, double min, double max) const {
+  return has(flag) ? parse_number(flag, value(flag), min, max) : otherwise;
+}
+
+std::string help_of(const CommandSyntax& syntax) {
+  std::string text = concat(syntax.usage, "\n\n", syntax.what, "\n\n");
+  const std::vector<CommandFlag> flags = all_flags(syntax);
+  size_t width = 0;
+  const auto left = [](const CommandFlag& flag) {
+    return concat("  --", flag.name, flag.value.empty() ? "" : " ", flag.value);
+  };
+  for (const CommandFlag& flag : flags)
+    width = std::max(width, left(flag).size());
+  for (const CommandFlag& flag : flags)
+    text += concat(left(flag), std::string(width + 2 - left(flag).size(), ' '), flag.help, "\n");
+  return text;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,72 @@
+// `tessera convert`: a model as a new Hugging Face folder, which transformers and `tessera --model` load. Tokenizer
+// files that lie beside the weights go with them.
+
+#include <filesystem>
+#include <iostream>
+
+#include "base/concat.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/read_only_file.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/model_folder.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+#include "weights/hf_writer.h"
+
+namespace tessera::host {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr CommandFlag kFlags[] = {
+    {"max-shard-size", "BYTES", "largest file of weights: 5GB, 500MiB (default 5GB)"},
+    {"dtype", "float32|bf16|fp16", "type of the weights (default float32)"},
+};
+constexpr CommandSyntax kSyntax = {"usage: tessera convert FOLDER OUT [flags]",
+                                   "writes the model in FOLDER to the new folder OUT in Hugging Face's layout.", kFlags,
+                                   2};
+constexpr std::string_view kDtypes = "float32|bf16|fp16";
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json",
+                                           "special_tokens_map.json"};
+
+/// Makes the folder, which may be there if it is empty.
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  if (name_is_there(folder) && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))
+    throw UsageError(concat("OUT ", folder, " exists", fs::is_directory(folder, error) ? " and is not empty" : "",
+                            "; give the name of a new folder"));
+  fs::create_directories(folder, error);
+  if (error) throw UsageError(concat("OUT ", folder, " cannot be made: ", error.message()));
+}
+
+int run(const CommandLine& line) {
+  const std::string &folder = line.words()[0], &out = line.words()[1];
+  HuggingFaceOutput output{.folder = out};
+  output.max_shard_bytes = parse_bytes("max-shard-size", line.value("max-shard-size", "5GB"));
+  constexpr tsr_dtype kTypes[] = {TSR_F32, TSR_BF16, TSR_F16};
+  output.dtype = kTypes[parse_choice("dtype", line.value("dtype", "float32"), kDtypes)];
+  const ModelFolder model = open_model_folder(folder);
+  make_folder(out);
+  const Log log;
+  {
+    Progress progress(log, concat("writing ", out));
+    write_hugging_face_folder(model.architecture(), *model.weights, output, &progress);
+  }
+  for (const char* name : kTokenizerFiles)
+    if (fs::exists(fs::path(folder) / name)) fs::copy_file(fs::path(folder) / name, fs::path(out) / name);
+  log.info("wrote ", model.architecture().summary(), ", from ", folder, " to ", out);
+  return 0;
+}
+
+}  // namespace
+
+int convert_command(std::span<const std::string> arguments) {
+  const CommandLine line(kSyntax, arguments);
+  if (!line.wants_help()) return run(line);
+  std::cout << help_of(kSyntax);
+  return 0;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,190 @@
+// `tessera generate`: continues a prompt with a model's weights, a token at a time, on standard output. What a token is
+// to the user depends on the model and the flags:
+//
+//     with --tokenizer        text, by that tokenizer
+//     a model of bytes        text, its bytes
+//     any other model         numbers, with spaces between them
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <optional>
+#include <thread>
+
+#include "base/concat.h"
+#include "base/log.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/model_folder.h"
+#include "config/default_plugins.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+#include "generate/generator.h"
+#include "generate/sampler.h"
+#include "plugins/host_services.h"
+#include "plugins/loader.h"
+#include "text/tokenizer.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr CommandFlag kFlags[] = {
+    {"prompt", "TEXT", "what to continue; token numbers (\"12 7 5\") for a model of tokens without --tokenizer"},
+    {"tokenizer", "FILE", "tokenizer.json, or vocab.json with merges.txt beside it, or a folder with either"},
+    {"max-tokens", "N", "tokens to generate at most (default 100)"},
+    {"temperature", "T", "above 1: more random; below: less; 0: always the most probable token (default 1)"},
+    {"top-k", "K", "draw from the K most probable tokens; 0: from all (default 0)"},
+    {"top-p", "P", "draw from the most probable tokens that together have this probability (default 1)"},
+    {"seed", "N", "random seed; equal seeds give equal texts (default 1337)"},
+    {"threads", "N", "threads; 0: as many as there are cores (default 0)"},
+    {"plugin-dir", "FOLDER", "search this folder for plugins too"},
+};
+constexpr CommandSyntax kSyntax = {"usage: tessera generate FOLDER [--prompt TEXT] [--tokenizer FILE] [flags]",
+                                   "continues a prompt with the weights in FOLDER (config.json and model.safetensors).",
+                                   kFlags, 1};
+constexpr int64_t kNumBytes = 256;
+constexpr int64_t kMostOfBytes = 512;  // 256 bytes, and room for a few special tokens
+constexpr std::string_view kEndOfText = "<|endoftext|>";
+constexpr int64_t kMost = int64_t{1} << 40;
+
+/// How tokens are read from the prompt and shown.
+class TokenText {
+ public:
+  TokenText(const CommandLine& line, const std::string& folder, int64_t vocab) : vocab_(vocab) {
+    if (line.has("tokenizer")) tokenizer_.emplace(line.value("tokenizer"));
+    if (tokenizer_ && tokenizer_->num_tokens() > vocab)
+      throw UsageError(concat(tokenizer_->source(), " has ", tokenizer_->num_tokens(), " tokens, and the model of ",
+                              folder, " ", vocab, "; give the tokenizer it was trained with"));
+  }
+
+  /// Tokens that have a text; the model may have more, as padding.
+  int64_t num_tokens() const { return tokenizer_ ? tokenizer_->num_tokens() : is_of_bytes() ? kNumBytes : vocab_; }
+
+  std::vector<int32_t> read(const CommandLine& line) const {
+    if (!line.has("prompt")) return {start_token()};
+    const std::string prompt = line.value("prompt");
+    const std::vector<int32_t> tokens = tokenizer_      ? tokenizer_->encode(prompt)
+                                        : is_of_bytes() ? bytes_of(prompt)
+                                                        : numbers_in(prompt);
+    if (tokens.empty()) throw UsageError("--prompt has no token; give some, or leave it out");
+    return tokens;
+  }
+
+  void show(int32_t token) {
+    if (tokenizer_)
+      std::cout << tokenizer_->bytes_of(token);
+    else if (is_of_bytes())
+      std::cout << static_cast<char>(token);
+    else
+      std::cout << (num_shown_ > 0 ? " " : "") << token;
+    ++num_shown_;
+    std::cout.flush();
+  }
+
+  /// The token after which nothing follows.
+  bool is_end(int32_t token) const { return tokenizer_ && tokenizer_->bytes_of(token) == kEndOfText; }
+
+ private:
+  bool is_of_bytes() const { return !tokenizer_ && vocab_ >= kNumBytes && vocab_ <= kMostOfBytes; }
+
+  static std::vector<int32_t> bytes_of(const std::string& text) {
+    std::vector<int32_t> bytes;
+    for (const char c : text)
+      bytes.push_back(static_cast<unsigned char>(c));
+    return bytes;
+  }
+
+  std::vector<int32_t> numbers_in(std::string text) const {
+    std::ranges::replace(text, ',', ' ');
+    std::vector<int32_t> numbers;
+    for (const std::string_view word : split(text, ' '))
+      if (!word.empty()) numbers.push_back(static_cast<int32_t>(parse_integer("prompt", word, 0, vocab_ - 1)));
+    return numbers;
+  }
+
+  /// Where a text begins: a new line, or after the end of another.
+  int32_t start_token() const {
+    if (is_of_bytes()) return '\n';
+    const std::vector<int32_t> end = tokenizer_ ? tokenizer_->encode(kEndOfText) : std::vector<int32_t>();
+    if (end.size() == 1) return end[0];
+    throw UsageError(tokenizer_ ? "--prompt is missing; give the text to continue"
+                                : "--prompt is missing; give token numbers (\"12 7 5\"), or --tokenizer and a text");
+  }
+
+  const int64_t vocab_;
+  std::optional<Tokenizer> tokenizer_;
+  int64_t num_shown_ = 0;
+};
+
+SamplerOptions sampler_options(const CommandLine& line) {
+  SamplerOptions options;
+  options.temperature = line.number("temperature", 1, 0, 1e6);
+  options.top_k = line.integer("top-k", 0, 0, kMost);
+  options.top_p = line.number("top-p", 1, 1e-9, 1);
+  options.seed = static_cast<uint64_t>(line.integer("seed", 1337, 0, kMost));
+  for (const char* flag : {"top-k", "top-p"})
+    if (options.temperature == 0 && line.has(flag))
+      throw UsageError(concat("--", flag, " changes nothing at --temperature 0; leave one of them out"));
+  return options;
+}
+
+uint32_t num_threads(const CommandLine& line) {
+  const auto given = static_cast<uint32_t>(line.integer("threads", 0, 0, 4096));
+  return given > 0 ? given : std::max(1u, std::thread::hardware_concurrency());
+}
+
+/// Shows the tokens; returns how many were generated.
+int64_t generate(Generator& generator, const std::vector<int32_t>& prompt, TokenText& text, Sampler& sampler,
+                 int64_t max_tokens) {
+  for (const int32_t token : prompt)
+    text.show(token);
+  const auto known = static_cast<size_t>(text.num_tokens());
+  std::span<const float> logits = generator.start(prompt);
+  for (int64_t i = 0; i < max_tokens; ++i) {
+    const int32_t token = sampler.next(logits.first(known));
+    if (text.is_end(token)) return i;
+    text.show(token);
+    if (i + 1 < max_tokens) logits = generator.append(token);
+  }
+  return max_tokens;
+}
+
+int run(const CommandLine& line) {
+  const std::string& folder = line.words()[0];
+  const SamplerOptions options = sampler_options(line);
+  const int64_t max_tokens = line.integer("max-tokens", 100, 1, kMost);
+  const ModelFolder model = open_model_folder(folder);
+  const Log log;
+  const HostServices host(log);
+  std::vector<std::string> folders;
+  if (line.has("plugin-dir")) folders.push_back(line.value("plugin-dir"));
+  const LoadedPlugin cpu = load_plugin(PluginKind::device, kDefaultDevice, plugin_folders(folders), log);
+  const Device device({.api = cpu.device(), .num_threads = num_threads(line)}, host.table());
+  Generator generator(model.named.architecture, *model.weights, device);
+  TokenText text(line, folder, generator.vocab());
+  const std::vector<int32_t> prompt = text.read(line);
+  if (std::ssize(prompt) > generator.context())
+    log.warning("the prompt has ", prompt.size(), " tokens, and the model looks back on ", generator.context(),
+                ": only the last ones count");
+  Sampler sampler(options);
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t num_tokens = generate(generator, prompt, text, sampler, max_tokens);
+  std::cout << std::endl;
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  log.info("generated ", num_tokens, " tokens after ", prompt.size(), " of the prompt, ",
+           shortest(std::round(100 * ms / static_cast<double>(std::max<int64_t>(1, num_tokens))) / 100),
+           " ms per token");
+  return 0;
+}
+
+}  // namespace
+
+int generate_command(std::span<const std::string> arguments) {
+  const CommandLine line(kSyntax, arguments);
+  if (!line.wants_help()) return run(line);
+  std::cout << help_of(kSyntax);
+  return 0;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,28 @@
+// A folder with a trained model.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "model/model_name.h"
+#include "model/parameter_source.h"
+
+namespace tessera::host {
+
+/// A model and where its weights are read from.
+struct ModelFolder {
+  NamedArchitecture named;
+  std::unique_ptr<ParameterSource> weights;
+
+  const Architecture& architecture() const { return *named.architecture; }
+};
+
+/// The checkpoint that `given` means: that in this folder, or the newest in a folder of --save. Nothing for any other.
+std::optional<std::string> checkpoint_of(const std::string& given);
+
+/// Opens a checkpoint, or a Hugging Face folder: config.json with model.safetensors, or with an index of several files.
+/// Throws UsageError for one without weights, and what reading config.json and opening the weights throw.
+ModelFolder open_model_folder(const std::string& folder);
+
+}  // namespace tessera::host

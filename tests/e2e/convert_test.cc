@@ -1,0 +1,53 @@
+// `tessera convert` as a user types it.
+#include <gtest/gtest.h>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+std::string loss_of(const std::string& folder) {
+  const TempFolder here;
+  const CommandResult run = run_command(tessera(
+      {"eval", folder, "--data", golden("/tokens.bin"), "--threads=1", "--seq-len=64", "--metrics", here.path("m")}));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = read_json_lines(here.path("m"));
+  return lines.empty() ? "" : lines.back()["loss"].dump();
+}
+
+TEST(Convert, AConvertedModelIsTheSame) {
+  const TempFolder folder;
+  const std::string expected = loss_of(golden());
+  std::string from = golden();
+  for (const char* flag : {"--max-shard-size=100kB", "--max-shard-size=5GB"}) {  // there, and back
+    const std::string to = folder.path(flag + 2);
+    const CommandResult made = run_command(tessera({"convert", from, to, flag}));
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    EXPECT_EQ(loss_of(to), expected);
+    from = to;
+  }
+}
+
+TEST(Convert, TakesTheTokenizerAlong) {
+  const TempFolder folder;
+  for (const char* name : {"config.json", "model.safetensors"})
+    folder.write(std::string("in/") + name, file_bytes(golden(std::string("/") + name)));
+  folder.write("in/merges.txt", "#version: 0.2\n");
+  folder.write("in/notes.txt", "private");
+  ASSERT_EQ(run_command(tessera({"convert", folder.path("in"), folder.path("out")})).exit_code, 0);
+  EXPECT_EQ(file_bytes(folder.path("out/merges.txt")), "#version: 0.2\n");
+  EXPECT_FALSE(std::filesystem::exists(folder.path("out/notes.txt")));
+}
+
+TEST(Convert, ChangesNoFolderThatIsThere) {
+  const TempFolder folder;
+  folder.write("out/model.safetensors", "of somebody");
+  const CommandResult refused = run_command(tessera({"convert", golden(), folder.path("out")}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("exists and is not empty; give the name of a new folder"), std::string::npos)
+      << refused.err;
+  EXPECT_EQ(file_bytes(folder.path("out/model.safetensors")), "of somebody");
+}
+
+}  // namespace
+}  // namespace tessera::testing

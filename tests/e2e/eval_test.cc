@@ -1,0 +1,67 @@
+// Evaluation as a user asks for it: in training over gloo, and by `tessera eval`.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+/// The lines of evaluations.
+std::vector<nlohmann::json> evaluations_in(const std::string& metrics) {
+  std::vector<nlohmann::json> lines = read_json_lines(metrics);
+  std::erase_if(lines, [](const nlohmann::json& line) { return line.value("kind", "") != "eval"; });
+  return lines;
+}
+
+TEST(Eval, OfTrainingIsInLogAndMetrics) {
+  const TempFolder folder;
+  const std::string metrics = folder.path("m"), text = folder.write("a.txt", std::string(500, 'x') + "yz");
+  const CommandResult run =
+      run_command(tessera({"train", "--model", source_dir("examples/char"), "--data", text, "--eval-data", text,
+                           "--nproc=2", "--comm=gloo", "--batch-size=1", "--seq-len=32", "--threads=1", "--steps=5",
+                           "--eval-every=2", "--eval-batches=3", "--metrics", metrics}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = evaluations_in(metrics);
+  ASSERT_EQ(lines.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const double loss = lines[i]["loss"];
+    EXPECT_EQ(lines[i]["after_step"], i < 2 ? 2 * (i + 1) : 5);
+    EXPECT_EQ(lines[i]["tokens"], 3 * 2 * 32);
+    EXPECT_DOUBLE_EQ(lines[i]["perplexity"].get<double>(), std::exp(loss));
+    EXPECT_DOUBLE_EQ(lines[i]["bits_per_byte"].get<double>(), loss / std::log(2));
+  }
+  EXPECT_EQ(read_metrics(metrics).size(), 5u);
+  EXPECT_NE(run.err.find("evaluation data: " + text), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("evaluation after step 4: loss "), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find(" bits per byte | 192 tokens"), std::string::npos) << run.err;
+}
+
+TEST(Eval, ACommandGivesTheSameBitsOverProcesses) {
+  std::vector<double> losses;
+  for (const char* flags : {"--nproc=1", "--nproc=2", "--mesh=pp=2"}) {
+    const TempFolder folder;
+    std::vector<std::string> command = {"eval",        golden(),         "--data",    golden("/tokens.bin"), flags,
+                                        "--threads=1", "--batch-size=3", "--metrics", folder.path("m")};
+    if (std::string(flags).find("pp") != std::string::npos) command.emplace_back("--strategy=pipeline");
+    const CommandResult run = run_command(tessera(command));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_NE(run.err.find("evaluation: loss 4.51"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("optimizer"), std::string::npos) << "memory for an optimizer: " << run.err;
+    const auto lines = evaluations_in(folder.path("m"));
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_EQ(lines[0]["tokens"], 4999);
+    losses.push_back(lines[0]["loss"]);
+  }
+  EXPECT_EQ(losses, std::vector<double>(3, losses[0]));
+}
+
+TEST(Eval, ReadsNoDataThatIsNotThere) {
+  const CommandResult run = run_command(tessera({"eval", golden(), "--data", "/nowhere"}));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("--data /nowhere: there is no such file or folder"), std::string::npos) << run.err;
+}
+
+}  // namespace
+}  // namespace tessera::testing

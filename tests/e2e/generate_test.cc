@@ -1,0 +1,110 @@
+// `tessera generate` as a user types it: texts, bytes, token numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+const std::string kTalk = source_dir("tests/golden/gpt2-talk");
+const std::string kTokenizer = source_dir("tests/golden/tokenizer");
+
+CommandResult generate(std::vector<std::string> more) {
+  more.insert(more.begin(), "generate");
+  more.push_back("--threads=1");
+  return run_command(tessera(more));
+}
+
+std::string text_of(const CommandResult& run) {
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  return run.out;
+}
+
+TEST(Generate, PrintsTheTokensOfTheReference) {
+  const auto golden_case = nlohmann::json::parse(file_bytes(kTalk + "/cases.json"))["cases"][1];
+  std::string expected;
+  for (const char* part : {"prompt", "greedy"})
+    for (const int token : golden_case[part].get<std::vector<int>>())
+      expected += (expected.empty() ? "" : " ") + std::to_string(token);
+  EXPECT_EQ(text_of(generate({kTalk, "--prompt", "1, 2 3 4 5 6 7", "--max-tokens=60", "--temperature=0"})),
+            expected + "\n");
+}
+
+TEST(Generate, GivesTheSameTextForASeed) {
+  const auto text = [](const char* seed) {
+    return text_of(generate({kTalk, "--prompt=1", "--max-tokens=50", "--temperature=8", seed}));
+  };
+  EXPECT_EQ(text("--seed=3"), text("--seed=3"));
+  EXPECT_NE(text("--seed=3"), text("--seed=4"));
+}
+
+/// A folder with a model of one block of that vocabulary and a context of 8, whose weights count up to 6.
+std::string model_of(const TempFolder& folder, int vocab) {
+  nlohmann::ordered_json header;
+  std::string bytes;
+  const auto add = [&](const std::string& name, std::vector<int> shape, float value) {
+    size_t num = 1;
+    for (const int extent : shape)
+      num *= static_cast<size_t>(extent);
+    const size_t begin = bytes.size();
+    for (size_t i = 0; i < num; ++i)
+      bytes += raw_bytes(std::vector<float>{value * static_cast<float>(i % 7)});
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, bytes.size()}}};
+  };
+  add("wte.weight", {vocab, 4}, 0.1f);
+  add("wpe.weight", {8, 4}, 0.2f);
+  for (const char* name : {"h.0.ln_1", "h.0.ln_2", "ln_f"}) {
+    add(std::string(name) + ".weight", {4}, 1.0f);
+    add(std::string(name) + ".bias", {4}, 0.1f);
+  }
+  for (const auto& [name, in, out] :
+       {std::tuple{"attn.c_attn", 4, 12}, {"attn.c_proj", 4, 4}, {"mlp.c_fc", 4, 16}, {"mlp.c_proj", 16, 4}}) {
+    add("h.0." + std::string(name) + ".weight", {in, out}, 0.3f);
+    add("h.0." + std::string(name) + ".bias", {out}, 0.1f);
+  }
+  const std::string text = header.dump();
+  folder.write("model/model.safetensors", raw_bytes(std::vector<uint64_t>{text.size()}) + text + bytes);
+  folder.write("model/config.json", nlohmann::json{{"model_type", "gpt2"},
+                                                   {"n_layer", 1},
+                                                   {"n_head", 2},
+                                                   {"n_embd", 4},
+                                                   {"vocab_size", vocab},
+                                                   {"n_positions", 8},
+                                                   {"resid_pdrop", 0},
+                                                   {"embd_pdrop", 0},
+                                                   {"attn_pdrop", 0}}
+                                        .dump());
+  return folder.path("model");
+}
+
+TEST(Generate, OfAModelOfBytesPrintsBytes) {
+  const TempFolder folder;
+  const std::string model = model_of(folder, 300);  // 44 tokens more than bytes: never drawn
+  const std::string text = text_of(generate({model, "--prompt=Hi", "--max-tokens=400", "--temperature=9"}));
+  EXPECT_TRUE(text.starts_with("Hi")) << text;
+  EXPECT_EQ(text.size(), 2u + 400u + 1u);
+  EXPECT_TRUE(text_of(generate({model, "--max-tokens=1"})).starts_with("\n"));
+}
+
+TEST(Generate, WithATokenizerPrintsText) {
+  const TempFolder folder;
+  const std::string model = model_of(folder, 640);  // padded: the tokenizer has 600
+  const std::string text =
+      text_of(generate({model, "--tokenizer", kTokenizer, "--prompt=The ranks", "--max-tokens=50", "--temperature=9"}));
+  EXPECT_TRUE(text.starts_with("The ranks")) << text;
+  EXPECT_GT(text.size(), 60u);
+  EXPECT_TRUE(text_of(generate({model, "--tokenizer", kTokenizer, "--max-tokens=3"})).starts_with("<|endoftext|>"));
+}
+
+TEST(Generate, SaysWhatALongPromptLoses) {
+  const TempFolder folder;
+  const CommandResult run = generate({model_of(folder, 256), "--prompt=0123456789", "--max-tokens=1"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_NE(run.err.find("the prompt has 10 tokens, and the model looks back on 8"), std::string::npos) << run.err;
+}
+
+}  // namespace
+}  // namespace tessera::testing
