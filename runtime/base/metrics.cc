@@ -49,7 +49,7 @@ std::string to_json_line(const RunMetrics& r) {
   Json planned = Json::object();
   for (const auto& [name, num_bytes] : r.planned_bytes)
     planned[name] = num_bytes;
-  return dump({{"run", r.run},
+  Json line = {{"run", r.run},
                {"kind", "run"},
                {"started", r.started},
                {"tessera", r.version},
@@ -59,7 +59,9 @@ std::string to_json_line(const RunMetrics& r) {
                {"steps", r.steps},
                {r.items + "_per_step", r.tokens_per_step},
                {"planned_peak_bytes", r.planned_peak_bytes},
-               {"planned_bytes", planned}});
+               {"planned_bytes", planned}};
+  if (r.resumed_step) line["resumed_step"] = r.resumed_step;
+  return dump(line);
 }
 
 std::string to_json_line(const StepMetrics& m, const std::string& run) {
@@ -95,6 +97,13 @@ std::string to_json_line(const EvalMetrics& m, const std::string& run) {
   return finished(std::move(line));
 }
 
+std::string to_json_line(const SaveMetrics& save, const std::string& run) {
+  Json line = {
+      {"run", run}, {"kind", "save"}, {"saved_step", save.step}, {"save_ms", save.ms}, {"bytes", save.num_bytes}};
+  if (!save.error.empty()) line["error"] = save.error;
+  return dump(line);
+}
+
 bool begins_like_metrics(std::string_view begin) {
   return begin.starts_with(kBegin);
 }
@@ -105,6 +114,10 @@ MetricsWriter::MetricsWriter(const Output& output, const RunMetrics& run) : out_
 
 void MetricsWriter::write(const StepMetrics& step) {
   out_.write(to_json_line(step, run_) + "\n");
+}
+
+void MetricsWriter::write(const SaveMetrics& save) {
+  out_.write(to_json_line(save, run_) + "\n");
 }
 
 void MetricsWriter::write(const EvalMetrics& evaluation) {

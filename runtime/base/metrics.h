@@ -1,4 +1,5 @@
-// The metrics file: JSON lines, one object that describes the run, then one per step and evaluation.
+// The metrics file: JSON lines, one object that describes the run, then one per step, evaluation
+// and checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct RunMetrics {
   std::string mesh = {};  ///< "dp=2 ddp"
   int64_t world_size = 1;
   int64_t steps = 0;
+  int64_t resumed_step = 0;      ///< steps that were done before; 0: the run began here
   std::string items = "tokens";  ///< what a step consumes: "tokens" or "examples"; part of the keys
   int64_t tokens_per_step = 0;
   int64_t planned_peak_bytes = 0;  ///< the arena of device memory
@@ -44,8 +46,8 @@ struct StepMetrics {
   int64_t peak_memory_bytes = 0;  ///< its peak; on a device, the largest value seen after a step
   /// With offload policies: bytes that they made the rank copy to device memory, and from it.
   std::optional<int64_t> fetched_bytes = {}, evicted_bytes = {};
-  /// Where these are kept in files: bytes that were read and written there, in whole blocks, and the time that reads and
-  /// writes took, added up, although they may run at the same time.
+  /// Where these are kept in files: bytes that were read and written there, in whole blocks, and the time that reads
+  /// and writes took, added up, although they may run at the same time.
   std::optional<int64_t> file_read_bytes = {}, file_written_bytes = {};
   std::optional<double> file_busy_ms = {};
 };
@@ -62,6 +64,14 @@ struct EvalMetrics {
   double seconds = 0;                   ///< wall time of the evaluation
 };
 
+/// One checkpoint, or the attempt at it.
+struct SaveMetrics {
+  int64_t step = 0;       ///< after which it was saved
+  double ms = 0;          ///< wall time, during which no step ran
+  int64_t num_bytes = 0;  ///< of all ranks' files; 0 when it failed
+  std::string error;      ///< why it failed; empty: it did not
+};
+
 /// Sets `run` and `started` for a run that starts now.
 void name_run(RunMetrics& run);
 
@@ -69,6 +79,7 @@ void name_run(RunMetrics& run);
 /// the array "not_finite", which exists only then, has its name.
 std::string to_json_line(const RunMetrics& run);
 std::string to_json_line(const StepMetrics& step, const std::string& run);
+std::string to_json_line(const SaveMetrics& save, const std::string& run);
 std::string to_json_line(const EvalMetrics& evaluation, const std::string& run);
 
 /// Whether a file that begins like this has our metrics.
@@ -81,6 +92,7 @@ class MetricsWriter {
   MetricsWriter(const Output& output, const RunMetrics& run);
   /// Appends one line. Throws UNAVAILABLE when it could not be written (disk full, for instance).
   void write(const StepMetrics& step);
+  void write(const SaveMetrics& save);
   void write(const EvalMetrics& evaluation);
 
  private:

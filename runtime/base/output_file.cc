@@ -157,6 +157,17 @@ bool is_standard_output(std::string_view path) {
   return path == "-" || path == "/dev/stdout";
 }
 
+std::string refusal_of_folder(const std::string& flag, const std::string& path, const std::vector<JobInput>& inputs) {
+  std::error_code not_there;
+  if (fs::exists(path, not_there) && !fs::is_directory(path, not_there))
+    return concat(flag, " ", path, " is not a folder; give one, or a name that nothing has yet");
+  for (const JobInput& input : inputs)
+    if (input.takes_all && fs::is_directory(input.path, not_there) && lies_in(path, input.path))
+      return concat(flag, " ", path, " is in the folder that the job reads for ", input.flag, " (", input.path,
+                    "); give another folder");
+  return "";
+}
+
 std::string refusal_of(const Output& output) {
   if (is_standard_output(output.path)) return "";
   const std::string why = why_not(output);

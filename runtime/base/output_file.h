@@ -38,6 +38,9 @@ bool is_standard_output(std::string_view path);
 /// nothing.
 std::string refusal_of(const Output& output);
 
+/// The same of a folder in which files are made.
+std::string refusal_of_folder(const std::string& flag, const std::string& path, const std::vector<JobInput>& inputs);
+
 /// An open output. [control-thread]
 class OutputFile {
  public:

@@ -27,6 +27,7 @@ constexpr std::string_view kHelp =
     "  generate FOLDER  continue a text with a model (tessera generate --help)\n"
     "  convert FOLDER   a model for Hugging Face's transformers (tessera convert --help)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
+    "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
     "  bench rates      measure this machine, for plan --rates to predict the time of a step\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
@@ -47,6 +48,7 @@ constexpr Command kCommands[] = {
     {"convert", [](Arguments arguments, const std::vector<std::string>&) { return convert_command(arguments); }},
     {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
     {"bench", [](Arguments arguments, const std::vector<std::string>&) { return bench_command(arguments); }},
+    {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
     {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},
 };

@@ -1,15 +1,29 @@
 #include "cli/model_folder.h"
 
 #include "base/concat.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/save_folder.h"
 #include "config/usage_error.h"
 #include "weights/hf_folder.h"
 #include "weights/weight_files.h"
 
 namespace tessera::host {
 
+std::optional<std::string> checkpoint_of(const std::string& given) {
+  const CheckpointChoice choice = choose_checkpoint(given);
+  if (choice.folders.empty()) return std::nullopt;
+  return choice.folders.front();
+}
+
 ModelFolder open_model_folder(const std::string& folder) {
+  if (const auto saved = checkpoint_of(folder)) {
+    auto checkpoint = std::make_unique<Checkpoint>(*saved);
+    NamedArchitecture named = architecture_of(*checkpoint);
+    return {std::move(named), std::move(checkpoint)};
+  }
   if (!is_model_folder(folder) || find_weight_files(folder).paths.empty())
-    throw UsageError(concat(folder, " has no weights; give a folder with config.json and model.safetensors"));
+    throw UsageError(
+        concat(folder, " has no weights; give a checkpoint, or a folder with config.json and model.safetensors"));
   ModelFolder model{find_architecture(folder), nullptr};
   // Names and shapes of parameters do not depend on the batch.
   const Model built = model.architecture().build({.batch = 1, .seq = 1});

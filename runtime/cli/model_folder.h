@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "model/model_name.h"
@@ -17,8 +18,11 @@ struct ModelFolder {
   const Architecture& architecture() const { return *named.architecture; }
 };
 
-/// Opens a Hugging Face folder: config.json with model.safetensors, or with an index of several files. Throws
-/// UsageError for one without weights, and what reading config.json and opening the weights throw.
+/// The checkpoint that `given` means: that in this folder, or the newest in a folder of --save. Nothing for any other.
+std::optional<std::string> checkpoint_of(const std::string& given);
+
+/// Opens a checkpoint, or a Hugging Face folder: config.json with model.safetensors, or with an index of several files.
+/// Throws UsageError for one without weights, and what reading config.json and opening the weights throw.
 ModelFolder open_model_folder(const std::string& folder);
 
 }  // namespace tessera::host

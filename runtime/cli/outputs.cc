@@ -95,6 +95,12 @@ void check_metrics(const Job& job, int rank) {
   if (rank == 0 && !job.config.metrics.empty()) check(metrics_output(job));
 }
 
+void check_save(const Job& job) {
+  if (job.config.save.empty()) return;
+  if (const std::string refusal = refusal_of_folder("--save", job.config.save, inputs_of(job)); !refusal.empty())
+    throw UsageError(refusal);
+}
+
 RankObserver write_metrics(const Job& job, int rank) {
   RankObserver observer;
   if (rank != 0 || job.config.metrics.empty()) return observer;
@@ -104,6 +110,7 @@ RankObserver write_metrics(const Job& job, int rank) {
     *writer = std::make_unique<MetricsWriter>(output, run);
   };
   observer.on_step = [writer](const StepMetrics& step) { (*writer)->write(step); };
+  observer.on_save = [writer](const SaveMetrics& save) { (*writer)->write(save); };
   observer.on_eval = [writer](const EvalMetrics& evaluation) { (*writer)->write(evaluation); };
   return observer;
 }

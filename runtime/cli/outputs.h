@@ -1,4 +1,4 @@
-// The files that the commands write: `--metrics`, `--svg` and `--rates`.
+// The files that the commands write: `--metrics`, `--svg`, `--rates` and checkpoints.
 #pragma once
 
 #include <string>
@@ -9,6 +9,8 @@ namespace tessera::host {
 
 /// Throws UsageError when rank 0's metrics cannot be written; other ranks write none.
 void check_metrics(const Job& job, int rank);
+/// Throws UsageError when the job cannot save into --save, or would read there what it has saved.
+void check_save(const Job& job);
 /// Writes the metrics during the run, on rank 0. A run that is refused before its first step creates no file and leaves
 /// an existing one unchanged.
 RankObserver write_metrics(const Job& job, int rank);

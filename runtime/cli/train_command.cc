@@ -14,7 +14,9 @@
 
 #include "base/concat.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
+#include "cli/model_folder.h"
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
@@ -26,11 +28,24 @@
 #include "plan/job_plan.h"
 #include "plan/verification.h"
 #include "train/rank_process.h"
+#include "train/resume.h"
 #include "train/thread_ranks.h"
 #include "train/try_communicator.h"
 
 namespace tessera::host {
 namespace {
+
+/// Parses them. A checkpoint to evaluate names its model, and has its parameters.
+ParsedFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
+  ParsedFlags flags = parse_flags(set, arguments);
+  if (set != FlagSet::eval || flags.help) return flags;
+  if (const auto saved = checkpoint_of(flags.config.model)) {
+    const RunDescription run = Checkpoint(*saved).index().run;
+    flags.config.init_from = *saved;
+    flags.config.model = run.has_config ? *saved : run.model;
+  }
+  return flags;
+}
 
 Log rank_log(const ParsedFlags& flags, int rank, int num_ranks) {
   return Log(parse_log_level(flags.config.log_level), rank, num_ranks);
@@ -41,6 +56,8 @@ int train_alone(const ParsedFlags& flags) {
   const Log log = rank_log(flags, 0, 1);
   const Job job = make_job(flags, 1, log);
   check_metrics(job, 0);
+  check_save(job);
+  check_checkpoints(job);
   const auto data = open_data(job);
   RankInfo info;
   info.store = std::make_shared<MemoryStore>();
@@ -62,6 +79,10 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
                             " started ", environment.world_size, " processes; give --comm ", kDefaultCommunicator,
                             ", or start one process with --nproc ", environment.world_size));
   check_metrics(job, environment.rank);
+  if (environment.rank == 0) {
+    check_save(job);
+    check_checkpoints(job);
+  }
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
@@ -89,6 +110,8 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
   {
     Job unplanned = make_job(flags, num_ranks, log);
     check_metrics(unplanned, 0);
+    check_save(unplanned);
+    check_checkpoints(unplanned);
     open_data(unplanned);
     initial_parameters(unplanned, Log(LogLevel::off));
     const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
@@ -108,7 +131,7 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
   if (!process.is_launched()) announce_ending_signals();
   bool may_meet = environment.is_local() || environment.has_secret;
   try {
-    const ParsedFlags flags = parse_flags(set, arguments);
+    const ParsedFlags flags = flags_of(set, arguments);
     may_meet |= flags.config.insecure;
     if (flags.help) {
       std::cout << flags_help(set, models_help());
@@ -124,7 +147,7 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   raise_descriptor_limit();
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
-  const ParsedFlags flags = parse_flags(set, arguments);
+  const ParsedFlags flags = flags_of(set, arguments);
   if (flags.help) {
     std::cout << flags_help(set, models_help());
     return 0;

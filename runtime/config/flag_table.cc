@@ -30,6 +30,7 @@ constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;
 constexpr std::string_view kData = "Model and data";
 constexpr std::string_view kEvaluation = "Evaluation";
 constexpr std::string_view kRanks = "Ranks, plugins and precision";
+constexpr std::string_view kCheckpoints = "Checkpoints";
 constexpr std::string_view kTimeouts = "Timeouts";
 constexpr std::string_view kReports = "Logs, metrics and checks";
 
@@ -196,6 +197,22 @@ void add_rank_flags(std::vector<Flag>& flags) {
        integer(kRanks, "threads", "threads per rank; 0: cores / ranks on this machine", &C::threads, 0, 4096)});
 }
 
+void add_checkpoint_flags(std::vector<Flag>& flags) {
+  using C = TrainConfig;
+  flags.insert(
+      flags.end(),
+      {local(text(kCheckpoints, "save", "FOLDER", "save checkpoints here, one folder for each; see --save-every",
+                  &C::save)),
+       integer(kCheckpoints, "save-every", "steps between checkpoints; 0: only after the last step", &C::save_every, 0,
+               kMostSteps),
+       integer(kCheckpoints, "keep", "how many checkpoints to keep, the newest ones; 0: all", &C::keep, 0, kMostSteps),
+       local(text(kCheckpoints, "resume", "FOLDER",
+                  "go on from this checkpoint, or from the newest in a folder of --save, on any ranks and layout",
+                  &C::resume)),
+       local(text(kCheckpoints, "init-from", "FOLDER",
+                  "start a new run with the parameters of a checkpoint, given as for --resume", &C::init_from))});
+}
+
 void add_report_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   const auto read_level = [](C& config, string_view given) {
@@ -237,6 +254,7 @@ std::vector<Flag> make_flags() {
   add_evaluation_flags(flags);
   add_optimisation_flags(flags);
   add_rank_flags(flags);
+  add_checkpoint_flags(flags);
   add_report_flags(flags);
   return flags;
 }
@@ -253,6 +271,16 @@ std::vector<ConfigField> shared_fields(const TrainConfig& config) {
   std::vector<ConfigField> fields;
   for (const Flag& flag : train_flags())
     if (flag.is_shared) fields.push_back({std::string(flag.name), flag.print(config)});
+  return fields;
+}
+
+std::vector<ConfigField> result_fields(const TrainConfig& config) {
+  std::vector<ConfigField> fields;
+  for (const Flag& flag : train_flags()) {
+    const bool changes_results =
+        flag.group == kData || flag.group == kOptimisation || flag.name == "dtype" || flag.name == "reduce-dtype";
+    if (flag.is_shared && changes_results) fields.push_back({std::string(flag.name), flag.print(config)});
+  }
   return fields;
 }
 

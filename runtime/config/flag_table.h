@@ -21,9 +21,13 @@ struct ConfigField {
   std::string value;
 };
 
-/// Every field that all ranks must agree on, in the order of the help. It leaves out the paths of model, data, plugins
-/// and metrics, which may differ between machines (ranks compare what they read from them), --overwrite, log level and
+/// Every field that all ranks must agree on, in the order of the help. It leaves out the paths of model, data, plugins,
+/// checkpoints and metrics, which may differ between machines (ranks compare what they read from them), --overwrite, log level and
 /// delays.
 std::vector<ConfigField> shared_fields(const TrainConfig& config);
+
+/// Those of them that change what is computed: data, batches, seed, optimisation and precision. The others divide the
+/// work or say where it is done.
+std::vector<ConfigField> result_fields(const TrainConfig& config);
 
 }  // namespace tessera::host

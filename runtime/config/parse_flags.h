@@ -15,7 +15,6 @@ namespace tessera::host {
 /// bench: of `tessera bench rates`.
 enum class FlagSet { train, plan, bench, eval };
 
-
 struct ParsedFlags {
   FlagSet set = FlagSet::train;
   TrainConfig config;

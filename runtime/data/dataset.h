@@ -33,6 +33,10 @@ class DatasetReader {
   virtual std::vector<InputValues> read(int64_t data_rank) const = 0;
   /// Moves to the next micro-step.
   virtual void advance() = 0;
+  /// The current micro-step, as a checkpoint saves it: also of use to a run with other batches or data ranks.
+  virtual uint64_t position() const = 0;
+  /// Throws INVALID_ARGUMENT for a position beyond the data.
+  virtual void set_position(uint64_t position) = 0;
 };
 
 /// All data once, in its order, for evaluation; the dataset must outlive it. Micro-steps that go beyond the end are

@@ -23,6 +23,8 @@ class TokenReader : public DatasetReader {
     return {std::move(inputs), std::move(targets)};
   }
   void advance() override { order_.advance(); }
+  uint64_t position() const override { return order_.position(); }
+  void set_position(uint64_t position) override { order_.set_position(position); }
 
  private:
   BatchOrder order_;

@@ -8,19 +8,18 @@
 #include "exec/rank_runtime.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "base/concat.h"
+#include "exec/half_values.h"
 #include "tessera/error.hpp"
-#include "tessera/half.hpp"
 
 namespace tessera::host {
 namespace {
 
 /// Parameters are read in pieces of this many elements, so that no rank holds a copy of the model.
 constexpr uint64_t kReadElements = 1 << 20;
+constexpr uint64_t kZeroBytes = 4 << 20;
 constexpr int64_t kCopyMs = 60'000;
 
 std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& programs) {
@@ -31,44 +30,9 @@ std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& 
   return arenas;
 }
 
-/// Elements in 16 bits, as homes of frozen parameters are.
-std::vector<std::byte> narrow(std::span<const float> values, tsr_dtype dtype) {
-  std::vector<uint16_t> halves(values.size());
-  std::ranges::transform(values, halves.begin(),
-                         [&](float value) { return dtype == TSR_F16 ? float_to_f16(value) : float_to_bf16(value); });
-  const auto bytes = std::as_bytes(std::span(halves));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::vector<float> widen(std::span<const uint16_t> halves, tsr_dtype dtype) {
-  std::vector<float> values(halves.size());
-  std::ranges::transform(halves, values.begin(),
-                         [&](uint16_t half) { return dtype == TSR_F16 ? f16_to_float(half) : bf16_to_float(half); });
-  return values;
-}
-
 /// The role whose values training changes.
 const tsr_home_role& role_of_values(const Home& home) {
   return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
-}
-
-bool is_worse(const ParameterElement& a, const ParameterElement& b) {
-  // Independent of which rank holds what: not finite before finite, then by position in the model, or by magnitude.
-  if (a.is_finite() && b.is_finite()) return std::abs(a.value) > std::abs(b.value);
-  if (a.is_finite() || b.is_finite()) return b.is_finite();
-  return std::pair(a.parameter, a.index) < std::pair(b.parameter, b.index);
-}
-
-/// The index of the first value that is not finite, else of the largest.
-size_t worst_of(std::span<const float> values) {
-  const auto magnitude = [](float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffffu; };
-  constexpr uint32_t kNotFinite = 0x7f80'0000;
-  uint32_t most = 0;
-  for (const float value : values)  // a loop that compilers vectorise: models are large
-    most = std::max(most, magnitude(value));
-  most = std::min(most, kNotFinite);
-  return static_cast<size_t>(std::ranges::find_if(values, [&](float value) { return magnitude(value) >= most; }) -
-                             values.begin());
 }
 
 /// The CPU beside a device with memory of its own, if comm streams or streams of the host need it.
@@ -138,14 +102,19 @@ void RankRuntime::wait() {
 // What rests in the host's memory or in files is read and written there, when no program runs.
 
 void RankRuntime::zero(const Buffer& buffer) {
-  if (buffer.memory == TSR_MEMORY_FILE) return;  // what was never written is zero
-  if (buffer.memory == TSR_MEMORY_HOST)
+  if (buffer.memory == TSR_MEMORY_FILE) {
+    const std::vector<std::byte> zeros(has_used_files_ ? kZeroBytes : 0);  // what was never written is zero
+    for (uint64_t done = 0; done < buffer.num_bytes() && !zeros.empty(); done += zeros.size())
+      write_range(*files_, file_offset(buffer, 0) + done,
+                  std::span(zeros).first(std::min(kZeroBytes, buffer.num_bytes() - done)), buffer.name);
+  } else if (buffer.memory == TSR_MEMORY_HOST)
     std::memset(pointer(buffer), 0, buffer.num_bytes());
   else
     call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
 }
 
 void RankRuntime::write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes) {
+  has_used_files_ |= buffer.memory == TSR_MEMORY_FILE;
   if (buffer.memory == TSR_MEMORY_FILE)
     write_range(*files_, file_offset(buffer, offset), {static_cast<const std::byte*>(data), num_bytes}, buffer.name);
   else if (buffer.memory == TSR_MEMORY_HOST)
@@ -189,10 +158,8 @@ void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<f
 }
 
 void RankRuntime::initialise(const ParameterSource& values, Progress* progress) {
+  zero_state();
   const Program& program = programs_.first();
-  // Everything persistent starts from zero: pads must be, and so must optimizer state and the step count.
-  for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent) zero(buffer);
   std::vector<float> piece_values;
   for (const Home& home : program.homes) {
     if (progress) progress->at(static_cast<uint64_t>(&home - program.homes.data()), program.homes.size());
@@ -204,8 +171,30 @@ void RankRuntime::initialise(const ParameterSource& values, Progress* progress) 
         write_values(program.buffer(role.buffer), role.offset + piece.home_offset + done, piece_values);
       }
   }
+  run_init();
+}
+
+void RankRuntime::zero_state() {
+  // Pads must be zero, and so must optimizer state and the step count of a run that begins.
+  for (const Buffer& buffer : programs_.first().buffers)
+    if (buffer.persistent) zero(buffer);
+}
+
+void RankRuntime::run_init() {
   wait();
+  has_used_files_ = true;
   executables_.front()->run(setup_.cancelled);
+}
+
+int64_t RankRuntime::optimizer_step() {
+  int64_t step = 0;
+  read(scalar(TSR_BUFFER_SCALAR, kOptimizerStep), 0, &step, sizeof step);
+  return step;
+}
+
+void RankRuntime::set_optimizer_step(int64_t step) {
+  write(scalar(TSR_BUFFER_SCALAR, kOptimizerStep), 0, &step, sizeof step);
+  wait();
 }
 
 void RankRuntime::write_input(const Buffer& buffer, const InputValues& values) {

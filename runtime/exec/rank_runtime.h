@@ -1,7 +1,6 @@
 // One rank at work: its device, memory, communicators and programs.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,6 +15,7 @@
 #include "exec/communicators.h"
 #include "exec/executable.h"
 #include "exec/micro_batch.h"
+#include "exec/parameter_element.h"
 #include "model/parameter_source.h"
 #include "tessera/accumulator.hpp"
 
@@ -46,15 +46,6 @@ struct DeviceMemory {
   uint64_t used_bytes = 0;  ///< by all processes, the driver and its libraries
 };
 
-/// One element of a parameter.
-struct ParameterElement {
-  int parameter = 0;   ///< index in the model
-  uint64_t index = 0;  ///< in the whole parameter
-  float value = 0;
-
-  bool is_finite() const { return std::isfinite(value); }
-};
-
 struct StepResult {
   double loss_sum = 0;   ///< over all tokens of the step, all ranks
   double grad_norm = 0;  ///< before clipping, without the loss scale; not finite when a gradient is not
@@ -81,6 +72,21 @@ class RankRuntime {
   /// Fills every persistent buffer: parameters from `values`, pads, optimizer state and the step count with zero; then
   /// runs `init`. `progress`, if any, counts homes.
   void initialise(const ParameterSource& values, Progress* progress = nullptr);
+
+  /// What initialise() is made of, for state that was saved: first everything persistent is zero, then homes and the
+  /// step count are written, then `init` runs.
+  void zero_state();
+  void run_init();
+  /// Elements of a persistent buffer, in whatever memory it is between programs. Return when done. `read_state` is raw;
+  /// what is written to a buffer of 16 bits is rounded to nearest even.
+  void read_state(const Buffer& buffer, uint64_t offset, std::span<std::byte> out) {
+    read(buffer, offset, out.data(), out.size());
+  }
+  void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  /// Steps that updated the parameters, as the optimizer counts them.
+  int64_t optimizer_step();
+  void set_optimizer_step(int64_t step);
+
   /// Whether steps take a loss scale.
   bool scales_loss() const;
   /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant. `loss_scale` is used
@@ -116,8 +122,7 @@ class RankRuntime {
   void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
   void fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
   void read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
-  /// Float values to and from a buffer of float32, or of 16 bits (rounded to nearest even). Returns when done.
-  void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  /// Float values from a buffer of float32 or 16 bits. Returns when done.
   void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
   std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
   tsr_stream* compute_stream() { return context_.stream(programs_.first(), TSR_STREAM_COMPUTE).handle; }
@@ -134,6 +139,7 @@ class RankRuntime {
   std::unique_ptr<Device> host_device_;
   std::map<uint32_t, Arena> arenas_;
   std::unique_ptr<FileStore> files_;
+  bool has_used_files_ = false;
   Communicators communicators_;
   ExecutionContext context_;
   std::vector<std::unique_ptr<Executable>> executables_;  // in the order of programs_.all()

@@ -223,10 +223,11 @@ DatasetUse dataset_use(const Job& job) {
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
-  if (!job.trains && (!is_model_folder(job.config.model) || find_weight_files(job.config.model).paths.empty()))
+  if (!job.trains && job.config.init_from.empty() &&
+      (!is_model_folder(job.config.model) || find_weight_files(job.config.model).paths.empty()))
     throw UsageError(concat(job.config.model,
-                            " has no weights to evaluate; give a folder with config.json and "
-                            "model.safetensors"));
+                            " has no weights to evaluate; give a checkpoint, or a folder with "
+                            "config.json and model.safetensors"));
   const std::string &model = job.config.model, start = concat("training from random values of seed ", job.config.seed);
   if (!is_model_folder(model) && job.named.hub_id.empty()) {
     log.info("parameters: random values of seed ", job.config.seed);

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "plan/advice/memory_advisor.h"
 #include "plan/balance.h"
 #include "plan/job_plan.h"
-#include "plan/advice/memory_advisor.h"
 #include "plan/moved.h"
 #include "plan/prediction/prediction.h"
 #include "plan/timeline.h"

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "base/concat.h"
-#include "plan/format.h"
 #include "plan/advice/memory_advisor.h"
+#include "plan/format.h"
 #include "program/collective_operands.h"
 
 namespace tessera::host {

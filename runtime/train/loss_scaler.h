@@ -23,6 +23,14 @@ class LossScaler {
   double scale() const { return scale_; }
   /// Call it after each step; `updated` is false when the step was skipped because a gradient was not finite.
   void update(bool updated);
+  /// Updates in a row since the scale changed.
+  int64_t num_updates() const { return num_updates_; }
+  /// Goes on as the scaler that had these; does nothing if not dynamic.
+  void restore(double scale, int64_t num_updates) {
+    if (!is_dynamic_) return;
+    scale_ = scale;
+    num_updates_ = num_updates;
+  }
 
  private:
   bool is_dynamic_;

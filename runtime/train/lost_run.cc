@@ -116,6 +116,10 @@ void LostRunCheck::after_step(int64_t step, const StepResult& result) {
                 ") the loss or a gradient is not finite, and the largest parameter is finite: ", largest_));
 }
 
+void LostRunCheck::before_saving() {
+  look("and was not saved");
+}
+
 void LostRunCheck::after_last_step() {
   look("after the last step");
   if (!last_loss_is_finite_)

@@ -6,8 +6,8 @@
 #include "exec/rank_runtime.h"
 #include "job/job.h"
 #include "train/loss_scaler.h"
-#include "train/memory_meter.h"
-#include "train/move_meter.h"
+#include "train/meters/memory_meter.h"
+#include "train/meters/move_meter.h"
 
 namespace tessera::host {
 

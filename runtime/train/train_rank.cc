@@ -20,10 +20,12 @@
 #include "train/learning_rate.h"
 #include "train/loss_scaler.h"
 #include "train/lost_run.h"
-#include "train/memory_meter.h"
-#include "train/move_meter.h"
+#include "train/meters/memory_meter.h"
+#include "train/meters/move_meter.h"
 #include "train/offload_space.h"
 #include "train/report.h"
+#include "train/resume.h"
+#include "train/save.h"
 
 namespace tessera::host {
 namespace {
@@ -109,7 +111,7 @@ std::vector<MicroBatch> next_batches(const Job& job, DatasetReader& reader, int 
   return batches;
 }
 
-RunMetrics run_metrics(const Job& job, const RankRuntime& runtime) {
+RunMetrics run_metrics(const Job& job, const RankRuntime& runtime, const RunState& start) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
   RunMetrics run;
   name_run(run);
@@ -117,6 +119,7 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime) {
   run.mesh = mesh_text(job);
   run.world_size = job.mesh.num_ranks();
   run.steps = job.config.steps;
+  run.resumed_step = start.step;
   run.items = job.items();
   run.tokens_per_step = job.tokens_per_step();
   run.planned_peak_bytes = static_cast<int64_t>(planned.arena_bytes);
@@ -162,17 +165,28 @@ class Evaluations {
   std::optional<Evaluator> evaluator_;
 };
 
+/// Goes on from `state`.
 void train_steps(const Job& job, const RunData& data, RankRuntime& runtime, MemoryMeter& meter, MoveMeter& moves,
-                 const RankInfo& info, const RankObserver& observer, const Evaluations& evaluations, const Log& log) {
+                 const RankInfo& info, CheckpointSaver& saver, RunState state, const RankObserver& observer,
+                 const Evaluations& evaluations, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(info.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   const auto reader = data.training->reader(dataset_use(job));
+  if (state.step) reader->set_position(state.data_position);
   // Each rank has its own: outcomes of steps are equal on all ranks, so the scales are.
   LossScaler scaler(runtime.scales_loss());
+  if (state.step) scaler.restore(state.loss_scale, state.updates_at_scale);
   LostRunCheck lost(job, info, runtime);
   const auto tokens = static_cast<double>(job.tokens_per_step());
   const auto first_start = Clock::now();
-  for (int64_t step = 0; step < job.config.steps; ++step) {
+  const auto save = [&] {
+    state.data_position = reader->position();
+    state.loss_scale = scaler.scale();
+    state.updates_at_scale = scaler.num_updates();
+    observer.on_save(saver.save(state));
+  };
+  const int64_t first = state.step;
+  for (int64_t step = first; step < job.config.steps; ++step) {
     const auto start = Clock::now();
     const auto batches = next_batches(job, *reader, data_rank);
     StepMetrics line;
@@ -191,15 +205,21 @@ void train_steps(const Job& job, const RunData& data, RankRuntime& runtime, Memo
     line.seconds = seconds_since(first_start);
     line.step_ms = seconds_since(start) * 1e3;
     line.tokens_per_second = tokens / line.step_ms * 1e3;
-    line.tokens = job.tokens_per_step() * line.step;
+    state.step = line.step;
+    line.tokens = state.tokens += job.tokens_per_step();
     add_memory(line, meter.measure());
     moves.measure(line);
     observer.on_step(line);
     if (info.rank == 0) report_step(log, line, job.config.steps, scaler);
     lost.after_step(line.step, result);
     evaluations.after_step(line.step);
+    if (!saver.is_due(line.step) || line.step == job.config.steps) continue;
+    lost.before_saving();
+    save();
   }
   lost.after_last_step();
+  // Without a step the state is that of --resume: saved once more only into another folder, which changes its layout.
+  if (saver.is_on() && (first < job.config.steps || !may_start_anew(job.config))) save();
 }
 
 void warn_of_data(const Log& log, const Job& job, const RunData& data) {
@@ -239,17 +259,20 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
     report_start(log, job, data, runtime);
     warn_of_data(log, job, data);
   }
-  {
+  const LoadedRun loaded = load_run(job, data, info, runtime, first_log);
+  if (!loaded.is_filled) {
     Progress progress(first_log, "filling the parameters");
     runtime.initialise(*initial_parameters(job, first_log), &progress);
   }
+  CheckpointSaver saver(job, data, info, runtime, first_log);
   // A rank may detect only now that its weights are not finite, and a run that is refused must not write metrics.
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
-  observer.on_start(run_metrics(job, runtime));
+  const RunState start = loaded.state.value_or(RunState());
+  observer.on_start(run_metrics(job, runtime, start));
   const Evaluations evaluations(job, data, runtime, info, observer, first_log);
   MoveMeter moves(job, runtime);
   if (job.trains)
-    train_steps(job, data, runtime, meter, moves, info, observer, evaluations, log);
+    train_steps(job, data, runtime, meter, moves, info, saver, start, observer, evaluations, log);
   else
     evaluations.run(0);
   observer.on_end(runtime);

@@ -17,6 +17,8 @@ struct RankObserver {
   /// Before the first step, when the run can no longer be refused. `version` is empty.
   std::function<void(const RunMetrics&)> on_start = [](const RunMetrics&) {};
   std::function<void(const StepMetrics&)> on_step = [](const StepMetrics&) {};
+  /// After each checkpoint, or the attempt.
+  std::function<void(const SaveMetrics&)> on_save = [](const SaveMetrics&) {};
   std::function<void(const EvalMetrics&)> on_eval = [](const EvalMetrics&) {};
   /// After the last step, while everything is still open.
   std::function<void(RankRuntime&)> on_end = [](RankRuntime&) {};

@@ -11,10 +11,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/concat.h"
+#include "base/durable_file.h"
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
 
@@ -80,16 +80,6 @@ std::string header_text(const SafetensorsHeader& header, const std::string& path
   return text;
 }
 
-// A rename is durable once its folder is.
-void sync_folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::absolute(path).parent_path().string();
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail("open the folder", folder);
-  const int status = ::fsync(fd);
-  ::close(fd);
-  if (status != 0) fail("sync the folder", folder);
-}
-
 }  // namespace
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const SafetensorsEntry> entries,
@@ -140,7 +130,7 @@ void SafetensorsWriter::commit() {
   if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail("rename", partial_path_);
   ::close(fd_);
   fd_ = -1;
-  sync_folder_of(path_);
+  sync_folder(folder_of(path_));
 }
 
 void SafetensorsWriter::write_at(uint64_t position, std::span<const std::byte> bytes) {

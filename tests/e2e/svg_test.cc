@@ -87,7 +87,9 @@ std::vector<Bar> bars_of(const std::string& file, double& step) {
     const size_t from = tip.rfind(": from "), during = tip.rfind(" for ");
     if (tag != "rect" || from == tip.npos) continue;
     std::istringstream start(tip.substr(from + 7)), duration(tip.substr(during + 5));
-    const auto attribute = [&, node = node](const char* name) { return node.get<double>(std::string("<xmlattr>.") + name); };
+    const auto attribute = [&, node = node](const char* name) {
+      return node.get<double>(std::string("<xmlattr>.") + name);
+    };
     bars.push_back({attribute("x"), attribute("width"), attribute("y"), seconds_of(start), seconds_of(duration)});
   }
   return bars;

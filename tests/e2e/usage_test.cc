@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Recompute", bad_flag("--recompute=every=5"), {"--recompute every=5", "4 blocks"}},
         Case{"FreezeNothing", bad_flag("--freeze=h.9.*"), {"--freeze", "'h.9.*' matches no parameter", "wte.weight"}},
         Case{"FreezeAll", bad_flag("--freeze=w*,h.*,ln_f*"), {"--freeze", "no parameter is left"}},
-        Case{"Resume", bad_flag("--resume=x"), {"not supported yet"}},
+        Case{"Resume", bad_flag("--resume=x"), {"there is no checkpoint in --resume x"}},
         Case{"PluginOption", bad_flag("--ddp.bucket=3"), {"bucket"}},
         Case{"AxisWithoutStrategy", {"plan", "--model=gpt2", "--mesh=pp=2,dp=2", "--strategy=dp=ddp"}, {"pp"}},
         Case{"Contradiction", {"plan", "--model=gpt2", "--mesh=dp=2", "--nproc=3"}, {"--mesh", "--nproc"}},

@@ -159,11 +159,37 @@ TEST(Flags, OfEvalAreThoseThatItUses) {
 }
 
 TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
-  for (const char* flag : {"resume", "out", "checkpoint-every", "keep", "init-from", "save", "load", "tensorboard",
-                           "wandb", "config", "profile", "generate"})
+  for (const char* flag : {"save-async", "tensorboard", "wandb", "config", "profile", "generate"})
     refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; leave it out: "});
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});
+}
+
+TEST(Flags, CheckpointsNeedAFolder) {
+  const TrainConfig config = parse({"--save=a", "--save-every=5", "--keep=0", "--resume=b"}).config;
+  EXPECT_EQ(config.save, "a");
+  EXPECT_EQ(config.save_every, 5);
+  EXPECT_EQ(config.keep, 0);
+  EXPECT_EQ(config.resume, "b");
+  refuse({"--save-every=5"}, {"--save-every 5 saves nothing without --save FOLDER"});
+  refuse({"--keep=5"}, {"--keep 5 keeps nothing without --save FOLDER"});
+  refuse({"--resume=a", "--init-from=b"}, {"give one of them"});
+  for (const auto& [theirs, ours] :
+       {std::pair("out-dir", "--save"), {"load", "--resume"}, {"save-interval", "--save-every"}})
+    refuse({std::string("--") + theirs + "=1"}, {theirs, std::string("use ") + ours});
+}
+
+TEST(Flags, ResultFieldsAreThoseThatChangeResults) {
+  const auto fields = result_fields(parse({"--lr=0.5", "--nproc=2"}).config);
+  const auto value = [&](std::string_view name) {
+    const auto found = std::ranges::find(fields, name, &ConfigField::name);
+    return found == fields.end() ? "none" : found->value;
+  };
+  EXPECT_EQ(value("lr"), "0.5");
+  EXPECT_EQ(value("seed"), "1337");
+  EXPECT_EQ(value("dtype"), "float32");
+  for (const char* name : {"nproc", "mesh", "comm", "save-every", "model", "data", "timeout-ms"})
+    EXPECT_EQ(value(name), "none") << name;
 }
 
 TEST(Flags, PrecisionsHaveTheNamesOfOtherFrameworksToo) {

@@ -132,6 +132,18 @@ TEST(Metrics, ErrorsNameTheFile) {
   testing::expect_error([] { MetricsWriter(metrics_to("/dev/full"), {}); }, {"/dev/full", "No space left"});
 }
 
+TEST(Metrics, ASaveIsALineOfItsOwn) {
+  const auto good = nlohmann::json::parse(to_json_line(SaveMetrics{4, 12.5, 1000, ""}, "r"));
+  EXPECT_EQ(good, nlohmann::json::parse(R"({"run":"r","kind":"save","saved_step":4,"save_ms":12.5,"bytes":1000})"));
+  const auto bad = nlohmann::json::parse(to_json_line(SaveMetrics{4, 1, 0, "disk full"}, "r"));
+  EXPECT_EQ(bad["error"], "disk full");
+}
+
+TEST(Metrics, ARunThatWasResumedSaysFromWhere) {
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(RunMetrics{.resumed_step = 7}))["resumed_step"], 7);
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line(RunMetrics{})).contains("resumed_step"));
+}
+
 TEST(ResidentMemory, GrowsWithMemoryInUseAndItsPeakStays) {
   constexpr int64_t kMost = 48 << 20;
   const ResidentMemory before = resident_memory();

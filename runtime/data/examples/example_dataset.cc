@@ -24,6 +24,8 @@ class ExampleReader : public DatasetReader {
     return {std::move(features), std::move(labels)};
   }
   void advance() override { order_.advance(); }
+  uint64_t position() const override { return order_.position(); }
+  void set_position(uint64_t position) override { order_.set_position(position); }
 
  private:
   ExampleOrder order_;

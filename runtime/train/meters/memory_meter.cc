@@ -1,7 +1,7 @@
 // A device reports what all processes use, and no peak, so the peak is the largest value seen after a step. On a CPU
 // the kernel reports current and peak memory of this process.
 
-#include "train/memory_meter.h"
+#include "train/meters/memory_meter.h"
 
 #include <algorithm>
 

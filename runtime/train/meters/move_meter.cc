@@ -1,7 +1,7 @@
 // Copies between memories are those of the program, so they are known from the plan. What reaches files is counted by
 // the store, in whole blocks: a difference of its counters, read between steps, when nothing is in flight.
 
-#include "train/move_meter.h"
+#include "train/meters/move_meter.h"
 
 namespace tessera::host {
 namespace {

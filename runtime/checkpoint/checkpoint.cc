@@ -1,0 +1,197 @@
+// Reading by blocks: an element's part is found in the index, its block of the part is read and checked, and kept for
+// the next elements. A rank that reads its own elements in order reads each block once, and no block that holds nothing
+// of it; blocks at the ends of its ranges hold up to 1 MiB of others' elements. Of a matrix that is split by columns
+// here and was saved by rows, all blocks hold something of every rank.
+
+#include "checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/concat.h"
+#include "base/read_only_file.h"
+#include "checkpoint/index_text.h"
+#include "storage/block_sums.h"
+#include "tessera/error.hpp"
+#include "weights/element_conversion.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
+constexpr size_t kKeptBlocks = 16;
+
+CheckpointIndex read_index(const std::string& folder) {
+  const std::string path = folder + "/" + std::string(kIndexName);
+  if (!name_is_there(path))
+    throw Error(TSR_E_NOT_FOUND, concat(folder, " is not a checkpoint: it has no ", kIndexName));
+  return parse_index(read_text_file(path, kMostIndexBytes), path);
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const std::string& folder)
+    : folder_(folder), index_(read_index(folder)), files_(index_.files.size()) {}
+
+Checkpoint::~Checkpoint() = default;
+
+void Checkpoint::fail(const std::string& what) const {
+  throw Error(TSR_E_DATA_LOSS, concat(what, "; restore the file, or take another checkpoint"));
+}
+
+const SafetensorsFile& Checkpoint::file(size_t number) const {
+  std::unique_ptr<SafetensorsFile>& opened = files_[number];
+  if (!opened) opened = open_file(number);
+  return *opened;
+}
+
+/// Size and header.
+void Checkpoint::check_file(const SavedFile& saved) const {
+  const std::string path = folder_ + "/" + saved.name;
+  if (!name_is_there(path)) fail(concat(path, " is missing, which ", kIndexName, " names"));
+  const ReadOnlyFile raw(path);
+  if (raw.num_bytes() != saved.num_bytes)
+    fail(concat(path, " has ", raw.num_bytes(), " bytes, and ", saved.num_bytes, " were written",
+                raw.num_bytes() < saved.num_bytes ? ": it was cut" : ""));
+  std::vector<std::byte> header(saved.header_bytes);
+  raw.read(0, header);
+  if (crc32c(header) != saved.header_crc32c)
+    fail(concat(path, saved.header_bytes < saved.num_bytes ? ": the header" : "",
+                " is not what was written: its crc32c differs"));
+}
+
+std::unique_ptr<SafetensorsFile> Checkpoint::open_file(size_t number) const {
+  check_file(index_.files[number]);
+  auto opened = std::make_unique<SafetensorsFile>(folder_ + "/" + index_.files[number].name);
+  check_tensors(*opened, number);
+  return opened;
+}
+
+std::string Checkpoint::config_path() const {
+  const auto found = std::ranges::find(index_.files, kConfigName, &SavedFile::name);
+  if (found == index_.files.end() || found->header_bytes != found->num_bytes)
+    fail(concat(folder_, " has no ", kConfigName, " that ", kIndexName, " names"));
+  check_file(*found);
+  return folder_ + "/" + found->name;
+}
+
+/// The index may be from anybody, so what it says of a file need not be so.
+void Checkpoint::check_tensors(const SafetensorsFile& opened, size_t number) const {
+  for (const auto& [name, tensor] : index_.tensors)
+    for (const TensorPart& part : tensor.parts) {
+      if (part.file != number) continue;
+      const auto found = opened.header().tensors.find(name);
+      if (found == opened.header().tensors.end() || found->second.dtype != tensor.dtype ||
+          found->second.num_elements != part.num_elements())
+        fail(concat(opened.path(), " does not hold the ", part.num_elements(), " elements of ", name, " that ",
+                    kIndexName, " says"));
+    }
+}
+
+std::vector<std::byte> Checkpoint::read_block(const std::string& name, const TensorPart& part, uint64_t number) const {
+  const SafetensorsFile& from = file(part.file);
+  const SafetensorsTensor& tensor = from.tensor(name);
+  const uint64_t begin = number * kChecksumBytes;
+  std::vector<std::byte> bytes(std::min(kChecksumBytes, tensor.num_bytes - begin));
+  from.file().read(from.data_begin() + tensor.data_offset + begin, bytes);
+  if (crc32c(bytes) != part.crc32c[number])
+    fail(concat(from.path(), ": tensor ", name, ": bytes ", begin, " to ", begin + bytes.size(),
+                " are not what was written: their crc32c differs"));
+  return bytes;
+}
+
+const Checkpoint::Block& Checkpoint::block(const std::string& name, const TensorPart& part, uint64_t number) const {
+  const auto found =
+      std::ranges::find_if(blocks_, [&](const Block& kept) { return kept.part == &part && kept.number == number; });
+  if (found != blocks_.end()) {
+    blocks_.splice(blocks_.begin(), blocks_, found);
+  } else {
+    blocks_.push_front({&part, number, read_block(name, part, number)});
+    if (blocks_.size() > kKeptBlocks) blocks_.pop_back();
+  }
+  return blocks_.front();
+}
+
+void Checkpoint::read(std::string_view name, uint64_t offset, std::span<float> out) const {
+  const auto found = index_.tensors.find(name);
+  if (found == index_.tensors.end()) throw Error(TSR_E_NOT_FOUND, concat(folder_, " has no tensor ", name));
+  const SavedTensor& tensor = found->second;
+  const uint64_t element = element_bytes(tensor.dtype), num_elements = tensor.num_elements();
+  if (offset > num_elements || out.size() > num_elements - offset)
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(folder_, ": elements ", offset, " to ", offset + out.size(), " of ",
+                                               name, " were requested, and it has ", num_elements));
+  const std::lock_guard lock(mutex_);
+  while (!out.empty()) {
+    const TensorPart* part = nullptr;
+    ElementPlace place;
+    for (size_t i = 0; i < tensor.parts.size() && !place.num_elements; ++i)
+      place = find_element((part = &tensor.parts[i])->ranges, offset);
+    const uint64_t at = place.position * element, within = at % kChecksumBytes;
+    const Block& from = block(found->first, *part, at / kChecksumBytes);
+    const uint64_t count = std::min({place.num_elements, uint64_t{out.size()}, (from.bytes.size() - within) / element});
+    to_float(tensor.dtype, std::span(from.bytes).subspan(within, count * element), out.first(count));
+    offset += count;
+    out = out.subspan(count);
+  }
+}
+
+std::vector<std::string> Checkpoint::verify() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> broken;
+  const auto attempt = [&](const auto& check) {
+    try {
+      check();
+      return true;
+    } catch (const Error& error) {
+      broken.emplace_back(error.what());
+      return false;
+    }
+  };
+  std::vector<bool> opens;
+  for (size_t number = 0; number < files_.size(); ++number)
+    opens.push_back(
+        attempt([&] { index_.files[number].name == kConfigName ? void(config_path()) : void(file(number)); }));
+  for (const auto& [name, tensor] : index_.tensors)
+    for (const TensorPart& part : tensor.parts)
+      for (uint64_t number = 0; opens[part.file] && number < part.crc32c.size(); ++number)
+        attempt([&] { read_block(name, part, number); });
+  return broken;
+}
+
+NamedArchitecture architecture_of(const Checkpoint& checkpoint) {
+  const RunDescription& run = checkpoint.index().run;
+  if (!run.has_config) return find_architecture(run.model);
+  checkpoint.config_path();
+  return find_architecture(checkpoint.folder());
+}
+
+namespace {
+
+[[noreturn]] void refuse_model(const Checkpoint& checkpoint, const std::string& difference) {
+  throw Error(TSR_E_FAILED_PRECONDITION,
+              concat(checkpoint.folder(), " is of another model: ", difference,
+                     "; give the --model that it was saved from (", checkpoint.index().run.model, ")"));
+}
+
+}  // namespace
+
+void require_model(const Checkpoint& checkpoint, std::span<const ModelFact> facts,
+                   std::span<const Parameter> parameters) {
+  const CheckpointIndex& index = checkpoint.index();
+  for (const ModelFact& fact : facts) {
+    const auto saved = std::ranges::find(index.run.model_facts, fact.name, [](const auto& pair) { return pair.first; });
+    if (saved == index.run.model_facts.end()) refuse_model(checkpoint, concat(fact.name, " is not known there"));
+    if (saved->second != fact.value)
+      refuse_model(checkpoint, concat(fact.name, " is ", saved->second, " there and ", fact.value, " here"));
+  }
+  for (const Parameter& parameter : parameters) {
+    const auto saved = index.tensors.find(parameter.name);
+    if (saved == index.tensors.end()) refuse_model(checkpoint, concat("it has no parameter ", parameter.name));
+    const std::vector<int64_t> shape = parameter.shape();
+    if (!std::ranges::equal(saved->second.shape, std::vector<uint64_t>(shape.begin(), shape.end())))
+      refuse_model(checkpoint, concat(parameter.name, " has shape ", shape_text(saved->second.shape), " there and ",
+                                      shape_text({shape.begin(), shape.end()}), " here"));
+  }
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,49 @@
+// The state of a rank between two steps, as tensors: what each of its homes holds of which parameter, and where.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+#include "tessera/ranges.hpp"
+
+namespace tessera::host {
+
+/// Elements of a buffer, in whatever memory it is.
+struct StatePlace {
+  uint64_t buffer = 0, offset = 0, num_elements = 0;
+};
+
+/// What a rank holds of a parameter, or of one of its moments: the elements of `ranges`, one after another, are those
+/// of `places`.
+struct HeldTensor {
+  std::string name;    ///< "wte.weight", "optim.wte.weight.m"
+  int parameter = -1;  ///< in the model
+  tsr_dtype dtype = TSR_F32;
+  bool is_moment = false;
+  bool is_owner = false;             ///< of the ranks that hold these elements this one saves them
+  std::vector<ElementRange> ranges;  ///< of the whole parameter, ascending, disjoint
+  std::vector<StatePlace> places;
+
+  uint64_t num_elements() const;
+};
+
+/// Of every parameter of which the rank holds elements: value, first and second moment, as far as there are any. Among
+/// ranks that hold the same the owner is the one with the lowest coordinates.
+std::vector<HeldTensor> held_tensors(const Program& program);
+
+/// Why such programs cannot be saved, as a sentence: ranks have different values of one parameter, or a strategy has
+/// persistent buffers of its own. Empty: they can.
+std::string obstacle_to_saving(const Program& program);
+
+/// "F32", the name of a float type in safetensors.
+std::string safetensors_dtype(tsr_dtype dtype);
+
+/// Calls `each` for the places of elements [begin, end) of the tensor: where they are, and how many come before them.
+void for_places(const HeldTensor& tensor, uint64_t begin, uint64_t end,
+                const std::function<void(const StatePlace& place, uint64_t before)>& each);
+
+}  // namespace tessera::host

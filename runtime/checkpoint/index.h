@@ -1,0 +1,96 @@
+// index.json of a checkpoint: where the run was, what it was, and which file holds which elements of which tensor.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/strided_range.h"
+
+namespace tessera::host {
+
+/// The version that is written, and the newest that is read.
+inline constexpr uint64_t kCheckpointVersion = 1;
+inline constexpr std::string_view kIndexName = "index.json", kConfigName = "config.json";
+/// Every checksum is of this many bytes of a tensor's part, or of what is left at its end.
+inline constexpr uint64_t kChecksumBytes = 1 << 20;
+
+/// Where a run is after a step: all that the next step depends on besides tensors and flags.
+struct RunState {
+  int64_t step = 0;            ///< steps done
+  int64_t optimizer_step = 0;  ///< of these the ones that updated the parameters
+  int64_t tokens = 0;          ///< consumed by all ranks, or examples
+  uint64_t data_position = 0;  ///< of the next micro-step
+  double loss_scale = 1;       ///< of the next step
+  int64_t updates_at_scale = 0;
+};
+
+/// Names with their values as text: flags, facts of the model.
+using NamedValues = std::vector<std::pair<std::string, std::string>>;
+
+/// What the run was.
+struct RunDescription {
+  std::string tessera;                            ///< version
+  std::string model;                              ///< --model
+  bool has_config = false;                        ///< the checkpoint holds the config.json of the model's folder
+  NamedValues model_facts;                        ///< everything that the model's structure depends on
+  std::string items;                              ///< "tokens" or "examples"
+  NamedValues settings;                           ///< flags that change what is computed, such as "lr", "0.0003"
+  std::pair<std::string, std::string> data;       ///< "tokens in the data", "1003854"
+  std::vector<std::pair<std::string, int>> mesh;  ///< axes, outermost first, with their ranks
+  NamedValues strategies;                         ///< by axis
+  NamedValues plugins;                            ///< ids with their versions
+};
+
+/// A file of tensors, whose checksums are in their parts; or config.json, which is all header.
+struct SavedFile {
+  std::string name;  ///< "rank-00003.safetensors", in the checkpoint's folder
+  uint64_t num_bytes = 0;
+  uint64_t header_bytes = 0;  ///< up to where tensors begin
+  uint32_t header_crc32c = 0;
+};
+
+/// Some elements of a tensor: those of `ranges`, one after another, are the tensor of its name in the file.
+struct TensorPart {
+  size_t file = 0;  ///< index in CheckpointIndex::files
+  std::vector<StridedRange> ranges;
+  std::vector<uint32_t> crc32c;  ///< of every kChecksumBytes
+
+  uint64_t num_elements() const;
+};
+
+struct SavedTensor {
+  std::string dtype;  ///< as in safetensors
+  std::vector<uint64_t> shape;
+  std::vector<TensorPart> parts;  ///< together hold every element once
+
+  uint64_t num_elements() const;
+};
+
+struct CheckpointIndex {
+  RunState state;
+  RunDescription run;
+  std::vector<SavedFile> files;
+  std::map<std::string, SavedTensor, std::less<>> tensors;
+
+  uint64_t total_bytes() const;  ///< of all files, without index.json
+};
+
+/// What a rank has written, for the rank that makes the index. Its parts are in file 0, which is `file`.
+struct RankPart {
+  std::optional<SavedFile> file;  ///< none: it owns no tensor
+  std::map<std::string, SavedTensor, std::less<>> tensors;
+};
+
+/// The names of a parameter's moments: "optim.wte.weight.m".
+std::string moment_name(std::string_view parameter, char which);
+/// The number of checksums of so many bytes.
+constexpr uint64_t num_checksums(uint64_t num_bytes) {
+  return (num_bytes + kChecksumBytes - 1) / kChecksumBytes;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,171 @@
+// What is called step-N is complete, whenever the power goes: a checkpoint is made under another name, all its files
+// and that folder are made durable, and one rename gives it its name. `latest` follows, then older ones go: each is
+// first renamed back, so that a crash leaves no half checkpoint under a good name.
+//
+//     mkdir step-10.partial -> files, fsync each -> fsync the folder -> rename to step-10 -> fsync DIR
+//       -> latest.partial, fsync, rename to latest, fsync DIR -> rename step-7 to step-7.partial, remove it
+//
+// A checkpoint of the same step, of a run that went back, trades places with the new one in one rename.
+
+#include "checkpoint/save_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "base/concat.h"
+#include "base/durable_file.h"
+#include "base/read_only_file.h"
+#include "checkpoint/index.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-", kPartial = ".partial";
+constexpr const char* kLatest = "latest";
+
+[[noreturn]] void fail(const char* what, const std::string& path, int error) {
+  throw Error(TSR_E_UNAVAILABLE, concat("cannot ", what, " ", path, ": ", std::strerror(error)));
+}
+
+void rename_entry(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) fail("rename", from, errno);
+}
+
+/// The names in a folder; none when it is not there.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error && error != std::errc::no_such_file_or_directory) fail("read the folder", folder, error.value());
+  return names;
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail("remove", path, error.value());
+}
+
+/// What `latest` says; nothing when it cannot be read, or is not the name of a step.
+std::optional<int64_t> latest_step(const std::string& folder) {
+  try {
+    std::string text = read_text_file(folder + "/" + kLatest, 256);
+    if (text.ends_with('\n')) text.pop_back();
+    return step_of_name(text);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// The last part of a path, also of one with slashes at its end.
+std::string last_name(const std::string& path) {
+  const fs::path clean = fs::path(path).lexically_normal();
+  return (clean.has_filename() ? clean : clean.parent_path()).filename().string();
+}
+
+}  // namespace
+
+std::string step_folder_name(int64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+  return name;
+}
+
+std::optional<int64_t> step_of_name(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || step < 0 || step_folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+std::vector<int64_t> saved_steps(const std::string& folder) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : names_in(folder))
+    if (const auto step = step_of_name(name)) steps.push_back(*step);
+  std::ranges::sort(steps);
+  return steps;
+}
+
+CheckpointChoice choose_checkpoint(const std::string& given) {
+  if (step_of_name(last_name(given)) || name_is_there(given + "/" + std::string(kIndexName)))
+    return {{given}, true, ""};
+  std::vector<int64_t> steps = saved_steps(given);
+  CheckpointChoice choice;
+  if (steps.empty()) return choice;
+  const auto latest = latest_step(given);
+  if (latest && std::ranges::count(steps, *latest))
+    std::erase_if(steps, [&](int64_t step) { return step > *latest; });
+  else
+    choice.note = concat(given, "/", kLatest,
+                         latest ? concat(" names step ", *latest, ", which is not there")
+                                : std::string(" is missing or does not name a step"),
+                         "; the newest step is taken");
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step)
+    choice.folders.push_back(given + "/" + step_folder_name(*step));
+  return choice;
+}
+
+NewCheckpoint::NewCheckpoint(std::string folder, int64_t step) : folder_(std::move(folder)), step_(step) {}
+
+std::string NewCheckpoint::path() const {
+  return concat(folder_, "/", step_folder_name(step_), kPartial);
+}
+
+void NewCheckpoint::begin() const {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) fail("make the folder", folder_, error.value());
+  remove_folder(path());
+  if (!fs::create_directory(path(), error) || error) fail("make the folder", path(), error ? error.value() : EEXIST);
+}
+
+void NewCheckpoint::commit() const {
+  const std::string name = step_folder_name(step_), final_path = folder_ + "/" + name;
+  sync_folder(path());
+  if (!name_is_there(final_path)) {
+    rename_entry(path(), final_path);
+  } else if (::renameat2(AT_FDCWD, path().c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) != 0) {
+    // A file system without exchange: for a moment neither has the name, and `latest` falls back to an older step.
+    const std::string old = final_path + ".old" + std::string(kPartial);
+    remove_folder(old);
+    rename_entry(final_path, old);
+    rename_entry(path(), final_path);
+  }
+  sync_folder(folder_);
+  write_durably(folder_ + "/" + kLatest, name + "\n");
+}
+
+void NewCheckpoint::remove_older(int64_t keep) const {
+  std::vector<int64_t> steps = saved_steps(folder_);
+  std::erase_if(steps, [&](int64_t step) { return step > step_; });
+  if (keep > 0 && static_cast<int64_t>(steps.size()) > keep) {
+    steps.resize(steps.size() - static_cast<size_t>(keep));
+    for (const int64_t step : steps) {
+      const std::string old = folder_ + "/" + step_folder_name(step), away = old + std::string(kPartial);
+      remove_folder(away);
+      rename_entry(old, away);
+    }
+  }
+  for (const std::string& name : names_in(folder_))
+    if (name.starts_with(kPrefix) && name.ends_with(kPartial)) remove_folder(folder_ + "/" + name);
+}
+
+void NewCheckpoint::abandon() const noexcept {
+  std::error_code ignored;
+  fs::remove_all(path(), ignored);
+}
+
+}  // namespace tessera::host

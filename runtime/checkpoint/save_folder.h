@@ -1,0 +1,54 @@
+// The folder of --save: a folder for each saved step, and `latest`, a file with the name of the newest.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::host {
+
+/// "step-00000010"
+std::string step_folder_name(int64_t step);
+/// The step of such a name; nothing for any other.
+std::optional<int64_t> step_of_name(std::string_view name);
+/// The steps that are complete in `folder`, ascending; none when it is not there. Throws UNAVAILABLE when it cannot be
+/// read.
+std::vector<int64_t> saved_steps(const std::string& folder);
+
+/// The checkpoints that --resume or --init-from may mean, best first. A checkpoint's own folder means itself alone. A
+/// folder of --save means what `latest` names, then the older ones, newest first; without `latest`, or when what it
+/// names is not there, all from the newest on.
+struct CheckpointChoice {
+  std::vector<std::string> folders;
+  bool is_explicit = false;  ///< the checkpoint itself was given
+  std::string note;          ///< a sentence about `latest`, if it is not as it should be
+};
+/// No folders: there is no checkpoint in `given`. Throws UNAVAILABLE when it cannot be read.
+CheckpointChoice choose_checkpoint(const std::string& given);
+
+/// One checkpoint on its way into a folder of --save. One process calls these, in this order, while all ranks write
+/// their files into path() between the first two. All throw UNAVAILABLE with the system's reason.
+class NewCheckpoint {
+ public:
+  NewCheckpoint(std::string folder, int64_t step);
+
+  /// Where it is made: "DIR/step-00000010.partial".
+  std::string path() const;
+  /// Makes DIR, removes what an earlier attempt left, and makes the folder.
+  void begin() const;
+  /// Makes it durable and gives it its name, in place of one of the same step. Then `latest` names it.
+  void commit() const;
+  /// Removes all but the newest `keep` checkpoints up to this one (0: keeps all), and what broken saves have left.
+  /// Those of later steps, which a run that went back had saved before, stay until it reaches them.
+  void remove_older(int64_t keep) const;
+  /// Removes what was written. Does not throw.
+  void abandon() const noexcept;
+
+ private:
+  std::string folder_;
+  int64_t step_;
+};
+
+}  // namespace tessera::host

@@ -1,0 +1,88 @@
+// The columns [4, 8) of a matrix of 3 x 8 are the ranges 4-7, 12-15 and 20-23: {offset 4, 4 elements, 3 times, 8
+// apart}. The part of a q|k|v weight, three blocks of columns, repeats at the distance of a block, since the blocks
+// fill the row; so one entry says any part that a split of one dim makes. Cost: linear in ranges; a look-up is linear
+// in entries.
+
+#include "checkpoint/strided_range.h"
+
+#include <algorithm>
+
+namespace tessera::host {
+namespace {
+
+std::vector<ElementRange> joined(std::span<const ElementRange> ranges) {
+  std::vector<ElementRange> result;
+  for (const ElementRange& range : ranges) {
+    if (range.is_empty()) continue;
+    if (!result.empty() && result.back().end == range.begin)
+      result.back().end = range.end;
+    else
+      result.push_back(range);
+  }
+  return result;
+}
+
+/// Whether every range of the entry lies below `num_elements`, and they are disjoint.
+bool lies_within(const StridedRange& range, uint64_t num_elements) {
+  if (range.num_elements == 0 || range.count == 0) return false;
+  if (range.count > 1 && range.stride < range.num_elements) return false;
+  uint64_t end = 0;
+  return !__builtin_mul_overflow(range.count - 1, range.stride, &end) &&
+         !__builtin_add_overflow(end, range.offset, &end) && !__builtin_add_overflow(end, range.num_elements, &end) &&
+         end <= num_elements;
+}
+
+}  // namespace
+
+std::vector<StridedRange> strided(std::span<const ElementRange> ranges) {
+  std::vector<StridedRange> result;
+  for (const ElementRange& range : joined(ranges)) {
+    if (!result.empty() && result.back().num_elements == range.num_elements()) {
+      StridedRange& last = result.back();
+      if (last.count == 1) last.stride = range.begin - last.offset;
+      if (last.offset + last.count * last.stride == range.begin) {
+        ++last.count;
+        continue;
+      }
+    }
+    result.push_back({range.begin, range.num_elements(), 1, 0});
+  }
+  return result;
+}
+
+ElementPlace find_element(std::span<const StridedRange> ranges, uint64_t element) {
+  uint64_t before = 0;
+  for (const StridedRange& range : ranges) {
+    if (element >= range.offset) {
+      const uint64_t distance = element - range.offset;
+      const uint64_t index = range.count > 1 ? distance / range.stride : 0;
+      const uint64_t within = range.count > 1 ? distance % range.stride : distance;
+      if (index < range.count && within < range.num_elements)
+        return {before + index * range.num_elements + within, range.num_elements - within};
+    }
+    before += range.total_elements();
+  }
+  return {};
+}
+
+bool cover_once(std::span<const StridedRange> ranges, uint64_t num_elements) {
+  uint64_t num_ranges = 0, total = 0;
+  for (const StridedRange& range : ranges) {
+    if (!lies_within(range, num_elements)) return false;  // so total_elements() and the sum below do not overflow
+    num_ranges += std::min(range.count, kMostRanges + 1);
+    total += range.total_elements();
+    if (num_ranges > kMostRanges || total > num_elements) return false;
+  }
+  if (total != num_elements) return false;
+  std::vector<ElementRange> all;
+  all.reserve(num_ranges);
+  for (const StridedRange& range : ranges)
+    for (uint64_t i = 0; i < range.count; ++i)
+      all.push_back({range.offset + i * range.stride, range.offset + i * range.stride + range.num_elements});
+  std::ranges::sort(all, {}, &ElementRange::begin);
+  for (size_t i = 1; i < all.size(); ++i)
+    if (all[i - 1].end > all[i].begin) return false;
+  return true;
+}
+
+}  // namespace tessera::host

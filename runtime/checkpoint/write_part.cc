@@ -1,0 +1,83 @@
+// A tensor that a rank owns whole is written in its own shape. Of one that it owns a part of, the elements are written
+// one after another, as a tensor of one dim; index.json says which they are. Memory: one piece.
+
+#include "checkpoint/write_part.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "storage/block_sums.h"
+#include "weights/element_conversion.h"
+#include "weights/safetensors.h"
+#include "weights/safetensors_writer.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr uint64_t kPieceBytes = 4 * kChecksumBytes;
+
+SafetensorsEntry entry_of(const HeldTensor& tensor, const std::vector<uint64_t>& shape) {
+  uint64_t whole = 1;
+  for (const uint64_t extent : shape)
+    whole *= extent;
+  const uint64_t own = tensor.num_elements();
+  return {tensor.name, safetensors_dtype(tensor.dtype), own == whole ? shape : std::vector<uint64_t>{own}};
+}
+
+/// Writes the elements and returns their checksums.
+std::vector<uint32_t> write_tensor(SafetensorsWriter& file, const HeldTensor& tensor, const ReadState& read,
+                                   std::vector<std::byte>& piece) {
+  const uint64_t element = element_bytes(safetensors_dtype(tensor.dtype));
+  const uint64_t num_elements = tensor.num_elements(), step = kPieceBytes / element;
+  std::vector<uint32_t> sums;
+  for (uint64_t begin = 0; begin < num_elements; begin += step) {
+    const uint64_t end = std::min(begin + step, num_elements);
+    piece.resize((end - begin) * element);
+    for_places(tensor, begin, end, [&](const StatePlace& place, uint64_t before) {
+      read(place, std::span(piece).subspan(before * element, place.num_elements * element));
+    });
+    for (uint64_t at = 0; at < piece.size(); at += kChecksumBytes)
+      sums.push_back(crc32c(std::span(piece).subspan(at, std::min(kChecksumBytes, piece.size() - at))));
+    file.write(tensor.name, begin, piece);
+  }
+  return sums;
+}
+
+SavedFile describe(const std::string& path, const std::string& name) {
+  const SafetensorsFile written(path);
+  std::vector<std::byte> header(written.data_begin());
+  written.file().read(0, header);
+  return {name, written.file().num_bytes(), written.data_begin(), crc32c(header)};
+}
+
+}  // namespace
+
+std::string rank_file_name(int rank) {
+  char name[40];
+  std::snprintf(name, sizeof name, "rank-%05d.safetensors", rank);
+  return name;
+}
+
+RankPart write_rank_part(const std::string& folder, int rank, std::span<const HeldTensor> tensors,
+                         std::span<const std::vector<uint64_t>> shapes, const ReadState& read) {
+  std::vector<SafetensorsEntry> entries;
+  for (const HeldTensor& tensor : tensors)
+    if (tensor.is_owner) entries.push_back(entry_of(tensor, shapes[static_cast<size_t>(tensor.parameter)]));
+  RankPart part;
+  if (entries.empty()) return part;
+  const std::string name = rank_file_name(rank), path = folder + "/" + name;
+  SafetensorsWriter file(path, entries, {{"format", "pt"}});
+  std::vector<std::byte> piece;
+  for (const HeldTensor& tensor : tensors) {
+    if (!tensor.is_owner) continue;
+    SavedTensor& saved = part.tensors[tensor.name];
+    saved.dtype = safetensors_dtype(tensor.dtype);
+    saved.shape = shapes[static_cast<size_t>(tensor.parameter)];
+    saved.parts.push_back({0, strided(tensor.ranges), write_tensor(file, tensor, read, piece)});
+  }
+  file.commit();
+  part.file = describe(path, name);
+  return part;
+}
+
+}  // namespace tessera::host

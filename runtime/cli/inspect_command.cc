@@ -1,0 +1,73 @@
+// `tessera inspect CHECKPOINT`: what is in a checkpoint, and whether it is what was written.
+
+#include <iostream>
+
+#include "base/concat.h"
+#include "base/log.h"
+#include "checkpoint/inspect.h"
+#include "checkpoint/save_folder.h"
+#include "cli/commands.h"
+#include "config/usage_error.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr std::string_view kUsage = "usage: tessera inspect CHECKPOINT [--json] [--quick]";
+constexpr std::string_view kHelp =
+    "\n\n"
+    "CHECKPOINT is a step's folder, or the folder of --save, of which the newest is shown. All checksums are "
+    "compared;\n"
+    "exit code 1 says that something is not what was written.\n\n"
+    "  --json    print one JSON object\n"
+    "  --quick   read the index only, and compare no checksums of tensors\n";
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw UsageError(concat(what, "; ", kUsage));
+}
+
+struct InspectFlags {
+  std::string checkpoint;
+  bool as_json = false, is_quick = false, help = false;
+};
+
+InspectFlags parse(std::span<const std::string> arguments) {
+  InspectFlags flags;
+  for (const std::string& word : arguments) {
+    if (word == "--json")
+      flags.as_json = true;
+    else if (word == "--quick")
+      flags.is_quick = true;
+    else if (word == "--help" || word == "-h")
+      flags.help = true;
+    else if (word.starts_with("-"))
+      refuse("tessera inspect has no flag " + word);
+    else if (!flags.checkpoint.empty())
+      refuse(concat("tessera inspect takes one checkpoint, but got '", flags.checkpoint, "' and '", word, "'"));
+    else
+      flags.checkpoint = word;
+  }
+  if (flags.checkpoint.empty() && !flags.help) refuse("tessera inspect needs a checkpoint");
+  return flags;
+}
+
+}  // namespace
+
+int inspect_command(std::span<const std::string> arguments) {
+  const InspectFlags flags = parse(arguments);
+  if (flags.help) {
+    std::cout << kUsage << kHelp;
+    return 0;
+  }
+  const CheckpointChoice choice = choose_checkpoint(flags.checkpoint);
+  if (choice.folders.empty())
+    throw UsageError(concat("there is no checkpoint in ", flags.checkpoint,
+                            "; give a folder that holds step-N folders, or one of these"));
+  if (!choice.note.empty()) print_error(choice.note);
+  const Checkpoint checkpoint(choice.folders.front());
+  const Damage damage = flags.is_quick ? Damage() : checkpoint.verify();
+  std::cout << (flags.as_json ? inspect_json(checkpoint, damage) : inspect_text(checkpoint, damage));
+  return damage && !damage->empty() ? 1 : 0;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,206 @@
+// Rank 0 lists the checkpoints that may be meant, best first, by their names below the folder: paths may differ between
+// machines. Then all ranks try one after another: each fills its homes, and the next one is tried by all if any rank
+// could not read this one. Only then does `init` run, which communicates.
+
+#include "train/resume.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/concat.h"
+#include "base/progress.h"
+#include "checkpoint/held_state.h"
+#include "checkpoint/inspect.h"
+#include "checkpoint/load.h"
+#include "checkpoint/save_folder.h"
+#include "config/flag_table.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+#include "tessera/error.hpp"
+#include "train/consistency.h"
+#include "train/save.h"
+
+namespace tessera::host {
+namespace {
+
+// The first letter of a rank's answer, by which the lowest decides: what no older checkpoint would mend comes first.
+constexpr char kFinal = '0', kDamaged = '1';
+
+const std::string& source_of(const TrainConfig& config) {
+  return config.resume.empty() ? config.init_from : config.resume;
+}
+
+std::string_view flag_of_source(const TrainConfig& config) {
+  return config.resume.empty() ? "--init-from" : "--resume";
+}
+
+/// Absolute, without "." and a slash at the end.
+std::filesystem::path clean(const std::string& path) {
+  return (std::filesystem::absolute(path) / ".").lexically_normal().parent_path();
+}
+
+bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code not_there;
+  return a == b || std::filesystem::equivalent(a, b, not_there);
+}
+
+std::string setting(const NamedValues& settings, std::string_view name) {
+  const auto found = std::ranges::find(settings, name, [](const auto& pair) { return std::string_view(pair.first); });
+  return found == settings.end() ? "" : found->second;
+}
+
+/// What is wrong with the checkpoint for this job, whatever its tensors hold.
+void require_fits(const Job& job, const Checkpoint& checkpoint) {
+  require_model(checkpoint, job.architecture().facts(), job.model.parameters);
+  const std::string saved = setting(checkpoint.index().run.settings, "optimizer");
+  const std::string_view here = to_string(job.config.optimizer);
+  if (!job.config.resume.empty() && saved != here)
+    throw Error(TSR_E_FAILED_PRECONDITION,
+                concat(checkpoint.folder(), " has the state of --optimizer ", saved, ", and this run has ", here,
+                       "; give --optimizer ", saved, ", or start from its parameters alone with --init-from"));
+}
+
+bool is_final(const Error& error) {
+  return error.code() == TSR_E_FAILED_PRECONDITION || error.code() == TSR_E_UNSUPPORTED;
+}
+
+Error nothing_there(const TrainConfig& config) {
+  return {TSR_E_NOT_FOUND, concat("there is no checkpoint in ", flag_of_source(config), " ", source_of(config),
+                                  "; give a folder that holds step-N folders, or one of these",
+                                  config.resume.empty() ? "" : ", or leave --resume out to start at step 1")};
+}
+
+/// Names below the folder, "" for the folder itself, one a line; published by rank 0.
+std::vector<std::string> candidates(const Job& job, const RankInfo& info, bool& is_explicit, const Log& log) {
+  constexpr std::string_view kKey = "resume/candidates";
+  const std::string& given = source_of(job.config);
+  if (info.rank == 0) {
+    const CheckpointChoice choice = choose_checkpoint(given);
+    if (!choice.note.empty()) log.warning(choice.note);
+    std::string names = choice.is_explicit ? "1" : "0";
+    for (const std::string& folder : choice.folders)
+      names += "\n" + (choice.is_explicit ? "" : folder.substr(given.size()));
+    info.store->set(kKey, names);
+  }
+  const std::string names = info.store->get(kKey, job.config.start_timeout_ms);
+  is_explicit = names[0] == '1';
+  std::vector<std::string> folders;
+  for (const std::string_view name : split(names, '\n'))
+    folders.push_back(given + std::string(name));
+  folders.erase(folders.begin());
+  return folders;
+}
+
+/// Fills the homes from one checkpoint. Returns why it could not, with its first letter; empty: it did.
+std::string try_to_fill(const Job& job, const RankInfo& info, const std::string& folder, RankRuntime& runtime,
+                        std::unique_ptr<Checkpoint>& opened, const Log& log) {
+  const Program& program = runtime.programs().first();
+  const auto answer = [&](char letter, const std::exception& error) {
+    return letter + (job.mesh.num_ranks() == 1 ? "" : concat("rank ", info.rank, ": ")) + sentence_of(error);
+  };
+  try {
+    opened = std::make_unique<Checkpoint>(folder);
+    require_fits(job, *opened);
+    runtime.zero_state();
+    const auto write = [&](const StatePlace& place, std::span<const float> values) {
+      runtime.write_values(program.buffer(place.buffer), place.offset, values);
+    };
+    const bool goes_on = !job.config.resume.empty();
+    Progress progress(info.rank == 0 ? log : Log(LogLevel::off), "reading the checkpoint");
+    load_tensors(*opened, held_tensors(program), goes_on ? LoadWhat::everything : LoadWhat::parameters, write,
+                 &progress);
+    if (goes_on) runtime.set_optimizer_step(opened->index().state.optimizer_step);
+    return "";
+  } catch (const Error& error) {
+    return answer(is_final(error) ? kFinal : kDamaged, error);
+  } catch (const std::exception& error) {
+    return answer(kFinal, error);
+  }
+}
+
+/// "--lr 0.001 (was 0.003), ..."
+std::string changes_text(const RunDescription& was, const RunDescription& is) {
+  std::string text;
+  for (const auto& [name, value] : is.settings) {
+    const std::string before = setting(was.settings, name);
+    const auto shown = [](const std::string& v) { return v.empty() ? std::string("not given") : v; };
+    if (before != value)
+      text += concat(text.empty() ? "" : ", ", "--", name, " ", shown(value), " (was ", shown(before), ")");
+  }
+  if (was.data != is.data)
+    text += concat(text.empty() ? "" : ", ", is.data.second, " ", is.data.first, " (", was.data.second, " were)");
+  return text;
+}
+
+void report(const Job& job, const RunData& data, const Checkpoint& from, const Log& log) {
+  const auto& [state, run] = std::tie(from.index().state, from.index().run);
+  const std::string saved = concat("saved after step ", state.step, " under ", layout_text(run));
+  if (job.config.resume.empty()) return log.info("parameters: from ", from.folder(), ", ", saved);
+  log.info("resumed from ", from.folder(), ", ", saved);
+  const std::string changes = changes_text(run, describe_run(job, *data.training));
+  if (!changes.empty()) log.warning("the run goes on with other settings: ", changes);
+  if (state.step >= job.config.steps)
+    log.warning("nothing is left to train: the checkpoint is of step ", state.step, ", and --steps is ",
+                job.config.steps, "; raise --steps to go on");
+}
+
+}  // namespace
+
+bool may_start_anew(const TrainConfig& config) {
+  return !config.resume.empty() && !config.save.empty() && is_same_folder(clean(config.resume), clean(config.save));
+}
+
+void check_checkpoints(const Job& job) {
+  const TrainConfig& config = job.config;
+  const bool goes_on =
+      may_start_anew(config) || (!config.resume.empty() && !config.save.empty() &&
+                                 is_same_folder(clean(config.resume).parent_path(), clean(config.save)));
+  if (!config.save.empty() && !config.overwrite && !goes_on)
+    if (const auto steps = saved_steps(config.save); !steps.empty())
+      throw UsageError(concat("--save ", config.save, " holds checkpoints of another run, up to step ", steps.back(),
+                              "; give another folder, --resume ", config.save,
+                              " to go on with that run, or --overwrite to save among them"));
+  if (source_of(config).empty()) return;
+  const CheckpointChoice choice = choose_checkpoint(source_of(config));
+  if (choice.folders.empty() && !may_start_anew(config)) throw UsageError(nothing_there(config).what());
+  for (const std::string& folder : choice.folders)
+    try {
+      require_fits(job, Checkpoint(folder));
+      return;
+    } catch (const Error& error) {
+      if (is_final(error) || (choice.is_explicit && error.code() == TSR_E_NOT_FOUND))
+        throw UsageError(error.what(), error.code());
+      if (choice.is_explicit) throw;
+    }
+}
+
+LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime, const Log& log) {
+  if (source_of(job.config).empty()) return {};
+  bool is_explicit = false;
+  const std::vector<std::string> folders = candidates(job, info, is_explicit, log);
+  if (folders.empty()) {
+    if (!may_start_anew(job.config)) throw nothing_there(job.config);
+    log.info("there is no checkpoint in ", job.config.save, " yet: the run starts at step 1");
+    return {};
+  }
+  for (size_t i = 0; i < folders.size(); ++i) {
+    std::unique_ptr<Checkpoint> opened;
+    const std::string error =
+        lowest_answer(info, job.mesh.num_ranks(), concat("resume/", i),
+                      try_to_fill(job, info, folders[i], runtime, opened, log), state_timeout_ms(job));
+    if (error.empty()) {
+      report(job, data, *opened, log);
+      runtime.run_init();
+      if (job.config.resume.empty()) return {true, std::nullopt};
+      return {true, opened->index().state};
+    }
+    const std::string sentence = error.substr(1);
+    if (error[0] == kFinal) throw Error(TSR_E_FAILED_PRECONDITION, sentence);
+    if (i + 1 == folders.size())
+      throw Error(TSR_E_DATA_LOSS, concat(sentence, is_explicit ? "" : "; no older checkpoint is left"));
+    log.warning("cannot go on from ", folders[i], ": ", sentence, "; taking the one before, ", folders[i + 1]);
+  }
+  return {};
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,246 @@
+// Checkpoints that are damaged, of another run, or from anybody; and what other programs read of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "checkpoint/checkpoint.h"
+#include "e2e/cli.h"
+#include "storage/block_sums.h"
+
+namespace tessera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+/// Two ranks under fsdp save after 2, 4 and 6 steps.
+class CheckpointFiles : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    saved_ = std::make_unique<TempFolder>();
+    const CommandResult run = run_command(train({"--steps=6", "--save-every=2", "--nproc=2", "--strategy=fsdp",
+                                                 "--comm=local", "--save=" + saved_->path("run")}));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+  }
+  static void TearDownTestSuite() { saved_.reset(); }
+
+  void SetUp() override { fs::copy(saved_->path("run"), folder(), fs::copy_options::recursive); }
+
+  std::string folder() const { return own_.path("run"); }
+  std::string file(const std::string& name, int step = 6) const {
+    return folder() + "/step-0000000" + std::to_string(step) + "/" + name;
+  }
+
+  /// Goes on from `from` for one step, under ddp.
+  CommandResult resume(const std::string& from, Words more = {}) const {
+    more.insert(more.end(), {"--steps=7", "--nproc=2", "--comm=local", "--resume=" + from});
+    return run_command(train(more));
+  }
+
+  /// The checkpoint of step 6 is refused with these words, whichever way it is given; its folder's `latest` falls back
+  /// to step 4.
+  void expect_damaged(const Words& parts) const {
+    const CommandResult itself = resume(folder() + "/step-00000006");
+    EXPECT_EQ(itself.exit_code, 1) << itself.err;
+    const CommandResult latest = resume(folder());
+    EXPECT_EQ(latest.exit_code, 0) << latest.err;
+    for (const std::string& part : parts) {
+      EXPECT_NE(itself.err.find(part), std::string::npos) << part << " is missing in\n" << itself.err;
+      EXPECT_NE(latest.err.find(part), std::string::npos) << part << " is missing in\n" << latest.err;
+    }
+    EXPECT_NE(latest.err.find("cannot go on from " + folder() + "/step-00000006"), std::string::npos) << latest.err;
+    EXPECT_NE(latest.err.find("resumed from " + folder() + "/step-00000004"), std::string::npos) << latest.err;
+    EXPECT_NE(latest.err.find("step    5/7"), std::string::npos) << latest.err;
+  }
+
+  void write_file(const std::string& path, const std::string& bytes) const {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  void flip(const std::string& path, size_t at) const {
+    std::string bytes = file_bytes(path);
+    bytes.at(at) = static_cast<char>(bytes.at(at) ^ 4);
+    write_file(path, bytes);
+  }
+
+ private:
+  static inline std::unique_ptr<TempFolder> saved_;
+  TempFolder own_;
+};
+
+const std::string kAdvice = "restore the file, or take another checkpoint";
+
+TEST_F(CheckpointFiles, AFlippedBitOfATensor) {
+  const host::Checkpoint checkpoint(folder() + "/step-00000006");
+  flip(file("rank-00001.safetensors"), checkpoint.index().files[1].header_bytes + 5000);
+  expect_damaged({"rank-00001.safetensors: tensor ", " are not what was written: their crc32c differs", kAdvice});
+}
+
+TEST_F(CheckpointFiles, AFlippedBitOfAHeader) {
+  flip(file("rank-00000.safetensors"), 100);
+  expect_damaged({"rank-00000.safetensors: the header is not what was written: its crc32c differs", kAdvice});
+}
+
+TEST_F(CheckpointFiles, AFlippedBitOfTheIndex) {
+  flip(file("index.json"), 300);
+  expect_damaged({"step-00000006/index.json is not what was written: its crc32c differs"});
+}
+
+/// No older checkpoint would be of use: a newer tessera has written them all.
+TEST_F(CheckpointFiles, AVersionOfTheFuture) {
+  std::string text = file_bytes(file("index.json"));
+  text.replace(text.find("\"version\":1"), 11, "\"version\":2");
+  const std::string rest = text.substr(text.find('\n') + 1);
+  char sum[9];
+  std::snprintf(sum, sizeof sum, "%08x", host::crc32c(std::as_bytes(std::span(rest))));
+  write_file(file("index.json"), text.replace(text.find(": \"") + 3, 8, sum));
+  for (const std::string& from : {folder(), folder() + "/step-00000006"}) {
+    const CommandResult run = resume(from);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_NE(
+        run.err.find("index.json has version 2 of the format, and this tessera reads up to 1; use the tessera that "
+                     "wrote it, or a newer one"),
+        std::string::npos)
+        << run.err;
+  }
+}
+
+TEST_F(CheckpointFiles, AFileThatWasCut) {
+  fs::resize_file(file("rank-00001.safetensors"), 10000);
+  expect_damaged({"rank-00001.safetensors has 10000 bytes, and ", " were written: it was cut", kAdvice});
+}
+
+TEST_F(CheckpointFiles, AnIndexThatWasCut) {
+  fs::resize_file(file("index.json"), 10000);
+  expect_damaged({"index.json is not what was written: its crc32c differs"});
+}
+
+TEST_F(CheckpointFiles, AFileThatIsMissing) {
+  fs::remove(file("rank-00000.safetensors"));
+  expect_damaged({"rank-00000.safetensors is missing, which index.json names", kAdvice});
+}
+
+TEST_F(CheckpointFiles, AFileOfAnotherStep) {
+  fs::copy_file(file("rank-00000.safetensors", 4), file("rank-00000.safetensors"),
+                fs::copy_options::overwrite_existing);
+  expect_damaged({"rank-00000.safetensors: tensor ", "their crc32c differs"});
+}
+
+TEST_F(CheckpointFiles, NoneIsLeft) {
+  for (const int step : {2, 4, 6})
+    fs::remove(file("rank-00001.safetensors", step));
+  const CommandResult run = resume(folder());
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.err.find("step-00000002/rank-00001.safetensors is missing"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("no older checkpoint is left"), std::string::npos) << run.err;
+}
+
+TEST_F(CheckpointFiles, WithoutLatestTheNewestIsTaken) {
+  fs::remove(folder() + "/latest");
+  const CommandResult run = resume(folder());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.err.find("latest is missing or does not name a step; the newest step is taken"), std::string::npos);
+  EXPECT_NE(run.err.find("resumed from " + folder() + "/step-00000006"), std::string::npos) << run.err;
+}
+
+/// A crash between the rename and `latest`.
+TEST_F(CheckpointFiles, LatestDecides) {
+  write_file(folder() + "/latest", "step-00000004\n");
+  EXPECT_NE(resume(folder()).err.find("resumed from " + folder() + "/step-00000004"), std::string::npos);
+}
+
+TEST_F(CheckpointFiles, AnotherOptimizerNeedsItsOwnState) {
+  const CommandResult run = resume(folder(), {"--optimizer=sgd"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_NE(run.err.find("has the state of --optimizer adamw, and this run has sgd; give --optimizer adamw, or start "
+                         "from its parameters alone with --init-from"),
+            std::string::npos)
+      << run.err;
+}
+
+TEST_F(CheckpointFiles, WhatWasFrozenHasNoMoments) {
+  const std::string from = folder() + "-frozen";
+  ASSERT_EQ(run_command(train({"--steps=1", "--freeze=wte*", "--save=" + from})).exit_code, 0);
+  const CommandResult run = run_command(train({"--steps=2", "--resume=" + from}));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.err.find("has no optim.wte.weight.m: --optimizer or --freeze were others when it was saved"),
+            std::string::npos)
+      << run.err;
+}
+
+TEST_F(CheckpointFiles, SettingsThatChangeTheRunAreListed) {
+  const CommandResult run = resume(folder(), {"--grad-accum=2", "--seed=1"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.err.find("the run goes on with other settings: --grad-accum 2 (was 1), --seed 1 (was 1337), --steps 7 "
+                         "(was 6)"),
+            std::string::npos)
+      << run.err;
+}
+
+TEST_F(CheckpointFiles, InspectShowsTheNewest) {
+  const CommandResult text = run_command(tessera({"inspect", folder()}));
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  for (const char* part : {"step-00000006", "step        6, with 6 updates; 384 tokens seen", "layout      dp=2 fsdp",
+                           "52 parameters of 120864 elements, 104 moments", "all as it was written"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << " is missing in\n" << text.out;
+  const auto json = nlohmann::json::parse(run_command(tessera({"inspect", folder(), "--json"})).out);
+  EXPECT_EQ(json["state"]["step"], 6);
+  EXPECT_EQ(json["checked"], true);
+  EXPECT_TRUE(json["damage"].empty());
+  EXPECT_EQ(json["tensors"]["wte.weight"]["shape"], nlohmann::json({96, 48}));
+}
+
+TEST_F(CheckpointFiles, InspectFindsDamage) {
+  flip(file("rank-00001.safetensors"), 300000);
+  flip(file("config.json"), 20);
+  const CommandResult run = run_command(tessera({"inspect", folder(), "--json"}));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(nlohmann::json::parse(run.out)["damage"].size(), 2u);
+  EXPECT_EQ(run_command(tessera({"inspect", folder(), "--quick"})).exit_code, 0);
+}
+
+/// Every byte of every file is covered by a checksum: each of 60 flipped bits is found.
+TEST_F(CheckpointFiles, VerifyFindsEveryFlippedBit) {
+  for (const char* name : {"rank-00000.safetensors", "rank-00001.safetensors"}) {
+    const std::string bytes = file_bytes(file(name));
+    for (size_t i = 0; i < 30; ++i) {
+      flip(file(name), i < 10 ? i * 7 : (i * 7919 * 7919) % bytes.size());
+      EXPECT_EQ(host::Checkpoint(folder() + "/step-00000006").verify().size(), 1u) << name << " " << i;
+      write_file(file(name), bytes);
+    }
+  }
+  EXPECT_TRUE(host::Checkpoint(folder() + "/step-00000006").verify().empty());
+}
+
+/// The function of docs/checkpoint-format.md.
+std::string documented_reader() {
+  const std::string text = file_bytes(source_dir("docs/checkpoint-format.md"));
+  const size_t begin = text.find("```python\n") + 10;
+  return text.substr(begin, text.find("```", begin) - begin);
+}
+
+TEST_F(CheckpointFiles, PythonReadsThem) {
+  const char* given = std::getenv("TESSERA_PYTHON");
+  const std::string python = given ? given : "python3";
+  if (run_command({"/usr/bin/env", python, "-c", "import numpy, safetensors"}).exit_code != 0)
+    GTEST_SKIP() << python << " has no numpy or no safetensors; TESSERA_PYTHON may name one that has";
+  const std::string from = folder() + "/step-00000006", to = folder() + "/values";
+  const std::string script = documented_reader() +
+                             "import sys\nwith open(sys.argv[2], 'wb') as out:\n"
+                             "    for name in sorted(json.load(open(f'{sys.argv[1]}/index.json'))['tensors']):\n"
+                             "        out.write(load(sys.argv[1], name).tobytes())\n";
+  const CommandResult run = run_command({"/usr/bin/env", python, "-c", script, from, to});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const host::Checkpoint checkpoint(from);
+  std::string expected;
+  for (const auto& [name, tensor] : checkpoint.index().tensors) {
+    std::vector<float> values(tensor.num_elements());
+    checkpoint.read(name, 0, values);
+    expected += raw_bytes(values);
+  }
+  EXPECT_TRUE(file_bytes(to) == expected);
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,144 @@
+// The index of a checkpoint: what is printed reads back, and nothing that could mislead a reader is accepted.
+#include <gtest/gtest.h>
+
+#include "checkpoint/index_text.h"
+#include "storage/block_sums.h"
+#include "support/expect_error.h"
+
+namespace tessera::testing {
+namespace {
+
+using namespace host;
+
+CheckpointIndex small_index() {
+  CheckpointIndex index;
+  index.state = {10, 9, 640, 320, 32768, 7};
+  index.run = {"0.1",
+               "char",
+               true,
+               {{"layers of the model", "2"}},
+               "tokens",
+               {{"lr", "0.1"}},
+               {"tokens in the data", "99"},
+               {{"dp", 2}},
+               {{"dp", "ddp"}},
+               {{"org.tessera.ddp", "0.1"}}};
+  index.files = {{"rank-00000.safetensors", 200, 80, 1}, {"rank-00001.safetensors", 100, 60, 2}};
+  // Rows of 8, whose columns 0 to 3 and 4 to 7 are in different files.
+  index.tensors["w"] = {"F32", {3, 8}, {{0, {{0, 4, 3, 8}}, {11}}, {1, {{4, 4, 3, 8}}, {12}}}};
+  return index;
+}
+
+/// The text with one change, and the checksum that belongs to it.
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = print_index(small_index());
+  const size_t at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  text.replace(at, from.size(), to);
+  const std::string rest = text.substr(text.find('\n') + 1);
+  char sum[9];
+  std::snprintf(sum, sizeof sum, "%08x", crc32c(std::as_bytes(std::span(rest))));
+  return text.replace(text.find(": \"") + 3, 8, sum);
+}
+
+void expect_refused(const std::string& from, const std::string& to, const std::string& sentence) {
+  expect_error([&] { parse_index(changed(from, to), "i.json"); }, {sentence});
+}
+
+TEST(CheckpointIndex, ReadsBackAsItWas) {
+  const std::string text = print_index(small_index());
+  const CheckpointIndex index = parse_index(text, "i.json");
+  EXPECT_EQ(print_index(index), text);
+  EXPECT_EQ(index.state.data_position, 320u);
+  EXPECT_EQ(index.run.strategies, (NamedValues{{"dp", "ddp"}}));
+  EXPECT_EQ(index.tensors.at("w").parts[1].ranges[0], (StridedRange{4, 4, 3, 8}));
+  EXPECT_EQ(index.total_bytes(), 300u);
+}
+
+TEST(CheckpointIndex, AnyByteThatChangedIsSeen) {
+  const std::string text = print_index(small_index());
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string broken = text;
+    broken[i] = static_cast<char>(broken[i] ^ 1);
+    EXPECT_THROW(parse_index(broken, "i.json"), Error) << i;
+  }
+  for (size_t length = 0; length < text.size(); ++length)
+    EXPECT_THROW(parse_index(text.substr(0, length), "i.json"), Error) << length;
+}
+
+TEST(CheckpointIndex, ANewerVersionIsRefused) {
+  expect_error([] { parse_index(changed("\"version\":1", "\"version\":2"), "i.json"); },
+               {"i.json has version 2 of the format, and this tessera reads up to 1"});
+}
+
+TEST(CheckpointIndex, FilesAreInItsFolder) {
+  for (const char* name : {"../x", "/etc/passwd", ".", "..", "", "a\\u0000b"})
+    expect_refused("rank-00001.safetensors", name, "not the name of a file in the checkpoint's folder");
+}
+
+TEST(CheckpointIndex, EveryElementIsThereOnce) {
+  const char* const kOnce = "do not hold each of the tensor's 24 elements once";
+  expect_refused("[4,4,3,8]", "[0,4,3,8]", kOnce);  // columns 0 to 3 twice
+  expect_refused("[4,4,3,8]", "[4,4,3,0]", kOnce);
+  expect_refused("[4,4,3,8]", "[4,4,3,18446744073709551615]", kOnce);
+  expect_refused("[4,4,3,8]", "[5,4,3,8]", kOnce);
+  expect_refused("[4,4,3,8]", "[4,12,1,0]", kOnce);
+  expect_refused("[4,4,3,8]", "[4,2,2,8]", kOnce);
+  expect_refused("[4,4,3,8]", "[4,0,3,8]", "holds 1 checksums for 0 elements");
+  expect_refused("[4,4,3,8]", "[4,4,9223372036854775808,8]", "holds more elements than the tensor");
+  expect_refused("[4,4,3,8]", "[4,4,3]", "holds a list of 3 numbers");
+}
+
+TEST(CheckpointIndex, NumbersFit) {
+  expect_refused("[3,8]", "[4294967296,4294967296]", "is too large");
+  expect_refused("[3,8]", "[3,-8]", "whole numbers");
+  expect_refused("\"crc32c\":[12]", "\"crc32c\":[4294967296]", "more than 32 bits");
+  expect_refused("\"crc32c\":[12]", "\"crc32c\":[]", "holds 0 checksums for 12 elements of F32");
+  expect_refused("\"file\":1", "\"file\":2", "and there are 2 files");
+  expect_refused("\"F32\"", "\"I32\"", "which no parameter has");
+  expect_refused("\"step\":10", "\"step\":-1", "whole number");
+  expect_refused("\"loss_scale\":32768.0", "\"loss_scale\":0", "is not a scale");
+  expect_refused("\"bytes\":200", "\"bytes\":201", "is not the sum of the files");
+  expect_refused("\"header_bytes\":80", "\"header_bytes\":201", "more than the file or any header has");
+}
+
+TEST(CheckpointIndex, KeysAreKnownAndThere) {
+  expect_refused("\"tokens\":640", "\"bytes\":640", "\"bytes\" is not a key of version 1");
+  expect_refused("\"dtype\":\"F32\",", "", "\"dtype\" is missing");
+  expect_refused("\"ranks\":2", "\"ranks\":0", "is not a number of ranks");
+  expect_refused("tessera-checkpoint", "other", "is not tessera-checkpoint");
+}
+
+TEST(StridedRange, ColumnsAreOneEntry) {
+  const std::vector<ElementRange> columns = {{4, 8}, {12, 16}, {20, 24}};
+  EXPECT_EQ(strided(columns), (std::vector<StridedRange>{{4, 4, 3, 8}}));
+}
+
+TEST(StridedRange, RangesThatTouchAreOne) {
+  const std::vector<ElementRange> ranges = {{0, 4}, {4, 8}, {9, 10}, {20, 20}, {30, 31}};
+  EXPECT_EQ(strided(ranges), (std::vector<StridedRange>{{0, 8, 1, 0}, {9, 1, 2, 21}}));
+}
+
+TEST(StridedRange, EveryElementIsFound) {
+  const std::vector<ElementRange> ranges = {{1, 3}, {5, 7}, {9, 11}, {20, 29}, {40, 41}};
+  const std::vector<StridedRange> entries = strided(ranges);
+  uint64_t position = 0;
+  for (const ElementRange& range : ranges)
+    for (uint64_t i = range.begin; i < range.end; ++i, ++position) {
+      const ElementPlace place = find_element(entries, i);
+      EXPECT_EQ(place.position, position);
+      EXPECT_EQ(place.num_elements, range.end - i);
+    }
+  for (const uint64_t i : {0, 3, 4, 8, 11, 19, 29, 41, 1000})
+    EXPECT_EQ(find_element(entries, i).num_elements, 0u) << i;
+}
+
+TEST(StridedRange, TooManyAreRefused) {
+  const StridedRange single = {0, 1, kMostRanges, 1};
+  EXPECT_TRUE(cover_once(std::span(&single, 1), kMostRanges));
+  const StridedRange more = {0, 1, kMostRanges + 1, 1};
+  EXPECT_FALSE(cover_once(std::span(&more, 1), kMostRanges + 1));
+}
+
+}  // namespace
+}  // namespace tessera::testing
