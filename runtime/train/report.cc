@@ -60,14 +60,14 @@ void report_offload(const Log& log, const Job& job, const RankPrograms& programs
 }
 
 /// What all steps of the run have moved.
-void report_moved(const Log& log, const Job& job, const RankPrograms& programs) {
+void report_moved(const Log& log, const Job& job, const RankPrograms& programs, int64_t num_steps) {
   if (job.plugins.offload.empty()) return;
   MovedBytes sum;
   for (size_t variant = 0; variant < programs.steps.size(); ++variant) {
     const MovedBytes moved = moved_in(programs.steps[variant]).total();
     const auto num_variants = static_cast<int64_t>(programs.steps.size());
     const auto times =
-        static_cast<uint64_t>((job.config.steps + num_variants - 1 - static_cast<int64_t>(variant)) / num_variants);
+        static_cast<uint64_t>((num_steps + num_variants - 1 - static_cast<int64_t>(variant)) / num_variants);
     sum.in_bytes += times * moved.in_bytes;
     sum.out_bytes += times * moved.out_bytes;
   }
@@ -146,14 +146,19 @@ void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, con
                 scaler.is_dynamic() ? format("; the loss scale is now %g", scaler.scale()) : "");
 }
 
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured) {
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,
+                const MeasuredMemory& measured) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
-  log.info("done: ", job.config.steps, " steps");
+  if (end.stopped_by.empty())
+    log.info("done: ", job.config.steps, " steps");
+  else
+    log.info("stopped after step ", end.last_step, " of ", job.config.steps, ", as ", end.stopped_by,
+             " asked; nothing was saved");
   log.info("memory planned between steps: ", human_bytes(planned.states.total()), " (", class_list(planned.states),
            ")");
   log.info("memory planned at the peak: ", human_bytes(planned.peak.total()), " (", class_list(planned.peak),
            ") in an arena of ", human_bytes(runtime.arena_bytes()));
-  report_moved(log, job, runtime.programs());
+  report_moved(log, job, runtime.programs(), end.last_step);
   log.info("memory measured: ", measured.total_bytes ? of_device(measured) : of_process(job, measured));
 }
 

@@ -17,7 +17,15 @@ std::string mesh_text(const Job& job);
 void report_start(const Log& log, const Job& job, const Dataset& data, const RankRuntime& runtime);
 /// One line per step; a warning when the step was skipped, with the new loss scale.
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler);
-/// Planned and measured memory, and what offload moved.
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured);
+
+/// How a run ended that did not fail.
+struct RunEnd {
+  int64_t last_step = 0;
+  std::string stopped_by;  ///< what asked it to stop before its last step; empty: nothing did
+};
+
+/// How many steps were run, planned and measured memory, and what offload moved.
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,
+                const MeasuredMemory& measured);
 
 }  // namespace tessera::host

@@ -22,6 +22,7 @@
 #include "train/lost_run.h"
 #include "train/memory_meter.h"
 #include "train/report.h"
+#include "train/run_requests.h"
 
 namespace tessera::host {
 namespace {
@@ -146,14 +147,16 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, const RankInfo& info,
-                 const RankObserver& observer, const Log& log) {
+RunEnd train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, const RankInfo& info,
+                   const RankObserver& observer, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(info.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   const auto reader = data.reader(dataset_use(job));
   // Each rank has its own: outcomes of steps are equal on all ranks, so the scales are.
   LossScaler scaler(runtime.scales_loss());
   LostRunCheck lost(job, info, runtime);
+  AgreedRequests requests(observer.requests);
+  RunEnd end;
   const std::vector<MovedBytes> moved = moved_by_variant(job, runtime.programs());
   const auto tokens = static_cast<double>(job.tokens_per_step());
   const auto first_start = Clock::now();
@@ -165,7 +168,9 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
     line.items = job.items();
     line.lr = learning_rate(job.config, step);
     line.loss_scale = scaler.scale();
-    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches);
+    const StepResult result =
+        runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches, requests.before_step());
+    requests.after_step(result.requested);
     scaler.update(result.updated);
     // The sum is exact and unscaled, so this is the mean over all tokens, however they are divided into micro-batches
     // and ranks.
@@ -181,8 +186,14 @@ void train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Memo
     observer.on_step(line);
     if (info.rank == 0) report_step(log, line, job.config.steps, scaler);
     lost.after_step(line.step, result);
+    if (requests.saves() && info.rank == 0) log.warning("SIGUSR1 asks for a checkpoint, but this run saves none");
+    end.last_step = line.step;
+    if (!requests.stops() || line.step == job.config.steps) continue;
+    end.stopped_by = requests.who_stops();
+    break;
   }
-  lost.after_last_step();
+  if (end.stopped_by.empty()) lost.after_last_step();
+  return end;
 }
 
 void warn_of_data(const Log& log, const Job& job, const Dataset& data) {
@@ -226,10 +237,10 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   // A rank may detect only now that its weights are not finite, and a run that is refused must not write metrics.
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   observer.on_start(run_metrics(job, runtime));
-  train_steps(job, data, runtime, meter, info, observer, log);
+  const RunEnd end = train_steps(job, data, runtime, meter, info, observer, log);
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
-  if (info.rank == 0) report_end(log, job, runtime, meter.measure());
+  if (info.rank == 0) report_end(log, job, runtime, end, meter.measure());
 }
 
 }  // namespace tessera::host
