@@ -7,6 +7,8 @@ constexpr tsr_option kOptions[] = {
     tessera::float_option("fraction", "1", 0, 1, "the share of the state's bytes that leaves, spread over the model"),
     tessera::string_option("states", "all", "all|m|v",
                            "what leaves: AdamW's first moment m, its second moment v, both"),
+    tessera::bool_option("gradients", "false", "gradients leave too, between their micro-batches and until the update"),
+    tessera::kUpdateOption,
     tessera::int_option("ahead", "2", 0, 64, "visits by which a chunk of state is fetched before its update"),
     tessera::int_option("linger", "1", 0, 64, "visits for which a chunk keeps its device memory after its update")};
 

@@ -33,6 +33,7 @@ Stream::Stream(std::span<const tsr_option_value> options)
       fraction_(option(options, "fraction").d),
       keep_(names_in(to_string(option(options, "keep").s))),
       gradients_(option(options, "gradients").i != 0),
+      updates_on_host_(update_option(kName, options)),
       ahead_(static_cast<uint32_t>(option(options, "ahead").i)),
       linger_(static_cast<uint32_t>(option(options, "linger").i)) {}
 
@@ -66,24 +67,20 @@ std::set<uint64_t> Stream::kept_buffers(const OffloadView& view) const {
   return buffers;
 }
 
-bool Stream::leaves_after(const OffloadView& view, const tsr_item& item, uint64_t use) const {
-  const uint32_t visit = item.uses[use].visit;
-  if (use + 1 == item.num_uses) return OffloadView::is_persistent(item);
-  const uint32_t next = item.uses[use + 1].visit;
-  const auto is_update = [&](uint32_t v) { return view.visits()[v].kind == TSR_VISIT_UPDATE; };
-  return next - visit > ahead_ + linger_ + 1 || (is_update(visit) && is_update(next));
-}
-
 void Stream::plan(const OffloadView& view, const OffloadSink& sink) const {
   if (!has_place(view, place_)) return;
   const std::set<uint64_t> kept = kept_buffers(view);
+  const HostUpdates updates(view, [&](uint64_t value) { return updates_on_host_ && !kept.contains(value); });
   for (const tsr_item& item : view.items()) {
     const bool is_state = item.kind == TSR_BUFFER_HOME || item.kind == TSR_BUFFER_OPTIMIZER;
     const bool is_wanted = is_state || (gradients_ && item.kind == TSR_BUFFER_GRADIENT);
-    if (!is_wanted || kept.contains(item.buffer)) continue;
+    const bool leaves_in_gaps = is_wanted && !kept.contains(item.buffer), for_host = updates.uses(item.buffer);
     for (uint64_t u = 0; u < item.num_uses; ++u)
-      if (leaves_after(view, item, u)) sink.leave({item.buffer, item.uses[u].visit, place_, ahead_, linger_});
+      if ((leaves_in_gaps && leaves_after(view, item, u, ahead_, linger_)) ||
+          (for_host && updates.leaves_after(item, u)))
+        sink.leave({item.buffer, item.uses[u].visit, place_, ahead_, linger_});
   }
+  updates.run(sink);
 }
 
 }  // namespace tessera::stream

@@ -14,7 +14,8 @@ namespace tessera::stream {
 
 /// Values, gradients and optimizer state leave wherever a use is followed by a gap, and after every update. In device
 /// memory are about (1 + ahead) units' values and (1 + linger) units' gradients in the backward, and 16 bytes an
-/// element of (1 + ahead + linger) chunks in the update.
+/// element of (1 + ahead + linger) chunks in the update; with `update=host` nothing in the update, which works on
+/// everything where it rests.
 class Stream {
  public:
   static constexpr std::string_view kName = "stream";
@@ -24,12 +25,11 @@ class Stream {
  private:
   std::set<int32_t> kept_units(const OffloadView& view) const;
   std::set<uint64_t> kept_buffers(const OffloadView& view) const;
-  bool leaves_after(const OffloadView& view, const tsr_item& item, uint64_t use) const;
 
   uint32_t place_;
   double fraction_;
   std::vector<std::string> keep_;
-  bool gradients_;
+  bool gradients_, updates_on_host_;
   uint32_t ahead_, linger_;
 };
 

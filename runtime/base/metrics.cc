@@ -69,6 +69,9 @@ std::string to_json_line(const StepMetrics& m, const std::string& run) {
                {"peak_memory_bytes", m.peak_memory_bytes}};
   if (m.fetched_bytes) line["fetched_bytes"] = *m.fetched_bytes;
   if (m.evicted_bytes) line["evicted_bytes"] = *m.evicted_bytes;
+  if (m.file_read_bytes) line["file_read_bytes"] = *m.file_read_bytes;
+  if (m.file_written_bytes) line["file_written_bytes"] = *m.file_written_bytes;
+  if (m.file_busy_ms) line["file_busy_ms"] = *m.file_busy_ms;
   if (m.accuracy) line["accuracy"] = *m.accuracy;
   Json not_finite = Json::array();
   for (const auto& [name, value] : line.items())

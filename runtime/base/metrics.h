@@ -44,6 +44,10 @@ struct StepMetrics {
   int64_t peak_memory_bytes = 0;  ///< its peak; on a device, the largest value seen after a step
   /// With offload policies: bytes that they made the rank copy to device memory, and from it.
   std::optional<int64_t> fetched_bytes = {}, evicted_bytes = {};
+  /// Where these are kept in files: bytes that were read and written there, in whole blocks, and the time that reads and
+  /// writes took, added up, although they may run at the same time.
+  std::optional<int64_t> file_read_bytes = {}, file_written_bytes = {};
+  std::optional<double> file_busy_ms = {};
 };
 
 /// Sets `run` and `started` for a run that starts now.

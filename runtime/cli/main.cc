@@ -22,12 +22,13 @@ constexpr std::string_view kHelp =
     "usage: tessera COMMAND [flags]\n\n"
     "  train            train a model (tessera train --help lists the flags)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
+    "  bench rates      measure this machine, for plan --rates to predict the time of a step\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n\n"
     "  --help, --version\n\n"
     "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
 
-constexpr std::array kLater = {"check", "simulate", "bench", "convert", "generate", "doctor", "coordinator", "worker"};
+constexpr std::array kLater = {"check", "simulate", "convert", "generate", "doctor", "coordinator", "worker"};
 
 int run_command(const std::vector<std::string>& argv) {
   if (argv.size() < 2) {
@@ -47,14 +48,15 @@ int run_command(const std::vector<std::string>& argv) {
   if (command == "train") return train_command(arguments, argv);
   if (command == "plan") return plan_command(arguments);
   if (command == "plugins") return plugins_command(arguments);
+  if (command == "bench") return bench_command(arguments);
   for (std::string_view later : kLater)
     if (command == later)
-      throw UsageError("command " + command + " is not supported yet; supported: train, plan, plugins");
-  const std::array<std::string, 3> known = {"train", "plan", "plugins"};
+      throw UsageError("command " + command + " is not supported yet; supported: train, plan, bench, plugins");
+  const std::array<std::string, 4> known = {"train", "plan", "bench", "plugins"};
   const std::string guess = nearest(command, known);
   throw UsageError(
       "there is no command '" + command + "'" +
-      (guess.empty() ? "; give train, plan or plugins (see tessera --help)" : "; did you mean " + guess + "?"));
+      (guess.empty() ? "; give train, plan, bench or plugins (see tessera --help)" : "; did you mean " + guess + "?"));
 }
 
 struct OutOfMemory : std::bad_alloc {

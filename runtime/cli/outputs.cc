@@ -12,6 +12,7 @@
 #include "data/file_list.h"
 #include "model/model_name.h"
 #include "plan/step_svg.h"
+#include "rates/rates.h"
 #include "weights/weight_files.h"
 
 namespace tessera::host {
@@ -73,6 +74,14 @@ Output svg_output(const Job& job, const std::string& path) {
           .inputs = inputs_of(job)};
 }
 
+Output rates_output(const Job& job, const std::string& path) {
+  return {.flag = "--rates",
+          .path = path,
+          .is_ours = begins_like_rates,
+          .overwrite = job.config.overwrite,
+          .inputs = inputs_of(job)};
+}
+
 void check(const Output& output) {
   if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
 }
@@ -101,6 +110,14 @@ void check_svg(const Job& job, const std::string& path) {
 
 void write_svg(const Job& job, const std::string& path, const std::string& drawing) {
   OutputFile(svg_output(job, path)).write(drawing);
+}
+
+void check_rates(const Job& job, const std::string& path) {
+  check(rates_output(job, path));
+}
+
+void write_rates(const Job& job, const std::string& path, const std::string& rates) {
+  OutputFile(rates_output(job, path)).write(rates);
 }
 
 }  // namespace tessera::host

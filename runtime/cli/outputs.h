@@ -1,4 +1,4 @@
-// The files that the commands write: `--metrics` and `--svg`.
+// The files that the commands write: `--metrics`, `--svg` and `--rates`.
 #pragma once
 
 #include <string>
@@ -16,5 +16,9 @@ RankObserver write_metrics(const Job& job, int rank);
 /// Throws UsageError when the drawing cannot be written.
 void check_svg(const Job& job, const std::string& path);
 void write_svg(const Job& job, const std::string& path, const std::string& drawing);
+
+/// Throws UsageError when the rates cannot be written.
+void check_rates(const Job& job, const std::string& path);
+void write_rates(const Job& job, const std::string& path, const std::string& rates);
 
 }  // namespace tessera::host

@@ -9,6 +9,7 @@
 #include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "model/architectures.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/plan_report.h"
 #include "plan/step_svg.h"
@@ -70,7 +71,7 @@ int plan_command(std::span<const std::string> arguments) {
   Job job = make_job(flags, num_ranks, log);
   job.evaluates = true;  // a plan shows and verifies every program that a job can run
   if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
-  const JobPlan planned(std::move(job), log);
+  const JobPlan planned = with_offers(job, log, [&] { return JobPlan(job, log); });
   const Diagnostics diagnostics = planned.verify();
   for (const std::string& diagnostic : diagnostics)
     print_error(diagnostic);
@@ -82,7 +83,8 @@ int plan_command(std::span<const std::string> arguments) {
   if (flags.plan.print_program || draw(planned, flags.plan)) {
     shortfall = find_shortfall(planned.job(), planned.programs(), log);
   } else {
-    const PlanReport report = plan_report(planned, flags.plan.rank);
+    PlanReport report = plan_report(planned, flags.plan.rank);
+    if (!flags.plan.rates.empty()) as_usage([&] { predict_time(report, planned, flags.plan.rates); });
     std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
     shortfall = report.shortfall;
   }

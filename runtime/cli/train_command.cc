@@ -22,6 +22,7 @@
 #include "launch/rank_environment.h"
 #include "launch/run_signals.h"
 #include "model/architectures.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/job_plan.h"
 #include "plan/verification.h"
 #include "train/rank_process.h"
@@ -103,7 +104,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     check_metrics(unplanned, 0);
     open_data(unplanned);
     initial_parameters(unplanned, Log(LogLevel::off));
-    const JobPlan planned(std::move(unplanned), log);
+    const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
     const Job& job = planned.job();
     if (job.ranks_are_threads()) return train_as_threads(job, signals, log);

@@ -31,6 +31,7 @@
 #include <map>
 #include <new>
 #include <tuple>
+#include <utility>
 
 #include "base/concat.h"
 #include "base/progress.h"
@@ -54,6 +55,9 @@ constexpr size_t kDiagnosticsShown = 8;
 
 /// Ratio of arena to live peak up to which the planner prefers addresses that need no wait.
 constexpr double kMemoryBudget = 1.02;
+
+/// How often policies are asked again when what they move does not fit.
+constexpr int kMaxTighterPlans = 8;
 
 std::string_view purpose_name(uint32_t purpose) {
   return purpose == TSR_PURPOSE_INIT ? "init" : purpose == TSR_PURPOSE_STEP ? "step" : "eval";
@@ -85,13 +89,13 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
 
 /// Policies are asked about steps; the other programs find persistent buffers where a step has left them.
 void offload(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
-  if (program.purpose != TSR_PURPOSE_STEP)
-    return follow_resting_buffers(program, resting, input.offload_limits.device_memory_is_host);
   const auto ask = [&](uint32_t flag) {
     return std::ranges::any_of(input.policies,
                                [&](const OffloadPolicy& p) { return (p.interface->flags & flag) != 0; });
   };
   if (ask(TSR_OFFLOAD_CASTS_ANEW)) cast_anew(program);
+  if (program.purpose != TSR_PURPOSE_STEP)
+    return follow_resting_buffers(program, resting, input.offload_limits.device_memory_is_host);
   if (ask(TSR_OFFLOAD_CUTS_HOMES)) cut_homes(program, input.chunk_bytes);
   for (const OffloadPolicy& policy : input.policies)
     std::ranges::move(run_policy(program, policy, input.offload_limits), std::back_inserter(resting));
@@ -118,25 +122,6 @@ Program compile_program(const CompileInput& input, const Model& model, const Coo
   derive_dependencies(program);
   refuse(program, verify_rank(program));
   return program;
-}
-
-/// Debug mode fills a buffer before its first action and checks the guard after its end when its last action has run,
-/// in list order. Since readers on different streams are not ordered, here all other actions on the buffer wait for the
-/// first, and the last waits for all others. No action waits for a send (see plan_memory).
-void order_live_ranges(Program& program) {
-  std::map<uint64_t, std::vector<uint32_t>> uses;
-  for (uint32_t i = 0; i < program.actions.size(); ++i)
-    for (const Binding& b : program.actions[i].bindings)
-      if (!program.buffer(b.buffer).persistent) uses[b.buffer].push_back(i);
-  std::vector<std::pair<uint32_t, uint32_t>> waits;
-  for (const auto& [buffer, actions] : uses)
-    for (uint32_t action : actions) {
-      if (action != actions.front() && program.actions[actions.front()].kind != TSR_ACTION_SEND)
-        waits.emplace_back(actions.front(), action);
-      if (action != actions.back() && program.actions[action].kind != TSR_ACTION_SEND)
-        waits.emplace_back(action, actions.back());
-    }
-  add_dependencies(program, waits);
 }
 
 /// Two strategies with periods of their own would need a program for each pair of variants, so only one may alternate.
@@ -172,6 +157,8 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   progress.phase("writing its programs");
   for (uint32_t variant = 0; variant < num_variants(input.mesh, order); ++variant)
     result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
+  for (Program& step : result.steps)
+    agree_on_resting_buffers(step, resting);
   result.init = compile(TSR_PURPOSE_INIT, 0);
   if (input.evaluates) result.eval = compile(TSR_PURPOSE_EVAL, 0);
 
@@ -192,10 +179,45 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   return result;
 }
 
+/// What is alive at once in the program with the largest arena on the device.
+uint64_t live_peak_bytes(const RankPrograms& programs) {
+  const auto use = [](const MemoryPlan& plan) {
+    const auto found = plan.use.find(TSR_MEMORY_DEVICE);
+    return found == plan.use.end() ? MemoryUse() : found->second;
+  };
+  const MemoryUse largest = use(
+      *std::ranges::max_element(programs.memory, {}, [&](const MemoryPlan& plan) { return use(plan).arena_bytes; }));
+  return largest.persistent_bytes + largest.live_peak_bytes;
+}
+
+/// A policy may choose its moves by the device memory that a rank may use, but all it can count is what is alive at
+/// once. Where the arena is larger than that memory, policies are told of as much less, and their answers are placed
+/// anew.
+RankPrograms compile_within_limit(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
+  RankPrograms smallest = compile_checked(input, coordinates, progress);
+  uint64_t arena = smallest.arena_bytes(TSR_MEMORY_DEVICE), live = live_peak_bytes(smallest);
+  std::pair<uint64_t, uint64_t> last;
+  CompileInput tighter = input;
+  uint64_t& told = tighter.offload_limits.device_bytes;
+  const uint64_t limit = input.policies.empty() ? UINT64_MAX : told;
+  for (int i = 0; i < kMaxTighterPlans && arena > limit && last != std::pair(arena, live); ++i) {
+    last = {arena, live};
+    told = std::min(told, live) - std::min({arena - limit, told, live});
+    try {
+      RankPrograms programs = compile_checked(tighter, coordinates, progress);
+      arena = programs.arena_bytes(TSR_MEMORY_DEVICE), live = live_peak_bytes(programs);
+      if (arena < smallest.arena_bytes(TSR_MEMORY_DEVICE)) smallest = std::move(programs);
+    } catch (const PolicyRefusal&) {
+      break;  // it cannot do with less
+    }
+  }
+  return smallest;
+}
+
 /// Reports what was being planned when memory ran out.
 RankPrograms compile_within_memory(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
   try {
-    return compile_checked(input, coordinates, progress);
+    return compile_within_limit(input, coordinates, progress);
   } catch (const std::bad_alloc&) {
     throw Error(TSR_E_RESOURCE_EXHAUSTED,
                 concat("planning rank ", input.mesh.rank(coordinates), " of ", input.mesh.num_ranks(),

@@ -12,6 +12,7 @@
 #include "offload/items.h"
 #include "offload/movement.h"
 #include "offload/visits.h"
+#include "program/collective_operands.h"
 #include "tessera/error.hpp"
 #include "tessera/offload.hpp"
 
@@ -49,18 +50,25 @@ class OffloadSnapshot {
 };
 
 /// Collects the answers of one policy.
-class LeaveSink {
+class AnswerSink {
  public:
-  LeaveSink(std::span<const Item> items, const tsr_offload_view& view) : items_(items), view_(view) {
+  AnswerSink(const Program& program, std::span<const Item> items, const tsr_offload_view& view,
+             const OffloadLimits& limits)
+      : program_(program), items_(items), view_(view), limits_(limits) {
     table_.struct_size = sizeof table_;
     table_.ctx = this;
     table_.leave = [](void* ctx, const tsr_leave* leave, tsr_error* err) noexcept {
-      return guard(err, kDomain, [&] { static_cast<LeaveSink*>(ctx)->add(*leave); });
+      return guard(err, kDomain, [&] { static_cast<AnswerSink*>(ctx)->add(*leave); });
+    };
+    table_.run_on_host = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
+      return guard(err, kDomain, [&] { static_cast<AnswerSink*>(ctx)->add_host_run(action); });
     };
   }
 
   const tsr_offload_sink& table() const { return table_; }
   const std::vector<tsr_leave>& leaves() const { return leaves_; }
+  /// Indices of actions, ascending.
+  std::vector<size_t> on_host() const { return {on_host_.begin(), on_host_.end()}; }
 
   /// A persistent item that leaves must leave after its last use too, and always to the same memory: it has one buffer.
   void check_resting_items() const {
@@ -82,7 +90,68 @@ class LeaveSink {
     }
   }
 
+  /// What an action on the host uses is in the host's memory then: it has left for it after its last use on the device,
+  /// and a persistent item rests there.
+  void check_host_runs() const {
+    if (on_host_.empty()) return;
+    const std::vector<uint32_t> visit_of = visit_of_actions(view_.visits());
+    std::map<uint64_t, uint32_t> last_visit;  // that uses a buffer on the device
+    for (size_t i = 0; i < program_.actions.size(); ++i)
+      for (const Binding& b : accesses(program_, program_.actions[i])) {
+        if (!on_host_.contains(i))
+          last_visit[b.buffer] = visit_of[i];
+        else if (TSR_SLOT_ROLE(b.slot) != TSR_ROLE_SCALAR)
+          check_host_use(i, *find(b.buffer), last_visit, visit_of[i]);
+      }
+  }
+
  private:
+  void check_host_use(size_t index, const Item& item, const std::map<uint64_t, uint32_t>& last_visit,
+                      uint32_t visit) const {
+    const Buffer& buffer = *item.buffer;
+    const auto refuse = [&](const auto&... what) {
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(action_words(index), " cannot run on the host: its operand ",
+                                                 buffer.id, " (", buffer.name, ") ", what...));
+    };
+    const auto leaves_for_host = [&](uint32_t after) {
+      return std::ranges::any_of(leaves_, [&](const tsr_leave& leave) {
+        return leave.buffer == buffer.id && leave.after == after && leave.memory == TSR_MEMORY_HOST;
+      });
+    };
+    if (buffer.persistent && !leaves_for_host(item.uses.back().visit))
+      refuse("does not rest in host memory; let it leave for it after its last use");
+    const auto last = last_visit.find(buffer.id);
+    if (last == last_visit.end() ? buffer.persistent : last->second < visit && leaves_for_host(last->second)) return;
+    refuse("is not in host memory then; let it leave for it after ",
+           last == last_visit.end() ? "an earlier visit that writes it"
+                                    : view_.describe(last->second) + ", the last to use it on the device");
+  }
+
+  std::string action_words(size_t index) const {
+    const Action& action = program_.actions[index];
+    std::string words = concat("action ", action.id, " (", action_name(action.kind));
+    if (action.home) words += " of " + program_.home(action.home).name;
+    return words + ")";
+  }
+
+  void add_host_run(uint64_t id) {
+    const auto action = std::ranges::find(program_.actions, id, &Action::id);
+    if (action == program_.actions.end())
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(id, " is not the id of an action of the step"));
+    const auto index = static_cast<size_t>(action - program_.actions.begin());
+    const auto refuse = [&](const auto&... what) {
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(action_words(index), " cannot run on the host: ", what...));
+    };
+    if (!limits_.host_obstacle.empty()) refuse(limits_.host_obstacle, "; let it run on the device");
+    if (!has_equal_bits_everywhere(action->kind))
+      refuse("only elementwise actions, sum_squares and optimizer can; they have the same bits on every device");
+    for (const Binding& b : action->bindings)
+      if (TSR_SLOT_ROLE(b.slot) != TSR_ROLE_SCALAR && find(b.buffer) == items_.end())
+        refuse("its operand ", b.buffer, " (", program_.buffer(b.buffer).name, ") is not an item");
+    if (program_.streams[action->stream].kind == TSR_STREAM_KIND_HOST || !on_host_.insert(index).second)
+      refuse("it runs there already");
+  }
+
   std::span<const Item>::iterator find(uint64_t buffer) const {
     const auto item = std::ranges::lower_bound(items_, buffer, {}, [](const Item& i) { return i.buffer->id; });
     return item != items_.end() && item->buffer->id == buffer ? item : items_.end();
@@ -109,11 +178,14 @@ class LeaveSink {
     leaves_.push_back(leave);
   }
 
+  const Program& program_;
   const std::span<const Item> items_;
   const OffloadView view_;
+  const OffloadLimits& limits_;
   tsr_offload_sink table_{};
   std::vector<tsr_leave> leaves_;
   std::set<std::pair<uint64_t, uint32_t>> answered_;
+  std::set<size_t> on_host_;  // actions
 };
 
 }  // namespace
@@ -122,15 +194,20 @@ std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& pol
   const std::vector<tsr_visit> visits = visits_of(program);
   const std::vector<Item> items = items_of(program, visits);
   const OffloadSnapshot snapshot(program, visits, items, limits);
-  const LeaveSink sink(items, snapshot.view());
+  const AnswerSink sink(program, items, snapshot.view(), limits);
   try {
     call(policy.interface->plan, policy.instance, &snapshot.view(), &sink.table());
     sink.check_resting_items();
+    sink.check_host_runs();
   } catch (const Error& e) {
-    throw Error(e.code(), concat("offload policy ", policy.name, ": ", e.what()));
+    const std::string text = concat("offload policy ", policy.name, ": ", e.what());
+    if (e.code() == TSR_E_RESOURCE_EXHAUSTED) throw PolicyRefusal(e.code(), text);
+    throw Error(e.code(), text);
   }
   std::vector<RestingBuffer> resting = resting_buffers(program, sink.leaves());
-  move_items(program, visits, sink.leaves(), limits.device_memory_is_host);
+  const std::vector<size_t> on_host = sink.on_host();
+  if (!on_host.empty()) program.host_flag = policy.host_flag.empty() ? "--offload " + policy.name : policy.host_flag;
+  move_items(program, visits, sink.leaves(), limits.device_memory_is_host, on_host);
   return resting;
 }
 

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "base/concat.h"
-#include "base/output_file.h"
 #include "config/axes.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"
@@ -86,33 +85,6 @@ struct Description {
   std::vector<std::string> names;
 };
 
-void add_plan_flags(po::options_description& group, std::vector<std::string>& names, PlanFlags& plan) {
-  const auto set_rank = [&plan](const char* flag, const std::string& text) {
-    const int rank = static_cast<int>(parse_integer(flag, text, 0, (1 << 20) - 1));
-    if (plan.rank >= 0 && plan.rank != rank)
-      throw UsageError(concat("--print-program and --rank name two ranks, ", plan.rank, " and ", rank, "; give one"));
-    plan.rank = rank;
-  };
-  const auto text = [](const char* name) { return po::value<std::string>()->value_name(name); };
-  group.add_options()("print-program", text("[R]")->implicit_value("", "")->notifier([=, &plan](const std::string& r) {
-    plan.print_program = true;
-    if (!r.empty()) set_rank("print-program", r);
-  }),
-                      "print every action of the programs of rank R (default: --rank, else 0)");
-  group.add_options()("json", po::bool_switch(&plan.as_json), "print one JSON object, with memory in bytes");
-  group.add_options()("rank", text("R")->notifier([=](const std::string& r) { set_rank("rank", r); }),
-                      "rank whose plan is shown (default: the one that needs most memory)");
-  group.add_options()("verify", po::bool_switch(&plan.verify), "print what was verified of the programs of all ranks");
-  group.add_options()("schedule", po::bool_switch(&plan.schedule),
-                      "draw the pipeline: a row per stage, a column per slot of equal cost");
-  group.add_options()("svg", text("FILE")->notifier([&plan](const std::string& path) {
-    if (path.empty()) throw UsageError("--svg is empty; give a file to write");
-    plan.svg = path;
-  }),
-                      "draw one step into this file: all streams of all ranks, and live memory");
-  names.insert(names.end(), {"print-program", "json", "rank", "verify", "schedule", "svg"});
-}
-
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
   std::vector<po::options_description> groups;
   Description description;
@@ -125,6 +97,10 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   if (set == FlagSet::plan) {
     groups.emplace_back("Plan", 110, 50);
     add_plan_flags(groups.back(), description.names, parsed.plan);
+  }
+  if (set == FlagSet::bench) {
+    groups.emplace_back("Bench", 110, 50);
+    add_bench_flags(groups.back(), description.names, parsed.plan);
   }
   groups.emplace_back("Help", 110, 50);
   groups.back().add_options()("help,h", po::bool_switch(&parsed.help), "print this text");
@@ -218,17 +194,6 @@ void join_optional_values(std::vector<std::string>& words) {
   }
 }
 
-void check_plan(const PlanFlags& plan) {
-  if (is_standard_output(plan.svg) && (plan.verify || plan.schedule))
-    throw UsageError(
-        "--svg - writes the drawing to standard output, where --verify and --schedule write too; give a file");
-  const bool draws = plan.verify || plan.schedule || !plan.svg.empty();
-  if (int{plan.print_program} + int{plan.as_json} + int{draws} > 1)
-    throw UsageError(
-        "--print-program, --json, and --verify, --schedule or --svg select different outputs; choose one (the last "
-        "three may be combined)");
-}
-
 void check_together(const TrainConfig& config) {
   requested_world(config);
   if (config.min_lr > config.lr)
@@ -280,6 +245,8 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
     throw UsageError(concat(e.what(), "; see --help"));
   }
   check_required(set, parsed.config);
+  if (set == FlagSet::bench && parsed.plan.rates.empty())
+    throw UsageError("--rates is missing; give a file for what is measured");
   check_together(parsed.config);
   check_plan(parsed.plan);
   return parsed;
@@ -292,6 +259,11 @@ std::string flags_help(FlagSet set, std::string_view models) {
           ? "usage: tessera plan --model NAME|FOLDER [flags]\n\n"
             "plan takes all flags of train, so that a command line can be planned unchanged; flags for data files,\n"
             "learning rates and metrics have no effect.\n"
+      : set == FlagSet::bench
+          ? "usage: tessera bench rates --model NAME|FOLDER --rates FILE [flags]\n\n"
+            "measures on this machine how long each op of the job's step takes, how fast copies between device and\n"
+            "host are and, with --offload-dir, files; plan --rates FILE predicts steps from it. It takes all flags of\n"
+            "train; those for data, learning rates and metrics have no effect.\n"
           : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
   return concat(usage, describe_all(set, unused).all, models,
                 "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");

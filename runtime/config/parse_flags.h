@@ -6,22 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "config/plan_flags.h"
 #include "config/plugin_flag.h"
 #include "config/train_config.h"
 
 namespace tessera::host {
 
-enum class FlagSet { train, plan };
-
-/// Flags that only `tessera plan` has.
-struct PlanFlags {
-  bool print_program = false;
-  bool as_json = false;
-  bool verify = false;    ///< print what was verified
-  bool schedule = false;  ///< draw the pipeline as text
-  std::string svg;        ///< file that the step of all ranks is drawn into; empty: none
-  int rank = -1;          ///< the rank to show; -1: the one that needs most memory (for programs: rank 0)
-};
+/// bench: of `tessera bench rates`.
+enum class FlagSet { train, plan, bench };
 
 struct ParsedFlags {
   TrainConfig config;

@@ -104,7 +104,8 @@ struct CommandBuilder {
     if (is_elementwise(action.kind) && (action.flags & TSR_ACTION_PREDICATED))
       throw Error(TSR_E_UNSUPPORTED,
                   std::string(action_name(action.kind)) + " with a predicate: only optimizer takes one");
-    if (program.streams[action.stream].kind == TSR_STREAM_KIND_HOST) return build_transfer(command, action);
+    if (std::ranges::any_of(action.bindings, [this](const Binding& b) { return is_in_file(b); }))
+      return build_transfer(command, action);
     if (action.kind == TSR_ACTION_COPY && touches_host_memory(action))
       return build_copy(command, *action.find(kDestination), *action.find(kSource));
     build_kernel(command, action);
@@ -151,7 +152,7 @@ struct CommandBuilder {
     }
     tsr_kernel*& kernel = kernels[kernel_key(op, slots, ranges, command.stream)];
     if (!kernel) {
-      result.kernels.push_back(make_kernel(context.device(), op, slots));
+      result.kernels.push_back(make_kernel(*command.stream.device, op, slots));
       kernel = result.kernels.back().get();
     }
     command.kind = Command::Kind::kernel;

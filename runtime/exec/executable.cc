@@ -63,9 +63,9 @@ void Executable::load_kernels() const {
   std::vector<RankStream> streams;
   std::ranges::copy_if(commands_.streams, std::back_inserter(streams),
                        [&](const RankStream& s) { return s.device == &device; });
-  const auto launch_all = [this] {
+  const auto launch_all = [&] {
     for (const auto& command : commands_.list)
-      if (command->kind == Command::Kind::kernel)
+      if (command->kind == Command::Kind::kernel && command->stream.device == &device)
         call(command->stream.api().launch, command->kernel, command->stream.handle, command->pointers.data(),
              command->pointers.size());
   };

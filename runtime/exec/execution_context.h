@@ -38,7 +38,7 @@ struct GraphOptions {
 struct RankDevices {
   const Device& device;  ///< computes; has the streams compute, copy_in and copy_out
   const Device& comm;    ///< has the comm streams: those of the device if the communicator takes them
-  const Device& host;    ///< has the streams that read and write files
+  const Device& host;    ///< has the streams that read and write files, and that of actions on the host
 };
 
 /// Streams are created on first use and kept.

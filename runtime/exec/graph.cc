@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
 #include "exec/execution_context.h"
 #include "tessera/error.hpp"
 
@@ -25,6 +26,7 @@ std::string obstacle_to_capture(const ExecutionContext& context, const Program& 
     return "the device does not capture work (it has no " TSR_DEVICE_CAPTURE ")";
   const auto is_call = [](const Action& action) { return action.kind == TSR_ACTION_CALL; };
   if (std::ranges::any_of(program.actions, is_call)) return "a strategy computes on the host";
+  if (!program.host_flag.empty()) return concat("the optimizer runs on the host (", program.host_flag, ")");
   const auto uses_files = [&](const Action& action) {
     return program.streams[action.stream].kind == TSR_STREAM_KIND_HOST;
   };

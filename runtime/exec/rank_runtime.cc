@@ -72,9 +72,11 @@ size_t worst_of(std::span<const float> values) {
                              values.begin());
 }
 
-/// The CPU beside a device with memory of its own, if comm streams or files need it.
+/// The CPU beside a device with memory of its own, if comm streams or streams of the host need it.
 std::unique_ptr<Device> open_host_device(const RankSetup& setup, const RankPrograms& programs) {
-  const bool is_needed = setup.stages_collectives || programs.arena_bytes(TSR_MEMORY_FILE) > 0;
+  const bool is_needed = setup.stages_collectives || std::ranges::any_of(programs.all(), [](const Program* program) {
+                           return std::ranges::count(program->streams, TSR_STREAM_KIND_HOST, &Stream::kind) > 0;
+                         });
   return setup.host_device && is_needed ? std::make_unique<Device>(*setup.host_device, setup.host) : nullptr;
 }
 

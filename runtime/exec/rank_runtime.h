@@ -97,6 +97,8 @@ class RankRuntime {
   std::optional<ParameterElement> worst_parameter_element();
 
   const RankPrograms& programs() const { return programs_; }
+  /// What is kept in files; null when no program has such a buffer.
+  const FileStore* files() const { return files_.get(); }
   /// Planned bytes of device memory: the arena.
   uint64_t arena_bytes() const { return programs_.arena_bytes(TSR_MEMORY_DEVICE); }
   /// Nothing when the device does not report it, or has no memory of its own.

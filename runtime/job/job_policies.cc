@@ -3,6 +3,8 @@
 
 #include "job/job_policies.h"
 
+#include <algorithm>
+
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 
@@ -19,6 +21,8 @@ JobPolicies::JobPolicies(const Job& job, const tsr_host* host) {
     } catch (const Error& e) {
       throw UsageError(e.what() + see_options(plugin), e.code());
     }
+    if (std::ranges::count(plugin.options, "update", &PluginOption::name))
+      policy.host_flag = "--" + plugin.name + ".update=host";
     instances_.emplace_back(policy.instance, Destroy{policy.interface});
     policies_.push_back(std::move(policy));
   }

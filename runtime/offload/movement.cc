@@ -9,16 +9,17 @@
 //                                                fetch         copy  r %95 src  w %96 dst     %96 = fetched
 //                                                %96 ---       its second stay, whose uses are bound to %96
 //
-// Everything follows from the bindings. An item is divided into atoms, the ranges between all ends of its bindings, and
-// for each atom the walk over its stays knows where its valid copy is outside of device memory, if anywhere:
+// Everything follows from the bindings. stays.cc cuts an item into stays and atoms, and for each atom the walk over its
+// stays knows where its valid copy is outside of device memory, if anywhere:
 //  - a stay fetches the atoms whose first access is not a write, with one copy for atoms that are side by side;
 //  - it evicts the atoms that it has written and that a later stay uses. An atom that it only read is valid where it
 //    came from, so nothing is copied.
 // A persistent item rests in the other memory between programs: its buffer is there, all its stays are fetched copies,
 // and what they write is evicted to its place in the buffer.
-// Positions are those of the list alone: `ahead` and `linger` make the live ranges longer, so that the planner keeps as
-// many stays apart, which is double buffering without a pool of buffers. When a copy really runs is left to the derived
-// dependencies.
+// Actions that run on the host work on the item where it is: a persistent one in its buffer, a transient one in what
+// was evicted. What they write is valid there, and is fetched from there. Positions are those of the list alone:
+// `ahead` and `linger` make the live ranges longer, so that the planner keeps as many stays apart, which is double
+// buffering without a pool of buffers. When a copy really runs is left to the derived dependencies.
 //
 // Cost: linear in the bindings, and n log n in the atoms of an item.
 
@@ -26,36 +27,21 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "memory/footprint.h"
 #include "offload/copies.h"
+#include "offload/host_runs.h"
+#include "offload/stays.h"
 #include "offload/visits.h"
 #include "program/collective_operands.h"
-#include "program/range_set.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
-
-/// One access of an item, by the index of its action.
-struct Access {
-  size_t action = 0;
-  uint64_t begin = 0, end = 0;  // elements
-  uint32_t mode = 0;
-};
-
-/// A run of uses with the item in device memory.
-struct Stay {
-  std::vector<Access> accesses;
-  uint32_t first_visit = 0, last_visit = 0;
-  const tsr_leave* leave = nullptr;  // how it ends; null: it is the last one
-
-  size_t first_action() const { return accesses.front().action; }
-  size_t last_action() const { return accesses.back().action; }
-};
 
 /// Where an atom's valid copy is, outside of the stays.
 struct Place {
@@ -76,18 +62,20 @@ struct Run {
 
 class Mover {
  public:
-  Mover(Program& program, std::span<const tsr_visit> visits, bool device_memory_is_host)
+  Mover(Program& program, std::span<const tsr_visit> visits, bool device_memory_is_host,
+        std::span<const size_t> on_host)
       : program_(program),
         visits_(visits),
         visit_of_(visit_of_actions(visits)),
+        on_host_(on_host.begin(), on_host.end()),
         copies_(program, device_memory_is_host) {}
 
   void run(std::span<const tsr_leave> leaves) {
     for (const tsr_leave& leave : leaves)
       leaves_[leave.buffer].emplace(leave.after, &leave);
-    std::map<uint64_t, std::vector<Access>> accesses_of_items = find_accesses();
-    for (auto& [item, all] : accesses_of_items)
-      move(item, stays_of(item, all));
+    for (const auto& [item, accesses] : find_accesses())
+      move(item, stays_of({program_, visit_of_, on_host_}, program_.buffer(item), accesses, leaves_.at(item)));
+    run_on_host(program_, on_host_, copies_);
     copies_.insert();
   }
 
@@ -112,84 +100,87 @@ class Mover {
     return {access.action, begin, end, !is_whole && access.mode == TSR_MODE_WRITE ? TSR_MODE_ADD : access.mode};
   }
 
-  std::vector<Stay> stays_of(uint64_t item, const std::vector<Access>& all) const {
-    const auto& leaves = leaves_.at(item);
-    std::vector<Stay> stays;
-    for (const Access& access : all) {
-      const uint32_t visit = visit_of_[access.action];
-      const bool continues = !stays.empty() && (stays.back().last_visit == visit || !stays.back().leave);
-      if (!continues) stays.push_back({{}, visit, visit, nullptr});
-      Stay& stay = stays.back();
-      stay.accesses.push_back(access);
-      stay.last_visit = visit;
-      const auto leave = leaves.find(visit);
-      stay.leave = leave == leaves.end() ? nullptr : leave->second;
+  void move(uint64_t item, const Stays& stays) {
+    const Stay& last = stays.all.back();
+    if (!last.leave && stays.all.size() < 2) return;
+    std::vector<Place> places(stays.bounds.size());
+    std::vector<size_t> last_stay(stays.bounds.size());  // that needs the atom; persistent ones are needed after all
+    for (size_t s = 0; s < stays.all.size(); ++s)
+      stays.for_each_atom(stays.all[s], [&](size_t atom, const Access&) { last_stay[atom] = s; });
+    if (last.leave) {
+      rest(item, last.leave->memory);
+      std::ranges::fill(last_stay, stays.all.size());
+      for (size_t atom = 0; atom < stays.bounds.size(); ++atom)
+        places[atom] = {item, stays.bounds[atom], 0};
     }
-    if (!program_.buffer(item).persistent) stays.back().leave = nullptr;
-    return stays;
-  }
-
-  /// The ends of all accesses: atom k is [bounds[k], bounds[k + 1]). Padding, which a transient item's actions read
-  /// without having written it, belongs to the atom before it: zero_pads writes it before the item is copied out.
-  std::vector<uint64_t> bounds_of(uint64_t item, std::span<const Stay> stays) const {
-    std::set<uint64_t> bounds;
-    RangeSet written, padding;
-    for (const Stay& stay : stays)
-      for (const Access& access : stay.accesses) {
-        bounds.insert({access.begin, access.end});
-        if (access.mode == TSR_MODE_WRITE) written.add(access.begin, access.end);
-        for (const auto& [begin, end] : written.gaps(access.begin, access.end))
-          padding.add(begin, end);
+    for (size_t s = 0; s < stays.all.size(); ++s) {
+      const Stay& stay = stays.all[s];
+      if (stay.on_host) {
+        use_on_host(item, s, stays, places);
+        continue;
       }
-    if (!program_.buffer(item).persistent)
-      std::erase_if(bounds,
-                    [&](uint64_t bound) { return bound != *bounds.begin() && padding.contains(bound, bound + 1); });
-    return {bounds.begin(), bounds.end()};
+      const uint64_t in_device = s == 0 && !last.leave ? item : fetch(item, s, stays, places);
+      if (stay.leave) evict(item, in_device, s, stays, last_stay, places);
+    }
   }
 
-  static size_t atom_at(std::span<const uint64_t> bounds, uint64_t offset) {
-    return static_cast<size_t>(std::ranges::upper_bound(bounds, offset) - bounds.begin()) - 1;
+  /// Binds what runs on the host to where the item is; if that is not one range of the host's memory, to a copy there.
+  void use_on_host(uint64_t item, size_t index, const Stays& stays, std::span<Place> places) {
+    const Stay& stay = stays.all[index];
+    const std::optional<Place> there = place_on_host(stay, stays, places);
+    const uint64_t kept = there ? there->buffer : fetch(item, index, stays, places);
+    const uint64_t origin = there ? there->offset : shift_[kept];
+    if (there) {
+      bind(stay, item, kept, origin);
+      advance_squares(stay, stays, places);
+    }
+    stays.for_each_atom(stay, [&](size_t atom, const Access& access) {
+      if (access.mode != TSR_MODE_READ) places[atom] = {kept, stays.bounds[atom] - origin, stay.last_action() + 1};
+    });
   }
 
-  void move(uint64_t item, std::span<const Stay> stays) {
-    if (!stays.back().leave && stays.size() < 2) return;
-    const bool rests_away = stays.back().leave;
-    const std::vector<uint64_t> bounds = bounds_of(item, stays);
-    std::vector<Place> places(bounds.size());
-    std::vector<size_t> last_stay(bounds.size());  // that needs the atom; persistent ones are needed after all of them
-    for (size_t s = 0; s < stays.size(); ++s)
-      for_each_atom(stays[s], bounds, [&](size_t atom, const Access&) { last_stay[atom] = s; });
-    if (rests_away) {
-      rest(item, stays.back().leave->memory);
-      std::ranges::fill(last_stay, stays.size());
-      for (size_t atom = 0; atom < bounds.size(); ++atom)
-        places[atom] = {item, bounds[atom], 0};
-    }
-    for (size_t s = 0; s < stays.size(); ++s) {
-      const Stay& before = s ? stays[s - 1] : stays.back();
-      const uint64_t in_device = s == 0 && !rests_away ? item : fetch(item, before, stays[s], bounds, places);
-      if (stays[s].leave) evict(item, in_device, s, stays, bounds, last_stay, places);
-    }
+  /// The host sums squares as soon as they are there, beside the backward: in the list, right after they are evicted.
+  void advance_squares(const Stay& stay, const Stays& stays, std::span<const Place> places) {
+    const auto reads = [](const Access& access) { return access.mode == TSR_MODE_READ; };
+    if (!std::ranges::all_of(stay.accesses, reads)) return;
+    std::map<size_t, size_t> valid_from;  // by action
+    stays.for_each_atom(stay, [&](size_t atom, const Access& access) {
+      size_t& position = valid_from[access.action];
+      position = std::max(position, places[atom].valid_from);
+    });
+    for (const auto& [action, position] : valid_from)
+      if (only_sums_squares(program_.actions[action])) copies_.advance_after_evictions(action, position);
+  }
+
+  /// The buffer in the host's memory that has all atoms of the stay, with the item's element at its start (modulo
+  /// 2^64).
+  std::optional<Place> place_on_host(const Stay& stay, const Stays& stays, std::span<const Place> places) const {
+    std::optional<Place> result;
+    bool is_one = true;
+    stays.for_each_atom(stay, [&](size_t atom, const Access&) {
+      const Place& place = places[atom];
+      const uint64_t origin = stays.bounds[atom] - place.offset;
+      if (!result) result = Place{place.buffer, origin, 0};
+      is_one &= place.buffer == result->buffer && origin == result->offset;
+    });
+    const bool is_there = is_one && result->buffer && program_.buffer(result->buffer).memory == TSR_MEMORY_HOST;
+    return is_there ? result : std::nullopt;
   }
 
   void rest(uint64_t item, uint32_t memory) { std::ranges::find(program_.buffers, item, &Buffer::id)->memory = memory; }
 
-  template <class Visit>
-  static void for_each_atom(const Stay& stay, std::span<const uint64_t> bounds, Visit&& visit) {
-    for (const Access& access : stay.accesses)
-      for (size_t atom = atom_at(bounds, access.begin); bounds[atom] < access.end; ++atom)
-        visit(atom, access);
-  }
-
   /// Copies in what the stay uses before writing it, binds its uses to the copy, and returns the copy's id.
-  uint64_t fetch(uint64_t item, const Stay& before, const Stay& stay, std::span<const uint64_t> bounds,
-                 std::span<const Place> places) {
+  uint64_t fetch(uint64_t item, size_t index, const Stays& stays, std::span<const Place> places) {
+    const Stay &stay = stays.all[index], &before = index ? stays.all[index - 1] : stays.all.back();
+    const std::vector<uint64_t>& bounds = stays.bounds;
     std::map<size_t, uint32_t> first_mode;  // by atom
-    for_each_atom(stay, bounds, [&](size_t atom, const Access& access) { first_mode.emplace(atom, access.mode); });
+    stays.for_each_atom(stay, [&](size_t atom, const Access& access) { first_mode.emplace(atom, access.mode); });
     const uint64_t begin = bounds[first_mode.begin()->first], end = bounds[first_mode.rbegin()->first + 1];
     const Buffer kept = program_.buffer(item);
+    const uint32_t memory = stay.on_host ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE;
     const uint64_t copy =
-        program_.add_buffer({0, kept.name, TSR_BUFFER_FETCHED, TSR_MEMORY_DEVICE, kept.dtype, false, end - begin});
+        program_.add_buffer({0, kept.name, TSR_BUFFER_FETCHED, memory, kept.dtype, false, end - begin});
+    shift_[copy] = begin;
     std::vector<Run> runs;
     for (const auto& [atom, mode] : first_mode) {
       if (mode == TSR_MODE_WRITE) continue;
@@ -210,16 +201,19 @@ class Mover {
     return copy;
   }
 
-  /// Copies out what the stay has written and a later one uses.
-  void evict(uint64_t item, uint64_t in_device, size_t index, std::span<const Stay> stays,
-             std::span<const uint64_t> bounds, std::span<const size_t> last_stay, std::span<Place> places) {
-    const Stay& stay = stays[index];
+  /// Copies out what the stay has written and a later one uses, after the squares that come along.
+  void evict(uint64_t item, uint64_t in_device, size_t index, const Stays& stays, std::span<const size_t> last_stay,
+             std::span<Place> places) {
+    const Stay& stay = stays.all[index];
+    const std::vector<uint64_t>& bounds = stays.bounds;
     const uint64_t origin = in_device == item ? 0 : shift_[in_device];
     std::set<size_t> dirty;
-    for_each_atom(stay, bounds, [&](size_t atom, const Access& access) {
+    stays.for_each_atom(stay, [&](size_t atom, const Access& access) {
       if (access.mode != TSR_MODE_READ && last_stay[atom] > index) dirty.insert(atom);
     });
-    const size_t position = evict_position(stays, index);
+    const size_t position = evict_position(stays.all, index);
+    for (const size_t squares : stay.squares)
+      copies_.advance_before_copies(squares, position);
     const Buffer kept = program_.buffer(item);
     for (auto atom = dirty.begin(); atom != dirty.end();) {
       const size_t first = *atom;
@@ -240,6 +234,7 @@ class Mover {
   }
 
   size_t fetch_position(const Stay& before, const Stay& stay) const {
+    if (stay.on_host) return stay.first_action();
     const uint32_t ahead = std::min(before.leave->ahead, stay.first_visit);
     return std::min<size_t>(visits_[stay.first_visit - ahead].first_action, stay.first_action());
   }
@@ -263,19 +258,23 @@ class Mover {
   }
 
   void bind(const Stay& stay, uint64_t item, uint64_t copy, uint64_t begin) {
-    shift_[copy] = begin;
-    for (const Access& access : stay.accesses)
-      for (Binding& b : program_.actions[access.action].bindings)
+    const auto bind_action = [&](size_t action) {
+      for (Binding& b : program_.actions[action].bindings)
         if (b.buffer == item) {
           b.buffer = copy;
           b.offset -= begin;
         }
+    };
+    for (const Access& access : stay.accesses)
+      bind_action(access.action);
+    std::ranges::for_each(stay.squares, bind_action);
   }
 
   Program& program_;
   const std::span<const tsr_visit> visits_;
   const std::vector<uint32_t> visit_of_;
-  std::map<uint64_t, std::map<uint32_t, const tsr_leave*>> leaves_;  // by item, by visit
+  const std::set<size_t> on_host_;  // actions
+  std::map<uint64_t, LeavesOfItem> leaves_;
   std::map<uint64_t, uint64_t> shift_;  // of fetched copies: the item's element at their start
   CopyList copies_;
 };
@@ -283,8 +282,8 @@ class Mover {
 }  // namespace
 
 void move_items(Program& program, std::span<const tsr_visit> visits, std::span<const tsr_leave> leaves,
-                bool device_memory_is_host) {
-  Mover(program, visits, device_memory_is_host).run(leaves);
+                bool device_memory_is_host, std::span<const size_t> on_host) {
+  Mover(program, visits, device_memory_is_host, on_host).run(leaves);
 }
 
 }  // namespace tessera::host

@@ -7,8 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "base/concat.h"
 #include "offload/movement.h"
 #include "offload/visits.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
 
@@ -44,6 +46,25 @@ void follow_resting_buffers(Program& program, std::span<const RestingBuffer> res
   for (const auto& [buffer, visit] : used)
     leaves.push_back({buffer, visit, leave_of[buffer]->memory, leave_of[buffer]->ahead, leave_of[buffer]->linger});
   move_items(program, visits, leaves, device_memory_is_host);
+}
+
+void agree_on_resting_buffers(Program& step, std::span<const RestingBuffer> resting) {
+  std::set<uint64_t> used;
+  for (const Action& action : step.actions)
+    for (const Binding& b : action.bindings)
+      used.insert(b.buffer);
+  for (const RestingBuffer& buffer : resting)
+    for (Buffer& own : step.buffers) {
+      const bool is_it = own.persistent && own.kind == buffer.kind && own.name == buffer.name;
+      if (!is_it || own.memory == buffer.leave.memory) continue;
+      if (used.contains(own.id))
+        throw Error(TSR_E_INVALID_ARGUMENT,
+                    concat("offload policies let ", buffer_kind_name(own.kind), " ", own.name, " rest in ",
+                           memory_name(buffer.leave.memory), " memory in one variant of the step, and in ",
+                           memory_name(own.memory), " memory in variant ", step.variant,
+                           "; a buffer rests in one memory: give the same answer for all variants"));
+      own.memory = buffer.leave.memory;
+    }
 }
 
 }  // namespace tessera::host

@@ -25,4 +25,8 @@ std::vector<RestingBuffer> resting_buffers(const Program& program, std::span<con
 void follow_resting_buffers(Program& program, std::span<const RestingBuffer> resting,
                             bool device_memory_is_host = true);
 
+/// For a variant of the step beside others: what it does not use rests where another variant has left it. Throws
+/// INVALID_ARGUMENT for a buffer that it uses in device memory and that rests elsewhere in another variant.
+void agree_on_resting_buffers(Program& step, std::span<const RestingBuffer> resting);
+
 }  // namespace tessera::host

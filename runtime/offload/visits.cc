@@ -7,7 +7,9 @@
 // A visit begins at the first action whose key differs from the last one's: (block or segment, micro-batch, direction)
 // of a compute action, (kind, home) of sum_squares and optimizer. Recomputation belongs to the backward it is for. All
 // other actions have no key and join the visit that they come in, except that clip has a visit of its own, since all
-// updates wait for it, and that what comes before the first key is a visit too.
+// updates wait for it, and that what comes before the first key is a visit too. Squares that movement has put between
+// the compute of two blocks have no key either: they take no time to speak of, and a policy counts in blocks. Casts
+// before the first compute are a visit for each source, so that what is fetched for them need not be there all at once.
 //
 // Cost: linear in the bindings, besides the live ranges.
 
@@ -31,12 +33,25 @@ struct Key {
   uint32_t action_kind = 0;  // of updates and others
   int block = -1;            // blocks, then segments outside of blocks
   int micro_batch = -1;
-  uint64_t home = 0;
+  uint64_t home = 0;  // of updates; of casts the buffer
 
   bool operator==(const Key&) const = default;
 };
 
-std::optional<Key> key_of(const Program& program, const Action& action) {
+/// From the first action that computes to after the last one.
+struct ComputeSpan {
+  explicit ComputeSpan(const Program& program) {
+    const auto computes = [](const Action& action) { return is_compute(action.kind); };
+    const auto first = std::ranges::find_if(program.actions, computes);
+    begin = static_cast<uint64_t>(first - program.actions.begin());
+    for (uint64_t i = begin; i < program.actions.size(); ++i)
+      if (computes(program.actions[i])) end = i + 1;
+  }
+  uint64_t begin = 0, end = 0;
+};
+
+std::optional<Key> key_of(const Program& program, uint64_t index, const ComputeSpan& compute) {
+  const Action& action = program.actions[index];
   if (is_compute(action.kind)) {
     const int block = program.model->segments[action.segment].block;
     const uint32_t kind = action.kind == TSR_ACTION_FORWARD ? TSR_VISIT_FORWARD
@@ -44,8 +59,11 @@ std::optional<Key> key_of(const Program& program, const Action& action) {
                                                             : TSR_VISIT_BACKWARD;
     return Key{kind, 0, block >= 0 ? block : program.model->num_blocks() + action.segment, action.micro_batch, 0};
   }
+  if (action.kind == TSR_ACTION_SUM_SQUARES && index < compute.end) return std::nullopt;
   if (action.kind == TSR_ACTION_SUM_SQUARES || action.kind == TSR_ACTION_OPTIMIZER)
     return Key{TSR_VISIT_UPDATE, action.kind, -1, -1, action.home};
+  if (action.kind == TSR_ACTION_CAST && index < compute.begin)
+    return Key{TSR_VISIT_OTHER, action.kind, -1, -1, action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0))->buffer};
   if (action.kind == TSR_ACTION_CLIP) return Key{TSR_VISIT_OTHER, action.kind, -1, -1, 0};
   return std::nullopt;
 }
@@ -100,8 +118,9 @@ void measure(const Program& program, std::vector<tsr_visit>& visits) {
 std::vector<tsr_visit> visits_of(const Program& program) {
   std::vector<tsr_visit> visits;
   std::optional<Key> last;
+  const ComputeSpan compute(program);
   for (uint64_t i = 0; i < program.actions.size(); ++i) {
-    const std::optional<Key> key = key_of(program, program.actions[i]);
+    const std::optional<Key> key = key_of(program, i, compute);
     if (visits.empty() || (key && key != last)) {
       const Key begins = key.value_or(Key{});
       visits.push_back({i, i, begins.kind, -1, begins.micro_batch, 0, 0, 0, 0});

@@ -10,11 +10,11 @@
 //     compute   optimizer home=h.0/1  ...  a %7+8192:5120 dst  r %61+8192:5120 src  a %8+8192:5120 st:m  ...
 //
 // Homes are joined while the distance to the next one is the same in all roles; what is between them is padding, which
-// no piece names and so no update touches. What is joined and cut does not depend on pieces: a slice that is all
-// padding has its updates too, or the program of its rank would not be that of the others. Cuts are at multiples of
-// 4,096 bytes of the state's buffer, which is what direct I/O wants. Squares are summed where the last of the old
-// actions was, when all gradients are complete; updates begin where the first one was. Cost: linear in homes, pieces
-// and actions.
+// no piece names and so no update touches. A home whose update uses anything but the home's own ranges stays whole.
+// What is joined and cut does not depend on pieces: a slice that is all padding has its updates too, or the program of
+// its rank would not be that of the others. Cuts are at multiples of 4,096 bytes of the state's buffer, which is what
+// direct I/O wants. Squares are summed where the last of the old actions was, when all gradients are complete; updates
+// begin where the first one was. Cost: linear in homes, pieces and actions.
 
 #include "passes/chunks.h"
 
@@ -109,9 +109,11 @@ class Cutter {
         chunk_elements_(std::max(kCutElements, chunk_bytes / sizeof(float) / kCutElements * kCutElements)) {}
 
   void run() {
-    std::set<uint64_t> updated;
+    std::set<uint64_t> updated, others;
     for (const Action& action : program_.actions)
-      if (is_update(action)) updated.insert(action.home);
+      if (is_update(action)) (uses_home(action) ? updated : others).insert(action.home);
+    for (const uint64_t home : others)
+      updated.erase(home);
     for (const Span& span : join(program_, updated))
       cut(span);
     replace_homes();
@@ -119,6 +121,17 @@ class Cutter {
   }
 
  private:
+  /// Whether all operands are the home's own ranges. A strategy may bind others, which are not known to be cut alike.
+  bool uses_home(const Action& action) const {
+    const Home& home = program_.home(action.home);
+    return std::ranges::all_of(action.bindings, [&](const Binding& b) {
+      return TSR_SLOT_ROLE(b.slot) == TSR_ROLE_SCALAR ||
+             std::ranges::any_of(home.roles, [&](const tsr_home_role& role) {
+               return role.buffer == b.buffer && role.offset == b.offset && role.num_elements == b.num_elements;
+             });
+    });
+  }
+
   void cut(const Span& span) {
     std::vector<Home> chunks = chunks_of(span.whole);
     if (chunks.size() == 1 && span.homes.size() == 1) return;

@@ -221,4 +221,20 @@ void add_dependencies(Program& program, const std::vector<std::pair<uint32_t, ui
   keep_unimplied(program, waits);
 }
 
+void order_live_ranges(Program& program) {
+  std::map<uint64_t, std::vector<uint32_t>> uses;
+  for (uint32_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& b : program.actions[i].bindings)
+      if (!program.buffer(b.buffer).persistent) uses[b.buffer].push_back(i);
+  std::vector<std::pair<uint32_t, uint32_t>> waits;
+  for (const auto& [buffer, actions] : uses)
+    for (uint32_t action : actions) {
+      if (action != actions.front() && program.actions[actions.front()].kind != TSR_ACTION_SEND)
+        waits.emplace_back(actions.front(), action);
+      if (action != actions.back() && program.actions[action].kind != TSR_ACTION_SEND)
+        waits.emplace_back(action, actions.back());
+    }
+  add_dependencies(program, waits);
+}
+
 }  // namespace tessera::host

@@ -28,8 +28,8 @@ JobPlan::JobPlan(Job job, const Log& log)
       input_(compile_input(job_, strategies_.all(), policies_.all(), log)),
       programs_(as_usage([this] { return compile_job(input_); })) {}
 
-int largest_rank(const JobPrograms& programs) {
-  const auto arena = [](const auto& entry) { return entry.second.arena_bytes(TSR_MEMORY_DEVICE); };
+int largest_rank(const JobPrograms& programs, uint32_t memory) {
+  const auto arena = [&](const auto& entry) { return entry.second.arena_bytes(memory); };
   return std::ranges::max_element(programs.by_representative, {}, arena)->first;
 }
 

@@ -56,7 +56,7 @@ class JobPlan {
   JobPrograms programs_;
 };
 
-/// The first of the ranks with the largest arena in device memory.
-int largest_rank(const JobPrograms& programs);
+/// The first of the ranks with the largest arena in a memory.
+int largest_rank(const JobPrograms& programs, uint32_t memory = TSR_MEMORY_DEVICE);
 
 }  // namespace tessera::host

@@ -3,6 +3,7 @@
 
 #include "plan/moved.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -10,52 +11,73 @@
 #include "offload/copies.h"
 #include "plan/job_plan.h"
 #include "plan/timeline.h"
+#include "program/lower_op.h"
+#include "storage/block_sums.h"
 
 namespace tessera::host {
 namespace {
 
-/// A copy between device memory and another one.
+/// A copy on the way to device memory, or from it.
 struct Movement {
   bool is_in = false;
-  uint64_t device_buffer = 0;
-  uint64_t num_bytes = 0;
+  uint64_t near = 0, far = 0;  // buffers: that on the device's side, and the other
+  MovedBytes bytes;
 };
+
+/// What the store moves for a range of a file: whole blocks. Buffers in files begin on a block.
+uint64_t file_bytes(const Binding& range, uint64_t element_bytes) {
+  const uint64_t begin = range.offset * element_bytes, end = begin + range.num_elements * element_bytes;
+  return whole_blocks(end) - begin / kBlockBytes * kBlockBytes;
+}
 
 std::optional<Movement> movement_of(const Program& program, const Action& action) {
   if (!is_movement(program, action)) return std::nullopt;
   const Binding* from = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
   const Binding* to = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
   const Buffer &source = program.buffer(from->buffer), &destination = program.buffer(to->buffer);
-  const bool is_in = destination.memory == TSR_MEMORY_DEVICE;
-  if (!is_in && source.memory != TSR_MEMORY_DEVICE) return std::nullopt;  // between a file and a bounce buffer
-  return Movement{is_in, is_in ? destination.id : source.id, from->num_elements * TSR_DTYPE_BYTES(source.dtype)};
+  const uint64_t element_bytes = TSR_DTYPE_BYTES(source.dtype), num_bytes = from->num_elements * element_bytes;
+  Movement movement;
+  movement.is_in = destination.memory == TSR_MEMORY_DEVICE || source.memory == TSR_MEMORY_FILE;
+  movement.near = movement.is_in ? destination.id : source.id;
+  movement.far = movement.is_in ? source.id : destination.id;
+  if (destination.memory == TSR_MEMORY_DEVICE) movement.bytes.in_bytes = num_bytes;
+  if (source.memory == TSR_MEMORY_DEVICE) movement.bytes.out_bytes = num_bytes;
+  if (source.memory == TSR_MEMORY_FILE) movement.bytes.file_read_bytes = file_bytes(*from, element_bytes);
+  if (destination.memory == TSR_MEMORY_FILE) movement.bytes.file_written_bytes = file_bytes(*to, element_bytes);
+  return movement;
 }
 
-/// What has been seen of one direction of the list.
+/// One walk over the list, which finds the phases of the copies of one direction.
 class Walk {
  public:
-  Walk(const Program& program, bool counts_in)
-      : program_(program), counts_in_(counts_in), phases_(phases_of(program)) {}
+  Walk(const Program& program, bool finds_in, std::vector<MovePhase>& phases)
+      : program_(program), finds_in_(finds_in), phases_(phases) {}
 
-  void visit(size_t index, Moved& moved) {
+  void visit(size_t index) {
     const Action& action = program_.actions[index];
     const std::optional<Movement> movement = movement_of(program_, action);
     if (!movement) {
       for (const Binding& b : action.bindings)
-        phase_of_use_[b.buffer] = phases_[index] == Phase::optimizer ? MovePhase::update : MovePhase::forward_backward;
-      return;
+        phase_of_use_[b.buffer] = phases_[index];
+    } else if (movement->is_in == finds_in_) {
+      phases_[index] = phase_of_use_[movement->near];
+      phase_of_use_[movement->far] = phases_[index];  // the other half of a copy by way of a bounce buffer
     }
-    if (movement->is_in != counts_in_) return;
-    MovedBytes& bytes = moved.by_phase[static_cast<size_t>(phase_of_use_[movement->device_buffer])];
-    (counts_in_ ? bytes.in_bytes : bytes.out_bytes) += movement->num_bytes;
   }
 
  private:
   const Program& program_;
-  const bool counts_in_;
-  const std::vector<Phase> phases_;
+  const bool finds_in_;
+  std::vector<MovePhase>& phases_;
   std::unordered_map<uint64_t, MovePhase> phase_of_use_;  // by buffer: of the use seen last
 };
+
+void add(MovedBytes& sum, const MovedBytes& bytes) {
+  sum.in_bytes += bytes.in_bytes;
+  sum.out_bytes += bytes.out_bytes;
+  sum.file_read_bytes += bytes.file_read_bytes;
+  sum.file_written_bytes += bytes.file_written_bytes;
+}
 
 }  // namespace
 
@@ -63,31 +85,55 @@ std::string_view to_string(MovePhase phase) {
   return phase == MovePhase::update ? "update" : "forward, backward";
 }
 
+uint64_t MovedBytes::narrowest_bytes() const {
+  return std::max({in_bytes, out_bytes, file_read_bytes + file_written_bytes});
+}
+
 MovedBytes Moved::total() const {
   MovedBytes sum;
-  for (const MovedBytes& bytes : by_phase) {
-    sum.in_bytes += bytes.in_bytes;
-    sum.out_bytes += bytes.out_bytes;
-  }
+  for (const MovedBytes& bytes : by_phase)
+    add(sum, bytes);
   return sum;
+}
+
+MovedBytes moved_by(const Program& program, const Action& action) {
+  const auto movement = movement_of(program, action);
+  return movement ? movement->bytes : MovedBytes();
+}
+
+std::vector<MovePhase> move_phases_of(const Program& program) {
+  std::vector<MovePhase> phases;
+  for (const Phase phase : phases_of(program))
+    phases.push_back(phase == Phase::optimizer ? MovePhase::update : MovePhase::forward_backward);
+  Walk forwards(program, false, phases), backwards(program, true, phases);
+  for (size_t i = 0; i < program.actions.size(); ++i)
+    forwards.visit(i);
+  for (size_t i = program.actions.size(); i-- > 0;)
+    backwards.visit(i);
+  return phases;
 }
 
 Moved moved_in(const Program& program) {
   Moved moved;
-  Walk forwards(program, false), backwards(program, true);
-  for (size_t i = 0; i < program.actions.size(); ++i)
-    forwards.visit(i, moved);
-  for (size_t i = program.actions.size(); i-- > 0;)
-    backwards.visit(i, moved);
+  const std::vector<MovePhase> phases = move_phases_of(program);
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const Action& action = program.actions[i];
+    const auto phase = static_cast<size_t>(phases[i]);
+    add(moved.by_phase[phase], moved_by(program, action));
+    if (is_compute(action.kind)) moved.operations[phase] += num_operations(op_of(program, action));
+  }
   return moved;
 }
 
+const Program& most_moving_step(const RankPrograms& programs) {
+  return *std::ranges::max_element(programs.steps, {}, [](const Program& step) {
+    const MovedBytes moved = moved_in(step).total();
+    return moved.in_bytes + moved.out_bytes;
+  });
+}
+
 Moved moved_in_step(const RankPrograms& programs) {
-  Moved most;
-  const auto sum = [](const Moved& moved) { return moved.total().in_bytes + moved.total().out_bytes; };
-  for (const Program& step : programs.steps)
-    if (const Moved moved = moved_in(step); sum(moved) > sum(most)) most = moved;
-  return most;
+  return moved_in(most_moving_step(programs));
 }
 
 std::vector<PlaceUse> places_of(const RankPrograms& programs) {

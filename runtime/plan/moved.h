@@ -22,22 +22,36 @@ std::string_view to_string(MovePhase phase);
 struct MovedBytes {
   uint64_t in_bytes = 0;   ///< to device memory
   uint64_t out_bytes = 0;  ///< from it
+  /// From and to files, in whole blocks; also counted above where device memory is the host's.
+  uint64_t file_read_bytes = 0, file_written_bytes = 0;
+
+  /// What has to pass where it is narrowest: files are read and written through one disk, links work in both directions
+  /// at once.
+  uint64_t narrowest_bytes() const;
 };
 
 /// What a program moves, by MovePhase.
 struct Moved {
   std::array<MovedBytes, kMovePhases.size()> by_phase;
+  std::array<double, kMovePhases.size()> operations{};  ///< of products and attention (num_operations)
 
   const MovedBytes& of(MovePhase phase) const { return by_phase[static_cast<size_t>(phase)]; }
+  double operations_of(MovePhase phase) const { return operations[static_cast<size_t>(phase)]; }
   MovedBytes total() const;
 };
 
 /// Counts the copies that bring items to device memory and take them from it (offload/copies.h): one between a file and
-/// host memory on the way counts in neither direction, nor does what is staged for collectives and calls. A copy to
-/// device memory belongs to the phase of the first action that uses it, one from device memory to that of the last
-/// action that used what it copies, wherever they are in the list.
+/// host memory on the way counts as file bytes only, and what is staged for collectives and calls not at all. A copy on
+/// the way to device memory belongs to the phase of the first action that uses it there, one from device memory to that
+/// of the last action that used what it copies, wherever they are in the list.
 Moved moved_in(const Program& program);
-/// That of the step program that moves the most: strategies such as local SGD alternate between several.
+/// What one action moves; nothing for others than those copies.
+MovedBytes moved_by(const Program& program, const Action& action);
+/// By action: the phase of a copy as above; of others their own.
+std::vector<MovePhase> move_phases_of(const Program& program);
+/// The step program that moves the most, the first of equals: strategies such as local SGD alternate between several.
+const Program& most_moving_step(const RankPrograms& programs);
+/// What it moves.
 Moved moved_in_step(const RankPrograms& programs);
 
 /// What a rank keeps in one memory.

@@ -56,6 +56,18 @@ Json gathers_json(const PlanReport& r) {
   return json;
 }
 
+std::string_view key_of(MovePhase phase) {
+  return phase == MovePhase::update ? "update" : "forward_backward";
+}
+
+/// What the narrowest link or disk has to carry in a second, for forward and backward to hide the copies of their
+/// phase.
+std::optional<double> hidden_at(const PlanReport& r) {
+  const auto num_bytes = static_cast<double>(r.moved.of(MovePhase::forward_backward).narrowest_bytes());
+  if (!r.prediction || num_bytes == 0) return std::nullopt;
+  return num_bytes / r.prediction->of(MovePhase::forward_backward).compute_seconds;
+}
+
 Json offload_json(const PlanReport& r) {
   Json places = Json::array(), moved = Json::array();
   for (const PlaceUse& place : r.places)
@@ -64,10 +76,37 @@ Json offload_json(const PlanReport& r) {
                       {"peak_bytes", place.report.peak.total()},
                       {"by_class", by_class(place.report.peak)}});
   for (const MovePhase phase : kMovePhases)
-    moved.push_back({{"phase", phase == MovePhase::update ? "update" : "forward_backward"},
+    moved.push_back({{"phase", key_of(phase)},
                      {"in_bytes", r.moved.of(phase).in_bytes},
-                     {"out_bytes", r.moved.of(phase).out_bytes}});
-  return {{"policies", r.policies}, {"places", places}, {"moved", moved}};
+                     {"out_bytes", r.moved.of(phase).out_bytes},
+                     {"file_read_bytes", r.moved.of(phase).file_read_bytes},
+                     {"file_written_bytes", r.moved.of(phase).file_written_bytes},
+                     {"operations", r.moved.operations_of(phase)}});
+  Json json = {{"policies", r.policies}, {"chunk_bytes", r.chunk_bytes}, {"places", places}, {"moved", moved}};
+  if (const auto rate = hidden_at(r)) json["hidden_at_bytes_per_second"] = *rate;
+  if (r.prediction) json["predicted_seconds"] = r.prediction->step_seconds;
+  return json;
+}
+
+Json time_json(const PlanReport& r, const Prediction& p) {
+  Json phases = Json::array();
+  for (const MovePhase phase : kMovePhases) {
+    const PhaseTime& time = p.of(phase);
+    phases.push_back({{"phase", key_of(phase)},
+                      {"compute_seconds", time.compute_seconds},
+                      {"host_seconds", time.host_seconds},
+                      {"in_seconds", time.in_seconds},
+                      {"out_seconds", time.out_seconds},
+                      {"file_seconds", time.file_seconds},
+                      {"link_seconds", time.link_seconds}});
+  }
+  return {{"rates", r.rates->file},
+          {"measured", r.rates->measured},
+          {"threads", r.rates->num_threads},
+          {"predicted_seconds", p.step_seconds},
+          {"bound_seconds", p.bound()},
+          {r.items + "_per_second", static_cast<double>(r.tokens_per_step) / p.step_seconds},
+          {"phases", phases}};
 }
 
 Json reduce_every_json(const PlanReport& r) {
@@ -95,7 +134,8 @@ Json shortfall_json(const MemoryShortfall& shortfall) {
   Json fitting = Json::array();
   for (const Trial& trial : shortfall.fitting)
     fitting.push_back(trial_json(trial));
-  return {{"rank", shortfall.rank},
+  return {{"memory", memory_name(shortfall.memory)},
+          {"rank", shortfall.rank},
           {"arena_bytes", shortfall.arena_bytes},
           {"limit_bytes", shortfall.limit_bytes},
           {"would_fit", fitting},
@@ -129,6 +169,7 @@ std::string plan_json(const PlanReport& r) {
                {"offload", offload_json(r)},
                {"reduce_every", reduce_every_json(r)},
                {"balance", balance_json(r.balance)}};
+  if (r.prediction) json["time"] = time_json(r, *r.prediction);
   if (r.shortfall) json["shortfall"] = shortfall_json(*r.shortfall);
   return json.dump(2);
 }

@@ -82,6 +82,7 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
   report.places = places_of(own);
   for (const LoadedPlugin& policy : job.plugins.offload)
     report.policies.push_back(policy.name);
+  report.chunk_bytes = job.config.offload_chunk;
   report.moved = moved_in_step(own);
   const Program& busiest = busiest_step(own);
   report.num_step_programs = own.steps.size();
@@ -93,6 +94,21 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
   report.balance = balance_of(all);
   report.shortfall = find_shortfall(job, all, planned.log());
   return report;
+}
+
+void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file) {
+  const Rates rates = read_rates(rates_file);
+  if (rates.device != report.device)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("--rates ", rates_file, " was measured on --device ", printable(rates.device),
+                       ", but the plan is for --device ", report.device, "; measure that one"));
+  const int num_threads = planned.job().config.threads;
+  if (num_threads > 0 && num_threads != rates.num_threads)
+    planned.log().warning("--rates ", rates_file, " was measured with ", rates.num_threads,
+                          rates.num_threads == 1 ? " thread" : " threads", ", not with --threads ", num_threads,
+                          "; the time is that of the former");
+  report.rates = {rates_file, rates.measured, rates.num_threads};
+  report.prediction = predict(planned, report.rank, rates);
 }
 
 }  // namespace tessera::host

@@ -8,8 +8,9 @@
 
 #include "plan/balance.h"
 #include "plan/job_plan.h"
-#include "plan/memory_advisor.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/moved.h"
+#include "plan/prediction/prediction.h"
 #include "plan/timeline.h"
 #include "plan/traffic.h"
 
@@ -28,6 +29,13 @@ struct ReduceEveryCost {
   uint64_t micro_batch_gradient_bytes = 0, micro_batch_sent_bytes = 0;
 };
 
+/// Where a prediction comes from.
+struct RatesUsed {
+  std::string file;
+  std::string measured;  ///< when
+  int num_threads = 1;
+};
+
 struct PlanReport {
   int rank = 0;
   int num_ranks = 1;
@@ -43,6 +51,7 @@ struct PlanReport {
   MemoryReport memory;
   std::vector<PlaceUse> places;       ///< device memory first
   std::vector<std::string> policies;  ///< of offload, in the order in which they decide
+  uint64_t chunk_bytes = 0;           ///< --offload-chunk
   Moved moved;                        ///< in a step
   std::string peak_action;            ///< as text; empty for a program without actions
   std::vector<Phase> phases;          ///< of each action
@@ -54,10 +63,15 @@ struct PlanReport {
   std::optional<ReduceEveryCost> reduce_every_cost;
   Balance balance;
   std::optional<MemoryShortfall> shortfall;
+  std::optional<RatesUsed> rates;        ///< with --rates
+  std::optional<Prediction> prediction;  ///< with --rates
 };
 
 /// `rank` -1: the first of those that need the most memory.
 PlanReport plan_report(const JobPlan& planned, int rank);
+/// Adds the time of a step by the rates in this file. Throws what read_rates and predict throw, and INVALID_ARGUMENT
+/// for rates of another device.
+void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file);
 
 /// The report as text, and as one JSON object (docs/plan.md).
 std::string plan_text(const PlanReport& report);

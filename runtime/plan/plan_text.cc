@@ -1,5 +1,8 @@
 // The report as text: memory first, then traffic, then notes.
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/concat.h"
 #include "plan/format.h"
 #include "plan/plan_report.h"
@@ -7,8 +10,20 @@
 namespace tessera::host {
 namespace {
 
+/// What drives of a terabyte are often rated for.
+constexpr double kRatedBytes = 600e12;
+
 std::string percent(double share) {
   return format("%.1f %%", 100 * share);
+}
+
+/// Two digits that count, and commas: "24,000".
+std::string about(double number) {
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(1.0, number))) - 1));
+  std::string digits = format("%.0f", std::round(number / unit) * unit);
+  for (size_t at = digits.size(); at > 3; at -= 3)
+    digits.insert(at - 3, ",");
+  return digits;
 }
 
 /// A line without the blanks of an empty last column.
@@ -133,14 +148,41 @@ std::string traffic_part(const PlanReport& r) {
   return text;
 }
 
+/// Operations of products and attention.
+std::string tera(double operations) {
+  return format("%.4g TFLOP", operations * 1e-12);
+}
+
+/// What a link or disk has to carry while the device computes, for the copies of the phase to take no time of their
+/// own.
+std::string hidden_from(const PlanReport& r, MovePhase phase) {
+  const double gigabytes = static_cast<double>(r.moved.of(phase).narrowest_bytes()) * 1e-9;
+  if (gigabytes == 0) return "";
+  const double operations = r.moved.operations_of(phase);
+  if (operations == 0) return "nothing runs beside it";
+  const std::string each = format("%.3g GB per TFLOP", gigabytes / operations * 1e12);
+  if (!r.prediction) return each;
+  return concat(each, format(", here %.3g GB/s", gigabytes / r.prediction->of(phase).compute_seconds));
+}
+
 std::string offload_part(const PlanReport& r) {
   if (r.policies.empty()) return "";
-  std::string text = concat("\noffload: ", joined(r.policies), "\n",
-                            ended(format("  %-18s %14s %14s", "moved in a step", "in", "out")));
-  for (const MovePhase phase : kMovePhases)
-    text += ended(format("  %-18s %14s %14s", std::string(to_string(phase)).c_str(),
-                         bytes_or_dash(r.moved.of(phase).in_bytes).c_str(),
-                         bytes_or_dash(r.moved.of(phase).out_bytes).c_str()));
+  const auto line = [](std::string_view name, const std::string& in, const std::string& out, const std::string& beside,
+                       const std::string& hidden) {
+    return ended(format("  %-18s %14s %14s %16s   %s", std::string(name).c_str(), in.c_str(), out.c_str(),
+                        beside.c_str(), hidden.c_str()));
+  };
+  std::string text =
+      concat("\noffload: ", joined(r.policies), "\n", line("moved in a step", "in", "out", "beside", "hidden from"));
+  for (const MovePhase phase : kMovePhases) {
+    const double operations = r.moved.operations_of(phase);
+    text +=
+        line(to_string(phase), bytes_or_dash(r.moved.of(phase).in_bytes), bytes_or_dash(r.moved.of(phase).out_bytes),
+             operations > 0 ? tera(operations) : "", hidden_from(r, phase));
+  }
+  if (const double written = static_cast<double>(r.moved.total().file_written_bytes); written > 0)
+    text += format("  written to files in a step: %.4g GB; a drive rated for %.0f TB lasts %s steps\n", written * 1e-9,
+                   kRatedBytes * 1e-12, about(kRatedBytes / written).c_str());
   return text;
 }
 
@@ -168,11 +210,38 @@ std::string balance_part(const PlanReport& r) {
   return text;
 }
 
+std::string seconds_or_dash(double seconds) {
+  return seconds > 0 ? format("%.4g s", seconds) : "-";
+}
+
+std::string time_part(const PlanReport& r) {
+  if (!r.prediction) return "";
+  const Prediction& p = *r.prediction;
+  const auto line = [](std::string_view name, const std::array<std::string, 5>& cells) {
+    std::string text = format("  %-18s", std::string(name).c_str());
+    for (const std::string& cell : cells)
+      text += format(" %12s", cell.c_str());
+    return text + "\n";
+  };
+  std::string text = concat("\ntime of a step, by ", r.rates->file, " (measured ", printable(r.rates->measured), ", ",
+                            r.rates->num_threads, r.rates->num_threads == 1 ? " thread" : " threads", ")\n",
+                            line("busy", {"compute", "in", "out", "files", "at least"}));
+  for (const MovePhase phase : kMovePhases) {
+    const PhaseTime& time = p.of(phase);
+    text += line(to_string(phase), {seconds_or_dash(time.compute_seconds), seconds_or_dash(time.in_seconds),
+                                    seconds_or_dash(time.out_seconds), seconds_or_dash(time.file_seconds),
+                                    seconds_or_dash(time.bound())});
+  }
+  return text + format("  predicted: %.4g s, %.4g %s/s; at least %.4g s, if all copies ran beside compute\n",
+                       p.step_seconds, static_cast<double>(r.tokens_per_step) / p.step_seconds, r.items.c_str(),
+                       p.bound());
+}
+
 }  // namespace
 
 std::string plan_text(const PlanReport& report) {
-  std::string text =
-      heading(report) + memory_part(report) + peak_part(report) + offload_part(report) + traffic_part(report);
+  std::string text = heading(report) + memory_part(report) + peak_part(report) + offload_part(report) +
+                     time_part(report) + traffic_part(report);
   const std::string notes = gradients_part(report) + balance_part(report);
   return text + (notes.empty() ? "" : "\n") + notes;
 }

@@ -5,11 +5,15 @@
 // The cost model is the roofline (Williams, Waterman, Patterson 2009): the longer of arithmetic at peak rate and of
 // moving all operands once at peak bandwidth; for a collective, its bytes over one link. It has no latency and no
 // efficiency factors. It is good enough to draw a step and to see which stream idles, not to predict a step's time.
+//
+// Where actions share resources their ends are not known when they start, so time goes from event to event
+// (prediction/shared_clocks.h).
 
 #include "plan/simulate.h"
 
 #include <algorithm>
 
+#include "plan/prediction/shared_clocks.h"
 #include "plan/traffic.h"
 #include "program/collective_operands.h"
 #include "program/lower_op.h"
@@ -40,6 +44,32 @@ std::vector<double> durations(const WaitGraph& graph, const MatchedOps& matched_
   return result;
 }
 
+/// Each node starts when all that it waits for has ended.
+std::vector<Interval> run_alone(std::span<const WaitGraph::Edge> edges, const std::vector<double>& duration) {
+  std::vector<double> start(duration.size(), 0);
+  walk_edges(edges, static_cast<uint32_t>(duration.size()), [&](const WaitGraph::Edge& edge) {
+    start[edge.node] = std::max(start[edge.node], start[edge.awaited_node] + duration[edge.awaited_node]);
+  });
+  std::vector<Interval> intervals;
+  for (size_t node = 0; node < duration.size(); ++node)
+    intervals.push_back({start[node], start[node] + duration[node]});
+  return intervals;
+}
+
+/// By node: the rank, by its position among those matched, and what its action keeps busy there.
+std::vector<Sharer> sharers(const WaitGraph& graph, const MatchedOps& matched_ops, const ProgramOf& program,
+                            const Sharing& sharing) {
+  std::vector<Sharer> result(graph.num_nodes());
+  for (size_t position = 0; position < matched_ops.ranks.size(); ++position) {
+    const int rank = matched_ops.ranks[position];
+    const Program& own = program(rank);
+    for (uint32_t i = 0; i < own.actions.size(); ++i)
+      if (!is_collective(own.actions[i].kind))
+        result[graph.end_node({rank, i})] = {static_cast<int>(position), sharing.resource(own, own.actions[i])};
+  }
+  return result;
+}
+
 double memory_bytes(const Program& program, const Action& action) {
   uint64_t num_bytes = 0;
   for (const Binding& binding : action.bindings)
@@ -58,21 +88,23 @@ double Simulation::end() const {
 }
 
 Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program, const ActionCost& cost) {
+  return simulate(mesh, classes, program, cost, Sharing());
+}
+
+Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program, const ActionCost& cost,
+                    const Sharing& sharing) {
   DiagnosticList unused;
   Simulation result{matched_ranks(mesh, classes, program), {}};
   const MatchedOps matched_ops = match_ranks(mesh, result.classes, program, unused);
   const WaitGraph graph(program, matched_ops);
   const std::vector<double> duration = durations(graph, matched_ops, program, cost);
-  std::vector<double> start(graph.num_nodes(), 0);
   const auto edges = graph.edges(WaitGraph::Order::streams);
-  walk_edges(edges, graph.num_nodes(), [&](const WaitGraph::Edge& edge) {
-    start[edge.node] = std::max(start[edge.node], start[edge.awaited_node] + duration[edge.awaited_node]);
-  });
+  const std::vector<Interval> intervals =
+      sharing.resource ? run_shared(edges, sharers(graph, matched_ops, program, sharing), duration, sharing)
+                       : run_alone(edges, duration);
   for (const int rank : matched_ops.ranks)
-    for (uint32_t i = 0; i < program(rank).actions.size(); ++i) {
-      const uint32_t node = graph.end_node({rank, i});
-      result.intervals[rank].push_back({start[node], start[node] + duration[node]});
-    }
+    for (uint32_t i = 0; i < program(rank).actions.size(); ++i)
+      result.intervals[rank].push_back(intervals[graph.end_node({rank, i})]);
   return result;
 }
 

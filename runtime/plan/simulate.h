@@ -5,16 +5,13 @@
 #include <map>
 #include <vector>
 
+#include "plan/prediction/sharing.h"
 #include "verify/collective_matching.h"
 
 namespace tessera::host {
 
 /// Seconds (or another unit) that an action takes by itself. Pure.
 using ActionCost = std::function<double(const Program& program, const Action& action)>;
-
-struct Interval {
-  double start = 0, end = 0;
-};
 
 struct Simulation {
   RankClasses classes;                             ///< ranks of one class run in lockstep
@@ -29,6 +26,9 @@ struct Simulation {
 /// members have reached it, and takes as long as the slowest; a message when both ends have. The programs must have
 /// passed verify_rank and verify_ranks: actions on a cycle stay at 0. Pure.
 Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program, const ActionCost& cost);
+/// The same with actions that take longer while others run. Work between ranks (collectives, messages) shares nothing.
+Simulation simulate(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program, const ActionCost& cost,
+                    const Sharing& sharing);
 
 /// Rates of a machine, per second.
 struct MachineRates {

@@ -44,8 +44,7 @@ std::vector<Phase> phases_of(const Program& program) {
       phase = Phase::forward;
     else if (is_compute(action.kind))
       phase = Phase::backward;
-    else if (action.kind == TSR_ACTION_SUM_SQUARES || action.kind == TSR_ACTION_CLIP ||
-             action.kind == TSR_ACTION_OPTIMIZER)
+    else if (action.kind == TSR_ACTION_CLIP || action.kind == TSR_ACTION_OPTIMIZER)
       phase = Phase::optimizer;
     phases.push_back(phase);
   }

@@ -7,7 +7,7 @@
 
 #include "base/concat.h"
 #include "plan/format.h"
-#include "plan/memory_advisor.h"
+#include "plan/advice/memory_advisor.h"
 #include "program/collective_operands.h"
 
 namespace tessera::host {

@@ -12,6 +12,7 @@ struct OffloadPolicy {
   std::string name;
   const tsr_offload_interface* interface = nullptr;
   tsr_offload* instance = nullptr;
+  std::string host_flag = {};  ///< the flag that makes it run actions on the host, if it has an option `update`
 };
 
 }  // namespace tessera::host

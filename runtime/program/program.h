@@ -134,6 +134,7 @@ struct Program {
   std::vector<Group> groups;
   std::vector<Action> actions;
   uint64_t next_id = 1;
+  std::string host_flag;  ///< the flag that makes actions run on the host; empty: none do
 
   /// Throws INTERNAL for an unknown id: passes are checked before.
   const Buffer& buffer(uint64_t id) const;
@@ -179,6 +180,11 @@ inline bool is_collective(uint32_t kind) {
 }
 inline bool is_elementwise(uint32_t kind) {
   return kind >= TSR_ACTION_COPY && kind <= TSR_ACTION_ZERO;
+}
+
+/// Whether actions of this kind have the same results on every device (TSR-DEVICE-011), so that the host may run them.
+inline bool has_equal_bits_everywhere(uint32_t kind) {
+  return is_elementwise(kind) || kind == TSR_ACTION_SUM_SQUARES || kind == TSR_ACTION_OPTIMIZER;
 }
 
 /// "device", "host", "file"; "memory 7" for one without a name.

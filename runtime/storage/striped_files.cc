@@ -7,13 +7,21 @@
 
 namespace tessera::host {
 
+std::vector<uint64_t> stripe_shares(size_t num_folders, uint64_t num_bytes) {
+  const uint64_t num_stripes = num_bytes / kStripeBytes, rest = whole_blocks(num_bytes % kStripeBytes);
+  std::vector<uint64_t> shares;
+  for (uint64_t i = 0; i < num_folders; ++i) {
+    const uint64_t own = num_stripes / num_folders + (i < num_stripes % num_folders ? 1 : 0);
+    shares.push_back(own * kStripeBytes + (i == num_stripes % num_folders ? rest : 0));
+  }
+  return shares;
+}
+
 StripedFiles::StripedFiles(const std::vector<std::string>& folders, uint64_t num_bytes, const Log& log) {
   if (folders.empty()) throw Error(TSR_E_INVALID_ARGUMENT, "files need --offload-dir FOLDER, on a local disk");
-  const uint64_t num_stripes = num_bytes / kStripeBytes, rest = whole_blocks(num_bytes % kStripeBytes);
-  for (uint64_t i = 0; i < folders.size(); ++i) {
-    const uint64_t own = num_stripes / folders.size() + (i < num_stripes % folders.size() ? 1 : 0);
-    files_.emplace_back(folders[i], own * kStripeBytes + (i == num_stripes % folders.size() ? rest : 0), log);
-  }
+  const std::vector<uint64_t> shares = stripe_shares(folders.size(), num_bytes);
+  for (size_t i = 0; i < folders.size(); ++i)
+    files_.emplace_back(folders[i], shares[i], log);
 }
 
 Piece StripedFiles::first_piece(uint64_t offset, uint64_t end) const {

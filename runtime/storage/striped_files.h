@@ -22,6 +22,9 @@ struct Piece {
   uint64_t num_bytes = 0;    ///< at most kStripeBytes
 };
 
+/// The bytes in each of so many folders, in whole blocks.
+std::vector<uint64_t> stripe_shares(size_t num_folders, uint64_t num_bytes);
+
 /// Bytes [0, num_bytes) over the folders' files: stripe s is in file s % F as its stripe s / F. Stripes of two folders:
 ///
 ///     range    0   1   2   3   4            folder A   0   2   4

@@ -22,6 +22,7 @@
 #include "config/flag_table.h"
 #include "launch/fingerprint.h"
 #include "model/model_name.h"
+#include "plan/advice/memory_advisor.h"
 #include "plan/job_plan.h"
 #include "plan/verification.h"
 #include "plugins/plugin_options.h"
@@ -91,7 +92,7 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
 /// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
 /// text that is too long for the store is truncated. Returns rank 0's own programs.
 RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
-  JobPrograms programs = as_usage([&] { return compile_job(input); });
+  JobPrograms programs = with_offers(job, input.log, [&] { return as_usage([&] { return compile_job(input); }); });
   if (const auto refusal = refusal_of(job, input, programs)) {
     store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
     throw *refusal;

@@ -59,20 +59,27 @@ void report_offload(const Log& log, const Job& job, const RankPrograms& programs
                 job.plugins.device.name, " is host memory; it lowers only what --device-memory counts");
 }
 
-/// What all steps of the run have moved.
-void report_moved(const Log& log, const Job& job, const RankPrograms& programs, int64_t num_steps) {
+/// Decimal, as disks and links are rated.
+std::string gigabytes_per_second(uint64_t num_bytes, double seconds) {
+  return format("%.2f GB/s", seconds > 0 ? static_cast<double>(num_bytes) / seconds * 1e-9 : 0);
+}
+
+std::string at_rate(const TransferCounts& counts) {
+  return concat(human_bytes(counts.num_bytes), " at ",
+                gigabytes_per_second(counts.num_bytes, static_cast<double>(counts.busy_ns) * 1e-9));
+}
+
+/// What all steps of the run have moved, and how fast.
+void report_moved(const Log& log, const Job& job, const MovedInRun& moved) {
   if (job.plugins.offload.empty()) return;
-  MovedBytes sum;
-  for (size_t variant = 0; variant < programs.steps.size(); ++variant) {
-    const MovedBytes moved = moved_in(programs.steps[variant]).total();
-    const auto num_variants = static_cast<int64_t>(programs.steps.size());
-    const auto times =
-        static_cast<uint64_t>((num_steps + num_variants - 1 - static_cast<int64_t>(variant)) / num_variants);
-    sum.in_bytes += times * moved.in_bytes;
-    sum.out_bytes += times * moved.out_bytes;
-  }
-  log.info("offload moved: ", human_bytes(sum.out_bytes), " out of device memory and ", human_bytes(sum.in_bytes),
-           " in, in all steps of rank 0");
+  const MovedBytes& planned = moved.planned;
+  log.info("offload moved: ", human_bytes(planned.out_bytes), " out of device memory and ",
+           human_bytes(planned.in_bytes),
+           " in, in all steps of rank 0: ", gigabytes_per_second(planned.in_bytes + planned.out_bytes, moved.seconds),
+           " over their whole time");
+  if (moved.read.num_bytes + moved.written.num_bytes > 0)
+    log.info("offload files: rank 0 read ", at_rate(moved.read), " and wrote ", at_rate(moved.written),
+             " while it did so");
 }
 
 std::string frozen_text(const Model& model) {
@@ -147,7 +154,7 @@ void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, con
 }
 
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,
-                const MeasuredMemory& measured) {
+                const MeasuredMemory& measured, const MovedInRun& moved) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
   if (end.stopped_by.empty())
     log.info("done: ", job.config.steps, " steps");
@@ -158,7 +165,7 @@ void report_end(const Log& log, const Job& job, const RankRuntime& runtime, cons
            ")");
   log.info("memory planned at the peak: ", human_bytes(planned.peak.total()), " (", class_list(planned.peak),
            ") in an arena of ", human_bytes(runtime.arena_bytes()));
-  report_moved(log, job, runtime.programs(), end.last_step);
+  report_moved(log, job, moved);
   log.info("memory measured: ", measured.total_bytes ? of_device(measured) : of_process(job, measured));
 }
 

@@ -8,6 +8,7 @@
 #include "job/job.h"
 #include "train/loss_scaler.h"
 #include "train/memory_meter.h"
+#include "train/move_meter.h"
 
 namespace tessera::host {
 
@@ -24,8 +25,8 @@ struct RunEnd {
   std::string stopped_by;  ///< what asked it to stop before its last step; empty: nothing did
 };
 
-/// How many steps were run, planned and measured memory, and what offload moved.
+/// How many steps were run, planned and measured memory, and what offload moved, with its rates.
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,
-                const MeasuredMemory& measured);
+                const MeasuredMemory& measured, const MovedInRun& moved);
 
 }  // namespace tessera::host

@@ -14,13 +14,14 @@
 #include "job/job_policies.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
-#include "plan/moved.h"
 #include "plugins/host_services.h"
 #include "train/consistency.h"
 #include "train/learning_rate.h"
 #include "train/loss_scaler.h"
 #include "train/lost_run.h"
 #include "train/memory_meter.h"
+#include "train/move_meter.h"
+#include "train/offload_space.h"
 #include "train/report.h"
 #include "train/run_requests.h"
 
@@ -125,30 +126,17 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime) {
   return run;
 }
 
-/// What the variants of the step move; nothing without offload policies.
-std::vector<MovedBytes> moved_by_variant(const Job& job, const RankPrograms& programs) {
-  std::vector<MovedBytes> moved;
-  if (job.plugins.offload.empty()) return moved;
-  for (const Program& step : programs.steps)
-    moved.push_back(moved_in(step).total());
-  return moved;
-}
-
-void add_memory(StepMetrics& line, const MeasuredMemory& memory, std::span<const MovedBytes> moved_by_variant) {
+void add_memory(StepMetrics& line, const MeasuredMemory& memory) {
   line.memory_bytes = memory.now_bytes;
   line.peak_memory_bytes = memory.peak_bytes;
-  if (moved_by_variant.empty()) return;
-  const MovedBytes& moved = moved_by_variant[static_cast<size_t>(line.step - 1) % moved_by_variant.size()];
-  line.fetched_bytes = static_cast<int64_t>(moved.in_bytes);
-  line.evicted_bytes = static_cast<int64_t>(moved.out_bytes);
 }
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-RunEnd train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, const RankInfo& info,
-                   const RankObserver& observer, const Log& log) {
+RunEnd train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, MemoryMeter& meter, MoveMeter& moves,
+                   const RankInfo& info, const RankObserver& observer, const Log& log) {
   const Coordinates coordinates = job.mesh.coordinates(info.rank);
   const int data_rank = job.mesh.data_rank(coordinates);
   const auto reader = data.reader(dataset_use(job));
@@ -157,7 +145,6 @@ RunEnd train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Me
   LostRunCheck lost(job, info, runtime);
   AgreedRequests requests(observer.requests);
   RunEnd end;
-  const std::vector<MovedBytes> moved = moved_by_variant(job, runtime.programs());
   const auto tokens = static_cast<double>(job.tokens_per_step());
   const auto first_start = Clock::now();
   for (int64_t step = 0; step < job.config.steps; ++step) {
@@ -182,7 +169,8 @@ RunEnd train_steps(const Job& job, const Dataset& data, RankRuntime& runtime, Me
     line.step_ms = seconds_since(start) * 1e3;
     line.tokens_per_second = tokens / line.step_ms * 1e3;
     line.tokens = job.tokens_per_step() * line.step;
-    add_memory(line, meter.measure(), moved);
+    add_memory(line, meter.measure());
+    moves.measure(line);
     observer.on_step(line);
     if (info.rank == 0) report_step(log, line, job.config.steps, scaler);
     lost.after_step(line.step, result);
@@ -215,6 +203,7 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
   const CompileInput input = compile_input(job, strategies.all(), policies.all(), first_log);
   RankPrograms programs = check_program_consistency(job, input, info);
+  check_offload_space(job, programs, info);
 
   // Measured here, so that the report can separate the arena from earlier memory.
   const int64_t process_before = resident_memory().now_bytes;
@@ -237,10 +226,11 @@ void train_rank(const Job& job, const Dataset& data, const RankInfo& info, const
   // A rank may detect only now that its weights are not finite, and a run that is refused must not write metrics.
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   observer.on_start(run_metrics(job, runtime));
-  const RunEnd end = train_steps(job, data, runtime, meter, info, observer, log);
+  MoveMeter moves(job, runtime);
+  const RunEnd end = train_steps(job, data, runtime, meter, moves, info, observer, log);
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
-  if (info.rank == 0) report_end(log, job, runtime, end, meter.measure());
+  if (info.rank == 0) report_end(log, job, runtime, end, meter.measure(), moves.in_run());
 }
 
 }  // namespace tessera::host

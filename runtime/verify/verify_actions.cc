@@ -5,7 +5,7 @@
 //     rank 0 #73 compute optimizer wte.weight has a predicate, but does not read the result of clip (slot x2), ...
 //
 // Only collectives and messages may be on comm streams: these may be another device's streams (the host's), where no
-// kernel of the job's device can run. Cost: linear in the bindings.
+// kernel of the job's device can run. Streams of the host are the CPU's. Cost: linear in the bindings.
 
 #include <string>
 #include <unordered_set>
@@ -58,7 +58,7 @@ class ActionChecker {
   void check_stream() {
     if (!is_index(action_.stream, program_.streams))
       return report("is on stream " + std::to_string(action_.stream) + ", which does not exist");
-    check_files();
+    check_host_stream();
     const bool on_comm = program_.streams[action_.stream].kind == TSR_STREAM_KIND_COMM;
     if (is_collective(action_.kind) && !on_comm) report("must be on a comm stream");
     if (!is_collective(action_.kind) && on_comm)
@@ -68,16 +68,26 @@ class ActionChecker {
       report("must be on the compute stream");
   }
 
-  /// Files are read and written by the host's streams, which do nothing else.
-  void check_files() {
+  /// Files are read and written by the host's streams, on which else are only actions that work in the host's memory,
+  /// and that have the same results there.
+  void check_host_stream() {
     const bool on_host = program_.streams[action_.stream].kind == TSR_STREAM_KIND_HOST;
-    const bool is_in_file = std::ranges::any_of(action_.bindings, [&](const Binding& b) {
-      const Buffer* buffer = buffer_or_null(program_, b.buffer);
-      return buffer && buffer->memory == TSR_MEMORY_FILE;
-    });
+    const auto is_in = [&](uint32_t memory) {
+      return [this, memory](const Binding& b) {
+        const Buffer* buffer = buffer_or_null(program_, b.buffer);
+        return buffer && buffer->memory == memory;
+      };
+    };
+    const bool is_in_file = std::ranges::any_of(action_.bindings, is_in(TSR_MEMORY_FILE));
     if (is_in_file && (action_.kind != TSR_ACTION_COPY || !on_host))
       report("binds a buffer that is in a file; only copies on the host's streams read and write files");
-    if (on_host && !is_in_file) report("is on a stream of the host; only copies from and to files are");
+    if (!on_host || is_in_file) return;
+    if (!has_equal_bits_everywhere(action_.kind))
+      report(
+          "is on a stream of the host; only copies from and to files, elementwise actions, sum_squares and optimizer "
+          "are");
+    else if (!std::ranges::all_of(action_.bindings, is_in(TSR_MEMORY_HOST)))
+      report("is on a stream of the host, and binds a buffer that is not in the host's memory");
   }
 
   void check_indices() {

@@ -94,6 +94,7 @@ SLOT(tsr_strategy_interface, get_extension, const void* (*)(tsr_str));
 
 /* offload.h */
 SLOT(tsr_offload_sink, leave, tsr_status (*)(void*, const tsr_leave*, tsr_error*));
+SLOT(tsr_offload_sink, run_on_host, tsr_status (*)(void*, uint64_t, tsr_error*));
 SLOT(tsr_offload_interface, create, tsr_status (*)(const tsr_offload_create_args*, tsr_offload**, tsr_error*));
 SLOT(tsr_offload_interface, destroy, void (*)(tsr_offload*));
 SLOT(tsr_offload_interface, plan,

@@ -1,8 +1,6 @@
 // Speed of the sharding strategies against ddp: GPT-2 124M, 2 ranks over gloo, one thread each, in one run. The
 // strategies take turns, so that what else the machine does meets all of them; ratios are of medians.
 //     strategies_bench [--rounds N] [--steps N] [--batch-size N] [--seq-len N] [--model NAME] [--nproc N]
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -13,14 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_tools.h"
 #include "support/command.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
 namespace tessera::testing {
 namespace {
-
-using Options = std::map<std::string, std::string>;
 
 struct Contender {
   std::string name;
@@ -29,17 +26,7 @@ struct Contender {
   double peak_bytes = 0;
 };
 
-Options read_options(int argc, char** argv) {
-  Options options = {{"--rounds", "3"},    {"--steps", "4"},    {"--batch-size", "4"},
-                     {"--seq-len", "256"}, {"--model", "gpt2"}, {"--nproc", "2"}};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (!options.contains(argv[i])) throw std::invalid_argument(std::string("there is no option ") + argv[i]);
-    options[argv[i]] = argv[i + 1];
-  }
-  return options;
-}
-
-void run(Contender& contender, const Options& options) {
+void run(Contender& contender, const BenchOptions& options) {
   const TempFolder folder;
   std::vector<std::string> command = {TESSERA_PROGRAM, "train", "--data",    source_dir("runtime"),
                                       "--comm",        "gloo",  "--threads", "1",
@@ -59,21 +46,7 @@ void run(Contender& contender, const Options& options) {
   }
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.size() % 2 ? values[values.size() / 2]
-                           : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
-}
-
-std::string processor() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  utsname name{};
-  return uname(&name) == 0 ? name.machine : "unknown";
-}
-
-void print(const std::vector<Contender>& contenders, const Options& options) {
+void print(const std::vector<Contender>& contenders, const BenchOptions& options) {
   const double tokens =
       std::stod(options.at("--batch-size")) * std::stod(options.at("--seq-len")) * std::stod(options.at("--nproc"));
   std::printf("%s, %s ranks over gloo, one thread each; %s, B=%s, T=%s; medians of %zu steps, in turns\n",
@@ -88,7 +61,14 @@ void print(const std::vector<Contender>& contenders, const Options& options) {
 }
 
 int bench(int argc, char** argv) {
-  const Options options = read_options(argc, argv);
+  const BenchOptions options = read_options(argc, argv,
+                                            {{"--rounds", "3"},
+                                             {"--steps", "4"},
+                                             {"--batch-size", "4"},
+                                             {"--seq-len", "256"},
+                                             {"--model", "gpt2"},
+                                             {"--nproc", "2"}});
+
   std::vector<Contender> contenders = {
       {"ddp", {"--strategy", "ddp"}}, {"fsdp", {"--strategy", "fsdp"}}, {"zero3", {"--strategy", "zero3"}}};
   for (int round = 0; round < std::stoi(options.at("--rounds")); ++round)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "compile/offload_runner.h"
@@ -14,6 +15,7 @@
 #include "cpu-device/device.h"
 #include "memory/memory_plan.h"
 #include "model/gpt2/gpt2.h"
+#include "offload/visits.h"
 #include "passes/build_program.h"
 #include "passes/chunks.h"
 #include "passes/dependencies.h"
@@ -37,14 +39,22 @@ struct Plan {
   tsr_status status = TSR_OK;
   std::string message;
   std::vector<tsr_leave> answers;
+  std::vector<uint64_t> host_runs;
   std::string refusal;  ///< the sink's first, or what is wrong with all answers together
 };
+
+/// It cannot decide, or nothing it may say is enough: it said why, and nothing else.
+bool declines(const Plan& plan) {
+  return (plan.status == TSR_E_INVALID_ARGUMENT || plan.status == TSR_E_RESOURCE_EXHAUSTED) && !plan.message.empty() &&
+         plan.answers.empty() && plan.refusal.empty();
+}
 
 auto fields(const tsr_leave& leave) {
   return std::tuple(leave.buffer, leave.after, leave.memory, leave.ahead, leave.linger);
 }
 bool operator==(const Plan& a, const Plan& b) {
-  return a.status == b.status && a.message == b.message && std::ranges::equal(a.answers, b.answers, {}, fields, fields);
+  return a.status == b.status && a.message == b.message && a.host_runs == b.host_runs &&
+         std::ranges::equal(a.answers, b.answers, {}, fields, fields);
 }
 
 /// A policy with some options.
@@ -73,7 +83,8 @@ class Policy {
     const tsr_status status = table().plan(instance_, view.get(), sink.get(), err.get());
     const bool goes_on = refused_answer < 0 && status == TSR_OK;
     return {status, std::string(err.get()->message, strnlen(err.get()->message, sizeof err.get()->message)),
-            recorder.answers(), goes_on ? recorder.refusal() + recorder.objection_at_the_end() : recorder.refusal()};
+            recorder.answers(), recorder.host_runs(),
+            goes_on ? recorder.refusal() + recorder.objection_at_the_end() : recorder.refusal()};
   }
   Plan plan(const StepPlan& step) const { return plan(step, HeldView(step)); }
 
@@ -99,6 +110,7 @@ TEST_P(Offload, AnswersAreOnesThatTheHostTakes) {
   size_t num_answers = 0;
   for (uint32_t seed = 0; seed < kNumSteps; ++seed) {
     const Plan plan = policy.plan(random_step(seed));
+    if (declines(plan)) continue;
     ASSERT_EQ(plan.status, TSR_OK) << "seed " << seed << ": " << plan.message;
     ASSERT_EQ(plan.refusal, "") << "seed " << seed;
     num_answers += plan.answers.size();
@@ -122,12 +134,18 @@ size_t num_copies(const Program& program) {
       std::ranges::count(program.actions, uint32_t{TSR_ACTION_COPY}, [](const Action& action) { return action.kind; }));
 }
 
+/// Nine tenths of what is in use at once.
+uint64_t tight_limit(const Program& program) {
+  return std::ranges::max(visits_of(program), {}, &tsr_visit::live_bytes).live_bytes / 10 * 9;
+}
+
 // The view is the host's own, and so is the sink.
 TEST_P(Offload, AnswersAreTakenForAStepOfTwoBlocks) {
   const Policy policy(GetParam());
   Program program = two_blocks();
   if (policy.table().flags & TSR_OFFLOAD_CUTS_HOMES) cut_homes(program, 1 << 20);
-  run_policy(program, {policy.plugin().name, &policy.table(), policy.instance()}, {});
+  run_policy(program, {policy.plugin().name, &policy.table(), policy.instance()},
+             {.device_bytes = tight_limit(program)});
   EXPECT_GT(num_copies(program), 0u) << "it moves nothing";
   zero_pads(program);
   derive_dependencies(program);
@@ -205,6 +223,50 @@ TEST_P(Offload, ReturnsTheErrorOfTheSink) {
     }
   }
   EXPECT_GT(num_refused, 0);
+}
+
+/// The flag with which a policy runs updates on the host; nothing: it has none.
+std::optional<PluginFlag> update_on_host(const std::string& path) {
+  const LoadedPlugin plugin = load_plugin(path, kQuiet);
+  for (const PluginOption& option : plugin.options)
+    if (option.name == "update" && std::ranges::count(option.choices, "host"))
+      return PluginFlag{plugin.name + ".update", "host", true};
+  return std::nullopt;
+}
+
+TEST_P(Offload, RunsOnTheHostWhatTheHostTakes) {
+  const auto flag = update_on_host(GetParam());
+  if (!flag) GTEST_SKIP() << "it runs nothing on the host";
+  const Policy policy(GetParam(), {*flag});
+  size_t num_runs = 0;
+  for (uint32_t seed = 0; seed < kNumSteps; ++seed) {
+    const StepPlan step = random_step(seed);
+    const Plan plan = policy.plan(step);
+    ASSERT_EQ(plan.status, TSR_OK) << "seed " << seed << ": " << plan.message;
+    ASSERT_EQ(plan.refusal, "") << "seed " << seed;
+    ASSERT_EQ(policy.plan(step), plan) << "seed " << seed;
+    num_runs += plan.host_runs.size();
+    if (plan.host_runs.empty()) continue;
+    const Plan refused = policy.plan(step, HeldView(step), static_cast<int>(plan.answers.size()));
+    ASSERT_EQ(refused.status, TSR_E_INVALID_ARGUMENT) << "seed " << seed;
+    // A host that is older than the function.
+    ASSERT_EQ(policy.plan(step, HeldView(step), -1, offsetof(tsr_offload_sink, run_on_host)).status, TSR_E_UNSUPPORTED);
+  }
+  EXPECT_GT(num_runs, 0u);
+}
+
+TEST_P(Offload, RunsUpdatesOnTheHostInAStepOfTwoBlocks) {
+  const auto flag = update_on_host(GetParam());
+  if (!flag) GTEST_SKIP() << "it runs nothing on the host";
+  const Policy policy(GetParam(), {*flag});
+  Program program = two_blocks();
+  cut_homes(program, 1 << 20);
+  run_policy(program, {policy.plugin().name, &policy.table(), policy.instance()}, {});
+  EXPECT_EQ(program.host_flag, "--offload " + policy.plugin().name);
+  for (const Action& action : program.actions)
+    if (action.kind == TSR_ACTION_OPTIMIZER || action.kind == TSR_ACTION_SUM_SQUARES) {
+      EXPECT_EQ(program.streams[action.stream].name, "host");
+    }
 }
 
 TEST_P(Offload, ReadsALongerHost) {
@@ -287,9 +349,11 @@ StepPlan long_step() {
 
 TEST(BrokenPolicy, IsRefusedByTheSink) {
   const std::pair<const char*, const char*> kFaults[] = {
-      {"unknown-item", "the buffer is not an item"},     {"unused-visit", "the visit does not use the item"},
-      {"no-visit", "the visit does not use the item"},   {"unknown-place", "the memory is not a place"},
-      {"last-use", "it is a transient item's last use"}, {"twice", "the item and the visit have an answer"}};
+      {"run-unknown", "it is not the id of an action"},     {"run-forward", "an action of its kind runs on the device"},
+      {"run-twice", "the action runs on the host already"}, {"unknown-item", "the buffer is not an item"},
+      {"unused-visit", "the visit does not use the item"},  {"no-visit", "the visit does not use the item"},
+      {"unknown-place", "the memory is not a place"},       {"last-use", "it is a transient item's last use"},
+      {"twice", "the item and the visit have an answer"}};
   const StepPlan step = long_step();
   for (const auto& [fault, reason] : kFaults) {
     const Plan plan = Policy(TESSERA_BAD_POLICIES "/faulty-offload.so", {{"faulty.fault", fault, true}}).plan(step);
@@ -304,6 +368,14 @@ TEST(BrokenPolicy, WhosePersistentItemsStayIsFound) {
   size_t num_found = 0;
   for (uint32_t seed = 0; seed < kNumSteps; ++seed)
     num_found += policy.plan(random_step(seed)).refusal == "a persistent item leaves and stays after its last use";
+  EXPECT_GT(num_found, 0u);
+}
+
+TEST(BrokenPolicy, WhoseItemsAreNotWhereTheHostRunsIsFound) {
+  const Policy policy(TESSERA_BAD_POLICIES "/faulty-offload.so", {{"faulty.fault", "run-optimizer", true}});
+  size_t num_found = 0;
+  for (uint32_t seed = 0; seed < kNumSteps; ++seed)
+    num_found += policy.plan(random_step(seed)).refusal.starts_with("an item of an action on the host");
   EXPECT_GT(num_found, 0u);
 }
 

@@ -23,7 +23,7 @@ std::vector<tsr_visit> random_visits(std::mt19937& random, int num_units) {
   const auto add = [&](uint32_t kind, int unit, int micro_batch) {
     const uint64_t action = visits.size();
     visits.push_back({action, action, kind, unit, micro_batch, 0, static_cast<double>(random() % 1'000'000),
-                      random() % 1'000'000, random() % 1'000'000});
+                      random() % 1'000'000, 0});
   };
   add(TSR_VISIT_OTHER, -1, -1);
   for (int m = 0; m < num_micro_batches; ++m) {
@@ -64,13 +64,38 @@ std::vector<tsr_place> random_places(std::mt19937& random) {
   }
 }
 
+/// What is in use in each visit is the items that are alive in it; a limit is between half of the most and all of it.
+void limit_memory(std::mt19937& random, StepPlan& step) {
+  for (size_t i = 0; i < step.items.size(); ++i) {
+    const bool is_persistent = (step.items[i].flags & TSR_BUFFER_PERSISTENT) != 0;
+    const uint32_t first = is_persistent ? 0 : step.uses[i].front().visit;
+    const auto last = is_persistent ? static_cast<uint32_t>(step.visits.size() - 1) : step.uses[i].back().visit;
+    for (uint32_t v = first; v <= last; ++v)
+      step.visits[v].live_bytes += step.items[i].num_bytes;
+  }
+  const uint64_t most = std::ranges::max(step.visits, {}, &tsr_visit::live_bytes).live_bytes;
+  if (random() % 2) step.device_bytes = most / 2 + random() % (most / 2 + 1);
+}
+
+/// In an update, what an optimizer makes of an item of that kind.
+uint32_t role_of(uint32_t kind) {
+  return kind == TSR_BUFFER_HOME        ? TSR_ROLE_DESTINATION
+         : kind == TSR_BUFFER_OPTIMIZER ? TSR_ROLE_STATE
+                                        : TSR_ROLE_SOURCE;
+}
+
 }  // namespace
+
+uint32_t action_of(const tsr_visit& visit) {
+  constexpr uint32_t kActions[] = {TSR_ACTION_COPY, TSR_ACTION_FORWARD,   TSR_ACTION_BACKWARD,
+                                   TSR_ACTION_LOSS, TSR_ACTION_OPTIMIZER, TSR_ACTION_CAST};
+  return kActions[visit.kind];
+}
 
 StepPlan random_step(uint32_t seed) {
   std::mt19937 random(seed);
   StepPlan step;
   step.num_units = 1 + random() % 6;
-  if (random() % 2) step.device_bytes = random() % (1u << 22);
   step.places = random_places(random);
   step.visits = random_visits(random, static_cast<int>(step.num_units));
   const uint64_t num_items = random() % 40;
@@ -85,6 +110,7 @@ StepPlan random_step(uint32_t seed) {
     step.items.push_back(
         {id, {}, kind, is_persistent ? TSR_BUFFER_PERSISTENT : 0u, unit, 0, num_bytes, nullptr, step.uses[i].size()});
   }
+  limit_memory(random, step);
   return step;
 }
 
@@ -101,18 +127,17 @@ tsr_str HeldView::hold(const std::string& text) {
 }
 
 std::vector<tsr_action> HeldView::actions_of(const StepPlan& step) {
-  constexpr uint32_t kActions[] = {TSR_ACTION_COPY, TSR_ACTION_FORWARD,   TSR_ACTION_BACKWARD,
-                                   TSR_ACTION_LOSS, TSR_ACTION_OPTIMIZER, TSR_ACTION_CAST};
   std::vector<tsr_action> actions;
   for (uint32_t visit = 0; visit < step.visits.size(); ++visit) {
     std::vector<tsr_binding> bindings;
     for (size_t i = 0; i < step.items.size(); ++i)
       for (const tsr_use& use : step.uses[i])
         if (use.visit == visit)
-          bindings.push_back({step.items[i].buffer, 0, use.num_bytes / 4, TSR_SLOT(TSR_ROLE_SOURCE, 0), use.mode});
+          bindings.push_back(
+              {step.items[i].buffer, 0, use.num_bytes / 4, TSR_SLOT(role_of(step.items[i].kind), i), use.mode});
     tsr_action action{};
     action.id = visit + 1;
-    action.kind = kActions[step.visits[visit].kind];
+    action.kind = action_of(step.visits[visit]);
     action.segment = action.group = action.peer = action.strategy_axis = -1;
     action.micro_batch = step.visits[visit].micro_batch;
     action.num_bindings = bindings.size();
@@ -185,17 +210,59 @@ HeldView::HeldView(const StepPlan& step, uint32_t num_bytes) {
   view_ = std::make_unique<GuardedStruct<tsr_offload_view>>(view, num_bytes);
 }
 
-tsr_status AnswerRecorder::leave(void* ctx, const tsr_leave* answer, tsr_error* err) noexcept {
-  auto& recorder = *static_cast<AnswerRecorder*>(ctx);
-  std::string objection = recorder.objection_to(*answer);
-  if (recorder.num_calls_++ == recorder.refused_) objection = "this answer is refused by the test";
-  if (objection.empty()) {
-    recorder.answers_.push_back(*answer);
-    return TSR_OK;
-  }
-  if (recorder.refusal_.empty()) recorder.refusal_ = objection;
+tsr_status AnswerRecorder::take(std::string objection, tsr_error* err) {
+  if (num_calls_++ == refused_) objection = "this answer is refused by the test";
+  if (objection.empty()) return TSR_OK;
+  if (refusal_.empty()) refusal_ = objection;
   fill_error(err, TSR_E_INVALID_ARGUMENT, "host", objection);
   return TSR_E_INVALID_ARGUMENT;
+}
+
+tsr_status AnswerRecorder::leave(void* ctx, const tsr_leave* answer, tsr_error* err) noexcept {
+  auto& recorder = *static_cast<AnswerRecorder*>(ctx);
+  const tsr_status status = recorder.take(recorder.objection_to(*answer), err);
+  if (status == TSR_OK) recorder.answers_.push_back(*answer);
+  return status;
+}
+
+tsr_status AnswerRecorder::run_on_host(void* ctx, uint64_t action, tsr_error* err) noexcept {
+  auto& recorder = *static_cast<AnswerRecorder*>(ctx);
+  const tsr_status status = recorder.take(recorder.objection_to_host_run(action), err);
+  if (status == TSR_OK) recorder.host_runs_.push_back(action);
+  return status;
+}
+
+std::string AnswerRecorder::objection_to_host_run(uint64_t action) const {
+  if (action == 0 || action > step_.visits.size()) return "it is not the id of an action";
+  const uint32_t kind = action_of(step_.visits[action - 1]);
+  if (kind != TSR_ACTION_OPTIMIZER && kind != TSR_ACTION_CAST) return "an action of its kind runs on the device";
+  return std::ranges::count(host_runs_, action) ? "the action runs on the host already" : "";
+}
+
+bool AnswerRecorder::leaves_for_host(uint64_t buffer, uint32_t after) const {
+  return std::ranges::any_of(answers_, [&](const tsr_leave& a) {
+    return a.buffer == buffer && a.after == after && a.memory == TSR_MEMORY_HOST;
+  });
+}
+
+std::string AnswerRecorder::objection_to_host_runs() const {
+  const auto runs_on_host = [&](const tsr_use& use) { return std::ranges::count(host_runs_, use.visit + 1) > 0; };
+  for (size_t i = 0; i < step_.items.size(); ++i) {
+    const tsr_item& item = step_.items[i];
+    const bool is_persistent = item.flags & TSR_BUFFER_PERSISTENT;
+    const tsr_use* on_device = nullptr;  // the last use
+    for (const tsr_use& use : step_.uses[i]) {
+      if (!runs_on_host(use)) {
+        on_device = &use;
+        continue;
+      }
+      if (is_persistent && !leaves_for_host(item.buffer, step_.uses[i].back().visit))
+        return "an item of an action on the host does not rest there";
+      if (on_device ? !leaves_for_host(item.buffer, on_device->visit) : !is_persistent)
+        return "an item of an action on the host is in device memory then";
+    }
+  }
+  return "";
 }
 
 std::string AnswerRecorder::objection_to(const tsr_leave& answer) const {
@@ -225,7 +292,7 @@ std::string AnswerRecorder::objection_at_the_end() const {
     }
     if (!rests) return "a persistent item leaves and stays after its last use";
   }
-  return "";
+  return objection_to_host_runs();
 }
 
 }  // namespace tessera::testing

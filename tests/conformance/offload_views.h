@@ -23,6 +23,9 @@ struct StepPlan {
   uint64_t num_units = 0;
 };
 
+/// The kind of the action that is the whole of a visit; its id is the visit's number plus one.
+uint32_t action_of(const tsr_visit& visit);
+
 /// A step with forwards, backwards and updates of a few units, and items of every kind with uses in two visits or
 /// more. Equal seeds give equal steps.
 StepPlan random_step(uint32_t seed);
@@ -54,8 +57,12 @@ class AnswerRecorder {
  public:
   explicit AnswerRecorder(const StepPlan& step, int refused_answer = -1) : step_(step), refused_(refused_answer) {}
 
-  tsr_offload_sink sink() { return {sizeof(tsr_offload_sink), 0, this, &AnswerRecorder::leave}; }
+  tsr_offload_sink sink() {
+    return {sizeof(tsr_offload_sink), 0, this, &AnswerRecorder::leave, &AnswerRecorder::run_on_host};
+  }
   const std::vector<tsr_leave>& answers() const { return answers_; }
+  /// Ids of actions that run on the host.
+  const std::vector<uint64_t>& host_runs() const { return host_runs_; }
   /// The sentence of the first refusal; empty: none.
   const std::string& refusal() const { return refusal_; }
   /// What the host says of all answers together when plan has returned; empty: nothing.
@@ -63,12 +70,18 @@ class AnswerRecorder {
 
  private:
   static tsr_status leave(void* ctx, const tsr_leave* answer, tsr_error* err) noexcept;
+  static tsr_status run_on_host(void* ctx, uint64_t action, tsr_error* err) noexcept;
+  tsr_status take(std::string objection, tsr_error* err);
   std::string objection_to(const tsr_leave& answer) const;
+  std::string objection_to_host_run(uint64_t action) const;
+  std::string objection_to_host_runs() const;
+  bool leaves_for_host(uint64_t buffer, uint32_t after) const;
 
   const StepPlan& step_;
   int refused_;
   int num_calls_ = 0;
   std::vector<tsr_leave> answers_;
+  std::vector<uint64_t> host_runs_;
   std::string refusal_;
 };
 

@@ -122,6 +122,31 @@ TEST(Offload, TrainSaysWhatMovesAndWhereItIs) {
   expect_all(run(kActivations + on_other).err, {"cuda graph: on"});
 }
 
+TEST(Offload, UpdatesOnTheHostAreSaidAndAreNoGraph) {
+  const Flags on_other = {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES};
+  const std::string off = "cuda graph: off, because the optimizer runs on the host (--";
+  for (const std::string policy : {"optimizer-state", "stream"}) {
+    const Flags flags = {"--offload=" + policy, "--" + policy + ".update=host"};
+    expect_all(run(flags + on_other).err, {off + policy + ".update=host)"});
+    expect_all(plan(flags + Flags{"--svg", "-"}).out, {">host</text>"});
+    const json planned = plan_json(flags);
+    EXPECT_EQ(planned["states"]["parameters"].get<int64_t>() + planned["states"]["optimizer"].get<int64_t>(), 0);
+    EXPECT_EQ(planned["offload"]["moved"][1]["in_bytes"], 0) << "the update is where everything rests";
+  }
+}
+
+// As for a communicator that works on the host.
+TEST(Offload, UpdatesOnTheHostNeedADeviceThatCanWaitForIt) {
+  const Flags on_bare = {"--device=bare", "--plugin-dir=" TESSERA_TEST_DEVICES, "--steps=1"};
+  const CommandResult refused =
+      run_command(train(Flags{"--offload=optimizer-state", "--optimizer-state.update=host"} + on_bare));
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_all(refused.err, {"offload policy optimizer-state: ",
+                           "cannot run on the host: the streams of --device bare "
+                           "cannot wait for the host (it has no tsr.device.semaphore/1); let it run on the device"});
+  EXPECT_EQ(run_command(train(Flags{"--offload=optimizer-state"} + on_bare)).exit_code, 0);
+}
+
 TEST(Offload, NothingToGainIsSaid) {
   const CommandResult result = run({"--offload=activations"});  // tensors of this model are below 1 MiB
   expect_all(result.err, {"info: offload: activations; nothing leaves device memory\n"});

@@ -214,7 +214,7 @@ TEST(DeviceMemory, WhatDoesNotFitIsRefusedWithWhatWould) {
     bool names_ranks = false;
     for (std::string word; words >> word;) {
       flags.push_back(word);
-      names_ranks = names_ranks || word == "--nproc";
+      names_ranks = names_ranks || word == "--nproc" || word == "--mesh";
     }
     if (!names_ranks) flags.push_back("--nproc=2");
     const CommandResult offered = plan(flags);

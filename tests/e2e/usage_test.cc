@@ -38,8 +38,8 @@ INSTANTIATE_TEST_SUITE_P(
     Usage, Refused,
     ::testing::Values(
         Case{"NoCommand", {}, {"usage: tessera"}}, Case{"UnknownCommand", {"trian"}, {"did you mean train"}},
-        Case{"EmptyCommand", {""}, {"there is no command ''", "train, plan or plugins"}},
-        Case{"LaterCommand", {"simulate"}, {"not supported yet", "train, plan, plugins"}},
+        Case{"EmptyCommand", {""}, {"there is no command ''", "train, plan, bench or plugins"}},
+        Case{"LaterCommand", {"simulate"}, {"not supported yet", "train, plan, bench, plugins"}},
         Case{"UnknownFlag", bad_flag("--bacth-size=3"), {"bacth-size", "did you mean --batch-size"}},
         Case{"ForeignFlag", bad_flag("--micro-batch-size=3"), {"--batch-size"}},
         Case{"NoModel", {"train", "--data=x"}, {"--model"}},

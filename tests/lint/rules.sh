@@ -12,7 +12,7 @@
 #  9. Comments, messages and docs have no habits that give a translation away (words.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-readonly folders=(base storage config launch plugins mesh model weights data program passes memory offload verify compile exec job plan train cli)
+readonly folders=(base storage config launch plugins mesh model weights data program passes memory offload verify compile exec job rates plan train cli)
 breaches=0
 breach() {
   echo "rules: $*" >&2

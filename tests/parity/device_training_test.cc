@@ -155,6 +155,25 @@ TEST_F(DeviceTraining, OffloadChangesNoBit) {
   EXPECT_EQ(first_difference(two, run_on_device(with, 2, 2)), "");
 }
 
+// The host's processor does what the device's does, to the bit (TSR-DEVICE-011).
+TEST_F(DeviceTraining, UpdatesOnTheHostChangeNoBit) {
+  const Flags updates[] = {
+      {"--offload=optimizer-state", "--optimizer-state.update=host", "--offload-chunk=32KiB"},
+      {"--offload=optimizer-state", "--optimizer-state.update=host", "--optimizer-state.fraction=0.5"},
+      {"--offload=stream", "--stream.update=host"}};
+  for (const Flags& mode : {Flags{"--dtype=float32"}, Flags{"--dtype=bf16", "--grad-accum=2"}, Flags{"--dtype=fp16"},
+                            Flags{"--dtype=float32", "--optimizer=sgd", "--clip=0.1"}})
+    for (const Flags& update : updates) {
+      Flags with = mode;
+      with.insert(with.end(), update.begin(), update.end());
+      EXPECT_EQ(first_difference(run_on_device(mode), run_on_device(with)), "") << mode[0] << " " << update.back();
+    }
+  const Flags two = {"--dtype=bf16", "--steps=5", "--strategy=fsdp"};
+  Flags with = two;
+  with.insert(with.end(), updates[2].begin(), updates[2].end());
+  EXPECT_EQ(first_difference(run_on_device(two, 2, 2), run_on_device(with, 2, 2)), "");
+}
+
 TEST_F(DeviceTraining, ShardingStrategiesGiveTheSameBits) {
   for (const std::string dtype : {"float32", "bf16"})
     for (const int num_ranks : {2, 4}) {

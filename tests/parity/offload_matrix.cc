@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <optional>
 #include <sstream>
 
+#include "support/compiled_job.h"
 #include "support/large_gradients.h"
 
 namespace tessera::testing {
@@ -24,16 +26,18 @@ struct Policy {
 const std::vector<Policy>& policies() {
   static const std::vector<Policy> all = {
       {"activations", {"to", "what", "fraction", "ahead", "linger"}, {"min-bytes=0"}},
-      {"optimizer-state", {"to", "states", "fraction", "ahead", "linger"}, {}},
-      {"stream", {"to", "gradients", "fraction", "ahead", "linger"}, {}}};
+      {"optimizer-state", {"to", "states", "gradients", "update", "fraction", "ahead", "linger"}, {}},
+      {"stream", {"to", "gradients", "update", "fraction", "ahead", "linger"}, {}},
+      {"fit", {"to", "ahead", "linger"}, {}}};
   return all;
 }
 
 /// Values of --offload: each policy alone, and several in either order.
 const Values& offload_values() {
   static const Values all = {
-      "activations", "optimizer-state",    "activations,optimizer-state", "optimizer-state,activations",
-      "stream",      "stream,activations", "activations,stream"};
+      "activations",    "optimizer-state",    "activations,optimizer-state", "optimizer-state,activations",
+      "stream",         "stream,activations", "activations,stream",          "fit",
+      "activations,fit"};
   return all;
 }
 
@@ -80,14 +84,10 @@ Values layout_names() {
 
 /// The factors that are options of policies, and --offload-chunk, which those ask for that move state.
 const std::vector<Factor>& policy_options() {
-  static const std::vector<Factor> all = {{"to", {"host", "file"}},
-                                          {"what", {"all", "saved", "values"}},
-                                          {"states", {"all", "m", "v"}},
-                                          {"gradients", {"true", "false"}},
-                                          {"chunk", {"16MiB", "32KiB", "4KiB"}},
-                                          {"fraction", {"1", "0.3"}},
-                                          {"ahead", {"1", "0", "3"}},
-                                          {"linger", {"1", "0", "2"}}};
+  static const std::vector<Factor> all = {
+      {"to", {"host", "file"}},         {"what", {"all", "saved", "values"}}, {"states", {"all", "m", "v"}},
+      {"gradients", {"true", "false"}}, {"update", {"device", "host"}},       {"chunk", {"16MiB", "32KiB", "4KiB"}},
+      {"fraction", {"1", "0.3"}},       {"ahead", {"1", "0", "3"}},           {"linger", {"1", "0", "2"}}};
   return all;
 }
 
@@ -96,16 +96,23 @@ bool takes(const std::string& value, const std::string& option) {
                              [&](const Policy& p) { return std::ranges::count(p.options, option); });
 }
 
-/// Options are those of the policies that take them; a block that is computed again saves nothing from its forward, and
-/// SGD has no second moment. Gloo under a few layouts: it takes most of the time.
+bool decides_by_limit(const std::string& value) {
+  return std::ranges::any_of(policies_of(value), [](const Policy& p) { return p.name == "fit"; });
+}
+
+/// Options are those of the policies that take them; a block that is computed again saves nothing from its forward, SGD
+/// has no second moment, and the host updates in its memory, both moments. Gloo under a few layouts: it takes most of
+/// the time.
 std::vector<Rule> rules() {
   std::vector<Rule> rules = {{"recompute", {"full"}, "what", {"all", "values"}},
+                             {"update", {"host"}, "to", {"host"}},
+                             {"update", {"host"}, "states", {"all"}},
                              {"optimizer", {"momentum"}, "states", {"all", "m"}},
                              {"comm", {"gloo"}, "layout", {"ddp", "full_shard", "pipeline", "tensor"}}};
   for (const std::string& value : offload_values())
     for (const Factor& option : policy_options())
       if (!takes(value, option.name) &&
-          !(option.name == "chunk" && (takes(value, "states") || takes(value, "gradients"))))
+          !(option.name == "chunk" && (takes(value, "states") || takes(value, "gradients") || decides_by_limit(value))))
         rules.push_back({"policy", {value}, option.name, {option.values[0]}});
   return rules;
 }
@@ -122,6 +129,36 @@ const std::string& offload_folder() {
 
 const Layout& layout_of(const Space& space, const Space::Row& row) {
   return *std::ranges::find(layouts(), space.value(row, "layout"), &Layout::name);
+}
+
+/// Bytes of device memory that the largest rank needs; nothing when the run is refused.
+std::optional<uint64_t> planned_bytes(const Space& space, const Space::Row& row, const Values& more) {
+  Values flags = job_flags(space, row);
+  flags.insert(flags.end(), more.begin(), more.end());
+  flags.insert(flags.end(), {"--model=" + golden_folder(), "--batch-size=1", "--seq-len=12"});
+  try {
+    const CompiledJob job(flags, num_offload_ranks(space, row));
+    uint64_t most = 0;
+    for (int rank = 0; rank < num_offload_ranks(space, row); ++rank)
+      most = std::max(most, job.of(rank).arena_bytes(TSR_MEMORY_DEVICE));
+    return most;
+  } catch (const Error& refusal) {
+    if (refusal.code() != TSR_E_RESOURCE_EXHAUSTED) throw;
+    return std::nullopt;
+  }
+}
+
+/// Two thirds of what the run needs without offload; more where the largest visit or the gaps between so small buffers
+/// need more.
+Values memory_limit(const Space& space, const Space::Row& row, const Values& policies) {
+  const uint64_t without = planned_bytes(space, row, {}).value();
+  for (const uint64_t percent : {67, 75, 85, 95}) {
+    const uint64_t limit = without * percent / 100;
+    Values flags = policies;
+    flags.push_back("--device-memory=" + std::to_string(limit));
+    if (const auto needed = planned_bytes(space, row, flags); needed && *needed <= limit) return {flags.back()};
+  }
+  return {"--device-memory=1GiB"};
 }
 
 }  // namespace
@@ -155,6 +192,10 @@ Values offload_flags(const Space& space, const Space::Row& row) {
       flags.push_back("--" + policy.name + "." + option);
     for (const std::string& option : policy.options)
       flags.push_back("--" + policy.name + "." + option + "=" + space.value(row, option));
+  }
+  if (decides_by_limit(value)) {
+    const Values limit = memory_limit(space, row, flags);
+    flags.insert(flags.end(), limit.begin(), limit.end());
   }
   return flags;
 }

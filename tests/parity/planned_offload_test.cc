@@ -9,8 +9,14 @@
 // So the peak grows with each block by its states and gradient at most, and no more by what it saves. With k = l = 0
 // the gap of the last norm, over the loss, is long enough too: its input and its two statistics leave beside A.
 //
+// With `stream` a parameter of a block passes 24 bytes in and 16 out in a step of one micro-batch: its value in three
+// times, m, v and the gradient for the update; the gradient, value, m and v out. Each further micro-batch adds 12 in, 4
+// out. Squares are summed before a gradient leaves, or it would come in once more.
+//
 // State that rests elsewhere, of P trained elements, in chunks of c elements: host memory 8 P, copied in and out 8 P
-// each, on the device nothing between steps and at most 8 c (1 + k + l) in the update. m or v alone: half of that.
+// each, on the device nothing between steps and at most 8 c (1 + k + l) in the update. m or v alone: half of that. With
+// gradients, of M micro-batches: 4 P more in and out, and as much for each further micro-batch. Updated on the host,
+// all 12 P rest there: 4 P of values in, 4 P of gradients out; `stream` fetches values twice a micro-batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -208,6 +214,82 @@ TEST(OptimizerState, RestsElsewhereAndVisitsTheDeviceInChunks) {
         EXPECT_LE(plan.most_fetched(), both * static_cast<uint64_t>(1 + ahead + linger));
         if (chunk.num_bytes <= 32 << 10) EXPECT_GE(plan.most_fetched(), both * static_cast<uint64_t>(1 + ahead));
       }
+}
+
+/// What one block more moves in a step, an element of it.
+class MovedOfABlock {
+ public:
+  MovedOfABlock(const Size& size, const std::vector<std::string>& flags) {
+    Size longer = size;
+    ++longer.num_blocks;
+    const Plan plan(size, flags), next(longer, flags), plain(size, {}), longer_plain(longer, {});
+    num_trained_ = longer_plain.num_trained() - plain.num_trained();
+    num_padded_ = (longer_plain.states() - plain.states()) / 12;
+    in_bytes_ = next.moved().total().in_bytes - plan.moved().total().in_bytes;
+    out_bytes_ = next.moved().total().out_bytes - plan.moved().total().out_bytes;
+  }
+  /// A copy takes what is between parameters along, or leaves it, and a backward does not read all biases: within 1 %.
+  void expect(uint64_t in, uint64_t out) const {
+    EXPECT_GE(100 * in_bytes_, 99 * in * num_trained_);
+    EXPECT_LE(in_bytes_, in * num_padded_);
+    EXPECT_GE(out_bytes_, out * num_trained_);
+    EXPECT_LE(out_bytes_, out * num_padded_);
+    EXPECT_LT(100 * num_padded_, 101 * num_trained_) << "so that 4 bytes show";
+  }
+
+ private:
+  uint64_t num_trained_, num_padded_, in_bytes_, out_bytes_;
+};
+
+TEST(Stream, MovesABlockByTheFormula) {
+  for (const char* chunk : {"16MiB", "32KiB"})
+    for (const uint64_t times : {1u, 2u, 4u}) {
+      SCOPED_TRACE(std::string(chunk) + ", micro-batches: " + std::to_string(times));
+      const Size size{6, 96, 64, 1, static_cast<int>(times)};
+      const std::string chunks = std::string("--offload-chunk=") + chunk;
+      MovedOfABlock(size, {"--offload=stream", chunks}).expect(24 + 12 * (times - 1), 16 + 4 * (times - 1));
+      MovedOfABlock(size, {"--offload=stream", chunks, "--stream.gradients=false"}).expect(20 + 8 * (times - 1), 12);
+    }
+}
+
+// Gradients of the last blocks stay: their updates come soon enough.
+TEST(OptimizerState, TakesGradientsAlongByTheFormula) {
+  for (const uint64_t times : {1u, 2u, 4u}) {
+    SCOPED_TRACE("micro-batches: " + std::to_string(times));
+    const Size size{8, 96, 64, 1, static_cast<int>(times)};
+    MovedOfABlock(size, {"--offload=optimizer-state"}).expect(8, 8);
+    MovedOfABlock(size, {"--offload=optimizer-state", "--optimizer-state.gradients"})
+        .expect(12 + 4 * (times - 1), 8 + 4 * times);
+  }
+}
+
+// What the host updates comes to the device as values only, and leaves it as gradients; a sum of squares and three
+// scalars besides, which are of the step and not of a block.
+TEST(UpdateOnTheHost, MovesByTheFormula) {
+  for (const uint64_t times : {1u, 2u, 4u}) {
+    SCOPED_TRACE("micro-batches: " + std::to_string(times));
+    const Size size{8, 96, 64, 1, static_cast<int>(times)};
+    const std::string state = "--offload=optimizer-state", on_host = "--optimizer-state.update=host";
+    MovedOfABlock(size, {state, on_host}).expect(4, 4);
+    MovedOfABlock(size, {state, on_host, "--optimizer-state.gradients"}).expect(4 + 4 * (times - 1), 4 * times);
+    MovedOfABlock(size, {"--offload=stream", "--stream.update=host"}).expect(8 * times + 4 * (times - 1), 4 * times);
+  }
+}
+
+TEST(UpdateOnTheHost, LeavesNothingOnTheDeviceBetweenSteps) {
+  const Size size{4, 96, 64};
+  const Plan none(size, {});
+  for (const std::string policy : {"optimizer-state", "stream"}) {
+    const Plan plan(size, {"--offload=" + policy, "--" + policy + ".update=host"});
+    EXPECT_EQ(plan.rests(TSR_MEMORY_HOST, MemoryClass::optimizer),
+              none.rests(TSR_MEMORY_DEVICE, MemoryClass::optimizer));
+    EXPECT_EQ(plan.rests(TSR_MEMORY_HOST, MemoryClass::parameters),
+              none.rests(TSR_MEMORY_DEVICE, MemoryClass::parameters));
+    EXPECT_EQ(plan.rests(TSR_MEMORY_DEVICE, MemoryClass::optimizer), 0u);
+    EXPECT_EQ(plan.rests(TSR_MEMORY_DEVICE, MemoryClass::parameters), 0u);
+    EXPECT_GE(plan.most_on_host(), 16 * none.num_trained()) << "with gradients, within the step";
+    EXPECT_LE(plan.most_on_host(), none.states() / 12 * 16 + 5 * 256) << "and five scalars";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Activations, ::testing::ValuesIn(sizes()),

@@ -77,6 +77,23 @@ TEST(Chunks, LeaveAHomeThatFitsAlone) {
   EXPECT_EQ(homes.program.actions[0].id, action);
 }
 
+// Of a gradient that a strategy keeps elsewhere, say.
+TEST(Chunks, LeaveAHomeWhoseUpdateUsesOtherRanges) {
+  Homes homes(8192);
+  homes.add(0, 2000).add(4096, 3000).add_updates();
+  const uint64_t home = homes.program.homes[0].id;
+  const uint64_t elsewhere = transient(homes.program, "elsewhere", 2000);
+  for (Action& action : homes.program.actions)
+    if (action.home == home && action.kind == TSR_ACTION_OPTIMIZER)
+      for (Binding& b : action.bindings)
+        if (TSR_SLOT_ROLE(b.slot) == TSR_ROLE_SOURCE) b.buffer = elsewhere;
+  cut_homes(homes.program, kCut * sizeof(float));
+  EXPECT_EQ(homes.texts(), (Texts{"home0 0:2000", "home1/0 4096:1024", "home1/1 5120:1024", "home1/2 6144:952"}));
+  for (const Action& action : homes.program.actions)
+    for (const Binding& b : action.bindings)
+      EXPECT_TRUE(b.buffer != elsewhere || b.num_elements == 2000);
+}
+
 TEST(Chunks, LeaveWhatNothingUpdatesAndComeAfterIt) {
   Homes homes(8192);
   const Texts texts = homes.add(0, 3000).add(4096, 1000, Homes::kBias, false).cut(2 * kCut).texts();

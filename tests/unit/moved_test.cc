@@ -15,6 +15,15 @@ namespace {
 constexpr uint64_t kElements = 64;
 constexpr uint64_t kBytes = 256;
 constexpr uint32_t kFarMemory = 7;
+constexpr int kSegment = 0;
+
+/// Each linear op takes 2 * 2^4 operations.
+Model model_with_extents() {
+  Model model = toy_model();
+  for (Segment& segment : model.segments)
+    if (segment.op.kind == TSR_OP_LINEAR) std::ranges::fill(segment.op.dims, 2);
+  return model;
+}
 
 class MovedIn : public ::testing::Test {
  protected:
@@ -28,9 +37,11 @@ class MovedIn : public ::testing::Test {
                {{from, TSR_MODE_READ, TSR_SLOT(TSR_ROLE_SOURCE, 0), 0, num_elements},
                 {to, TSR_MODE_WRITE, TSR_SLOT(TSR_ROLE_DESTINATION, 0), 0, num_elements}});
   }
-  void action(uint32_t kind, const std::vector<Use>& uses) { add_action(program_, kind, TSR_STREAM_COMPUTE, uses); }
+  void action(uint32_t kind, const std::vector<Use>& uses) {
+    add_action(program_, kind, TSR_STREAM_COMPUTE, uses).segment = kSegment;
+  }
 
-  const Model model_ = toy_model();
+  const Model model_ = model_with_extents();
   const Mesh mesh_{{{"dp", 1}}};
   Program program_ = empty_program(model_, mesh_, {0});
 };
@@ -67,6 +78,54 @@ TEST_F(MovedIn, StagingAndWhatStaysOutsideTheDeviceDoNotCount) {
   copy(kFetchStream, host, other);
   copy(kFileInStream, file, value);
   EXPECT_EQ(moved_in(program_).total().in_bytes, 2 * kBytes);
+}
+
+TEST_F(MovedIn, FilesCountInWholeBlocksOnBothWays) {
+  const uint64_t rests = buffer("m", TSR_MEMORY_FILE, 4096), m = buffer("m", TSR_MEMORY_DEVICE, 4096);
+  action(TSR_ACTION_FORWARD, {});
+  // Bytes 4000 to 8200 of the file: a part of each of three blocks.
+  add_action(program_, TSR_ACTION_COPY, program_.host_stream(kFileInStream),
+             {{rests, TSR_MODE_READ, TSR_SLOT(TSR_ROLE_SOURCE, 0), 1000, 1050},
+              {m, TSR_MODE_WRITE, TSR_SLOT(TSR_ROLE_DESTINATION, 0), 0, 1050}});
+  action(TSR_ACTION_OPTIMIZER, {add(m)});
+  copy(program_.host_stream(kFileOutStream), m, rests);
+  const Moved moved = moved_in(program_);
+  const MovedBytes& update = moved.of(MovePhase::update);
+  EXPECT_EQ(update.in_bytes, 4200u);
+  EXPECT_EQ(update.file_read_bytes, 3 * 4096u);
+  EXPECT_EQ(update.file_written_bytes, 4 * 4096u);
+  EXPECT_EQ(update.narrowest_bytes(), 7 * 4096u);
+  EXPECT_EQ(moved.of(MovePhase::forward_backward).narrowest_bytes(), 0u);
+}
+
+TEST_F(MovedIn, BothHalvesOfACopyByWayOfTheHostAreInOnePhase) {
+  const uint64_t rests = buffer("m", TSR_MEMORY_FILE), bounce = buffer("m", TSR_MEMORY_HOST);
+  const uint64_t m = buffer("m", TSR_MEMORY_DEVICE), other_bounce = buffer("m", TSR_MEMORY_HOST);
+  action(TSR_ACTION_FORWARD, {});
+  copy(program_.host_stream(kFileInStream), rests, bounce);
+  copy(kFetchStream, bounce, m);
+  action(TSR_ACTION_OPTIMIZER, {add(m)});
+  copy(kEvictStream, m, other_bounce);
+  action(TSR_ACTION_FORWARD, {});
+  copy(program_.host_stream(kFileOutStream), other_bounce, rests);
+  const MovedBytes update = moved_in(program_).of(MovePhase::update);
+  EXPECT_EQ(update.in_bytes, kBytes);
+  EXPECT_EQ(update.out_bytes, kBytes);
+  EXPECT_EQ(update.file_read_bytes, 4096u);
+  EXPECT_EQ(update.file_written_bytes, 4096u);
+  EXPECT_EQ(move_phases_of(program_).back(), MovePhase::update);
+}
+
+TEST_F(MovedIn, OperationsAreThoseOfTheirPhase) {
+  const Segment& linear =
+      *std::ranges::find(model_.segments, uint32_t{TSR_OP_LINEAR}, [](const Segment& s) { return s.op.kind; });
+  const auto segment = static_cast<int>(&linear - model_.segments.data());
+  add_action(program_, TSR_ACTION_FORWARD, TSR_STREAM_COMPUTE, {}).segment = segment;
+  add_action(program_, TSR_ACTION_BACKWARD, TSR_STREAM_COMPUTE, {}).segment = segment;
+  add_action(program_, TSR_ACTION_CLIP, TSR_STREAM_COMPUTE, {});
+  const Moved moved = moved_in(program_);
+  EXPECT_EQ(moved.operations_of(MovePhase::forward_backward), 3 * 32);
+  EXPECT_EQ(moved.operations_of(MovePhase::update), 0);
 }
 
 TEST_F(MovedIn, OfStepsThatAlternateTheOneThatMovesMostIsShown) {

@@ -1,7 +1,7 @@
 // Movement changes nothing that an action reads. Random programs, a step and one beside it that follows what rests, run
-// as they are and with random items away: three steps, in list order and in random orders of the streams with planned
-// addresses. What every action reads and what persistent buffers hold at the end must be the same, and every copy must
-// be of use.
+// as they are and with random items away, some actions on the host: three steps, in list order and in random orders of
+// the streams with planned addresses. What every action reads and what persistent buffers hold at the end must be the
+// same, and every copy must be of use.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,8 +80,15 @@ void add_random_actions(Program& program, std::mt19937& random) {
   const size_t num_actions = 3 + random() % 20;
   for (size_t a = 0; a < num_actions; ++a) {
     std::vector<Use> uses;
+    const std::map<uint64_t, RangeSet> before = written;
     for (const Buffer& buffer : program.buffers)
       if (random() % 3 == 0) std::ranges::copy(random_uses(buffer, written[buffer.id], random), back_inserter(uses));
+    // One range alone is summed where it leaves, like the squares of a gradient.
+    const auto reads = std::ranges::find(uses, TSR_MODE_READ, &Use::mode);
+    if (reads != uses.end() && random() % 3 == 0) {
+      uses = {*reads};
+      written = before;
+    }
     for (uint32_t slot = 0; Use & use : uses)
       use.slot = TSR_SLOT(TSR_ROLE_DESTINATION, slot++);
     add_action(program, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE, uses).home = program.homes[random() % 3].id;
@@ -136,14 +143,63 @@ std::vector<tsr_leave> random_leaves(std::span<const Item> items, std::mt19937& 
   return leaves;
 }
 
+// ---- actions on the host ----------------------------------------------------------------------------------------
+
+/// Of each buffer that an action on the host uses, the last visit before that uses it on the device. Nothing: the host
+/// would find one of them in device memory, since its visit is that of the action, or nothing has written it.
+std::optional<std::set<std::pair<uint64_t, uint32_t>>> uses_before(const Program& program,
+                                                                   std::span<const uint32_t> visit_of,
+                                                                   const std::set<size_t>& on_host) {
+  std::set<std::pair<uint64_t, uint32_t>> result;
+  std::map<uint64_t, uint32_t> last_visit;
+  for (size_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& b : program.actions[i].bindings) {
+      if (!on_host.contains(i)) {
+        last_visit[b.buffer] = visit_of[i];
+        continue;
+      }
+      const auto last = last_visit.find(b.buffer);
+      if (last == last_visit.end() ? !program.buffer(b.buffer).persistent : last->second == visit_of[i])
+        return std::nullopt;
+      if (last != last_visit.end()) result.emplace(b.buffer, last->second);
+    }
+  return result;
+}
+
+/// Some actions all of whose operands are items, which get the leaves that they need. Indices.
+std::set<size_t> random_host_runs(const Program& program, std::span<const tsr_visit> visits,
+                                  std::span<const Item> items, std::vector<tsr_leave>& leaves, std::mt19937& random) {
+  std::set<size_t> on_host;
+  const std::vector<uint32_t> visit_of = visit_of_actions(visits);
+  const auto find = [&](uint64_t buffer) {
+    return std::ranges::find(items, buffer, [](const Item& item) { return item.buffer->id; });
+  };
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const auto& bindings = program.actions[i].bindings;
+    const auto is_item = [&](const Binding& b) { return find(b.buffer) != items.end(); };
+    if (random() % 3 || bindings.empty() || !std::ranges::all_of(bindings, is_item)) continue;
+    on_host.insert(i);
+    if (!uses_before(program, visit_of, on_host)) on_host.erase(i);
+  }
+  std::set<std::pair<uint64_t, uint32_t>> needed = *uses_before(program, visit_of, on_host);
+  for (const size_t i : on_host)
+    for (const Binding& b : program.actions[i].bindings)
+      if (program.buffer(b.buffer).persistent) needed.emplace(b.buffer, find(b.buffer)->uses.back().visit);
+  for (const auto& [buffer, visit] : needed)
+    if (std::ranges::none_of(leaves, [&](const tsr_leave& l) { return l.buffer == buffer && l.after == visit; }))
+      leaves.push_back({buffer, visit, TSR_MEMORY_HOST, static_cast<uint32_t>(random() % 4), 1});
+  return on_host;
+}
+
 // ---- what is true of every moved program -------------------------------------------------------------------------
 
-/// Copies go between the memories, all else uses device memory.
+/// Copies go between the memories, the host uses its own, all else uses device memory.
 void expect_memories(const Program& program) {
   for (const Action& action : program.actions)
     for (const Binding& b : action.bindings) {
       const bool is_away =
-          is_movement(program, action) && (b.mode == TSR_MODE_READ) == is_on(program, action, kFetchStream);
+          is_on(program, action, kHostStream) ||
+          (is_movement(program, action) && (b.mode == TSR_MODE_READ) == is_on(program, action, kFetchStream));
       ASSERT_EQ(program.buffer(b.buffer).memory, is_away ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE);
     }
 }
@@ -226,16 +282,19 @@ void expect_same_in_any_order(Programs& programs, const Outcome& before, std::mt
 
 TEST(Movement, ChangesNothingThatAnActionReads) {
   const Model model = toy_model();
-  size_t num_copies = 0, num_resting = 0;
+  size_t num_copies = 0, num_resting = 0, num_on_host = 0;
   for (uint32_t seed = 0; seed < 10'000 && !HasFatalFailure(); ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     Programs programs(model, random);
     const Outcome before = outcome_of(HashingRank(programs.all, spread(programs.all)));
     const std::vector<tsr_visit> visits = random_visits(programs.step, random);
-    const std::vector<tsr_leave> leaves = random_leaves(items_of(programs.step, visits), random);
+    const std::vector<Item> items = items_of(programs.step, visits);
+    std::vector<tsr_leave> leaves = random_leaves(items, random);
+    std::set<size_t> on_host;
+    if (seed % 2) on_host = random_host_runs(programs.step, visits, items, leaves, random);
     const std::vector<RestingBuffer> resting = resting_buffers(programs.step, leaves);
-    move_items(programs.step, visits, leaves);
+    move_items(programs.step, visits, leaves, true, std::vector<size_t>(on_host.begin(), on_host.end()));
     follow_resting_buffers(programs.other, resting);
     ASSERT_EQ(outcome_of(HashingRank(programs.all, spread(programs.all))), before);
     expect_rests(programs.step, leaves);
@@ -247,10 +306,12 @@ TEST(Movement, ChangesNothingThatAnActionReads) {
         num_copies += is_movement(*program, action);
     }
     num_resting += resting.size();
+    num_on_host += on_host.size();
     if (seed % 10 == 0 && !HasFatalFailure()) expect_same_in_any_order(programs, before, random);
   }
   EXPECT_GT(num_copies, 20'000u);
   EXPECT_GT(num_resting, 5'000u);
+  EXPECT_GT(num_on_host, 5'000u);
 }
 
 }  // namespace

@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "base/concat.h"
 #include "offload/resting.h"
+#include "support/expect_error.h"
 #include "support/small_step.h"
 
 namespace tessera::testing {
@@ -126,6 +130,180 @@ TEST(Movement, NamesWhatIsAwayAndWhatCameBack) {
   }
 }
 
+// ---- squares of gradients ------------------------------------------------------------------------------------------
+
+TEST(Movement, SumsSquaresBeforeAGradientLeaves) {
+  SmallStep step({{{"t", 'w'}}, {}, {}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 0, 0, 1).leave("t", 3, 0, 0).moved(),
+            (Words{"compute", "compute", "squares t", "evict t", "compute", "compute", "fetch t", "compute"}));
+}
+
+// After the last micro-batch, where the gradient came back to be added to.
+TEST(Movement, SumsSquaresInTheLastStayThatChangesAGradient) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 'a'}}, {}, {{"t", 's'}}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 0, 0, 0).leave("t", 2, 0, 0).leave("t", 4, 0, 0).moved(),
+            (Words{"compute", "evict t", "compute", "fetch t", "compute", "squares t", "evict t", "compute", "fetch t",
+                   "compute"}));
+  const Program& program = step.program;
+  EXPECT_EQ(program.actions[5].bindings[0].buffer, program.actions[4].bindings[0].buffer) << "the fetched copy";
+}
+
+TEST(Movement, SumsSquaresWhereTheyWereIfTheGradientIsThere) {
+  SmallStep step({{{"t", 'w'}}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 1, 0, 0).moved(),
+            (Words{"compute", "squares t", "evict t", "compute", "fetch t", "compute"}));
+}
+
+// It lingers past them, so they stay in their place.
+TEST(Movement, SumsSquaresNoLaterThanBefore) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 0, 0, 9).leave("t", 2, 0, 9).moved(),
+            (Words{"compute", "compute", "squares t", "compute", "evict t", "fetch t", "compute"}));
+}
+
+// What completes a gradient, such as a sum over stages, comes before its squares.
+TEST(Movement, SumsSquaresOfTheCompleteGradient) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 'a'}}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  EXPECT_EQ(step.leave("t", 0, 0, 0).leave("t", 3, 0, 0).moved(),
+            (Words{"compute", "evict t", "compute", "fetch t", "compute", "squares t", "evict t", "compute", "fetch t",
+                   "compute"}));
+}
+
+// The range of the squares was not all there: they are where they were, and it is fetched for them.
+TEST(Movement, SumsSquaresOfWhatIsNotAllThereWhereTheyWere) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 'a'}}, {}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  step.program.actions[2].bindings[0].num_elements = 32;
+  EXPECT_EQ(step.leave("t", 0, 0, 0).leave("t", 2, 0, 0).leave("t", 4, 0, 0).moved(),
+            (Words{"compute", "evict t", "compute", "fetch t", "compute", "evict t", "compute", "fetch t", "fetch t",
+                   "squares t", "compute", "fetch t", "fetch t", "compute"}));
+}
+
+// Padding belongs to the parameter before it, and zero_pads writes it before the squares.
+TEST(Movement, SumsSquaresOfPaddingToo) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 's'}}, {}, {{"t", 'r'}}});
+  step.program.actions[0].bindings[0].num_elements = 60;
+  EXPECT_EQ(step.leave("t", 0, 0, 0).leave("t", 2, 0, 0).moved(),
+            (Words{"compute", "squares t", "evict t", "compute", "compute", "fetch t", "compute"}));
+}
+
+// ---- actions on the host -------------------------------------------------------------------------------------------
+
+/// The actions of these visits run on the host.
+Words moved_on_host(SmallStep& step, std::vector<size_t> on_host) {
+  move_items(step.program, step.visits, step.leaves(), true, on_host);
+  return words(step.program);
+}
+
+TEST(Movement, WorksOnTheHostWhereAnItemRests) {
+  SmallStep step({{{"p", 'r'}}, {}, {{"p", 'a'}}, {}, {{"p", 'r'}}});
+  step.leave("p", 0, 0, 0).leave("p", 2, 0, 0).leave("p", 4, 0, 0);
+  EXPECT_EQ(moved_on_host(step, {2}),
+            (Words{"fetch p", "compute", "compute", "host", "compute", "fetch p", "compute"}));
+  EXPECT_EQ(step.program.actions[3].bindings[0].buffer, step.buffer("p").id);
+}
+
+// What the device has written is in its place before the host uses it, and what the host has written before the device
+// fetches it, however far ahead.
+TEST(Movement, OrdersTheHostAndTheDevice) {
+  SmallStep step({{{"p", 'a'}}, {}, {}, {{"p", 'a'}}, {}, {{"p", 'a'}}});
+  step.leave("p", 0, 9, 9).leave("p", 3, 9, 9).leave("p", 5, 9, 9);
+  EXPECT_EQ(moved_on_host(step, {3}), (Words{"fetch p", "compute", "compute", "compute", "evict p", "host", "fetch p",
+                                             "compute", "compute", "evict p"}));
+}
+
+TEST(Movement, WorksOnTheHostOnWhatWasEvicted) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 'a'}}, {}, {{"t", 'r'}}});
+  step.leave("t", 0, 0, 0).leave("t", 2, 0, 0);
+  EXPECT_EQ(moved_on_host(step, {2}),
+            (Words{"compute", "evict t", "compute", "host", "compute", "fetch t", "compute"}));
+  const std::vector<Action>& actions = step.program.actions;
+  EXPECT_EQ(actions[3].bindings[0].buffer, actions[1].bindings[1].buffer);
+  EXPECT_EQ(actions[5].bindings[0].buffer, actions[1].bindings[1].buffer);
+}
+
+// In two pieces, from two stays: the host gets a copy in one.
+TEST(Movement, GathersOnTheHostWhatWasEvictedInPieces) {
+  SmallStep step({{{"t", 'w'}}, {}, {{"t", 'a'}}, {}, {{"t", 'r'}}});
+  step.program.actions[2].bindings[0].num_elements = 32;
+  step.leave("t", 0, 0, 0).leave("t", 2, 0, 0);
+  EXPECT_EQ(moved_on_host(step, {4}), (Words{"compute", "evict t", "compute", "fetch t", "compute", "evict t",
+                                             "compute", "host", "host", "host"}));
+}
+
+TEST(Movement, SumsSquaresOnTheHostAsSoonAsTheyAreThere) {
+  SmallStep step({{{"t", 'w'}}, {}, {}, {}, {{"t", 's'}}, {{"t", 'r'}}});
+  step.leave("t", 0, 0, 1).leave("t", 4, 0, 0);
+  EXPECT_EQ(moved_on_host(step, {4, 5}),
+            (Words{"compute", "compute", "evict t", "squares t", "compute", "compute", "host"}));
+  EXPECT_EQ(step.program.streams[step.program.actions[3].stream].name, "host");
+}
+
+/// A gradient whose squares are summed, and that updates a home; clip between them. The step's scalars besides.
+struct Update {
+  explicit Update(const SmallStep& step) : program(step.program) {
+    squares = persistent(program, "squares", 20, TSR_BUFFER_ACCUMULATOR, TSR_I64);
+    clip = persistent(program, "clip", 3, TSR_BUFFER_SCALAR, TSR_F64);
+    lr = persistent(program, "lr", 1, TSR_BUFFER_SCALAR, TSR_F64);
+    const auto bind = [&](size_t action, uint64_t buffer, uint32_t scalar, uint32_t mode) {
+      program.actions[action].bindings.push_back(
+          {buffer, 0, program.buffer(buffer).num_elements, TSR_SLOT(TSR_ROLE_SCALAR, scalar), mode});
+    };
+    for (const size_t sum : {1, 2})
+      bind(sum, squares, TSR_SCALAR_ACCUMULATOR, TSR_MODE_ADD);
+    bind(3, squares, TSR_SCALAR_ACCUMULATOR, TSR_MODE_READ);
+    bind(3, clip, TSR_SCALAR_CLIP, TSR_MODE_WRITE);
+    for (const size_t update : {4, 5}) {
+      bind(update, clip, TSR_SCALAR_CLIP, TSR_MODE_READ);
+      bind(update, lr, TSR_SCALAR_LR, TSR_MODE_READ);
+    }
+  }
+  Program program;
+  uint64_t squares = 0, clip = 0, lr = 0;
+};
+
+TEST(Movement, CopiesScalarsAndAddsUpSquaresOfTheHost) {
+  SmallStep step({{{"t", 'w'}, {"u", 'w'}}, {{"t", 's'}}, {{"u", 's'}}, {}, {{"t", 'r'}}, {{"u", 'r'}}});
+  step.leave("t", 0, 0, 0).leave("t", 1, 0, 0);
+  Update update(step);
+  Program& program = update.program;
+  const std::vector<size_t> on_host = {1, 4};
+  move_items(program, step.visits, step.leaves(), true, on_host);
+  const auto name = [&](const Action& action, size_t binding) {
+    return program.buffer(action.bindings.at(binding).buffer).name;
+  };
+  Words found;
+  for (const Action& action : program.actions)
+    found.push_back(concat(program.streams[action.stream].name, " ", action_name(action.kind), " ",
+                           action.bindings.empty() ? "" : name(action, 0)));
+  EXPECT_EQ(found, (Words{"compute zero t", "host zero squares", "evict copy t", "host sum_squares t",
+                          "compute sum_squares u", "fetch copy squares", "compute add squares", "compute zero squares",
+                          "evict copy clip", "evict copy lr", "host zero t", "compute zero u"}));
+  const uint64_t own = program.actions[1].bindings[0].buffer;
+  EXPECT_NE(own, update.squares);
+  EXPECT_EQ(program.buffer(own).memory, TSR_MEMORY_HOST);
+  EXPECT_EQ(program.actions[3].bindings[1].buffer, own);
+  EXPECT_EQ(program.actions[4].bindings[1].buffer, update.squares);
+  EXPECT_EQ(program.actions[6].bindings[1].buffer, update.squares);
+  EXPECT_EQ(program.actions[6].bindings[1].mode, TSR_MODE_ADD);
+  EXPECT_EQ(program.actions[10].bindings[1].buffer, program.actions[8].bindings[1].buffer);
+  EXPECT_EQ(program.actions[11].bindings[1].buffer, update.clip) << "on the device";
+}
+
+TEST(Movement, CopiesAScalarOnceForAllThatReadItOnTheHost) {
+  SmallStep step({{{"t", 'w'}, {"u", 'w'}}, {{"t", 's'}}, {{"u", 's'}}, {}, {{"t", 'r'}}, {{"u", 'r'}}});
+  step.leave("t", 0, 0, 0).leave("t", 1, 0, 0).leave("u", 0, 0, 0).leave("u", 2, 0, 0);
+  Update update(step);
+  const std::vector<size_t> on_host = {1, 2, 4, 5};
+  move_items(update.program, step.visits, step.leaves(), true, on_host);
+  const auto copies_of = [&](uint64_t buffer) {
+    return std::ranges::count_if(update.program.actions, [&](const Action& action) {
+      return action.kind == TSR_ACTION_COPY && action.bindings[0].buffer == buffer;
+    });
+  };
+  EXPECT_EQ(copies_of(update.clip), 1);
+  EXPECT_EQ(copies_of(update.lr), 1);
+}
+
 // ---- what rests, in other programs -------------------------------------------------------------------------------
 
 TEST(Resting, IsWhatTheLastLeaveOfAPersistentItemSays) {
@@ -160,7 +338,7 @@ TEST(Resting, IsFetchedForEveryUseAndEvictedAfterWrites) {
   const Model model = toy_model();
   Program program = other_program(model, {TSR_MODE_READ, TSR_MODE_ADD, TSR_MODE_READ});
   follow_resting_buffers(program, {&kRestsInHostMemory, 1});
-  EXPECT_EQ(words(program), (Words{"fetch p", "compute", "fetch p", "compute", "evict p", "fetch p", "compute"}));
+  EXPECT_EQ(words(program), (Words{"fetch p", "squares p", "fetch p", "squares p", "evict p", "fetch p", "squares p"}));
   EXPECT_EQ(program.buffers[1].memory, TSR_MEMORY_HOST);
   EXPECT_EQ(program.buffers[2].memory, TSR_MEMORY_DEVICE) << "it has the name, and not the kind";
 }
@@ -171,8 +349,8 @@ TEST(Resting, IsFetchedAsFarAheadAsInTheStep) {
   RestingBuffer resting = kRestsInHostMemory;
   resting.leave.ahead = resting.leave.linger = 1;
   follow_resting_buffers(program, {&resting, 1});
-  EXPECT_EQ(words(program), (Words{"fetch p", "fetch p", "compute", "fetch p", "compute", "compute", "evict p",
-                                   "fetch p", "fetch p", "compute", "compute"}));
+  EXPECT_EQ(words(program), (Words{"fetch p", "fetch p", "squares p", "fetch p", "squares p", "squares p", "evict p",
+                                   "fetch p", "fetch p", "squares p", "squares p"}));
 }
 
 TEST(Resting, LingersAsInTheStep) {
@@ -183,7 +361,25 @@ TEST(Resting, LingersAsInTheStep) {
   RestingBuffer resting = kRestsInHostMemory;
   resting.leave.linger = 1;
   follow_resting_buffers(program, {&resting, 1});
-  EXPECT_EQ(words(program), (Words{"fetch p", "compute", "compute", "evict p"}));
+  EXPECT_EQ(words(program), (Words{"fetch p", "squares p", "squares p", "evict p"}));
+}
+
+// A variant of the step may not use what another one has left elsewhere: it is there all the same.
+TEST(Resting, IsTheSameInAllVariantsOfAStep) {
+  const Model model = toy_model();
+  Program unused = other_program(model, {}), uses = other_program(model, {TSR_MODE_READ});
+  agree_on_resting_buffers(unused, {&kRestsInHostMemory, 1});
+  EXPECT_EQ(unused.buffers[1].memory, TSR_MEMORY_HOST);
+  EXPECT_EQ(unused.buffers[2].memory, TSR_MEMORY_DEVICE) << "it has the name, and not the kind";
+  agree_on_resting_buffers(unused, {&kRestsInHostMemory, 1});
+  EXPECT_EQ(unused.buffers[1].memory, TSR_MEMORY_HOST);
+  uses.variant = 1;
+  expect_error<Error>(
+      [&] {
+        agree_on_resting_buffers(uses, {&kRestsInHostMemory, 1});
+      },
+      {"offload policies let home p rest in host memory in one variant of the step, and in device memory "
+       "in variant 1; a buffer rests in one memory"});
 }
 
 TEST(Resting, ThatNothingUsesIsNotCopied) {

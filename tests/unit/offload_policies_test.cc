@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
+/// Visits from this one on are updates, where that matters.
+constexpr uint32_t kFirstUpdate = 7;
+
 /// A view of items with uses, and the homes that name them.
 class View {
  public:
@@ -34,6 +37,18 @@ class View {
     homes_.push_back(home);
     return *this;
   }
+  /// Squares and update of a home with these items: actions 100 and 101, then 102 and 103 of the next one.
+  View& update(uint64_t value, uint64_t gradient, uint64_t m, uint64_t v) {
+    const auto operand = [](uint64_t item, uint32_t role, uint32_t index) {
+      return tsr_binding{item, 0, 1, TSR_SLOT(role, index), TSR_MODE_ADD};
+    };
+    updates_.push_back({operand(gradient, TSR_ROLE_SOURCE, 0)});
+    updates_.push_back({operand(gradient, TSR_ROLE_SOURCE, 0), operand(value, TSR_ROLE_DESTINATION, 0),
+                        operand(m, TSR_ROLE_STATE, 0), operand(v, TSR_ROLE_STATE, 1)});
+    return *this;
+  }
+  /// What it last ran on the host.
+  const std::vector<uint64_t>& host_runs() const { return host_runs_; }
   View& with_files() {
     places_.push_back({TSR_MEMORY_FILE, 0, UINT64_MAX});
     return *this;
@@ -54,22 +69,51 @@ class View {
     program.struct_size = sizeof program;
     program.homes = homes_.data();
     program.num_homes = homes_.size();
-    tsr_offload_view view{sizeof view,    0, UINT64_MAX,   &program, places_.data(), nullptr, items_.data(),
-                          places_.size(), 0, items_.size()};
-    std::vector<tsr_leave> answers;
+    tsr_offload_view view{sizeof view,    0,
+                          UINT64_MAX,     &program,
+                          places_.data(), visits_.data(),
+                          items_.data(),  places_.size(),
+                          visits_.size(), items_.size()};
+    std::vector<tsr_action> actions;
+    for (size_t i = 0; i < updates_.size(); ++i) {
+      tsr_action action{};
+      action.id = 100 + i;
+      action.kind = updates_[i].size() == 1 ? TSR_ACTION_SUM_SQUARES : TSR_ACTION_OPTIMIZER;
+      action.home = updates_[i][0].buffer;  // the gradient's number will do
+      action.bindings = updates_[i].data();
+      action.num_bindings = updates_[i].size();
+      actions.push_back(action);
+    }
+    program.actions = actions.data();
+    program.num_actions = actions.size();
+    answers_.clear();
+    host_runs_.clear();
     const auto take = [](void* ctx, const tsr_leave* leave, tsr_error*) noexcept -> tsr_status {
-      static_cast<std::vector<tsr_leave>*>(ctx)->push_back(*leave);
+      static_cast<View*>(ctx)->answers_.push_back(*leave);
       return TSR_OK;
     };
-    const tsr_offload_sink sink{sizeof sink, 0, &answers, take};
+    const auto run = [](void* ctx, uint64_t action, tsr_error*) noexcept -> tsr_status {
+      static_cast<View*>(ctx)->host_runs_.push_back(action);
+      return TSR_OK;
+    };
+    const tsr_offload_sink sink{sizeof sink, 0, this, take, run};
     policy.plan(OffloadView(view), OffloadSink(sink));
-    return answers;
+    return answers_;
   }
 
  private:
   std::vector<tsr_item> items_;
   std::vector<std::vector<tsr_use>> uses_;
   std::vector<tsr_home> homes_;
+  std::vector<std::vector<tsr_binding>> updates_;
+  std::vector<tsr_leave> answers_;
+  std::vector<uint64_t> host_runs_;
+  std::vector<tsr_visit> visits_ = [] {
+    std::vector<tsr_visit> visits(30);
+    for (uint32_t v = 0; v < visits.size(); ++v)
+      visits[v].kind = v >= kFirstUpdate ? TSR_VISIT_UPDATE : TSR_VISIT_BACKWARD;
+    return visits;
+  }();
   std::vector<tsr_place> places_ = {{77, 0, UINT64_MAX}, {TSR_MEMORY_HOST, 0, UINT64_MAX}};
 };
 
@@ -196,12 +240,13 @@ struct StateOptions {
   std::string states = "all";
   int64_t ahead = 2, linger = 1;
   std::string to = "host";
+  bool gradients = false;
+  std::string update = "device";
 
   optimizer_state::OptimizerState policy() const {
-    const tsr_option_value values[] = {{str("to"), str(to), 0, 0},
-                                       {str("fraction"), {}, 0, fraction},
-                                       {str("states"), str(states), 0, 0},
-                                       {str("ahead"), {}, ahead, 0},
+    const tsr_option_value values[] = {{str("to"), str(to), 0, 0},         {str("fraction"), {}, 0, fraction},
+                                       {str("states"), str(states), 0, 0}, {str("gradients"), {}, gradients, 0},
+                                       {str("update"), str(update), 0, 0}, {str("ahead"), {}, ahead, 0},
                                        {str("linger"), {}, linger, 0}};
     return optimizer_state::OptimizerState(values);
   }
@@ -226,6 +271,68 @@ TEST(OptimizerState, IsEitherMomentOrBoth) {
             (Texts{"2 after 7", "2 after 8", "5 after 9"}));
   EXPECT_EQ(texts(two_units().ask(StateOptions{.states = "v"}.policy())),
             (Texts{"3 after 7", "3 after 8", "6 after 9"}));
+}
+
+// From a backward that is far enough from the updates, and between these.
+TEST(OptimizerState, TakesGradientsAlongIfAsked) {
+  const auto with_gradients = [] {
+    return two_units()
+        .item(TSR_BUFFER_GRADIENT, {2, 7, 8})
+        .item(TSR_BUFFER_GRADIENT, {5, 9})
+        .item(TSR_BUFFER_GRADIENT, {0, 6, 10});
+  };
+  EXPECT_EQ(with_gradients().ask(StateOptions{}.policy()).size(), 6u);
+  const std::vector<tsr_leave> answers = with_gradients().ask(StateOptions{.gradients = true}.policy());
+  EXPECT_EQ(texts({answers.begin() + 6, answers.end()}), (Texts{"8 after 2", "8 after 7", "10 after 0"}));
+  EXPECT_EQ(texts(with_gradients().ask(StateOptions{.fraction = 0.5, .gradients = true}.policy())),
+            (Texts{"2 after 7", "2 after 8", "5 after 9", "8 after 2", "8 after 7", "10 after 0"}));
+}
+
+/// Value 1, gradient 2, m 3, v 4, whose squares are visit 7 and update visit 10; then 5 to 8 with 8 and 11.
+View two_updates() {
+  View view;
+  view.item(TSR_BUFFER_HOME, {0, 5, 10}).item(TSR_BUFFER_GRADIENT, {0, 5, 7, 10});
+  view.item(TSR_BUFFER_OPTIMIZER, {10}).item(TSR_BUFFER_OPTIMIZER, {10});
+  view.item(TSR_BUFFER_HOME, {1, 4, 11}).item(TSR_BUFFER_GRADIENT, {4, 8, 11});
+  view.item(TSR_BUFFER_OPTIMIZER, {11}).item(TSR_BUFFER_OPTIMIZER, {11});
+  return view.update(1, 2, 3, 4).update(5, 6, 7, 8);
+}
+
+TEST(OptimizerState, IsUpdatedOnTheHostWhereAllOfItRests) {
+  View view = two_updates();
+  EXPECT_EQ(texts(view.ask(StateOptions{.update = "host"}.policy())),
+            (Texts{"1 after 5", "1 after 10", "2 after 5", "2 after 7", "3 after 10", "4 after 10", "5 after 4",
+                   "5 after 11", "6 after 4", "6 after 8", "7 after 11", "8 after 11"}));
+  std::vector<uint64_t> runs = view.host_runs();
+  std::ranges::sort(runs);
+  EXPECT_EQ(runs, (std::vector<uint64_t>{100, 101, 102, 103}));
+  view.ask(StateOptions{}.policy());
+  EXPECT_TRUE(view.host_runs().empty());
+}
+
+TEST(OptimizerState, IsUpdatedOnTheHostAndGradientsLeaveInTheirGapsToo) {
+  EXPECT_EQ(texts(two_updates().ask(StateOptions{.gradients = true, .update = "host"}.policy())).at(2), "2 after 0");
+}
+
+// Whole homes, by the bytes of their values.
+TEST(OptimizerState, OfAFractionIsUpdatedOnTheHost) {
+  View view = two_updates();
+  EXPECT_EQ(texts(view.ask(StateOptions{.fraction = 0.3, .update = "host"}.policy())),
+            (Texts{"5 after 4", "5 after 11", "6 after 4", "6 after 8", "7 after 11", "8 after 11"}));
+  EXPECT_EQ(view.host_runs().size(), 2u);
+}
+
+TEST(OptimizerState, ThatAnEarlierPolicyTookIsNotUpdatedOnTheHost) {
+  View view = two_updates();
+  view.update(1, 2, 3, 99).ask(StateOptions{.update = "host"}.policy());
+  EXPECT_EQ(std::ranges::count(view.host_runs(), 105u), 0) << "99 is not an item";
+}
+
+TEST(OptimizerState, IsUpdatedOnTheHostInItsMemoryOnly) {
+  expect_error<Error>([] { (void)StateOptions{.to = "file", .update = "host"}.policy(); },
+                      {"--optimizer-state.update=host works on host memory; with to=file the update is on the device"});
+  expect_error<Error>([] { (void)StateOptions{.states = "m", .update = "host"}.policy(); },
+                      {"update=host needs m and v on the host, and states=m leaves one on the device"});
 }
 
 TEST(OptimizerState, SaysWhenItComesAndGoes) {

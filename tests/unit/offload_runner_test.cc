@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <span>
 
 #include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
@@ -190,6 +192,81 @@ TEST_F(OffloadRunner, TakesATransientItemForTwoMemories) {
   });
   EXPECT_TRUE(is_found);
   EXPECT_GT(num_on("fetch"), 1u);
+}
+
+// ---- actions on the host -----------------------------------------------------------------------------------------
+
+const tsr_action& action_of(const OffloadView& view, uint32_t kind) {
+  return *std::ranges::find(view.program().actions(), kind, &tsr_action::kind);
+}
+
+/// The first home updates on the host, with all that it uses there.
+void update_on_host(const OffloadView& view, const OffloadSink& sink) {
+  const uint64_t home = action_of(view, TSR_ACTION_OPTIMIZER).home;
+  std::set<uint64_t> used;
+  for (const tsr_action& action : view.program().actions())
+    if (action.home == home)
+      for (const tsr_binding& b : std::span(action.bindings, action.num_bindings))
+        used.insert(b.buffer);
+  for (const tsr_item& item : view.items())
+    for (uint64_t u = 0; used.contains(item.buffer) && u < item.num_uses; ++u)
+      if (u + 1 < item.num_uses || OffloadView::is_persistent(item))
+        sink.leave({item.buffer, item.uses[u].visit, TSR_MEMORY_HOST, 1, 1});
+  for (const tsr_action& action : view.program().actions())
+    if (action.home == home) sink.run_on_host(action.id);
+}
+
+TEST_F(OffloadRunner, RunsUpdatesOnTheHost) {
+  run(update_on_host);
+  EXPECT_EQ(num_on("host"), 3u) << "zero, sum_squares, optimizer";
+  EXPECT_EQ(program_.host_flag, "--offload by-hand");
+  // An earlier policy has moved what it uses.
+  run([](const OffloadView& view, const OffloadSink& sink) {
+    EXPECT_THROW(sink.run_on_host(action_of(view, TSR_ACTION_OPTIMIZER).id), Error);
+  });
+}
+
+TEST_F(OffloadRunner, RefusesToRunOnTheHostWhatCannot) {
+  const auto refuse_run = [&](uint32_t kind, const std::vector<std::string>& parts) {
+    const size_t num_actions = program_.actions.size();
+    expect_error<Error>(
+        [&] {
+          run([&](const OffloadView& view, const OffloadSink& sink) {
+            sink.run_on_host(kind ? action_of(view, kind).id : 999'999);
+          });
+        },
+        parts);
+    EXPECT_EQ(program_.actions.size(), num_actions);
+    EXPECT_EQ(program_.host_flag, "");
+  };
+  refuse_run(0, {"offload policy by-hand: ", "999999 is not the id of an action of the step"});
+  refuse_run(TSR_ACTION_BACKWARD, {"(backward) cannot run on the host: only elementwise actions, sum_squares and"});
+  refuse_run(TSR_ACTION_CLIP, {"(clip) cannot run on the host: only elementwise actions, sum_squares and optimizer"});
+  refuse_run(TSR_ACTION_ZERO, {"(zero) cannot run on the host: its operand ", "(loss) is not an item"});
+  refuse_run(TSR_ACTION_SUM_SQUARES, {"(sum_squares of wte.weight) cannot run on the host: its operand ",
+                                      "(wte) is not in host memory then; let it leave for it after visit ",
+                                      "backward of wte mb=1, the last to use it on the device"});
+  refuse_run(TSR_ACTION_OPTIMIZER, {"(optimizer of wte.weight) cannot run on the host: its operand ",
+                                    "(wte) does not rest in host memory; let it leave for it after its last use"});
+  limits_.host_obstacle = "the streams of --device x cannot wait for the host";
+  refuse_run(TSR_ACTION_OPTIMIZER,
+             {"cannot run on the host: the streams of --device x cannot wait for the host; let it"});
+}
+
+// Its items are away, in another memory.
+TEST_F(OffloadRunner, RefusesToRunOnTheHostWhatIsElsewhere) {
+  limits_.places.push_back({9, 0, UINT64_MAX});
+  expect_error<Error>(
+      [&] {
+        run([](const OffloadView& view, const OffloadSink& sink) {
+          const tsr_action& squares = action_of(view, TSR_ACTION_SUM_SQUARES);
+          const tsr_item& item = *std::ranges::find(view.items(), squares.bindings[0].buffer, &tsr_item::buffer);
+          for (uint64_t u = 0; u + 1 < item.num_uses; ++u)
+            sink.leave({item.buffer, item.uses[u].visit, 9, 1, 1});
+          sink.run_on_host(squares.id);
+        });
+      },
+      {"is not in host memory then"});
 }
 
 // An answer that failed is dropped, and a policy may go on.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "passes/dependencies.h"
 #include "support/program_builder.h"
 
@@ -111,6 +113,79 @@ TEST_F(Simulate, RanksOfOneClassRunAtTheSameTime) {
   EXPECT_EQ(simulation.intervals.size(), 1u);
   EXPECT_EQ(simulation.of(1)[1].start, 2);
   EXPECT_EQ(simulation.end(), 5);
+}
+
+/// Actions on several streams of one rank; the stream tells what an action keeps busy.
+class SimulateShared : public Simulate {
+ protected:
+  SimulateShared() : fetch_(ranks_[0].device_stream("fetch")) {}
+
+  void copy(uint64_t buffer, double seconds) {
+    add_action(ranks_[0], TSR_ACTION_ZERO, fetch_, {add(buffer)}).scale = seconds;
+  }
+  std::vector<std::pair<double, double>> times(double speed_together) {
+    for (Program& p : ranks_)
+      derive_dependencies(p);
+    const Sharing sharing = {[this](const Program&, const Action& action) {
+                               return action.stream == fetch_ ? Resource::copy_in : Resource::compute;
+                             },
+                             [=](Resource, const ResourceSet& running) {
+                               const bool both = running.has(Resource::copy_in) && running.has(Resource::compute);
+                               return both ? speed_together : 1;
+                             }};
+    const RankClasses classes(mesh_);
+    const Simulation simulation = simulate(
+        mesh_, classes, [&](int rank) -> const Program& { return ranks_.at(rank); },
+        [](const Program&, const Action& action) { return action.scale; }, sharing);
+    std::vector<std::pair<double, double>> all;
+    for (const Interval& interval : simulation.of(0))
+      all.emplace_back(interval.start, interval.end);
+    return all;
+  }
+
+  const uint32_t fetch_;
+};
+
+using Times = std::vector<std::pair<double, double>>;
+
+TEST_F(SimulateShared, WorkThatRunsTogetherSlowsDown) {
+  compute(0, x_, 2);
+  copy(y_, 1);
+  EXPECT_EQ(times(1), (Times{{0, 2}, {0, 1}}));
+  // Half as fast while both run: the copy needs 2, and leaves 1 of compute.
+  EXPECT_EQ(times(0.5), (Times{{0, 3}, {0, 2}}));
+}
+
+TEST_F(SimulateShared, SpeedsChangeWithEveryStartAndEnd) {
+  compute(0, x_, 1);
+  copy(x_, 2);        // waits for compute
+  compute(0, y_, 4);  // beside the copy from 1 on, alone from 5 on
+  EXPECT_EQ(times(0.5), (Times{{0, 1}, {1, 5}, {1, 7}}));
+}
+
+TEST_F(SimulateShared, WorkBetweenRanksSharesNothing) {
+  copy(y_, 4);
+  on(0, TSR_ACTION_ALL_REDUCE, {add(x_)}, 3).reduce = TSR_REDUCE_SUM;
+  on(1, TSR_ACTION_ALL_REDUCE, {add(x_)}, 3).reduce = TSR_REDUCE_SUM;
+  EXPECT_EQ(times(0.5), (Times{{0, 4}, {0, 3}}));
+}
+
+TEST_F(SimulateShared, WithoutLossesItIsTheLongestPath) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    const uint64_t buffer = random() % 2 ? x_ : y_;
+    const double seconds = random() % 5;
+    if (random() % 3 == 0)
+      copy(buffer, seconds);
+    else
+      compute(0, buffer, seconds);
+  }
+  const Times shared = times(1);
+  const Simulation alone = run(RankClasses(mesh_));
+  for (size_t i = 0; i < shared.size(); ++i) {
+    EXPECT_EQ(shared[i].first, alone.of(0)[i].start) << i;
+    EXPECT_EQ(shared[i].second, alone.of(0)[i].end) << i;
+  }
 }
 
 }  // namespace

@@ -58,6 +58,35 @@ TEST_F(Visits, AreBlocksThereAndBackThenUpdates) {
                    "update wte", "update wpe",    "update h.0",   "update h.1",   "update ln_f"}));
 }
 
+// Where movement puts them so that a gradient can leave.
+TEST_F(Visits, OfSquaresBetweenBackwardsAreThose) {
+  Program program = step();
+  const Texts before = texts(program);
+  const auto squares = std::ranges::find(program.actions, TSR_ACTION_SUM_SQUARES, &Action::kind);
+  const auto last = std::ranges::find_if(program.actions.rbegin(), program.actions.rend(),
+                                         [](const Action& action) { return is_compute(action.kind); });
+  std::rotate(last.base() - 1, squares, squares + 1);
+  Texts moved = before;
+  moved.erase(std::ranges::find(moved, "update wte"));
+  EXPECT_EQ(texts(program), moved);
+}
+
+TEST_F(Visits, OfCastsBeforeTheForwardAreOneForEachUnit) {
+  StepConfig shape;
+  shape.dtype = TSR_BF16;
+  const Program program = step(shape);
+  const std::vector<tsr_visit> visits = visits_of(program);
+  size_t num_casts = 0;
+  for (const tsr_visit& visit : visits) {
+    const auto begin = program.actions.begin() + static_cast<ptrdiff_t>(visit.first_action);
+    const auto end = program.actions.begin() + static_cast<ptrdiff_t>(visit.last_action) + 1;
+    const auto casts = std::count_if(begin, end, [](const Action& action) { return action.kind == TSR_ACTION_CAST; });
+    EXPECT_LE(casts, 1);
+    num_casts += visit.kind == TSR_VISIT_OTHER && casts == 1;
+  }
+  EXPECT_EQ(num_casts, model_.units.size());
+}
+
 // Each micro-batch is there and back before the next one.
 TEST_F(Visits, AreOfOneMicroBatch) {
   StepConfig shape;

@@ -31,7 +31,7 @@ typedef struct tsr_offload tsr_offload;
 #define TSR_VISIT_FORWARD 1u
 #define TSR_VISIT_BACKWARD 2u /* recomputation included */
 #define TSR_VISIT_LOSS 3u
-#define TSR_VISIT_UPDATE 4u /* one home: sum_squares or optimizer */
+#define TSR_VISIT_UPDATE 4u /* one home: sum_squares after the last backward, or optimizer */
 #define TSR_VISIT_OTHER 5u  /* casts, clip, what comes before the first compute action */
 
 /* FROZEN. Actions in a row: the compute of one block (or of one segment outside of blocks) for one micro-batch in one
@@ -80,7 +80,7 @@ typedef struct tsr_place {
 typedef struct tsr_offload_view {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t device_bytes;           /* that a rank may use of its device's memory; UINT64_MAX: no limit is known */
+  uint64_t device_bytes;           /* that may be in use at once on the device; UINT64_MAX: no limit is known */
   const tsr_program_view* program; /* its axis is TSR_WORLD_AXIS */
   const tsr_place* places;
   const tsr_visit* visits;
@@ -110,6 +110,15 @@ typedef struct tsr_offload_sink {
    * use, a memory that is not one of the places, and a second answer for the same item and visit. That a persistent
    * item's answers go together is checked when plan has returned. [the thread of the plan call] */
   TSR_FN(tsr_status, leave)(void* ctx, const tsr_leave* leave, tsr_error* err) TSR_NOEXCEPT;
+  /* Runs an action of the program, by its id, on the host's processor, on a stream of its own. It works on its items in
+   * host memory: each has left for it after the last visit before that uses the item on the device; a persistent one
+   * rests there. The host copies the scalars that it reads, and adds up what it sums. May be NULL or missing, where
+   * nothing runs on the host (TSR_HAS_FN). Errors: INVALID_ARGUMENT for an id that is not an action's, an action that
+   * is not COPY, CAST, ADD_INTO, SCALE, ZERO, SUM_SQUARES or OPTIMIZER, which have the same bits on every device, an
+   * operand that is neither an item nor a scalar of the step, an action that runs there already, and where the device
+   * cannot wait for the host. That the items are there is checked when plan has returned. [the thread of the plan call]
+   */
+  TSR_FN(tsr_status, run_on_host)(void* ctx, uint64_t action, tsr_error* err) TSR_NOEXCEPT;
 } tsr_offload_sink;
 
 /* APPENDABLE. */
@@ -138,11 +147,12 @@ typedef struct tsr_offload_interface {
   TSR_FN(tsr_status, create)
   (const tsr_offload_create_args* args, tsr_offload** policy, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, destroy)(tsr_offload* policy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
-  /* Decides, once for each step program of each rank that the host plans. View and sink are borrowed for the call. With
-   * nothing to gain a policy says nothing and succeeds. Errors: the first one of the sink; INVALID_ARGUMENT for what it
-   * cannot decide with these options, saying what to give; ABI when a struct_size is too small. The host puts the
-   * policy's name before the message and stops before step 1. Pure: equal views and options, equal answers, on any
-   * rank. [any-thread] */
+  /* Decides, once for each step program of each rank that the host plans; where the placed programs need more than
+   * device_bytes, again with as much less. View and sink are borrowed for the call. With nothing to gain a policy says
+   * nothing and succeeds. Errors: the first one of the sink; INVALID_ARGUMENT for what it cannot decide with these
+   * options, saying what to give; RESOURCE_EXHAUSTED when no answer is enough for device_bytes, naming the visit;
+   * either before its first answer. ABI when a struct_size is too small. The host puts the policy's name before the
+   * message and stops before step 1. Pure: equal views and options, equal answers, on any rank. [any-thread] */
   TSR_FN(tsr_status, plan)
   (tsr_offload* policy, const tsr_offload_view* view, const tsr_offload_sink* sink, tsr_error* err) TSR_NOEXCEPT;
   /* Optional tables by id, or NULL; there is none so far. Constants that live as long as the process. [any-thread] */

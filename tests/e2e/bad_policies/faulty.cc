@@ -25,6 +25,23 @@ void leave_without_rest(const OffloadView& view, const OffloadSink& sink) {
     sink.leave({item->buffer, item->uses[0].visit, TSR_MEMORY_HOST, 1, 1});
 }
 
+/// The first action of that kind; 0: there is none.
+uint64_t action_of(const OffloadView& view, uint32_t kind) {
+  const auto actions = view.program().actions();
+  const auto found = std::ranges::find(actions, kind, &tsr_action::kind);
+  return found == actions.end() ? 0 : found->id;
+}
+
+/// What is wrong is what runs on the host.
+void run_on_host(const OffloadView& view, const OffloadSink& sink, std::string_view fault) {
+  if (fault == "run-unknown") sink.run_on_host(1'000'000);
+  if (fault == "run-forward") sink.run_on_host(action_of(view, TSR_ACTION_FORWARD));
+  if (fault == "run-twice") sink.run_on_host(action_of(view, TSR_ACTION_OPTIMIZER));
+  if (fault == "run-twice" || fault == "run-optimizer") sink.run_on_host(action_of(view, TSR_ACTION_OPTIMIZER));
+  if (fault == "run-squares") sink.run_on_host(action_of(view, TSR_ACTION_SUM_SQUARES));
+  if (fault == "run-scalars") sink.run_on_host(action_of(view, TSR_ACTION_ZERO));
+}
+
 uint64_t no_item(const OffloadView& view) {
   uint64_t largest = 0;
   for (const tsr_item& item : view.items())
@@ -44,6 +61,7 @@ class Faulty {
     if (fault_ == "error")
       throw Error(TSR_E_INVALID_ARGUMENT, "cannot decide for this step with fault=error; give fault=none");
     if (fault_ == "no-rest") return leave_without_rest(view, sink);
+    if (fault_.starts_with("run-")) return run_on_host(view, sink, fault_);
     std::vector<tsr_leave> answers = long_gaps(view, 1);
     if (answers.empty()) return;
     tsr_leave& wrong = answers.back();
@@ -61,9 +79,11 @@ class Faulty {
   std::string fault_;
 };
 
-constexpr tsr_option kOptions[] = {string_option(
-    "fault", "none", "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|no-rest|error|options",
-    "the rule that is broken")};
+constexpr tsr_option kOptions[] = {
+    string_option("fault", "none",
+                  "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|no-rest|error|options|"
+                  "run-unknown|run-forward|run-twice|run-optimizer|run-squares|run-scalars",
+                  "the rule that is broken")};
 constexpr tsr_descriptor kDescriptor =
     descriptor("faulty", TSR_KIND_OFFLOAD, "org.tessera.tests.faulty", "1", "gives answers that are refused", kOptions);
 

@@ -18,11 +18,13 @@ void check_coordinate(int coordinate, const Axis& axis) {
 // Kind and axis are part of the name: "comm.<axis or world>.<lane>", or a stream of the device.
 Stream stream_named(const std::string& name, const Mesh& mesh) {
   if (name == kFetchStream || name == kEvictStream) return {name};
-  if (name == kFileInStream || name == kFileOutStream) return {name, TSR_WORLD_AXIS, TSR_STREAM_KIND_HOST};
+  if (name == kFileInStream || name == kFileOutStream || name == kHostStream)
+    return {name, TSR_WORLD_AXIS, TSR_STREAM_KIND_HOST};
   if (name.starts_with("comm.world.")) return {name, TSR_WORLD_AXIS, TSR_STREAM_KIND_COMM};
   for (size_t i = 0; i < mesh.axes().size(); ++i)
     if (name.starts_with("comm." + mesh.axes()[i].name + ".")) return {name, static_cast<int>(i), TSR_STREAM_KIND_COMM};
-  fail_text(in_quotes(name) + " is not a stream: expected comm.<axis or world>.<lane>, fetch, evict, file_in or file_out");
+  fail_text(in_quotes(name) +
+            " is not a stream: expected comm.<axis or world>.<lane>, fetch, evict, file_in, file_out or host");
 }
 
 }  // namespace

@@ -1,0 +1,108 @@
+// A change is planned like any job, so its numbers are those of the run.
+
+#include "plan/advice/change.h"
+
+#include <algorithm>
+
+#include "base/concat.h"
+#include "config/flag_table.h"
+#include "config/usage_error.h"
+#include "plan/job_plan.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr size_t kMaxClasses = 64;
+
+void set(ParsedFlags& flags, const Setting& setting) {
+  if (setting.is_option()) {
+    std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) { return flag.name == setting.flag; });
+    flags.plugin_flags.push_back({setting.flag, setting.value});
+    return;
+  }
+  const auto flag = std::ranges::find(train_flags(), setting.flag, &Flag::name);
+  if (flag == train_flags().end()) throw UsageError("there is no flag --" + setting.flag);
+  // --nproc and --mesh exclude each other.
+  if (setting.flag == "nproc") flags.config.mesh.clear();
+  if (setting.flag == "mesh") flags.config.nproc = 0;
+  flag->read(flags.config, setting.value);
+}
+
+/// Removes the options of the batch axis's strategy, which another one replaces: they would be refused.
+void drop_strategy_options(ParsedFlags& flags, const Job& job) {
+  const MeshAxis& axis = job.axes[batch_axis(job)];
+  if (axis.strategy.empty()) return;
+  const bool is_used_elsewhere = std::ranges::count(job.axes, axis.strategy, &MeshAxis::strategy) > 1;
+  std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
+    return flag.name.starts_with(axis.name + "." + axis.strategy + ".") ||
+           (!is_used_elsewhere && flag.name.starts_with(axis.strategy + "."));
+  });
+}
+
+bool is_quick_to_plan(const Job& job, const Log& log) {
+  const HostServices host(log);
+  const JobStrategies strategies(job, host.table());
+  return RankClasses(job.mesh, strategies.all()).members().size() <= kMaxClasses;
+}
+
+}  // namespace
+
+Change operator+(Change a, const Change& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::string text_of(const Change& change) {
+  std::string text;
+  for (const Setting& setting : change)
+    text += concat(text.empty() ? "" : " ", "--", setting.flag, setting.is_option() ? "=" : " ", setting.value);
+  return text;
+}
+
+bool adds_to(const Change& change, const Change& smaller) {
+  const auto is_in = [](const Change& c) {
+    return [&c](const Setting& setting) { return std::ranges::count(c, setting) > 0; };
+  };
+  const bool has_policies = std::ranges::count(smaller, "offload", &Setting::flag) > 0;
+  const bool sets_them_otherwise = std::ranges::any_of(
+      change, [&](const Setting& setting) { return setting.is_option() && !is_in(smaller)(setting); });
+  return std::ranges::all_of(smaller, is_in(change)) && !(has_policies && sets_them_otherwise);
+}
+
+NeededMemory needed_memory(const JobPrograms& programs) {
+  NeededMemory needed;
+  for (const auto& [representative, of_rank] : programs.by_representative) {
+    needed.device_bytes = std::max(needed.device_bytes, of_rank.arena_bytes(TSR_MEMORY_DEVICE));
+    needed.host_bytes = std::max(needed.host_bytes, of_rank.arena_bytes(TSR_MEMORY_HOST));
+  }
+  return needed;
+}
+
+std::optional<NeededMemory> try_change(const Job& job, const Change& change) {
+  try {
+    ParsedFlags flags;
+    flags.config = job.config;
+    flags.plugin_flags = job.plugin_flags;
+    flags.config.nproc = job.config.mesh.empty() ? job.mesh.num_ranks() : 0;
+    for (const Setting& setting : change)
+      set(flags, setting);
+    if (std::ranges::count(change, "strategy", &Setting::flag)) drop_strategy_options(flags, job);
+    const Log quiet(LogLevel::off);
+    Job changed = make_job(flags, requested_world(flags.config), quiet);
+    changed.evaluates = job.evaluates;
+    if (!is_quick_to_plan(changed, quiet)) return std::nullopt;
+    const JobPlan planned(std::move(changed), quiet);
+    return needed_memory(planned.programs());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+int batch_axis(const Job& job) {
+  for (size_t i = job.axes.size(); i-- > 0;)
+    if (job.mesh.axes()[i].splits == TSR_SPLITS_BATCH) return static_cast<int>(i);
+  return -1;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,145 @@
+// An op's time is looked up by its name and shape; between shapes of one op it is scaled from the nearest, by
+// operations where it is a product and by bytes where it is not, since the first is bound by arithmetic and the second
+// by memory.
+//
+// What runs together shares cores and a disk. Files: reading at r alone and writing at w alone, both together move b,
+// so each goes at b / (r + w) of its speed. Compute and copies: the shares that were measured with both at work.
+
+#include "plan/prediction/costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "offload/copies.h"
+#include "plan/moved.h"
+#include "plan/traffic.h"
+#include "rates/op_rate.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+uint32_t memory_at(const Program& program, const Action& action, uint32_t role) {
+  const Binding* binding = action.find(TSR_SLOT(role, 0));
+  return binding ? program.buffer(binding->buffer).memory : TSR_MEMORY_DEVICE;
+}
+
+double copied_bytes(const Program& program, const Action& action) {
+  const Binding* from = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+  return from ? static_cast<double>(from->num_elements * TSR_DTYPE_BYTES(program.buffer(from->buffer).dtype)) : 0;
+}
+
+/// The larger measure of an op is what it is scaled by.
+double amount_of(const OpRate& op) {
+  return op.operations > 0 ? op.operations : op.num_bytes;
+}
+
+}  // namespace
+
+Resource resource_of(const Program& program, const Action& action) {
+  if (is_collective(action.kind)) return Resource::link;
+  if (action.kind == TSR_ACTION_CALL) return Resource::none;
+  if (action.kind == TSR_ACTION_COPY) {
+    const uint32_t from = memory_at(program, action, TSR_ROLE_SOURCE);
+    const uint32_t to = memory_at(program, action, TSR_ROLE_DESTINATION);
+    if (from == TSR_MEMORY_FILE) return Resource::file_read;
+    if (to == TSR_MEMORY_FILE) return Resource::file_write;
+    if (from == TSR_MEMORY_HOST && to == TSR_MEMORY_DEVICE) return Resource::copy_in;
+    if (from == TSR_MEMORY_DEVICE && to == TSR_MEMORY_HOST) return Resource::copy_out;
+  }
+  const bool is_of_host = program.streams[action.stream].kind == TSR_STREAM_KIND_HOST;
+  return is_of_host && !is_movement(program, action) ? Resource::host : Resource::compute;
+}
+
+Costs::Costs(const Rates& rates) : rates_(rates) {
+  double operations = 0, product_seconds = 0, num_bytes = 0, other_seconds = 0;
+  for (const OpRate& op : rates.ops) {
+    exact_.emplace(std::pair(op.op, op.shape), &op);
+    by_op_[op.op].push_back(&op);
+    (op.operations > 0 ? operations : num_bytes) += amount_of(op);
+    (op.operations > 0 ? product_seconds : other_seconds) += op.seconds;
+  }
+  if (product_seconds > 0) operations_per_second_ = operations / product_seconds;
+  if (other_seconds > 0) bytes_per_second_ = num_bytes / other_seconds;
+}
+
+const FileRates& Costs::files() const {
+  if (!rates_.files)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                "--rates has no rates of files, which this job uses; give tessera bench rates an --offload-dir");
+  return *rates_.files;
+}
+
+double Costs::seconds(const Program& program, const Action& action) const {
+  switch (resource_of(program, action)) {
+    case Resource::none:
+      return 0;
+    case Resource::copy_in:
+      return copied_bytes(program, action) / rates_.copies.in_bytes_per_second;
+    case Resource::copy_out:
+      return copied_bytes(program, action) / rates_.copies.out_bytes_per_second;
+    case Resource::file_read:
+      return files().seconds_per_transfer +
+             static_cast<double>(moved_by(program, action).file_read_bytes) / files().read_bytes_per_second;
+    case Resource::file_write:
+      return files().seconds_per_transfer +
+             static_cast<double>(moved_by(program, action).file_written_bytes) / files().write_bytes_per_second;
+    case Resource::link:
+      break;
+    case Resource::compute:
+    case Resource::host:
+      return op_seconds(unmeasured(program, action));
+  }
+  const auto sent = static_cast<double>(sent_bytes(program, action));
+  if (sent > 0 && !rates_.link_bytes_per_second)
+    throw Error(
+        TSR_E_INVALID_ARGUMENT,
+        "--rates has no \"link_bytes_per_second\", the bytes that a rank sends to others in a second; add it, or "
+        "plan one rank");
+  return sent > 0 ? sent / *rates_.link_bytes_per_second : 0;
+}
+
+double Costs::op_seconds(const OpRate& op) const {
+  const auto found = exact_.find({op.op, op.shape});
+  return found == exact_.end() ? nearest_seconds(op) : found->second->seconds;
+}
+
+double Costs::nearest_seconds(const OpRate& op) const {
+  const double amount = amount_of(op);
+  if (amount == 0) return 0;
+  const auto found = by_op_.find(op.op);
+  if (found == by_op_.end()) {
+    const double rate = op.operations > 0 ? operations_per_second_ : bytes_per_second_;
+    return rate > 0 ? amount / rate : 0;
+  }
+  const auto distance = [amount](const OpRate* other) {
+    const double theirs = amount_of(*other);
+    return theirs > 0 ? std::abs(std::log(theirs / amount)) : HUGE_VAL;
+  };
+  const OpRate& nearest = **std::ranges::min_element(found->second, {}, distance);
+  return amount_of(nearest) > 0 ? nearest.seconds * amount / amount_of(nearest) : nearest.seconds;
+}
+
+double Costs::speed(Resource resource, const ResourceSet& running) const {
+  const bool reads = running.has(Resource::file_read), writes = running.has(Resource::file_write);
+  const bool copies = running.has(Resource::copy_in) || running.has(Resource::copy_out);
+  const bool computes = running.has(Resource::compute);
+  switch (resource) {
+    case Resource::compute:
+      return (copies ? rates_.copies.beside_compute.compute : 1) *
+             (rates_.files && (reads || writes) ? rates_.files->beside_compute.compute : 1);
+    case Resource::copy_in:
+    case Resource::copy_out:
+      return computes ? rates_.copies.beside_compute.copies : 1;
+    case Resource::file_read:
+    case Resource::file_write: {
+      const FileRates& f = files();
+      const double shared = f.both_bytes_per_second / (f.read_bytes_per_second + f.write_bytes_per_second);
+      return (reads && writes ? std::min(1.0, shared) : 1) * (computes ? f.beside_compute.copies : 1);
+    }
+    default:
+      return 1;
+  }
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,189 @@
+// Ops are timed on their stream, between two host functions that read the clock:
+//
+//     issuing thread     hold | stamp launch stamp | stamp launch stamp | ... | let go | wait
+//     stream             ............................................. op ... op ... op
+//
+// A round goes through all ops in the order of the program rather than through one many times, so that what an op finds
+// in caches is about what it finds in a step. The first round, in which libraries prepare themselves, does not count.
+// The rounds' mean is kept, not their median: a step is a sum of ops, and what interrupts one op in fifty lengthens it.
+
+#include "rates/op_bench.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+#include "program/lower_op.h"
+#include "rates/op_rate.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr size_t kLeastRounds = 5, kMostRounds = 200;
+constexpr double kSeconds = 2;  // of rounds, where more than the least fit
+constexpr int kTurns = 5;       // alone and beside other work
+constexpr int64_t kRoundMs = 600'000;
+
+/// Blocks a stream until it is opened.
+class Gate {
+ public:
+  static tsr_status run(void* self, tsr_error*) {
+    auto& gate = *static_cast<Gate*>(self);
+    std::unique_lock lock(gate.mutex_);
+    gate.opened_.wait(lock, [&] { return gate.is_open_; });
+    return TSR_OK;
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    opened_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool is_open_ = false;
+};
+
+tsr_status read_clock(void* time, tsr_error*) {
+  *static_cast<std::chrono::steady_clock::time_point*>(time) = std::chrono::steady_clock::now();
+  return TSR_OK;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// The first action of each op and shape, in list order, and how often the program has it.
+std::vector<std::pair<uint32_t, uint64_t>> distinct_ops(const Program& program) {
+  std::vector<std::pair<uint32_t, uint64_t>> distinct;
+  std::map<std::pair<std::string, std::string>, size_t> seen;
+  for (uint32_t i = 0; i < program.actions.size(); ++i) {
+    if (!is_op(program, program.actions[i])) continue;
+    const OpRate rate = unmeasured(program, program.actions[i]);
+    const auto [entry, is_new] = seen.try_emplace({rate.op, rate.shape}, distinct.size());
+    if (is_new) distinct.emplace_back(i, 0);
+    ++distinct[entry->second].second;
+  }
+  return distinct;
+}
+
+}  // namespace
+
+OpBench::OpBench(const Device& device, const Program& program)
+    : device_(device), program_(program), stream_(make_stream(device, "compute")) {
+  std::vector<uint32_t> actions;
+  const auto distinct = distinct_ops(program);
+  for (const auto& [index, num_times] : distinct)
+    actions.push_back(index);
+  memory_ = std::make_unique<OpMemory>(device, program, actions);
+  for (const auto& [index, num_times] : distinct) {
+    const Action& action = program.actions[index];
+    ops_.push_back({.rate = unmeasured(program, action),
+                    .num_times = num_times,
+                    .kernel = nullptr,
+                    .pointers = memory_->operands(action)});
+    prepare(action, ops_.back());
+  }
+}
+
+void OpBench::prepare(const Action& action, Op& op) const {
+  tsr_op lowered = op_of(program_, action);
+  std::vector<tsr_op_range> ranges;
+  if (action.kind == TSR_ACTION_SUM_SQUARES) ranges = counted_ranges(program_, program_.home(action.home));
+  if (action.kind == TSR_ACTION_OPTIMIZER) ranges = optimizer_ranges(program_, program_.home(action.home));
+  lowered.ranges = ranges.data();
+  lowered.num_ranges = ranges.size();
+  std::vector<tsr_slot_spec> slots;
+  for (const Binding& b : action.bindings)
+    slots.push_back({b.slot, b.mode, program_.buffer(b.buffer).dtype, 0, b.num_elements});
+  op.kernel = make_kernel(device_, lowered, slots);
+}
+
+void OpBench::launch(Op& op) const {
+  call(device_.api().host_function, stream_.get(), &read_clock, &op.start);
+  call(device_.api().launch, op.kernel.get(), stream_.get(), op.pointers.data(), op.pointers.size());
+  call(device_.api().host_function, stream_.get(), &read_clock, &op.end);
+}
+
+void OpBench::run_round(bool is_held) {
+  memory_->reset(stream_.get());
+  Gate gate;
+  if (is_held) call(device_.api().host_function, stream_.get(), &Gate::run, &gate);
+  try {
+    for (Op& op : ops_)
+      launch(op);
+  } catch (...) {
+    gate.open();
+    throw;
+  }
+  gate.open();
+  call(device_.api().stream_synchronize, stream_.get(), kRoundMs);
+}
+
+std::vector<OpRate> OpBench::measure(Progress* progress) {
+  run_round(false);
+  const auto start = Clock::now();
+  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  size_t num_rounds = 0;
+  for (; num_rounds < kLeastRounds || (num_rounds < kMostRounds && passed() < kSeconds); ++num_rounds) {
+    if (progress) progress->at(std::min(num_rounds, kLeastRounds), kLeastRounds);
+    run_round(true);
+    for (Op& op : ops_)
+      op.seconds += std::chrono::duration<double>(op.end - op.start).count();
+  }
+  std::vector<OpRate> rates;
+  for (Op& op : ops_) {
+    op.rate.seconds = std::max(1e-9, op.seconds / static_cast<double>(num_rounds));
+    rates.push_back(op.rate);
+  }
+  return rates;
+}
+
+const OpBench::Op& OpBench::largest() const {
+  return *std::ranges::max_element(ops_, {},
+                                   [](const Op& op) { return op.rate.seconds * static_cast<double>(op.num_times); });
+}
+
+double OpBench::run_largest(uint64_t num_times, const Meanwhile& meanwhile) {
+  struct Span {
+    Clock::time_point start, end;
+    std::atomic<bool> computes{true};
+  } span;
+  const auto finish = [](void* self, tsr_error* err) {
+    auto& run = *static_cast<Span*>(self);
+    const tsr_status status = read_clock(&run.end, err);
+    run.computes = false;
+    return status;
+  };
+  const Op& op = largest();
+  call(device_.api().host_function, stream_.get(), &read_clock, &span.start);
+  for (uint64_t i = 0; i < num_times; ++i)
+    call(device_.api().launch, op.kernel.get(), stream_.get(), op.pointers.data(), op.pointers.size());
+  call(device_.api().host_function, stream_.get(), +finish, &span);
+  try {
+    meanwhile([&] { return span.computes.load(); });
+  } catch (...) {
+    stream_.reset();  // waits for what uses `span`
+    throw;
+  }
+  call(device_.api().stream_synchronize, stream_.get(), kRoundMs);
+  return std::chrono::duration<double>(span.end - span.start).count();
+}
+
+double OpBench::share_kept(double seconds, const Meanwhile& work) {
+  const auto num_times = static_cast<uint64_t>(std::max(1.0, seconds / kTurns / largest().rate.seconds));
+  std::vector<double> shares;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const double alone = run_largest(num_times, [](const auto&) {});
+    shares.push_back(alone / run_largest(num_times, work));
+  }
+  return std::clamp(median(shares), 1e-3, 1.0);
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,58 @@
+// The time that each op of a step takes on a device.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/progress.h"
+#include "exec/device.h"
+#include "program/program.h"
+#include "rates/op_memory.h"
+#include "rates/rates.h"
+
+namespace tessera::host {
+
+/// Measures the ops of one program, each shape once. Borrows device and program. All functions: [control-thread].
+class OpBench {
+ public:
+  OpBench(const Device& device, const Program& program);
+
+  /// The mean of several rounds over all ops, in the order of the program.
+  std::vector<OpRate> measure(Progress* progress);
+
+  /// Other work; it returns when compute no longer runs.
+  using Meanwhile = std::function<void(const std::function<bool()>& computes)>;
+  /// The share of its speed that compute keeps beside other work. The op that takes most of the step runs alone and
+  /// beside `work` in turns, for about `seconds` alone in all. Call it after measure(); if `work` throws, nothing can
+  /// be measured any more.
+  double share_kept(double seconds, const Meanwhile& work);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Op {
+    OpRate rate;
+    uint64_t num_times = 0;  ///< in the step
+    KernelHandle kernel;
+    std::vector<void*> pointers;
+    Clock::time_point start = {}, end = {};
+    double seconds = 0;  ///< of all rounds
+  };
+
+  void prepare(const Action& action, Op& op) const;
+  void launch(Op& op) const;
+  /// All ops once; held back until all of them are issued, so that none waits for its launch.
+  void run_round(bool is_held);
+  const Op& largest() const;
+  /// Seconds of that many launches of largest(), with `meanwhile` on this thread.
+  double run_largest(uint64_t num_times, const Meanwhile& meanwhile);
+
+  const Device& device_;
+  const Program& program_;
+  std::vector<Op> ops_;
+  std::unique_ptr<OpMemory> memory_;
+  StreamHandle stream_;
+};
+
+}  // namespace tessera::host

@@ -1,0 +1,60 @@
+// What a machine does in a second, as measured by `tessera bench rates` and read by `plan --rates`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::host {
+
+/// How long the device takes for one op by itself.
+struct OpRate {
+  std::string op;         ///< "linear forward f32": what it computes
+  std::string shape;      ///< "batch 8, seq 128, in 128, out 384": how much of it
+  double operations = 0;  ///< of products
+  double num_bytes = 0;   ///< of its operands
+  double seconds = 0;
+};
+
+/// What two kinds of work lose when they run at the same time: the share of its own speed that each keeps.
+struct Together {
+  double compute = 1;
+  double copies = 1;
+};
+
+/// Copies between device memory and the host's.
+struct CopyRates {
+  double in_bytes_per_second = 0, out_bytes_per_second = 0;
+  Together beside_compute;
+};
+
+/// Files of --offload-dir, through the store.
+struct FileRates {
+  double read_bytes_per_second = 0, write_bytes_per_second = 0;  ///< one direction alone
+  double both_bytes_per_second = 0;                              ///< of both together, when both are at work
+  double seconds_per_transfer = 0;                               ///< beyond the time of its bytes
+  Together beside_compute;
+};
+
+struct Rates {
+  std::string device;    ///< the plugin that was measured
+  std::string measured;  ///< when: ISO 8601, UTC
+  int num_threads = 1;   ///< of the device, where it is a CPU
+  std::vector<OpRate> ops;
+  CopyRates copies;
+  std::optional<FileRates> files;               ///< measured with --offload-dir only
+  std::optional<double> link_bytes_per_second;  ///< what a rank sends to others; never measured, for users to add
+};
+
+/// The file's text.
+std::string rates_json(const Rates& rates);
+/// Throws NOT_FOUND, UNAVAILABLE for a file that cannot be read, INVALID_ARGUMENT for one that does not hold rates,
+/// naming the file and what is wrong with it.
+Rates read_rates(const std::string& path);
+
+/// Whether a file that begins like this has our rates.
+bool begins_like_rates(std::string_view begin);
+
+}  // namespace tessera::host

@@ -1,0 +1,42 @@
+// What benchmarks share.
+#pragma once
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tessera::testing {
+
+using BenchOptions = std::map<std::string, std::string>;
+
+/// `defaults` with what the command line gives; throws for an option that is not among them, or that has no value.
+inline BenchOptions read_options(int argc, char** argv, BenchOptions defaults) {
+  for (int i = 1; i < argc; i += 2) {
+    if (!defaults.contains(argv[i])) throw std::invalid_argument(std::string("there is no option ") + argv[i]);
+    if (i + 1 == argc) throw std::invalid_argument(std::string(argv[i]) + " has no value after it");
+    defaults[argv[i]] = argv[i + 1];
+  }
+  return defaults;
+}
+
+inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values.size() % 2 ? values[values.size() / 2]
+                           : (values[values.size() / 2 - 1] + values[values.size() / 2]) / 2;
+}
+
+inline std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  utsname name{};
+  return uname(&name) == 0 ? name.machine : "unknown";
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,161 @@
+// tessera bench rates, and what plan predicts by what it wrote. How near a prediction is to a run is measured by
+// ./dev bench offload, not here: a test machine may be busy.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using Flags = std::vector<std::string>;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+Flags operator+(Flags a, const Flags& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const Flags kJob = {"--model=" + golden(), "--batch-size=1", "--seq-len=32", "--threads=1"};
+
+CommandResult run(const Flags& flags) {
+  return Command(tessera(flags + kJob)).wait(std::chrono::minutes(3));
+}
+
+/// The rates of the golden model on this machine, measured once.
+class BenchRates : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TempFolder;
+    result_ = new CommandResult(run({"bench", "rates", "--rates=" + file(),
+                                     "--offload-dir=" + fs::current_path().string(), "--offload-chunk=1MiB"}));
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    delete result_;
+  }
+  void SetUp() override { ASSERT_EQ(result_->exit_code, 0) << result_->err; }
+
+  static std::string file(const std::string& name = "rates") { return folder_->path(name); }
+  static json rates() { return json::parse(file_bytes(file())); }
+  /// The same with a change, in a file of its own.
+  static std::string changed(const std::function<void(json&)>& change) {
+    json all = rates();
+    change(all);
+    std::ofstream(file("changed")) << all.dump();
+    return file("changed");
+  }
+  static json plan(const Flags& flags, const std::string& rates_file = file()) {
+    const CommandResult result = run(Flags{"plan", "--json", "--rates=" + rates_file} + flags);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out);
+  }
+  static void expect_refused(const Flags& flags, const std::string& words) {
+    const CommandResult result = run(flags);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find(words), std::string::npos) << words << " is missing in\n" << result.err;
+  }
+
+  static TempFolder* folder_;
+  static CommandResult* result_;
+};
+
+TempFolder* BenchRates::folder_ = nullptr;
+CommandResult* BenchRates::result_ = nullptr;
+
+const Flags kStream = {"--offload=stream", "--stream.to=file", "--offload-dir=/nowhere"};
+
+TEST_F(BenchRates, MeasureOpsCopiesAndFiles) {
+  const json all = rates();
+  EXPECT_EQ(all["device"], "cpu");
+  EXPECT_EQ(all["threads"], 1);
+  EXPECT_NE(result_->out.find("wrote the rates of " + std::to_string(all["ops"].size()) + " ops to "),
+            std::string::npos);
+  std::set<std::string> names, shapes;
+  for (const json& op : all["ops"]) {
+    names.insert(op["op"]);
+    EXPECT_TRUE(shapes.insert(op["op"].get<std::string>() + op["shape"].get<std::string>()).second) << op;
+  }
+  for (const char* name : {"linear forward f32", "linear backward f32", "attention backward f32", "loss backward f32",
+                           "token_embedding forward f32", "sum_squares f32", "clip f32", "adamw f32", "zero i64"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  EXPECT_GT(all["copies"]["in_bytes_per_second"], 1e6);
+  EXPECT_GT(all["files"]["read_bytes_per_second"], 1e5);
+}
+
+TEST_F(BenchRates, OneStreamTakesTheSumOfItsOps) {
+  const json time = plan({})["time"];
+  const double predicted = time["predicted_seconds"], bound = time["bound_seconds"];
+  EXPECT_GT(predicted, 0);
+  EXPECT_NEAR(predicted, bound, 1e-9 * bound);
+  EXPECT_DOUBLE_EQ(time["tokens_per_second"], 32 / predicted);
+  const json &first = time["phases"][0], &update = time["phases"][1];
+  EXPECT_DOUBLE_EQ(first["compute_seconds"].get<double>() + update["compute_seconds"].get<double>(), bound);
+  EXPECT_EQ(first["file_seconds"], 0);
+  const json twice = plan({}, changed([](json& all) {
+                            for (json& op : all["ops"])
+                              op["seconds"] = 2 * op["seconds"].get<double>();
+                          }))["time"];
+  EXPECT_DOUBLE_EQ(twice["predicted_seconds"], 2 * predicted);
+}
+
+TEST_F(BenchRates, SlowFilesAreWaitedFor) {
+  const auto with_files_at = [&](double rate) {
+    return plan(kStream, changed([=](json& all) {
+                  for (const char* key : {"read_bytes_per_second", "write_bytes_per_second", "both_bytes_per_second"})
+                    all["files"][key] = rate;
+                  all["files"]["seconds_per_transfer"] = 0;
+                }));
+  };
+  const json fast = with_files_at(1e15), slow = with_files_at(1e6);
+  EXPECT_LT(fast["time"]["predicted_seconds"], 1);
+  const json& moved = slow["offload"]["moved"];
+  double num_bytes = 0;
+  for (const json& phase : moved)
+    num_bytes += phase["file_read_bytes"].get<double>() + phase["file_written_bytes"].get<double>();
+  EXPECT_NEAR(slow["time"]["bound_seconds"], num_bytes / 1e6, 0.01 * num_bytes / 1e6);
+  EXPECT_GE(slow["time"]["predicted_seconds"], slow["time"]["bound_seconds"].get<double>() * 0.999);
+  EXPECT_EQ(slow["offload"]["predicted_seconds"], slow["time"]["predicted_seconds"]);
+  const double hidden = slow["offload"]["hidden_at_bytes_per_second"];
+  const double compute = slow["time"]["phases"][0]["compute_seconds"];
+  EXPECT_DOUBLE_EQ(
+      hidden, (moved[0]["file_read_bytes"].get<double>() + moved[0]["file_written_bytes"].get<double>()) / compute);
+  EXPECT_FALSE(plan({})["offload"].contains("hidden_at_bytes_per_second"));
+}
+
+TEST_F(BenchRates, TheReportShowsTheTime) {
+  const std::string text = run(Flags{"plan", "--rates=" + file()} + kStream).out;
+  for (const char* words :
+       {"\ntime of a step, by ", ", 1 thread)\n", "compute", "at least", "\n  predicted: ", " tokens/s; at least ",
+        " GB per TFLOP, here ", "  written to files in a step: ", "; a drive rated for 600 TB lasts "})
+    EXPECT_NE(text.find(words), std::string::npos) << words << " is missing in\n" << text;
+}
+
+TEST_F(BenchRates, WhatTheRatesLackIsSaid) {
+  const auto without = [](const char* key) { return changed([=](json& all) { all.erase(key); }); };
+  expect_refused(Flags{"plan", "--rates=" + without("files")} + kStream,
+                 "--rates has no rates of files, which this job uses; give tessera bench rates an --offload-dir");
+  expect_refused({"plan", "--nproc=2", "--rates=" + file()}, "--rates has no \"link_bytes_per_second\"");
+  EXPECT_EQ(
+      run({"plan", "--nproc=2", "--rates=" + changed([](json& all) { all["link_bytes_per_second"] = 1e9; })}).exit_code,
+      0);
+  expect_refused({"plan", "--rates=" + changed([](json& all) { all["device"] = "abacus"; })},
+                 "was measured on --device abacus, but the plan is for --device cpu; measure that one");
+  const std::string two_threads = changed([](json& all) { all["threads"] = 2; });
+  EXPECT_NE(run({"plan", "--rates=" + two_threads}).err.find("was measured with 2 threads, not with --threads 1"),
+            std::string::npos);
+}
+
+TEST_F(BenchRates, MayBeReplacedAndNothingElse) {
+  fs::copy_file(file(), file("again"));
+  EXPECT_EQ(run({"bench", "rates", "--rates=" + file("again")}).exit_code, 0);
+  std::ofstream(file("other")) << "other";
+  expect_refused({"bench", "rates", "--rates=" + file("other")}, "other");
+  EXPECT_EQ(file_bytes(file("other")), "other");
+}
+
+}  // namespace
+}  // namespace tessera::testing

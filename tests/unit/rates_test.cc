@@ -1,0 +1,156 @@
+// The file of rates, and what actions cost by it.
+#include "rates/rates.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "offload/copies.h"
+#include "plan/prediction/costs.h"
+#include "support/expect_error.h"
+#include "support/program_builder.h"
+#include "support/temp_folder.h"
+
+namespace tessera::testing {
+using namespace host;
+namespace {
+
+Rates some_rates() {
+  Rates rates;
+  rates.device = "cpu";
+  rates.measured = "2026-01-02T03:04:05Z";
+  rates.num_threads = 3;
+  rates.ops = {{"zero f32", "elements 8", 0, 32, 0.5},
+               {"zero f32", "elements 1024", 0, 4096, 2},
+               {"linear forward f32", "in 4", 1000, 64, 0.25}};
+  rates.copies = {1e9, 2e9, {0.75, 0.5}};
+  rates.files = FileRates{100, 300, 200, 0.125, {0.9, 0.8}};
+  return rates;
+}
+
+class RatesFile : public ::testing::Test {
+ protected:
+  std::string write(const std::string& text) const {
+    std::ofstream(folder_.path("rates")) << text;
+    return folder_.path("rates");
+  }
+  /// The good file with one change, which must be refused with these words.
+  void expect_refused(const std::function<void(nlohmann::json&)>& change, const std::string& words) const {
+    nlohmann::json json = nlohmann::json::parse(rates_json(some_rates()));
+    change(json);
+    const std::string path = write(json.dump());
+    expect_error([&] { read_rates(path); }, {words});
+  }
+
+  const TempFolder folder_;
+};
+
+TEST_F(RatesFile, ReadsBackWhatWasWritten) {
+  Rates rates = some_rates();
+  rates.link_bytes_per_second = 5e9;
+  const std::string text = rates_json(rates);
+  EXPECT_TRUE(begins_like_rates(text));
+  EXPECT_FALSE(begins_like_rates("{\n  \"rates\": 1"));
+  EXPECT_EQ(rates_json(read_rates(write(text))), text);
+  rates.files.reset();
+  rates.link_bytes_per_second.reset();
+  const Rates read = read_rates(write(rates_json(rates)));
+  EXPECT_FALSE(read.files || read.link_bytes_per_second);
+}
+
+TEST_F(RatesFile, WhatIsWrongIsRefusedByItsPath) {
+  using J = nlohmann::json;
+  expect_refused([](J& j) { j.erase("device"); }, "\"device\" is missing");
+  expect_refused([](J& j) { j["tessera_rates"] = 2; }, "\"tessera_rates\" is 2; this tessera reads version 1");
+  expect_refused([](J& j) { j["threads"] = 0; }, "\"threads\" is 0, not a whole number from 1 on");
+  expect_refused([](J& j) { j["threads"] = 1.5; }, "\"threads\" is 1.5");
+  expect_refused([](J& j) { j["copies"]["in_bytes_per_second"] = 0; },
+                 "\"copies.in_bytes_per_second\" is 0, not a number above 0");
+  expect_refused([](J& j) { j["copies"]["beside_compute"]["compute"] = 1.5; },
+                 "\"copies.beside_compute.compute\" is 1.5, not a share of at most 1");
+  expect_refused([](J& j) { j["files"]["read_bytes_per_second"] = "fast"; },
+                 "\"files.read_bytes_per_second\" is \"fast\", not a number");
+  expect_refused([](J& j) { j["files"]["seconds_per_transfer"] = -1; }, "\"files.seconds_per_transfer\" is -1");
+  expect_refused([](J& j) { j["files"] = 3; }, "\"files\" is not an object");
+  expect_refused([](J& j) { j["ops"] = J::array(); }, "\"ops\" is not a list with at least one entry");
+  expect_refused([](J& j) { j["ops"][1]["seconds"] = 0; }, "\"ops[1].seconds\" is 0");
+  expect_refused([](J& j) { j["ops"][2].erase("shape"); }, "\"ops[2].shape\" is missing");
+  expect_refused([](J& j) { j["link_bytes_per_second"] = nullptr; }, "\"link_bytes_per_second\" is null");
+  expect_error([&] { read_rates(write("rates: 3")); }, {"--rates"});
+  expect_error([&] { read_rates(folder_.path("nowhere")); }, {"nowhere"});
+}
+
+class CostsOf : public ::testing::Test {
+ protected:
+  uint64_t buffer(uint32_t memory, uint64_t num_elements) {
+    return program_.add_buffer({0, "b", TSR_BUFFER_SAVED, memory, TSR_F32, false, num_elements});
+  }
+  Action zero(uint64_t num_elements) {
+    return add_action(program_, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE,
+                      {{buffer(TSR_MEMORY_DEVICE, num_elements), TSR_MODE_WRITE, TSR_SLOT(TSR_ROLE_DESTINATION, 0), 0,
+                        num_elements}});
+  }
+  Action copy(uint32_t stream, uint32_t from, uint32_t to) {
+    return add_action(program_, TSR_ACTION_COPY, stream,
+                      {{buffer(from, 100), TSR_MODE_READ, TSR_SLOT(TSR_ROLE_SOURCE, 0), 0, 100},
+                       {buffer(to, 100), TSR_MODE_WRITE, TSR_SLOT(TSR_ROLE_DESTINATION, 0), 0, 100}});
+  }
+  double seconds(const Action& action) const { return Costs(rates_).seconds(program_, action); }
+
+  const Model model_ = toy_model();
+  const Mesh mesh_{{{"dp", 1}}};
+  Program program_ = empty_program(model_, mesh_, {0});
+  Rates rates_ = some_rates();
+};
+
+TEST_F(CostsOf, OpsAreThoseMeasuredOrTheNearestScaled) {
+  EXPECT_EQ(seconds(zero(8)), 0.5);
+  EXPECT_EQ(seconds(zero(1024)), 2);
+  EXPECT_EQ(seconds(zero(16)), 1);   // nearer to 8
+  EXPECT_EQ(seconds(zero(512)), 1);  // nearer to 1024
+  EXPECT_EQ(seconds(zero(2048)), 4);
+  rates_.ops.erase(rates_.ops.begin(), rates_.ops.begin() + 2);
+  rates_.ops.push_back({"scale f32", "elements 100", 0, 400, 2});
+  EXPECT_EQ(seconds(zero(50)), 1);  // of a kind that was not measured: by bytes, over all that are not products
+}
+
+TEST_F(CostsOf, CopiesAreByTheirMemories) {
+  const uint32_t fetch = program_.device_stream(kFetchStream), file_in = program_.host_stream(kFileInStream);
+  const Action in = copy(fetch, TSR_MEMORY_HOST, TSR_MEMORY_DEVICE);
+  EXPECT_EQ(resource_of(program_, in), Resource::copy_in);
+  EXPECT_EQ(seconds(in), 400 / 1e9);
+  const Action out = copy(fetch, TSR_MEMORY_DEVICE, TSR_MEMORY_HOST);
+  EXPECT_EQ(resource_of(program_, out), Resource::copy_out);
+  EXPECT_EQ(seconds(out), 400 / 2e9);
+  const Action read = copy(file_in, TSR_MEMORY_FILE, TSR_MEMORY_DEVICE);
+  EXPECT_EQ(resource_of(program_, read), Resource::file_read);
+  EXPECT_EQ(seconds(read), 0.125 + 4096 / 100.0);
+  const Action written = copy(file_in, TSR_MEMORY_HOST, TSR_MEMORY_FILE);
+  EXPECT_EQ(resource_of(program_, written), Resource::file_write);
+  EXPECT_EQ(seconds(written), 0.125 + 4096 / 300.0);
+  rates_.files.reset();
+  expect_error([&] { seconds(read); }, {"give tessera bench rates an --offload-dir"});
+}
+
+TEST_F(CostsOf, WhatRunsTogetherSharesADiskAndCores) {
+  const Costs costs(rates_);
+  const auto running = [](std::initializer_list<Resource> all) {
+    ResourceSet set;
+    for (const Resource resource : all)
+      set.add(resource);
+    return set;
+  };
+  using enum Resource;
+  EXPECT_EQ(costs.speed(compute, running({compute})), 1);
+  EXPECT_EQ(costs.speed(compute, running({compute, copy_in})), 0.75);
+  EXPECT_EQ(costs.speed(compute, running({compute, copy_in, file_read})), 0.75 * 0.9);
+  EXPECT_EQ(costs.speed(copy_out, running({compute, copy_out})), 0.5);
+  EXPECT_EQ(costs.speed(file_read, running({file_read})), 1);
+  EXPECT_EQ(costs.speed(file_read, running({file_read, file_write})), 0.5);  // 200 of 100 + 300
+  EXPECT_EQ(costs.speed(file_write, running({compute, file_read, file_write})), 0.5 * 0.8);
+  EXPECT_EQ(costs.speed(link, running({compute, file_read})), 1);
+}
+
+}  // namespace
+}  // namespace tessera::testing
