@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <thread>
 
 namespace tessera::host {
 
@@ -27,7 +26,8 @@ struct SignalRequests {
 class RunSignals {
  public:
   /// Blocks the signals in this thread and those that it starts from now on: make it before there are others. With
-  /// `speaks` it says on standard error what a signal leads to; without, our launcher does. [control-thread]
+  /// `speaks` it says on standard error what a signal leads to; without, our launcher does. Throws RESOURCE_EXHAUSTED.
+  /// [control-thread]
   explicit RunSignals(bool speaks);
   /// Restores the thread's mask; the signals then do what they did before. [control-thread]
   ~RunSignals();
@@ -39,6 +39,7 @@ class RunSignals {
   SignalRequests requests() const { return {stop_signal_, num_saves_}; }
 
  private:
+  int start_thread();
   void receive();
   void take(int signal);
 
@@ -48,7 +49,7 @@ class RunSignals {
   std::atomic<int> stop_signal_{0};
   std::atomic<int64_t> num_saves_{0};
   std::chrono::steady_clock::time_point asked_;  // of the first request to stop; the thread's own
-  std::thread thread_;
+  pthread_t thread_{};
 };
 
 }  // namespace tessera::host
