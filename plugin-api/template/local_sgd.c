@@ -35,7 +35,7 @@ struct tsr_strategy {
 
 static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
   if (!TSR_HAS(args, tsr_strategy_create_args, num_options))
-    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.11 requires");
+    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.12 requires");
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
   for (uint64_t i = 0; i < args->num_options; ++i) /* complete and in range: the host checks them against kOptions */
@@ -56,7 +56,7 @@ static tsr_status layout(tsr_strategy* strategy, const tsr_program_view* view, c
                          tsr_error* err) {
   (void)strategy;
   if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(sink, tsr_layout_sink, add_entry))
-    return fail(err, TSR_E_ABI, "layout: struct_size of the view or the sink is smaller than ABI 0.11 requires");
+    return fail(err, TSR_E_ABI, "layout: struct_size of the view or the sink is smaller than ABI 0.12 requires");
   tsr_status status = TSR_OK;
   for (uint64_t p = 0; p < view->num_parameters && status == TSR_OK; ++p) {
     if (view->parameters[p].flags & TSR_PARAMETER_FROZEN) continue; /* never changes */
@@ -86,7 +86,7 @@ static tsr_status average(const tsr_edit* edit, tsr_action* all_reduce, const ts
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
   if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
-    return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.11 requires");
+    return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
   if (view->purpose != TSR_PURPOSE_STEP || view->variant != strategy->every - 1) return TSR_OK;
   tsr_action all_reduce = {0};
   all_reduce.kind = TSR_ACTION_ALL_REDUCE;
@@ -139,7 +139,7 @@ TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* hos
   io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
   if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_min > TSR_ABI_MINOR ||
       io->host_minor_max < TSR_ABI_MINOR)
-    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.11 on 64-bit machines and the host does not");
+    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.12 on 64-bit machines and the host does not");
   *factory = &kFactory;
   return TSR_OK;
 }

@@ -40,7 +40,7 @@ struct tsr_strategy {
 
 static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
   if (!TSR_HAS(args, tsr_strategy_create_args, num_options))
-    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.11 requires");
+    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.12 requires");
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
   for (uint64_t i = 0; i < args->num_options; ++i) /* valid already: the host checks them against kOptions */
@@ -146,7 +146,7 @@ static tsr_status collect_all(pass* p) {
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
   if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
-    return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.11 requires");
+    return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
   if (view->purpose != TSR_PURPOSE_INIT && view->purpose != TSR_PURPOSE_STEP) return TSR_OK;
   if (view->reduce_every != TSR_EVERY_STEP && view->reduce_every != TSR_EVERY_MICRO_BATCH)
     return fail(err, TSR_E_UNSUPPORTED, "lower: this --reduce-every is unknown; use step or micro-batch");
@@ -207,7 +207,7 @@ TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* hos
   io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR; /* until 1.0: the minor of the header alone */
   if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_min > TSR_ABI_MINOR ||
       io->host_minor_max < TSR_ABI_MINOR)
-    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.11 on 64-bit machines and the host does not");
+    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.12 on 64-bit machines and the host does not");
   *factory = &kFactory;
   return TSR_OK;
 }

@@ -28,7 +28,7 @@ struct tsr_offload {
 
 static tsr_status create(const tsr_offload_create_args* args, tsr_offload** policy, tsr_error* err) {
   if (!TSR_HAS(args, tsr_offload_create_args, num_options))
-    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.11 requires");
+    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.12 requires");
   tsr_offload* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
   for (uint64_t i = 0; i < args->num_options; ++i)
@@ -45,7 +45,7 @@ static void destroy(tsr_offload* policy) {
 static tsr_status plan(tsr_offload* policy, const tsr_offload_view* view, const tsr_offload_sink* sink,
                        tsr_error* err) {
   if (!TSR_HAS(view, tsr_offload_view, num_items) || !TSR_HAS_FN(sink, tsr_offload_sink, leave))
-    return fail(err, TSR_E_ABI, "plan: struct_size of the view or the sink is smaller than ABI 0.11 requires");
+    return fail(err, TSR_E_ABI, "plan: struct_size of the view or the sink is smaller than ABI 0.12 requires");
   uint64_t place = 0;
   while (place < view->num_places && view->places[place].memory != TSR_MEMORY_HOST)
     ++place;
@@ -93,7 +93,7 @@ TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* hos
   io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
   if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_min > TSR_ABI_MINOR ||
       io->host_minor_max < TSR_ABI_MINOR)
-    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.11 on 64-bit machines and the host does not");
+    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.12 on 64-bit machines and the host does not");
   *factory = &kFactory;
   return TSR_OK;
 }

@@ -13,7 +13,7 @@ constexpr tsr_option kOptions[] = {
     tessera::int_option("linger", "1", 0, 64, "visits for which a tensor that leaves keeps its device memory")};
 
 constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("activations", TSR_KIND_OFFLOAD, "org.tessera.activations-offload", "0.11.0",
+    tessera::descriptor("activations", TSR_KIND_OFFLOAD, "org.tessera.activations-offload", "0.12.0",
                         "activations wait in host memory between forward and backward", kOptions);
 
 using Table = tessera::OffloadTable<tessera::activations::Activations>;

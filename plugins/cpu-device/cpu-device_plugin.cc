@@ -8,7 +8,7 @@
 namespace {
 
 constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("cpu", TSR_KIND_DEVICE, "org.tessera.cpu-device", "0.11.0",
+    tessera::descriptor("cpu", TSR_KIND_DEVICE, "org.tessera.cpu-device", "0.12.0",
                         "computes on the processor: streams are threads, matrix products are oneDNN's");
 
 }  // namespace

@@ -25,7 +25,7 @@ constexpr tsr_option kOptions[] = {
 };
 
 constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("cuda", TSR_KIND_DEVICE, "org.tessera.cuda-device", "0.11.0",
+    tessera::descriptor("cuda", TSR_KIND_DEVICE, "org.tessera.cuda-device", "0.12.0",
                         "computes on NVIDIA GPUs: matrix products are cuBLASLt's, attention is cuDNN's", kOptions);
 
 }  // namespace

@@ -6,7 +6,7 @@ constexpr tsr_option kOptions[] = {
     tessera::float_option("bucket-mb", "25", 1e-6, 65536, "gradients are summed in buckets of about this many MiB")};
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
-    "ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.11.0",
+    "ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.12.0",
     "data parallelism: all parameters on every rank, gradients summed in buckets during the backward", kOptions);
 
 using Table = tessera::StrategyTable<tessera::ddp::Ddp, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;

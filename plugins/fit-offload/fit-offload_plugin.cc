@@ -11,7 +11,7 @@ constexpr tsr_option kOptions[] = {
     tessera::int_option("linger", "1", 0, 64, "visits for which a tensor that leaves keeps its device memory")};
 
 constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("fit", TSR_KIND_OFFLOAD, "org.tessera.fit-offload", "0.11.0",
+    tessera::descriptor("fit", TSR_KIND_OFFLOAD, "org.tessera.fit-offload", "0.12.0",
                         "the fewest moves with which the step fits --device-memory", kOptions);
 
 using Table = tessera::OffloadTable<tessera::fit::Fit, TSR_OFFLOAD_CUTS_HOMES | TSR_OFFLOAD_CASTS_ANEW>;

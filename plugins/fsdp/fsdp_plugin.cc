@@ -19,7 +19,7 @@ constexpr tsr_option kOptions[] = {
                            "that size), or root (the whole model)")};
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
-    "fsdp", TSR_KIND_STRATEGY, "org.tessera.fsdp", "0.11.0",
+    "fsdp", TSR_KIND_STRATEGY, "org.tessera.fsdp", "0.12.0",
     "fully sharded data parallelism: each rank owns a slice of parameters, gradients and optimizer state", kOptions);
 
 using Table = tessera::StrategyTable<tessera::fsdp::Fsdp, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH,

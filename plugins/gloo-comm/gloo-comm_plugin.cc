@@ -19,7 +19,7 @@ constexpr tsr_option kOptions[] = {
                            "auto: ranks on one machine read each other's memory (process_vm_readv) where the system "
                            "permits it, instead of sending; off: all data goes over TCP")};
 constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("gloo", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.11.0",
+    tessera::descriptor("gloo", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.12.0",
                         "ranks as processes over TCP, with canonical sums", kOptions);
 
 constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};

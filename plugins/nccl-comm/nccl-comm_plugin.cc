@@ -31,7 +31,7 @@ struct Plugin {
 
 constexpr tsr_communicator_interface kTable = tessera::communicator_table<Plugin>();
 constexpr tsr_descriptor kDescriptor = tessera::descriptor("nccl", TSR_KIND_COMMUNICATOR, "org.tessera.nccl-comm",
-                                                           "0.11.0", "ranks as processes with a GPU each, over NCCL");
+                                                           "0.12.0", "ranks as processes with a GPU each, over NCCL");
 
 }  // namespace
 

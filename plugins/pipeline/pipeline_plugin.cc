@@ -12,7 +12,7 @@ constexpr tsr_option kOptions[] = {
                            "numbers of blocks), or the names of their first segments or units: h.4,h.8")};
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
-    "pipeline", TSR_KIND_STRATEGY, "org.tessera.pipeline", "0.11.0",
+    "pipeline", TSR_KIND_STRATEGY, "org.tessera.pipeline", "0.12.0",
     "pipeline parallelism: each rank runs a part of the model, micro-batches pass from stage to stage", kOptions);
 
 using Table = tessera::StrategyTable<tessera::pipeline::Pipeline, TSR_STRATEGY_SCHEDULE, TSR_SPLITS_LAYERS>;

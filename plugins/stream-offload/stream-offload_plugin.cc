@@ -12,7 +12,7 @@ constexpr tsr_option kOptions[] = {
     tessera::int_option("linger", "1", 0, 64, "visits for which a tensor that leaves keeps its device memory")};
 
 constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("stream", TSR_KIND_OFFLOAD, "org.tessera.stream-offload", "0.11.0",
+    tessera::descriptor("stream", TSR_KIND_OFFLOAD, "org.tessera.stream-offload", "0.12.0",
                         "parameters, gradients and optimizer state come and go, block by block", kOptions);
 
 using Table = tessera::OffloadTable<tessera::stream::Stream, TSR_OFFLOAD_CUTS_HOMES | TSR_OFFLOAD_CASTS_ANEW>;

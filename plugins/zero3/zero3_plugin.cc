@@ -18,7 +18,7 @@ constexpr tsr_option kOptions[] = {
                         "maximum number of broadcast units alive at once; 0: 1 + prefetch, as needed")};
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
-    "zero3", TSR_KIND_STRATEGY, "org.tessera.zero3", "0.11.0",
+    "zero3", TSR_KIND_STRATEGY, "org.tessera.zero3", "0.12.0",
     "data parallelism with owners: each tensor's optimizer state, gradient and value are on one rank", kOptions);
 
 using Table = tessera::StrategyTable<tessera::zero3::Zero3, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH,

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/train_rank.h"
+#include "train/rank_observer.h"
 
 namespace tessera::host {
 

@@ -23,12 +23,13 @@
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
+#include "launch/run_signals.h"
 #include "model/architectures.h"
 #include "plan/advice/memory_advisor.h"
 #include "plan/job_plan.h"
 #include "plan/verification.h"
 #include "train/rank_process.h"
-#include "train/resume.h"
+#include "train/saving/resume.h"
 #include "train/thread_ranks.h"
 #include "train/try_communicator.h"
 
@@ -51,8 +52,19 @@ Log rank_log(const ParsedFlags& flags, int rank, int num_ranks) {
   return Log(parse_log_level(flags.config.log_level), rank, num_ranks);
 }
 
+/// The run asks for signals before each step; from the first one on they are requests.
+RankObserver with_signals(RankObserver observer, RunSignals& signals) {
+  observer.on_start = [&signals, inner = observer.on_start](const RunMetrics& run) {
+    inner(run);
+    signals.begin_training();
+  };
+  observer.requests = [&signals] { return signals.requests(); };
+  return observer;
+}
+
 int train_alone(const ParsedFlags& flags) {
   announce_ending_signals();
+  RunSignals signals(true);  // before plugins start threads
   const Log log = rank_log(flags, 0, 1);
   const Job job = make_job(flags, 1, log);
   check_metrics(job, 0);
@@ -61,12 +73,13 @@ int train_alone(const ParsedFlags& flags) {
   const auto data = open_data(job);
   RankInfo info;
   info.store = std::make_shared<MemoryStore>();
-  train_rank(job, data, info, write_metrics(job, 0), log);
+  train_rank(job, data, info, with_signals(write_metrics(job, 0), signals), log);
   return 0;
 }
 
 /// One rank of several, started by a launcher.
 int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, RankProcess& process) {
+  RunSignals signals(!process.is_launched());  // before plugins start threads
   ranks_to_start(requested_world(flags.config), environment);
   const Log log = rank_log(flags, environment.rank, environment.world_size);
   if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
@@ -86,7 +99,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
-    RankObserver observer = write_metrics(job, environment.rank);
+    RankObserver observer = with_signals(write_metrics(job, environment.rank), signals);
     observer.on_step = [&watch, inner = observer.on_step](const StepMetrics& step) {
       inner(step);
       watch.note_step(step.step);
@@ -95,11 +108,11 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   });
 }
 
-int train_as_threads(const Job& job, const Log& log) {
+int train_as_threads(const Job& job, RunSignals& signals, const Log& log) {
   announce_ending_signals();
   const auto data = open_data(job);
   train_thread_ranks(
-      job, data, [&](int rank) { return write_metrics(job, rank); }, log);
+      job, data, [&](int rank) { return with_signals(write_metrics(job, rank), signals); }, log);
   return 0;
 }
 
@@ -108,6 +121,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
   const Log log = rank_log(flags, 0, num_ranks);
   LaunchRequest request{own_executable(), argv, num_ranks};
   {
+    RunSignals signals(true);  // before plugins start threads
     Job unplanned = make_job(flags, num_ranks, log);
     check_metrics(unplanned, 0);
     check_save(unplanned);
@@ -117,7 +131,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
     const Job& job = planned.job();
-    if (job.ranks_are_threads()) return train_as_threads(job, log);
+    if (job.ranks_are_threads()) return train_as_threads(job, signals, log);
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
   }

@@ -66,11 +66,16 @@ void add_data_flags(std::vector<Flag>& flags) {
               "classifiers: scale features to [0, 1] by the range of each column, by the range of the file, or not at "
               "all (default: column for CSV, file for IDX; IDX bytes are divided by 255)",
               &C::data_scale),
+       choice(
+           kData, "data-order", kDataOrderChoices,
+           "sequential: as in the data; shuffled: in each epoch all sequences (or examples) once, in an order of its "
+           "own (default: sequential for tokens, shuffled for examples)",
+           &C::data_order),
        integer(kData, "batch-size", "sequences (or examples) per rank and micro-batch", &C::batch_size, 1, 1 << 20),
        integer(kData, "seq-len", "tokens per sequence; 0: the context length of the model", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches whose gradients are accumulated in a step", &C::grad_accum, 1,
                1 << 20),
-       {kData, "seed", "N", "random seed for parameter initialisation and for the order of a classifier's examples",
+       {kData, "seed", "N", "random seed for parameter initialisation and for the order of shuffled data",
         [](C& config, string_view given) {
           config.seed = static_cast<uint64_t>(parse_integer("seed", given, 0, std::numeric_limits<int64_t>::max()));
         },

@@ -22,8 +22,8 @@ struct ConfigField {
 };
 
 /// Every field that all ranks must agree on, in the order of the help. It leaves out the paths of model, data, plugins,
-/// checkpoints and metrics, which may differ between machines (ranks compare what they read from them), --overwrite, log level and
-/// delays.
+/// checkpoints and metrics, which may differ between machines (ranks compare what they read from them), --overwrite,
+/// log level and delays.
 std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
 /// Those of them that change what is computed: data, batches, seed, optimisation and precision. The others divide the

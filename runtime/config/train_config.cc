@@ -20,6 +20,9 @@ std::string_view to_string(LabelColumn label) {
 std::string_view to_string(DataScale scale) {
   return name_of(kDataScaleChoices, scale);
 }
+std::string_view to_string(DataOrder order) {
+  return name_of(kDataOrderChoices, order);
+}
 std::string_view to_string(LrSchedule schedule) {
   return name_of(kLrScheduleChoices, schedule);
 }

@@ -21,6 +21,9 @@ inline constexpr std::string_view kLabelColumnChoices = "first|last";
 /// What features are scaled to [0, 1] by: the range of each column, or of the file; or they are not scaled.
 enum class DataScale { column, file, none };
 inline constexpr std::string_view kDataScaleChoices = "column|file|none";
+/// In which order a run reads its data: that of the data, or one that seed and epoch decide.
+enum class DataOrder { sequential, shuffled };
+inline constexpr std::string_view kDataOrderChoices = "sequential|shuffled";
 enum class LrSchedule { constant, linear, cosine };
 inline constexpr std::string_view kLrScheduleChoices = "constant|linear|cosine";
 enum class OptimizerKind { adamw, sgd };
@@ -36,6 +39,7 @@ inline constexpr std::string_view kIoEngineChoices = "auto|uring|threads";
 
 std::string_view to_string(LabelColumn label);
 std::string_view to_string(DataScale scale);
+std::string_view to_string(DataOrder order);
 std::string_view to_string(LrSchedule schedule);
 std::string_view to_string(OptimizerKind optimizer);
 std::string_view to_string(ReduceEvery reduce_every);
@@ -61,6 +65,7 @@ struct TrainConfig {
   std::string data;                       ///< may be empty for `plan`
   std::optional<LabelColumn> data_label;  ///< of CSV; not given: last
   std::optional<DataScale> data_scale;    ///< not given: by the format of the data
+  std::optional<DataOrder> data_order;    ///< not given: sequential for tokens, shuffled for examples
   int64_t batch_size = 4;                 ///< sequences per rank and micro-batch
   int64_t seq_len = 0;                    ///< tokens per sequence; 0: the model's context length
   int64_t grad_accum = 1;                 ///< micro-batches per step

@@ -32,7 +32,7 @@ BatchOrder::BatchOrder(const TokenSource& source, int64_t batch, int64_t seq, in
 void BatchOrder::set_position(uint64_t position) {
   if (position > source_.num_tokens()) {
     throw Error(TSR_E_INVALID_ARGUMENT, concat("the saved position ", position, " lies beyond ", source_.description(),
-                                               "; give the data of the saved run"));
+                                               "; give the data and the --data-order of the saved run"));
   }
   position_ = source_.num_tokens() - position > step_tokens_ ? position : 0;
 }

@@ -9,13 +9,16 @@ constexpr int64_t kMostOfBytes = 512;  // 256 bytes, and room for a few special 
 
 // Empty unless every step trains on the same tokens.
 std::string repetition(const TokenSource& data, const DataUse& use) {
-  const auto num_windows = static_cast<int64_t>(data.num_tokens() - 1) / use.micro_step_tokens;
-  const double per_step = static_cast<double>(use.grad_accum) / static_cast<double>(num_windows);
+  const auto num_tokens = static_cast<int64_t>(data.num_tokens());
+  const int64_t num_windows = (num_tokens - 1) / use.micro_step_tokens;
+  // Sequences in shuffled order can be taken several times in a micro-step.
+  const int64_t used = num_windows ? num_windows * use.micro_step_tokens : num_tokens;
+  const double per_step = static_cast<double>(use.grad_accum * use.micro_step_tokens) / static_cast<double>(used);
   const double per_run = per_step * static_cast<double>(use.steps);
   if (num_windows > use.grad_accum || per_run <= 1) return "";
-  return concat("the data is short: every step trains on the same ", num_windows * use.micro_step_tokens, " of its ",
-                data.num_tokens(), " tokens", per_step > 1 ? concat(", ", per_step, " times") : "", ", and the run ",
-                per_run, " times; use more data, or a smaller --batch-size, --seq-len or --grad-accum");
+  return concat("the data is short: every step trains on the same ", used, " of its ", num_tokens, " tokens",
+                per_step > 1 ? concat(", ", per_step, " times") : "", ", and the run ", per_run,
+                " times; use more data, or a smaller --batch-size, --seq-len or --grad-accum");
 }
 
 }  // namespace

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "config/train_config.h"
 
 namespace tessera::host {
 
@@ -20,7 +23,8 @@ struct DatasetUse {
   int64_t data_ranks = 1;  ///< ranks that read different data
   int64_t grad_accum = 1;  ///< micro-steps of a step
   int64_t steps = 0;
-  uint64_t seed = 0;  ///< shuffles examples; tokens are read in order
+  std::optional<DataOrder> order;  ///< not given: sequential for tokens, shuffled for examples
+  uint64_t seed = 0;               ///< decides what order is shuffled
 };
 
 /// A walk through a dataset, which must outlive it. [control-thread]

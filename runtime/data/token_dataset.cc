@@ -5,17 +5,19 @@
 #include "base/concat.h"
 #include "data/batch_order.h"
 #include "data/data_warnings.h"
+#include "data/sequence_order.h"
 #include "tessera/device.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
 
+/// `Order`: BatchOrder or SequenceOrder.
+template <class Order>
 class TokenReader : public DatasetReader {
  public:
-  TokenReader(const TokenSource& source, const DatasetUse& use)
-      : order_(source, use.batch, use.seq, use.data_ranks),
-        num_tokens_(static_cast<std::size_t>(use.batch * use.seq)) {}
+  TokenReader(Order order, const DatasetUse& use)
+      : order_(std::move(order)), num_tokens_(static_cast<std::size_t>(use.batch * use.seq)) {}
 
   std::vector<InputValues> read(int64_t data_rank) const override {
     std::vector<int32_t> inputs(num_tokens_), targets(num_tokens_);
@@ -27,7 +29,7 @@ class TokenReader : public DatasetReader {
   void set_position(uint64_t position) override { order_.set_position(position); }
 
  private:
-  BatchOrder order_;
+  Order order_;
   std::size_t num_tokens_;
 };
 
@@ -80,7 +82,10 @@ class TokenDataset : public Dataset {
     return data_warnings(*source_, {vocab_, use.batch * use.seq * use.data_ranks, use.grad_accum, use.steps});
   }
   std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const override {
-    return std::make_unique<TokenReader>(*source_, use);
+    if (use.order == DataOrder::shuffled)
+      return std::make_unique<TokenReader<SequenceOrder>>(
+          SequenceOrder(*source_, use.batch, use.seq, use.data_ranks, use.seed), use);
+    return std::make_unique<TokenReader<BatchOrder>>(BatchOrder(*source_, use.batch, use.seq, use.data_ranks), use);
   }
   std::unique_ptr<DatasetPass> pass(const DatasetUse& use) const override {
     return std::make_unique<TokenPass>(*source_, use);

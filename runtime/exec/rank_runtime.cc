@@ -228,7 +228,10 @@ bool RankRuntime::scales_loss() const {
 }
 
 StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double loss_scale,
-                                 std::span<const MicroBatch> micro_batches) {
+                                 std::span<const MicroBatch> micro_batches, const StepRequests& requests) {
+  const Buffer& squares = scalar(TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator);
+  RunWordValues words = run_words(requests);
+  write(squares, kRunWordsBegin, words.data(), sizeof words);
   write_batches(micro_batches);
   write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
   if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
@@ -238,8 +241,10 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   executable.run(setup_.cancelled);
   double clip[3];
   fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
-  const double loss = decode(losses());  // waits for both
-  return {loss, clip[2], clip[1] != 0, executable.first_not_finite(), num_correct()};
+  fetch(squares, kRunWordsBegin, words.data(), sizeof words);
+  const double loss = decode(losses());  // waits for all three
+  const StepRequests requested = summed_requests(words, programs_.steps[0].mesh->num_ranks(), step + 1);
+  return {loss, clip[2], clip[1] != 0, executable.first_not_finite(), num_correct(), requested};
 }
 
 Evaluation RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {

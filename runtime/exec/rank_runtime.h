@@ -16,6 +16,7 @@
 #include "exec/executable.h"
 #include "exec/micro_batch.h"
 #include "exec/parameter_element.h"
+#include "exec/run_words.h"
 #include "model/parameter_source.h"
 #include "tessera/accumulator.hpp"
 
@@ -53,6 +54,7 @@ struct StepResult {
   /// With DebugOptions::check_memory: the first action that wrote a value that is not finite.
   std::optional<size_t> first_not_finite;
   std::optional<int64_t> num_correct;  ///< correct predictions of all ranks; classifiers only
+  StepRequests requested;              ///< by all ranks: the same on each of them
 };
 
 struct Evaluation {
@@ -90,9 +92,10 @@ class RankRuntime {
   /// Whether steps take a loss scale.
   bool scales_loss() const;
   /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant. `loss_scale` is used
-  /// only if scales_loss().
-  StepResult run_step(uint64_t step, double learning_rate, double loss_scale,
-                      std::span<const MicroBatch> micro_batches);
+  /// only if scales_loss(). Throws DATA_LOSS when the sum of squares is not that of all ranks: no parameter was updated
+  /// then.
+  StepResult run_step(uint64_t step, double learning_rate, double loss_scale, std::span<const MicroBatch> micro_batches,
+                      const StepRequests& requests = {});
   /// The loss on these micro-batches; no parameter changes. Throws FAILED_PRECONDITION without an eval program.
   Evaluation run_eval(std::span<const MicroBatch> micro_batches);
   /// Reads this rank's pieces of a parameter's value into their places; other elements are left alone. [num_elements]

@@ -219,7 +219,7 @@ RunData open_data(const Job& job) {
 
 DatasetUse dataset_use(const Job& job) {
   const TrainConfig& config = job.config;
-  return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps, config.seed};
+  return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps, config.data_order, config.seed};
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {

@@ -3,15 +3,14 @@
 //
 //     a rank fails -> store closed -> grace_ms -> SIGTERM -> kill_ms -> SIGKILL
 //
-// PR_SET_PDEATHSIG kills the ranks when the launcher itself is killed.
+// A signal of a terminal, or one to the process group, reaches the ranks by itself too. It is passed on all the same:
+// ranks take two within kOneRequest for one.
 
 #include "launch/launcher.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,11 +18,12 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "base/concat.h"
 #include "launch/failure.h"
+#include "launch/launched_ranks.h"
 #include "launch/process_setup.h"
+#include "launch/run_signals.h"
 #include "launch/tcp_store.h"
 #include "tessera/error.hpp"
 
@@ -32,16 +32,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kStartFailed = 127;
 constexpr timespec kTick = {0, 50'000'000};
 
-// nohup starts programs with SIGHUP ignored. Blocking and waiting for it would undo that.
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-// Blocks the signals that the launcher waits for; restores the old mask at the end.
+// Blocks the signals that the launcher waits for, except those that are ignored, which waiting would undo; restores the
+// old mask at the end.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -63,136 +57,10 @@ class BlockedSignals {
   sigset_t wanted_, before_;
 };
 
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts)
-    result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-std::vector<std::string> rank_environment(int rank, int num_ranks, uint16_t port, const std::string& secret) {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry; ++entry)
-    if (std::strncmp(*entry, "TESSERA_RANK=", 13) != 0 && std::strncmp(*entry, "TESSERA_WORLD_SIZE=", 19) != 0 &&
-        std::strncmp(*entry, "TESSERA_LOCAL_", 14) != 0 && std::strncmp(*entry, "TESSERA_STORE_", 14) != 0 &&
-        std::strncmp(*entry, "TESSERA_JOB_SECRET=", 19) != 0)
-      environment.emplace_back(*entry);
-  for (const char* name : {"TESSERA_RANK=", "TESSERA_LOCAL_RANK="})
-    environment.push_back(concat(name, rank));
-  for (const char* name : {"TESSERA_WORLD_SIZE=", "TESSERA_LOCAL_SIZE="})
-    environment.push_back(concat(name, num_ranks));
-  environment.push_back(concat("TESSERA_STORE_ADDR=127.0.0.1:", port));
-  environment.push_back("TESSERA_STORE_SERVED=1");
-  environment.push_back("TESSERA_JOB_SECRET=" + secret);
-  return environment;
-}
-
-// The server has threads by now, so between fork and exec the child may only call async-signal-safe functions.
-pid_t start(const std::string& executable, std::vector<std::string> arguments, std::vector<std::string> environment,
-            const sigset_t& signals) {
-  const std::vector<char*> argv = pointers(arguments);
-  const std::vector<char*> envp = pointers(environment);
-  const pid_t launcher = ::getpid();
-  const pid_t child = ::fork();
-  if (child < 0)
-    throw Error(TSR_E_UNAVAILABLE,
-                concat("cannot start a rank: ", std::strerror(errno), "; start fewer ranks, or raise ulimit -u"));
-  if (child > 0) return child;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) ::_exit(kStartFailed);  // the launcher died before the line above
-  ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
-  ::execve(executable.c_str(), argv.data(), envp.data());
-  ::_exit(kStartFailed);
-}
-
-// Whether a process is stopped, by SIGSTOP or a debugger.
-bool is_stopped(pid_t pid) {
-  std::ifstream in(concat("/proc/", pid, "/stat"));
-  std::string text;
-  std::getline(in, text);
-  const size_t state = text.rfind(") ");  // the program's name before it may contain anything
-  return state != std::string::npos && state + 2 < text.size() && (text[state + 2] == 'T' || text[state + 2] == 't');
-}
-
-pid_t pid_of(const RankEnd& end) {
-  return static_cast<pid_t>(end.who.pid);
-}
-
-// The ranks that were started. The destructor kills those that still run.
-class Ranks {
- public:
-  Ranks() = default;
-  ~Ranks() {
-    signal(SIGKILL);
-    for (const RankEnd& end : ends_)
-      if (end.how == RankEnd::How::running) ::waitpid(pid_of(end), nullptr, 0);
-  }
-  Ranks(const Ranks&) = delete;
-  Ranks& operator=(const Ranks&) = delete;
-
-  void add(pid_t pid) {
-    RankEnd& end = ends_.emplace_back();
-    end.who = this_process(static_cast<int>(ends_.size()) - 1);
-    end.who.pid = pid;
-  }
-  bool all_ended() const {
-    return std::ranges::none_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::running; });
-  }
-  bool has_finished() const {
-    return std::ranges::any_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::finished; });
-  }
-  /// The first that did not exit with 0; nullptr: there is none.
-  const RankEnd* first_failure() const {
-    return first_failure_ < 0 ? nullptr : &ends_[static_cast<size_t>(first_failure_)];
-  }
-  /// All ranks that still run are stopped: only SIGKILL has an effect on them.
-  bool only_stopped_run() const {
-    return std::ranges::all_of(
-        ends_, [](const RankEnd& end) { return end.how != RankEnd::How::running || is_stopped(pid_of(end)); });
-  }
-  std::vector<RankEnd>& ends() { return ends_; }
-
-  void signal(int signal) const {
-    for (const RankEnd& end : ends_)
-      if (end.how == RankEnd::How::running) ::kill(pid_of(end), signal);
-  }
-  /// Marks all that still run as ended by the launcher.
-  void begin_to_end() {
-    for (RankEnd& end : ends_) {
-      if (end.how != RankEnd::How::running) continue;
-      end.was_ended = true;
-      end.was_stopped = is_stopped(pid_of(end));
-    }
-  }
-
-  void reap() {
-    for (RankEnd& end : ends_) {
-      int status = 0;
-      if (end.how == RankEnd::How::running && ::waitpid(pid_of(end), &status, WNOHANG) == end.who.pid)
-        note_end(end, status);
-    }
-  }
-
- private:
-  void note_end(RankEnd& end, int status) {
-    end.order = ++num_ended_;
-    end.how = WIFSIGNALED(status)        ? RankEnd::How::killed
-              : WEXITSTATUS(status) == 0 ? RankEnd::How::finished
-                                         : RankEnd::How::exited;
-    end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-    if (end.how != RankEnd::How::finished && first_failure_ < 0) first_failure_ = end.who.rank;
-  }
-
-  std::vector<RankEnd> ends_;  // by rank
-  int num_ended_ = 0;
-  int first_failure_ = -1;
-};
-
 // Ends the remaining ranks in steps: time to end by themselves, SIGTERM, SIGKILL.
 class Ending {
  public:
-  Ending(const LaunchRequest& request, Ranks& ranks) : request_(request), ranks_(ranks) {}
+  Ending(const LaunchRequest& request, LaunchedRanks& ranks) : request_(request), ranks_(ranks) {}
 
   /// May be called for several reasons; the earliest time counts.
   void begin(int64_t grace_ms) {
@@ -213,26 +81,67 @@ class Ending {
   enum class Step { none, grace, terminated };
 
   const LaunchRequest& request_;
-  Ranks& ranks_;
+  LaunchedRanks& ranks_;
   Step step_ = Step::none;
   Clock::time_point next_;
 };
 
+// The signals to the launcher, passed on to the ranks.
+class Requests {
+ public:
+  Requests(const LaunchRequest& request, LaunchedRanks& ranks, Ending& ending, const Log& log)
+      : request_(request), ranks_(ranks), ending_(ending), log_(log) {}
+
+  void take(int signal) {
+    if (signal == SIGUSR1) return save(signal);
+    const bool stops = signal == SIGTERM || signal == SIGINT;
+    if (stops && !stop_ && !end_) return stop(signal);
+    if (stops && Clock::now() - asked_ < kOneRequest) return;
+    log_.warning(text(signal), stop_ || end_ ? "killing" : "ending", " the ranks");
+    ranks_.signal(stop_ || end_ ? SIGKILL : signal);
+    ending_.begin(request_.signal_grace_ms);
+    asked_ = Clock::now();
+    end_ = signal;
+  }
+
+  /// The signal that ended the job; 0: none did. A rank that trains nothing yet dies of the one that asks it to stop.
+  int ended_by() const {
+    if (end_) return end_;
+    const RankEnd* failed = ranks_.first_failure();
+    return stop_ && failed && failed->how == RankEnd::How::killed && failed->value == stop_ ? stop_ : 0;
+  }
+
+ private:
+  static std::string text(int signal) { return concat("signal ", signal, " (", ::strsignal(signal), "): "); }
+
+  void save(int signal) {
+    log_.info(text(signal), "asking one rank for a checkpoint");
+    ranks_.signal_one(signal);
+  }
+  void stop(int signal) {
+    log_.warning(text(signal), "the ranks stop after a step; another one ends them at once");
+    ranks_.signal(signal);
+    asked_ = Clock::now();
+    stop_ = signal;
+  }
+
+  const LaunchRequest& request_;
+  LaunchedRanks& ranks_;
+  Ending& ending_;
+  const Log& log_;
+  int stop_ = 0, end_ = 0;  // signals
+  Clock::time_point asked_;
+};
+
 // Watches the ranks until all have ended. Returns the signal that ended the job; 0: none did.
-int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const BlockedSignals& signals,
+int watch(const LaunchRequest& request, LaunchedRanks& ranks, MemoryStore& store, const BlockedSignals& signals,
           const Log& log) {
   Ending ending(request, ranks);
-  int ended_by = 0;
+  Requests requests(request, ranks, ending, log);
   while (!ranks.all_ended()) {
     siginfo_t info{};
     const int signal = signals.wait(info);
-    if (signal != 0 && signal != SIGCHLD) {
-      log.warning("signal ", signal, " (", ::strsignal(signal), "): ", ended_by ? "killing" : "ending", " the ranks");
-      // A terminal (SI_KERNEL) sends the signal to the ranks itself.
-      if (ended_by || info.si_code != SI_KERNEL) ranks.signal(ended_by ? SIGKILL : SIGTERM);
-      ending.begin(request.signal_grace_ms);
-      ended_by = signal;
-    }
+    if (signal != 0 && signal != SIGCHLD) requests.take(signal);
     if (signal == SIGCHLD && info.si_code == CLD_STOPPED && is_stopped(info.si_pid))
       log.warning("a rank (process ", info.si_pid, ") is stopped; resume it with kill -CONT ", info.si_pid);
     ranks.reap();
@@ -241,10 +150,10 @@ int watch(const LaunchRequest& request, Ranks& ranks, MemoryStore& store, const 
     if (ranks.has_finished()) ending.begin(request.finish_ms);
     ending.tick();
   }
-  return ended_by;
+  return requests.ended_by();
 }
 
-LaunchResult conclude(Ranks& ranks, MemoryStore& store) {
+LaunchResult conclude(LaunchedRanks& ranks, MemoryStore& store) {
   std::vector<RankEnd>& ends = ranks.ends();
   read_failures(store, ends);
   const int cause = first_cause(ends);
@@ -287,10 +196,9 @@ LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   const BlockedSignals signals;  // first: the server's threads inherit the mask
   const std::string secret = random_secret();
   TcpStoreServer server("127.0.0.1", 0, secret);
-  Ranks ranks;
+  LaunchedRanks ranks;
   for (int rank = 0; rank < request.num_ranks; ++rank)
-    ranks.add(start(request.executable, request.arguments,
-                    rank_environment(rank, request.num_ranks, server.port(), secret), signals.before()));
+    ranks.start(request.executable, request.arguments, request.num_ranks, {server.port(), secret}, signals.before());
   const int ended_by = watch(request, ranks, server.store(), signals, log);
   return ended_by ? LaunchResult{128 + ended_by, ""} : conclude(ranks, server.store());
 }

@@ -15,7 +15,7 @@ struct LaunchRequest {
   int num_ranks = 1;
   int64_t grace_ms = 450;           ///< from a rank's failure to SIGTERM for those that have not ended by themselves
   int64_t finish_ms = 100'000;      ///< the same, from the first rank's success
-  int64_t signal_grace_ms = 5'000;  ///< the same, from a signal that ends the job
+  int64_t signal_grace_ms = 5'000;  ///< the same, from a signal that ends the job at once
   int64_t kill_ms = 100;            ///< from SIGTERM to SIGKILL
 };
 
@@ -31,9 +31,12 @@ std::string own_executable();
 /// _LOCAL_SIZE, _STORE_ADDR, _STORE_SERVED and _JOB_SECRET in their environment, and waits for all of them.
 ///
 /// The exit code is 0 when all ranks exit with 0. When a rank fails or reports that it fails, the store is closed,
-/// which makes the others end, and the exit code is that of first_cause() (1 if a signal killed it). It is 128 + n when
-/// signal n of kEndingSignals ended the job: the ranks then get SIGTERM, and at a second signal SIGKILL. The ranks die
-/// with this process, whatever ends it.
+/// which makes the others end, and the exit code is that of first_cause() (1 if a signal killed it).
+///
+/// SIGTERM and SIGINT are passed on to all ranks, which stop after a step, and waited for without a limit; SIGUSR1 is
+/// passed on to one, which has the others save too. A second signal to stop, from kOneRequest on, kills the ranks;
+/// other signals of kEndingSignals are passed on and end the job: the exit code is then 128 + n. The ranks die with
+/// this process, whatever ends it.
 ///
 /// Throws UNAVAILABLE when a rank cannot be started, and RESOURCE_EXHAUSTED before that when the limit of open files is
 /// too low. Call it on the main thread, before other threads exist: it blocks the signals it handles until it returns.

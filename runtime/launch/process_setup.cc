@@ -1,38 +1,57 @@
 #include "launch/process_setup.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <unistd.h>
-
-#include <string_view>
 
 namespace tessera::host {
 namespace {
 
-void say(std::string_view text) {
-  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
+iovec part(std::string_view text) {
+  return {const_cast<char*>(text.data()), text.size()};
 }
 
-// Only async-signal-safe calls. SA_RESETHAND has restored the default action, which ends the process.
+// Only async-signal-safe calls.
 extern "C" void announce(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  say("tessera: ended by signal SIG");
-  say(name ? name : "?");
-  say("\n");
-  ::raise(signal);
+  end_by_signal(signal, true);
+}
+
+void act(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  ::sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
 
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 void announce_ending_signals() {
-  for (const int signal : kEndingSignals) {
-    struct sigaction now {};
-    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
-    struct sigaction action {};
-    action.sa_handler = announce;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    ::sigaction(signal, &action, nullptr);
-  }
+  for (const int signal : kEndingSignals)
+    if (!is_ignored(signal)) act(signal, announce);
+}
+
+void say_signal(std::string_view before, int signal, std::string_view after) {
+  const char* name = ::sigabbrev_np(signal);
+  const iovec parts[] = {part("tessera: "),       part(before), part("SIG"),
+                         part(name ? name : "?"), part(after),  part("\n")};
+  if (::writev(STDERR_FILENO, parts, std::size(parts)) < 0) return;
+}
+
+void end_by_signal(int signal, bool says) {
+  if (says) say_signal("ended by signal ", signal, "");
+  act(signal, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  ::raise(signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::_exit(128 + signal);
 }
 
 void raise_descriptor_limit() {

@@ -3,15 +3,26 @@
 
 #include <array>
 #include <csignal>
+#include <string_view>
 
 namespace tessera::host {
 
-/// Sent by terminals, closing shells, Slurm and other queues, and resource limits.
+/// Sent by terminals, closing shells, Slurm and other queues, and resource limits. In a run SIGINT, SIGTERM and SIGUSR1
+/// are requests (run_signals.h).
 inline constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+
+/// nohup starts programs with SIGHUP ignored, and shells those in the background with SIGINT. They stay so.
+bool is_ignored(int signal);
 
 /// For a process that our launcher does not watch: it prints which of kEndingSignals ends it, and then ends. Signals
 /// that are ignored stay ignored.
 void announce_ending_signals();
+
+/// "tessera: ", the text before, the signal's name and the text after, as one line on standard error. Safe in handlers.
+void say_signal(std::string_view before, int signal, std::string_view after);
+/// Ends the process as the signal's default action does; `says` it before. Process 1 of a container, which the system
+/// does not let die of a signal, exits with 128 + signal. Safe in handlers.
+[[noreturn]] void end_by_signal(int signal, bool says);
 
 /// Raises the limit of open descriptors to what the system allows this user: a store needs a few for each rank, and
 /// many systems start programs with a limit of 1,024.

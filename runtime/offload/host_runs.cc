@@ -1,10 +1,10 @@
 // An update on the host, of --optimizer-state.update=host (tests/golden/programs/two-blocks-update-host.txt):
 //
-//     48    host      zero  w %83 dst                             %83 = accumulator squares host i64[20]
+//     48    host      zero  w %83 dst                             %83 = accumulator squares host i64[24]
 //     66    evict     copy  r %86+0:13216 src  w %99 dst  # 65    %99 = gradient h.0 host f32[13216]
-//     67    host      sum_squares home=h.0/0  r %99+0:8192 src  a %83 x:squares  # 66
+//     67    host      sum_squares home=h.0/0  r %99+0:8192 src  a %83+0:20 x:squares  # 66
 //     ...
-//     74    fetch     copy  r %83 src  w %102 dst  # 73           %102 = fetched squares i64[20]
+//     74    fetch     copy  r %83 src  w %102 dst  # 73           %102 = fetched squares i64[24]
 //     75    compute   add  r %102 src  a %17 dst  # 74            %17 is the step's accumulator
 //     76    compute   clip  r %17 x:squares  w %18 x:clip  a %19 x:step
 //     77    evict     copy  r %18 src  w %103 dst  # 76           %103 = fetched clip host f64[3]

@@ -1,12 +1,12 @@
 // Writes the base program: what a rank would run if only the batch were split. Of a GPT-2 with tied embeddings, a step
 // of one micro-batch reads (shortened; the texts in tests/golden/programs show it after the passes):
 //
-//     compute  zero  w loss dst  w squares dst:1
+//     compute  zero  w loss dst  w squares+0:20 dst:1
 //     compute  forward wte mb=0  r wte p:weight  r tokens i:tokens  w %23 o:wte.out
 //     ...                                                                             the segments in order
 //     compute  loss loss mb=0  r wte p:weight  r %57 i:ln_f.out  ...  a loss x:loss  w %60 di:ln_f.out  a g:weight
 //     compute  backward ln_f mb=0  ...                                                 the segments in reverse
-//     compute  sum_squares home=wte.weight  r gradient src  a squares x:squares       one for each home
+//     compute  sum_squares home=wte.weight  r gradient src  a squares+0:20 x:squares  one for each home
 //     compute  clip  r squares x:squares  w clip x:clip  a step x:step
 //     compute  optimizer home=wte.weight predicated  a value dst  r gradient src  a m st:m  a v st:v  ...
 //
@@ -82,10 +82,15 @@ class ProgramBuilder {
     bind(action, slot, mode, buffer, 0, program_.buffer(buffer).num_elements);
   }
 
+  /// The limbs of the squares. The host has set the run words after them before the step.
+  void bind_limbs(Action& action, uint32_t slot, uint32_t mode) {
+    bind(action, slot, mode, state_.squares, 0, TSR_ACCUMULATOR_LIMBS);
+  }
+
   void zero_accumulators(bool trains) {
     Action& zero = append(TSR_ACTION_ZERO);
     bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, state_.loss);
-    if (trains) bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 1), TSR_MODE_WRITE, state_.squares);
+    if (trains) bind_limbs(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 1), TSR_MODE_WRITE);
     if (state_.correct)
       bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, trains ? 2 : 1), TSR_MODE_WRITE, state_.correct);
   }
@@ -245,7 +250,7 @@ class ProgramBuilder {
       Action& squares = append(TSR_ACTION_SUM_SQUARES);
       squares.home = home.id;
       bind_role(squares, src, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
-      bind_whole(squares, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_ADD, state_.squares);
+      bind_limbs(squares, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_ADD);
     }
     Action& clip = append(TSR_ACTION_CLIP);
     bind_whole(clip, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_READ, state_.squares);

@@ -3,8 +3,8 @@
 //     40    compute           backward wte mb=0  ...  a %61+28928:3072 g:weight
 //     41    compute           zero  w %61+32:96 dst  ...
 //     42    comm.dp.gradient  all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
-//     43    compute           sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
-//     44    compute           sum_squares home=wpe.weight  r %61+26880:2048 src  a %17 x:squares
+//     43    compute           sum_squares home=wte.weight  r %61+28928:3072 src  a %17+0:20 x:squares  # 42
+//     44    compute           sum_squares home=wpe.weight  r %61+26880:2048 src  a %17+0:20 x:squares
 //
 // 42 needs all writers of %61, but waits for 41 only: streams are in order, so 41 implies the rest. 44 needs 42 too,
 // but 43 before it has waited for that.

@@ -13,7 +13,7 @@
 // and in that of pipeline, whose stages 0 and 1 both use the tied embedding:
 //
 //     67    comm.pp.completion  all_reduce group=pp{0,1} reduce=sum home=wte.weight  a %71 dst  w %114 w:0  # 66
-//     68    compute             sum_squares home=wte.weight  r %71 src  a %11 x:squares  # 67
+//     68    compute             sum_squares home=wte.weight  r %71 src  a %11+0:20 x:squares  # 67
 //
 // In line 20 the gradient of wte is written, in line 40 it is added to: both were bound with *add* until here. Line 41
 // is there because parameters start on multiples of 128 elements: the reduction reads the gaps between them, which no
@@ -80,18 +80,22 @@ Binding accumulator(const Program& program, std::string_view name) {
 /// Where all ranks train the same parameters, squares are summed over the world. Where the ranks of an axis train
 /// parameters of their own, each has its own norm: squares are summed over the other axes, one after another, which is
 /// the same as at once because the sums are exact. The count of values that are not finite (element 0) is always summed
-/// over the world: all ranks skip a step together.
+/// over the world: all ranks skip a step together. So are the run words, axis by axis, with the squares where those are
+/// summed: ranks that are missing in a sum of squares are missing in ARRIVALS.
 std::vector<Action> sums_of_squares(Program& program, const Binding& squares) {
   const auto& axes = program.mesh->axes();
   const std::vector<bool> divergent = divergent_axes(*program.model, *program.mesh, program.layout);
   if (!std::ranges::count(divergent, true)) return {sum_in_place(program, Group{}, "scalars", squares)};
-  Binding non_finite = squares, finite = squares;
-  non_finite.num_elements = finite.offset = 1;
-  finite.num_elements -= 1;
+  Binding non_finite = squares, finite_and_run_words = squares, run_words = squares;
+  non_finite.num_elements = finite_and_run_words.offset = 1;
+  finite_and_run_words.num_elements -= 1;
+  run_words.offset = TSR_ACCUMULATOR_LIMBS;
+  run_words.num_elements -= TSR_ACCUMULATOR_LIMBS;
   std::vector<Action> sums{sum_in_place(program, Group{}, "scalars", non_finite)};
   for (size_t axis = 0; axis < axes.size(); ++axis)
-    if (!divergent[axis] && axes[axis].num_ranks > 1)
-      sums.push_back(sum_in_place(program, Group{static_cast<int>(axis), {}}, "scalars", finite));
+    if (axes[axis].num_ranks > 1)
+      sums.push_back(sum_in_place(program, Group{static_cast<int>(axis), {}}, "scalars",
+                                  divergent[axis] ? run_words : finite_and_run_words));
   return sums;
 }
 

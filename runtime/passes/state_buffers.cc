@@ -53,7 +53,7 @@ class StateBuilder {
       return add_buffer(std::string(name), kind, dtype, n, true);
     };
     result_.loss = scalar(kLossAccumulator, TSR_BUFFER_ACCUMULATOR, TSR_I64, TSR_ACCUMULATOR_LIMBS);
-    result_.squares = scalar(kSquaresAccumulator, TSR_BUFFER_ACCUMULATOR, TSR_I64, TSR_ACCUMULATOR_LIMBS);
+    result_.squares = scalar(kSquaresAccumulator, TSR_BUFFER_ACCUMULATOR, TSR_I64, TSR_SQUARES_WORDS);
     result_.clip = scalar(kClipResult, TSR_BUFFER_SCALAR, TSR_F64, 3);
     result_.step = scalar(kOptimizerStep, TSR_BUFFER_SCALAR, TSR_I64, 1);
     result_.lr = scalar(kLearningRate, TSR_BUFFER_SCALAR, TSR_F64, 1);

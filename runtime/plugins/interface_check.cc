@@ -1,5 +1,5 @@
 // Checks a plugin's tables once, when it is loaded, so that the rest of the host may call any required function without
-// a check. The sizes of tables are checked against floors, their sizes in ABI 0.11: tables only grow at the end, so a
+// a check. The sizes of tables are checked against floors, their sizes in ABI 0.12: tables only grow at the end, so a
 // longer table is newer and fine, and a shorter one is malformed.
 //
 // Texts are copied, with limits: a plugin's memory is not trusted to stay as it is.
@@ -22,7 +22,7 @@ constexpr uint64_t kMaxOptions = 256;
 constexpr uint64_t kMaxText = 4096;
 constexpr const char* kAskAuthor = "; build it again with this version's plugin-api";
 
-// The floors: the sizes in ABI 0.11. They never change.
+// The floors: the sizes in ABI 0.12. They never change.
 constexpr uint32_t kDescriptorFloor = TSR_END_OF(tsr_descriptor, num_options);
 constexpr uint32_t kStrategyFloor = TSR_END_OF(tsr_strategy_interface, get_extension);
 constexpr uint32_t kCommunicatorFloor = TSR_END_OF(tsr_communicator_interface, get_extension);

@@ -57,7 +57,7 @@ struct LoadedPlugin {
   const tsr_device_interface* device() const;
   const tsr_offload_interface* offload() const;
 
-  /// What all ranks must agree on: "org.tessera.ddp 0.11.0 abi 0.11 sha256 1f...".
+  /// What all ranks must agree on: "org.tessera.ddp 0.12.0 abi 0.12 sha256 1f...".
   std::string fingerprint() const;
 };
 

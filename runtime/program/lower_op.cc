@@ -87,6 +87,8 @@ tsr_op op_of(const Program& program, const Action& action) {
   }
   op.attributes[TSR_ATTR_SCALE] = action.scale;
   op.attributes[TSR_ATTR_MAX_NORM] = program.shape.max_norm;
+  // Over every axis (finalize.cc), so that no update happens without the squares of all ranks.
+  if (action.kind == TSR_ACTION_CLIP) op.attributes[TSR_ATTR_ARRIVALS] = program.mesh->num_ranks();
   op.attributes[TSR_ATTR_BETA1] = program.shape.beta1;
   op.attributes[TSR_ATTR_BETA2] = program.shape.beta2;
   op.attributes[TSR_ATTR_EPSILON] = program.shape.epsilon;

@@ -26,8 +26,8 @@ class LostRunCheck {
   /// `step` counts from 1. Throws FAILED_PRECONDITION, with the same sentence on all ranks: the first parameter, in the
   /// order of the model, that is not finite, or the largest element of all, and the last good step.
   void after_step(int64_t step, const StepResult& result);
-  /// Inspects the parameters, unless they were since the last update: what is not finite must not replace what was saved
-  /// before. Throws the same.
+  /// Inspects the parameters, unless they were since the last update: what is not finite must not replace what was
+  /// saved before. Throws the same.
   void before_saving();
   /// Also inspects the result of the last update, since no loss follows it. Throws the same.
   void after_last_step();

@@ -121,6 +121,17 @@ void warn_of_rates(const Log& log, const TrainConfig& config) {
                 " and never reaches --lr ", shortest(config.lr));
 }
 
+void report_steps(const Log& log, const Job& job, const RunEnd& end) {
+  if (end.stopped_by.empty()) {
+    log.info("done: ", job.config.steps, " steps");
+    return;
+  }
+  log.info("stopped after step ", end.last_step, " of ", job.config.steps, ", as ", end.stopped_by, " asked; ",
+           end.saved_step == end.last_step ? concat("--resume ", job.config.save, " goes on from there")
+           : end.saved_step                ? concat("the last checkpoint is of step ", end.saved_step)
+                                           : std::string("nothing was saved"));
+}
+
 }  // namespace
 
 std::string mesh_text(const Job& job) {
@@ -164,10 +175,10 @@ void report_evaluation(const Log& log, const EvalMetrics& result) {
            result.items, format(" | %.1f s", result.seconds));
 }
 
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured,
-                const MovedInRun& moved) {
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,
+                const MeasuredMemory& measured, const MovedInRun& moved) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
-  if (job.trains) log.info("done: ", job.config.steps, " steps");
+  if (job.trains) report_steps(log, job, end);
   log.info("memory planned between steps: ", human_bytes(planned.states.total()), " (", class_list(planned.states),
            ")");
   log.info("memory planned at the peak: ", human_bytes(planned.peak.total()), " (", class_list(planned.peak),

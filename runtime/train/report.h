@@ -18,8 +18,16 @@ void report_start(const Log& log, const Job& job, const RunData& data, const Ran
 /// One line per step; a warning when the step was skipped, with the new loss scale.
 void report_step(const Log& log, const StepMetrics& step, int64_t num_steps, const LossScaler& scaler);
 void report_evaluation(const Log& log, const EvalMetrics& result);
-/// Planned and measured memory, and what offload moved, with its rates.
-void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const MeasuredMemory& measured,
-                const MovedInRun& moved);
+
+/// How a run ended that did not fail.
+struct RunEnd {
+  int64_t last_step = 0;
+  std::string stopped_by;  ///< what asked it to stop before its last step; empty: nothing did
+  int64_t saved_step = 0;  ///< of the last checkpoint; 0: there is none
+};
+
+/// How many steps were run, planned and measured memory, and what offload moved, with its rates.
+void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,
+                const MeasuredMemory& measured, const MovedInRun& moved);
 
 }  // namespace tessera::host

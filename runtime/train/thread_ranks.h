@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "train/train_rank.h"
+#include "train/rank_observer.h"
 
 namespace tessera::host {
 

@@ -5,8 +5,6 @@
 #include "train/train_rank.h"
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
 #include <thread>
 
 #include "base/progress.h"
@@ -16,21 +14,16 @@
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
 #include "train/consistency.h"
-#include "train/evaluator.h"
-#include "train/learning_rate.h"
-#include "train/loss_scaler.h"
-#include "train/lost_run.h"
 #include "train/meters/memory_meter.h"
 #include "train/meters/move_meter.h"
 #include "train/offload_space.h"
 #include "train/report.h"
-#include "train/resume.h"
-#include "train/save.h"
+#include "train/saving/resume.h"
+#include "train/saving/save.h"
+#include "train/train_steps.h"
 
 namespace tessera::host {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 int num_threads(const Job& job, const RankInfo& info) {
   // The ranks on a host share its cores.
@@ -100,17 +93,6 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
   return setup;
 }
 
-/// Reads the micro-batches of one step.
-std::vector<MicroBatch> next_batches(const Job& job, DatasetReader& reader, int data_rank) {
-  std::vector<MicroBatch> batches(static_cast<size_t>(job.config.grad_accum));
-  for (MicroBatch& batch : batches) {
-    // Ranks that differ only in other axes (pipeline stages, tensor shards) have the same data rank and read the same.
-    batch = reader.read(data_rank);
-    reader.advance();
-  }
-  return batches;
-}
-
 RunMetrics run_metrics(const Job& job, const RankRuntime& runtime, const RunState& start) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
   RunMetrics run;
@@ -127,99 +109,6 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime, const RunStat
     run.planned_bytes.emplace_back(class_key(what), planned.peak[what]);
   run.planned_bytes.emplace_back("waste", planned.waste_bytes());
   return run;
-}
-
-void add_memory(StepMetrics& line, const MeasuredMemory& memory) {
-  line.memory_bytes = memory.now_bytes;
-  line.peak_memory_bytes = memory.peak_bytes;
-}
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// Evaluates, and tells log and observer.
-class Evaluations {
- public:
-  Evaluations(const Job& job, const RunData& data, RankRuntime& runtime, const RankInfo& info,
-              const RankObserver& observer, const Log& log)
-      : runtime_(runtime), observer_(observer), log_(log), every_(job.config.eval_every), steps_(job.config.steps) {
-    if (data.evaluation) evaluator_.emplace(job, *data.evaluation, info.rank);
-  }
-
-  /// `step` counts from 1.
-  void after_step(int64_t step) const {
-    if (evaluator_ && (step == steps_ || (every_ > 0 && step % every_ == 0))) run(step);
-  }
-  void run(int64_t after_step) const {
-    const EvalMetrics result = evaluator_->run(runtime_, after_step);
-    observer_.on_eval(result);
-    report_evaluation(log_, result);
-  }
-
- private:
-  RankRuntime& runtime_;
-  const RankObserver& observer_;
-  const Log& log_;
-  const int64_t every_, steps_;
-  std::optional<Evaluator> evaluator_;
-};
-
-/// Goes on from `state`.
-void train_steps(const Job& job, const RunData& data, RankRuntime& runtime, MemoryMeter& meter, MoveMeter& moves,
-                 const RankInfo& info, CheckpointSaver& saver, RunState state, const RankObserver& observer,
-                 const Evaluations& evaluations, const Log& log) {
-  const Coordinates coordinates = job.mesh.coordinates(info.rank);
-  const int data_rank = job.mesh.data_rank(coordinates);
-  const auto reader = data.training->reader(dataset_use(job));
-  if (state.step) reader->set_position(state.data_position);
-  // Each rank has its own: outcomes of steps are equal on all ranks, so the scales are.
-  LossScaler scaler(runtime.scales_loss());
-  if (state.step) scaler.restore(state.loss_scale, state.updates_at_scale);
-  LostRunCheck lost(job, info, runtime);
-  const auto tokens = static_cast<double>(job.tokens_per_step());
-  const auto first_start = Clock::now();
-  const auto save = [&] {
-    state.data_position = reader->position();
-    state.loss_scale = scaler.scale();
-    state.updates_at_scale = scaler.num_updates();
-    observer.on_save(saver.save(state));
-  };
-  const int64_t first = state.step;
-  for (int64_t step = first; step < job.config.steps; ++step) {
-    const auto start = Clock::now();
-    const auto batches = next_batches(job, *reader, data_rank);
-    StepMetrics line;
-    line.step = step + 1;
-    line.items = job.items();
-    line.lr = learning_rate(job.config, step);
-    line.loss_scale = scaler.scale();
-    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches);
-    scaler.update(result.updated);
-    // The sum is exact and unscaled, so this is the mean over all tokens, however they are divided into micro-batches
-    // and ranks.
-    line.loss = result.loss_sum / tokens;
-    if (result.num_correct) line.accuracy = static_cast<double>(*result.num_correct) / tokens;
-    line.grad_norm = result.grad_norm;
-    line.updated = result.updated;
-    line.seconds = seconds_since(first_start);
-    line.step_ms = seconds_since(start) * 1e3;
-    line.tokens_per_second = tokens / line.step_ms * 1e3;
-    state.step = line.step;
-    line.tokens = state.tokens += job.tokens_per_step();
-    add_memory(line, meter.measure());
-    moves.measure(line);
-    observer.on_step(line);
-    if (info.rank == 0) report_step(log, line, job.config.steps, scaler);
-    lost.after_step(line.step, result);
-    evaluations.after_step(line.step);
-    if (!saver.is_due(line.step) || line.step == job.config.steps) continue;
-    lost.before_saving();
-    save();
-  }
-  lost.after_last_step();
-  // Without a step the state is that of --resume: saved once more only into another folder, which changes its layout.
-  if (saver.is_on() && (first < job.config.steps || !may_start_anew(job.config))) save();
 }
 
 void warn_of_data(const Log& log, const Job& job, const RunData& data) {
@@ -269,15 +158,16 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   const RunState start = loaded.state.value_or(RunState());
   observer.on_start(run_metrics(job, runtime, start));
-  const Evaluations evaluations(job, data, runtime, info, observer, first_log);
   MoveMeter moves(job, runtime);
+  const RankParts parts{job, data, info, observer, log, first_log, runtime, meter, moves};
+  RunEnd end;
   if (job.trains)
-    train_steps(job, data, runtime, meter, moves, info, saver, start, observer, evaluations, log);
+    end = train_steps(parts, saver, start);
   else
-    evaluations.run(0);
+    evaluate_once(parts);
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
-  if (info.rank == 0) report_end(log, job, runtime, meter.measure(), moves.in_run());
+  if (info.rank == 0) report_end(log, job, runtime, end, meter.measure(), moves.in_run());
 }
 
 }  // namespace tessera::host

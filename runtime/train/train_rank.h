@@ -1,33 +1,17 @@
-// The training loop of one rank.
+// The whole run of one rank.
 #pragma once
 
-#include <functional>
-
 #include "base/log.h"
-#include "base/metrics.h"
 #include "data/dataset.h"
-#include "exec/rank_runtime.h"
 #include "job/job.h"
 #include "train/rank_info.h"
+#include "train/rank_observer.h"
 
 namespace tessera::host {
 
-/// Callbacks of a run, on the rank's own thread.
-struct RankObserver {
-  /// Before the first step, when the run can no longer be refused. `version` is empty.
-  std::function<void(const RunMetrics&)> on_start = [](const RunMetrics&) {};
-  std::function<void(const StepMetrics&)> on_step = [](const StepMetrics&) {};
-  /// After each checkpoint, or the attempt.
-  std::function<void(const SaveMetrics&)> on_save = [](const SaveMetrics&) {};
-  std::function<void(const EvalMetrics&)> on_eval = [](const EvalMetrics&) {};
-  /// After the last step, while everything is still open.
-  std::function<void(RankRuntime&)> on_end = [](RankRuntime&) {};
-};
-
-/// Joins the other ranks, compiles and checks this rank's programs, and runs all steps and evaluations; rank 0 reports
-/// to the log.
-/// Throws when anything fails, also when the run is lost (lost_run.h); the other ranks then fail within their
-/// deadlines.
+/// Joins the other ranks, compiles and checks this rank's programs, and runs all steps and evaluations, or those until
+/// any rank is asked to stop; rank 0 reports to the log. Throws when anything fails, also when the run is lost
+/// (lost_run.h); the other ranks then fail within their deadlines.
 void train_rank(const Job& job, const RunData& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log);
 

@@ -59,8 +59,15 @@ void PlacementRules::sum_squares() {
 
 void PlacementRules::clip() {
   const Binding& accumulator = *action_->find(kAccumulator);
-  expect(accumulator, ~bit(PlacementKind::partial),
-         "the norm would be that of one part; is the sum over the world missing?");
+  Binding run_words = accumulator;
+  run_words.offset += TSR_ACCUMULATOR_LIMBS;
+  run_words.num_elements -= TSR_ACCUMULATOR_LIMBS;
+  if (any_of(slice(placements_.read(accumulator), 0, TSR_ACCUMULATOR_LIMBS), PlacementKind::partial))
+    expect(accumulator, ~bit(PlacementKind::partial),
+           "the norm would be that of one part; is the sum over the world missing?");
+  else
+    expect(run_words, ~bit(PlacementKind::partial),
+           "the run words would be those of one rank; is the sum over the world missing?");
   const PlacementParts squares = placements_.read(accumulator);
   const auto result = [](const PlacementParts& parts) {
     return Placement{any_of(parts, PlacementKind::varying) ? PlacementKind::varying : PlacementKind::replicated};

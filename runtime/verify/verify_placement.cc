@@ -1,7 +1,7 @@
 // Checks placements, axis by axis: it interprets the program on placements (placement.cc) instead of numbers. It finds
 // what no other check can: mistakes that all ranks make alike, which race with nothing and match perfectly.
 //
-//     enter     tokens are varying on a batch axis; homes are placed as in the layout; pads are zero
+//     enter     tokens are varying on a batch axis, run words partial; homes are placed as in the layout; pads are zero
 //     walk      each action by its rule (placement_rules.h)
 //     leave     every persistent home must have the placement that it entered with, and the loss must be summed
 //
@@ -37,6 +37,7 @@ class AxisVerifier {
 
   void run() {
     enter_buffers();
+    enter_run_words();
     enter_homes();
     PlacementRules rules(program_, axis_, placements_, diagnostics_);
     for (size_t i = 0; i < program_.actions.size(); ++i)
@@ -51,6 +52,13 @@ class AxisVerifier {
   void enter_buffers() {
     for (const Buffer& buffer : program_.buffers)
       placements_.write({buffer.id, 0, buffer.num_elements, 0, 0}, {entry_placement(buffer)});
+  }
+
+  /// Each rank sets its own before the step; CLIP takes their sum.
+  void enter_run_words() {
+    if (const uint64_t squares = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator))
+      placements_.write({squares, TSR_ACCUMULATOR_LIMBS, TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS, 0, 0},
+                        Placement{PlacementKind::partial});
   }
 
   PlacementKind entry_placement(const Buffer& buffer) const {

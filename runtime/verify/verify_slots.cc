@@ -210,9 +210,11 @@ class SlotChecker {
     for (const uint32_t index : {uint32_t{TSR_SCALAR_ACCUMULATOR}, uint32_t{TSR_SCALAR_LOSS}}) {
       const Binding* binding = action_.find(TSR_SLOT(TSR_ROLE_SCALAR, index));
       if (!binding) continue;
-      if (binding->num_elements != TSR_ACCUMULATOR_LIMBS || program_.buffer(binding->buffer).dtype != TSR_I64)
+      const bool is_clip = action_.kind == TSR_ACTION_CLIP;
+      const uint64_t num_words = is_clip ? TSR_SQUARES_WORDS : TSR_ACCUMULATOR_LIMBS;
+      if (binding->num_elements != num_words || program_.buffer(binding->buffer).dtype != TSR_I64)
         report("binds " + name(binding->slot) + " to " + range_text(program_, *binding) + "; an accumulator is i64[" +
-               std::to_string(TSR_ACCUMULATOR_LIMBS) + "]");
+               std::to_string(num_words) + (is_clip ? "], with its run words" : "]"));
     }
   }
 

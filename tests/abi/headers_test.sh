@@ -30,10 +30,10 @@ check_c() {
   local standard enums
   for enums in -fno-short-enums -fshort-enums; do
     for standard in c11 c17; do
-      compile "$1" -std=$standard $enums "$alone"/*.c "$source"/tests/abi/*_0_11.c
+      compile "$1" -std=$standard $enums "$alone"/*.c "$source"/tests/abi/*_0_12.c
     done
     for standard in c++11 c++14 c++17 c++20; do
-      compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,values}_0_11.c
+      compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,values}_0_12.c
     done
   done
 }

@@ -256,7 +256,7 @@ TEST_P(DeviceKernelTest, AStepClipsAndUpdates) {  // sum of squares, clip, SGD: 
   struct Memory {
     float value[2] = {1, 1}, gradient[2] = {3, 4}, momentum[2] = {0, 0};
     double clip[3], lr = 0.5;
-    int64_t step = 0, accumulator[TSR_ACCUMULATOR_LIMBS];
+    int64_t step = 0, accumulator[TSR_SQUARES_WORDS];
   } in{}, out;
   auto* memory = static_cast<Memory*>(allocate(TSR_MEMORY_DEVICE, sizeof(Memory)));
   auto squares_slots = describe(squares);

@@ -160,9 +160,19 @@ TEST_P(StepOps, SumSquaresAddsToOrReplacesTheAccumulator) {
   EXPECT_EQ(value(TSR_MODE_WRITE), 25);
 }
 
-// With the loss scale unbound when it is 0.
-void check_clip(DeviceRunner& runner, const Accumulator& squares, double max_norm, double loss_scale) {
+Squares with_run_words(const Accumulator& limbs, int64_t arrivals) {
+  Squares squares{};
+  std::ranges::copy(limbs, squares.begin());
+  squares[TSR_WORD_ARRIVALS] = arrivals;
+  squares[TSR_WORD_STOP] = 12345;  // nothing to CLIP
+  squares[TSR_WORD_SAVE] = -1;
+  return squares;
+}
+
+// With the loss scale unbound when it is 0. `arrivals` is the attribute.
+void check_clip(DeviceRunner& runner, const Squares& squares, int64_t arrivals, double max_norm, double loss_scale) {
   tsr_op op = make_op(TSR_OP_CLIP, 0);
+  op.attributes[TSR_ATTR_ARRIVALS] = static_cast<double>(arrivals);
   op.attributes[TSR_ATTR_MAX_NORM] = max_norm;
   StepOperands operands;
   operands.set(scalar(TSR_SCALAR_ACCUMULATOR), squares);
@@ -170,16 +180,16 @@ void check_clip(DeviceRunner& runner, const Accumulator& squares, double max_nor
   operands.set(scalar(TSR_SCALAR_STEP), std::vector<int64_t>{7});
   if (loss_scale > 0) operands.set(scalar(TSR_SCALAR_LOSS_SCALE), std::vector<double>{loss_scale});
   operands.run(runner, op);
-  const ClipScalars expected = clip_scalars(squares, max_norm, loss_scale > 0 ? loss_scale : 1);
+  const ClipScalars expected = clip_scalars(squares, arrivals, max_norm, loss_scale > 0 ? loss_scale : 1);
   const auto actual = operands.get<double>(scalar(TSR_SCALAR_CLIP));
   const std::string what =
       op_text(op) + " of norm " + std::to_string(expected.norm) + ", loss scale " + std::to_string(loss_scale);
   EXPECT_EQ(actual[0], expected.coefficient) << what;
   EXPECT_EQ(actual[1], expected.ok ? 1 : 0) << what;
-  if (expected.ok)
-    EXPECT_EQ(actual[2], expected.norm) << what;
-  else
+  if (std::isnan(expected.norm))
     EXPECT_TRUE(std::isnan(actual[2])) << what;
+  else
+    EXPECT_EQ(actual[2], expected.norm) << what;
   EXPECT_EQ(operands.get<int64_t>(scalar(TSR_SCALAR_STEP))[0], expected.ok ? 8 : 7) << what;
 }
 
@@ -195,7 +205,20 @@ TEST_P(StepOps, ClipHasTheBitsOfTheHost) {
   for (const Accumulator& squares : sums)
     for (const double max_norm : {0.0, 1e-3, 1.0, 20.0})
       for (const double loss_scale : {0.0, 65536.0})
-        check_clip(runner(), squares, max_norm, loss_scale);
+        check_clip(runner(), with_run_words(squares, 0), 0, max_norm, loss_scale);
+}
+
+TEST_P(StepOps, ClipRefusesASumThatIsNotThatOfAllRanks) {
+  Accumulator squares{};
+  accumulate(squares, 16.0);
+  constexpr int64_t kMany = (int64_t{1} << 32) + 3;  // more than 32 bits hold
+  EXPECT_FALSE(clip_scalars(with_run_words(squares, 2), 3, 1, 1).ok);
+  EXPECT_FALSE(clip_scalars(with_run_words(squares, 3), kMany, 1, 1).ok);
+  EXPECT_TRUE(clip_scalars(with_run_words(squares, 3), 3, 1, 1).ok);
+  EXPECT_TRUE(clip_scalars(with_run_words(squares, 3), 0, 1, 1).ok);
+  for (const int64_t arrived : {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{-1}, kMany})
+    for (const int64_t arrivals : {int64_t{0}, int64_t{1}, int64_t{3}, kMany})
+      check_clip(runner(), with_run_words(squares, arrived), arrivals, 1.0, 0.0);
 }
 
 // An optimizer's operands.
@@ -346,7 +369,7 @@ TEST_P(StepOps, RefuseWhatTheyDoNotCompute) {
   t.step = 0;
   expect_error([&] { t.run(runner(), optimizer_op(TSR_OP_ADAMW, 4, all)); }, {"step count is 0"});
   StepOperands operands;
-  operands.set(scalar(TSR_SCALAR_ACCUMULATOR), Accumulator{});
+  operands.set(scalar(TSR_SCALAR_ACCUMULATOR), Squares{});
   operands.set(scalar(TSR_SCALAR_CLIP), std::vector<double>(3));
   operands.set(scalar(TSR_SCALAR_STEP), std::vector<int64_t>{7});
   expect_error(

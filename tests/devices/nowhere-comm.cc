@@ -15,7 +15,7 @@ struct Plugin {
 
 constexpr tsr_communicator_interface kTable = tessera::communicator_table<Plugin>();
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
-    "nowhere", TSR_KIND_COMMUNICATOR, "org.tessera.tests.nowhere-comm", "0.11.0", "takes the streams of no device");
+    "nowhere", TSR_KIND_COMMUNICATOR, "org.tessera.tests.nowhere-comm", "0.12.0", "takes the streams of no device");
 
 }  // namespace
 

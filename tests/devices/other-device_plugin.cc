@@ -62,7 +62,7 @@ struct Table : DeviceTable<Plugin> {
 
 constexpr tsr_option kOptions[] = {bool_option("fail-capture", "false", "every capture fails at its end")};
 constexpr tsr_descriptor kDescriptor =
-    descriptor(TESSERA_OTHER_DEVICE, TSR_KIND_DEVICE, "org.tessera.tests." TESSERA_OTHER_DEVICE "-device", "0.11.0",
+    descriptor(TESSERA_OTHER_DEVICE, TSR_KIND_DEVICE, "org.tessera.tests." TESSERA_OTHER_DEVICE "-device", "0.12.0",
                "computes on the processor in memory that the host cannot touch", kOptions);
 constexpr tsr_device_interface kTable = kDeviceInterface<Plugin, Table>;
 

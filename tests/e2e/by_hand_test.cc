@@ -143,7 +143,7 @@ TEST(ByHand, TorchrunIsToldTheCauseBeforeTheReports) {
 }
 
 TEST(ByHand, ASignalIsSaid) {
-  for (const auto& [signal, name] : {std::pair{SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}, {SIGTERM, "SIGTERM"}}) {
+  for (const auto& [signal, name] : {std::pair{SIGHUP, "SIGHUP"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}}) {
     Command run(train({"--steps=100000"}));
     while (run.err().find("step    2/") == std::string::npos && is_running(run.pid()))
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -120,17 +120,6 @@ TEST(TrainOverGloo, AKilledRankEndsTheRunAndIsNamed) {
     EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
 }
 
-TEST(TrainOverGloo, ASignalToTheLauncherEndsAllRanks) {
-  Command run(train({"--nproc=2", "--comm=gloo", "--steps=100000"}));
-  while (run.err().find("step    5/") == std::string::npos)
-    std::this_thread::sleep_for(milliseconds(20));
-  const std::vector<int> ranks = children_of(run.pid());
-  kill(run.pid(), SIGTERM);
-  EXPECT_EQ(run.wait(std::chrono::seconds(30)).exit_code, 128 + SIGTERM);
-  for (int rank : ranks)
-    EXPECT_NE(kill(rank, 0), 0) << "process " << rank << " was left behind";
-}
-
 TEST(TrainUnderALauncher, ReadsRankAndWorldFromTorchrunsVariables) {
   const auto rank = [](const char* number) {
     return std::map<std::string, std::string>{{"RANK", number},

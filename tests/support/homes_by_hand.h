@@ -27,7 +27,7 @@ class HomesByHand {
       buffer = role == TSR_HOME_GRADIENT ? transient(program, "g", num_elements + shift, TSR_BUFFER_GRADIENT)
                                          : persistent(program, "p", num_elements + shift);
     }
-    squares_ = transient(program, "squares", 20, TSR_BUFFER_ACCUMULATOR, TSR_I64);
+    squares_ = transient(program, "squares", TSR_SQUARES_WORDS, TSR_BUFFER_ACCUMULATOR, TSR_I64);
     shifts_[TSR_HOME_M] = shifts_[TSR_HOME_V] = shift;
   }
 
@@ -50,9 +50,10 @@ class HomesByHand {
     const uint32_t src = TSR_SLOT(TSR_ROLE_SOURCE, 0), dst = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
     for (const Home& home : program.homes)
       if (home.roles[TSR_HOME_GRADIENT].buffer)
-        add_action(program, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE,
-                   {bind(home.roles[TSR_HOME_GRADIENT], TSR_MODE_READ, src),
-                    {squares_, TSR_MODE_ADD, TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR)}})
+        add_action(
+            program, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE,
+            {bind(home.roles[TSR_HOME_GRADIENT], TSR_MODE_READ, src),
+             {squares_, TSR_MODE_ADD, TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR), 0, TSR_ACCUMULATOR_LIMBS}})
             .home = home.id;
     add_action(program, TSR_ACTION_CLIP, TSR_STREAM_COMPUTE, {read(squares_)});
     for (const Home& home : program.homes)

@@ -11,9 +11,9 @@ namespace {
 constexpr const char* kPhases[] = {"", " forward", " backward", " backward_input", " backward_weight"};
 constexpr const char* kDims[TSR_NUM_DIMS] = {"BATCH", "SEQ",   "HEADS",     "HEAD_DIM", "EMBED",  "IN",
                                              "OUT",   "VOCAB", "POSITIONS", "ELEMENTS", "CLASSES"};
-constexpr const char* kAttributes[TSR_NUM_ATTRIBUTES] = {"EPSILON",     "ACTIVATION",  "HAS_BIAS",  "SCALE",
-                                                         "MAX_NORM",    "BETA1",       "BETA2",     "VOCAB_BEGIN",
-                                                         "VOCAB_COUNT", "VOCAB_TOTAL", "ROW_BEGIN", "ROW_PERIOD"};
+constexpr const char* kAttributes[TSR_NUM_ATTRIBUTES] = {
+    "EPSILON",     "ACTIVATION",  "HAS_BIAS",    "SCALE",     "MAX_NORM",   "BETA1",   "BETA2",
+    "VOCAB_BEGIN", "VOCAB_COUNT", "VOCAB_TOTAL", "ROW_BEGIN", "ROW_PERIOD", "ARRIVALS"};
 
 }  // namespace
 

@@ -18,6 +18,8 @@ struct Script {
   std::function<void()> on_run = [] {};
   std::atomic<int> num_runs{0};
   std::vector<uint64_t> sequences;  ///< of the collectives that were submitted
+  /// Ranks that a sum of squares counts: those of a group of two, of which the other sends zeros and its arrival.
+  uint8_t num_arrivals = 2;
 
   /// For on_run: a collective that does not end by itself.
   void wait_for_abort();

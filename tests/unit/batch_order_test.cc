@@ -5,29 +5,14 @@
 #include <numeric>
 #include <vector>
 
+#include "support/counting_tokens.h"
 #include "support/expect_error.h"
 
 namespace tessera::host {
 namespace {
 
+using testing::CountingTokens;
 using testing::expect_error;
-
-// Token i is i, so a token tells its position.
-class CountingTokens : public TokenSource {
- public:
-  explicit CountingTokens(uint64_t num_tokens) : num_tokens_(num_tokens) {}
-  uint64_t num_tokens() const override { return num_tokens_; }
-  void read(uint64_t offset, std::span<int32_t> out) const override {
-    EXPECT_LE(offset + out.size(), num_tokens_) << "read beyond the data";
-    std::iota(out.begin(), out.end(), static_cast<int32_t>(offset));
-  }
-  std::string description() const override { return "counting"; }
-  bool is_text() const override { return false; }
-  std::string doubt() const override { return ""; }
-
- private:
-  uint64_t num_tokens_;
-};
 
 // Where the window of a rank starts; its targets must be the next tokens.
 int32_t window_begin(const BatchOrder& order, int64_t rank, std::size_t window_tokens) {

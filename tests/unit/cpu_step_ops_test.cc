@@ -73,8 +73,10 @@ struct Clipped {
 };
 
 /// With the loss scale unbound when it is 0.
-Clipped clip(Accumulator squares, double max_norm, double loss_scale = 0) {
+Clipped clip(const Accumulator& limbs, double max_norm, double loss_scale = 0) {
   Clipped result;
+  Squares squares{};  // no arrivals, which are not compared
+  std::ranges::copy(limbs, squares.begin());
   tsr_op op = make_op(TSR_OP_CLIP, 0);
   op.attributes[TSR_ATTR_MAX_NORM] = max_norm;
   run_op(op, {squares.data(), result.clip, &result.step, loss_scale > 0 ? &loss_scale : nullptr});

@@ -87,12 +87,13 @@ TEST_F(Divergence, ScalesTheLossForOwnTokens) {
   EXPECT_EQ(model_.segments.back().op.attributes[TSR_ATTR_SCALE], 3 * before);
 }
 
-TEST_F(Divergence, NormIsSummedOverTheOtherAxesAndWhatIsNotFiniteOverAll) {
-  EXPECT_EQ(sums_of_squares({}), (std::vector<Sum>{{"comm.world.scalars", 0, TSR_ACCUMULATOR_LIMBS}}));
-  const uint64_t finite = TSR_ACCUMULATOR_LIMBS - 1;
-  EXPECT_EQ(
-      sums_of_squares(all_diverge()),
-      (std::vector<Sum>{{"comm.world.scalars", 0, 1}, {"comm.dp.scalars", 1, finite}, {"comm.tp.scalars", 1, finite}}));
+TEST_F(Divergence, NormIsSummedOverTheOtherAxesAndWhatIsNotFiniteAndTheRunWordsOverAll) {
+  EXPECT_EQ(sums_of_squares({}), (std::vector<Sum>{{"comm.world.scalars", 0, TSR_SQUARES_WORDS}}));
+  const uint64_t limbs = TSR_ACCUMULATOR_LIMBS, words = TSR_SQUARES_WORDS;
+  EXPECT_EQ(sums_of_squares(all_diverge()), (std::vector<Sum>{{"comm.world.scalars", 0, 1},
+                                                              {"comm.island.scalars", limbs, words - limbs},
+                                                              {"comm.dp.scalars", 1, words - 1},
+                                                              {"comm.tp.scalars", 1, words - 1}}));
 }
 
 }  // namespace

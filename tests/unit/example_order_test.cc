@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <vector>
 
 namespace tessera::host {
@@ -37,46 +36,9 @@ std::vector<int32_t> examples_of(ExampleOrder& order, int num_micro_steps, int64
   return all;
 }
 
-TEST(Shuffled, IsAPermutationForEveryNumber) {
-  for (uint32_t num = 1; num <= 300; ++num) {
-    std::set<uint32_t> seen;
-    for (uint32_t i = 0; i < num; ++i) {
-      seen.insert(shuffled(5, 1, num, i));
-      ASSERT_LT(*seen.rbegin(), num);
-    }
-    ASSERT_EQ(seen.size(), num);
-  }
-  for (const uint32_t i : {0u, 1u, 0x80000000u, 0xfffffffeu})
-    EXPECT_LT(shuffled(5, 1, 0xffffffff, i), 0xffffffff);
-}
-
-// Computed once by a Python program of the same definition: a later version must continue a run in this order.
-TEST(Shuffled, IsTheSameForEver) {
-  std::vector<uint32_t> order(10);
-  for (uint32_t i = 0; i < 10; ++i)
-    order[i] = shuffled(1337, 3, 10, i);
-  EXPECT_EQ(order, (std::vector<uint32_t>{6, 3, 2, 1, 5, 4, 9, 8, 0, 7}));
-  constexpr uint64_t kSeed = (uint64_t{1} << 33) + 7, kEpoch = (uint64_t{1} << 32) + 1;
-  EXPECT_EQ(shuffled(kSeed, kEpoch, 1797, 5), 1541u);
-  EXPECT_EQ(shuffled(kSeed, kEpoch, 0xffffffff, 5), 3719772920u);
-}
-
-// Each example at each place about as often: chi-squared of 63 * 63 degrees of freedom, 6 deviations wide.
-TEST(Shuffled, FavoursNoPlace) {
-  constexpr uint32_t kNum = 64, kEpochs = 6400;
-  std::vector<double> counts(kNum * kNum);
-  for (uint32_t epoch = 0; epoch < kEpochs; ++epoch)
-    for (uint32_t i = 0; i < kNum; ++i)
-      ++counts[i * kNum + shuffled(11, epoch, kNum, i)];
-  double chi_squared = 0;
-  for (const double count : counts)
-    chi_squared += (count - kEpochs / kNum) * (count - kEpochs / kNum) / (kEpochs / kNum);
-  EXPECT_NEAR(chi_squared, 63 * 63, 6 * 90);
-}
-
 TEST(ExampleOrder, EveryEpochHasEveryExampleOnce) {
   const ExampleSource source = counting(30);
-  ExampleOrder order(source, 4, 1, 1);
+  ExampleOrder order(source, 4, 1, 1, true);
   const std::vector<int32_t> all = examples_of(order, 15, 1, 4);
   const std::vector<int32_t> first(all.begin(), all.begin() + 30), second(all.begin() + 30, all.end());
   std::vector<int32_t> sorted(30);
@@ -89,7 +51,7 @@ TEST(ExampleOrder, EveryEpochHasEveryExampleOnce) {
 
 TEST(ExampleOrder, TheSeedDecides) {
   const ExampleSource source = counting(100);
-  ExampleOrder one(source, 50, 1, 1), again(source, 50, 1, 1), other(source, 50, 1, 2);
+  ExampleOrder one(source, 50, 1, 1, true), again(source, 50, 1, 1, true), other(source, 50, 1, 2, true);
   const std::vector<int32_t> examples = examples_of(one, 4, 1, 50);
   EXPECT_EQ(examples, examples_of(again, 4, 1, 50));
   EXPECT_NE(examples, examples_of(other, 4, 1, 50));
@@ -98,8 +60,8 @@ TEST(ExampleOrder, TheSeedDecides) {
 // 7 examples: micro-steps span epochs in every way.
 TEST(ExampleOrder, IsTheSameHoweverAStepIsCut) {
   const ExampleSource source = counting(7);
-  ExampleOrder one_rank(source, 12, 1, 9), accumulated(source, 3, 1, 9), two_ranks(source, 6, 2, 9),
-      both(source, 3, 2, 9);
+  ExampleOrder one_rank(source, 12, 1, 9, true), accumulated(source, 3, 1, 9, true), two_ranks(source, 6, 2, 9, true),
+      both(source, 3, 2, 9, true);
   const std::vector<int32_t> examples = examples_of(one_rank, 5, 1, 12);
   EXPECT_EQ(examples, examples_of(accumulated, 20, 1, 3));
   EXPECT_EQ(examples, examples_of(two_ranks, 5, 2, 6));
@@ -108,16 +70,22 @@ TEST(ExampleOrder, IsTheSameHoweverAStepIsCut) {
 
 TEST(ExampleOrder, ContinuesFromAPosition) {
   const ExampleSource source = counting(10);
-  ExampleOrder order(source, 4, 2, 3), later(source, 8, 1, 3);
+  ExampleOrder order(source, 4, 2, 3, true), later(source, 8, 1, 3, true);
   examples_of(order, 3, 2, 4);
   EXPECT_EQ(order.position(), 24u);
   later.set_position(order.position());
   EXPECT_EQ(examples_of(order, 3, 2, 4), examples_of(later, 3, 1, 8));
 }
 
+TEST(ExampleOrder, SequentialIsTheOrderOfTheFile) {
+  const ExampleSource source = counting(5);
+  ExampleOrder order(source, 2, 2, 9, false);
+  EXPECT_EQ(examples_of(order, 3, 2, 2), (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1}));
+}
+
 TEST(ExampleOrder, OneExampleIsEnough) {
   const ExampleSource source = counting(1);
-  ExampleOrder order(source, 3, 2, 1);
+  ExampleOrder order(source, 3, 2, 1, true);
   EXPECT_EQ(examples_of(order, 1, 2, 3), std::vector<int32_t>(6, 0));
 }
 

@@ -47,7 +47,7 @@ void expect_all(const std::vector<std::string>& errors, const std::vector<std::s
   }
 }
 
-const std::vector<Fingerprint> kSame = {{"plugin ddp", "org.tessera.ddp 0.11.0"}, {"lr", "0.1:2"}, {"empty", ""}};
+const std::vector<Fingerprint> kSame = {{"plugin ddp", "org.tessera.ddp 0.12.0"}, {"lr", "0.1:2"}, {"empty", ""}};
 
 TEST(Agreement, EqualListsPass) {
   for (const std::string& error : agree({kSame, kSame, kSame, kSame}))

@@ -7,13 +7,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <thread>
 
 #include "base/concat.h"
 #include "launch/job_store.h"
+#include "launch/process_setup.h"
+#include "launch/run_signals.h"
 #include "support/expect_error.h"
 
 namespace tessera::host {
@@ -143,7 +147,7 @@ TEST_F(Launcher, PassesSignalsOn) {
   const int code = launch(script, 2, 5'000);
   sender.join();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  EXPECT_EQ(code, 128 + SIGTERM);
+  EXPECT_EQ(code, 0);  // what the ranks made of it
   EXPECT_EQ(read("got.0"), "got\n");
   EXPECT_EQ(read("got.1"), "got\n");
   expect_no_process_left(2);
@@ -168,26 +172,72 @@ TEST_F(Launcher, ARankThatDoesNotEndWithTheOthersIsEnded) {
   expect_no_process_left(2);
 }
 
-class EndedBy : public Launcher, public ::testing::WithParamInterface<int> {};
+/// A launch while a thread sends signals.
+class Signalled : public Launcher {
+ protected:
+  /// `send` runs when all ranks have left their process ids; what comes before or after the launch does nothing.
+  int launch_and(const std::string& script, int num_ranks, int64_t grace_ms, const std::function<void()>& send) {
+    sigset_t blocked, before;
+    sigemptyset(&blocked);
+    for (const int signal : kEndingSignals) {
+      std::signal(signal, [](int) {});
+      sigaddset(&blocked, signal);
+    }
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);  // in the sender, not in the ranks
+    std::thread sender([&] {
+      for (int rank = 0; rank < num_ranks; ++rank)
+        wait_for_file(concat("pid.", rank));
+      send();
+    });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const int code = launch(script, num_ranks, grace_ms);
+    is_over_ = true;
+    sender.join();
+    for (const int signal : kEndingSignals)
+      std::signal(signal, SIG_DFL);
+    return code;
+  }
+
+  std::atomic<bool> is_over_{false};
+};
+
+class EndedBy : public Signalled, public ::testing::WithParamInterface<int> {};
 
 TEST_P(EndedBy, ASignalThatIsSaid) {
-  sigset_t wanted, before;
-  sigemptyset(&wanted);
-  sigaddset(&wanted, GetParam());
-  pthread_sigmask(SIG_BLOCK, &wanted, &before);
-  std::thread sender([&] {
-    wait_for_file("pid.0");
-    ::kill(::getpid(), GetParam());
-  });
-  const int code = launch(std::string(kNote) + "exec sleep 60", 1, 5'000);
-  sender.join();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int code = launch_and(std::string(kNote) + "exec sleep 60", 1, 5'000, [] { ::kill(::getpid(), GetParam()); });
   EXPECT_EQ(code, 128 + GetParam());
   EXPECT_EQ(failure_, "");
   expect_log(concat("signal ", GetParam(), " ("));
   expect_no_process_left(1);
 }
-INSTANTIATE_TEST_SUITE_P(Signals, EndedBy, ::testing::Values(SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU));
+INSTANTIATE_TEST_SUITE_P(Signals, EndedBy, ::testing::Values(SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU));
+
+TEST_F(Signalled, RanksThatAreAskedToStopHaveAllTheTimeTheyNeed) {
+  const std::string script = concat("trap 'sleep 1; exit 0' TERM; ", kNote, "while :; do sleep 0.05; done");
+  EXPECT_EQ(launch_and(script, 2, 100, [] { ::kill(::getpid(), SIGTERM); }), 0);
+  EXPECT_EQ(failure_, "");
+  expect_log("the ranks stop after a step; another one ends them at once");
+}
+
+TEST_F(Signalled, ASecondRequestToStopKillsTheRanks) {
+  const std::string script = concat("trap '' TERM; ", kNote, "while :; do sleep 0.05; done");
+  const auto start = Clock::now();
+  const int code = launch_and(script, 2, 60'000, [this] {
+    for (; !is_over_; std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+      ::kill(::getpid(), SIGTERM);
+  });
+  EXPECT_EQ(code, 128 + SIGTERM);
+  EXPECT_GE(Clock::now() - start, kOneRequest);  // all that come together are the first
+  expect_log("): killing the ranks");
+  expect_no_process_left(2);
+}
+
+TEST_F(Signalled, OneRankIsAskedToSave) {
+  const std::string script = concat("trap 'echo > $1/saved.$TESSERA_RANK' USR1; ", kNote,
+                                    "until [ -f $1/saved.0 ] || [ -f $1/saved.1 ]; do sleep 0.05; done; sleep 0.2");
+  EXPECT_EQ(launch_and(script, 2, 60'000, [] { ::kill(::getpid(), SIGUSR1); }), 0);
+  EXPECT_NE(fs::exists(folder_ / "saved.0"), fs::exists(folder_ / "saved.1"));
+}
 
 // The launcher itself is killed outright.
 TEST_F(Launcher, RanksDieWithTheirLauncher) {

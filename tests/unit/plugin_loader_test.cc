@@ -73,7 +73,7 @@ TEST(Loader, LoadsAGoodPlugin) {
   EXPECT_EQ(good.options[3].choices, (Parts{"fast", "exact"}));
   EXPECT_EQ(good.strategy()->role, TSR_STRATEGY_SPLIT_STORAGE);
   EXPECT_EQ(good.sha256, sha256_hex(read(plugin("good"))));
-  EXPECT_EQ(good.fingerprint(), "org.tessera.tests.sample 1.2.3 abi 0.11 sha256 " + good.sha256);
+  EXPECT_EQ(good.fingerprint(), "org.tessera.tests.sample 1.2.3 abi 0.12 sha256 " + good.sha256);
   expect_error([&] { good.device(); }, {"sample", "is a strategy"});
 }
 
@@ -96,10 +96,10 @@ TEST(Sha256, HasTheKnownValue) {
 
 TEST(Handshake, WrongAnswersAreRefused) {
   refuse(plugin("wrong_magic"), {"wrong magic"});
-  refuse(plugin("refuses_magic"), {"refused this host", "the magic number is not 0x1234", "0.11"});
-  refuse(plugin("wrong_major"), {"needs plugin ABI 7.11, but this host has 0.11"});
-  refuse(plugin("older_minor"), {"0.3 to 0.9", "this host has 0.11"});
-  refuse(plugin("newer_minor"), {"0.12 to 0.13", "this host has 0.11"});
+  refuse(plugin("refuses_magic"), {"refused this host", "the magic number is not 0x1234", "0.12"});
+  refuse(plugin("wrong_major"), {"needs plugin ABI 7.12, but this host has 0.12"});
+  refuse(plugin("older_minor"), {"0.3 to 0.9", "this host has 0.12"});
+  refuse(plugin("newer_minor"), {"0.13 to 0.14", "this host has 0.12"});
   refuse(plugin("silent_failure"), {"refused this host", "no reason given"});
   refuse(plugin("unset_minor"), {"did not report which plugin ABI"});
 }
@@ -341,7 +341,7 @@ TEST_F(PluginFiles, InfoTellsWhatAPluginIs) {
   copy_good("sample.so");
   const auto json = nlohmann::json::parse(plugin_info("sample", {folder_}, true, kQuiet));
   EXPECT_EQ(json["id"], "org.tessera.tests.sample");
-  EXPECT_EQ(json["abi"], "0.11");
+  EXPECT_EQ(json["abi"], "0.12");
   EXPECT_EQ(json["options"][0]["max"], 1024);
   const std::string text = plugin_info((folder_ / "sample.so").string(), {}, false, kQuiet);
   EXPECT_NE(text.find("--sample.bucket-mb=25"), std::string::npos) << text;

@@ -110,6 +110,13 @@ class RunTest : public ::testing::Test {
     return runtime.run_step(0, 1e-3, 1, {&batch, 1});
   }
 
+  /// The first matrix of the model.
+  std::vector<float> parameter(RankRuntime& runtime) const {
+    std::vector<float> values(model_.parameters[0].num_elements);
+    runtime.read_parameter(0, values);
+    return values;
+  }
+
   /// The step must fail with that error, long before anything times out.
   void expect_soon(RankRuntime& runtime, const std::string& error) {
     const auto start = steady_clock::now();
@@ -143,6 +150,24 @@ TEST_F(RunTest, AStagedStepRunsAgainAndAgain) {
   EXPECT_GT(script_.num_runs, 5 * 10);
   EXPECT_EQ(captured_, std::vector<bool>{false});  // each rank says so, once
   EXPECT_TRUE(warnings_.empty());
+}
+
+// A collective that was cut off, on streams that go on: the other rank's part is missing.
+TEST_F(RunTest, WithoutTheSquaresOfAllRanksNothingIsUpdated) {
+  for (const bool on_host : {true, false})
+    for (const uint8_t num_arrivals : {1, 3}) {
+      auto runtime = make(on_host);
+      EXPECT_TRUE(step(*runtime).updated);
+      const std::vector<float> before = parameter(*runtime);
+      script_.num_arrivals = num_arrivals;
+      expect_soon(*runtime, "step 1: the sum of squares counts " + std::to_string(num_arrivals) +
+                                " ranks instead of 2, so it is not whole and no parameter was updated");
+      EXPECT_EQ(parameter(*runtime), before);
+      script_.num_arrivals = 2;
+      if (!on_host) continue;  // the second step was captured with what the script did then
+      EXPECT_TRUE(step(*runtime).updated);
+      EXPECT_NE(parameter(*runtime), before);
+    }
 }
 
 // The device's streams wait for semaphores that nothing would signal.

@@ -26,8 +26,8 @@ class Written : public ::testing::Test {
 TEST_F(Written, ReadOfUnwrittenRange) {
   zero(write(x_).at(0, 5));
   copy(read(x_), write(y_));
-  EXPECT_TRUE(has_diagnostic(verify(),
-                          "rank 0 #1 compute copy x reads activation x[5:8] through src0, which nothing has written"));
+  EXPECT_TRUE(has_diagnostic(
+      verify(), "rank 0 #1 compute copy x reads activation x[5:8] through src0, which nothing has written"));
 }
 
 TEST_F(Written, AddToUnwrittenRange) {
@@ -82,9 +82,9 @@ TEST_F(Order, ReadAfterWrite) {
   zero(write(x_));
   copy(read(x_), write(host_));
   on_copy_stream();
-  EXPECT_TRUE(
-      has_diagnostic(verify_rank(program_),
-                  "rank 0 #1 copy_out copy x does not wait for rank 0 #0 compute zero x, and both touch activation x"));
+  EXPECT_TRUE(has_diagnostic(
+      verify_rank(program_),
+      "rank 0 #1 copy_out copy x does not wait for rank 0 #0 compute zero x, and both touch activation x"));
   program_.actions[1].dependencies = {0};
   EXPECT_TRUE(is_clean(verify_rank(program_)));
 }
@@ -156,8 +156,8 @@ TEST_F(Reuse, OrderedIsFine) {
 
 TEST_F(Reuse, Unordered) {
   EXPECT_TRUE(has_diagnostic(verify_with_memory(),
-                          "#2 compute zero y does not wait for rank 0 #1 copy_out copy x, and "
-                          "activation y reuses the address of activation x"));
+                             "#2 compute zero y does not wait for rank 0 #1 copy_out copy x, and "
+                             "activation y reuses the address of activation x"));
 }
 
 TEST_F(Reuse, OrderedButOverwritten) {
@@ -166,15 +166,15 @@ TEST_F(Reuse, OrderedButOverwritten) {
   memory_.address[late] = 1024;
   copy(read(x_), write(late));
   EXPECT_TRUE(has_diagnostic(verify_with_memory(),
-                          "#4 compute copy x reads activation x, but rank 0 #2 compute zero y has put "
-                          "activation y at its address"));
+                             "#4 compute copy x reads activation x, but rank 0 #2 compute zero y has put "
+                             "activation y at its address"));
 }
 
 TEST_F(Reuse, OperandsOfOneActionShareAnAddress) {
   program_.actions[2].dependencies = {1};
   memory_.address[z_] = 16;
-  EXPECT_TRUE(has_diagnostic(verify_with_memory(),
-                          "#3 compute copy y uses activation y and activation z at once, and they share an address"));
+  EXPECT_TRUE(has_diagnostic(
+      verify_with_memory(), "#3 compute copy y uses activation y and activation z at once, and they share an address"));
 }
 
 TEST_F(Reuse, PersistentBufferIsOverwritten) {
@@ -182,7 +182,7 @@ TEST_F(Reuse, PersistentBufferIsOverwritten) {
   memory_.address[home_] = 256 + 28;
   EXPECT_TRUE(
       has_diagnostic(verify_with_memory(),
-                  "#3 compute copy y puts activation z at the address of home home, which must outlive the step"));
+                     "#3 compute copy y puts activation z at the address of home home, which must outlive the step"));
 }
 
 TEST_F(Reuse, PersistentBuffersShareAnAddress) {
@@ -209,7 +209,8 @@ TEST(Gpt2DdpOrder, EveryDroppedDependencyIsReported) {
       for (const uint32_t dropped : std::vector<uint32_t>(program.actions[i].dependencies)) {
         Program broken = program;
         std::erase(broken.actions[i].dependencies, dropped);
-        EXPECT_TRUE(has_diagnostic(verify_rank(broken, &memory), "nothing orders them")) << "#" << i << " on #" << dropped;
+        EXPECT_TRUE(has_diagnostic(verify_rank(broken, &memory), "nothing orders them"))
+            << "#" << i << " on #" << dropped;
         ++num_dropped;
       }
   }

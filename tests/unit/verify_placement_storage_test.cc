@@ -59,13 +59,25 @@ class Storage : public ::testing::Test {
     home.roles[TSR_HOME_M] = {m, 0, num_elements};
     p_.homes = {home};
   }
-  /// `summed` of the squares are summed over the world: all, or the count of what is not finite.
-  void step(const Use& value, const Use& gradient, const Use& m, uint64_t summed = TSR_ACCUMULATOR_LIMBS) {
+  /// What of the squares is summed over the world: all; all but the sum of what is finite; the limbs; nothing.
+  enum class Sums { all, not_finite_and_run_words, limbs, none };
+  void sum_over_world(Sums sums) {
+    const auto sum = [this](uint64_t offset, uint64_t num_words) {
+      on(TSR_WORLD_AXIS, TSR_ACTION_ALL_REDUCE, {add(squares_).at(offset, num_words)}, TSR_REDUCE_SUM);
+    };
+    if (sums == Sums::all) sum(0, TSR_SQUARES_WORDS);
+    if (sums == Sums::limbs) sum(0, TSR_ACCUMULATOR_LIMBS);
+    if (sums != Sums::not_finite_and_run_words) return;
+    sum(0, 1);
+    sum(TSR_ACCUMULATOR_LIMBS, TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS);
+  }
+  void step(const Use& value, const Use& gradient, const Use& m, Sums sums = Sums::all) {
     const auto scalar = [](uint32_t index) { return TSR_SLOT(TSR_ROLE_SCALAR, index); };
-    add_action(p_, TSR_ACTION_ZERO, 0, {write(squares_)});
-    add_action(p_, TSR_ACTION_SUM_SQUARES, 0, {gradient, add(squares_, scalar(TSR_SCALAR_ACCUMULATOR))}).home =
-        p_.homes[0].id;
-    if (summed) on(TSR_WORLD_AXIS, TSR_ACTION_ALL_REDUCE, {add(squares_).at(0, summed)}, TSR_REDUCE_SUM);
+    add_action(p_, TSR_ACTION_ZERO, 0, {write(squares_).at(0, TSR_ACCUMULATOR_LIMBS)});
+    add_action(p_, TSR_ACTION_SUM_SQUARES, 0,
+               {gradient, add(squares_, scalar(TSR_SCALAR_ACCUMULATOR)).at(0, TSR_ACCUMULATOR_LIMBS)})
+        .home = p_.homes[0].id;
+    sum_over_world(sums);
     add_action(p_, TSR_ACTION_CLIP, 0,
                {read(squares_, scalar(TSR_SCALAR_ACCUMULATOR)), write(clip_, scalar(TSR_SCALAR_CLIP)),
                 add(count_, scalar(TSR_SCALAR_STEP))});
@@ -76,7 +88,7 @@ class Storage : public ::testing::Test {
   }
   static Use state(uint64_t m) { return add(m, TSR_SLOT(TSR_ROLE_STATE, 0)); }
 
-  void fsdp_step(int axis) {
+  void fsdp_step(int axis, Sums sums = Sums::all) {
     const uint64_t shard = persistent(p_, "shard", 128), m = persistent(p_, "m", 128, TSR_BUFFER_OPTIMIZER);
     const uint64_t gathered = transient(p_, "gathered", 256, TSR_BUFFER_GATHERED);
     const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT),
@@ -86,7 +98,7 @@ class Storage : public ::testing::Test {
     forward_and_backward(gathered, whole);
     on(axis, TSR_ACTION_REDUCE_SCATTER, {read(whole), write(own)}, TSR_REDUCE_SUM);
     if (mesh_.axes().size() > 1) on(1 - axis, TSR_ACTION_ALL_REDUCE, {add(own)}, TSR_REDUCE_SUM);
-    step(add(shard), read(own), state(m));
+    step(add(shard), read(own), state(m), sums);
   }
 
   static constexpr int kWeight = 1;
@@ -94,7 +106,7 @@ class Storage : public ::testing::Test {
   const Mesh mesh_;
   Program p_ = empty_program(model_, mesh_);
   const uint64_t x_ = persistent(p_, "x", 128, TSR_BUFFER_INPUT), y_ = transient(p_, "y", 128);
-  const uint64_t squares_ = persistent(p_, "squares", 20, TSR_BUFFER_ACCUMULATOR, TSR_I64);
+  const uint64_t squares_ = persistent(p_, "squares", TSR_SQUARES_WORDS, TSR_BUFFER_ACCUMULATOR, TSR_I64);
   const uint64_t clip_ = persistent(p_, "clip", 3, TSR_BUFFER_SCALAR, TSR_F64),
                  lr_ = persistent(p_, "lr", 1, TSR_BUFFER_SCALAR, TSR_F64);
   const uint64_t count_ = persistent(p_, "optimizer_step", 1, TSR_BUFFER_SCALAR, TSR_I64);
@@ -109,8 +121,8 @@ TEST_F(Storage, Fsdp) {
 TEST_F(Storage, FsdpThatDeclaresNoLayout) {
   fsdp_step(0);
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "all_gather shard takes src0 = home shard, which is the same on all ranks of dp: the "
-                          "ranks' slices do not make up the buffer"));
+                             "all_gather shard takes src0 = home shard, which is the same on all ranks of dp: the "
+                             "ranks' slices do not make up the buffer"));
 }
 
 TEST_F(Storage, FsdpComputesWithItsShard) {
@@ -121,8 +133,8 @@ TEST_F(Storage, FsdpComputesWithItsShard) {
       if (b.slot == TSR_SLOT(TSR_ROLE_PARAMETER, 0))
         b = {p_.homes[0].roles[TSR_HOME_VALUE].buffer, 0, 128, b.slot, b.mode};
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "takes p0 (h.0.fc.weight) = home shard, which is split over dp: the action needs the "
-                          "whole parameter; is a collective missing?"));
+                             "takes p0 (h.0.fc.weight) = home shard, which is split over dp: the action needs the "
+                             "whole parameter; is a collective missing?"));
 }
 
 TEST_F(Storage, FsdpTakesItsSliceWithoutTheSum) {
@@ -140,7 +152,7 @@ TEST_F(Storage, GatherOfAddends) {
   forward_and_backward(value, gradient);
   on(0, TSR_ACTION_ALL_GATHER, {read(gradient).at(0, 128), write(transient(p_, "all", 256))});
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "which is an unreduced partial sum over dp: the ranks' slices do not make up the buffer"));
+                             "which is an unreduced partial sum over dp: the ranks' slices do not make up the buffer"));
 }
 
 TEST_F(Storage, Zero3) {
@@ -197,8 +209,8 @@ TEST_F(Zero1, Clean) {
 TEST_F(Zero1, UpdatesAreNotGathered) {
   remove(p_, TSR_ACTION_ALL_GATHER);
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "home weight: its value, home value[0:128], is the same on all ranks of dp before the "
-                          "program, and after it split over dp"));
+                             "home weight: its value, home value[0:128], is the same on all ranks of dp before the "
+                             "program, and after it split over dp"));
 }
 
 /// Optimizer state split, gradients summed on every rank: each updates its part of the values.
@@ -244,8 +256,8 @@ TEST_F(Zero1OfSums, GradientsOfOneRankAlone) {
       for (Binding& b : action.bindings)
         if (b.slot == TSR_SLOT(TSR_ROLE_SOURCE, 0)) b.buffer = own;
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "updates dst0 = home value[0:128], which is the same on all ranks of dp, "
-                          "with a gradient that is different on each rank of dp"));
+                             "updates dst0 = home value[0:128], which is the same on all ranks of dp, "
+                             "with a gradient that is different on each rank of dp"));
 }
 
 /// In place: what every rank computes whole and alike is whole again, addends and foreign slices are not.
@@ -295,8 +307,8 @@ TEST_F(Hybrid, ReplicasAreNotSummed) {
 TEST_F(Hybrid, MaximumOnTheOtherAxis) {
   nth(p_, TSR_ACTION_REDUCE_SCATTER).reduce = TSR_REDUCE_MAX;
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "which is an unreduced partial sum over replicate: the minimum or maximum of "
-                          "partial sums is not that of the sum"));
+                             "which is an unreduced partial sum over replicate: the minimum or maximum of "
+                             "partial sums is not that of the sum"));
 }
 
 /// Local SGD: every rank its own parameters, averaged now and then.
@@ -314,20 +326,20 @@ class LocalSgd : public Storage {
 };
 
 TEST_F(LocalSgd, OwnStep) {
-  step(add(value_), read(gradient_), state(m_), 1);
+  step(add(value_), read(gradient_), state(m_), Sums::not_finite_and_run_words);
   EXPECT_TRUE(is_clean(verify_placement(p_)));
 }
 
 TEST_F(LocalSgd, Average) {
-  step(add(value_), read(gradient_), state(m_), 1);
+  step(add(value_), read(gradient_), state(m_), Sums::not_finite_and_run_words);
   on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_AVG);
   EXPECT_TRUE(is_clean(verify_placement(p_)));
 }
 
 TEST_F(LocalSgd, SumOfParameters) {
   on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_SUM);
-  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "home value, which is different on each rank of dp: its sum over the axis has no meaning"));
+  EXPECT_TRUE(has_diagnostic(
+      verify_placement(p_), "home value, which is different on each rank of dp: its sum over the axis has no meaning"));
 }
 
 TEST_F(LocalSgd, NormOverDivergentGradients) {
@@ -336,8 +348,17 @@ TEST_F(LocalSgd, NormOverDivergentGradients) {
 }
 
 TEST_F(LocalSgd, StepsAreNotSkippedTogether) {
-  step(add(value_), read(gradient_), state(m_), 0);
+  step(add(value_), read(gradient_), state(m_), Sums::none);
   EXPECT_TRUE(has_diagnostic(verify_placement(p_), "accumulator squares, which is an unreduced partial sum over dp"));
+}
+
+TEST_F(Storage, RunWordsAreNotSummed) {
+  layout(0, TSR_LAYOUT_SPLIT);
+  fsdp_step(0, Sums::limbs);
+  EXPECT_TRUE(
+      has_diagnostic(verify_placement(p_),
+                     "clip squares takes x0 = accumulator squares[20:24], which is an unreduced partial sum over "
+                     "dp: the run words would be those of one rank; is the sum over the world missing?"));
 }
 
 class EqualParameters : public LocalSgd {
@@ -350,7 +371,7 @@ TEST_F(EqualParameters, MomentsOfOneRankDrift) {
   const uint64_t own = transient(p_, "own", 256, TSR_BUFFER_GRADIENT);
   add_action(p_, TSR_ACTION_ZERO, 0, {write(own)});
   compute(TSR_ACTION_FORWARD, {read(x_, TSR_SLOT(TSR_ROLE_INPUT, 0)), write(own, TSR_SLOT(TSR_ROLE_OUTPUT, 0))});
-  step(add(value_), read(own), state(m_), 1);
+  step(add(value_), read(own), state(m_), Sums::not_finite_and_run_words);
   EXPECT_TRUE(has_diagnostic(verify_placement(p_), "updates dst0 = home value, which is the same on all ranks of dp"));
 }
 
@@ -370,21 +391,21 @@ TEST_F(Hybrid, CallOnItsOwnAxisMayTakeAddends) {
   const Diagnostics diagnostics = verify_placement(p_);
   ASSERT_EQ(diagnostics.size(), 1u);  // on axis replicate, which it is not for
   EXPECT_TRUE(has_diagnostic(diagnostics,
-                          "which is an unreduced partial sum over replicate: a call on another axis needs the sum"));
+                             "which is an unreduced partial sum over replicate: a call on another axis needs the sum"));
 }
 
 TEST_F(EqualParameters, ResultsOfACallAreAsItsOperands) {
   call(p_, 0, {read(gradient_), add(value_)});
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "home weight: its value, home value, is the same on all ranks of dp before the program, "
-                          "and after it an unreduced partial sum over dp"));
+                             "home weight: its value, home value, is the same on all ranks of dp before the program, "
+                             "and after it an unreduced partial sum over dp"));
 }
 
 TEST_F(EqualParameters, AddendsAreNotSent) {
   on(0, TSR_ACTION_SEND, {read(gradient_)}).peer = 1;
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                          "send gradient takes src0 = gradient gradient, which is an unreduced partial sum over "
-                          "dp: the receiver would take a partial sum for the sum"));
+                             "send gradient takes src0 = gradient gradient, which is an unreduced partial sum over "
+                             "dp: the receiver would take a partial sum for the sum"));
 }
 
 TEST_F(EqualParameters, OffloadCarriesMeaning) {

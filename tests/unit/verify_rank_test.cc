@@ -176,7 +176,7 @@ const Fault kSlotFaults[] = {
      "binds src0 to 767 elements; home wte.weight has 768"},
     {"accumulator",
      [](Program& p) { --binding(first(p, TSR_ACTION_CLIP), TSR_SLOT(TSR_ROLE_SCALAR, 0))->num_elements; },
-     "accumulator squares[0:19]; an accumulator is i64[20]"},
+     "accumulator squares[0:23]; an accumulator is i64[24], with its run words"},
     {"copy_sizes",
      [](Program& p) {
        const uint64_t a = transient(p, "a", 4), b = transient(p, "b", 5);

@@ -31,6 +31,9 @@ namespace tessera {
 using Accumulator = std::array<int64_t, TSR_ACCUMULATOR_LIMBS>;
 using AccumulatorView = std::span<int64_t, TSR_ACCUMULATOR_LIMBS>;
 using ConstAccumulatorView = std::span<const int64_t, TSR_ACCUMULATOR_LIMBS>;
+/// What CLIP reads: limbs and run words.
+using Squares = std::array<int64_t, TSR_SQUARES_WORDS>;
+using ConstSquaresView = std::span<const int64_t, TSR_SQUARES_WORDS>;
 
 inline constexpr int kAccumulatorUnitExponent = -298;
 

@@ -56,7 +56,7 @@ struct DeviceTable {
   static tsr_status open(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) noexcept {
     return guarded(err, [&] {
       if (!args || !TSR_HAS(args, tsr_device_open_args, num_options))
-        throw Error(TSR_E_INVALID_ARGUMENT, "open: tsr_device_open_args.struct_size is smaller than ABI 0.11 requires");
+        throw Error(TSR_E_INVALID_ARGUMENT, "open: tsr_device_open_args.struct_size is smaller than ABI 0.12 requires");
       *device = handle<tsr_device>(Plugin::open(*args));
     });
   }
@@ -119,7 +119,7 @@ struct DeviceTable {
  private:
   static const tsr_op& checked(const tsr_op* op) {
     if (!op || !TSR_HAS(op, tsr_op, num_ranges))
-      throw Error(TSR_E_INVALID_ARGUMENT, "tsr_op.struct_size is smaller than ABI 0.11 requires");
+      throw Error(TSR_E_INVALID_ARGUMENT, "tsr_op.struct_size is smaller than ABI 0.12 requires");
     return *op;
   }
 };

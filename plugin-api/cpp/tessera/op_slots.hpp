@@ -209,11 +209,11 @@ inline SlotList step_slots(const tsr_op& op) {
   const auto scalar = [](uint32_t index, uint32_t mode, uint64_t n, tsr_dtype dtype, uint32_t flags = 0) {
     return slot_of(TSR_ROLE_SCALAR, index, mode, n, dtype, flags);
   };
-  const auto accumulator = [&](uint32_t mode) {
-    return scalar(TSR_SCALAR_ACCUMULATOR, mode, TSR_ACCUMULATOR_LIMBS, TSR_I64);
+  const auto accumulator = [&](uint32_t mode, uint64_t num_words) {
+    return scalar(TSR_SCALAR_ACCUMULATOR, mode, num_words, TSR_I64);
   };
   if (op.kind == TSR_OP_CLIP)
-    return {accumulator(TSR_MODE_READ), scalar(TSR_SCALAR_CLIP, TSR_MODE_WRITE, 3, TSR_F64),
+    return {accumulator(TSR_MODE_READ, TSR_SQUARES_WORDS), scalar(TSR_SCALAR_CLIP, TSR_MODE_WRITE, 3, TSR_F64),
             scalar(TSR_SCALAR_STEP, TSR_MODE_ADD, 1, TSR_I64),
             scalar(TSR_SCALAR_LOSS_SCALE, TSR_MODE_READ, 1, TSR_F64, TSR_SLOT_OPTIONAL)};
   if (op.dtype != TSR_F32 || (op.gradient_dtype != TSR_F32 && op.gradient_dtype != 0))
@@ -221,7 +221,7 @@ inline SlotList step_slots(const tsr_op& op) {
                                        " with gradients in " + dtype_name(op.gradient_dtype));
   const uint64_t n = num_elements(op);
   const tsr_slot_spec source = slot_of(TSR_ROLE_SOURCE, 0, TSR_MODE_READ, n, TSR_F32);
-  if (op.kind == TSR_OP_SUM_SQUARES) return {source, accumulator(TSR_MODE_ADD)};
+  if (op.kind == TSR_OP_SUM_SQUARES) return {source, accumulator(TSR_MODE_ADD, TSR_ACCUMULATOR_LIMBS)};
   SlotList slots{slot_of(TSR_ROLE_DESTINATION, 0, TSR_MODE_ADD, n, TSR_F32), source,
                  slot_of(TSR_ROLE_STATE, 0, TSR_MODE_ADD, n, TSR_F32)};
   if (op.kind == TSR_OP_ADAMW) slots.push_back(slot_of(TSR_ROLE_STATE, 1, TSR_MODE_ADD, n, TSR_F32));

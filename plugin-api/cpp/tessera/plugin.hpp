@@ -2,7 +2,7 @@
 //
 //     namespace {
 //     constexpr tsr_option kOptions[] = {tessera::int_option("bucket-mb", "25", 1, 65536, "...")};
-//     constexpr tsr_descriptor kDescriptor = tessera::descriptor("ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.11.0",
+//     constexpr tsr_descriptor kDescriptor = tessera::descriptor("ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.12.0",
 //                                                                "sums gradients ...", kOptions);
 //     }
 //     TESSERA_PLUGIN(kDescriptor, TSR_STRATEGY_INTERFACE, kTable)
@@ -84,7 +84,7 @@ inline void shake_hands(tsr_handshake* io) {
   io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
   if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_max < TSR_ABI_MINOR ||
       io->host_minor_min > TSR_ABI_MINOR)
-    throw Error(TSR_E_ABI, "this plugin needs ABI 0.11 on a 64-bit machine; the host offers " +
+    throw Error(TSR_E_ABI, "this plugin needs ABI 0.12 on a 64-bit machine; the host offers " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_min) + " to " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_max));
 }

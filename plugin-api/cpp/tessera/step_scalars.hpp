@@ -22,11 +22,14 @@ struct ClipScalars {
 };
 
 /// Clipping by the global norm, as in torch.nn.utils.clip_grad_norm_: min(1, max_norm / (norm + 1e-6)). A norm that
-/// is not finite means an overflow on some rank: coefficient 0, and no rank counts or applies the step.
-TESSERA_HOST_DEVICE inline ClipScalars clip_scalars(ConstAccumulatorView squares, double max_norm,
+/// is not finite means an overflow on some rank: coefficient 0, and no rank counts or applies the step. So does a sum
+/// that is not that of `arrivals` ranks (0: any number): a collective that was cut leaves garbage, where streams cannot
+/// fail. The host tells the two apart by the run words.
+TESSERA_HOST_DEVICE inline ClipScalars clip_scalars(ConstSquaresView squares, int64_t arrivals, double max_norm,
                                                     double loss_scale) noexcept {
-  const double norm = std::sqrt(decode(squares)) / loss_scale;
-  if (!std::isfinite(norm)) return {0, false, norm};
+  const double norm = std::sqrt(decode(squares.first<TSR_ACCUMULATOR_LIMBS>())) / loss_scale;
+  const bool is_whole = arrivals == 0 || squares[TSR_WORD_ARRIVALS] == arrivals;
+  if (!is_whole || !std::isfinite(norm)) return {0, false, norm};
   const double limit = max_norm / (norm + 1e-6);
   return {(max_norm == 0 || limit > 1 ? 1 : limit) / loss_scale, true, norm};
 }

@@ -28,7 +28,7 @@
  *
  * A communicator that sets TSR_COMM_CANONICAL_SUM gives, for each element, the balanced tree over the ranks (split at
  * the largest power of two below n) in float32 or wider, rounded once to the output type, whatever the counts and
- * offsets. Since 0.11. */
+ * offsets. Since 0.12. */
 #ifndef TESSERA_COMMUNICATOR_H
 #define TESSERA_COMMUNICATOR_H
 

@@ -20,7 +20,7 @@
  *    thread of a rank that issues its program, must not block; [any-thread] concurrent, must not block.
  *  - A plugin never calls exit or abort, installs no signal handler, keeps no mutable global: one process may hold
  *    many ranks.
- * Since 0.11. */
+ * Since 0.12. */
 #ifndef TESSERA_CORE_H
 #define TESSERA_CORE_H
 
@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define TSR_ABI_MAJOR 0u
-#define TSR_ABI_MINOR 11u
+#define TSR_ABI_MINOR 12u
 
 #define TSR_END_OF(type, field) (offsetof(type, field) + sizeof(((type*)0)->field))
 /* True when the APPENDABLE struct at `p` is long enough to hold `field`. */

@@ -13,7 +13,7 @@
  *
  * Errors of every function with a tsr_error*, where what is under the device fails: INTERNAL for a failed call of its
  * driver or libraries; UNAVAILABLE when there is no usable driver, device or library (any more); RESOURCE_EXHAUSTED
- * when memory or threads are short. "driver errors" below means these three. Since 0.11. */
+ * when memory or threads are short. "driver errors" below means these three. Since 0.12. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 
@@ -124,14 +124,16 @@ enum {
 #define TSR_ATTR_VOCAB_TOTAL 9 /* tokens of the whole vocabulary; any other fails the stream */
 #define TSR_ATTR_ROW_BEGIN 10  /* position embedding of some rows: the first one's index in its sequence or after it */
 #define TSR_ATTR_ROW_PERIOD 11 /* and tokens of a sequence; 0: SEQ */
-#define TSR_NUM_ATTRIBUTES 12
+/* clip: the ranks whose squares ACCUMULATOR is the sum of, compared with its word TSR_WORD_ARRIVALS; 0: not compared */
+#define TSR_ATTR_ARRIVALS 12
+#define TSR_NUM_ATTRIBUTES 16 /* the rest is 0 */
 #define TSR_ACTIVATION_NONE 0
 #define TSR_ACTIVATION_GELU_TANH 1
 #define TSR_ACTIVATION_RELU 2
 
 /* Scalars (slot role SCALAR). Accumulators are int64[20]: [0] counts non-finite addends, limb k >= 1 counts units of
  * 2^(32(k-1)-298), every limb but the last in [0, 2^32) after each action; so sums do not depend on order. */
-#define TSR_SCALAR_ACCUMULATOR 0 /* int64[20], squares of gradients */
+#define TSR_SCALAR_ACCUMULATOR 0 /* int64[20], squares of gradients; CLIP reads int64[24], with the run words below */
 #define TSR_SCALAR_LOSS 1        /* int64[20], float32 losses of tokens (LOSS and CROSS_ENTROPY add them, unscaled) */
 #define TSR_SCALAR_CLIP 2        /* float64[3]: coefficient min(1, max_norm / (norm + 1e-6)); ok 1 or 0; norm */
 #define TSR_SCALAR_STEP 3        /* int64[1]: optimizer steps taken */
@@ -144,6 +146,14 @@ enum {
  * any after it: the largest logit wins, and the first of equal ones. NaN is never correct. */
 #define TSR_SCALAR_CORRECT 6
 #define TSR_ACCUMULATOR_LIMBS 20
+
+/* The accumulator that CLIP reads has four run words after the limbs. The host sets them before each step, and they are
+ * summed over the ranks with the limbs: so a rank whose part is missing is missing in ARRIVALS too, and all ranks read
+ * in the same step what any of them asks for. The word that is left is 0. */
+#define TSR_WORD_ARRIVALS 20 /* 1 of each rank; where ARRIVALS of CLIP is another number, CLIP gives {0, 0, norm} */
+#define TSR_WORD_STOP 21     /* ranks that ask the run to end after this step */
+#define TSR_WORD_SAVE 22     /* ranks that ask for a checkpoint after this step */
+#define TSR_SQUARES_WORDS 24 /* limbs and run words */
 
 /* FROZEN. A part of a flat home with its own hyper-parameters. */
 typedef struct tsr_op_range {

@@ -14,7 +14,7 @@
  *     %113 = fetched h.0.attention mb=0 f32[128]
  *     69    fetch     copy  r %61 src  w %113 dst
  * and the backward reads %113 where it would have read %30.
- * Since 0.11. */
+ * Since 0.12. */
 #ifndef TESSERA_OFFLOAD_H
 #define TESSERA_OFFLOAD_H
 

@@ -16,7 +16,7 @@
  *     13    compute   forward h.0.fc_proj mb=0  r %26+9088:4096 p:mlp.c_proj.weight  r %41 i:hidden  w %43 o:ffn_out
  * action 13 on the stream compute: reads 4096 elements of buffer 26 from 9088 on as parameter 0, buffer 41 as input 0,
  * and writes buffer 43 as output 0. This file has structs only: no function, and so no error, ownership or thread but
- * those of the call that hands them over. Since 0.11. */
+ * those of the call that hands them over. Since 0.12. */
 #ifndef TESSERA_PROGRAM_H
 #define TESSERA_PROGRAM_H
 

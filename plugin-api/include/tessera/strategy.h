@@ -10,8 +10,8 @@
  * What data parallelism does to two lines of a step (tests/golden/programs/two-blocks-ddp.txt): after the last action
  * that writes a gradient it inserts its sum,
  *     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
- *     43    compute             sum_squares home=wte.weight  r %61+28928:3072 src  a %17 x:squares  # 42
- * The workspace and the waits (after #) are the host's; the pass states neither. Since 0.11. */
+ *     43    compute             sum_squares home=wte.weight  r %61+28928:3072 src  a %17+0:20 x:squares  # 42
+ * The workspace and the waits (after #) are the host's; the pass states neither. Since 0.12. */
 #ifndef TESSERA_STRATEGY_H
 #define TESSERA_STRATEGY_H
 

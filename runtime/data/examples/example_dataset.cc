@@ -13,7 +13,8 @@ namespace {
 class ExampleReader : public DatasetReader {
  public:
   ExampleReader(const ExampleSource& source, const DatasetUse& use)
-      : order_(source, use.batch, use.data_ranks, use.seed),
+      : order_(source, use.batch, use.data_ranks, use.seed,
+               use.order.value_or(DataOrder::shuffled) == DataOrder::shuffled),
         num_features_(static_cast<std::size_t>(source.shape().num_features)),
         batch_(static_cast<std::size_t>(use.batch)) {}
 

@@ -8,18 +8,14 @@
 
 namespace tessera::host {
 
-/// Element `i` of a permutation of 0, ..., num - 1 that seed and epoch determine; takes no memory. 0 <= i < num.
-/// [any-thread]
-uint32_t shuffled(uint64_t seed, uint64_t epoch, uint32_t num, uint32_t i);
-
-/// Walks through the examples without end, epoch after epoch. Each epoch has its own order of all examples, since files
-/// are often sorted by label. A micro-step takes the next data_ranks * batch examples, data rank r the r-th `batch` of
-/// these; it may span epochs. So the examples of a step depend only on seed and position, not on how the step is
-/// divided into ranks and micro-batches. [control-thread]
+/// Walks through the examples without end, epoch after epoch. Shuffled, each epoch has its own order of all
+/// examples, since files are often sorted by label. A micro-step takes the next data_ranks * batch examples, data rank
+/// r the r-th `batch` of these; it may span epochs. So the examples of a step depend only on seed and position, not on
+/// how the step is divided into ranks and micro-batches. [control-thread]
 class ExampleOrder {
  public:
   /// `source` must outlive this, and have an example.
-  ExampleOrder(const ExampleSource& source, int64_t batch, int64_t data_ranks, uint64_t seed);
+  ExampleOrder(const ExampleSource& source, int64_t batch, int64_t data_ranks, uint64_t seed, bool is_shuffled);
 
   /// Examples of all epochs before the current micro-step; what a checkpoint saves.
   uint64_t position() const { return position_; }
@@ -36,6 +32,7 @@ class ExampleOrder {
   uint64_t batch_;          // examples of one rank
   uint64_t step_examples_;  // of all data ranks
   uint64_t seed_;
+  bool is_shuffled_;
   uint64_t position_ = 0;
 };
 

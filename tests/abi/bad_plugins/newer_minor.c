@@ -1,3 +1,3 @@
-#define TEST_MINOR_MIN 12u
-#define TEST_MINOR_MAX 13u
+#define TEST_MINOR_MIN 13u
+#define TEST_MINOR_MAX 14u
 #include "plugin.h"

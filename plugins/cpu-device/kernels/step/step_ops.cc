@@ -80,13 +80,15 @@ class SumSquares final : public Kernel {
 class Clip final : public Kernel {
  public:
   Clip(const tsr_op& op, std::span<const tsr_slot_spec> slots, int)
-      : positions_(slots), max_norm_(op.attributes[TSR_ATTR_MAX_NORM]) {}
+      : positions_(slots),
+        arrivals_(static_cast<int64_t>(op.attributes[TSR_ATTR_ARRIVALS])),
+        max_norm_(op.attributes[TSR_ATTR_MAX_NORM]) {}
 
   void run(void* const* pointers) override {
-    const ConstAccumulatorView squares(positions_.get<const int64_t>(pointers, kAccumulator), TSR_ACCUMULATOR_LIMBS);
+    const ConstSquaresView squares(positions_.get<const int64_t>(pointers, kAccumulator), TSR_SQUARES_WORDS);
     double* clip = positions_.get<double>(pointers, kClipScalars);
     const double scale = positions_.has(kLossScale) ? *positions_.get<const double>(pointers, kLossScale) : 1.0;
-    const ClipScalars result = clip_scalars(squares, max_norm_, scale);
+    const ClipScalars result = clip_scalars(squares, arrivals_, max_norm_, scale);
     clip[0] = result.coefficient;
     clip[1] = result.ok ? 1.0 : 0.0;
     clip[2] = result.norm;
@@ -95,6 +97,7 @@ class Clip final : public Kernel {
 
  private:
   const Positions positions_;
+  const int64_t arrivals_;
   const double max_norm_;
 };
 

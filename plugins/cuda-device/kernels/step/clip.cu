@@ -9,9 +9,10 @@
 namespace tessera::cuda {
 namespace {
 
-__global__ void clip(const int64_t* squares, const double* loss_scale, double max_norm, double* result, int64_t* step) {
+__global__ void clip(const int64_t* squares, int64_t arrivals, const double* loss_scale, double max_norm,
+                     double* result, int64_t* step) {
   const ClipScalars scalars =
-      clip_scalars(ConstAccumulatorView(squares, TSR_ACCUMULATOR_LIMBS), max_norm, loss_scale ? *loss_scale : 1.0);
+      clip_scalars(ConstSquaresView(squares, TSR_SQUARES_WORDS), arrivals, max_norm, loss_scale ? *loss_scale : 1.0);
   result[0] = scalars.coefficient;
   result[1] = scalars.ok ? 1 : 0;
   result[2] = scalars.norm;
@@ -21,7 +22,8 @@ __global__ void clip(const int64_t* squares, const double* loss_scale, double ma
 class Clip final : public Kernel {
  public:
   Clip(const tsr_op& op, std::span<const tsr_slot_spec> slots)
-      : max_norm_(op.attributes[TSR_ATTR_MAX_NORM]),
+      : arrivals_(static_cast<int64_t>(op.attributes[TSR_ATTR_ARRIVALS])),
+        max_norm_(op.attributes[TSR_ATTR_MAX_NORM]),
         squares_(op::find_operand(slots, TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR)),
         loss_scale_(op::find_operand(slots, TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE)),
         clip_(op::find_operand(slots, TSR_ROLE_SCALAR, TSR_SCALAR_CLIP)),
@@ -30,11 +32,13 @@ class Clip final : public Kernel {
   }
 
   void launch(cudaStream_t stream, void* const* pointers) override {
-    cuda::launch(clip, 1, 1, 0, stream, squares_.in<const int64_t>(pointers), loss_scale_.in<const double>(pointers),
-                 max_norm_, clip_.in<double>(pointers), step_.in<int64_t>(pointers));
+    cuda::launch(clip, 1, 1, 0, stream, squares_.in<const int64_t>(pointers), arrivals_,
+                 loss_scale_.in<const double>(pointers), max_norm_, clip_.in<double>(pointers),
+                 step_.in<int64_t>(pointers));
   }
 
  private:
+  const int64_t arrivals_;
   const double max_norm_;
   const op::Operand squares_, loss_scale_, clip_, step_;
 };

@@ -2,7 +2,7 @@
 // machines. Then all ranks try one after another: each fills its homes, and the next one is tried by all if any rank
 // could not read this one. Only then does `init` run, which communicates.
 
-#include "train/resume.h"
+#include "train/saving/resume.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +18,7 @@
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
-#include "train/save.h"
+#include "train/saving/save.h"
 
 namespace tessera::host {
 namespace {

@@ -1,4 +1,4 @@
-/* The type of the entry and of every function slot of ABI 0.11. C only: types of C++17 have noexcept in them.
+/* The type of the entry and of every function slot of ABI 0.12. C only: types of C++17 have noexcept in them.
  * One frozen file per released minor from 1.0 on, never edited; until then it is changed together with the
  * header, on purpose. headers_test.sh compiles it in every standard that the headers promise. */
 #include "sentinels.h"

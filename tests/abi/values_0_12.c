@@ -1,11 +1,11 @@
-/* The value of every constant of ABI 0.11.
+/* The value of every constant of ABI 0.12.
  * One frozen file per released minor from 1.0 on, never edited; until then it is changed together with the
  * header, on purpose. headers_test.sh compiles it in every standard that the headers promise. */
 #include "sentinels.h"
 
 /* core.h */
 VALUE(TSR_ABI_MAJOR, 0);
-VALUE(TSR_ABI_MINOR, 11);
+VALUE(TSR_ABI_MINOR, 12);
 VALUE(TSR_OK, 0);
 VALUE(TSR_IN_PROGRESS, 1);
 VALUE(TSR_E_CANCELLED, -1);
@@ -119,7 +119,8 @@ VALUE(TSR_ATTR_VOCAB_COUNT, 8);
 VALUE(TSR_ATTR_VOCAB_TOTAL, 9);
 VALUE(TSR_ATTR_ROW_BEGIN, 10);
 VALUE(TSR_ATTR_ROW_PERIOD, 11);
-VALUE(TSR_NUM_ATTRIBUTES, 12);
+VALUE(TSR_ATTR_ARRIVALS, 12);
+VALUE(TSR_NUM_ATTRIBUTES, 16);
 VALUE(TSR_NO_TARGET, -1);
 VALUE(TSR_ACTIVATION_NONE, 0);
 VALUE(TSR_ACTIVATION_GELU_TANH, 1);
@@ -132,6 +133,10 @@ VALUE(TSR_SCALAR_LR, 4);
 VALUE(TSR_SCALAR_LOSS_SCALE, 5);
 VALUE(TSR_SCALAR_CORRECT, 6);
 VALUE(TSR_ACCUMULATOR_LIMBS, 20);
+VALUE(TSR_WORD_ARRIVALS, 20);
+VALUE(TSR_WORD_STOP, 21);
+VALUE(TSR_WORD_SAVE, 22);
+VALUE(TSR_SQUARES_WORDS, 24);
 VALUE(TSR_MEMORY_DEVICE, 1);
 VALUE(TSR_MEMORY_HOST, 2);
 VALUE(TSR_MEMORY_FILE, 3);

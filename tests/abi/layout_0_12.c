@@ -1,4 +1,4 @@
-/* The layout of every struct of ABI 0.11: its size, and the offset and size of each field, on 64-bit machines.
+/* The layout of every struct of ABI 0.12: its size, and the offset and size of each field, on 64-bit machines.
  * One frozen file per released minor from 1.0 on, never edited; until then it is changed together with the
  * header, on purpose. headers_test.sh compiles it in every standard that the headers promise. */
 #include "sentinels.h"
@@ -83,7 +83,7 @@ SIZE(tsr_op_range, 24);
 FIELD(tsr_op_range, offset, 0, 8);
 FIELD(tsr_op_range, num_elements, 8, 8);
 FIELD(tsr_op_range, weight_decay, 16, 8);
-SIZE(tsr_op, 264);
+SIZE(tsr_op, 296);
 FIELD(tsr_op, struct_size, 0, 4);
 FIELD(tsr_op, kind, 4, 4);
 FIELD(tsr_op, phase, 8, 4);
@@ -91,9 +91,9 @@ FIELD(tsr_op, dtype, 12, 4);
 FIELD(tsr_op, gradient_dtype, 16, 4);
 FIELD(tsr_op, destination_dtype, 20, 4);
 FIELD(tsr_op, dims, 24, 128);
-FIELD(tsr_op, attributes, 152, 96);
-FIELD(tsr_op, ranges, 248, 8);
-FIELD(tsr_op, num_ranges, 256, 8);
+FIELD(tsr_op, attributes, 152, 128);
+FIELD(tsr_op, ranges, 280, 8);
+FIELD(tsr_op, num_ranges, 288, 8);
 SIZE(tsr_device_open_args, 40);
 FIELD(tsr_device_open_args, struct_size, 0, 4);
 FIELD(tsr_device_open_args, index, 4, 4);

@@ -8,7 +8,7 @@
 // Descriptions pass through the folder, since the store keeps every value and takes 8 MiB at most. A rank that owns
 // nothing touches no file, so data parallelism over machines needs no shared file system.
 
-#include "train/save.h"
+#include "train/saving/save.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,0 +1,142 @@
+// PR_SET_PDEATHSIG kills the ranks when the launcher itself is killed.
+
+#include "launch/launched_ranks.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "base/concat.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr int kStartFailed = 127;
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts)
+    result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+std::vector<std::string> rank_environment(int rank, int num_ranks, const RankMeeting& meeting) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry; ++entry)
+    if (std::strncmp(*entry, "TESSERA_RANK=", 13) != 0 && std::strncmp(*entry, "TESSERA_WORLD_SIZE=", 19) != 0 &&
+        std::strncmp(*entry, "TESSERA_LOCAL_", 14) != 0 && std::strncmp(*entry, "TESSERA_STORE_", 14) != 0 &&
+        std::strncmp(*entry, "TESSERA_JOB_SECRET=", 19) != 0)
+      environment.emplace_back(*entry);
+  for (const char* name : {"TESSERA_RANK=", "TESSERA_LOCAL_RANK="})
+    environment.push_back(concat(name, rank));
+  for (const char* name : {"TESSERA_WORLD_SIZE=", "TESSERA_LOCAL_SIZE="})
+    environment.push_back(concat(name, num_ranks));
+  environment.push_back(concat("TESSERA_STORE_ADDR=127.0.0.1:", meeting.port));
+  environment.push_back("TESSERA_STORE_SERVED=1");
+  environment.push_back("TESSERA_JOB_SECRET=" + meeting.secret);
+  return environment;
+}
+
+// The server has threads by now, so between fork and exec the child may only call async-signal-safe functions.
+pid_t start_process(const std::string& executable, std::vector<std::string> arguments,
+                    std::vector<std::string> environment, const sigset_t& signals) {
+  const std::vector<char*> argv = pointers(arguments);
+  const std::vector<char*> envp = pointers(environment);
+  const pid_t launcher = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0)
+    throw Error(TSR_E_UNAVAILABLE,
+                concat("cannot start a rank: ", std::strerror(errno), "; start fewer ranks, or raise ulimit -u"));
+  if (child > 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(kStartFailed);  // the launcher died before the line above
+  ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
+  ::execve(executable.c_str(), argv.data(), envp.data());
+  ::_exit(kStartFailed);
+}
+
+pid_t pid_of(const RankEnd& end) {
+  return static_cast<pid_t>(end.who.pid);
+}
+
+}  // namespace
+
+bool is_stopped(pid_t pid) {
+  std::ifstream in(concat("/proc/", pid, "/stat"));
+  std::string text;
+  std::getline(in, text);
+  const size_t state = text.rfind(") ");  // the program's name before it may contain anything
+  return state != std::string::npos && state + 2 < text.size() && (text[state + 2] == 'T' || text[state + 2] == 't');
+}
+
+LaunchedRanks::~LaunchedRanks() {
+  signal(SIGKILL);
+  for (const RankEnd& end : ends_)
+    if (end.how == RankEnd::How::running) ::waitpid(pid_of(end), nullptr, 0);
+}
+
+void LaunchedRanks::start(const std::string& executable, const std::vector<std::string>& arguments, int num_ranks,
+                          const RankMeeting& meeting, const sigset_t& signals) {
+  const int rank = static_cast<int>(ends_.size());
+  const pid_t pid = start_process(executable, arguments, rank_environment(rank, num_ranks, meeting), signals);
+  RankEnd& end = ends_.emplace_back();
+  end.who = this_process(rank);
+  end.who.pid = pid;
+}
+
+void LaunchedRanks::reap() {
+  for (RankEnd& end : ends_) {
+    int status = 0;
+    if (end.how == RankEnd::How::running && ::waitpid(pid_of(end), &status, WNOHANG) == end.who.pid)
+      note_end(end, status);
+  }
+}
+
+void LaunchedRanks::note_end(RankEnd& end, int status) {
+  end.order = ++num_ended_;
+  end.how = WIFSIGNALED(status)        ? RankEnd::How::killed
+            : WEXITSTATUS(status) == 0 ? RankEnd::How::finished
+                                       : RankEnd::How::exited;
+  end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  if (end.how != RankEnd::How::finished && first_failure_ < 0) first_failure_ = end.who.rank;
+}
+
+bool LaunchedRanks::all_ended() const {
+  return std::ranges::none_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::running; });
+}
+
+bool LaunchedRanks::has_finished() const {
+  return std::ranges::any_of(ends_, [](const RankEnd& end) { return end.how == RankEnd::How::finished; });
+}
+
+bool LaunchedRanks::only_stopped_run() const {
+  return std::ranges::all_of(
+      ends_, [](const RankEnd& end) { return end.how != RankEnd::How::running || is_stopped(pid_of(end)); });
+}
+
+void LaunchedRanks::signal(int signal) const {
+  for (const RankEnd& end : ends_)
+    if (end.how == RankEnd::How::running) ::kill(pid_of(end), signal);
+}
+
+void LaunchedRanks::signal_one(int signal) const {
+  const auto rank = std::ranges::find(ends_, RankEnd::How::running, &RankEnd::how);
+  if (rank != ends_.end()) ::kill(pid_of(*rank), signal);
+}
+
+void LaunchedRanks::begin_to_end() {
+  for (RankEnd& end : ends_) {
+    if (end.how != RankEnd::How::running) continue;
+    end.was_ended = true;
+    end.was_stopped = is_stopped(pid_of(end));
+  }
+}
+
+}  // namespace tessera::host

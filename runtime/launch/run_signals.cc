@@ -1,0 +1,78 @@
+// A request is a word that the trainer reads before each step (exec/run_words.cc says how all ranks come to know it):
+//
+//     SIGTERM        ended: nothing is     stop_signal = SIGTERM           ended at once,
+//                    trained yet           the step goes on to its end     whatever it does
+//     -------------- loading ------------- first ------------------------- second, 500 ms after it or more
+//
+// A handler would interrupt system calls of whatever thread it runs on, those of plugins and their libraries too, and
+// not all of them try again. Here the signals are blocked in every thread, and one waits for them.
+
+#include "launch/run_signals.h"
+
+#include <array>
+#include <cstring>
+
+#include "base/concat.h"
+#include "launch/process_setup.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr std::array kRunSignals = {SIGTERM, SIGINT, SIGUSR1};
+const int kWake = SIGRTMIN;  // sent to the thread alone, at the end
+constexpr size_t kStackBytes = 256 << 10;
+
+}  // namespace
+
+// The wake-up is blocked before the thread starts, since it would end the process if it came first.
+RunSignals::RunSignals(bool speaks) : speaks_(speaks) {
+  sigemptyset(&wanted_);
+  sigaddset(&wanted_, kWake);
+  for (const int signal : kRunSignals)
+    if (!is_ignored(signal)) sigaddset(&wanted_, signal);
+  pthread_sigmask(SIG_BLOCK, &wanted_, &before_);
+  if (const int error = start_thread()) {
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    throw Error(TSR_E_RESOURCE_EXHAUSTED, concat("cannot start a thread that receives signals: ", std::strerror(error),
+                                                 "; raise ulimit -u or ulimit -v, or use a machine with more memory"));
+  }
+}
+
+// With a small stack: the usual 8 MiB would count against ulimit -v.
+int RunSignals::start_thread() {
+  const auto body = [](void* self) -> void* {
+    static_cast<RunSignals*>(self)->receive();
+    return nullptr;
+  };
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  const int error = pthread_create(&thread_, &attributes, body, this);
+  pthread_attr_destroy(&attributes);
+  return error;
+}
+
+RunSignals::~RunSignals() {
+  is_over_ = true;
+  pthread_kill(thread_, kWake);
+  pthread_join(thread_, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void RunSignals::receive() {
+  while (!is_over_)
+    if (const int signal = sigwaitinfo(&wanted_, nullptr); signal > 0 && signal != kWake) take(signal);
+}
+
+void RunSignals::take(int signal) {
+  if (signal == SIGUSR1) return void(++num_saves_);
+  const auto now = std::chrono::steady_clock::now();
+  if (stop_signal_ && now - asked_ < kOneRequest) return;
+  if (stop_signal_ || !is_training_) end_by_signal(signal, speaks_);
+  asked_ = now;
+  stop_signal_ = signal;
+  if (speaks_) say_signal("", signal, ": the run stops after a step; another one ends it at once");
+}
+
+}  // namespace tessera::host

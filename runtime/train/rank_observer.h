@@ -1,0 +1,26 @@
+// What the caller of a run is told, and asked.
+#pragma once
+
+#include <functional>
+
+#include "base/metrics.h"
+#include "exec/rank_runtime.h"
+#include "launch/run_signals.h"
+
+namespace tessera::host {
+
+/// Callbacks of a run, on the rank's own thread.
+struct RankObserver {
+  /// Before the first step, when the run can no longer be refused. `version` is empty.
+  std::function<void(const RunMetrics&)> on_start = [](const RunMetrics&) {};
+  std::function<void(const StepMetrics&)> on_step = [](const StepMetrics&) {};
+  /// After each checkpoint, or the attempt.
+  std::function<void(const SaveMetrics&)> on_save = [](const SaveMetrics&) {};
+  std::function<void(const EvalMetrics&)> on_eval = [](const EvalMetrics&) {};
+  /// Before and after each step: what signals have asked of this process so far.
+  std::function<SignalRequests()> requests = [] { return SignalRequests{}; };
+  /// After the last step, while everything is still open.
+  std::function<void(RankRuntime&)> on_end = [](RankRuntime&) {};
+};
+
+}  // namespace tessera::host

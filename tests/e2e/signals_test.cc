@@ -1,0 +1,276 @@
+// What signals do to a run: it stops after a step that all ranks agree on, or ends at once; it saves.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <regex>
+#include <thread>
+
+#include "e2e/cli.h"
+#include "support/free_port.h"
+#include "support/processes.h"
+
+namespace tessera::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Flags = std::vector<std::string>;
+
+constexpr const char* kSteps = "--steps=1000000";
+
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is missing in\n" << text;
+}
+
+/// Returns whether the text came.
+bool wait_for(const Command& run, const std::string& text) {
+  while (run.err().find(text) == std::string::npos) {
+    if (!is_running(run.pid())) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+void wait_for_steps(const Command& run) {
+  ASSERT_TRUE(wait_for(run, "step    3/")) << run.err();
+}
+
+/// The step after which the run stopped; 0: it does not say so.
+int64_t stopped_after(const std::string& err) {
+  std::smatch match;
+  const bool is_said = std::regex_search(err, match, std::regex("stopped after step (\\d+) of 1000000, as "));
+  return is_said ? std::stoll(match[1]) : 0;
+}
+
+/// Sends the signal until the process ends.
+CommandResult insist(Command& run, int signal) {
+  while (is_running(run.pid())) {
+    kill(run.pid(), signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return run.wait();
+}
+
+/// Ranks of torchrun's variables, each a process of its own.
+class ByHand {
+ public:
+  ByHand(int num_ranks, const Flags& flags) {
+    const std::string port = std::to_string(free_port() - 1);
+    for (int rank = 0; rank < num_ranks; ++rank)
+      ranks_.push_back(std::make_unique<Command>(
+          train(flags), std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
+                                                           {"WORLD_SIZE", std::to_string(num_ranks)},
+                                                           {"LOCAL_RANK", std::to_string(rank)},
+                                                           {"LOCAL_WORLD_SIZE", std::to_string(num_ranks)},
+                                                           {"MASTER_ADDR", "127.0.0.1"},
+                                                           {"MASTER_PORT", port}}));
+  }
+  Command& operator[](size_t rank) { return *ranks_[rank]; }
+  size_t size() const { return ranks_.size(); }
+
+ private:
+  std::vector<std::unique_ptr<Command>> ranks_;
+};
+
+TEST(ARunOfOneRank, StopsAfterAStep) {
+  for (const auto& [signal, name] : {std::pair{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}}) {
+    const TempFolder folder;
+    Command run(train({kSteps, "--metrics=" + folder.path("metrics")}));
+    wait_for_steps(run);
+    kill(run.pid(), signal);
+    const CommandResult result = run.wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    expect_part(result.err,
+                std::string("tessera: ") + name + ": the run stops after a step; another one ends it at once");
+    expect_part(result.err, std::string("as ") + name + " asked");
+    EXPECT_EQ(read_metrics(folder.path("metrics")).back()["step"], stopped_after(result.err));
+  }
+}
+
+// As `timeout` does, and a group whose launcher passes signals on.
+TEST(ARunOfOneRank, TakesTwoSignalsAtOnceForOne) {
+  Command run(train({kSteps}));
+  wait_for_steps(run);
+  kill(run.pid(), SIGTERM);
+  kill(run.pid(), SIGINT);
+  kill(run.pid(), SIGTERM);
+  const CommandResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_GT(stopped_after(result.err), 0) << result.err;
+}
+
+TEST(ARunOfOneRank, SaysThatItSavesNothing) {
+  Command run(train({kSteps}));
+  wait_for_steps(run);
+  kill(run.pid(), SIGUSR1);
+  ASSERT_TRUE(wait_for(run, "SIGUSR1 asks for a checkpoint, but this run saves none")) << run.err();
+  kill(run.pid(), SIGTERM);
+  EXPECT_EQ(run.wait().exit_code, 0);
+}
+
+/// How many threads of the process receive the signal, and how many there are.
+std::pair<int, int> receivers(int pid, int signal) {
+  int num_receive = 0, num_threads = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    std::ifstream in(task.path() / "status");
+    for (std::string line; std::getline(in, line);)
+      if (line.starts_with("SigBlk:")) {
+        ++num_threads;
+        num_receive += (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) == 0;
+      }
+  }
+  return {num_receive, num_threads};
+}
+
+// On a thread of a library a handler would interrupt its system calls. The one that waits for signals receives them.
+TEST(ARunOfOneProcess, ReceivesSignalsOnOneThread) {
+  for (const Flags& flags : {Flags{"--nproc=2", "--comm=local"}, Flags{}}) {
+    Flags all = {kSteps};
+    all.insert(all.end(), flags.begin(), flags.end());
+    Command run(train(all));
+    wait_for_steps(run);
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+      const auto [num_receive, num_threads] = receivers(run.pid(), signal);
+      EXPECT_LE(num_receive, 1) << "of " << num_threads << " threads receive signal " << signal;
+      EXPECT_GT(num_threads, 2);
+    }
+    kill(run.pid(), SIGINT);
+    EXPECT_EQ(run.wait().exit_code, 0);
+  }
+}
+
+class Strategies : public ::testing::TestWithParam<Flags> {};
+
+/// Three ranks over gloo.
+Flags three_ranks(const Flags& more) {
+  Flags flags = {kSteps, "--comm=gloo"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+TEST_P(Strategies, ASignalToOneRankStopsAllAfterTheSameStep) {
+  const TempFolder folder;
+  Flags flags = three_ranks(GetParam());
+  flags.push_back("--metrics=" + folder.path("metrics"));
+  ByHand job(3, flags);
+  wait_for_steps(job[0]);
+  kill(job[2].pid(), SIGTERM);
+  std::vector<CommandResult> results;
+  for (size_t rank = 0; rank < job.size(); ++rank)
+    results.push_back(job[rank].wait());
+  for (const CommandResult& result : results)
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_part(results[0].err, "as a signal to another rank asked; nothing was saved");
+  expect_part(results[2].err, "tessera: SIGTERM: the run stops after a step");
+  EXPECT_EQ(read_metrics(folder.path("metrics")).back()["step"], stopped_after(results[0].err));
+}
+
+TEST_P(Strategies, TheLauncherPassesASignalOn) {
+  Flags flags = three_ranks(GetParam());
+  flags.push_back("--nproc=3");
+  Command run(train(flags));
+  wait_for_steps(run);
+  const std::vector<int> ranks = children_of(run.pid());
+  kill(run.pid(), SIGTERM);
+  const CommandResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_part(result.err, "the ranks stop after a step; another one ends them at once");
+  expect_part(result.err, "as SIGTERM asked");
+  EXPECT_EQ(result.err.find("tessera: SIGTERM"), std::string::npos) << "said twice:\n" << result.err;
+  for (const int rank : ranks)
+    EXPECT_FALSE(is_running(rank)) << "process " << rank << " was left behind";
+}
+constexpr const char* kNames[] = {"ddp", "fsdp", "zero3", "pipeline"};
+INSTANTIATE_TEST_SUITE_P(Signals, Strategies,
+                         ::testing::Values(Flags{"--strategy=ddp"}, Flags{"--strategy=fsdp"}, Flags{"--strategy=zero3"},
+                                           Flags{"--mesh=pp=3", "--strategy=pp=pipeline"}),
+                         [](const auto& test) { return kNames[test.index]; });
+
+TEST(ALaunchedJob, ThatIsSignalledAsAGroupStopsOnce) {
+  Command run(train(three_ranks({"--nproc=3"})));
+  wait_for_steps(run);
+  kill(-run.pid(), SIGINT);  // as a terminal does at ^C
+  const CommandResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_GT(stopped_after(result.err), 0) << result.err;
+}
+
+TEST(ALaunchedJob, PassesAWishToSaveOnToOneRank) {
+  Command run(train(three_ranks({"--nproc=3"})));
+  wait_for_steps(run);
+  kill(run.pid(), SIGUSR1);
+  ASSERT_TRUE(wait_for(run, "SIGUSR1 asks for a checkpoint")) << run.err();
+  kill(run.pid(), SIGTERM);
+  const CommandResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_part(result.err, "): asking one rank for a checkpoint");
+  EXPECT_EQ(result.err.find("SIGUSR1 asks"), result.err.rfind("SIGUSR1 asks")) << result.err;
+}
+
+// With a rank stopped no step ends.
+TEST(ALaunchedJob, EndsAtOnceAtTheSecondSignal) {
+  Command run(train(three_ranks({"--nproc=3"})));
+  wait_for_steps(run);
+  const std::vector<int> ranks = children_of(run.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  kill(ranks[1], SIGSTOP);
+  const auto start = Clock::now();
+  const CommandResult result = insist(run, SIGTERM);
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+  EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(500));
+  expect_part(result.err, "): killing the ranks");
+  for (const int rank : ranks)
+    EXPECT_FALSE(is_running(rank)) << "process " << rank << " was left behind";
+}
+
+TEST(ARank, EndsAtOnceAtTheSecondSignal) {
+  ByHand job(2, {kSteps});
+  wait_for_steps(job[0]);
+  kill(job[1].pid(), SIGSTOP);
+  const auto start = Clock::now();
+  const CommandResult result = insist(job[0], SIGINT);
+  EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
+  EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(500));
+  expect_part(result.err, "tessera: SIGINT: the run stops after a step");
+  expect_part(result.err, "tessera: ended by signal SIGINT");
+}
+
+/// Rank 0 of two by hand, which waits for rank 1.
+std::map<std::string, std::string> without_rank_1() {
+  return {{"RANK", "0"},
+          {"WORLD_SIZE", "2"},
+          {"LOCAL_RANK", "0"},
+          {"LOCAL_WORLD_SIZE", "2"},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(free_port() - 1)}};
+}
+
+TEST(ARank, EndsAtOnceBeforeItsFirstStep) {
+  Command alone(train({kSteps}), without_rank_1());
+  ASSERT_TRUE(wait_for(alone, "rank 0 of 2, from torchrun")) << alone.err();
+  kill(alone.pid(), SIGTERM);
+  const CommandResult result = alone.wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  expect_part(result.err, "tessera: ended by signal SIGTERM");
+}
+
+// The system does not let the first process of a container die of a signal's default action.
+TEST(ARank, EndsAsTheFirstProcessOfAContainerToo) {
+  const Flags unshare = {"unshare", "--pid", "--fork", "--kill-child"};
+  Flags probe = unshare, command = unshare;
+  probe.push_back("true");
+  if (run_command(probe).exit_code != 0) GTEST_SKIP() << "this user cannot make a namespace of process ids";
+  const Flags rank = train({kSteps});
+  command.insert(command.end(), rank.begin(), rank.end());
+  Command container(command, without_rank_1());
+  ASSERT_TRUE(wait_for(container, "rank 0 of 2, from torchrun")) << container.err();
+  kill(children_of(container.pid()).at(0), SIGTERM);
+  const CommandResult result = container.wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  expect_part(result.err, "tessera: ended by signal SIGTERM");
+}
+
+}  // namespace
+}  // namespace tessera::testing
