@@ -9,9 +9,9 @@
 namespace tessera::host {
 
 /// Walks through the sequences of the data without end, epoch after epoch. An epoch cuts the data into sequences of
-/// `seq` tokens, at an offset of its own, and has its own order of them; the tokens before the first and behind the
-/// last, fewer than 2 * seq, rest for that epoch. A micro-step takes the next data_ranks * batch sequences, data rank r
-/// the r-th `batch` of these; it may span epochs. So the sequences of a step depend only on seed and position, not on
+/// `seq` tokens, at an offset of its own, and has its own order of them; the tokens before the first and past the last,
+/// fewer than 2 * seq, are not read in that epoch. A micro-step takes the next data_ranks * batch sequences, data rank
+/// r the r-th `batch` of these; it may span epochs. So the sequences of a step depend only on seed and position, not on
 /// how the step is divided into ranks and micro-batches. [control-thread]
 class SequenceOrder {
  public:
