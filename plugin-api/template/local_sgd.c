@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* local-sgd: every rank of the axis trains parameters of its own, on its own part of the batch; every H steps they are
  * averaged. A second plugin in C11, smaller than plain_ddp.c, which explains more.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plain-ddp: data parallelism in its plainest form, as a complete Tessera plugin in C11. Copy it and change it.
  *
  * Every rank keeps all parameters and works on its own part of the batch. A strategy is a compiler pass, so this plugin

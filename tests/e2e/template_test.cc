@@ -92,6 +92,27 @@ TEST_P(Template, TrainsAsDdpDoes) {
   EXPECT_NE(micro_batch, three) << "--reduce-every changes nothing";
 }
 
+TEST_P(Template, BuildsWithoutCMakeToo) {
+  ASSERT_NO_FATAL_FAILURE(build());
+  const std::string prefix = folder_.path("prefix"), out = folder_.path("by-hand");
+  fs::create_directory(out);
+  const std::string command = "export PKG_CONFIG_PATH=" + prefix + "/share/pkgconfig; " + GetParam() +
+                              " -std=c11 -Werror -O2 -shared -fPIC -fvisibility=hidden"
+                              " $(pkg-config --cflags tessera-plugin-api) " +
+                              folder_.path("copy") + "/plain_ddp.c $(pkg-config --libs tessera-plugin-api) -o " + out +
+                              "/plain-ddp.so";
+  ASSERT_NO_FATAL_FAILURE(run({"/bin/sh", "-c", command}));
+  ASSERT_NO_FATAL_FAILURE(run({TESSERA_PROGRAM, "plugins", "info", "plain-ddp", "--plugin-dir=" + out}));
+}
+
+TEST_P(Template, ComesWithItsLicenseAndTheContract) {
+  ASSERT_NO_FATAL_FAILURE(build());
+  const std::string documents = folder_.path("prefix/share/doc/tessera/");
+  for (const char* file : {"LICENSE", "plugin-abi.md", "template/README.md", "template/plain_ddp.c"})
+    EXPECT_TRUE(fs::exists(documents + file)) << file;
+  EXPECT_NE(file_bytes(documents + "LICENSE").find("Apache License"), std::string::npos);
+}
+
 TEST_P(Template, HasAnOffloadPolicyThatIsFoundByItsName) {
   ASSERT_NO_FATAL_FAILURE(build());
   const std::string dir = "--plugin-dir=" + folder_.path("plugins");

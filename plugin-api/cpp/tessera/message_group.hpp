@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages between group_begin and group_end, combined into one exchange.
 //
 // Two ranks that each send to the other and then receive would wait for one another, since a send ends when it has been

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tessera plugin ABI, kind "strategy": a compiler pass over the step program, for one axis of the mesh.
  *
  * The host creates one instance per axis. For the axes of two or more ranks (over one there is nothing to split) it
