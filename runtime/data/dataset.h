@@ -23,8 +23,8 @@ struct DatasetUse {
   int64_t data_ranks = 1;  ///< ranks that read different data
   int64_t grad_accum = 1;  ///< micro-steps of a step
   int64_t steps = 0;
-  std::optional<DataOrder> order;  ///< not given: sequential for tokens, shuffled for examples
-  uint64_t seed = 0;               ///< decides what order is shuffled
+  std::optional<DataOrder> order = std::nullopt;  ///< not given: sequential for tokens, shuffled for examples
+  uint64_t seed = 0;                              ///< decides what order is shuffled
 };
 
 /// A walk through a dataset, which must outlive it. [control-thread]

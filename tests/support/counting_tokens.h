@@ -7,10 +7,10 @@
 
 #include "data/token_source.h"
 
-namespace tessera::host::testing {
+namespace tessera::testing {
 
 /// Token i is i, so a token tells its position.
-class CountingTokens : public TokenSource {
+class CountingTokens : public host::TokenSource {
  public:
   explicit CountingTokens(uint64_t num_tokens) : num_tokens_(num_tokens) {}
   uint64_t num_tokens() const override { return num_tokens_; }
@@ -26,4 +26,4 @@ class CountingTokens : public TokenSource {
   uint64_t num_tokens_;
 };
 
-}  // namespace tessera::host::testing
+}  // namespace tessera::testing

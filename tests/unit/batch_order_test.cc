@@ -11,8 +11,8 @@
 namespace tessera::host {
 namespace {
 
-using testing::CountingTokens;
-using testing::expect_error;
+using tessera::testing::CountingTokens;
+using tessera::testing::expect_error;
 
 // Where the window of a rank starts; its targets must be the next tokens.
 int32_t window_begin(const BatchOrder& order, int64_t rank, std::size_t window_tokens) {

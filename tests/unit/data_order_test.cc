@@ -12,8 +12,8 @@
 namespace tessera::host {
 namespace {
 
-using testing::CountingTokens;
-using testing::expect_error;
+using tessera::testing::CountingTokens;
+using tessera::testing::expect_error;
 
 TEST(Shuffled, IsAPermutationForEveryNumber) {
   for (uint64_t num = 1; num <= 300; ++num) {

@@ -104,7 +104,7 @@ TEST(Metrics, EachLineIsInTheFileAtOnce) {
   const std::string path = folder.path("m.jsonl");
   MetricsWriter writer(metrics_to(path), {.run = "r"});
   for (int step = 1; step <= 3; ++step) {
-    writer.write({.step = step});
+    writer.write(StepMetrics{.step = step});
     std::ifstream in(path);
     std::vector<std::string> lines;
     for (std::string line; std::getline(in, line);)
@@ -117,9 +117,9 @@ TEST(Metrics, EachLineIsInTheFileAtOnce) {
 TEST(Metrics, ALaterRunIsAddedAlsoAfterALineThatWasCut) {
   const testing::TempFolder folder;
   const std::string path = folder.path("m.jsonl");
-  MetricsWriter(metrics_to(path), {.run = "r1"}).write({.step = 1});
+  MetricsWriter(metrics_to(path), {.run = "r1"}).write(StepMetrics{.step = 1});
   std::ofstream(path, std::ios::app) << R"({"run":"r1","step":2,"lo)";
-  MetricsWriter(metrics_to(path), {.run = "r2"}).write({.step = 1});
+  MetricsWriter(metrics_to(path), {.run = "r2"}).write(StepMetrics{.step = 1});
   const std::string text = testing::file_bytes(path);
   EXPECT_EQ(std::ranges::count(text, '\n'), 5);
   EXPECT_NE(text.find("\"lo\n{\"run\":\"r2\",\"kind\":\"run\""), text.npos) << text;
