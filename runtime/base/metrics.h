@@ -54,14 +54,14 @@ struct StepMetrics {
 
 /// What an evaluation gives.
 struct EvalMetrics {
-  int64_t after_step = 0;               ///< the steps before it
-  std::string items = "tokens";         ///< as in RunMetrics
-  double loss = 0;                      ///< mean over the items
-  std::optional<double> perplexity;     ///< of language models: e^loss
-  std::optional<double> bits_per_byte;  ///< where tokens are bytes
-  std::optional<double> accuracy;       ///< of classifiers: fraction of the examples predicted correctly
-  int64_t num_items = 0;                ///< tokens or examples that were predicted
-  double seconds = 0;                   ///< wall time of the evaluation
+  int64_t after_step = 0;                              ///< the steps before it
+  std::string items = "tokens";                        ///< as in RunMetrics
+  double loss = 0;                                     ///< mean over the items
+  std::optional<double> perplexity = std::nullopt;     ///< of language models: e^loss
+  std::optional<double> bits_per_byte = std::nullopt;  ///< where tokens are bytes
+  std::optional<double> accuracy = std::nullopt;       ///< of classifiers: fraction of the examples predicted correctly
+  int64_t num_items = 0;                               ///< tokens or examples that were predicted
+  double seconds = 0;                                  ///< wall time of the evaluation
 };
 
 /// One checkpoint, or the attempt at it.
