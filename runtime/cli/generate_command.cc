@@ -32,6 +32,8 @@ namespace {
 constexpr CommandFlag kFlags[] = {
     {"prompt", "TEXT", "what to continue; token numbers (\"12 7 5\") for a model of tokens without --tokenizer"},
     {"tokenizer", "FILE", "tokenizer.json, or vocab.json with merges.txt beside it, or a folder with either"},
+    {"context", "N",
+     "tokens to look back on at most; 0: as many as a checkpoint was trained with, or as the model has (default 0)"},
     {"max-tokens", "N", "tokens to generate at most (default 100)"},
     {"temperature", "T", "above 1: more random; below: less; 0: always the most probable token (default 1)"},
     {"top-k", "K", "draw from the K most probable tokens; 0: from all (default 0)"},
@@ -161,7 +163,8 @@ int run(const CommandLine& line) {
   if (line.has("plugin-dir")) folders.push_back(line.value("plugin-dir"));
   const LoadedPlugin cpu = load_plugin(PluginKind::device, kDefaultDevice, plugin_folders(folders), log);
   const Device device({.api = cpu.device(), .num_threads = num_threads(line)}, host.table());
-  Generator generator(model.named.architecture, *model.weights, device);
+  const int64_t context = line.integer("context", 0, 0, kMost);
+  Generator generator(model.named.architecture, *model.weights, device, context > 0 ? context : model.trained_seq_len);
   TokenText text(line, folder, generator.vocab());
   const std::vector<int32_t> prompt = text.read(line);
   if (std::ssize(prompt) > generator.context())

@@ -1,8 +1,11 @@
 #include "cli/model_folder.h"
 
+#include <algorithm>
+
 #include "base/concat.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/save_folder.h"
+#include "config/text_values.h"
 #include "config/usage_error.h"
 #include "weights/hf_folder.h"
 #include "weights/weight_files.h"
@@ -15,16 +18,22 @@ std::optional<std::string> checkpoint_of(const std::string& given) {
   return choice.folders.front();
 }
 
+int64_t trained_seq_len(const RunDescription& run) {
+  const auto setting = std::ranges::find(run.settings, "seq-len", [](const auto& pair) { return pair.first; });
+  return setting == run.settings.end() ? 0 : parse_integer("seq-len", setting->second, 0, 1 << 24);
+}
+
 ModelFolder open_model_folder(const std::string& folder) {
   if (const auto saved = checkpoint_of(folder)) {
     auto checkpoint = std::make_unique<Checkpoint>(*saved);
     NamedArchitecture named = architecture_of(*checkpoint);
-    return {std::move(named), std::move(checkpoint)};
+    const int64_t seq_len = trained_seq_len(checkpoint->index().run);
+    return {std::move(named), std::move(checkpoint), seq_len};
   }
   if (!is_model_folder(folder) || find_weight_files(folder).paths.empty())
     throw UsageError(
         concat(folder, " has no weights; give a checkpoint, or a folder with config.json and model.safetensors"));
-  ModelFolder model{find_architecture(folder), nullptr};
+  ModelFolder model{find_architecture(folder), nullptr, 0};
   // Names and shapes of parameters do not depend on the batch.
   const Model built = model.architecture().build({.batch = 1, .seq = 1});
   model.weights = std::make_unique<HuggingFaceWeights>(folder, built.parameters, model.architecture().tensor_names());

@@ -45,6 +45,8 @@ ParsedFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
     const RunDescription run = Checkpoint(*saved).index().run;
     flags.config.init_from = *saved;
     flags.config.model = run.has_config ? *saved : run.model;
+    // Positions that were not trained would be judged with the others.
+    if (flags.config.seq_len == 0) flags.config.seq_len = trained_seq_len(run);
   }
   return flags;
 }

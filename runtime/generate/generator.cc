@@ -16,14 +16,20 @@ TokenInputs token_inputs(const Architecture& architecture) {
 }  // namespace
 
 Generator::Generator(std::shared_ptr<const Architecture> architecture, const ParameterSource& weights,
-                     const Device& device)
-    : architecture_(std::move(architecture)), inputs_(token_inputs(*architecture_)), device_(device) {
+                     const Device& device, int64_t context)
+    : architecture_(std::move(architecture)),
+      inputs_(token_inputs(*architecture_)),
+      context_(context > 0 ? context : inputs_.max_seq),
+      device_(device) {
+  if (context_ > inputs_.max_seq)
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("a context of ", context_, " tokens was asked for, and the model has ",
+                                               inputs_.max_seq, "; give fewer"));
   const Model model = architecture_->build({.batch = 1, .seq = 1});
   for (const Parameter& parameter : model.parameters)
     weights.read(parameter.name, 0, weights_.emplace_back(parameter.num_elements));
   for (const Segment& segment : model.segments)
     if (segment.op.kind == TSR_OP_ATTENTION)
-      caches_.emplace_back(context(), segment.op.dims[TSR_DIM_HEADS], segment.op.dims[TSR_DIM_HEAD_DIM]);
+      caches_.emplace_back(context_, segment.op.dims[TSR_DIM_HEADS], segment.op.dims[TSR_DIM_HEAD_DIM]);
   next_ = std::make_unique<Forward>(setup(), Forward::Rows::next, 1);
 }
 

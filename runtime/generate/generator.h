@@ -16,13 +16,15 @@ namespace tessera::host {
 /// Then the older half is forgotten and the rest is computed anew, at positions from 0 on. [control-thread]
 class Generator {
  public:
-  /// Reads the weights. `device` computes in host memory, and outlives this. Throws UNSUPPORTED for a model that does
-  /// not predict tokens, and what reading throws.
-  Generator(std::shared_ptr<const Architecture> architecture, const ParameterSource& weights, const Device& device);
+  /// Reads the weights. `device` computes in host memory, and outlives this. `context`: tokens to look back on at most;
+  /// 0: as many as the model can. Throws UNSUPPORTED for a model that does not predict tokens, INVALID_ARGUMENT for a
+  /// context that it does not have, and what reading throws.
+  Generator(std::shared_ptr<const Architecture> architecture, const ParameterSource& weights, const Device& device,
+            int64_t context = 0);
 
   int64_t vocab() const { return inputs_.vocab; }
   /// Tokens that the model looks back on, at most.
-  int64_t context() const { return inputs_.max_seq; }
+  int64_t context() const { return context_; }
 
   /// Begins a sequence. Of a longer prompt only the last context() tokens are taken. Returns the logits of the token
   /// after it; they stay until the next call. Throws INVALID_ARGUMENT for an empty prompt. [vocab]
@@ -35,6 +37,7 @@ class Generator {
 
   const std::shared_ptr<const Architecture> architecture_;
   const TokenInputs inputs_;
+  const int64_t context_;
   const Device& device_;
   std::vector<std::vector<float>> weights_;
   std::vector<KeyValueCache> caches_;

@@ -99,6 +99,22 @@ TEST(Generate, WithATokenizerPrintsText) {
   EXPECT_TRUE(text_of(generate({model, "--tokenizer", kTokenizer, "--max-tokens=3"})).starts_with("<|endoftext|>"));
 }
 
+/// Later positions were never trained.
+TEST(Generate, OfACheckpointLooksBackAsFarAsItWasTrained) {
+  const TempFolder folder;
+  const std::string saved = folder.path("saved");
+  const CommandResult run = run_command(tessera({"train", "--model=" + source_dir("examples/char"),
+                                                 "--data=" + folder.write("text", std::string(99, 'x')), "--seq-len=16",
+                                                 "--steps=1", "--batch-size=1", "--save=" + saved}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto text = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {saved, "--prompt=Hi", "--max-tokens=60"});
+    return text_of(generate(more));
+  };
+  EXPECT_EQ(text({}), text({"--context=16"}));
+  EXPECT_NE(text({}), text({"--context=128"}));
+}
+
 TEST(Generate, SaysWhatALongPromptLoses) {
   const TempFolder folder;
   const CommandResult run = generate({model_of(folder, 256), "--prompt=0123456789", "--max-tokens=1"});

@@ -31,11 +31,11 @@ class GeneratorTest : public ::testing::Test {
   static std::shared_ptr<const Architecture> architecture(const std::string& model) {
     return find_architecture(model).architecture;
   }
-  std::unique_ptr<Generator> generator(const std::string& folder) {
+  std::unique_ptr<Generator> generator(const std::string& folder, int64_t context = 0) {
     const auto architecture = GeneratorTest::architecture(folder);
     const HuggingFaceWeights weights(folder, architecture->build({.batch = 1, .seq = 1}).parameters,
                                      architecture->tensor_names());
-    return std::make_unique<Generator>(architecture, weights, device_);
+    return std::make_unique<Generator>(architecture, weights, device_, context);
   }
 
   MemoryKv store_;
@@ -109,6 +109,17 @@ TEST_F(GeneratorTest, AFullContextKeepsItsLaterHalf) {
   kept.push_back(50);
   EXPECT_EQ(after, copy_of(half->start(kept)));
   EXPECT_EQ(copy_of(talk->append(51)), copy_of(half->append(51)));
+}
+
+TEST_F(GeneratorTest, MayLookBackOnFewerTokens) {
+  const auto talk = generator(kTalk), eight = generator(kTalk, 8);
+  EXPECT_EQ(eight->context(), 8);
+  const Tokens tokens = {3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  EXPECT_EQ(copy_of(eight->start(tokens)), copy_of(talk->start(Tokens(tokens.begin() + 2, tokens.end()))));
+  eight->append(13);
+  talk->start(Tokens{9, 10, 11, 12, 13});
+  EXPECT_EQ(copy_of(eight->append(14)), copy_of(talk->append(14)));
+  expect_error([&] { generator(kTalk, talk->context() + 1); }, {"a context of", "give fewer"});
 }
 
 TEST_F(GeneratorTest, ModelsAndPromptsThatItCannotTakeAreRefused) {
