@@ -104,7 +104,7 @@ TEST(Metrics, EachLineIsInTheFileAtOnce) {
   const std::string path = folder.path("m.jsonl");
   MetricsWriter writer(metrics_to(path), {.run = "r"});
   for (int step = 1; step <= 3; ++step) {
-    writer.write({.step = step});
+    writer.write(StepMetrics{.step = step});
     std::ifstream in(path);
     std::vector<std::string> lines;
     for (std::string line; std::getline(in, line);)
@@ -117,9 +117,9 @@ TEST(Metrics, EachLineIsInTheFileAtOnce) {
 TEST(Metrics, ALaterRunIsAddedAlsoAfterALineThatWasCut) {
   const testing::TempFolder folder;
   const std::string path = folder.path("m.jsonl");
-  MetricsWriter(metrics_to(path), {.run = "r1"}).write({.step = 1});
+  MetricsWriter(metrics_to(path), {.run = "r1"}).write(StepMetrics{.step = 1});
   std::ofstream(path, std::ios::app) << R"({"run":"r1","step":2,"lo)";
-  MetricsWriter(metrics_to(path), {.run = "r2"}).write({.step = 1});
+  MetricsWriter(metrics_to(path), {.run = "r2"}).write(StepMetrics{.step = 1});
   const std::string text = testing::file_bytes(path);
   EXPECT_EQ(std::ranges::count(text, '\n'), 5);
   EXPECT_NE(text.find("\"lo\n{\"run\":\"r2\",\"kind\":\"run\""), text.npos) << text;
@@ -133,15 +133,18 @@ TEST(Metrics, ErrorsNameTheFile) {
 }
 
 TEST(Metrics, ASaveIsALineOfItsOwn) {
-  const auto good = nlohmann::json::parse(to_json_line(SaveMetrics{4, 12.5, 1000, ""}, "r"));
-  EXPECT_EQ(good, nlohmann::json::parse(R"({"run":"r","kind":"save","saved_step":4,"save_ms":12.5,"bytes":1000})"));
-  const auto bad = nlohmann::json::parse(to_json_line(SaveMetrics{4, 1, 0, "disk full"}, "r"));
+  const auto good = nlohmann::json::parse(to_json_line(SaveMetrics{4, 12.5, 0.5, 1000, ""}, "r"));
+  EXPECT_EQ(good, nlohmann::json::parse(
+                      R"({"run":"r","kind":"save","saved_step":4,"save_ms":12.5,"pause_ms":0.5,"bytes":1000})"));
+  const auto bad = nlohmann::json::parse(to_json_line(SaveMetrics{4, 1, 1, 0, "disk full"}, "r"));
   EXPECT_EQ(bad["error"], "disk full");
 }
 
 TEST(Metrics, ARunThatWasResumedSaysFromWhere) {
   EXPECT_EQ(nlohmann::json::parse(to_json_line(RunMetrics{.resumed_step = 7}))["resumed_step"], 7);
-  EXPECT_FALSE(nlohmann::json::parse(to_json_line(RunMetrics{})).contains("resumed_step"));
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(RunMetrics{.load_ms = 2.5}))["load_ms"], 2.5);
+  for (const char* key : {"resumed_step", "load_ms"})
+    EXPECT_FALSE(nlohmann::json::parse(to_json_line(RunMetrics{})).contains(key));
 }
 
 TEST(ResidentMemory, GrowsWithMemoryInUseAndItsPeakStays) {
