@@ -114,7 +114,7 @@ void CheckpointSaver::save(RunState state, std::optional<double> best_loss) {
 }
 
 std::string CheckpointSaver::save_last(RunState state, std::optional<double> best_loss) {
-  finish();
+  finish(false);
   const SaveMetrics metrics = write_now(complete(state, best_loss), best_loss.has_value(), Clock::now());
   report(metrics, true);
   return metrics.error;
@@ -156,7 +156,7 @@ void CheckpointSaver::begin_async(const RunState& state, bool is_best, Clock::ti
   under_way_ = std::move(under_way);
 }
 
-void CheckpointSaver::finish() {
+void CheckpointSaver::finish(bool steps_wait) {
   if (!under_way_) return;
   copy_->finish();
   UnderWay done = std::move(*under_way_);
@@ -166,7 +166,7 @@ void CheckpointSaver::finish() {
   const double waited_ms = ms_since(start);
   SaveMetrics metrics = settle(done.state, done.is_best, end.written);
   metrics.ms = end.ms;
-  metrics.pause_ms = done.pause_ms + copy_->waited_ms() + waited_ms;
+  metrics.pause_ms = done.pause_ms + copy_->waited_ms() + (steps_wait ? waited_ms : 0);
   report(metrics, false);
 }
 

@@ -70,7 +70,7 @@ class CheckpointSaver {
   RunState complete(RunState state, std::optional<double> best_loss);
   void begin_async(const RunState& state, bool is_best, Clock::time_point start);
   void wait_for_previous(int64_t step);
-  void finish();
+  void finish(bool steps_wait = true);
   SaveMetrics write_now(const RunState& state, bool is_best, Clock::time_point start);
   SaveMetrics settle(const RunState& state, bool is_best, const WrittenCheckpoint& written);
   std::span<const std::byte> copied(const HeldTensor& tensor, uint64_t begin, uint64_t end);
