@@ -61,6 +61,7 @@ std::string to_json_line(const RunMetrics& r) {
                {"planned_peak_bytes", r.planned_peak_bytes},
                {"planned_bytes", planned}};
   if (r.resumed_step) line["resumed_step"] = r.resumed_step;
+  if (r.load_ms > 0) line["load_ms"] = r.load_ms;
   return dump(line);
 }
 
@@ -98,8 +99,12 @@ std::string to_json_line(const EvalMetrics& m, const std::string& run) {
 }
 
 std::string to_json_line(const SaveMetrics& save, const std::string& run) {
-  Json line = {
-      {"run", run}, {"kind", "save"}, {"saved_step", save.step}, {"save_ms", save.ms}, {"bytes", save.num_bytes}};
+  Json line = {{"run", run},
+               {"kind", "save"},
+               {"saved_step", save.step},
+               {"save_ms", save.ms},
+               {"pause_ms", save.pause_ms},
+               {"bytes", save.num_bytes}};
   if (!save.error.empty()) line["error"] = save.error;
   return dump(line);
 }

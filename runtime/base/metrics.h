@@ -22,6 +22,7 @@ struct RunMetrics {
   int64_t world_size = 1;
   int64_t steps = 0;
   int64_t resumed_step = 0;      ///< steps that were done before; 0: the run began here
+  double load_ms = 0;            ///< wall time in which all ranks read a checkpoint; 0: none did
   std::string items = "tokens";  ///< what a step consumes: "tokens" or "examples"; part of the keys
   int64_t tokens_per_step = 0;
   int64_t planned_peak_bytes = 0;  ///< the arena of device memory
@@ -67,7 +68,8 @@ struct EvalMetrics {
 /// One checkpoint, or the attempt at it.
 struct SaveMetrics {
   int64_t step = 0;       ///< after which it was saved
-  double ms = 0;          ///< wall time, during which no step ran
+  double ms = 0;          ///< wall time, until the checkpoint had its name
+  double pause_ms = 0;    ///< of it, how long steps waited
   int64_t num_bytes = 0;  ///< of all ranks' files; 0 when it failed
   std::string error;      ///< why it failed; empty: it did not
 };

@@ -96,6 +96,10 @@ void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+void ReadOnlyFile::expect(uint64_t offset, uint64_t num_bytes) const {
+  ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(num_bytes), POSIX_FADV_WILLNEED);
+}
+
 bool name_is_there(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) return true;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/concat.h"
 #include "base/read_only_file.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
 constexpr size_t kKeptBlocks = 16;
+constexpr uint64_t kExpectedBlocks = 8;  // ahead of the one that is read
 
 CheckpointIndex read_index(const std::string& folder) {
   const std::string path = folder + "/" + std::string(kIndexName);
@@ -88,16 +90,32 @@ void Checkpoint::check_tensors(const SafetensorsFile& opened, size_t number) con
     }
 }
 
-std::vector<std::byte> Checkpoint::read_block(const std::string& name, const TensorPart& part, uint64_t number) const {
+void Checkpoint::expect(std::string_view name) const {
+  const auto found = index_.tensors.find(name);
+  if (found == index_.tensors.end()) return;
+  const std::lock_guard lock(mutex_);
+  for (const TensorPart& part : found->second.parts)
+    if (const auto& from = files_[part.file]) expect_blocks(*from, from->tensor(found->first), 0);
+}
+
+/// The disk reads what comes next while blocks are checked and copied.
+void Checkpoint::expect_blocks(const SafetensorsFile& from, const SafetensorsTensor& tensor, uint64_t number) const {
+  const uint64_t begin = std::min(number * kChecksumBytes, tensor.num_bytes);
+  from.file().expect(from.data_begin() + tensor.data_offset + begin,
+                     std::min(kExpectedBlocks * kChecksumBytes, tensor.num_bytes - begin));
+}
+
+void Checkpoint::read_block(const std::string& name, const TensorPart& part, uint64_t number,
+                            std::vector<std::byte>& bytes) const {
   const SafetensorsFile& from = file(part.file);
   const SafetensorsTensor& tensor = from.tensor(name);
   const uint64_t begin = number * kChecksumBytes;
-  std::vector<std::byte> bytes(std::min(kChecksumBytes, tensor.num_bytes - begin));
+  bytes.resize(std::min(kChecksumBytes, tensor.num_bytes - begin));
+  if (number % kExpectedBlocks == 0) expect_blocks(from, tensor, number + kExpectedBlocks);
   from.file().read(from.data_begin() + tensor.data_offset + begin, bytes);
   if (crc32c(bytes) != part.crc32c[number])
     fail(concat(from.path(), ": tensor ", name, ": bytes ", begin, " to ", begin + bytes.size(),
                 " are not what was written: their crc32c differs"));
-  return bytes;
 }
 
 const Checkpoint::Block& Checkpoint::block(const std::string& name, const TensorPart& part, uint64_t number) const {
@@ -106,8 +124,15 @@ const Checkpoint::Block& Checkpoint::block(const std::string& name, const Tensor
   if (found != blocks_.end()) {
     blocks_.splice(blocks_.begin(), blocks_, found);
   } else {
-    blocks_.push_front({&part, number, read_block(name, part, number)});
-    if (blocks_.size() > kKeptBlocks) blocks_.pop_back();
+    std::list<Block> next;
+    if (blocks_.size() < kKeptBlocks)
+      next.emplace_back();
+    else
+      next.splice(next.begin(), blocks_, std::prev(blocks_.end()));
+    read_block(name, part, number, next.front().bytes);
+    next.front().part = &part;
+    next.front().number = number;
+    blocks_.splice(blocks_.begin(), next);
   }
   return blocks_.front();
 }
@@ -138,6 +163,7 @@ void Checkpoint::read(std::string_view name, uint64_t offset, std::span<float> o
 std::vector<std::string> Checkpoint::verify() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> broken;
+  std::vector<std::byte> bytes;
   const auto attempt = [&](const auto& check) {
     try {
       check();
@@ -154,7 +180,7 @@ std::vector<std::string> Checkpoint::verify() const {
   for (const auto& [name, tensor] : index_.tensors)
     for (const TensorPart& part : tensor.parts)
       for (uint64_t number = 0; opens[part.file] && number < part.crc32c.size(); ++number)
-        attempt([&] { read_block(name, part, number); });
+        attempt([&] { read_block(name, part, number, bytes); });
   return broken;
 }
 

@@ -40,6 +40,9 @@ class Checkpoint : public ParameterSource {
   /// checkpoint lacks; INVALID_ARGUMENT for a range beyond it.
   void read(std::string_view tensor, uint64_t offset, std::span<float> out) const override;
 
+  /// The tensor will be read soon: the disk may begin with the first megabytes of its parts, in files that are open.
+  void expect(std::string_view tensor) const;
+
   /// Reads every byte of every file and compares all checksums. Returns one sentence for each file or part of a tensor
   /// that is not what was written.
   std::vector<std::string> verify() const;
@@ -48,8 +51,8 @@ class Checkpoint : public ParameterSource {
 
  private:
   struct Block {
-    const TensorPart* part;
-    uint64_t number;
+    const TensorPart* part = nullptr;
+    uint64_t number = 0;
     std::vector<std::byte> bytes;
   };
 
@@ -57,7 +60,9 @@ class Checkpoint : public ParameterSource {
   void check_file(const SavedFile& saved) const;
   std::unique_ptr<SafetensorsFile> open_file(size_t number) const;
   void check_tensors(const SafetensorsFile& opened, size_t number) const;
-  std::vector<std::byte> read_block(const std::string& name, const TensorPart& part, uint64_t number) const;
+  void read_block(const std::string& name, const TensorPart& part, uint64_t number,
+                  std::vector<std::byte>& bytes) const;
+  void expect_blocks(const SafetensorsFile& from, const SafetensorsTensor& tensor, uint64_t number) const;
   const Block& block(const std::string& name, const TensorPart& part, uint64_t number) const;
   [[noreturn]] void fail(const std::string& what) const;
 

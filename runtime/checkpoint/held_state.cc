@@ -96,6 +96,13 @@ std::vector<HeldTensor> held_tensors(const Program& program) {
   return tensors;
 }
 
+uint64_t owned_bytes(const Program& program) {
+  uint64_t num_bytes = 0;
+  for (const HeldTensor& tensor : held_tensors(program))
+    if (tensor.is_owner) num_bytes += tensor.num_elements() * TSR_DTYPE_BYTES(tensor.dtype);
+  return num_bytes;
+}
+
 std::string obstacle_to_saving(const Program& program) {
   for (const LayoutEntry& entry : program.layout)
     if (entry.kind == TSR_LAYOUT_DIVERGENT)

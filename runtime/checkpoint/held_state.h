@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "program/program.h"
+#include "program/state_place.h"
 #include "tessera/ranges.hpp"
 
 namespace tessera::host {
-
-/// Elements of a buffer, in whatever memory it is.
-struct StatePlace {
-  uint64_t buffer = 0, offset = 0, num_elements = 0;
-};
 
 /// What a rank holds of a parameter, or of one of its moments: the elements of `ranges`, one after another, are those
 /// of `places`.
@@ -34,6 +30,9 @@ struct HeldTensor {
 /// Of every parameter of which the rank holds elements: value, first and second moment, as far as there are any. Among
 /// ranks that hold the same the owner is the one with the lowest coordinates.
 std::vector<HeldTensor> held_tensors(const Program& program);
+
+/// The bytes of those of them that this rank saves: 12 for each element that it owns under adamw.
+uint64_t owned_bytes(const Program& program);
 
 /// Why such programs cannot be saved, as a sentence: ranks have different values of one parameter, or a strategy has
 /// persistent buffers of its own. Empty: they can.

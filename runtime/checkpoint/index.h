@@ -27,6 +27,8 @@ struct RunState {
   uint64_t data_position = 0;  ///< of the next micro-step
   double loss_scale = 1;       ///< of the next step
   int64_t updates_at_scale = 0;
+  int64_t best_step = 0;  ///< with --save-best: of the least loss of all evaluations so far; 0: none
+  double best_loss = 0;
 };
 
 /// Names with their values as text: flags, facts of the model.

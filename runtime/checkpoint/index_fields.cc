@@ -94,6 +94,10 @@ const json& JsonFields::at(const std::string& key) const {
   return *found;
 }
 
+bool JsonFields::has(const std::string& key) const {
+  return value_->contains(key);
+}
+
 uint64_t JsonFields::number(const std::string& key) const {
   const json& value = at(key);
   if (!value.is_number_unsigned()) refuse(key, "is not a whole number of at least 0");
@@ -190,12 +194,18 @@ void JsonFields::require_only(std::initializer_list<const char*> known) const {
 }
 
 RunState read_state(const JsonFields& fields) {
-  fields.require_only({"step", "optimizer_step", "tokens", "data_position", "loss_scale", "updates_at_scale"});
+  fields.require_only({"step", "optimizer_step", "tokens", "data_position", "loss_scale", "updates_at_scale", "best"});
   RunState state{fields.count("step"),           fields.count("optimizer_step"), fields.count("tokens"),
                  fields.number("data_position"), fields.real("loss_scale"),      fields.count("updates_at_scale")};
   if (!std::isfinite(state.loss_scale) || state.loss_scale < 1)
     fields.refuse("loss_scale", "is not a scale of at least 1");
   if (state.step < 1 || state.optimizer_step > state.step) fields.refuse("step", "does not fit optimizer_step");
+  if (!fields.has("best")) return state;
+  const JsonFields best = fields.object("best");
+  best.require_only({"step", "loss"});
+  state.best_step = best.count("step");
+  state.best_loss = best.real("loss");
+  if (state.best_step < 1 || state.best_step > state.step) best.refuse("step", "is not one of the steps done");
   return state;
 }
 

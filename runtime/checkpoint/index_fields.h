@@ -25,6 +25,7 @@ class JsonFields {
   JsonFields(const std::string& text, const std::string& where);
 
   const std::string& where() const { return where_; }
+  bool has(const std::string& key) const;
   uint64_t number(const std::string& key) const;
   /// Not negative, and fits.
   int64_t count(const std::string& key) const;

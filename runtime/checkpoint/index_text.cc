@@ -31,12 +31,14 @@ Json values_json(const NamedValues& values) {
 }
 
 Json state_json(const RunState& state) {
-  return {{"step", state.step},
-          {"optimizer_step", state.optimizer_step},
-          {"tokens", state.tokens},
-          {"data_position", state.data_position},
-          {"loss_scale", state.loss_scale},
-          {"updates_at_scale", state.updates_at_scale}};
+  Json json = {{"step", state.step},
+               {"optimizer_step", state.optimizer_step},
+               {"tokens", state.tokens},
+               {"data_position", state.data_position},
+               {"loss_scale", state.loss_scale},
+               {"updates_at_scale", state.updates_at_scale}};
+  if (state.best_step) json["best"] = {{"step", state.best_step}, {"loss", state.best_loss}};
+  return json;
 }
 
 Json run_json(const RunDescription& run) {

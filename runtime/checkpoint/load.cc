@@ -13,6 +13,7 @@ namespace tessera::host {
 namespace {
 
 constexpr uint64_t kPieceElements = 1 << 20;
+constexpr size_t kExpectedTensors = 4;
 
 void load_tensor(const Checkpoint& checkpoint, const HeldTensor& tensor, const WriteState& write,
                  std::vector<float>& piece) {
@@ -48,6 +49,8 @@ void load_tensors(const Checkpoint& checkpoint, std::span<const HeldTensor> tens
                   concat(checkpoint.folder(), " has no ", tensors[i].name,
                          ": --optimizer or --freeze were others when it was saved; give them again, or start from its "
                          "parameters alone with --init-from"));
+    for (size_t next = i; next < std::min(i + kExpectedTensors, tensors.size()); ++next)
+      if (what == LoadWhat::everything || !tensors[next].is_moment) checkpoint.expect(tensors[next].name);
     load_tensor(checkpoint, tensors[i], write, piece);
   }
 }

@@ -3,7 +3,8 @@
 // first renamed back, so that a crash leaves no half checkpoint under a good name.
 //
 //     mkdir step-10.partial -> files, fsync each -> fsync the folder -> rename to step-10 -> fsync DIR
-//       -> latest.partial, fsync, rename to latest, fsync DIR -> rename step-7 to step-7.partial, remove it
+//       -> latest.partial, fsync, rename to latest, fsync DIR -> the same for best, if it is
+//       -> rename step-7 to step-7.partial, remove it
 //
 // A checkpoint of the same step, of a run that went back, trades places with the new one in one rename.
 
@@ -32,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-", kPartial = ".partial";
-constexpr const char* kLatest = "latest";
+constexpr const char *kLatest = "latest", *kBest = "best";
 
 [[noreturn]] void fail(const char* what, const std::string& path, int error) {
   throw Error(TSR_E_UNAVAILABLE, concat("cannot ", what, " ", path, ": ", std::strerror(error)));
@@ -58,10 +59,10 @@ void remove_folder(const std::string& path) {
   if (error) fail("remove", path, error.value());
 }
 
-/// What `latest` says; nothing when it cannot be read, or is not the name of a step.
-std::optional<int64_t> latest_step(const std::string& folder) {
+/// What `latest` or `best` says; nothing when it cannot be read, or is not the name of a step.
+std::optional<int64_t> named_step(const std::string& folder, const std::string& name) {
   try {
-    std::string text = read_text_file(folder + "/" + kLatest, 256);
+    std::string text = read_text_file(folder + "/" + name, 256);
     if (text.ends_with('\n')) text.pop_back();
     return step_of_name(text);
   } catch (const Error&) {
@@ -69,10 +70,10 @@ std::optional<int64_t> latest_step(const std::string& folder) {
   }
 }
 
-/// The last part of a path, also of one with slashes at its end.
-std::string last_name(const std::string& path) {
+/// Without slashes at its end.
+fs::path clean_path(const std::string& path) {
   const fs::path clean = fs::path(path).lexically_normal();
-  return (clean.has_filename() ? clean : clean.parent_path()).filename().string();
+  return clean.has_filename() ? clean : clean.parent_path();
 }
 
 }  // namespace
@@ -99,13 +100,23 @@ std::vector<int64_t> saved_steps(const std::string& folder) {
   return steps;
 }
 
-CheckpointChoice choose_checkpoint(const std::string& given) {
-  if (step_of_name(last_name(given)) || name_is_there(given + "/" + std::string(kIndexName)))
+std::string named_checkpoint(const std::string& given) {
+  const fs::path path = clean_path(given);
+  const std::string name = path.filename().string();
+  if (name != kLatest && name != kBest) return given;
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  const auto step = named_step(folder, name);
+  return step ? folder + "/" + step_folder_name(*step) : given;
+}
+
+CheckpointChoice choose_checkpoint(const std::string& name) {
+  const std::string given = named_checkpoint(name);
+  if (step_of_name(clean_path(given).filename().string()) || name_is_there(given + "/" + std::string(kIndexName)))
     return {{given}, true, ""};
   std::vector<int64_t> steps = saved_steps(given);
   CheckpointChoice choice;
   if (steps.empty()) return choice;
-  const auto latest = latest_step(given);
+  const auto latest = named_step(given, kLatest);
   if (latest && std::ranges::count(steps, *latest))
     std::erase_if(steps, [&](int64_t step) { return step > *latest; });
   else
@@ -148,11 +159,17 @@ void NewCheckpoint::commit() const {
   write_durably(folder_ + "/" + kLatest, name + "\n");
 }
 
+void NewCheckpoint::name_best() const {
+  if (name_is_there(folder_ + "/" + step_folder_name(step_)) && named_step(folder_, kBest) != step_)
+    write_durably(folder_ + "/" + kBest, step_folder_name(step_) + "\n");
+}
+
 void NewCheckpoint::remove_older(int64_t keep) const {
   std::vector<int64_t> steps = saved_steps(folder_);
   std::erase_if(steps, [&](int64_t step) { return step > step_; });
   if (keep > 0 && static_cast<int64_t>(steps.size()) > keep) {
     steps.resize(steps.size() - static_cast<size_t>(keep));
+    std::erase(steps, named_step(folder_, kBest).value_or(-1));
     for (const int64_t step : steps) {
       const std::string old = folder_ + "/" + step_folder_name(step), away = old + std::string(kPartial);
       remove_folder(away);

@@ -1,4 +1,5 @@
-// The folder of --save: a folder for each saved step, and `latest`, a file with the name of the newest.
+// The folder of --save: a folder for each saved step, and two files with the name of one: `latest`, the newest, and
+// `best`, that of the least loss.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,11 @@ std::optional<int64_t> step_of_name(std::string_view name);
 /// read.
 std::vector<int64_t> saved_steps(const std::string& folder);
 
-/// The checkpoints that --resume or --init-from may mean, best first. A checkpoint's own folder means itself alone. A
+/// What is named by FOLDER/latest or FOLDER/best; any other path is returned as it is.
+std::string named_checkpoint(const std::string& given);
+
+/// The checkpoints that --resume or --init-from may mean, best first. A checkpoint's own folder means itself alone, and
+/// so does FOLDER/best. A
 /// folder of --save means what `latest` names, then the older ones, newest first; without `latest`, or when what it
 /// names is not there, all from the newest on.
 struct CheckpointChoice {
@@ -40,8 +45,11 @@ class NewCheckpoint {
   void begin() const;
   /// Makes it durable and gives it its name, in place of one of the same step. Then `latest` names it.
   void commit() const;
-  /// Removes all but the newest `keep` checkpoints up to this one (0: keeps all), and what broken saves have left.
-  /// Those of later steps, which a run that went back had saved before, stay until it reaches them.
+  /// Once it has its name: `best` names it. Does nothing when it is not there, or is named already.
+  void name_best() const;
+  /// Removes all but the newest `keep` checkpoints up to this one (0: keeps all) and the one that `best` names, and
+  /// what broken saves have left. Those of later steps, which a run that went back had saved before, stay until it
+  /// reaches them.
   void remove_older(int64_t keep) const;
   /// Removes what was written. Does not throw.
   void abandon() const noexcept;

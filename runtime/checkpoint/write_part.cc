@@ -26,19 +26,16 @@ SafetensorsEntry entry_of(const HeldTensor& tensor, const std::vector<uint64_t>&
 
 /// Writes the elements and returns their checksums.
 std::vector<uint32_t> write_tensor(SafetensorsWriter& file, const HeldTensor& tensor, const ReadState& read,
-                                   std::vector<std::byte>& piece) {
+                                   std::span<std::byte> piece) {
   const uint64_t element = element_bytes(safetensors_dtype(tensor.dtype));
   const uint64_t num_elements = tensor.num_elements(), step = kPieceBytes / element;
   std::vector<uint32_t> sums;
   for (uint64_t begin = 0; begin < num_elements; begin += step) {
     const uint64_t end = std::min(begin + step, num_elements);
-    piece.resize((end - begin) * element);
-    for_places(tensor, begin, end, [&](const StatePlace& place, uint64_t before) {
-      read(place, std::span(piece).subspan(before * element, place.num_elements * element));
-    });
-    for (uint64_t at = 0; at < piece.size(); at += kChecksumBytes)
-      sums.push_back(crc32c(std::span(piece).subspan(at, std::min(kChecksumBytes, piece.size() - at))));
-    file.write(tensor.name, begin, piece);
+    const std::span<const std::byte> bytes = read(tensor, begin, end, piece.first((end - begin) * element));
+    for (uint64_t at = 0; at < bytes.size(); at += kChecksumBytes)
+      sums.push_back(crc32c(bytes.subspan(at, std::min(kChecksumBytes, bytes.size() - at))));
+    file.write(tensor.name, begin, bytes);
   }
   return sums;
 }
@@ -67,7 +64,7 @@ RankPart write_rank_part(const std::string& folder, int rank, std::span<const He
   if (entries.empty()) return part;
   const std::string name = rank_file_name(rank), path = folder + "/" + name;
   SafetensorsWriter file(path, entries, {{"format", "pt"}});
-  std::vector<std::byte> piece;
+  std::vector<std::byte> piece(kPieceBytes);
   for (const HeldTensor& tensor : tensors) {
     if (!tensor.is_owner) continue;
     SavedTensor& saved = part.tensors[tensor.name];

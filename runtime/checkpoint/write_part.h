@@ -12,8 +12,10 @@
 
 namespace tessera::host {
 
-/// Copies the elements of a place, raw, into `out`. Returns when they are there.
-using ReadState = std::function<void(const StatePlace& place, std::span<std::byte> out)>;
+/// Elements [begin, end) of what the rank holds of a tensor, raw: in `piece`, which has their size, or where they are
+/// anyway. Valid until the next call.
+using ReadState = std::function<std::span<const std::byte>(const HeldTensor& tensor, uint64_t begin, uint64_t end,
+                                                           std::span<std::byte> piece)>;
 
 /// "rank-00003.safetensors"
 std::string rank_file_name(int rank);

@@ -71,7 +71,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"keep-latest-k", "--keep"},
     {"load", "--resume"},
     {"load-checkpoint", "--resume"},
-    {"async-save", "--save, which writes between two steps"},
+    {"async-save", "--save-async"},
     {"dry-run", "tessera plan, which takes the same flags"},
     {"tensor-model-parallel-size", "--mesh tp=N with --strategy tp=tensor"},
     {"pipeline-model-parallel-size", "--mesh pp=N with --strategy pp=pipeline"},

@@ -14,6 +14,7 @@
 #include "base/concat.h"
 #include "base/log.h"
 #include "config/axes.h"
+#include "config/checkpoint_flags.h"
 #include "config/flag_makers.h"
 #include "config/offload_option.h"
 #include "config/text_values.h"
@@ -30,7 +31,6 @@ constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;
 constexpr std::string_view kData = "Model and data";
 constexpr std::string_view kEvaluation = "Evaluation";
 constexpr std::string_view kRanks = "Ranks, plugins and precision";
-constexpr std::string_view kCheckpoints = "Checkpoints";
 constexpr std::string_view kTimeouts = "Timeouts";
 constexpr std::string_view kReports = "Logs, metrics and checks";
 
@@ -200,22 +200,6 @@ void add_rank_flags(std::vector<Flag>& flags) {
                  "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only",
                  &C::insecure),
        integer(kRanks, "threads", "threads per rank; 0: cores / ranks on this machine", &C::threads, 0, 4096)});
-}
-
-void add_checkpoint_flags(std::vector<Flag>& flags) {
-  using C = TrainConfig;
-  flags.insert(
-      flags.end(),
-      {local(text(kCheckpoints, "save", "FOLDER", "save checkpoints here, one folder for each; see --save-every",
-                  &C::save)),
-       integer(kCheckpoints, "save-every", "steps between checkpoints; 0: only after the last step", &C::save_every, 0,
-               kMostSteps),
-       integer(kCheckpoints, "keep", "how many checkpoints to keep, the newest ones; 0: all", &C::keep, 0, kMostSteps),
-       local(text(kCheckpoints, "resume", "FOLDER",
-                  "go on from this checkpoint, or from the newest in a folder of --save, on any ranks and layout",
-                  &C::resume)),
-       local(text(kCheckpoints, "init-from", "FOLDER",
-                  "start a new run with the parameters of a checkpoint, given as for --resume", &C::init_from))});
 }
 
 void add_report_flags(std::vector<Flag>& flags) {

@@ -13,6 +13,7 @@
 
 #include "base/concat.h"
 #include "config/axes.h"
+#include "config/checkpoint_flags.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"
 #include "config/text_values.h"
@@ -30,7 +31,6 @@ struct LaterFlag {
 };
 constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
 constexpr LaterFlag kLaterFlags[] = {
-    {"save-async", "--save writes between two steps"},
     {"generate", "tessera generate FOLDER continues a text"},
     {"tensorboard", kMetricsFile},
     {"wandb", kMetricsFile},
@@ -72,11 +72,11 @@ struct Description {
 
 /// What only training asks: `eval` has no such flags, as they would change nothing.
 bool is_of_training(const Flag& flag) {
-  constexpr std::string_view kOfTraining[] = {
-      "eval-data",   "eval-every",  "grad-accum", "reduce-dtype",  "reduce-every",  "recompute",  "max-skipped-steps",
-      "offload",     "offload-dir", "offload-io", "offload-check", "offload-chunk", "cuda-graph", "seed",
-      "host-memory", "save",        "save-every", "keep",          "resume",        "init-from"};
-  return flag.group == kOptimisation || std::ranges::count(kOfTraining, flag.name) > 0;
+  constexpr std::string_view kOfTraining[] = {"eval-data",    "eval-every", "grad-accum",        "reduce-dtype",
+                                              "reduce-every", "recompute",  "max-skipped-steps", "offload",
+                                              "offload-dir",  "offload-io", "offload-check",     "offload-chunk",
+                                              "cuda-graph",   "seed",       "host-memory"};
+  return flag.group == kOptimisation || flag.group == kCheckpoints || std::ranges::count(kOfTraining, flag.name) > 0;
 }
 
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
@@ -207,15 +207,6 @@ void check_together(FlagSet set, const TrainConfig& config) {
                             " changes nothing without --eval-data; add it, or leave this out"));
 }
 
-void check_checkpoints(const TrainConfig& config) {
-  if (!config.resume.empty() && !config.init_from.empty())
-    throw UsageError("--resume goes on with a run and --init-from starts one with saved parameters; give one of them");
-  if (config.save_every > 0 && config.save.empty())
-    throw UsageError(concat("--save-every ", config.save_every, " saves nothing without --save FOLDER; give it too"));
-  if (config.keep != TrainConfig().keep && config.save.empty())
-    throw UsageError(concat("--keep ", config.keep, " keeps nothing without --save FOLDER; give it too"));
-}
-
 /// Boost checks this, but not for flags whose value is optional.
 void check_given_once(const po::parsed_options& options) {
   const auto is_repeatable = [](const std::string& name) {
@@ -266,7 +257,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   if (set == FlagSet::bench && parsed.plan.rates.empty())
     throw UsageError("--rates is missing; give a file for what is measured");
   check_together(set, parsed.config);
-  check_checkpoints(parsed.config);
+  check_checkpoint_flags(parsed.config);
   check_plan(parsed.plan);
   return parsed;
 }

@@ -113,11 +113,13 @@ struct TrainConfig {
   int threads = 0;                              ///< per rank; 0: max(1, cores / local ranks)
 
   // Checkpoints.
-  std::string save;        ///< folder; empty: nothing is saved
-  int64_t save_every = 0;  ///< steps; 0: after the last one only
-  int64_t keep = 3;        ///< checkpoints in the folder; 0: all
-  std::string resume;      ///< a checkpoint, or a folder of --save
-  std::string init_from;   ///< the same, of which only the parameters are taken
+  std::string save;         ///< folder; empty: nothing is saved
+  int64_t save_every = 0;   ///< steps; 0: after the last one only
+  bool save_async = false;  ///< while steps run
+  bool save_best = false;   ///< after evaluations of the least loss so far
+  int64_t keep = 3;         ///< checkpoints in the folder; 0: all
+  std::string resume;       ///< a checkpoint, or a folder of --save
+  std::string init_from;    ///< the same, of which only the parameters are taken
 
   // Timeouts.
   int64_t start_timeout_ms = 300'000;  ///< rendezvous, comparison of the ranks, and the first step

@@ -127,8 +127,19 @@ void Executable::issue_all(const Cancelled& cancelled) {
       else
         ++waiting;
     }
+    if (i == first_write_) before_write_();
     issue(*commands_.list[i]);
   }
+}
+
+void Executable::call_before_writing(std::span<const StatePlace> places, std::function<void()> before) {
+  const auto writes = [&](const Binding& binding) {
+    return binding.mode != TSR_MODE_READ && std::ranges::count(places, binding.buffer, &StatePlace::buffer) > 0;
+  };
+  const auto first = std::ranges::find_if(
+      program_.actions, [&](const Action& action) { return std::ranges::any_of(action.bindings, writes); });
+  first_write_ = first == program_.actions.end() ? kNone : static_cast<size_t>(first - program_.actions.begin());
+  before_write_ = std::move(before);
 }
 
 const CrossDeviceSync* Executable::unsignalled_sync(const Command& command) const {
@@ -166,7 +177,9 @@ void Executable::run(const Cancelled& cancelled) {
     for (const auto& command : commands_.list)
       if (command->comm) command->collective.sequence = command->comm->num_collectives++;
     const bool is_step = program_.purpose == TSR_PURPOSE_STEP;
-    if (++num_runs_ == kCapturedRun && is_step && context_.captures()) capture(cancelled);
+    const bool is_captured = ++num_runs_ == kCapturedRun && is_step && context_.captures();
+    if ((graph_ || is_captured) && first_write_ != kNone) before_write_();  // a capture cannot wait
+    if (is_captured) capture(cancelled);
     if (graph_)
       graph_->launch();
     else

@@ -6,12 +6,14 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "exec/command.h"
 #include "exec/execution_context.h"
 #include "exec/graph.h"
 #include "memory/memory_plan.h"
+#include "program/state_place.h"
 
 namespace tessera::host {
 
@@ -26,6 +28,9 @@ class Executable {
   /// throws the first error; nothing may run on this rank afterwards. A step that can be captured as a graph is
   /// captured for its second run, and launched as one from then on. [control-thread]
   void run(const std::function<bool()>& cancelled);
+  /// From now on calls `before` in each run, on the thread that issues, before an action may write to a buffer
+  /// of these places: before the first that does is issued, or before the launch of a graph. [control-thread]
+  void call_before_writing(std::span<const StatePlace> places, std::function<void()> before);
   /// With DebugOptions::check_memory: the index of the first action in the last run that wrote a value that is not
   /// finite. [control-thread]
   std::optional<size_t> first_not_finite() const;
@@ -48,6 +53,8 @@ class Executable {
   ExecutionContext& context_;
   std::atomic<size_t> first_not_finite_{kNone};  // position; set by streams
   Commands commands_;
+  size_t first_write_ = kNone;  // position of the action before which before_write_ is called
+  std::function<void()> before_write_;
   uint64_t num_runs_ = 0;
   Clock::duration longest_run_{0};  // without a graph
   std::optional<Graph> graph_;

@@ -53,6 +53,7 @@ class ExecutionContext {
 
   const Device& device() const { return devices_.device; }
   const Device& comm_device() const { return devices_.comm; }
+  const Device& host_device() const { return devices_.host; }
   Communicators& comms() const { return comms_; }
   /// Where buffers in files are; null when no program has one.
   FileStore* files() const { return files_; }

@@ -138,8 +138,7 @@ void RankRuntime::read(const Buffer& buffer, uint64_t offset, void* data, uint64
 }
 
 const Buffer& RankRuntime::scalar(uint32_t kind, std::string_view name) const {
-  const Program& program = programs_.first();
-  return program.buffer(find_buffer(program, kind, name));
+  return programs_.first().buffer(find_buffer(programs_.first(), kind, name));
 }
 
 void RankRuntime::write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values) {
@@ -184,6 +183,13 @@ void RankRuntime::run_init() {
   wait();
   has_used_files_ = true;
   executables_.front()->run(setup_.cancelled);
+}
+
+StateCopy& RankRuntime::reserve_copy(std::span<const StatePlace> places) {
+  state_copy_ = std::make_unique<StateCopy>(context_, programs_.first(), programs_.memory[1], places);
+  for (const auto& executable : executables_)
+    executable->call_before_writing(places, [this] { state_copy_->finish(); });
+  return *state_copy_;
 }
 
 int64_t RankRuntime::optimizer_step() {

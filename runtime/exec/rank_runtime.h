@@ -17,6 +17,7 @@
 #include "exec/micro_batch.h"
 #include "exec/parameter_element.h"
 #include "exec/run_words.h"
+#include "exec/state_copy.h"
 #include "model/parameter_source.h"
 #include "tessera/accumulator.hpp"
 
@@ -85,6 +86,9 @@ class RankRuntime {
     read(buffer, offset, out.data(), out.size());
   }
   void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  /// Takes host memory for copies of these places. A program that runs during a copy waits for it before it writes to
+  /// them.
+  StateCopy& reserve_copy(std::span<const StatePlace> places);
   /// Steps that updated the parameters, as the optimizer counts them.
   int64_t optimizer_step();
   void set_optimizer_step(int64_t step);
@@ -146,6 +150,7 @@ class RankRuntime {
   Communicators communicators_;
   ExecutionContext context_;
   std::vector<std::unique_ptr<Executable>> executables_;  // in the order of programs_.all()
+  std::unique_ptr<StateCopy> state_copy_;                 // null: none was reserved
 };
 
 }  // namespace tessera::host

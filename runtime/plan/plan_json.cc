@@ -157,6 +157,7 @@ std::string plan_json(const PlanReport& r) {
                {"device", r.device},
                {"arena_bytes", r.arena_bytes},
                {"host_arena_bytes", r.host_arena_bytes},
+               {"save_copy_bytes", r.save_copy_bytes},
                {"waste_bytes", r.memory.waste_bytes()},
                {"states", with_total(r.memory.states)},
                {"peak_bytes", with_total(r.memory.peak)},

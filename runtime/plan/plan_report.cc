@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/held_state.h"
 #include "plan/format.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
@@ -63,6 +64,7 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
   report.device = job.plugins.device.name;
   report.arena_bytes = own.arena_bytes(TSR_MEMORY_DEVICE);
   report.host_arena_bytes = own.arena_bytes(TSR_MEMORY_HOST);
+  if (job.config.save_async) report.save_copy_bytes = owned_bytes(own.first());
   report.is_largest = report.arena_bytes == all.of(largest).arena_bytes(TSR_MEMORY_DEVICE);
   report.same_ranks = all.classes.members().at(all.classes.representative(report.rank));
   report.items = job.items();

@@ -46,6 +46,7 @@ struct PlanReport {
   std::string device;             ///< the plugin that computes
   uint64_t arena_bytes = 0;       ///< of device memory
   uint64_t host_arena_bytes = 0;  ///< of host memory, for what leaves the device, staged collectives and calls
+  uint64_t save_copy_bytes = 0;   ///< of host memory besides, for the copy that --save-async writes; 0 without it
   std::vector<ProgramSummary> programs;
   std::string peak_program;  ///< the one that `memory` describes
   MemoryReport memory;

@@ -196,6 +196,12 @@ std::string gradients_part(const PlanReport& r) {
                 " and sends ", human_bytes(cost.micro_batch_sent_bytes), every_step ? "" : " (this plan)", "\n");
 }
 
+std::string save_part(const PlanReport& r) {
+  return r.save_copy_bytes == 0 ? ""
+                                : concat("save-async: ", human_bytes(r.save_copy_bytes),
+                                         " of host memory for the copy of the state that is written while steps run\n");
+}
+
 std::string balance_part(const PlanReport& r) {
   const Balance& b = r.balance;
   if (b.is_even()) return "";
@@ -242,7 +248,7 @@ std::string time_part(const PlanReport& r) {
 std::string plan_text(const PlanReport& report) {
   std::string text = heading(report) + memory_part(report) + peak_part(report) + offload_part(report) +
                      time_part(report) + traffic_part(report);
-  const std::string notes = gradients_part(report) + balance_part(report);
+  const std::string notes = gradients_part(report) + save_part(report) + balance_part(report);
   return text + (notes.empty() ? "" : "\n") + notes;
 }
 

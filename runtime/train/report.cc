@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "checkpoint/held_state.h"
+#include "checkpoint/save_folder.h"
 #include "config/text_values.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
@@ -152,6 +154,9 @@ void report_start(const Log& log, const Job& job, const RunData& data, const Ran
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);
   report_offload(log, job, runtime.programs());
+  if (job.config.save_async)
+    log.info("save-async: ", human_bytes(owned_bytes(runtime.programs().first())),
+             " of host memory for the copy of the state that is written while steps run");
   if (job.trains) warn_of_rates(log, job.config);
 }
 
@@ -173,6 +178,13 @@ void report_evaluation(const Log& log, const EvalMetrics& result) {
            result.bits_per_byte ? format(" | %.4f bits per byte", *result.bits_per_byte) : "",
            result.accuracy ? format(" | accuracy %.2f %%", 100 * *result.accuracy) : "", " | ", result.num_items, " ",
            result.items, format(" | %.1f s", result.seconds));
+}
+
+std::string unsaved_text(const Job& job, const RunEnd& end) {
+  return concat("the checkpoint after the last step, ", end.last_step, ", was not written: ", end.save_error, "; ",
+                end.saved_step ? concat("the last good one is ", job.config.save, "/", step_folder_name(end.saved_step),
+                                        ", from which --resume ", job.config.save, " goes on")
+                               : concat("there is no checkpoint of this run in --save ", job.config.save));
 }
 
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,

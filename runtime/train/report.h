@@ -24,7 +24,12 @@ struct RunEnd {
   int64_t last_step = 0;
   std::string stopped_by;  ///< what asked it to stop before its last step; empty: nothing did
   int64_t saved_step = 0;  ///< of the last checkpoint; 0: there is none
+  std::string
+      save_error;  ///< why the one after the last step could not be written; empty: it was, or none was asked for
 };
+
+/// Of a run whose save_error is not empty: what it was, and where the run can go on.
+std::string unsaved_text(const Job& job, const RunEnd& end);
 
 /// How many steps were run, planned and measured memory, and what offload moved, with its rates.
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,

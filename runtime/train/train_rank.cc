@@ -13,6 +13,7 @@
 #include "plan/format.h"
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
+#include "tessera/error.hpp"
 #include "train/consistency.h"
 #include "train/meters/memory_meter.h"
 #include "train/meters/move_meter.h"
@@ -93,7 +94,7 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
   return setup;
 }
 
-RunMetrics run_metrics(const Job& job, const RankRuntime& runtime, const RunState& start) {
+RunMetrics run_metrics(const Job& job, const RankRuntime& runtime, const LoadedRun& loaded) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
   RunMetrics run;
   name_run(run);
@@ -101,7 +102,8 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime, const RunStat
   run.mesh = mesh_text(job);
   run.world_size = job.mesh.num_ranks();
   run.steps = job.config.steps;
-  run.resumed_step = start.step;
+  run.resumed_step = loaded.state.value_or(RunState()).step;
+  run.load_ms = loaded.ms;
   run.items = job.items();
   run.tokens_per_step = job.tokens_per_step();
   run.planned_peak_bytes = static_cast<int64_t>(planned.arena_bytes);
@@ -153,11 +155,11 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
     Progress progress(first_log, "filling the parameters");
     runtime.initialise(*initial_parameters(job, first_log), &progress);
   }
-  CheckpointSaver saver(job, data, info, runtime, first_log);
+  const RunState start = loaded.state.value_or(RunState());
+  CheckpointSaver saver(job, data, info, observer, runtime, start, first_log);
   // A rank may detect only now that its weights are not finite, and a run that is refused must not write metrics.
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
-  const RunState start = loaded.state.value_or(RunState());
-  observer.on_start(run_metrics(job, runtime, start));
+  observer.on_start(run_metrics(job, runtime, loaded));
   MoveMeter moves(job, runtime);
   const RankParts parts{job, data, info, observer, log, first_log, runtime, meter, moves};
   RunEnd end;
@@ -168,6 +170,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
   if (info.rank == 0) report_end(log, job, runtime, end, meter.measure(), moves.in_run());
+  if (!end.save_error.empty()) throw Error(TSR_E_UNAVAILABLE, unsaved_text(job, end));
 }
 
 }  // namespace tessera::host

@@ -30,14 +30,16 @@ class Evaluations {
     if (parts.data.evaluation) evaluator_.emplace(parts.job, *parts.data.evaluation, parts.info.rank);
   }
 
-  /// `step` counts from 1.
-  void after_step(int64_t step) const {
-    if (evaluator_ && (step == parts_.job.config.steps || (every_ > 0 && step % every_ == 0))) run(step);
+  /// `step` counts from 1. Returns the loss if it was due.
+  std::optional<double> after_step(int64_t step) const {
+    if (!evaluator_ || (step != parts_.job.config.steps && (every_ == 0 || step % every_ != 0))) return std::nullopt;
+    return run(step);
   }
-  void run(int64_t after_step) const {
+  double run(int64_t after_step) const {
     const EvalMetrics result = evaluator_->run(parts_.runtime, after_step);
     parts_.observer.on_eval(result);
     report_evaluation(parts_.first_log, result);
+    return result.loss;
   }
 
  private:
@@ -69,7 +71,9 @@ class TrainLoop {
     RunEnd end;
     while (state_.step < config_.steps && end.stopped_by.empty()) {
       run_step();
-      evaluations_.after_step(state_.step);
+      saver_.poll();
+      best_loss_ = evaluations_.after_step(state_.step);
+      if (best_loss_ && !saver_.is_best(*best_loss_)) best_loss_.reset();
       if (is_last()) break;
       if (requests_.stops())
         end.stopped_by = requests_.who_stops();
@@ -82,7 +86,8 @@ class TrainLoop {
     else if (saver_.is_on())
       lost_.before_saving();
     // Without a step the state is that of --resume: saved once more only into another folder, which changes its layout.
-    if (saver_.is_on() && (first < state_.step || !may_start_anew(config_))) save();
+    if (saver_.is_on() && (first < state_.step || !may_start_anew(config_)))
+      end.save_error = saver_.save_last(saved_state(), best_loss_);
     end.saved_step = saver_.last_saved();
     return end;
   }
@@ -143,16 +148,16 @@ class TrainLoop {
   void save_if_due() {
     if (requests_.saves() && !saver_.is_on())
       parts_.first_log.warning("SIGUSR1 asks for a checkpoint, but this run saves none; start it with --save FOLDER");
-    if (!saver_.is_on() || !(saver_.is_due(state_.step) || requests_.saves())) return;
-    lost_.before_saving();
-    save();
+    if (!saver_.is_on() || !(saver_.is_due(state_.step) || best_loss_ || requests_.saves())) return;
+    if (!saver_.is_async()) lost_.before_saving();
+    saver_.save(saved_state(), best_loss_);
   }
 
-  void save() {
+  RunState saved_state() {
     state_.data_position = reader_->position();
     state_.loss_scale = scaler_.scale();
     state_.updates_at_scale = scaler_.num_updates();
-    parts_.observer.on_save(saver_.save(state_));
+    return state_;
   }
 
   const RankParts& parts_;
@@ -165,6 +170,7 @@ class TrainLoop {
   LostRunCheck lost_;
   AgreedRequests requests_;
   const Evaluations evaluations_;
+  std::optional<double> best_loss_;  // of the last step, if its evaluation was the best for --save-best
   const Clock::time_point first_start_ = Clock::now();
 };
 

@@ -11,10 +11,12 @@
 
 namespace tessera::testing {
 
-/// A small job of 6 steps that saves after every second one, and goes on with what it finds.
+/// A small job of 6 steps that saves after every second one, unless `more` says otherwise, and goes on with what it
+/// finds.
 class SavingJob {
  public:
-  explicit SavingJob(int num_ranks = 1) : num_ranks_(num_ranks) {}
+  explicit SavingJob(int num_ranks = 1, std::vector<std::string> more = {"--save-every=2"})
+      : num_ranks_(num_ranks), more_(std::move(more)) {}
 
   std::string folder(const std::string& name) const { return root_.path(name); }
 
@@ -22,8 +24,9 @@ class SavingJob {
 
   CommandResult run(const std::string& name, const std::map<std::string, std::string>& faults = {}) const {
     const std::string path = folder(name);
-    std::vector<std::string> flags = {"--steps=6",      "--save=" + path, "--resume=" + path,
-                                      "--save-every=2", "--keep=2",       "--metrics=" + metrics(name)};
+    std::vector<std::string> flags = {"--steps=6", "--save=" + path, "--resume=" + path, "--keep=2",
+                                      "--metrics=" + metrics(name)};
+    flags.insert(flags.end(), more_.begin(), more_.end());
     if (num_ranks_ > 1)
       flags.insert(flags.end(), {"--nproc=" + std::to_string(num_ranks_), "--strategy=fsdp", "--comm=local"});
     std::map<std::string, std::string> environment = faults;
@@ -47,8 +50,14 @@ class SavingJob {
     return bytes + file_bytes(folder(name) + "/step-00000006/index.json");
   }
 
-  /// Killed at that call, then run until it is done: the result is that of the run that was not stopped, and nothing but
-  /// the checkpoints that --keep asks for is left. Returns whether the call was reached.
+  /// What `best` says; empty: it is not there.
+  std::string best(const std::string& name) const {
+    const std::string file = folder(name) + "/best";
+    return std::filesystem::exists(file) ? file_bytes(file) : "";
+  }
+
+  /// Killed at that call, then run until it is done: the result is that of the run that was not stopped, and nothing
+  /// but the checkpoints that --keep asks for is left. Returns whether the call was reached.
   bool expect_same_after_kill(int call) const {
     const std::string name = "killed-" + std::to_string(call);
     const CommandResult killed = run(name, {{"TESSERA_FAULT_AT", std::to_string(call)}});
@@ -58,6 +67,7 @@ class SavingJob {
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_TRUE(last_checkpoint(name) == last_checkpoint("counted")) << "killed at call " << call;
     EXPECT_EQ(file_bytes(folder(name) + "/latest"), "step-00000006\n");
+    EXPECT_EQ(best(name), best("counted"));
     for (const auto& entry : std::filesystem::directory_iterator(folder(name)))
       EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos) << entry.path();
     std::filesystem::remove_all(folder(name));
@@ -66,6 +76,7 @@ class SavingJob {
 
  private:
   const int num_ranks_;
+  const std::vector<std::string> more_;
   TempFolder root_;
 };
 

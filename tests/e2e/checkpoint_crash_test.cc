@@ -22,6 +22,16 @@ TEST(CheckpointCrash, SoDoRanksThatAreKilledTogether) {
     EXPECT_TRUE(job.expect_same_after_kill(call)) << call << " of " << num_calls;
 }
 
+/// Checkpoints are written beside the steps, and one of them is the best.
+TEST(CheckpointCrash, SoDoesOneThatSavesWhileItTrains) {
+  const SavingJob job(1, {"--save-every=2", "--save-async", "--save-best", "--eval-data=" + golden("/tokens.bin"),
+                          "--eval-every=1", "--eval-batches=2"});
+  const int num_calls = job.num_calls();
+  EXPECT_NE(job.best("counted"), "");
+  for (int call = 3; call <= num_calls; call += num_calls / 9)
+    EXPECT_TRUE(job.expect_same_after_kill(call)) << call << " of " << num_calls;
+}
+
 std::vector<nlohmann::json> saves_in(const std::string& metrics) {
   std::vector<nlohmann::json> lines = read_json_lines(metrics);
   std::erase_if(lines, [](const nlohmann::json& line) { return line.value("kind", "") != "save"; });
@@ -56,8 +66,13 @@ TEST(CheckpointCrash, TheLastGoodCheckpointStays) {
     const CommandResult run = job.run("broken", {{"TESSERA_FAULT_AT", std::to_string(job.num_calls() * 4 / 7)},
                                                  {"TESSERA_FAULT_ERRNO", std::to_string(EIO)},
                                                  {"TESSERA_FAULT_LASTS", "1"}});
-    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.exit_code, 1) << run.err;
     EXPECT_NE(run.err.find("Input/output error; training goes on, and the last checkpoint is of step 2"),
+              std::string::npos)
+        << run.err;
+    EXPECT_NE(run.err.find("the checkpoint after the last step, 6, was not written: "), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("Input/output error; the last good one is " + job.folder("broken") +
+                           "/step-00000002, from which --resume " + job.folder("broken") + " goes on"),
               std::string::npos)
         << run.err;
     EXPECT_EQ(file_bytes(job.folder("broken/latest")), "step-00000002\n");

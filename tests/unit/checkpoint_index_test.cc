@@ -55,6 +55,19 @@ TEST(CheckpointIndex, ReadsBackAsItWas) {
   EXPECT_EQ(index.total_bytes(), 300u);
 }
 
+TEST(CheckpointIndex, TheBestIsThereIfThereIsOne) {
+  EXPECT_EQ(print_index(small_index()).find("\"best\""), std::string::npos);
+  CheckpointIndex index = small_index();
+  index.state.best_step = 8;
+  index.state.best_loss = 0.1 + 0.2;
+  const RunState read = parse_index(print_index(index), "i.json").state;
+  EXPECT_EQ(read.best_step, 8);
+  EXPECT_EQ(read.best_loss, 0.1 + 0.2);
+  expect_refused("\"updates_at_scale\":7", "\"updates_at_scale\":7,\"best\":{\"step\":11,\"loss\":1}",
+                 "\"step\" is not one of the steps done");
+  expect_refused("\"updates_at_scale\":7", "\"updates_at_scale\":7,\"best\":{\"step\":1}", "\"loss\" is missing");
+}
+
 TEST(CheckpointIndex, AnyByteThatChangedIsSeen) {
   const std::string text = print_index(small_index());
   for (size_t i = 0; i < text.size(); ++i) {

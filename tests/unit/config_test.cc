@@ -159,7 +159,7 @@ TEST(Flags, OfEvalAreThoseThatItUses) {
 }
 
 TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
-  for (const char* flag : {"save-async", "tensorboard", "wandb", "config", "profile", "generate"})
+  for (const char* flag : {"tensorboard", "wandb", "config", "profile", "generate"})
     refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; leave it out: "});
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});
@@ -173,9 +173,16 @@ TEST(Flags, CheckpointsNeedAFolder) {
   EXPECT_EQ(config.resume, "b");
   refuse({"--save-every=5"}, {"--save-every 5 saves nothing without --save FOLDER"});
   refuse({"--keep=5"}, {"--keep 5 keeps nothing without --save FOLDER"});
+  refuse({"--save-async"}, {"--save-async saves nothing without --save FOLDER"});
+  refuse({"--save-best", "--eval-data=e"}, {"--save-best saves nothing without --save FOLDER"});
+  refuse({"--save-best", "--save=a"}, {"--save-best saves nothing without --eval-data"});
+  EXPECT_TRUE(parse({"--save=a", "--save-async"}).config.save_async);
+  EXPECT_TRUE(parse({"--save=a", "--save-best", "--eval-data=e"}).config.save_best);
   refuse({"--resume=a", "--init-from=b"}, {"give one of them"});
-  for (const auto& [theirs, ours] :
-       {std::pair("out-dir", "--save"), {"load", "--resume"}, {"save-interval", "--save-every"}})
+  for (const auto& [theirs, ours] : {std::pair("out-dir", "--save"),
+                                     {"load", "--resume"},
+                                     {"save-interval", "--save-every"},
+                                     {"async-save", "--save-async"}})
     refuse({std::string("--") + theirs + "=1"}, {theirs, std::string("use ") + ours});
 }
 

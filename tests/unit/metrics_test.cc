@@ -133,15 +133,18 @@ TEST(Metrics, ErrorsNameTheFile) {
 }
 
 TEST(Metrics, ASaveIsALineOfItsOwn) {
-  const auto good = nlohmann::json::parse(to_json_line(SaveMetrics{4, 12.5, 1000, ""}, "r"));
-  EXPECT_EQ(good, nlohmann::json::parse(R"({"run":"r","kind":"save","saved_step":4,"save_ms":12.5,"bytes":1000})"));
-  const auto bad = nlohmann::json::parse(to_json_line(SaveMetrics{4, 1, 0, "disk full"}, "r"));
+  const auto good = nlohmann::json::parse(to_json_line(SaveMetrics{4, 12.5, 0.5, 1000, ""}, "r"));
+  EXPECT_EQ(good, nlohmann::json::parse(
+                      R"({"run":"r","kind":"save","saved_step":4,"save_ms":12.5,"pause_ms":0.5,"bytes":1000})"));
+  const auto bad = nlohmann::json::parse(to_json_line(SaveMetrics{4, 1, 1, 0, "disk full"}, "r"));
   EXPECT_EQ(bad["error"], "disk full");
 }
 
 TEST(Metrics, ARunThatWasResumedSaysFromWhere) {
   EXPECT_EQ(nlohmann::json::parse(to_json_line(RunMetrics{.resumed_step = 7}))["resumed_step"], 7);
-  EXPECT_FALSE(nlohmann::json::parse(to_json_line(RunMetrics{})).contains("resumed_step"));
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(RunMetrics{.load_ms = 2.5}))["load_ms"], 2.5);
+  for (const char* key : {"resumed_step", "load_ms"})
+    EXPECT_FALSE(nlohmann::json::parse(to_json_line(RunMetrics{})).contains(key));
 }
 
 TEST(ResidentMemory, GrowsWithMemoryInUseAndItsPeakStays) {

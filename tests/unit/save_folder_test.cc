@@ -86,6 +86,31 @@ TEST(SaveFolder, ACheckpointIsMeantByItsOwnName) {
   EXPECT_TRUE(choose_checkpoint(folder.path("nowhere")).folders.empty());
 }
 
+TEST(SaveFolder, TheBestStaysAndIsMeantByItsName) {
+  const TempFolder folder;
+  NewCheckpoint(folder.path(), 7).name_best();  // which is not there
+  EXPECT_FALSE(std::filesystem::exists(folder.path("best")));
+  save(folder, 1, 2);
+  NewCheckpoint(folder.path(), 1).name_best();
+  for (int64_t step = 2; step <= 5; ++step)
+    save(folder, step, 2);
+  EXPECT_EQ(saved_steps(folder.path()), (Steps{1, 4, 5}));
+  NewCheckpoint(folder.path(), 5).name_best();
+  EXPECT_EQ(file_bytes(folder.path("best")), "step-00000005\n");
+  save(folder, 6, 2);
+  EXPECT_EQ(saved_steps(folder.path()), (Steps{5, 6}));
+  for (const char* name : {"best", "best/"}) {
+    const CheckpointChoice choice = choose_checkpoint(folder.path(name));
+    EXPECT_EQ(choice.folders, std::vector{folder.path("step-00000005")});
+    EXPECT_TRUE(choice.is_explicit);
+  }
+  EXPECT_EQ(choose_checkpoint(folder.path("latest")).folders, std::vector{folder.path("step-00000006")});
+  for (const char* text : {"step-5\n", "../../etc\n", ""}) {
+    folder.write("best", text);
+    expect_error([&] { choose_checkpoint(folder.path("best")); }, {"cannot read the folder", "best"});
+  }
+}
+
 TEST(SaveFolder, ALatestThatIsWrongIsSaid) {
   const TempFolder folder;
   save(folder, 1, 0);

@@ -5,6 +5,7 @@
 #include "train/saving/resume.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 #include "base/concat.h"
@@ -18,7 +19,7 @@
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
-#include "train/saving/save.h"
+#include "train/saving/checkpoint_writer.h"
 
 namespace tessera::host {
 namespace {
@@ -26,8 +27,8 @@ namespace {
 // The first letter of a rank's answer, by which the lowest decides: what no older checkpoint would mend comes first.
 constexpr char kFinal = '0', kDamaged = '1';
 
-const std::string& source_of(const TrainConfig& config) {
-  return config.resume.empty() ? config.init_from : config.resume;
+std::string source_of(const TrainConfig& config) {
+  return named_checkpoint(config.resume.empty() ? config.init_from : config.resume);
 }
 
 std::string_view flag_of_source(const TrainConfig& config) {
@@ -73,7 +74,7 @@ Error nothing_there(const TrainConfig& config) {
 /// Names below the folder, "" for the folder itself, one a line; published by rank 0.
 std::vector<std::string> candidates(const Job& job, const RankInfo& info, bool& is_explicit, const Log& log) {
   constexpr std::string_view kKey = "resume/candidates";
-  const std::string& given = source_of(job.config);
+  const std::string given = source_of(job.config);
   if (info.rank == 0) {
     const CheckpointChoice choice = choose_checkpoint(given);
     if (!choice.note.empty()) log.warning(choice.note);
@@ -150,12 +151,14 @@ bool may_start_anew(const TrainConfig& config) {
   return !config.resume.empty() && !config.save.empty() && is_same_folder(clean(config.resume), clean(config.save));
 }
 
+bool resumes_in_its_folder(const TrainConfig& config) {
+  return may_start_anew(config) || (!config.resume.empty() && !config.save.empty() &&
+                                    is_same_folder(clean(config.resume).parent_path(), clean(config.save)));
+}
+
 void check_checkpoints(const Job& job) {
   const TrainConfig& config = job.config;
-  const bool goes_on =
-      may_start_anew(config) || (!config.resume.empty() && !config.save.empty() &&
-                                 is_same_folder(clean(config.resume).parent_path(), clean(config.save)));
-  if (!config.save.empty() && !config.overwrite && !goes_on)
+  if (!config.save.empty() && !config.overwrite && !resumes_in_its_folder(config))
     if (const auto steps = saved_steps(config.save); !steps.empty())
       throw UsageError(concat("--save ", config.save, " holds checkpoints of another run, up to step ", steps.back(),
                               "; give another folder, --resume ", config.save,
@@ -184,15 +187,17 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
     return {};
   }
   for (size_t i = 0; i < folders.size(); ++i) {
+    const auto start = std::chrono::steady_clock::now();
     std::unique_ptr<Checkpoint> opened;
     const std::string error =
         lowest_answer(info, job.mesh.num_ranks(), concat("resume/", i),
                       try_to_fill(job, info, folders[i], runtime, opened, log), state_timeout_ms(job));
     if (error.empty()) {
+      const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
       report(job, data, *opened, log);
       runtime.run_init();
-      if (job.config.resume.empty()) return {true, std::nullopt};
-      return {true, opened->index().state};
+      if (job.config.resume.empty()) return {true, std::nullopt, ms};
+      return {true, opened->index().state, ms};
     }
     const std::string sentence = error.substr(1);
     if (error[0] == kFinal) throw Error(TSR_E_FAILED_PRECONDITION, sentence);

@@ -17,6 +17,8 @@ namespace tessera::host {
 /// Whether --resume asks for a checkpoint that need not be there: it names the folder of --save, which has none yet. So
 /// the command that starts a run goes on with it, too.
 bool may_start_anew(const TrainConfig& config);
+/// Whether --resume goes on with a run of the folder of --save.
+bool resumes_in_its_folder(const TrainConfig& config);
 /// Checks --save, --resume and --init-from before anything starts, as far as one process can without reading tensors.
 /// Throws UsageError: no checkpoint, another model, another optimizer, checkpoints of another run where this one would
 /// save; and what Checkpoint throws for a damaged one that was given itself.
@@ -29,6 +31,7 @@ void check_checkpoints(const Job& job);
 struct LoadedRun {
   bool is_filled = false;
   std::optional<RunState> state;
+  double ms = 0;  ///< until all ranks had read it
 };
 LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime, const Log& log);
 

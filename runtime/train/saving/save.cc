@@ -1,222 +1,232 @@
-// A save is three meetings of the ranks in the job's store; each ends with the first error of any rank, or none.
+// Without --save-async a checkpoint is written between two steps, from where the state is. With it, steps wait only for
+// a copy of the state, and for most of that not even:
 //
-//     rank 0: make step-N.partial  | all: write and sync rank-R.safetensors  | rank 0: read the parts' descriptions,
-//     check
-//                                  |      and rank-R.json, its description    |   them, write index.json, rename,
-//                                  latest
+//     control thread   step 10 | begin the copy | step 11: forward, backward | copy done? | update | step 12 ...
+//     device, host               copy ---------------------------->
+//     thread of a save           meet; write what is copied; sync; meet; rank 0: rename; meet
 //
-// Descriptions pass through the folder, since the store keeps every value and takes 8 MiB at most. A rank that owns
-// nothing touches no file, so data parallelism over machines needs no shared file system.
+// since nothing but the update of the next step changes what is saved (exec/state_copy.h). The ranks of a save meet on
+// its thread, so no step has a message more; each control thread learns of the end by itself, between two steps. So
+// what depends on the outcome of a save is decided only when that is known (is_best, the next save, the end of the
+// run).
+//
+// In sum, with B bytes owned by a rank: host memory B more, B bytes copied once more.
 
 #include "train/saving/save.h"
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
+#include <cmath>
+#include <cstring>
+#include <system_error>
+#include <utility>
 
 #include "base/concat.h"
-#include "base/durable_file.h"
-#include "base/read_only_file.h"
-#include "checkpoint/index_text.h"
 #include "checkpoint/save_folder.h"
-#include "checkpoint/write_part.h"
-#include "config/flag_table.h"
-#include "model/model_name.h"
-#include "storage/block_sums.h"
+#include "config/text_values.h"
 #include "tessera/error.hpp"
-#include "train/consistency.h"
+#include "train/saving/resume.h"
 
 namespace tessera::host {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr uint64_t kMostPartBytes = uint64_t{1} << 30;
-constexpr int64_t kSlowBytesPerMs = 10'000;  // a disk of 10 MB/s
-
-std::string part_path(const std::string& folder, int rank) {
-  return concat(folder, "/rank-", rank, ".json");
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-NamedValues plugins_of(const Job& job) {
-  NamedValues plugins;
-  const auto add = [&](const LoadedPlugin& plugin) {
-    if (std::ranges::find(plugins, plugin.id, [](const auto& pair) { return pair.first; }) == plugins.end())
-      plugins.emplace_back(plugin.id, plugin.version);
-  };
-  add(job.plugins.device);
-  if (job.plugins.communicator) add(*job.plugins.communicator);
-  for (const auto& strategy : job.plugins.strategies)
-    if (strategy) add(*strategy);
-  for (const LoadedPlugin& policy : job.plugins.offload)
-    add(policy);
-  return plugins;
-}
-
-/// Adds a rank's part, which is file `number` of the index.
-void merge(CheckpointIndex& index, RankPart part, size_t number) {
-  index.files.push_back(std::move(*part.file));
-  for (auto& [name, tensor] : part.tensors) {
-    SavedTensor& whole = index.tensors[name];
-    whole.dtype = tensor.dtype;
-    whole.shape = tensor.shape;
-    tensor.parts.front().file = number;
-    whole.parts.push_back(std::move(tensor.parts.front()));
+/// By its exponent; `floats` need not be aligned.
+bool all_finite(std::span<const std::byte> floats) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  bool are_finite = true;
+  for (size_t at = 0; at < floats.size(); at += sizeof(uint32_t)) {
+    uint32_t bits;
+    std::memcpy(&bits, floats.data() + at, sizeof bits);
+    are_finite &= (bits & kExponent) != kExponent;
   }
+  return are_finite;
 }
 
 }  // namespace
 
-RunDescription describe_run(const Job& job, const Dataset& data) {
-  RunDescription run;
-  run.tessera = TESSERA_VERSION;
-  run.model = job.config.model;
-  run.has_config = is_model_folder(job.config.model);
-  for (const ModelFact& fact : job.architecture().facts())
-    run.model_facts.emplace_back(fact.name, fact.value);
-  run.items = job.items();
-  for (const ConfigField& field : result_fields(job.config))
-    run.settings.emplace_back(field.name, field.value);
-  run.data = data.size();
-  for (const MeshAxis& axis : job.axes) {
-    run.mesh.emplace_back(axis.name, axis.num_ranks);
-    if (!axis.strategy.empty()) run.strategies.emplace_back(axis.name, axis.strategy);
-  }
-  run.plugins = plugins_of(job);
-  return run;
-}
-
-int64_t state_timeout_ms(const Job& job) {
-  const auto num_bytes = static_cast<int64_t>(3 * sizeof(float) * job.model.num_parameter_elements());
-  return job.config.timeout_ms + num_bytes / kSlowBytesPerMs;
-}
-
-CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime,
+CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const RankInfo& info,
+                                 const RankObserver& observer, RankRuntime& runtime, const RunState& start,
                                  const Log& log)
-    : job_(job), info_(info), runtime_(runtime), log_(log), folder_(job.config.save) {
-  if (!is_on()) return;
+    : job_(job),
+      info_(info),
+      observer_(observer),
+      runtime_(runtime),
+      log_(log),
+      last_saved_(resumes_in_its_folder(job.config) ? start.step : 0),
+      best_step_(start.best_step),
+      best_loss_(start.best_loss) {
+  if (job.config.save.empty()) return;
   const Program& program = runtime.programs().first();
   if (const std::string obstacle = obstacle_to_saving(program); !obstacle.empty())
     throw Error(TSR_E_FAILED_PRECONDITION, concat("--save is not possible here: ", obstacle, "; leave --save out"));
-  run_ = describe_run(job, *data.training);
-  held_ = held_tensors(program);
-  for (const Parameter& parameter : job.model.parameters) {
-    const std::vector<int64_t> shape = parameter.shape();
-    shapes_.emplace_back(shape.begin(), shape.end());
+  writer_ = std::make_unique<CheckpointWriter>(job, *data.training, info, log, held_tensors(program));
+  writer_->check_folder(start);
+  if (job.config.save_async) reserve_copy(program);
+}
+
+CheckpointSaver::~CheckpointSaver() {
+  try {
+    finish();
+  } catch (const std::exception&) {  // the run is failing: what it fails with is known
   }
-  check_folder();
+}
+
+void CheckpointSaver::reserve_copy(const Program& program) {
+  std::vector<StatePlace> places;
+  uint64_t address = 0;
+  for (const HeldTensor& tensor : writer_->held()) {
+    addresses_.push_back(address);
+    if (!tensor.is_owner) continue;
+    places.insert(places.end(), tensor.places.begin(), tensor.places.end());
+    address += num_bytes_of(program, tensor.places);
+  }
+  copy_ = &runtime_.reserve_copy(places);
 }
 
 bool CheckpointSaver::is_due(int64_t step) const {
   return is_on() && job_.config.save_every > 0 && step % job_.config.save_every == 0;
 }
 
-/// All ranks do their work, and then know of the first error in it.
-std::string CheckpointSaver::all_do(const std::string& what, const std::function<void()>& work) {
-  std::string error;
-  try {
-    work();
-  } catch (const std::exception& failure) {
-    const bool is_one = job_.mesh.num_ranks() == 1;
-    error = is_one ? sentence_of(failure) : concat("rank ", info_.rank, ": ", sentence_of(failure));
-  }
-  return lowest_answer(info_, job_.mesh.num_ranks(), concat("save/", num_attempts_, "/", what), error,
-                       state_timeout_ms(job_));
+bool CheckpointSaver::is_best(double loss) {
+  if (!is_on() || !job_.config.save_best || !std::isfinite(loss)) return false;
+  if (under_way_ && under_way_->is_best) finish();  // all ranks must know whether it succeeded
+  return best_step_ == 0 || loss < best_loss_;
 }
 
-/// Finds out now what would fail every save.
-void CheckpointSaver::check_folder() {
-  const NewCheckpoint probe(folder_, 0);
-  ++num_attempts_;
-  std::string error = all_do("folder", [&] {
-    if (info_.rank == 0) probe.begin();
-  });
-  if (error.empty())
-    error = all_do("look", [&] {
-      if (std::ranges::any_of(held_, &HeldTensor::is_owner) && !std::filesystem::is_directory(probe.path()))
-        throw Error(TSR_E_UNAVAILABLE, concat("the folder that rank 0 has made, ", probe.path(), ", is not there"));
-    });
-  if (info_.rank == 0 && error.empty()) probe.remove_older(0);  // and what a killed run has left
-  if (!error.empty())
-    throw Error(TSR_E_UNAVAILABLE,
-                concat("--save ", folder_, " cannot be used: ", error,
-                       "; give a folder that can be written, on a file system that all ranks share"));
-}
-
-std::string CheckpointSaver::part_key(int rank) const {
-  return concat("save/", num_attempts_, "/part/", rank);
-}
-
-void CheckpointSaver::write_own_part(const std::string& path) {
-  const Program& program = runtime_.programs().first();
-  const RankPart part =
-      write_rank_part(path, info_.rank, held_, shapes_, [&](const StatePlace& place, std::span<std::byte> out) {
-        runtime_.read_state(program.buffer(place.buffer), place.offset, out);
-      });
-  if (part.file) write_durably(part_path(path, info_.rank), print_rank_part(part));
-  info_.store->set(part_key(info_.rank), part.file ? "a file" : "nothing");
-}
-
-void CheckpointSaver::put_together(const RunState& state) {
-  const NewCheckpoint target(folder_, state.step);
-  CheckpointIndex index{state, run_, {}, {}};
-  for (int rank = 0; rank < job_.mesh.num_ranks(); ++rank) {
-    if (info_.store->get(part_key(rank), job_.config.timeout_ms) == "nothing") continue;
-    const std::string path = part_path(target.path(), rank);
-    merge(index, parse_rank_part(read_text_file(path, kMostPartBytes), path), index.files.size());
-    std::filesystem::remove(path);
-  }
-  if (run_.has_config) {
-    const std::string text = read_text_file(concat(job_.config.model, "/", kConfigName), kMostPartBytes);
-    write_durably(concat(target.path(), "/", kConfigName), text);
-    index.files.push_back({std::string(kConfigName), text.size(), text.size(), crc32c(std::as_bytes(std::span(text)))});
-  }
-  const std::string text = print_index(index), path = concat(target.path(), "/", kIndexName);
-  parse_index(text, path);  // refuses what would not load, such as tensors that are not whole
-  write_durably(path, text);
-  target.commit();
-  num_bytes_ = index.total_bytes() + text.size();
-  try {
-    target.remove_older(job_.config.keep);
-  } catch (const std::exception& error) {
-    log_.warning("older checkpoints in ", folder_, " could not be removed: ", sentence_of(error));
-  }
-}
-
-SaveMetrics CheckpointSaver::save(RunState state) {
-  const auto start = Clock::now();
-  ++num_attempts_;
+RunState CheckpointSaver::complete(RunState state, std::optional<double> best_loss) {
   state.optimizer_step = runtime_.optimizer_step();
-  const NewCheckpoint target(folder_, state.step);
-  SaveMetrics metrics;
-  metrics.step = state.step;
-  metrics.error = all_do("folder", [&] {
-    if (info_.rank == 0) target.begin();
-  });
-  if (metrics.error.empty()) metrics.error = all_do("files", [&] { write_own_part(target.path()); });
-  if (metrics.error.empty())
-    metrics.error = all_do("index", [&] {
-      if (info_.rank == 0) put_together(state);
-    });
-  if (metrics.error.empty())
-    last_saved_ = state.step;
-  else if (info_.rank == 0)
-    target.abandon();
-  metrics.num_bytes = metrics.error.empty() ? static_cast<int64_t>(num_bytes_) : 0;
-  metrics.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  if (info_.rank == 0) report(metrics);
+  state.best_step = best_loss ? state.step : best_step_;
+  state.best_loss = best_loss.value_or(best_loss_);
+  return state;
+}
+
+void CheckpointSaver::save(RunState state, std::optional<double> best_loss) {
+  wait_for_previous(state.step);
+  const auto start = Clock::now();
+  state = complete(state, best_loss);
+  if (is_async())
+    begin_async(state, best_loss.has_value(), start);
+  else
+    report(write_now(state, best_loss.has_value(), start), false);
+}
+
+std::string CheckpointSaver::save_last(RunState state, std::optional<double> best_loss) {
+  finish(false);
+  const SaveMetrics metrics = write_now(complete(state, best_loss), best_loss.has_value(), Clock::now());
+  report(metrics, true);
+  return metrics.error;
+}
+
+void CheckpointSaver::poll() {
+  if (under_way_ && under_way_->end.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish();
+}
+
+void CheckpointSaver::wait_for_previous(int64_t step) {
+  poll();
+  if (!under_way_) return;
+  if (!std::exchange(has_warned_of_waiting_, true))
+    log_.warning("the checkpoint of step ", under_way_->state.step, " is still being written, and the one of step ",
+                 step, " is due: steps wait for it, now and whenever this happens again; raise --save-every, or save ",
+                 "to a faster disk");
+  finish();
+}
+
+void CheckpointSaver::begin_async(const RunState& state, bool is_best, Clock::time_point start) {
+  copy_->begin();
+  const auto write = [this, state, is_best, start] {
+    const auto read = [this](const HeldTensor& tensor, uint64_t begin, uint64_t end, std::span<std::byte>) {
+      return copied(tensor, begin, end);
+    };
+    UnderWay::End end{writer_->write(state, is_best, read), 0};
+    end.ms = ms_since(start);
+    return end;
+  };
+  UnderWay under_way{state, is_best, 0, {}};
+  try {
+    under_way.end = std::async(std::launch::async, write);
+  } catch (const std::system_error&) {  // no thread: the steps wait
+    copy_->finish();
+    under_way.end = std::async(std::launch::deferred, write);
+    under_way.end.wait();
+  }
+  under_way.pause_ms = ms_since(start);
+  under_way_ = std::move(under_way);
+}
+
+void CheckpointSaver::finish(bool steps_wait) {
+  if (!under_way_) return;
+  copy_->finish();
+  UnderWay done = std::move(*under_way_);
+  under_way_.reset();
+  const auto start = Clock::now();
+  const UnderWay::End end = done.end.get();
+  const double waited_ms = ms_since(start);
+  SaveMetrics metrics = settle(done.state, done.is_best, end.written);
+  metrics.ms = end.ms;
+  metrics.pause_ms = done.pause_ms + copy_->waited_ms() + (steps_wait ? waited_ms : 0);
+  report(metrics, false);
+}
+
+SaveMetrics CheckpointSaver::write_now(const RunState& state, bool is_best, Clock::time_point start) {
+  const auto read = [&](const HeldTensor& tensor, uint64_t begin, uint64_t end, std::span<std::byte> piece) {
+    return fetched(tensor, begin, end, piece);
+  };
+  SaveMetrics metrics = settle(state, is_best, writer_->write(state, is_best, read));
+  metrics.ms = metrics.pause_ms = ms_since(start);
   return metrics;
 }
 
-void CheckpointSaver::report(const SaveMetrics& metrics) const {
-  const std::string path = concat(folder_, "/", step_folder_name(metrics.step));
-  if (metrics.error.empty())
-    log_.info("saved ", path, ": ", human_bytes(num_bytes_), " in ", static_cast<int64_t>(metrics.ms), " ms");
-  else
+/// What the outcome changes here, the same on all ranks.
+SaveMetrics CheckpointSaver::settle(const RunState& state, bool is_best, const WrittenCheckpoint& written) {
+  SaveMetrics metrics;
+  metrics.step = state.step;
+  metrics.error = written.error;
+  if (!written.error.empty()) return metrics;
+  metrics.num_bytes = static_cast<int64_t>(written.num_bytes);
+  last_saved_ = state.step;
+  if (is_best) best_step_ = state.best_step, best_loss_ = state.best_loss;
+  return metrics;
+}
+
+/// Where a tensor is in the copy, once it is there. A bad step after this one would end the run, and this one's
+/// parameters may be why: they must not replace a good checkpoint.
+std::span<const std::byte> CheckpointSaver::copied(const HeldTensor& tensor, uint64_t begin, uint64_t end) {
+  copy_->wait();
+  const uint64_t element = TSR_DTYPE_BYTES(tensor.dtype);
+  const uint64_t address = addresses_[static_cast<size_t>(&tensor - writer_->held().data())];
+  const auto bytes = copy_->bytes().subspan(address + begin * element, (end - begin) * element);
+  if (!tensor.is_moment && tensor.dtype == TSR_F32 && !all_finite(bytes))
+    throw Error(TSR_E_FAILED_PRECONDITION, concat("an element of ", tensor.name, " is not finite"));
+  return bytes;
+}
+
+/// From where it is, between two steps.
+std::span<const std::byte> CheckpointSaver::fetched(const HeldTensor& tensor, uint64_t begin, uint64_t end,
+                                                    std::span<std::byte> piece) {
+  const Program& program = runtime_.programs().first();
+  const uint64_t element = TSR_DTYPE_BYTES(tensor.dtype);
+  for_places(tensor, begin, end, [&](const StatePlace& place, uint64_t before) {
+    runtime_.read_state(program.buffer(place.buffer), place.offset,
+                        piece.subspan(before * element, place.num_elements * element));
+  });
+  return piece;
+}
+
+void CheckpointSaver::report(const SaveMetrics& metrics, bool is_last) const {
+  observer_.on_save(metrics);
+  if (metrics.error.empty()) {
+    const auto ms = [](double value) { return static_cast<int64_t>(std::ceil(value)); };
+    log_.info("saved ", job_.config.save, "/", step_folder_name(metrics.step), ": ",
+              human_bytes(static_cast<uint64_t>(metrics.num_bytes)), " in ", ms(metrics.ms), " ms",
+              is_async() ? concat(", of which steps waited ", ms(metrics.pause_ms)) : "");
+  } else if (!is_last) {  // after the last step it is what the run ends with
     log_.warning("step ", metrics.step, " was not saved: ", metrics.error, "; training goes on, and ",
                  last_saved_ ? concat("the last checkpoint is of step ", last_saved_)
                              : std::string("no checkpoint of this run is there yet"));
+  }
 }
 
 }  // namespace tessera::host

@@ -3,7 +3,9 @@
 //     TESSERA_FAULT_FOLDER   only calls on paths below it, and on files open there, count
 //     TESSERA_FAULT_AT       which one, from 1 on; the process is killed before it does anything
 //     TESSERA_FAULT_ERRNO    instead it returns this error; with TESSERA_FAULT_LASTS=1 so does every later one that
-//     writes TESSERA_FAULT_COUNT    a file: how many there were, appended when the process ends
+//                            writes
+//     TESSERA_FAULT_COUNT    a file: how many there were, appended when the process ends
+//     TESSERA_FAULT_SLOW_MS  every fsync takes so long
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -72,7 +74,9 @@ struct Count {
 extern "C" {
 
 int fsync(int fd) {
-  return fails(is_open_below(fd)) ? -1 : next<int(int)>("fsync")(fd);
+  const bool counts = is_open_below(fd);
+  if (counts) ::usleep(static_cast<useconds_t>(number("TESSERA_FAULT_SLOW_MS") * 1000));
+  return fails(counts) ? -1 : next<int(int)>("fsync")(fd);
 }
 int ftruncate(int fd, off_t size) noexcept {
   return fails(is_open_below(fd)) ? -1 : next<int(int, off_t)>("ftruncate")(fd, size);

@@ -1,0 +1,69 @@
+// State of a rank, copied to the host's memory while the next step begins.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "exec/device.h"
+#include "exec/execution_context.h"
+#include "exec/file_transfer.h"
+#include "program/state_place.h"
+
+namespace tessera::host {
+
+/// Memory for one copy of some places, one after another, and the streams that make it. Between begin() and finish()
+/// nothing may write to these places: a program's runner calls finish() before an action that does.
+class StateCopy {
+ public:
+  /// Takes the memory, all of it, so that no later copy waits for the system. Places are of persistent buffers of
+  /// `program`, which have the addresses of `memory`. Borrows the context. Throws RESOURCE_EXHAUSTED. [control-thread]
+  StateCopy(ExecutionContext& context, const Program& program, const MemoryPlan& memory,
+            std::span<const StatePlace> places);
+  ~StateCopy();
+  StateCopy(const StateCopy&) = delete;
+  StateCopy& operator=(const StateCopy&) = delete;
+
+  /// Starts to copy, when no program runs and no copy is under way. Does not wait. [control-thread]
+  void begin();
+  /// Returns when nothing is copied any more. What the copy failed with is for wait(). [control-thread]
+  void finish();
+  /// The time that finish() has taken since begin(). [control-thread]
+  double waited_ms() const { return waited_ms_; }
+
+  /// Returns when the copy that begin() has started is complete; throws what it failed with, once finish() has found
+  /// out. [any-thread]
+  void wait();
+  /// Valid from wait() until the next begin(). [any-thread]
+  std::span<const std::byte> bytes() const { return {bytes_.at(0), bytes_.num_bytes()}; }
+
+ private:
+  struct Source {
+    const void* pointer = nullptr;
+    uint64_t address = 0, num_bytes = 0;  // in bytes_
+  };
+
+  void add(const Program& program, const MemoryPlan& memory, const StatePlace& place, uint64_t address);
+  void begin_stream(const Device& device, const char* name);
+  void end_one(std::exception_ptr error);
+  static tsr_status end_stream(void* self, tsr_error* err);
+
+  ExecutionContext& context_;
+  Arena bytes_;
+  std::vector<Source> sources_;
+  std::vector<FileCopy> transfers_;
+  std::vector<StreamHandle> streams_;  // of the copy under way
+  double waited_ms_ = 0;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  size_t num_under_way_ = 0;  // streams; guarded by mutex_, as is the next one
+  std::exception_ptr error_;
+};
+
+/// The bytes of these places.
+uint64_t num_bytes_of(const Program& program, std::span<const StatePlace> places);
+
+}  // namespace tessera::host

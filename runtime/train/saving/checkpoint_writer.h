@@ -1,0 +1,64 @@
+// Writing one checkpoint, by all ranks together.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "checkpoint/held_state.h"
+#include "checkpoint/index.h"
+#include "checkpoint/write_part.h"
+#include "data/dataset.h"
+#include "job/job.h"
+#include "train/rank_info.h"
+
+namespace tessera::host {
+
+/// What index.json says of the job.
+RunDescription describe_run(const Job& job, const Dataset& data);
+/// How long ranks wait for one another while state is read or written: --timeout-ms, and the time that a disk of 10
+/// MB/s takes for all of it.
+int64_t state_timeout_ms(const Job& job);
+
+struct WrittenCheckpoint {
+  std::string error;       ///< of the first rank that had one, the same on all ranks; empty: it has its name
+  uint64_t num_bytes = 0;  ///< on rank 0: of all files
+};
+
+/// Makes checkpoints in --save. Uses the job's store and the file system and nothing else of the job, so one thread may
+/// write while another trains; one call at a time. Collective: every rank calls every function in the same order.
+class CheckpointWriter {
+ public:
+  /// Borrows job, info and log.
+  CheckpointWriter(const Job& job, const Dataset& data, const RankInfo& info, const Log& log,
+                   std::vector<HeldTensor> held);
+
+  /// Finds out what would fail every save: throws UNAVAILABLE, on all ranks alike, when the folder cannot be made, or
+  /// is not the same for all ranks that write. Removes what a killed run has left; names the best checkpoint of
+  /// `start`.
+  void check_folder(const RunState& start);
+  /// Writes the state of a step, which `read` gives. What failed is removed. `is_best`: `best` names it, too. Throws
+  /// only when the ranks cannot meet.
+  WrittenCheckpoint write(const RunState& state, bool is_best, const ReadState& read);
+
+  /// What this rank holds. [any-thread]
+  const std::vector<HeldTensor>& held() const { return held_; }
+
+ private:
+  std::string all_do(const std::string& what, const std::function<void()>& work);
+  void write_own_part(const std::string& path, const ReadState& read);
+  uint64_t put_together(const RunState& state, bool is_best);
+  std::string part_key(int rank) const;
+
+  const Job& job_;
+  const RankInfo& info_;
+  const Log& log_;
+  const std::string folder_;
+  const RunDescription run_;
+  const std::vector<HeldTensor> held_;
+  std::vector<std::vector<uint64_t>> shapes_;  // of whole parameters
+  int num_attempts_ = 0;                       // equal on all ranks: makes their questions unique
+};
+
+}  // namespace tessera::host

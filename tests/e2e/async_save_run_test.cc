@@ -1,0 +1,246 @@
+// --save-async as a user sees it: steps do not wait for the disk, and whatever a run ends with, it has its checkpoints.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/save_folder.h"
+#include "e2e/checkpoint_crash.h"
+
+namespace tessera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Flags = std::vector<std::string>;
+
+std::vector<nlohmann::json> saves_in(const std::string& metrics) {
+  std::vector<nlohmann::json> lines = read_json_lines(metrics);
+  std::erase_if(lines, [](const nlohmann::json& line) { return line.value("kind", "") != "save"; });
+  return lines;
+}
+
+size_t count(const std::string& text, const std::string& words) {
+  size_t number = 0;
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
+    ++number;
+  return number;
+}
+
+/// Each sync of the disk takes 150 ms, and each checkpoint has six or more.
+const std::map<std::string, std::string> kSlowDisk = {{"TESSERA_FAULT_SLOW_MS", "150"}};
+
+TEST(AsyncSaveRun, StepsDoNotWaitForTheDisk) {
+  const SavingJob job(1, {"--save-async", "--save-every=5"});
+  const CommandResult run = job.run("run", kSlowDisk);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto saves = saves_in(job.metrics("run"));
+  ASSERT_EQ(saves.size(), 2u);
+  EXPECT_EQ(saves[0]["saved_step"], 5);
+  EXPECT_GE(saves[0]["save_ms"], 600);
+  EXPECT_LT(saves[0]["pause_ms"].get<double>(), saves[0]["save_ms"].get<double>() / 3);
+  EXPECT_EQ(saves[1]["pause_ms"], saves[1]["save_ms"]);  // after the last step there is nothing else to do
+  EXPECT_NE(run.err.find(" of host memory for the copy of the state that is written while steps run"),
+            std::string::npos)
+      << run.err;
+  EXPECT_NE(run.err.find(" ms, of which steps waited "), std::string::npos) << run.err;
+}
+
+TEST(AsyncSaveRun, ASaveWaitsForTheOneBeforeItAndSaysSoOnce) {
+  const SavingJob job(2, {"--save-async", "--save-every=1"});
+  const CommandResult run = job.run("run", kSlowDisk);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(count(run.err, "the checkpoint of step 1 is still being written, and the one of step 2 is due"), 1u);
+  EXPECT_EQ(count(run.err, "is still being written"), 1u) << run.err;
+  EXPECT_EQ(saves_in(job.metrics("run")).size(), 6u);
+}
+
+TEST(AsyncSaveRun, AFullDiskIsAWarning) {
+  const SavingJob job(1, {"--save-async", "--save-every=2"});
+  const int num_calls = job.num_calls();
+  const CommandResult run = job.run(
+      "full", {{"TESSERA_FAULT_AT", std::to_string(num_calls / 2)}, {"TESSERA_FAULT_ERRNO", std::to_string(ENOSPC)}});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.err.find("step 4 was not saved: cannot "), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("No space left on device; training goes on, and the last checkpoint is of step 2"),
+            std::string::npos)
+      << run.err;
+  EXPECT_FALSE(fs::exists(job.folder("full/step-00000004")));
+  EXPECT_TRUE(job.last_checkpoint("full") == job.last_checkpoint("counted"));
+}
+
+/// After the first update a parameter is not finite, which the second step finds out.
+TEST(AsyncSaveRun, ParametersThatAreLostAreNotSaved) {
+  const TempFolder folder;
+  const Flags job = {"train",
+                     "--model",
+                     golden(),
+                     "--data",
+                     golden("/tokens.bin"),
+                     "--batch-size=1",
+                     "--seq-len",
+                     "32",
+                     "--lr",
+                     "1e38",
+                     "--clip=0",
+                     "--threads=1",
+                     "--nproc=2",
+                     "--save-async",
+                     "--steps",
+                     "6",
+                     "--strategy=fsdp",
+                     "--comm=local",
+                     "--save",
+                     folder.path(),
+                     "--save-every=1"};
+  const CommandResult run = run_command(tessera(job));
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_NE(run.err.find("step 1 was not saved: rank "), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("an element of wte.weight is not finite"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("the run is lost"), std::string::npos) << run.err;
+  EXPECT_TRUE(host::saved_steps(folder.path()).empty());
+}
+
+/// One process a rank: the threads of a save meet in the job's store beside the control threads.
+TEST(AsyncSaveRun, ProcessesHaveTheFilesOfASaveThatStepsWaitFor) {
+  for (const char* comm : {"gloo", "local"}) {
+    const TempFolder folder;
+    for (const char* name : {"waits", "runs"}) {
+      Flags flags = {"--steps=6",
+                     "--nproc=2",
+                     "--strategy=zero3",
+                     "--save-every=1",
+                     "--keep=0",
+                     "--save=" + folder.path(name),
+                     std::string("--comm=") + comm};
+      if (name == std::string("runs")) flags.push_back("--save-async");
+      const CommandResult run = run_command(train(flags));
+      ASSERT_EQ(run.exit_code, 0) << run.err;
+    }
+    for (int step = 1; step <= 6; ++step)
+      for (const char* file : {"index.json", "rank-00000.safetensors", "rank-00001.safetensors"}) {
+        const std::string name = "/" + host::step_folder_name(step) + "/" + file;
+        EXPECT_TRUE(file_bytes(folder.path("waits") + name) == file_bytes(folder.path("runs") + name)) << name;
+      }
+  }
+}
+
+TEST(AsyncSaveRun, TheCopyCountsAsHostMemory) {
+  const TempFolder folder;
+  const Flags flags = {"--steps=1", "--save-async", "--save=" + folder.path("run")};
+  const CommandResult without = run_command(train({"--steps=1", "--host-memory=1000KiB"}));
+  EXPECT_EQ(without.exit_code, 0) << without.err;
+  Flags little = flags, enough = flags;
+  little.push_back("--host-memory=1000KiB");
+  enough.push_back("--host-memory=1500KiB");
+  const CommandResult refused = run_command(train(little));
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_NE(refused.err.find("the run does not fit --host-memory 1000.0 KiB: rank 0 needs 1.4 MiB, 1.4 MiB of it for "
+                             "the copy of its state that --save-async writes"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_EQ(run_command(train(enough)).exit_code, 0);
+}
+
+/// By the evaluations that the metrics list.
+int64_t step_of_least_loss(const std::string& metrics) {
+  int64_t best = 0;
+  double least = INFINITY;
+  for (const nlohmann::json& line : read_json_lines(metrics))
+    if (line.value("kind", "") == "eval" && line["loss"].get<double>() < least) {
+      least = line["loss"];
+      best = line["after_step"];
+    }
+  return best;
+}
+
+class SaveBest : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// A rate at which the loss goes up and down.
+  CommandResult run(const Flags& more) const {
+    Flags flags = {"train",
+                   "--model",
+                   golden(),
+                   "--data",
+                   golden("/tokens.bin"),
+                   "--eval-data",
+                   golden("/tokens.bin"),
+                   "--batch-size=1",
+                   "--seq-len=32",
+                   "--lr=0.05",
+                   "--threads=1",
+                   "--steps=12",
+                   "--eval-every=1",
+                   "--eval-batches=2",
+                   "--keep=1",
+                   "--save-best",
+                   "--save=" + save(),
+                   "--metrics=" + metrics()};
+    if (*GetParam()) flags.push_back(GetParam());
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run_command(tessera(flags));
+  }
+  std::string save() const { return folder_.path("run"); }
+  std::string metrics() const { return folder_.path("metrics"); }
+  std::string best() const { return file_bytes(save() + "/best"); }
+
+ private:
+  const TempFolder folder_;
+};
+
+TEST_P(SaveBest, TheBestIsNamedAndStays) {
+  const CommandResult result = run({"--nproc=2", "--strategy=fsdp", "--comm=local"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const int64_t least = step_of_least_loss(metrics());
+  ASSERT_LT(least, 12) << "the rate is too low for this test";
+  EXPECT_EQ(best(), host::step_folder_name(least) + "\n");
+  EXPECT_EQ(host::saved_steps(save()), (std::vector<int64_t>{least, 12}));
+  const host::RunState state = host::Checkpoint(save() + "/step-00000012").index().state;
+  EXPECT_EQ(state.best_step, least);
+  EXPECT_TRUE(std::isfinite(state.best_loss));
+}
+
+/// The run that goes on knows what was best before; `best` is a name like that of a folder.
+TEST_P(SaveBest, IsKeptByARunThatGoesOn) {
+  ASSERT_EQ(run({}).exit_code, 0);
+  const std::string whole = best();
+  const std::vector<int64_t> steps = host::saved_steps(save());
+  fs::remove_all(save());
+  fs::remove(metrics());
+  for (const char* until : {"--steps=3", "--steps=7", "--steps=12"}) {
+    Flags flags = {"train",
+                   "--model",
+                   golden(),
+                   "--data",
+                   golden("/tokens.bin"),
+                   "--eval-data",
+                   golden("/tokens.bin"),
+                   "--batch-size=1",
+                   "--seq-len=32",
+                   "--lr=0.05",
+                   "--threads=1",
+                   "--eval-every=1",
+                   "--eval-batches=2",
+                   "--keep=1",
+                   "--save-best",
+                   "--save=" + save(),
+                   "--resume=" + save(),
+                   until};
+    const CommandResult part = run_command(tessera(flags));
+    ASSERT_EQ(part.exit_code, 0) << part.err;
+  }
+  EXPECT_EQ(best(), whole);
+  const CommandResult shown = run_command(tessera({"inspect", save() + "/best"}));
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_NE(shown.out.find(whole.substr(0, whole.size() - 1)), std::string::npos) << shown.out;
+  const CommandResult from = run_command(train({"--steps=1", "--init-from=" + save() + "/best"}));
+  EXPECT_EQ(from.exit_code, 0) << from.err;
+  EXPECT_NE(from.err.find("parameters: from " + save() + "/" + whole.substr(0, whole.size() - 1)), std::string::npos)
+      << from.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, SaveBest, ::testing::Values("", "--save-async"),
+                         [](const auto& test) { return test.index ? "Async" : "Sync"; });
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,137 @@
+// A copy of state that is made while the next step runs is the state before that step, however late the copy is.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "exec/rank_runtime.h"
+#include "model/gpt2/gpt2.h"
+#include "model/initial_values.h"
+#include "support/expect_error.h"
+#include "support/memory_kv.h"
+#include "support/plugin_loader.h"
+
+namespace tessera::testing {
+using namespace host;
+namespace {
+
+/// A device's table with another `copy`: each may begin late, or fail.
+struct CopyFaults {
+  static inline const tsr_device_interface* device = nullptr;
+  static inline std::atomic<int> delay_ms{0};
+  static inline std::atomic<bool> fails{false};
+
+  static tsr_status wait(void*, tsr_error*) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return TSR_OK;
+  }
+  static tsr_status fail(void*, tsr_error* err) {
+    fill_error(err, TSR_E_DATA_LOSS, "test", "this copy was lost");
+    return TSR_E_DATA_LOSS;
+  }
+  static tsr_status copy(tsr_stream* stream, void* dst, const void* src, uint64_t num_bytes,
+                         tsr_error* err) TSR_NOEXCEPT {
+    for (int waited = 0; waited < delay_ms; waited += 50)
+      device->host_function(stream, &CopyFaults::wait, nullptr, err);
+    if (fails) device->host_function(stream, &CopyFaults::fail, nullptr, err);
+    return device->copy(stream, dst, src, num_bytes, err);
+  }
+};
+
+class StateCopyTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    CopyFaults::device = &device_;
+    table_.copy = &CopyFaults::copy;
+    CompileInput input{model_, mesh_, {}, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
+    RankSetup setup;
+    setup.device.api = &table_;
+    setup.host = &host_;
+    runtime_ = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
+    runtime_->initialise(InitialValues(3, model_.parameters));
+    for (const Home& home : runtime_->programs().first().homes)
+      for (const uint32_t role : {TSR_HOME_VALUE, TSR_HOME_M, TSR_HOME_V})
+        places_.push_back({home.roles[role].buffer, home.roles[role].offset, home.num_elements});
+  }
+
+  std::vector<std::byte> state() {
+    std::vector<std::byte> all;
+    for (const StatePlace& place : places_) {
+      std::vector<std::byte> one(place.num_elements * sizeof(float));
+      runtime_->read_state(runtime_->programs().first().buffer(place.buffer), place.offset, one);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+
+  void step(uint64_t number) {
+    const MicroBatch batch{std::vector{0, 1, 2, 3, 4, 5, 6, 7}, std::vector{1, 2, 3, 4, 5, 6, 7, 0}};
+    runtime_->run_step(number, 1e-3, 1, {&batch, 1});
+  }
+
+  static std::vector<std::byte> bytes_of(const StateCopy& copy) { return {copy.bytes().begin(), copy.bytes().end()}; }
+
+  MemoryKv store_;
+  tsr_host host_ = store_.host();
+  const tsr_device_interface& device_ = load_plugin<tsr_device_interface>(GetParam(), TSR_DEVICE_INTERFACE);
+  tsr_device_interface table_ = device_;
+  Mesh mesh_{{{"dp", 1, TSR_SPLITS_BATCH}}};
+  Model model_ = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 16, .vocab = 50, .positions = 8, .ffn = 64},
+                           {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
+  std::unique_ptr<RankRuntime> runtime_;
+  std::vector<StatePlace> places_;
+};
+
+/// Without the wait before the first action that writes, the copy would be of what the step has updated.
+TEST_P(StateCopyTest, AStepUpdatesNothingBeforeTheCopyIsDone) {
+  StateCopy& copy = runtime_->reserve_copy(places_);
+  for (uint64_t number = 0; number < 4; ++number) {
+    const auto before = state();
+    CopyFaults::delay_ms = 100;
+    copy.begin();
+    CopyFaults::delay_ms = 0;
+    step(number);
+    copy.wait();
+    EXPECT_EQ(bytes_of(copy), before);
+    EXPECT_NE(state(), before);
+    EXPECT_GT(copy.waited_ms(), 0);
+  }
+}
+
+TEST_P(StateCopyTest, AnotherThreadMayWaitForIt) {
+  StateCopy& copy = runtime_->reserve_copy(places_);
+  const auto before = state();
+  CopyFaults::delay_ms = 50;
+  copy.begin();
+  CopyFaults::delay_ms = 0;
+  std::vector<std::byte> seen;
+  std::thread reader([&] {
+    copy.wait();
+    seen = bytes_of(copy);
+  });
+  step(0);
+  step(1);
+  reader.join();
+  EXPECT_EQ(seen, before);
+}
+
+TEST_P(StateCopyTest, ACopyThatFailsEndsNoStep) {
+  StateCopy& copy = runtime_->reserve_copy(places_);
+  CopyFaults::fails = true;
+  copy.begin();
+  CopyFaults::fails = false;
+  step(0);
+  expect_error([&] { copy.wait(); }, {"this copy was lost"});
+  const auto before = state();
+  copy.begin();
+  step(1);
+  copy.wait();
+  EXPECT_EQ(bytes_of(copy), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, StateCopyTest, ::testing::Values("cpu-device", TESSERA_OTHER_DEVICE),
+                         [](const auto& test) { return test.index ? "other" : "cpu"; });
+
+}  // namespace
+}  // namespace tessera::testing
