@@ -79,12 +79,16 @@ class RankRuntime {
   /// step count are written, then `init` runs.
   void zero_state();
   void run_init();
-  /// Elements of a persistent buffer, in whatever memory it is between programs. Return when done. `read_state` is raw;
-  /// what is written to a buffer of 16 bits is rounded to nearest even.
+  /// Elements of a persistent buffer, in whatever memory it is between programs. Return when done. State is
+  /// raw; values that are written to a buffer of 16 bits are rounded to nearest even.
   void read_state(const Buffer& buffer, uint64_t offset, std::span<std::byte> out) {
     read(buffer, offset, out.data(), out.size());
   }
   void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  void write_state(const Buffer& buffer, uint64_t offset, std::span<const std::byte> elements) {
+    write(buffer, offset, elements.data(), elements.size());
+    wait();
+  }
   /// Steps that updated the parameters, as the optimizer counts them.
   int64_t optimizer_step();
   void set_optimizer_step(int64_t step);

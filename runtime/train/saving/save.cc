@@ -97,8 +97,6 @@ CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const Rank
     : job_(job), info_(info), runtime_(runtime), log_(log), folder_(job.config.save) {
   if (!is_on()) return;
   const Program& program = runtime.programs().first();
-  if (const std::string obstacle = obstacle_to_saving(program); !obstacle.empty())
-    throw Error(TSR_E_FAILED_PRECONDITION, concat("--save is not possible here: ", obstacle, "; leave --save out"));
   run_ = describe_run(job, *data.training);
   held_ = held_tensors(program);
   for (const Parameter& parameter : job.model.parameters) {

@@ -26,8 +26,8 @@ int64_t state_timeout_ms(const Job& job);
 /// [control-thread]
 class CheckpointSaver {
  public:
-  /// Borrows its arguments. Throws FAILED_PRECONDITION when the programs have state that cannot be saved, and, on all
-  /// ranks alike, UNAVAILABLE when the folder cannot be made, or is not the same for all ranks that write.
+  /// Borrows its arguments. Throws, on all ranks alike, UNAVAILABLE when the folder cannot be made, or is not the same
+  /// for all ranks that write.
   CheckpointSaver(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime, const Log& log);
 
   bool is_on() const { return !folder_.empty(); }
