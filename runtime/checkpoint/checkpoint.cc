@@ -169,7 +169,7 @@ std::vector<std::string> Checkpoint::verify() const {
   for (const auto& [name, tensor] : index_.tensors)
     for (const TensorPart& part : tensor.parts)
       for (uint64_t number = 0; opens[part.file] && number < part.crc32c.size(); ++number)
-        attempt([&] { read_block(name, part, number); });
+        attempt([&, &name = name] { read_block(name, part, number); });
   return broken;
 }
 
