@@ -24,12 +24,19 @@ struct Piece {
   StatePlace place;
 };
 
+/// How the parameter's homes are split over the axis; null: they are replicated. Slices of its state are none where it
+/// is frozen: then its homes are as its value, or whole on the rank that owns it.
+const LayoutEntry* entry_of_homes(const Program& program, int parameter, int axis) {
+  const LayoutEntry* entry = entry_on(program, parameter, axis, TSR_HOME_M);
+  const bool trains = program.model->parameters[static_cast<size_t>(parameter)].trainable;
+  const bool is_sliced = entry && entry->kind == TSR_LAYOUT_SPLIT && entry->coordinates.empty();
+  return !trains && is_sliced ? entry_on(program, parameter, axis, TSR_HOME_VALUE) : entry;
+}
+
 /// Whether this rank's coordinate is the first that has the parameter on every axis over which it is replicated.
 bool owns(const Program& program, int parameter) {
-  const bool trains = program.model->parameters[static_cast<size_t>(parameter)].trainable;
   for (size_t axis = 0; axis < program.coordinates.size(); ++axis) {
-    const LayoutEntry* entry =
-        entry_on(program, parameter, static_cast<int>(axis), trains ? TSR_HOME_M : TSR_HOME_VALUE);
+    const LayoutEntry* entry = entry_of_homes(program, parameter, static_cast<int>(axis));
     if (entry && entry->kind != TSR_LAYOUT_REPLICATED) continue;
     const int first = entry && !entry->coordinates.empty() ? entry->coordinates.front() : 0;
     if (program.coordinates[axis] != first) return false;
