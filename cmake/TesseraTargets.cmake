@@ -20,6 +20,10 @@ if(TESSERA_SANITIZE)
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-pass-failed>)
 endif()
 
+if(TESSERA_FUZZ)
+  target_compile_options(tessera_flags INTERFACE -fsanitize=fuzzer-no-link)  # counts which branches an input takes
+endif()
+
 # The standard headers that most of our sources come to, parsed once for all libraries: the compiler takes a precompiled
 # header only where all flags that change code are equal, so sources with flags of their own go without. It hides an
 # #include that is missing; the presets `clang` and `one-program` compile without it (CMAKE_DISABLE_PRECOMPILE_HEADERS).

@@ -137,27 +137,42 @@ const Checkpoint::Block& Checkpoint::block(const std::string& name, const Tensor
   return blocks_.front();
 }
 
-void Checkpoint::read(std::string_view name, uint64_t offset, std::span<float> out) const {
+/// Calls `take` for elements offset to offset + count, some at a time, with the number of those before.
+void Checkpoint::read_in_pieces(std::string_view name, uint64_t offset, uint64_t count, const Take& take) const {
   const auto found = index_.tensors.find(name);
   if (found == index_.tensors.end()) throw Error(TSR_E_NOT_FOUND, concat(folder_, " has no tensor ", name));
   const SavedTensor& tensor = found->second;
   const uint64_t element = element_bytes(tensor.dtype), num_elements = tensor.num_elements();
-  if (offset > num_elements || out.size() > num_elements - offset)
-    throw Error(TSR_E_INVALID_ARGUMENT, concat(folder_, ": elements ", offset, " to ", offset + out.size(), " of ",
-                                               name, " were requested, and it has ", num_elements));
+  if (offset > num_elements || count > num_elements - offset)
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(folder_, ": elements ", offset, " to ", offset + count, " of ", name,
+                                               " were requested, and it has ", num_elements));
   const std::lock_guard lock(mutex_);
-  while (!out.empty()) {
+  for (uint64_t before = 0; before < count;) {
     const TensorPart* part = nullptr;
     ElementPlace place;
     for (size_t i = 0; i < tensor.parts.size() && !place.num_elements; ++i)
-      place = find_element((part = &tensor.parts[i])->ranges, offset);
+      place = find_element((part = &tensor.parts[i])->ranges, offset + before);
     const uint64_t at = place.position * element, within = at % kChecksumBytes;
     const Block& from = block(found->first, *part, at / kChecksumBytes);
-    const uint64_t count = std::min({place.num_elements, uint64_t{out.size()}, (from.bytes.size() - within) / element});
-    to_float(tensor.dtype, std::span(from.bytes).subspan(within, count * element), out.first(count));
-    offset += count;
-    out = out.subspan(count);
+    const uint64_t own = std::min({place.num_elements, count - before, (from.bytes.size() - within) / element});
+    take(std::span(from.bytes).subspan(within, own * element), before);
+    before += own;
   }
+}
+
+void Checkpoint::read(std::string_view name, uint64_t offset, std::span<float> out) const {
+  read_in_pieces(name, offset, out.size(), [&](std::span<const std::byte> elements, uint64_t before) {
+    const std::string& dtype = index_.tensors.find(name)->second.dtype;
+    to_float(dtype, elements, out.subspan(before, elements.size() / element_bytes(dtype)));
+  });
+}
+
+void Checkpoint::read_bytes(std::string_view name, uint64_t offset, std::span<std::byte> out) const {
+  const auto found = index_.tensors.find(name);
+  const uint64_t element = found == index_.tensors.end() ? 1 : element_bytes(found->second.dtype);
+  read_in_pieces(name, offset, out.size() / element, [&](std::span<const std::byte> elements, uint64_t before) {
+    std::ranges::copy(elements, out.begin() + static_cast<ptrdiff_t>(before * element));
+  });
 }
 
 std::vector<std::string> Checkpoint::verify() const {
@@ -180,7 +195,7 @@ std::vector<std::string> Checkpoint::verify() const {
   for (const auto& [name, tensor] : index_.tensors)
     for (const TensorPart& part : tensor.parts)
       for (uint64_t number = 0; opens[part.file] && number < part.crc32c.size(); ++number)
-        attempt([&] { read_block(name, part, number, bytes); });
+        attempt([&, &name = name] { read_block(name, part, number, bytes); });
   return broken;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -39,6 +40,8 @@ class Checkpoint : public ParameterSource {
   /// not what was written, for a file that was cut and for one that is not there; NOT_FOUND for a tensor that the
   /// checkpoint lacks; INVALID_ARGUMENT for a range beyond it.
   void read(std::string_view tensor, uint64_t offset, std::span<float> out) const override;
+  /// The same elements as they are; `out` is of their size.
+  void read_bytes(std::string_view tensor, uint64_t offset, std::span<std::byte> out) const;
 
   /// The tensor will be read soon: the disk may begin with the first megabytes of its parts, in files that are open.
   void expect(std::string_view tensor) const;
@@ -63,6 +66,8 @@ class Checkpoint : public ParameterSource {
   void read_block(const std::string& name, const TensorPart& part, uint64_t number,
                   std::vector<std::byte>& bytes) const;
   void expect_blocks(const SafetensorsFile& from, const SafetensorsTensor& tensor, uint64_t number) const;
+  using Take = std::function<void(std::span<const std::byte> elements, uint64_t before)>;
+  void read_in_pieces(std::string_view name, uint64_t offset, uint64_t count, const Take& take) const;
   const Block& block(const std::string& name, const TensorPart& part, uint64_t number) const;
   [[noreturn]] void fail(const std::string& what) const;
 

@@ -1,8 +1,9 @@
 // Homes say which elements of a parameter are where; all their roles are cut alike. Of ranks that hold the same
 // elements one saves them, and the layout tells which without a message: on an axis over which a parameter's moments
-// are replicated, the first coordinate that has them. Moments, because a strategy that splits only these (ZeRO 1 and 2,
-// fsdp.sharding=optimizer_only) leaves a whole value on every rank, but homes over the rank's own part of it alone.
-// The rank that puts the index together checks that all parts together are each tensor, once.
+// are replicated, the first coordinate that has them. Where parameters diverge over an axis its coordinates hold
+// different tensors, by the names of their replicas, and each has its owner. Moments, because a strategy that splits
+// only these (ZeRO 1 and 2, fsdp.sharding=optimizer_only) leaves a whole value on every rank, but homes over the rank's
+// own part of it alone. The rank that puts the index together checks that all parts together are each tensor, once.
 
 #include "checkpoint/held_state.h"
 
@@ -23,10 +24,19 @@ struct Piece {
   StatePlace place;
 };
 
+/// How the parameter's homes are split over the axis; null: they are replicated. Slices of its state are none where it
+/// is frozen: then its homes are as its value, or whole on the rank that owns it.
+const LayoutEntry* entry_of_homes(const Program& program, int parameter, int axis) {
+  const LayoutEntry* entry = entry_on(program, parameter, axis, TSR_HOME_M);
+  const bool trains = program.model->parameters[static_cast<size_t>(parameter)].trainable;
+  const bool is_sliced = entry && entry->kind == TSR_LAYOUT_SPLIT && entry->coordinates.empty();
+  return !trains && is_sliced ? entry_on(program, parameter, axis, TSR_HOME_VALUE) : entry;
+}
+
 /// Whether this rank's coordinate is the first that has the parameter on every axis over which it is replicated.
 bool owns(const Program& program, int parameter) {
   for (size_t axis = 0; axis < program.coordinates.size(); ++axis) {
-    const LayoutEntry* entry = entry_on(program, parameter, static_cast<int>(axis), TSR_HOME_M);
+    const LayoutEntry* entry = entry_of_homes(program, parameter, static_cast<int>(axis));
     if (entry && entry->kind != TSR_LAYOUT_REPLICATED) continue;
     const int first = entry && !entry->coordinates.empty() ? entry->coordinates.front() : 0;
     if (program.coordinates[axis] != first) return false;
@@ -49,9 +59,28 @@ void append(std::vector<StatePlace>& places, const StatePlace& place) {
   places.push_back(place);
 }
 
-HeldTensor make_tensor(const Program& program, std::string name, int parameter, std::vector<Piece> pieces) {
+struct Replica {
+  int index = 0, count = 1;
+};
+
+/// Numbered by the coordinates on the axes over which the parameter diverges, the last one fastest.
+Replica replica_of(const Program& program, int parameter) {
+  Replica replica;
+  for (size_t axis = 0; axis < program.coordinates.size(); ++axis) {
+    const LayoutEntry* entry = entry_on(program, parameter, static_cast<int>(axis), TSR_HOME_M);
+    if (!entry || entry->kind != TSR_LAYOUT_DIVERGENT) continue;
+    const int num_ranks = program.mesh->axes()[axis].num_ranks;
+    replica = {replica.index * num_ranks + program.coordinates[axis], replica.count * num_ranks};
+  }
+  return replica;
+}
+
+HeldTensor make_tensor(const Program& program, const std::string& name, int parameter, std::vector<Piece> pieces) {
+  const Replica replica = replica_of(program, parameter);
   HeldTensor tensor;
-  tensor.name = std::move(name);
+  tensor.name = replica_name(name, replica.index);
+  tensor.shared_name = name;
+  tensor.num_replicas = replica.count;
   tensor.parameter = parameter;
   tensor.is_owner = owns(program, parameter);
   tensor.dtype = program.buffer(pieces.front().place.buffer).dtype;
@@ -63,6 +92,16 @@ HeldTensor make_tensor(const Program& program, std::string name, int parameter, 
       tensor.ranges.push_back(piece.elements);
     append(tensor.places, piece.place);
   }
+  return tensor;
+}
+
+HeldTensor own_state(const Program& program, const Buffer& buffer) {
+  HeldTensor tensor;
+  tensor.name = tensor.shared_name = own_state_name(program.mesh->rank(program.coordinates), buffer.name);
+  tensor.dtype = buffer.dtype;
+  tensor.is_owner = true;
+  tensor.ranges = {{0, buffer.num_elements}};
+  tensor.places = {{buffer.id, 0, buffer.num_elements}};
   return tensor;
 }
 
@@ -93,6 +132,9 @@ std::vector<HeldTensor> held_tensors(const Program& program) {
     tensors.push_back(make_tensor(program, own_name, key.first, std::move(own)));
     tensors.back().is_moment = key.second > 0;
   }
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.persistent && buffer.kind == TSR_BUFFER_PLUGIN && buffer.num_elements)
+      tensors.push_back(own_state(program, buffer));
   return tensors;
 }
 
@@ -103,23 +145,14 @@ uint64_t owned_bytes(const Program& program) {
   return num_bytes;
 }
 
-std::string obstacle_to_saving(const Program& program) {
-  for (const LayoutEntry& entry : program.layout)
-    if (entry.kind == TSR_LAYOUT_DIVERGENT)
-      return concat("the ranks of axis ", program.mesh->axes()[static_cast<size_t>(entry.axis)].name,
-                    " have different values of ", program.model->parameters[static_cast<size_t>(entry.parameter)].name,
-                    ", of which a checkpoint would keep one");
-  for (const Buffer& buffer : program.buffers)
-    if (buffer.persistent && buffer.kind == TSR_BUFFER_PLUGIN)
-      return concat("a strategy keeps state of its own, '", buffer.name, "', which checkpoints do not hold yet");
-  return "";
-}
-
 std::string safetensors_dtype(tsr_dtype dtype) {
-  if (dtype == TSR_F32) return "F32";
-  if (dtype == TSR_BF16) return "BF16";
-  if (dtype == TSR_F16) return "F16";
-  throw Error(TSR_E_INTERNAL, concat("state in ", dtype_name(dtype), " cannot be saved"));
+  constexpr std::pair<tsr_dtype, const char*> kNames[] = {
+      {TSR_F32, "F32"}, {TSR_BF16, "BF16"}, {TSR_F16, "F16"}, {TSR_F64, "F64"}, {TSR_I8, "I8"},
+      {TSR_I32, "I32"}, {TSR_I64, "I64"},   {TSR_U8, "U8"},   {TSR_U16, "U16"}, {TSR_U32, "U32"}};
+  const auto* found = std::ranges::find(kNames, dtype, &std::pair<tsr_dtype, const char*>::first);
+  if (found == std::end(kNames))
+    throw Error(TSR_E_INTERNAL, concat("state in ", dtype_name(dtype), " cannot be saved"));
+  return found->second;
 }
 
 void for_places(const HeldTensor& tensor, uint64_t begin, uint64_t end,

@@ -14,10 +14,12 @@
 namespace tessera::host {
 
 /// What a rank holds of a parameter, or of one of its moments: the elements of `ranges`, one after another, are those
-/// of `places`.
+/// of `places`. Or what a strategy keeps for itself in a buffer, all of it.
 struct HeldTensor {
-  std::string name;    ///< "wte.weight", "optim.wte.weight.m"
-  int parameter = -1;  ///< in the model
+  std::string name;         ///< "wte.weight", "optim.wte.weight.m", "replica.1.wte.weight"
+  std::string shared_name;  ///< the same of the first replica
+  int num_replicas = 1;     ///< of the parameters, which each train on their own
+  int parameter = -1;       ///< in the model; -1: a strategy's own
   tsr_dtype dtype = TSR_F32;
   bool is_moment = false;
   bool is_owner = false;             ///< of the ranks that hold these elements this one saves them
@@ -28,17 +30,14 @@ struct HeldTensor {
 };
 
 /// Of every parameter of which the rank holds elements: value, first and second moment, as far as there are any. Among
-/// ranks that hold the same the owner is the one with the lowest coordinates.
+/// ranks that hold the same the owner is the one with the lowest coordinates. Then the persistent buffers of
+/// strategies.
 std::vector<HeldTensor> held_tensors(const Program& program);
 
 /// The bytes of those of them that this rank saves: 12 for each element that it owns under adamw.
 uint64_t owned_bytes(const Program& program);
 
-/// Why such programs cannot be saved, as a sentence: ranks have different values of one parameter, or a strategy has
-/// persistent buffers of its own. Empty: they can.
-std::string obstacle_to_saving(const Program& program);
-
-/// "F32", the name of a float type in safetensors.
+/// "F32", the name of a type in safetensors.
 std::string safetensors_dtype(tsr_dtype dtype);
 
 /// Calls `each` for the places of elements [begin, end) of the tensor: where they are, and how many come before them.

@@ -3,6 +3,11 @@
 #include "base/concat.h"
 
 namespace tessera::host {
+namespace {
+
+constexpr std::string_view kReplica = "replica.", kOwnState = "state.";
+
+}  // namespace
 
 uint64_t TensorPart::num_elements() const {
   uint64_t sum = 0;
@@ -27,6 +32,22 @@ uint64_t CheckpointIndex::total_bytes() const {
 
 std::string moment_name(std::string_view parameter, char which) {
   return concat("optim.", parameter, ".", which);
+}
+
+std::string replica_name(std::string_view tensor, int replica) {
+  return replica == 0 ? std::string(tensor) : concat(kReplica, replica, ".", tensor);
+}
+
+std::string own_state_name(int rank, std::string_view buffer) {
+  return concat(kOwnState, rank, ".", buffer);
+}
+
+bool is_own_state(std::string_view tensor) {
+  return tensor.starts_with(kOwnState);
+}
+
+bool is_of_replica(std::string_view tensor) {
+  return tensor.starts_with(kReplica);
 }
 
 }  // namespace tessera::host

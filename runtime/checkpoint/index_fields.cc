@@ -29,9 +29,11 @@ StridedRange read_range(const JsonFields& fields, const std::vector<uint64_t>& n
 }
 
 /// Bytes of a tensor; refuses what does not fit 64 bits.
-uint64_t checked_bytes(const JsonFields& fields, const SavedTensor& tensor) {
+uint64_t checked_bytes(const JsonFields& fields, const SavedTensor& tensor, bool is_parameter) {
   uint64_t product = element_bytes(tensor.dtype);
-  if (!converts_to_float(tensor.dtype)) fields.refuse("dtype", "is ", tensor.dtype, ", which no parameter has");
+  if (product == 0) fields.refuse("dtype", "is ", tensor.dtype, ", which is not known");
+  if (is_parameter && !converts_to_float(tensor.dtype))
+    fields.refuse("dtype", "is ", tensor.dtype, ", which no parameter has");
   if (tensor.shape.size() > kLongestShape) fields.refuse("shape", "has ", tensor.shape.size(), " dims");
   for (const uint64_t extent : tensor.shape)
     if (__builtin_mul_overflow(product, extent, &product)) fields.refuse("shape", "is too large");
@@ -60,9 +62,9 @@ TensorPart read_part(const JsonFields& fields, const SavedTensor& tensor, size_t
   return part;
 }
 
-SavedTensor read_tensor(const JsonFields& fields, size_t num_files, bool is_whole) {
+SavedTensor read_tensor(const JsonFields& fields, size_t num_files, bool is_whole, bool is_parameter) {
   SavedTensor tensor{fields.text("dtype"), fields.numbers("shape"), {}};
-  checked_bytes(fields, tensor);
+  checked_bytes(fields, tensor, is_parameter);
   for (const JsonFields& part : fields.objects("parts"))
     tensor.parts.push_back(read_part(part, tensor, num_files));
   std::vector<StridedRange> all;
@@ -248,7 +250,7 @@ std::map<std::string, SavedTensor, std::less<>> read_tensors(const JsonFields& f
                                                              bool is_whole) {
   std::map<std::string, SavedTensor, std::less<>> tensors;
   for (const std::string& name : fields.keys())
-    tensors.emplace(name, read_tensor(fields.object(name), num_files, is_whole));
+    tensors.emplace(name, read_tensor(fields.object(name), num_files, is_whole, !is_own_state(name)));
   return tensors;
 }
 

@@ -34,21 +34,27 @@ std::string number_of(uint64_t count, const char* what) {
 }
 
 std::string tensors_text(const CheckpointIndex& index) {
-  uint64_t num_parameters = 0, num_elements = 0, num_moments = 0, num_parts = 0;
+  uint64_t num_parameters = 0, num_elements = 0, num_moments = 0, num_parts = 0, num_own = 0, num_of_replicas = 0;
   std::set<std::string> dtypes;
   for (const auto& [name, tensor] : index.tensors) {
+    num_parts += tensor.parts.size();
+    num_own += is_own_state(name);
+    num_of_replicas += is_of_replica(name);
+    if (is_own_state(name) || is_of_replica(name)) continue;
     const bool is_moment = name.starts_with("optim.") && (name.ends_with(".m") || name.ends_with(".v")) &&
                            index.tensors.contains(name.substr(6, name.size() - 8));
     ++(is_moment ? num_moments : num_parameters);
     if (!is_moment) num_elements += tensor.num_elements();
     dtypes.insert(tensor.dtype);
-    num_parts += tensor.parts.size();
   }
   std::string types;
   for (const std::string& dtype : dtypes)
     types += (types.empty() ? "" : ", ") + dtype;
   return concat(number_of(num_parameters, "parameter"), " of ", number_of(num_elements, "element"), ", ",
-                number_of(num_moments, "moment"), "; ", types, "; in ", number_of(num_parts, "part"));
+                number_of(num_moments, "moment"), "; ", types,
+                num_of_replicas ? concat("; ", num_of_replicas, " of other replicas") : "",
+                num_own ? concat("; ", number_of(num_own, "buffer"), " of strategies") : "", "; in ",
+                number_of(num_parts, "part"));
 }
 
 std::string checks_text(const CheckpointIndex& index, const Damage& damage) {

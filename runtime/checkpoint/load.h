@@ -1,9 +1,11 @@
 // Filling what a rank holds from a checkpoint of any layout.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "base/progress.h"
 #include "checkpoint/checkpoint.h"
@@ -16,10 +18,24 @@ using WriteState = std::function<void(const StatePlace& place, std::span<const f
 
 enum class LoadWhat { everything, parameters };
 
-/// Reads the elements of `tensors`, in pieces of 4 MiB, and no others; of `parameters` only values, not moments.
+/// Reads the elements of `tensors`, in pieces of 4 MiB, and no others; of `parameters` only values, not moments, and
+/// those of the first replica. Where the checkpoint has another number of replicas all take the first one's. What
+/// strategies keep for themselves is left out.
 /// Throws what Checkpoint::read throws, and FAILED_PRECONDITION for moments that the checkpoint lacks, saying which
 /// settings make them. `progress`, if any, counts tensors.
 void load_tensors(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what,
                   const WriteState& write, Progress* progress = nullptr);
+
+/// How many replicas of the tensor it has, which is that of the first one.
+int num_replicas(const Checkpoint& checkpoint, const std::string& tensor);
+
+/// Why this rank cannot go on with what its strategies kept for themselves, as a sentence: mesh or strategies are
+/// others, or so are its buffers. Empty: it can, or nothing was kept and nothing is.
+std::string obstacle_to_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, int rank,
+                                  const RunDescription& run);
+
+using WriteBytes = std::function<void(const StatePlace& place, std::span<const std::byte> elements)>;
+/// Reads it, when there is no obstacle. Throws what Checkpoint::read_bytes throws.
+void load_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, const WriteBytes& write);
 
 }  // namespace tessera::host

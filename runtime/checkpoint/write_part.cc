@@ -16,6 +16,12 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 4 * kChecksumBytes;
 
+/// Of the whole tensor.
+std::vector<uint64_t> shape_of(const HeldTensor& tensor, std::span<const std::vector<uint64_t>> shapes) {
+  if (tensor.parameter < 0) return {tensor.num_elements()};
+  return shapes[static_cast<size_t>(tensor.parameter)];
+}
+
 SafetensorsEntry entry_of(const HeldTensor& tensor, const std::vector<uint64_t>& shape) {
   uint64_t whole = 1;
   for (const uint64_t extent : shape)
@@ -59,7 +65,7 @@ RankPart write_rank_part(const std::string& folder, int rank, std::span<const He
                          std::span<const std::vector<uint64_t>> shapes, const ReadState& read) {
   std::vector<SafetensorsEntry> entries;
   for (const HeldTensor& tensor : tensors)
-    if (tensor.is_owner) entries.push_back(entry_of(tensor, shapes[static_cast<size_t>(tensor.parameter)]));
+    if (tensor.is_owner) entries.push_back(entry_of(tensor, shape_of(tensor, shapes)));
   RankPart part;
   if (entries.empty()) return part;
   const std::string name = rank_file_name(rank), path = folder + "/" + name;
@@ -69,7 +75,7 @@ RankPart write_rank_part(const std::string& folder, int rank, std::span<const He
     if (!tensor.is_owner) continue;
     SavedTensor& saved = part.tensors[tensor.name];
     saved.dtype = safetensors_dtype(tensor.dtype);
-    saved.shape = shapes[static_cast<size_t>(tensor.parameter)];
+    saved.shape = shape_of(tensor, shapes);
     saved.parts.push_back({0, strided(tensor.ranges), write_tensor(file, tensor, read, piece)});
   }
   file.commit();

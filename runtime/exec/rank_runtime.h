@@ -80,12 +80,16 @@ class RankRuntime {
   /// step count are written, then `init` runs.
   void zero_state();
   void run_init();
-  /// Elements of a persistent buffer, in whatever memory it is between programs. Return when done. `read_state` is raw;
-  /// what is written to a buffer of 16 bits is rounded to nearest even.
+  /// Elements of a persistent buffer, in whatever memory it is between programs. Return when done. State is
+  /// raw; values that are written to a buffer of 16 bits are rounded to nearest even.
   void read_state(const Buffer& buffer, uint64_t offset, std::span<std::byte> out) {
     read(buffer, offset, out.data(), out.size());
   }
   void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  void write_state(const Buffer& buffer, uint64_t offset, std::span<const std::byte> elements) {
+    write(buffer, offset, elements.data(), elements.size());
+    wait();
+  }
   /// Takes host memory for copies of these places. A program that runs during a copy waits for it before it writes to
   /// them.
   StateCopy& reserve_copy(std::span<const StatePlace> places);

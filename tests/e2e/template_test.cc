@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/checkpoint.h"
 #include "support/command.h"
 #include "support/local_job.h"
 #include "support/paths.h"
@@ -161,6 +162,12 @@ class LocalSgdTemplate : public Template {
     return run_local(flags, num_ranks);
   }
 
+  static std::vector<float> elements(const Checkpoint& checkpoint, const std::string& tensor) {
+    std::vector<float> values(checkpoint.index().tensors.at(tensor).num_elements());
+    checkpoint.read(tensor, 0, values);
+    return values;
+  }
+
   static void expect_near(const RunResult& run, const RunResult& expected, double tolerance) {
     ASSERT_EQ(run.steps.size(), expected.steps.size());
     for (size_t i = 0; i < run.steps.size(); ++i)
@@ -249,6 +256,55 @@ TEST_P(LocalSgdTemplate, ComposesWithShardedIslands) {
     EXPECT_EQ(first_difference(train("island=2,dp=2", std::string("island=@,dp=") + inner, 4), ddp), "");
   EXPECT_EQ(first_difference(train("island=2,dp=2", "island=@,dp=fsdp", 4, {"--fsdp.sharding=optimizer_only"}), ddp),
             "");
+}
+
+/// Saved where the replicas differ, and continued as each was.
+TEST_P(LocalSgdTemplate, GoesOnWithTheParametersOfEachRank) {
+  const auto save = [&](const char* mesh, const char* strategies, int num_ranks, const std::string& name) {
+    train(mesh, strategies, num_ranks, {"--steps=3", "--save=" + folder_.path(name)});
+    return "--resume=" + folder_.path(name);
+  };
+  const std::string islands = save("island=2,dp=2", "island=@,dp=fsdp", 4, "islands");
+  RunResult whole = train("island=2,dp=2", "island=@,dp=fsdp", 4);
+  whole.steps.erase(whole.steps.begin(), whole.steps.begin() + 3);
+  for (const char* inner : {"fsdp", "ddp", "zero3"})
+    EXPECT_EQ(first_difference(train("island=2,dp=2", std::string("island=@,dp=") + inner, 4, {islands}), whole), "");
+  whole = train("dp=3", "dp=@", 3);
+  whole.steps.erase(whole.steps.begin(), whole.steps.begin() + 3);
+  EXPECT_EQ(first_difference(train("dp=3", "dp=@", 3, {save("dp=3", "dp=@", 3, "three")}), whole), "");
+}
+
+/// The first one's are as good as any, and what evaluation and generation take too.
+TEST_P(LocalSgdTemplate, WithAnotherNumberOfReplicasAllGoOnFromTheFirst) {
+  train("dp=2", "dp=@", 2, {"--steps=3", "--save=" + folder_.path("two")});
+  const std::vector<std::string> flags = {TESSERA_PROGRAM,
+                                          "train",
+                                          "--model=" + kGolden,
+                                          "--data=" + kGolden + "/tokens.bin",
+                                          "--batch-size=2",
+                                          "--seq-len=16",
+                                          "--comm=local",
+                                          "--nproc=3",
+                                          "--strategy=local-sgd",
+                                          "--steps=3",
+                                          "--plugin-dir=" + folder_.path("plugins")};
+  const auto begin = [&](const char* flag, const std::string& save, const std::string& sentence) {
+    std::vector<std::string> more = flags;
+    more.insert(more.end(), {flag + folder_.path("two"), "--save=" + folder_.path(save)});
+    const CommandResult run = Command(more).wait(std::chrono::minutes(1));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_NE(run.err.find(sentence), std::string::npos) << run.err;
+  };
+  const std::string first =
+      "two/step-00000003 holds 2 replicas of the parameters, which differ; all ranks begin with the first, ";
+  begin("--resume=", "resumed", first + "since this run has 3");
+  begin("--init-from=", "new", first + "since --init-from takes one");
+  const Checkpoint two(folder_.path("two/step-00000003")), resumed(folder_.path("resumed/step-00000003"));
+  for (const char* name : {"wte.weight", "optim.h.1.ln_1.bias.v"}) {
+    EXPECT_NE(elements(two, name), elements(two, "replica.1." + std::string(name)));
+    for (const char* replica : {"", "replica.1.", "replica.2."})
+      EXPECT_EQ(elements(resumed, std::string(replica) + name), elements(two, name)) << replica << name;
+  }
 }
 
 TEST_P(LocalSgdTemplate, TrainsInHalfPrecision) {

@@ -3,8 +3,8 @@
 
 A random GPT-2 is made and saved by transformers. The loss and all gradients of one step, and the losses and gradient norms of
 20 steps of AdamW with clipping, are computed by PyTorch in float64 and by Tessera in float32. Then what Tessera gives to other
-programs: folders that `tessera convert` wrote are loaded by transformers, `tessera generate` is compared with greedy decoding, and
-`tessera tokenize` with the tokenizers package.
+programs: the safetensors package reads every file of a checkpoint, folders that `tessera convert` wrote are loaded by transformers,
+`tessera generate` is compared with greedy decoding, and `tessera tokenize` with the tokenizers package.
 
 usage: judge.py TESSERA FINAL_WEIGHTS PLUGIN_DIR
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -179,6 +180,48 @@ def same_after_conversion(tessera, folder):
     return good
 
 
+def whole_tensor(folder, index, name):
+    """A tensor of a checkpoint, from the parts that its ranks wrote."""
+    tensor = index["tensors"][name]
+    whole = np.full(int(np.prod(tensor["shape"])), np.nan, np.float32)
+    for part in tensor["parts"]:
+        with safe_open(folder / index["files"][part["file"]]["name"], "np") as file:
+            elements = file.get_tensor(name).reshape(-1)
+        for offset, n, count, stride in ((*r, 1, 0)[:4] for r in part["ranges"]):
+            for i in range(count):
+                whole[offset + i * stride:offset + i * stride + n], elements = elements[:n], elements[n:]
+        assert elements.size == 0, f"{name} has {elements.size} elements more than its ranges"
+    return whole.reshape(tensor["shape"])
+
+
+def same_checkpoint(tessera, folder):
+    """What every mesh saves: each file holds what the index says, and the model put together from them has the logits of the
+    converted one."""
+    tokens = torch.arange(MODEL["n_positions"])[None]
+    good = True
+    for number, (mesh, ranks, data_ranks) in enumerate(MESHES):
+        saved, out = folder / f"saved-{number}", folder / f"of-checkpoint-{number}"
+        tessera.run("train", f"--nproc={ranks}", "--comm=local", f"--plugin-dir={tessera.plugin_dir}", "--threads=1",
+                    f"--save={saved}", *tessera.flags(data_ranks, mesh, steps=2, **ADAMW))
+        step = saved / "step-00000002"
+        index = json.loads((step / "index.json").read_text())
+        files = [file["name"] for file in index["files"]]
+        named = {file: {name for name, tensor in index["tensors"].items()
+                        if any(files[part["file"]] == file for part in tensor["parts"])} for file in files}
+        good = good and all(load_file(step / file).keys() == named[file] for file in files if file != "config.json")
+        model = GPT2LMHeadModel.from_pretrained(folder / "model")
+        before = model(tokens).logits
+        with torch.no_grad():
+            for name, parameter in model.transformer.named_parameters():
+                parameter.copy_(torch.from_numpy(whole_tensor(step, index, name)))
+        expected = model(tokens).logits
+        tessera.run("convert", step, out)
+        loaded, report = GPT2LMHeadModel.from_pretrained(out, output_loading_info=True)
+        good = good and not any(report.values()) and torch.equal(loaded(tokens).logits, expected)
+        good = good and not torch.equal(before, expected) and bool(torch.isfinite(expected).all())
+    return good
+
+
 def same_continuation(tessera, model, folder):
     """Greedy decoding up to the context, by a forward of all tokens each time."""
     prompt = [3, 1, 4, 1, 5]
@@ -207,6 +250,7 @@ def same_tokens(tessera, folder):
 
 def judge_outputs(tessera, model, folder):
     found = {"converted folders load with equal logits": same_after_conversion(tessera, folder),
+             "checkpoints are read, and converted ones have equal logits": same_checkpoint(tessera, folder),
              "greedy continuations are equal": same_continuation(tessera, model, folder),
              "tokens are those of the tokenizers package": same_tokens(tessera, folder)}
     for what, good in found.items():

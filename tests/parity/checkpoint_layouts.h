@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <filesystem>
-#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -96,31 +94,6 @@ inline std::string difference(const Checkpoint& a, const Checkpoint& b) {
     if (bits_of(a, name) != bits_of(b, name)) return "the elements of " + name;
   }
   return "";
-}
-
-/// Without a step left, a run saves what it has loaded, under its own layout.
-inline std::string save_again(const std::string& from, const CheckpointLayout& layout, const std::string& to) {
-  run_layout(layout, {"--steps=2", "--resume=" + from, "--save=" + to});
-  return to + "/step-00000002";
-}
-
-/// Saves under every layout what was saved under one rank, and reads it under those for which `is_tried` is true.
-inline void expect_layouts_read_one_another(const std::function<bool(size_t saved, size_t loaded)>& is_tried) {
-  const TempFolder folder;
-  const auto& layouts = checkpoint_layouts();
-  run_layout(layouts.front(), {"--steps=2", "--save=" + folder.path("reference")});
-  const std::string reference = folder.path("reference/step-00000002");
-  for (size_t saved = 0; saved < layouts.size(); ++saved) {
-    const std::string from = save_again(reference, layouts[saved], folder.path(layouts[saved].name));
-    ASSERT_EQ(difference(Checkpoint(reference), Checkpoint(from)), "") << "saved under " << layouts[saved].name;
-    for (size_t loaded = 0; loaded < layouts.size(); ++loaded) {
-      if (!is_tried(saved, loaded)) continue;
-      const std::string to = save_again(from, layouts[loaded], folder.path("to"));
-      EXPECT_EQ(difference(Checkpoint(reference), Checkpoint(to)), "")
-          << "saved under " << layouts[saved].name << ", loaded under " << layouts[loaded].name;
-      std::filesystem::remove_all(folder.path("to"));
-    }
-  }
 }
 
 }  // namespace tessera::testing

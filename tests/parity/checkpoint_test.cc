@@ -50,14 +50,6 @@ TEST_P(Layouts, EveryFileIsWhatWasWritten) {
 INSTANTIATE_TEST_SUITE_P(Checkpoint, Layouts, ::testing::ValuesIn(checkpoint_layouts()),
                          [](const auto& test) { return test.param.name; });
 
-/// Each layout reads what two others have saved; checkpoint_exhaustive_test has all pairs.
-TEST(Checkpoint, ALayoutReadsWhatOthersHaveSaved) {
-  expect_layouts_read_one_another([](size_t saved, size_t loaded) {
-    const size_t distance = (loaded + checkpoint_layouts().size() - saved) % checkpoint_layouts().size();
-    return distance == 5;
-  });
-}
-
 /// Strategies over two data ranks have the same sums, so a run may change from one to the other between two steps.
 TEST(Checkpoint, ARunThatChangesItsStrategyIsTheRunThatDidNot) {
   const Flags layouts = {"ddp2", "optimizer_only2", "zero3_2", "state_in_files"};
@@ -79,7 +71,8 @@ TEST(Checkpoint, SgdKeepsItsMomentum) {
 }
 
 TEST(Checkpoint, FrozenParametersKeepTheirType) {
-  expect_same_when_resumed(checkpoint_layouts()[2], {"--freeze=wte*,h.1.*", "--dtype=bf16"});
+  for (const size_t layout : {2, 3, 5})  // the last two split the optimizer's state alone, which these have none of
+    expect_same_when_resumed(checkpoint_layouts()[layout], {"--freeze=wte*,h.1.*", "--dtype=bf16"});
 }
 
 /// Some of the first steps overflow and are skipped.

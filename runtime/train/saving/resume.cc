@@ -92,9 +92,28 @@ std::vector<std::string> candidates(const Job& job, const RankInfo& info, bool& 
   return folders;
 }
 
+/// What strategies keep for themselves.
+void fill_own_state(const Checkpoint& checkpoint, RankRuntime& runtime) {
+  const Program& program = runtime.programs().first();
+  load_own_state(checkpoint, held_tensors(program), [&](const StatePlace& place, std::span<const std::byte> elements) {
+    runtime.write_state(program.buffer(place.buffer), place.offset, elements);
+  });
+}
+
+/// Once more, since `init` may have begun it anew; or on no rank, if one of them cannot. Collective.
+void restore_own_state(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime,
+                       const Checkpoint& checkpoint, const Log& log) {
+  const std::string own = obstacle_to_own_state(checkpoint, held_tensors(runtime.programs().first()), info.rank,
+                                                describe_run(job, *data.training));
+  const std::string obstacle =
+      lowest_answer(info, job.mesh.num_ranks(), "resume/own-state", own, state_timeout_ms(job));
+  if (obstacle.empty()) return fill_own_state(checkpoint, runtime);
+  log.warning("what strategies kept for themselves is dropped, and begins anew: ", obstacle);
+}
+
 /// Fills the homes from one checkpoint. Returns why it could not, with its first letter; empty: it did.
-std::string try_to_fill(const Job& job, const RankInfo& info, const std::string& folder, RankRuntime& runtime,
-                        std::unique_ptr<Checkpoint>& opened, const Log& log) {
+std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& info, const std::string& folder,
+                        RankRuntime& runtime, std::unique_ptr<Checkpoint>& opened, const Log& log) {
   const Program& program = runtime.programs().first();
   const auto answer = [&](char letter, const std::exception& error) {
     return letter + (job.mesh.num_ranks() == 1 ? "" : concat("rank ", info.rank, ": ")) + sentence_of(error);
@@ -108,9 +127,12 @@ std::string try_to_fill(const Job& job, const RankInfo& info, const std::string&
     };
     const bool goes_on = !job.config.resume.empty();
     Progress progress(info.rank == 0 ? log : Log(LogLevel::off), "reading the checkpoint");
-    load_tensors(*opened, held_tensors(program), goes_on ? LoadWhat::everything : LoadWhat::parameters, write,
-                 &progress);
-    if (goes_on) runtime.set_optimizer_step(opened->index().state.optimizer_step);
+    const std::vector<HeldTensor> held = held_tensors(program);
+    load_tensors(*opened, held, goes_on ? LoadWhat::everything : LoadWhat::parameters, write, &progress);
+    if (!goes_on) return "";
+    runtime.set_optimizer_step(opened->index().state.optimizer_step);
+    if (obstacle_to_own_state(*opened, held, info.rank, describe_run(job, *data.training)).empty())
+      fill_own_state(*opened, runtime);
     return "";
   } catch (const Error& error) {
     return answer(is_final(error) ? kFinal : kDamaged, error);
@@ -133,9 +155,25 @@ std::string changes_text(const RunDescription& was, const RunDescription& is) {
   return text;
 }
 
-void report(const Job& job, const RunData& data, const Checkpoint& from, const Log& log) {
+/// Of ranks that each trained parameters of their own.
+void warn_of_replicas(const Job& job, const Checkpoint& from, RankRuntime& runtime, const Log& log) {
+  for (const HeldTensor& tensor : held_tensors(runtime.programs().first())) {
+    if (tensor.parameter < 0) continue;
+    const int saved = num_replicas(from, tensor.shared_name);
+    const bool each_has_its_own = !job.config.resume.empty() && saved == tensor.num_replicas;
+    if (saved == 1 || each_has_its_own) continue;
+    return log.warning(
+        from.folder(), " holds ", saved,
+        " replicas of the parameters, which differ; all ranks begin with "
+        "the first, since ",
+        job.config.resume.empty() ? concat("--init-from takes one") : concat("this run has ", tensor.num_replicas));
+  }
+}
+
+void report(const Job& job, const RunData& data, const Checkpoint& from, RankRuntime& runtime, const Log& log) {
   const auto& [state, run] = std::tie(from.index().state, from.index().run);
   const std::string saved = concat("saved after step ", state.step, " under ", layout_text(run));
+  warn_of_replicas(job, from, runtime, log);
   if (job.config.resume.empty()) return log.info("parameters: from ", from.folder(), ", ", saved);
   log.info("resumed from ", from.folder(), ", ", saved);
   const std::string changes = changes_text(run, describe_run(job, *data.training));
@@ -191,12 +229,13 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
     std::unique_ptr<Checkpoint> opened;
     const std::string error =
         lowest_answer(info, job.mesh.num_ranks(), concat("resume/", i),
-                      try_to_fill(job, info, folders[i], runtime, opened, log), state_timeout_ms(job));
+                      try_to_fill(job, data, info, folders[i], runtime, opened, log), state_timeout_ms(job));
     if (error.empty()) {
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-      report(job, data, *opened, log);
+      report(job, data, *opened, runtime, log);
       runtime.run_init();
       if (job.config.resume.empty()) return {true, std::nullopt, ms};
+      restore_own_state(job, data, info, runtime, *opened, log);
       return {true, opened->index().state, ms};
     }
     const std::string sentence = error.substr(1);

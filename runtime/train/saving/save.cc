@@ -60,8 +60,6 @@ CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const Rank
       best_loss_(start.best_loss) {
   if (job.config.save.empty()) return;
   const Program& program = runtime.programs().first();
-  if (const std::string obstacle = obstacle_to_saving(program); !obstacle.empty())
-    throw Error(TSR_E_FAILED_PRECONDITION, concat("--save is not possible here: ", obstacle, "; leave --save out"));
   writer_ = std::make_unique<CheckpointWriter>(job, *data.training, info, log, held_tensors(program));
   writer_->check_folder(start);
   if (job.config.save_async) reserve_copy(program);
@@ -198,7 +196,7 @@ std::span<const std::byte> CheckpointSaver::copied(const HeldTensor& tensor, uin
   const uint64_t element = TSR_DTYPE_BYTES(tensor.dtype);
   const uint64_t address = addresses_[static_cast<size_t>(&tensor - writer_->held().data())];
   const auto bytes = copy_->bytes().subspan(address + begin * element, (end - begin) * element);
-  if (!tensor.is_moment && tensor.dtype == TSR_F32 && !all_finite(bytes))
+  if (tensor.parameter >= 0 && !tensor.is_moment && tensor.dtype == TSR_F32 && !all_finite(bytes))
     throw Error(TSR_E_FAILED_PRECONDITION, concat("an element of ", tensor.name, " is not finite"));
   return bytes;
 }

@@ -25,9 +25,8 @@ namespace tessera::host {
 /// one checkpoint at a time. Collective: every rank calls every function after the same steps. [control-thread]
 class CheckpointSaver {
  public:
-  /// Borrows its arguments. `start`: where the run begins. Throws FAILED_PRECONDITION when the programs have state that
-  /// cannot be saved, RESOURCE_EXHAUSTED without memory for the copy that --save-async writes, and what
-  /// CheckpointWriter::check_folder throws.
+  /// Borrows its arguments. `start`: where the run begins. Throws RESOURCE_EXHAUSTED without memory for the copy that
+  /// --save-async writes, and what CheckpointWriter::check_folder throws.
   CheckpointSaver(const Job& job, const RunData& data, const RankInfo& info, const RankObserver& observer,
                   RankRuntime& runtime, const RunState& start, const Log& log);
   /// Waits for the checkpoint that is being written; does not throw.

@@ -1,0 +1,73 @@
+// Data parallel, and two persistent buffers of its own, other on each rank: the sum of the rank's own gradients over
+// all steps, which `init` sets to zero, and the number of steps, which a call counts.
+#include <array>
+#include <cstdint>
+
+#include "tessera/storage.hpp"
+
+namespace {
+
+using namespace tessera;
+
+class Keeper final : public Strategy {
+ public:
+  static constexpr std::string_view kName = "keeper";
+  Keeper(std::string_view, std::span<const tsr_option_value>) {}
+
+  void lower(const ProgramView& view, const Edit& edit) const override {
+    const std::vector<storage::FlatParam> params = storage::flat_params(view);
+    uint64_t num_elements = 0;
+    for (const storage::FlatParam& param : params)
+      num_elements += param.num_elements();
+    const uint64_t sums = edit.add_buffer("sums", TSR_BUFFER_PLUGIN, TSR_F32, num_elements, true);
+    const uint64_t count = edit.add_buffer("count", TSR_BUFFER_PLUGIN, TSR_I64, 1, true);
+    if (view.raw.purpose == TSR_PURPOSE_INIT) begin(view, edit, sums, num_elements);
+    if (view.raw.purpose != TSR_PURPOSE_STEP) return;
+    const storage::GradientSums gradients(view);
+    uint64_t offset = 0;
+    for (const storage::FlatParam& param : params) {
+      storage::ParamGroup group;
+      group.add(param);
+      for (const storage::GradientSum& sum : gradients.of(group))
+        keep_and_reduce(view, edit, sum, {sums, offset, param.num_elements(), kDestination, TSR_MODE_ADD});
+      offset += param.num_elements();
+    }
+    tsr_action call = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
+    call.strategy_axis = view.raw.axis;
+    edit.insert(0, TSR_AFTER, call, std::array{tsr_binding{count, 0, 1, kDestination, TSR_MODE_ADD}});
+  }
+
+  void call_action(uint64_t, std::span<const tsr_tensor_view> operands) const override {
+    ++*static_cast<int64_t*>(operands[0].data);
+  }
+
+ private:
+  static void begin(const ProgramView& view, const Edit& edit, uint64_t sums, uint64_t num_elements) {
+    storage::broadcast_values(view, edit, edit.stream(view.raw.axis, "gradient"));
+    const tsr_action zero = make_action(TSR_ACTION_ZERO, TSR_STREAM_COMPUTE);
+    edit.insert(0, TSR_AFTER, zero, std::array{tsr_binding{sums, 0, num_elements, kDestination, TSR_MODE_WRITE}});
+  }
+
+  static void keep_and_reduce(const ProgramView& view, const Edit& edit, const storage::GradientSum& sum,
+                              const tsr_binding& kept) {
+    tsr_binding gradient{sum.buffers[0], 0, kept.num_elements, kSource, TSR_MODE_READ};
+    tsr_action add = make_action(TSR_ACTION_ADD_INTO, TSR_STREAM_COMPUTE);
+    add.micro_batch = sum.micro_batch;
+    const uint64_t added = edit.insert(sum.last_writer, TSR_AFTER, add, std::array{gradient, kept});
+    tsr_action reduce = make_action(TSR_ACTION_ALL_REDUCE, edit.stream(view.raw.axis, "gradient"));
+    reduce.micro_batch = sum.micro_batch;
+    reduce.group = edit.group(view.raw.axis);
+    reduce.reduce = TSR_REDUCE_SUM;
+    gradient.slot = kDestination;
+    gradient.mode = TSR_MODE_ADD;
+    edit.insert(added, TSR_AFTER, reduce, std::array{gradient});
+  }
+};
+
+constexpr tsr_descriptor kDescriptor = descriptor("keeper", TSR_KIND_STRATEGY, "org.tessera.tests.keeper", "1",
+                                                  "sums gradients, and keeps state of its own");
+using Table = StrategyTable<Keeper, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
+
+}  // namespace
+
+TESSERA_PLUGIN(kDescriptor, TSR_STRATEGY_INTERFACE, Table::kInterface)

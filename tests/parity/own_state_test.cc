@@ -1,0 +1,116 @@
+// What a strategy keeps for itself goes on with the run on the same mesh, rank by rank, and begins anew on another.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+
+#include "parity/checkpoint_layouts.h"
+
+namespace tessera::testing {
+namespace {
+
+using Flags = std::vector<std::string>;
+/// The strategy's own buffers as bytes, by rank and name.
+using OwnState = std::map<std::string, std::string>;
+
+struct KeptRun {
+  RunResult result;
+  OwnState state;
+};
+
+KeptRun run(int num_ranks, Flags more) {
+  more.insert(more.end(), {"--model=" + golden_folder(), "--data=" + golden_folder() + "/tokens.bin", "--batch-size=1",
+                           "--seq-len=12", "--lr=0.003", std::string("--plugin-dir=") + TESSERA_KEEPER_STRATEGY});
+  if (std::ranges::none_of(more, [](const std::string& flag) { return flag.starts_with("--strategy="); }))
+    more.push_back("--strategy=keeper");
+  KeptRun run;
+  std::mutex mutex;
+  run.result = run_local(more, num_ranks, "local", [&](const Job&, const Dataset&, int rank, RankRuntime& runtime) {
+    for (const Buffer& buffer : runtime.programs().first().buffers) {
+      if (buffer.kind != TSR_BUFFER_PLUGIN) continue;
+      std::string bytes(buffer.num_bytes(), '\0');
+      runtime.read_state(buffer, 0, std::as_writable_bytes(std::span(bytes)));
+      const std::lock_guard lock(mutex);
+      run.state[std::to_string(rank) + " " + buffer.name] = std::move(bytes);
+    }
+  });
+  return run;
+}
+
+int64_t num_steps(const KeptRun& run) {
+  int64_t steps = 0;
+  std::memcpy(&steps, run.state.at("0 count").data(), sizeof steps);
+  return steps;
+}
+
+TEST(OwnState, GoesOnOnTheSameMesh) {
+  const TempFolder folder;
+  for (const Flags& more : {Flags{}, Flags{"--reduce-every=micro-batch", "--grad-accum=2", "--dtype=bf16"}}) {
+    const auto with = [&](Flags flags) {
+      flags.insert(flags.end(), more.begin(), more.end());
+      return flags;
+    };
+    const std::string path = folder.path("run" + std::to_string(more.size()));
+    const KeptRun whole = run(2, with({"--steps=6"}));
+    EXPECT_NE(whole.state.at("0 sums"), whole.state.at("1 sums"));
+    EXPECT_EQ(num_steps(whole), 6);
+    run(2, with({"--steps=3", "--save=" + path}));
+    EXPECT_TRUE(Checkpoint(path + "/step-00000003").verify().empty());
+    const KeptRun rest = run(2, with({"--steps=6", "--resume=" + path}));
+    EXPECT_EQ(first_difference(without_steps(whole.result, 3), rest.result), "");
+    EXPECT_TRUE(rest.state == whole.state);
+  }
+}
+
+TEST(OwnState, IsSavedByRankAndName) {
+  const TempFolder folder;
+  run(2, {"--steps=1", "--save=" + folder.path()});
+  const Checkpoint saved(folder.path("step-00000001"));
+  for (const char* name : {"state.0.sums", "state.1.sums"})
+    EXPECT_EQ(saved.index().tensors.at(name).dtype, "F32");
+  for (const char* name : {"state.0.count", "state.1.count"}) {
+    EXPECT_EQ(saved.index().tensors.at(name).dtype, "I64");
+    int64_t steps = 0;
+    saved.read_bytes(name, 0, std::as_writable_bytes(std::span(&steps, 1)));
+    EXPECT_EQ(steps, 1);
+  }
+}
+
+/// The parameters go on all the same.
+TEST(OwnState, BeginsAnewOnAnotherMesh) {
+  const TempFolder folder;
+  run(2, {"--steps=3", "--save=" + folder.path("two"), "--grad-accum=3"});
+  const KeptRun three = run(3, {"--steps=5", "--resume=" + folder.path("two"), "--grad-accum=2"});
+  EXPECT_EQ(three.result.steps.front().step, 4);
+  EXPECT_EQ(num_steps(three), 2);
+  const KeptRun ddp = run(2, {"--steps=5", "--resume=" + folder.path("two"), "--grad-accum=3", "--strategy=ddp"});
+  EXPECT_TRUE(ddp.state.empty());
+  const KeptRun keeper = run(2, {"--steps=5", "--resume=" + folder.path("two"), "--grad-accum=3"});
+  EXPECT_EQ(first_difference(ddp.result, keeper.result), "");
+  EXPECT_EQ(num_steps(keeper), 5);
+}
+
+TEST(OwnState, BeginsAnewWhereNoneWasSaved) {
+  const TempFolder folder;
+  run(2, {"--steps=3", "--save=" + folder.path("ddp"), "--strategy=ddp"});
+  EXPECT_EQ(num_steps(run(2, {"--steps=5", "--resume=" + folder.path("ddp")})), 2);
+}
+
+/// A flipped byte of it is damage like any other.
+TEST(OwnState, IsChecked) {
+  const TempFolder folder;
+  run(2, {"--steps=2", "--save=" + folder.path(), "--save-every=1"});
+  const Checkpoint saved(folder.path("step-00000002"));
+  const TensorPart& part = saved.index().tensors.at("state.1.sums").parts.front();
+  const std::string path = saved.folder() + "/" + saved.index().files[part.file].name;
+  const SafetensorsFile file(path);
+  std::string bytes = file_bytes(path);
+  bytes[file.data_begin() + file.tensor("state.1.sums").data_offset + 100] ^= 1;
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  const KeptRun older = run(2, {"--steps=3", "--resume=" + folder.path()});
+  EXPECT_EQ(older.result.steps.front().step, 2);
+  EXPECT_EQ(num_steps(older), 3);
+}
+
+}  // namespace
+}  // namespace tessera::testing
