@@ -93,7 +93,7 @@ static uint64_t last_writer(const tsr_program_view* view, const tsr_binding* ran
 
 /* Inserts the collective over one range, or over the whole buffer it lies in, unless that has been done. */
 static tsr_status collect(pass* p, uint64_t buffer, uint64_t offset, uint64_t num_elements) {
-  tsr_binding range = {buffer, offset, num_elements, DESTINATION, TSR_MODE_ADD};
+  tsr_binding range = {buffer, offset, num_elements, DESTINATION, TSR_MODE_ADD, {0}};
   if (!p->strategy->by_parameter) {
     range.offset = 0;
     range.num_elements = buffer_elements(p->view, buffer);
@@ -107,10 +107,17 @@ static tsr_status collect(pass* p, uint64_t buffer, uint64_t offset, uint64_t nu
   return p->edit->insert(p->edit->ctx, last_writer(p->view, &range), TSR_AFTER, &p->action, &id, p->err);
 }
 
-static tsr_status collect_role(pass* p, uint32_t role) {
+/* The role of a home with that number, or NULL: a frozen parameter has no gradient. */
+static const tsr_home_role* find_role(const tsr_home* home, uint32_t number) {
+  for (uint32_t i = 0; i < home->num_roles; ++i)
+    if (home->roles[i].number == number) return &home->roles[i];
+  return NULL;
+}
+
+static tsr_status collect_role(pass* p, uint32_t number) {
   for (uint64_t h = 0; h < p->view->num_homes; ++h) {
-    const tsr_home_role* place = &p->view->homes[h].roles[role];
-    if (place->buffer == 0) continue; /* a frozen parameter has no gradient */
+    const tsr_home_role* place = find_role(&p->view->homes[h], number);
+    if (place == NULL) continue;
     const tsr_status status = collect(p, place->buffer, place->offset, place->num_elements);
     if (status != TSR_OK) return status;
   }
@@ -118,8 +125,10 @@ static tsr_status collect_role(pass* p, uint32_t role) {
 }
 
 static int is_home_gradient(const tsr_program_view* view, const tsr_binding* range) {
-  for (uint64_t h = 0; h < view->num_homes; ++h)
-    if (view->homes[h].roles[TSR_HOME_GRADIENT].buffer == range->buffer) return 1;
+  for (uint64_t h = 0; h < view->num_homes; ++h) {
+    const tsr_home_role* place = find_role(&view->homes[h], TSR_HOME_GRADIENT);
+    if (place != NULL && place->buffer == range->buffer) return 1;
+  }
   return 0;
 }
 
@@ -145,9 +154,10 @@ static tsr_status collect_all(pass* p) {
 }
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
-  if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
+  if (!TSR_HAS(view, tsr_program_view, num_data_ranks) || !TSR_HAS_FN(edit, tsr_edit, insert))
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
-  if (view->purpose != TSR_PURPOSE_INIT && view->purpose != TSR_PURPOSE_STEP) return TSR_OK;
+  if (view->purpose > TSR_PURPOSE_EVAL) return fail(err, TSR_E_UNSUPPORTED, "lower: a program of unknown purpose");
+  if (view->purpose == TSR_PURPOSE_EVAL) return TSR_OK;
   if (view->reduce_every != TSR_EVERY_STEP && view->reduce_every != TSR_EVERY_MICRO_BATCH)
     return fail(err, TSR_E_UNSUPPORTED, "lower: this --reduce-every is unknown; use step or micro-batch");
 
@@ -155,8 +165,8 @@ static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, co
   p.action.kind = view->purpose == TSR_PURPOSE_INIT ? TSR_ACTION_BROADCAST : TSR_ACTION_ALL_REDUCE;
   p.action.reduce = view->purpose == TSR_PURPOSE_INIT ? 0 : TSR_REDUCE_SUM;
   p.action.peer = view->purpose == TSR_PURPOSE_INIT ? 0 : -1; /* broadcast: the root, a coordinate of the axis */
-  p.action.segment = p.action.micro_batch = p.action.strategy_axis = -1;
-  const tsr_group all_of_the_axis = {view->axis, 0, NULL};
+  p.action.segment = p.action.micro_batch = p.action.strategy = -1;
+  const tsr_group all_of_the_axis = {.axis = view->axis};
   const tsr_str lane = STR("gradient"); /* a stream of its own, so that sums run beside the backward */
   tsr_status status = edit->add_stream(edit->ctx, view->axis, lane, &p.action.stream, err);
   if (status == TSR_OK) status = edit->add_group(edit->ctx, &all_of_the_axis, &p.action.group, err);
@@ -172,7 +182,7 @@ static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, co
 /* ---- what the host learns of the plugin ------------------------------------------------------------------------ */
 
 static const tsr_option kOptions[] = {
-    {STR("fuse"), STR("unit"), STR("unit|parameter"), STR("what is summed together"), 1, 0, TSR_OPTION_STRING, 0},
+    {STR("fuse"), STR("unit"), STR("unit|parameter"), STR("what is summed together"), 1, 0, TSR_OPTION_STRING, 0, {0}},
 };
 static const tsr_descriptor kDescriptor = {
     .struct_size = sizeof(tsr_descriptor),
