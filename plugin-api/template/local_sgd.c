@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* local-sgd: every rank of the axis trains parameters of its own, on its own part of the batch; every H steps they are
  * averaged. A second plugin in C11, smaller than plain_ddp.c, which explains more.
  *
@@ -8,25 +9,13 @@
  *   eval    nothing
  * It names homes, not parameters or ranks, so other axes may cut layers, tensors or homes before it. */
 #include <stdlib.h>
-#include <string.h>
+#include <tessera/helpers.h>
 #include <tessera/strategy.h>
 
-#define STR(literal) \
-  { literal, sizeof(literal) - 1 }
 #define DESTINATION TSR_SLOT(TSR_ROLE_DESTINATION, 0)
 
-static int equals(tsr_str s, const char* text) {
-  return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
-}
-
 static tsr_status fail(tsr_error* err, tsr_status code, const char* sentence) {
-  if (err != NULL) {
-    err->code = code;
-    err->rank = -1;
-    strncpy(err->domain, "local-sgd", sizeof err->domain - 1);
-    strncpy(err->message, sentence, sizeof err->message - 1);
-  }
-  return code;
+  return tsr_fail(err, code, "local-sgd", sentence);
 }
 
 struct tsr_strategy {
@@ -39,7 +28,7 @@ static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** st
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
   for (uint64_t i = 0; i < args->num_options; ++i) /* complete and in range: the host checks them against kOptions */
-    if (equals(args->options[i].name, "every")) made->every = (uint32_t)args->options[i].i;
+    if (tsr_equals(args->options[i].name, "every")) made->every = (uint32_t)args->options[i].i;
   *strategy = made;
   return TSR_OK;
 }
@@ -89,12 +78,11 @@ static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, co
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
   if (view->purpose > TSR_PURPOSE_EVAL) return fail(err, TSR_E_UNSUPPORTED, "lower: a program of unknown purpose");
   if (view->purpose != TSR_PURPOSE_STEP || view->variant != strategy->every - 1) return TSR_OK;
-  tsr_action all_reduce = {0};
+  tsr_action all_reduce = TSR_ACTION_INIT;
   all_reduce.kind = TSR_ACTION_ALL_REDUCE;
   all_reduce.reduce = TSR_REDUCE_AVG;
-  all_reduce.segment = all_reduce.micro_batch = all_reduce.peer = all_reduce.strategy = -1;
   const tsr_group all_of_the_axis = {.axis = view->axis};
-  const tsr_str lane = STR("average");
+  const tsr_str lane = TSR_STR("average");
   tsr_status status = edit->add_stream(edit->ctx, view->axis, lane, &all_reduce.stream, err);
   if (status == TSR_OK) status = edit->add_group(edit->ctx, &all_of_the_axis, &all_reduce.group, err);
   for (uint64_t i = 0; i < view->num_actions && status == TSR_OK; ++i)
@@ -103,16 +91,24 @@ static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, co
 }
 
 static const tsr_option kOptions[] = {
-    {STR("every"), STR("4"), STR(""), STR("steps from one average to the next"), 1, 64, TSR_OPTION_INT, 0, {0}},
+    {TSR_STR("every"),
+     TSR_STR("4"),
+     TSR_STR(""),
+     TSR_STR("steps from one average to the next"),
+     1,
+     64,
+     TSR_OPTION_INT,
+     0,
+     {0}},
 };
 static const tsr_descriptor kDescriptor = {
     .struct_size = sizeof(tsr_descriptor),
-    .name = STR("local-sgd"),
-    .kind = STR(TSR_KIND_STRATEGY),
-    .id = STR("com.example.local-sgd"),
-    .version = STR("1.0.0"),
-    .vendor = STR("Example"),
-    .summary = STR("each rank trains alone; parameters are averaged every few steps"),
+    .name = TSR_STR("local-sgd"),
+    .kind = TSR_STR(TSR_KIND_STRATEGY),
+    .id = TSR_STR("com.example.local-sgd"),
+    .version = TSR_STR("1.0.0"),
+    .vendor = TSR_STR("Example"),
+    .summary = TSR_STR("each rank trains alone; parameters are averaged every few steps"),
     .options = kOptions,
     .num_options = sizeof kOptions / sizeof kOptions[0],
 };
@@ -127,20 +123,4 @@ static const tsr_strategy_interface kInterface = {
     .lower = lower,
 };
 
-static const void* get_interface(tsr_str id) {
-  return equals(id, TSR_STRATEGY_INTERFACE) ? &kInterface : NULL;
-}
-static const tsr_factory kFactory = {sizeof(tsr_factory), 0, &kDescriptor, get_interface};
-
-TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
-                                          tsr_error* err) {
-  (void)host;
-  if (io->magic != TSR_MAGIC) return fail(err, TSR_E_ABI, "query: the handshake has a wrong magic number");
-  io->plugin_abi_major = TSR_ABI_MAJOR;
-  io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
-  if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_min > TSR_ABI_MINOR ||
-      io->host_minor_max < TSR_ABI_MINOR)
-    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.12 on 64-bit machines and the host does not");
-  *factory = &kFactory;
-  return TSR_OK;
-}
+TSR_DEFINE_PLUGIN("local-sgd", kDescriptor, TSR_STRATEGY_INTERFACE, kInterface)

@@ -1,25 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* saved-out: what the forward keeps for the backward waits in host memory. A whole offload policy in C11. A policy
  * moves nothing: it tells the host which items (buffers) leave device memory after which visit, and how many visits
  * before their next use they are fetched. docs/plugin-abi.md has the rules, tessera/offload.h the contract. */
 #include <stdlib.h>
-#include <string.h>
+#include <tessera/helpers.h>
 #include <tessera/offload.h>
 
-#define STR(literal) \
-  { literal, sizeof(literal) - 1 }
-
-static int equals(tsr_str s, const char* text) {
-  return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
-}
-
 static tsr_status fail(tsr_error* err, tsr_status code, const char* sentence) {
-  if (err != NULL) {
-    err->code = code;
-    err->rank = -1;
-    strncpy(err->domain, "saved-out", sizeof err->domain - 1);
-    strncpy(err->message, sentence, sizeof err->message - 1);
-  }
-  return code;
+  return tsr_fail(err, code, "saved-out", sentence);
 }
 
 struct tsr_offload {
@@ -32,7 +20,7 @@ static tsr_status create(const tsr_offload_create_args* args, tsr_offload** poli
   tsr_offload* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
   for (uint64_t i = 0; i < args->num_options; ++i)
-    if (equals(args->options[i].name, "ahead")) made->ahead = (uint32_t)args->options[i].i;
+    if (tsr_equals(args->options[i].name, "ahead")) made->ahead = (uint32_t)args->options[i].i;
   *policy = made;
   return TSR_OK;
 }
@@ -64,36 +52,28 @@ static tsr_status plan(tsr_offload* policy, const tsr_offload_view* view, const 
 }
 
 static const tsr_option kOptions[] = {
-    {STR("ahead"), STR("1"), STR(""), STR("visits between fetch and use"), 0, 64, TSR_OPTION_INT, 0, {0}},
+    {TSR_STR("ahead"),
+     TSR_STR("1"),
+     TSR_STR(""),
+     TSR_STR("visits between fetch and use"),
+     0,
+     64,
+     TSR_OPTION_INT,
+     0,
+     {0}},
 };
 static const tsr_descriptor kDescriptor = {
     .struct_size = sizeof(tsr_descriptor),
-    .name = STR("saved-out"),
-    .kind = STR(TSR_KIND_OFFLOAD),
-    .id = STR("com.example.saved-out"),
-    .version = STR("1.0.0"),
-    .vendor = STR("Example"),
-    .summary = STR("what the forward keeps for the backward waits in host memory"),
+    .name = TSR_STR("saved-out"),
+    .kind = TSR_STR(TSR_KIND_OFFLOAD),
+    .id = TSR_STR("com.example.saved-out"),
+    .version = TSR_STR("1.0.0"),
+    .vendor = TSR_STR("Example"),
+    .summary = TSR_STR("what the forward keeps for the backward waits in host memory"),
     .options = kOptions,
     .num_options = sizeof kOptions / sizeof kOptions[0],
 };
 static const tsr_offload_interface kInterface = {
     .struct_size = sizeof(tsr_offload_interface), .create = create, .destroy = destroy, .plan = plan};
 
-static const void* get_interface(tsr_str id) {
-  return equals(id, TSR_OFFLOAD_INTERFACE) ? &kInterface : NULL;
-}
-static const tsr_factory kFactory = {sizeof(tsr_factory), 0, &kDescriptor, get_interface};
-
-TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
-                                          tsr_error* err) {
-  (void)host;
-  if (io->magic != TSR_MAGIC) return fail(err, TSR_E_ABI, "query: the handshake has a wrong magic number");
-  io->plugin_abi_major = TSR_ABI_MAJOR;
-  io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
-  if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_min > TSR_ABI_MINOR ||
-      io->host_minor_max < TSR_ABI_MINOR)
-    return fail(err, TSR_E_ABI, "query: this plugin speaks ABI 0.12 on 64-bit machines and the host does not");
-  *factory = &kFactory;
-  return TSR_OK;
-}
+TSR_DEFINE_PLUGIN("saved-out", kDescriptor, TSR_OFFLOAD_INTERFACE, kInterface)

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "job/job.h"
 #include "train/rank_observer.h"
 
 namespace tessera::host {

@@ -31,6 +31,7 @@
 #include "train/rank_process.h"
 #include "train/saving/resume.h"
 #include "train/thread_ranks.h"
+#include "train/train_rank.h"
 #include "train/try_communicator.h"
 
 namespace tessera::host {

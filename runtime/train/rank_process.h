@@ -9,7 +9,7 @@
 #include "launch/failure.h"
 #include "launch/job_store.h"
 #include "launch/job_watch.h"
-#include "train/train_rank.h"
+#include "train/rank_info.h"
 
 namespace tessera::host {
 

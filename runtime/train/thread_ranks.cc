@@ -15,6 +15,8 @@
 #include "launch/failure.h"
 #include "launch/memory_store.h"
 #include "tessera/error.hpp"
+#include "train/rank_info.h"
+#include "train/train_rank.h"
 
 namespace tessera::host {
 

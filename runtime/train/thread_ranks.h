@@ -3,6 +3,8 @@
 
 #include <functional>
 
+#include "data/dataset.h"
+#include "job/job.h"
 #include "train/rank_observer.h"
 
 namespace tessera::host {

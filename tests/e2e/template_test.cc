@@ -86,10 +86,30 @@ TEST_P(Template, TrainsAsDdpDoes) {
   // Two ranks hide the order of a sum; three do not.
   const Steps three = train({"--nproc=3", "--strategy=ddp"});
   EXPECT_EQ(train({"--nproc=3", "--strategy=plain-ddp"}), three);
-  EXPECT_EQ(train({"--nproc=3", "--strategy=plain-ddp", "--plain-ddp.fuse=parameter"}), three);
   const Steps micro_batch = train({"--nproc=3", "--strategy=ddp", "--reduce-every=micro-batch"});
   EXPECT_EQ(train({"--nproc=3", "--strategy=plain-ddp", "--reduce-every=micro-batch"}), micro_batch);
   EXPECT_NE(micro_batch, three) << "--reduce-every changes nothing";
+}
+
+TEST_P(Template, BuildsWithoutCMakeToo) {
+  ASSERT_NO_FATAL_FAILURE(build());
+  const std::string prefix = folder_.path("prefix"), out = folder_.path("by-hand");
+  fs::create_directory(out);
+  const std::string command = "export PKG_CONFIG_PATH=" + prefix + "/share/pkgconfig; " + GetParam() +
+                              " -std=c11 -Werror -O2 -shared -fPIC -fvisibility=hidden"
+                              " $(pkg-config --cflags tessera-plugin-api) " +
+                              folder_.path("copy") + "/plain_ddp.c $(pkg-config --libs tessera-plugin-api) -o " + out +
+                              "/plain-ddp.so";
+  ASSERT_NO_FATAL_FAILURE(run({"/bin/sh", "-c", command}));
+  ASSERT_NO_FATAL_FAILURE(run({TESSERA_PROGRAM, "plugins", "info", "plain-ddp", "--plugin-dir=" + out}));
+}
+
+TEST_P(Template, ComesWithItsLicenseAndTheContract) {
+  ASSERT_NO_FATAL_FAILURE(build());
+  const std::string documents = folder_.path("prefix/share/doc/tessera/");
+  for (const char* file : {"LICENSE", "plugin-abi.md", "template/README.md", "template/plain_ddp.c"})
+    EXPECT_TRUE(fs::exists(documents + file)) << file;
+  EXPECT_NE(file_bytes(documents + "LICENSE").find("Apache License"), std::string::npos);
 }
 
 TEST_P(Template, HasAnOffloadPolicyThatIsFoundByItsName) {
@@ -161,6 +181,8 @@ int num_lines(const std::string& template_file) {
 }
 
 TEST(TemplateSources, AreAsShortAsTheirReadmeSays) {
+  EXPECT_GT(num_lines("plain_ddp.c"), 0);
+  EXPECT_LE(num_lines("plain_ddp.c"), 120);
   EXPECT_GT(num_lines("local_sgd.c"), 0);
   EXPECT_LT(num_lines("local_sgd.c"), 150);
   EXPECT_GT(num_lines("saved_out.c"), 0);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums that do not depend on order: int64[TSR_ACCUMULATOR_LIMBS] as tessera/device.h defines them. Limb 0 counts
 // addends that are not finite; limb k >= 1 counts units of 2^(32 (k-1) - 298). Every float32, and the square of every
 // float32, is a whole number of the smallest unit, so each addition is exact. Accumulators of ranks are summed as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The canonical reduction of n operands: for each element the balanced tree over the operands, split at the largest
 // power of two below n: ((r0+r1)+(r2+r3))+r4. f16 and bf16 are added in float32, f32 in float32, f64 in float64,
 // rounded once to the output; integers wrap. An element's result depends on nothing but the n operands of that element.

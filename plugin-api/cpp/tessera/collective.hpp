@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One collective inside a communicator: a checked copy of the argument of submit, with the offsets of its slices.
 //
 // submit() borrows its argument, and the work runs later on another thread, so communicators work on a Collective,

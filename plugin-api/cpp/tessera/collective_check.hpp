@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What submit checks before anything is enqueued, and its errors.
 //
 // All checks of arguments are here and none in the communicators, so all communicators refuse the same, in the same

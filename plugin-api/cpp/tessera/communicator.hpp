@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A communicator plugin in C++: a virtual class becomes the function table of the ABI, exceptions become statuses.
 //
 //     struct Plugin {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA's libraries, found and opened when they are used: a plugin that needs cuBLASLt, cuDNN or NCCL does not link it,
 // and so loads and describes itself on every machine.
 //

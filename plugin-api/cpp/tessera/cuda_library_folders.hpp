@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where CUDA's libraries lie on a machine on which the linker's search does not find them. Machines with PyTorch often
 // have no CUDA toolkit, only cuBLASLt, cuDNN and NCCL as pip installed them.
 #pragma once

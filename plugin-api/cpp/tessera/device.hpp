@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices in C++: what a device plugin derives from; tessera/device_table.hpp makes the ABI's function table of it.
 // What each function does, which errors it has and from which thread it is called is in tessera/device.h. All may throw
 // tessera::Error. Objects belong to the host through their handles: the table deletes them in destroy and close, so a

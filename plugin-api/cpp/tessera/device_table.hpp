@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The function table of tessera/device.h, made of the classes of tessera/device.hpp.
 //
 //     struct Plugin {

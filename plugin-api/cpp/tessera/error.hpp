@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors of the C++ layer: thrown inside a module, turned into a status at the ABI's edge, and back into an exception
 // by the caller on the other side.
 //

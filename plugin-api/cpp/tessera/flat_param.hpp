@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flat parameters: the homes that share one buffer, and the groups of them that a strategy unshards and reduces
 // together.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of gradients over ranks: where in a program each gradient is complete, and the actions that sum it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IEEE half (f16) and bfloat16 (bf16) as bit patterns: widening is exact, narrowing rounds to nearest even, NaN stays
 // NaN (made quiet), overflow becomes infinity. Straight-line integer code, so that loops over it vectorise;
 // always inlined, so that a loop compiled for one instruction set keeps to it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inserts collectives and casts of ranges of buffers into a program.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's key-value service, as a plugin uses it for rendezvous: members put their addresses under the prefix given
 // to create, and wait for the others'. Keys are never removed: a key has one meaning for the life of the job.
 #pragma once

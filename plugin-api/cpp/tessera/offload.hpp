@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C++ layer of offload policies: OffloadTable<YourPolicy>::kInterface is the ABI's table of a class like this one.
 //
 //     class Activations {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For authors of devices: op.ranges of the optimizer and of the sum of squares, in pieces that threads share out. One
 // home may be a single range of millions of elements and another hundreds of small ones. Chunks are cut from the op
 // alone, so which thread takes one changes no result.

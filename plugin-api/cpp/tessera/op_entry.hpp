@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the table of ops (op_table.hpp) knows of an op: its operands with their extents, what each half of a backward
 // reads, what it contracts, and what it costs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For authors of devices: the slots of every op of tessera/device.h, as docs/plugin-abi.md lists them, without what is
 // a device's own: workspaces and contexts.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of ops: the entries of tessera/ops.inc, parsed at compile time, so that an entry that is wrong does not
 // compile. Devices take slots from it (op_slots.hpp), the host names, costs and what a split dim does to an op,
 // strategies what to cut. Adding an op adds a line to ops.inc, and nothing here.

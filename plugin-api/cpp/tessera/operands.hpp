@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For authors of devices: how slots are listed by describe, checked by prepare, and found again among the pointers of a
 // launch. All functions: [any-thread]. What they throw is INVALID_ARGUMENT unless said otherwise.
 //

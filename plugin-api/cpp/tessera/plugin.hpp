@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entry of a plugin written in C++: a descriptor, its options, and the handshake.
 //
 //     namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A communicator without native streams: every collective becomes a host function on the stream it was submitted to.
 //
 // The base class checks and copies the collective, numbers collectives and messages, and keeps the first error. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic of ranges, contiguous runs of elements or bytes: rounding, overlap, even parts.
 #pragma once
 

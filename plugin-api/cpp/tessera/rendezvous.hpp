@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the members of a group exchange values through the key-value service.
 //
 // Every wait is cut into waits of kPollMs, since the service does not know of abort().

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalars of CLIP, ADAMW and SGD that are computed once for all elements: the same doubles on every device.
 //
 // A step on a CPU and on a GPU has the same bits in its optimizer because both call these functions and then do the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What passes that split the storage of parameters have in common: which homes share one buffer, when a whole copy of
 // it is needed, and when its gradient is complete. Each strategy decides where the copy comes from and where the sum
 // goes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C++ layer of strategies: derive from Strategy, and StrategyTable<YourStrategy, ...>::kInterface is the ABI's
 // table.
 //

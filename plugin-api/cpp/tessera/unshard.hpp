@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When whole copies of sharded parameters are made: PyTorch's FSDP calls making one unshard, and dropping it reshard.
 // The plan reads the view as it was at the start of the pass. Time and memory are linear in the actions, but for
 // merging, which looks back over the copies made before: quadratic in the number of unshards of a program.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tessera plugin ABI, kind "communicator": collectives and messages over a group of ranks, on the host's streams.
  *
  * submit() enqueues on `stream`: the operation starts after what is already on that stream and later work on it sees

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tessera plugin ABI, core: what every plugin and the host agree on before anything else.
  *
  * Rules of the whole ABI

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tessera plugin ABI, kind "device": memory, streams, events, copies, and kernels prepared once and then launched.
  *
  * Streams are owned by the host and always explicit. Work submitted to a stream starts after everything already on it;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tessera plugin ABI, kind "offload": a policy that decides what leaves device memory, when, and to which memory.
  *
  * A policy moves nothing. The host shows it a finished step as a list of *visits* (actions in a row that belong

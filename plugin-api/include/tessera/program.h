@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tessera plugin ABI: a step as a program. Model, mesh, buffers, actions, homes and layouts as arrays of FROZEN
  * structs.
  *

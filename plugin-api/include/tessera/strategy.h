@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tessera plugin ABI, kind "strategy": a compiler pass over the step program, for one axis of the mesh.
  *
  * The host creates an instance for each axis that a strategy is named for. For the axes of two or more ranks (over one

@@ -20,7 +20,7 @@ static const tsr_op_entry* op_at(uint64_t index) {
 
 static tsr_status describe(const tsr_op* op, tsr_str name, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) {
   (void)slots;
-  if (!tsr_str_is(name, "example.l1_norm") || (op->dtype != TSR_F32 && op->dtype != TSR_F64))
+  if (!tsr_equals(name, "example.l1_norm") || (op->dtype != TSR_F32 && op->dtype != TSR_F64))
     return tsr_fail(err, TSR_E_UNSUPPORTED, "example", "only example.l1_norm, in float32 and float64");
   *num_slots = 0;
   return TSR_OK;
@@ -38,7 +38,7 @@ static tsr_status prepare(const tsr_kernels_env* env, const tsr_op* op, tsr_str 
   k->columns = (uint64_t)op->dims[TSR_DIM_EMBED];
   k->is_double = op->dtype == TSR_F64, k->is_forward = op->phase == TSR_PHASE_FORWARD;
   for (int i = 0; i < NUM; ++i) {
-    k->at[i] = tsr_slot_at(slots, n, kRoles[i], 0);
+    k->at[i] = slot_at(slots, n, kRoles[i], 0);
     k->adds[i] = k->at[i] >= 0 && slots[k->at[i]].mode == TSR_MODE_ADD;
   }
   *kernel = k;
@@ -89,4 +89,4 @@ static tsr_status launch(tsr_plugin_kernel* k, void* stream, void* const* pointe
 
 static const tsr_kernels_interface kTable = {sizeof kTable, 0,       {"cpu.queue", 9}, op_at,
                                              describe,      prepare, destroy,          launch};
-TSR_PLUGIN("example-norm", TSR_KIND_KERNELS, "org.example.l1-norm", TSR_KERNELS_INTERFACE, kTable)
+PLUGIN("example-norm", TSR_KIND_KERNELS, "org.example.l1-norm", TSR_KERNELS_INTERFACE, kTable)

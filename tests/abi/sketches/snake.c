@@ -24,7 +24,7 @@ static const tsr_op_entry* op_at(uint64_t index) {
 
 static tsr_status describe(const tsr_op* op, tsr_str name, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) {
   (void)slots;
-  if (!tsr_str_is(name, "example.snake") || (op->dtype != TSR_F32 && op->dtype != TSR_F64))
+  if (!tsr_equals(name, "example.snake") || (op->dtype != TSR_F32 && op->dtype != TSR_F64))
     return tsr_fail(err, TSR_E_UNSUPPORTED, "example", "only example.snake, in float32 and float64");
   *num_slots = 0;
   return TSR_OK;
@@ -38,9 +38,9 @@ static tsr_status prepare(const tsr_kernels_env* env, const tsr_op* op, tsr_str 
   k->rows = (uint64_t)(op->dims[TSR_DIM_BATCH] * op->dims[TSR_DIM_SEQ]);
   k->columns = (uint64_t)op->dims[TSR_DIM_EMBED];
   k->is_double = op->dtype == TSR_F64;
-  k->a = tsr_slot_at(slots, n, TSR_ROLE_PARAMETER, 0), k->x = tsr_slot_at(slots, n, TSR_ROLE_INPUT, 0);
-  k->y = tsr_slot_at(slots, n, TSR_ROLE_OUTPUT, 0), k->dy = tsr_slot_at(slots, n, TSR_ROLE_OUTPUT_GRADIENT, 0);
-  k->dx = tsr_slot_at(slots, n, TSR_ROLE_INPUT_GRADIENT, 0), k->da = tsr_slot_at(slots, n, TSR_ROLE_GRADIENT, 0);
+  k->a = slot_at(slots, n, TSR_ROLE_PARAMETER, 0), k->x = slot_at(slots, n, TSR_ROLE_INPUT, 0);
+  k->y = slot_at(slots, n, TSR_ROLE_OUTPUT, 0), k->dy = slot_at(slots, n, TSR_ROLE_OUTPUT_GRADIENT, 0);
+  k->dx = slot_at(slots, n, TSR_ROLE_INPUT_GRADIENT, 0), k->da = slot_at(slots, n, TSR_ROLE_GRADIENT, 0);
   k->dx_adds = k->dx >= 0 && slots[k->dx].mode == TSR_MODE_ADD;
   k->da_adds = k->da >= 0 && slots[k->da].mode == TSR_MODE_ADD;
   *kernel = k;
@@ -77,4 +77,4 @@ static tsr_status launch(tsr_plugin_kernel* k, void* stream, void* const* pointe
 
 static const tsr_kernels_interface kTable = {sizeof kTable, 0,       {"cpu.queue", 9}, op_at,
                                              describe,      prepare, destroy,          launch};
-TSR_PLUGIN("example", TSR_KIND_KERNELS, "org.example.snake", TSR_KERNELS_INTERFACE, kTable)
+PLUGIN("example", TSR_KIND_KERNELS, "org.example.snake", TSR_KERNELS_INTERFACE, kTable)

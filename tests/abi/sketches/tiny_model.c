@@ -40,17 +40,17 @@ static tsr_status build(const tsr_model_config* config, int64_t batch, int64_t s
                         int32_t out[2], tsr_error* err) {
   (void)batch, (void)seq;
   double width, hidden, layers, vocab;
-  if (config->number(config->ctx, TSR_STR("hidden_size"), &width) != TSR_OK ||
-      config->number(config->ctx, TSR_STR("intermediate_size"), &hidden) != TSR_OK ||
-      config->number(config->ctx, TSR_STR("num_hidden_layers"), &layers) != TSR_OK ||
-      config->number(config->ctx, TSR_STR("vocab_size"), &vocab) != TSR_OK)
+  if (config->number(config->ctx, (tsr_str)TSR_STR("hidden_size"), &width) != TSR_OK ||
+      config->number(config->ctx, (tsr_str)TSR_STR("intermediate_size"), &hidden) != TSR_OK ||
+      config->number(config->ctx, (tsr_str)TSR_STR("num_hidden_layers"), &layers) != TSR_OK ||
+      config->number(config->ctx, (tsr_str)TSR_STR("vocab_size"), &vocab) != TSR_OK)
     return tsr_fail(err, TSR_E_INVALID_ARGUMENT, "tiny",
                     "config.json needs hidden_size, intermediate_size, num_hidden_layers and vocab_size");
   Builder b = {sink, err, TSR_OK};
   const tsr_named_dim c = dim("embed", width), f = dim("ffn", hidden), v = dim("vocab", vocab);
   char name[64];
   int32_t tokens = -1;
-  b.status = sink->input(sink->ctx, TSR_STR("tokens"), &tokens, err);
+  b.status = sink->input(sink->ctx, (tsr_str)TSR_STR("tokens"), &tokens, err);
   unit(&b, "embed", -1);
   int32_t x = APPLY(&b, "embed", "token_embedding",
                     parameter(&b, "embed.weight", (tsr_named_dim[]){v, c}, 2, TSR_INIT_NORMAL, 0, 0.02), tokens);
@@ -74,4 +74,4 @@ static tsr_status build(const tsr_model_config* config, int64_t batch, int64_t s
 }
 
 static const tsr_model_interface kTable = {sizeof kTable, 0, {"TinyForCausalLM", 15}, build};
-TSR_PLUGIN("tiny", TSR_KIND_MODEL, "org.example.tiny", TSR_MODEL_INTERFACE, kTable)
+PLUGIN("tiny", TSR_KIND_MODEL, "org.example.tiny", TSR_MODEL_INTERFACE, kTable)
