@@ -50,8 +50,7 @@ static tsr_status collect(pass* p, uint64_t buffer, uint64_t offset, uint64_t nu
 static tsr_status collect_role(pass* p, uint32_t number) {
   for (uint64_t h = 0; h < p->view->num_homes; ++h) {
     const tsr_home_role* place = tsr_find_role(&p->view->homes[h], number);
-    if (place == NULL) continue; /* a frozen parameter has no gradient */
-    const tsr_status status = collect(p, place->buffer, place->offset, place->num_elements);
+    const tsr_status status = place ? collect(p, place->buffer, place->offset, place->num_elements) : TSR_OK;
     if (status != TSR_OK) return status;
   }
   return TSR_OK;
@@ -84,11 +83,9 @@ static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, co
   if (!TSR_HAS(view, tsr_program_view, num_data_ranks) || !TSR_HAS_FN(edit, tsr_edit, insert))
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
   const int is_init = view->purpose == TSR_PURPOSE_INIT;
-  if (view->purpose > TSR_PURPOSE_EVAL) return fail(err, TSR_E_UNSUPPORTED, "lower: a program of unknown purpose");
   if (view->purpose == TSR_PURPOSE_EVAL) return TSR_OK;
-  if (view->reduce_every != TSR_EVERY_STEP && view->reduce_every != TSR_EVERY_MICRO_BATCH)
-    return fail(err, TSR_E_UNSUPPORTED, "lower: this --reduce-every is unknown; use step or micro-batch");
-
+  if (view->purpose > TSR_PURPOSE_EVAL || view->reduce_every > TSR_EVERY_MICRO_BATCH)
+    return fail(err, TSR_E_UNSUPPORTED, "lower: this purpose or --reduce-every is unknown; use step or micro-batch");
   pass p = {view, edit, err, TSR_ACTION_INIT};
   p.action.kind = is_init ? TSR_ACTION_BROADCAST : TSR_ACTION_ALL_REDUCE;
   p.action.reduce = is_init ? 0 : TSR_REDUCE_SUM;

@@ -37,7 +37,7 @@ void add_role(Program& program, uint32_t role) {
     auto [copy, is_new] = copies.try_emplace(m.buffer);
     if (is_new) {
       Buffer buffer = program.buffer(m.buffer);
-      buffer.name = program.model->units[static_cast<size_t>(home.unit)].name + " of a stranger";
+      buffer.name = program.model->units[static_cast<size_t>(home.unit)].name + " of another role";
       buffer.dtype = TSR_BF16;
       copy->second = program.add_buffer(buffer);
     }
@@ -45,13 +45,13 @@ void add_role(Program& program, uint32_t role) {
   }
 }
 
-class Strangers : public ::testing::TestWithParam<const char*> {
+class Unknowns : public ::testing::TestWithParam<const char*> {
  protected:
   const Gpt2Pass gpt2_{2};
   const std::unique_ptr<Strategy> strategy_ = make(GetParam());
 };
 
-TEST_P(Strangers, RolesAreShardedLikeStates) {
+TEST_P(Unknowns, RolesAreShardedLikeStates) {
   for (const int rank : {0, 1}) {
     const Program program = gpt2_.lowered(*strategy_, rank, TSR_PURPOSE_STEP, [](Program& base) {
       add_role(base, kThirdState);
@@ -73,33 +73,33 @@ TEST_P(Strangers, RolesAreShardedLikeStates) {
   }
 }
 
-TEST_P(Strangers, ActionsBuffersMemoriesAndStreamsAreLeftAlone) {
+TEST_P(Unknowns, ActionsBuffersMemoriesAndStreamsAreLeftAlone) {
   const auto kinds_of = [](const Program& program) {
     std::vector<std::pair<uint32_t, size_t>> kinds;
     for (const Action& action : program.actions)
       if (action.kind < TSR_FIRST_PRIVATE) kinds.emplace_back(action.kind, action.bindings.size());
     return kinds;
   };
-  uint64_t stranger = 0;
+  uint64_t unknown = 0;
   const Program with = gpt2_.lowered(*strategy_, 0, TSR_PURPOSE_STEP, [&](Program& base) {
     base.streams.push_back({"later", TSR_WORLD_AXIS, 77});
     const uint64_t buffer =
         base.add_buffer({0, "later", TSR_FIRST_PRIVATE + 1, TSR_MEMORY_OTHER + 1, TSR_F32, true, 64});
     Action action;
-    action.id = stranger = base.next_id++;
+    action.id = unknown = base.next_id++;
     action.kind = TSR_FIRST_PRIVATE + 7;
     action.stream = static_cast<uint32_t>(base.streams.size() - 1);
     action.bindings.push_back({buffer, 0, 64, TSR_SLOT(200, 3), TSR_MODE_ADD});
     base.actions.insert(base.actions.begin() + static_cast<ptrdiff_t>(base.actions.size() / 2), action);
   });
-  const auto found = std::ranges::find(with.actions, stranger, &Action::id);
+  const auto found = std::ranges::find(with.actions, unknown, &Action::id);
   ASSERT_NE(found, with.actions.end());
   EXPECT_EQ(found->bindings.size(), 1u);
   EXPECT_EQ(with.buffer(found->bindings[0].buffer).memory, TSR_MEMORY_OTHER + 1);
   EXPECT_EQ(kinds_of(with), kinds_of(gpt2_.lowered(*strategy_, 0)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Strangers, ::testing::Values("ddp", "fsdp", "zero3"),
+INSTANTIATE_TEST_SUITE_P(Strategies, Unknowns, ::testing::Values("ddp", "fsdp", "zero3"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
