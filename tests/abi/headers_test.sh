@@ -33,7 +33,7 @@ check_c() {
       compile "$1" -std=$standard $enums "$alone"/*.c "$source"/tests/abi/*_0_12.c "$source"/tests/abi/sketches/*.c
     done
     for standard in c++11 c++14 c++17 c++20; do
-      compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,values}_0_12.c
+      compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,layout_program,values}_0_12.c
     done
   done
 }

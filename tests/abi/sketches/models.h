@@ -7,7 +7,7 @@
 
 /* ---- an op as data ------------------------------------------------------------------------------------------- */
 
-/* FROZEN. An attribute of an op: 0 is what it is when nobody sets it. */
+/* FROZEN. An attribute of an op: 0 is what it is when it is not set. */
 typedef struct tsr_attribute_spec {
   tsr_str name;
   double min, max;
@@ -50,7 +50,7 @@ typedef struct tsr_kernels_interface {
   uint32_t struct_size;
   uint32_t reserved;
   tsr_str stream_kind; /* "cpu.queue", "cuda.stream" */
-  /* New ops, NULL behind the last one. May be NULL: kernels for existing ops only. [any-thread] */
+  /* New ops, NULL past the last one. May be NULL: kernels for existing ops only. [any-thread] */
   TSR_FN(const tsr_op_entry*, op)(uint64_t index) TSR_NOEXCEPT;
   /* Workspaces and contexts beside what the entry says; *num_slots: capacity in, count out. Pure. [any-thread] */
   TSR_FN(tsr_status, describe)
@@ -92,7 +92,7 @@ typedef struct tsr_model_parameter {
   uint64_t tensor_offset; /* in elements */
 } tsr_model_parameter;
 
-/* APPENDABLE. One op applied. Shapes of outputs follow from the entry: nobody writes them. */
+/* APPENDABLE. One op applied. Shapes of outputs follow from the entry. */
 typedef struct tsr_model_segment {
   uint32_t struct_size;
   uint32_t num_parameters;
@@ -119,7 +119,7 @@ typedef struct tsr_model_sink {
   TSR_FN(tsr_status, segment)(void* ctx, const tsr_model_segment* s, int32_t* outputs, tsr_error* err) TSR_NOEXCEPT;
 } tsr_model_sink;
 
-/* APPENDABLE. config.json: the host parses, and refuses keys that nobody asked for and that are not known to be idle.
+/* APPENDABLE. config.json: the host parses, and refuses keys that were not asked for and that are not known to be idle.
  */
 typedef struct tsr_model_config {
   uint32_t struct_size;
@@ -170,7 +170,7 @@ typedef struct tsr_update_rule {
 typedef struct tsr_optimizer_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  TSR_FN(const tsr_update_rule*, rule)(uint64_t index) TSR_NOEXCEPT; /* NULL behind the last one */
+  TSR_FN(const tsr_update_rule*, rule)(uint64_t index) TSR_NOEXCEPT; /* NULL past the last one */
   /* The rule of a parameter. Pure. [any-thread] */
   TSR_FN(uint64_t, choose)(tsr_str parameter, const int64_t* shape, uint64_t num_dims, uint32_t is_table) TSR_NOEXCEPT;
 } tsr_optimizer_interface;

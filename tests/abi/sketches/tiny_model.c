@@ -1,5 +1,5 @@
 /* A whole model: a residual MLP over single tokens, with the private ops of the two plugins beside it. Shapes, splits,
- * costs, recomputation, checkpoints and Hugging Face's file follow from what stands here. */
+ * costs, recomputation, checkpoints and Hugging Face's file follow from what is here. */
 #include "helpers.h"
 
 typedef struct { /* what every helper needs: the sink, and the first error */
