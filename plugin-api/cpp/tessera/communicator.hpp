@@ -10,7 +10,7 @@
 //     constexpr auto kTable = tessera::communicator_table<Plugin>();
 //
 // A communicator that enqueues on the device's own streams (NCCL) derives from Communicator. One that works on the
-// host's threads derives from QueuedCommunicator (queued_communicator.hpp) and has three functions to write.
+// host's threads derives from QueuedCommunicator (queued_communicator.hpp) and has two functions to write.
 #pragma once
 
 #include <memory>

@@ -87,8 +87,8 @@ typedef struct tsr_parameter {
   uint64_t num_elements; /* of the whole parameter */
   uint64_t unit_offset;  /* where it starts in its unit: a multiple of 128 elements; trainable ones come first, and have
                             buffers of their own */
-  uint64_t partial_axes; /* bit a: its gradient on a rank is an addend of the sum over axis a, beside the axes that
-                            split the batch: that of this rank's rows, where these are split */
+  uint64_t partial_axes; /* bit a: a rank's gradient is an addend of the sum over axis a, as that of its rows is where
+                            rows are split. Axes that split the batch are not listed */
   uint32_t flags;        /* TSR_PARAMETER_* */
   uint32_t reserved;
   TSR_SPARE(4);
@@ -126,13 +126,10 @@ typedef struct tsr_value {
   int32_t gradient_of; /* its gradient is the buffer of that value's gradient; -1: it has its own */
   tsr_dtype dtype;
   uint64_t num_elements; /* of this rank and micro-batch */
-  int32_t same_as; /* this value is that one in another placement, and a strategy makes it of it or it of this one; -1:
-                      none */
+  int32_t same_as;       /* this value is that one in another placement: a strategy makes one of the other; -1: none */
   uint32_t reserved;
-  const tsr_placement*
-      placements; /* one for each axis; of the inputs and outputs of segments, once they are complete */
-  tsr_str input;  /* INPUT: "tokens", "targets" (int32), "features", "labels" (int32), or what the model calls it; else
-                     empty */
+  const tsr_placement* placements; /* [num_axes], once the value is complete */
+  tsr_str input; /* INPUT: "tokens", "targets", "features", "labels", or what the model calls it; else empty */
   TSR_SPARE(4);
 } tsr_value;
 
@@ -365,8 +362,7 @@ typedef struct tsr_action {
 #define TSR_PURPOSE_INIT 1u /* once, after homes are filled: what a strategy needs to start */
 #define TSR_PURPOSE_STEP 2u /* forward, backward, optimizer, over all micro-batches */
 #define TSR_PURPOSE_EVAL 3u /* forward and loss alone: nothing is saved, no gradient is bound */
-/* 4 to 15 are reserved for the host, which never asks a strategy for them; a strategy refuses those it does not know.
- */
+/* 4 to 15 are reserved for the host, which asks no strategy for them. A strategy refuses those it does not know. */
 #define TSR_EVERY_STEP 1u
 #define TSR_EVERY_MICRO_BATCH 2u
 
