@@ -44,7 +44,7 @@ static uint32_t num_variants(tsr_strategy* strategy) {
 static tsr_status layout(tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink,
                          tsr_error* err) {
   (void)strategy;
-  if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(sink, tsr_layout_sink, add_entry))
+  if (!TSR_HAS(view, tsr_program_view, num_data_ranks) || !TSR_HAS_FN(sink, tsr_layout_sink, add_entry))
     return fail(err, TSR_E_ABI, "layout: struct_size of the view or the sink is smaller than ABI 0.12 requires");
   tsr_status status = TSR_OK;
   for (uint64_t p = 0; p < view->num_parameters && status == TSR_OK; ++p) {
@@ -74,13 +74,14 @@ static tsr_status average(const tsr_edit* edit, tsr_action* all_reduce, const ts
 }
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
-  if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
+  if (!TSR_HAS(view, tsr_program_view, num_data_ranks) || !TSR_HAS_FN(edit, tsr_edit, insert))
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
+  if (view->purpose > TSR_PURPOSE_EVAL) return fail(err, TSR_E_UNSUPPORTED, "lower: a program of unknown purpose");
   if (view->purpose != TSR_PURPOSE_STEP || view->variant != strategy->every - 1) return TSR_OK;
   tsr_action all_reduce = TSR_ACTION_INIT;
   all_reduce.kind = TSR_ACTION_ALL_REDUCE;
   all_reduce.reduce = TSR_REDUCE_AVG;
-  const tsr_group all_of_the_axis = {view->axis, 0, NULL};
+  const tsr_group all_of_the_axis = {.axis = view->axis};
   const tsr_str lane = TSR_STR("average");
   tsr_status status = edit->add_stream(edit->ctx, view->axis, lane, &all_reduce.stream, err);
   if (status == TSR_OK) status = edit->add_group(edit->ctx, &all_of_the_axis, &all_reduce.group, err);
@@ -90,8 +91,15 @@ static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, co
 }
 
 static const tsr_option kOptions[] = {
-    {TSR_STR("every"), TSR_STR("4"), TSR_STR(""), TSR_STR("steps from one average to the next"), 1, 64, TSR_OPTION_INT,
-     0},
+    {TSR_STR("every"),
+     TSR_STR("4"),
+     TSR_STR(""),
+     TSR_STR("steps from one average to the next"),
+     1,
+     64,
+     TSR_OPTION_INT,
+     0,
+     {0}},
 };
 static const tsr_descriptor kDescriptor = {
     .struct_size = sizeof(tsr_descriptor),

@@ -40,26 +40,27 @@ typedef struct pass {
 } pass;
 
 static tsr_status collect(pass* p, uint64_t buffer, uint64_t offset, uint64_t num_elements) {
-  const tsr_binding range = {buffer, offset, num_elements, kDestination, TSR_MODE_ADD};
+  const tsr_binding range = {buffer, offset, num_elements, kDestination, TSR_MODE_ADD, {0}};
   p->action.bindings = &range;
   p->action.num_bindings = 1;
   uint64_t id = 0;
   return p->edit->insert(p->edit->ctx, tsr_last_writer(p->view, &range), TSR_AFTER, &p->action, &id, p->err);
 }
 
-static tsr_status collect_role(pass* p, uint32_t role) {
+static tsr_status collect_role(pass* p, uint32_t number) {
   for (uint64_t h = 0; h < p->view->num_homes; ++h) {
-    const tsr_home_role* place = &p->view->homes[h].roles[role];
-    if (place->buffer == 0) continue; /* a frozen parameter has no gradient */
-    const tsr_status status = collect(p, place->buffer, place->offset, place->num_elements);
+    const tsr_home_role* place = tsr_find_role(&p->view->homes[h], number);
+    const tsr_status status = place ? collect(p, place->buffer, place->offset, place->num_elements) : TSR_OK;
     if (status != TSR_OK) return status;
   }
   return TSR_OK;
 }
 
 static int is_home_gradient(const tsr_program_view* view, const tsr_binding* range) {
-  for (uint64_t h = 0; h < view->num_homes; ++h)
-    if (view->homes[h].roles[TSR_HOME_GRADIENT].buffer == range->buffer) return 1;
+  for (uint64_t h = 0; h < view->num_homes; ++h) {
+    const tsr_home_role* gradient = tsr_find_role(&view->homes[h], TSR_HOME_GRADIENT);
+    if (gradient != NULL && gradient->buffer == range->buffer) return 1;
+  }
   return 0;
 }
 
@@ -79,18 +80,17 @@ static tsr_status collect_micro_batches(pass* p) {
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
   (void)strategy;
-  if (!TSR_HAS(view, tsr_program_view, num_actions) || !TSR_HAS_FN(edit, tsr_edit, insert))
+  if (!TSR_HAS(view, tsr_program_view, num_data_ranks) || !TSR_HAS_FN(edit, tsr_edit, insert))
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
   const int is_init = view->purpose == TSR_PURPOSE_INIT;
-  if (!is_init && view->purpose != TSR_PURPOSE_STEP) return TSR_OK;
-  if (view->reduce_every != TSR_EVERY_STEP && view->reduce_every != TSR_EVERY_MICRO_BATCH)
-    return fail(err, TSR_E_UNSUPPORTED, "lower: this --reduce-every is unknown; use step or micro-batch");
-
+  if (view->purpose == TSR_PURPOSE_EVAL) return TSR_OK;
+  if (view->purpose > TSR_PURPOSE_EVAL || view->reduce_every > TSR_EVERY_MICRO_BATCH)
+    return fail(err, TSR_E_UNSUPPORTED, "lower: this purpose or --reduce-every is unknown; use step or micro-batch");
   pass p = {view, edit, err, TSR_ACTION_INIT};
   p.action.kind = is_init ? TSR_ACTION_BROADCAST : TSR_ACTION_ALL_REDUCE;
   p.action.reduce = is_init ? 0 : TSR_REDUCE_SUM;
   p.action.peer = is_init ? 0 : -1; /* broadcast: the root, a coordinate of the axis */
-  const tsr_group all_of_the_axis = {view->axis, 0, NULL};
+  const tsr_group all_of_the_axis = {.axis = view->axis};
   const tsr_str lane = TSR_STR("gradient"); /* a stream of its own, so that sums run beside the backward */
   tsr_status status = edit->add_stream(edit->ctx, view->axis, lane, &p.action.stream, err);
   if (status == TSR_OK) status = edit->add_group(edit->ctx, &all_of_the_axis, &p.action.group, err);

@@ -43,7 +43,7 @@ static tsr_status plan(tsr_offload* policy, const tsr_offload_view* view, const 
     if (item->kind != TSR_BUFFER_SAVED && item->kind != TSR_BUFFER_ACTIVATION) continue;
     for (uint64_t u = 0; u + 1 < item->num_uses; ++u) {
       if (item->uses[u + 1].visit - item->uses[u].visit <= policy->ahead + 2) continue;
-      const tsr_leave leave = {item->buffer, item->uses[u].visit, TSR_MEMORY_HOST, policy->ahead, 1};
+      const tsr_leave leave = {item->buffer, item->uses[u].visit, TSR_MEMORY_HOST, policy->ahead, 1, {0}};
       const tsr_status status = sink->leave(sink->ctx, &leave, err);
       if (status != TSR_OK) return status; /* the host filled err */
     }
@@ -52,7 +52,15 @@ static tsr_status plan(tsr_offload* policy, const tsr_offload_view* view, const 
 }
 
 static const tsr_option kOptions[] = {
-    {TSR_STR("ahead"), TSR_STR("1"), TSR_STR(""), TSR_STR("visits between fetch and use"), 0, 64, TSR_OPTION_INT, 0},
+    {TSR_STR("ahead"),
+     TSR_STR("1"),
+     TSR_STR(""),
+     TSR_STR("visits between fetch and use"),
+     0,
+     64,
+     TSR_OPTION_INT,
+     0,
+     {0}},
 };
 static const tsr_descriptor kDescriptor = {
     .struct_size = sizeof(tsr_descriptor),

@@ -40,7 +40,7 @@ struct GradientRange {
 std::set<uint64_t> gradient_sources(const ProgramView& view) {
   std::set<uint64_t> homes, sources;
   for (const tsr_home& home : view.homes())
-    if (home.roles[TSR_HOME_GRADIENT].buffer) homes.insert(home.roles[TSR_HOME_GRADIENT].buffer);
+    if (const uint64_t gradient = role_of(home, TSR_HOME_GRADIENT).buffer) homes.insert(gradient);
   for (const tsr_action& action : view.actions()) {
     if (action.kind != TSR_ACTION_ADD_INTO) continue;
     const tsr_binding* source = ProgramView::find_binding(action, kSource);
@@ -120,7 +120,7 @@ class Reducer {
   }
 
  private:
-  uint64_t width(uint64_t buffer) const { return TSR_DTYPE_BYTES(view_.buffer(buffer).dtype); }
+  uint64_t width(uint64_t buffer) const { return TSR_NUM_BYTES(view_.buffer(buffer).dtype, 1); }
   int micro_batch(const UnitGradient& unit) const { return view_.actions()[unit.last_writer].micro_batch; }
 
   bool sends_float32() const { return view_.raw.reduce_dtype == TSR_F32; }

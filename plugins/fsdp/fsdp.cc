@@ -67,14 +67,14 @@ std::vector<storage::ParamGroup> Fsdp::groups(const ProgramView& view) const {
   std::vector<storage::ParamGroup> groups;
   const auto is_full = [&](const storage::ParamGroup& group) {
     if (wrap_.whole_model) return false;
-    const uint64_t bytes = group.num_elements * TSR_DTYPE_BYTES(group.first().value->dtype);
+    const uint64_t bytes = TSR_NUM_BYTES(group.first().value->dtype, group.num_elements);
     return group.num_elements >= wrap_.min_elements && bytes >= wrap_.min_bytes;
   };
   // A slice has the same elements in every role, so frozen parameters and other dtypes are in groups of their own. So
   // are parameters that several pipeline stages share: their gradient is summed between stages whose other parameters
   // differ.
   const auto belongs = [&](const storage::ParamGroup& group, const storage::FlatParam& param) {
-    return group.first().value->dtype == param.value->dtype && (group.first().m != 0) == (param.m != 0) &&
+    return group.first().value->dtype == param.value->dtype && group.first().states.empty() == param.states.empty() &&
            !storage::is_on_several_stages(view, group.first()) && !storage::is_on_several_stages(view, param);
   };
   for (const storage::FlatParam& param : storage::flat_params(view)) {

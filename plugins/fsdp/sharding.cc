@@ -100,7 +100,7 @@ std::vector<tsr_piece> Sharder::pieces(const Shard& shard) const {
   for (size_t i = 0; i < shard.group->params.size(); ++i)
     for (const tsr_home* home : shard.group->params[i].homes)
       for (const tsr_piece& piece : std::span(home->pieces, home->num_pieces)) {
-        const uint64_t start = shard.group->base[i] + home->roles[TSR_HOME_VALUE].offset + piece.home_offset;
+        const uint64_t start = shard.group->base[i] + role_of(*home, TSR_HOME_VALUE).offset + piece.home_offset;
         const ElementRange part = own.intersection({start, start + piece.num_elements});
         if (!part.is_empty())
           pieces.push_back({piece.parameter, 0, piece.parameter_offset + (part.begin - start), part.num_elements(),
@@ -118,14 +118,14 @@ void Sharder::replace_homes(const Shard& shard) const {
   home.pieces = own.data();
   home.num_pieces = static_cast<uint32_t>(own.size());
   home.num_elements = shard.slice;
-  home.roles[TSR_HOME_VALUE] = shard.value.role();
-  home.roles[TSR_HOME_GRADIENT] = shard.gradient.role();
-  const auto state = [&](uint64_t is_there, const char* suffix) {
-    const uint64_t buffer = is_there ? add(group, TSR_BUFFER_OPTIMIZER, TSR_F32, shard.slice, suffix) : 0;
-    return BufferRange{buffer, 0, shard.slice}.role();
-  };
-  home.roles[TSR_HOME_M] = state(group.first().m, " m");
-  home.roles[TSR_HOME_V] = state(group.first().v, " v");
+  std::vector<tsr_home_role> roles{shard.value.role(TSR_HOME_VALUE), shard.gradient.role(TSR_HOME_GRADIENT)};
+  for (const auto& [number, whole] : group.first().states) {
+    const tsr_buffer& buffer = view_.buffer(whole);
+    const uint64_t slice = add(group, buffer.kind, buffer.dtype, shard.slice, storage::state_suffix(view_, number));
+    roles.push_back(BufferRange{slice, 0, shard.slice}.role(number));
+  }
+  home.roles = roles.data();
+  home.num_roles = static_cast<uint32_t>(roles.size());
   edit_.replace_homes(group.home_ids(), &home);
 }
 

@@ -56,7 +56,7 @@ struct Plugin {
     } else if (c.kind == TSR_COLL_REDUCE_SCATTER && c.counts) {
       largest = *std::max_element(c.counts, c.counts + n);
     }
-    const uint64_t element_bytes = TSR_DTYPE_BYTES(c.dtype);
+    const uint64_t element_bytes = TSR_NUM_BYTES(c.dtype, 1);
     return tessera::gloo_comm::reduce_workspace(c.kind, total * element_bytes, largest * element_bytes, num_ranks);
   }
 

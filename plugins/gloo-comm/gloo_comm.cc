@@ -58,10 +58,10 @@ void execute(Operation& operation) {
 
 GlooCommunicator::GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma,
                                    const std::atomic<bool>& aborted)
-    : QueuedCommunicator("gloo-comm", args), interface_(std::move(interface)), uses_cma_(uses_cma) {
+    : QueuedCommunicator("gloo-comm", args) {
   const SigpipeGuard guard;  // the threads made here inherit it
   const Deadline deadline(member().timeout_ms);
-  const ConnectionSetup setup{{args.is_local != 0, interface_, store_host()}, uses_cma, aborted};
+  const ConnectionSetup setup{{args.is_local != 0, std::move(interface), store_host()}, uses_cma, aborted};
   endpoint_ = std::make_unique<Endpoint>(member(), KeyValue(args.host), rendezvous(), setup);
   if (member().num_ranks == 1) return;
   failure_check_ = std::make_unique<PeriodicTask>(kFailureCheckPeriod, [this] { check_for_failures(); });
@@ -74,10 +74,6 @@ GlooCommunicator::~GlooCommunicator() {
   if (is_aborted()) close_aborted();
   endpoint_->failure_detector.drain(kLeaveTimeoutMs);  // does nothing after an abort or an error
   endpoint_->connections.close();
-}
-
-std::unique_ptr<Communicator> GlooCommunicator::join(const tsr_comm_create_args& args) {
-  return std::make_unique<GlooCommunicator>(args, interface_, uses_cma_, abort_flag());
 }
 
 // create() ends with a barrier: a member that destroyed its communicator before the others are ready would look dead to

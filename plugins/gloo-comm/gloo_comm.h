@@ -20,7 +20,6 @@ class GlooCommunicator final : public QueuedCommunicator {
  private:
   void run(const Collective& collective) override;
   void interrupt() noexcept override;
-  std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) override;
 
   void create_barrier(const Deadline& deadline);
   void run_locked(const Collective& collective);
@@ -29,8 +28,6 @@ class GlooCommunicator final : public QueuedCommunicator {
   void close_aborted();
   void check_for_failures();
 
-  const std::string interface_;
-  const bool uses_cma_;
   std::mutex mutex_;            // one operation at a time
   std::optional<Error> error_;  // guarded by mutex_: the first, which ended the communicator
   std::unique_ptr<Endpoint> endpoint_;

@@ -30,10 +30,6 @@ LocalCommunicator::LocalCommunicator(const tsr_comm_create_args& args)
                                                "was aborted by rank " + std::to_string(member().world_rank())})),
       shared_(join_shared_state(KeyValue(args.host), rendezvous(), member())) {}
 
-std::unique_ptr<Communicator> LocalCommunicator::join(const tsr_comm_create_args& args) {
-  return std::make_unique<LocalCommunicator>(args);
-}
-
 void LocalCommunicator::interrupt() noexcept {
   const auto lock = shared_->monitor().lock();
   shared_->monitor().fail(lock, abort_);

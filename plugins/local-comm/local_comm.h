@@ -17,7 +17,6 @@ class LocalCommunicator final : public QueuedCommunicator {
  private:
   void run(const Collective& collective) override;
   void interrupt() noexcept override;
-  std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) override;
 
   void work(PendingCollective& pending, const Collective& collective);
   void all_reduce(PendingCollective& pending, const Collective& collective);

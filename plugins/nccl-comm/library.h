@@ -30,7 +30,6 @@ struct Library {
   TESSERA_NCCL(get_last_error, ncclGetLastError);
   TESSERA_NCCL(get_unique_id, ncclGetUniqueId);
   TESSERA_NCCL(comm_init_rank_config, ncclCommInitRankConfig);
-  TESSERA_NCCL(comm_split, ncclCommSplit);
   TESSERA_NCCL(comm_get_async_error, ncclCommGetAsyncError);
   TESSERA_NCCL(comm_finalize, ncclCommFinalize);
   TESSERA_NCCL(comm_destroy, ncclCommDestroy);

@@ -27,40 +27,22 @@ Member checked_member(const tsr_comm_create_args& args) {
 
 NcclCommunicator::NcclCommunicator(const tsr_comm_create_args& args)
     : member_(checked_member(args)),
-      rendezvous_(to_string(args.rendezvous)),
-      host_(args.host),
       device_interface_(args.device_interface),
-      device_(args.device),
-      gpu_(device_interface_, device_),
-      session_(std::make_shared<Session>(Library::open(), member_, gpu_.index(), host_, rendezvous_)),
+      gpu_(device_interface_, args.device),
+      session_(
+          std::make_shared<Session>(Library::open(), member_, gpu_.index(), args.host, to_string(args.rendezvous))),
       watchdog_(session_) {
   const Deadline deadline(member_.timeout_ms);
-  const ncclUniqueId id =
-      agree_on_unique_id(KeyValue(host_), rendezvous_, member_, this_location(gpu_), session_->nccl(), deadline);
+  const ncclUniqueId id = agree_on_unique_id(KeyValue(args.host), to_string(args.rendezvous), member_,
+                                             this_location(gpu_), session_->nccl(), deadline);
   session_->join(id, deadline);
 }
-
-NcclCommunicator::NcclCommunicator(const NcclCommunicator& parent, Member member, std::string rendezvous,
-                                   std::shared_ptr<Session> session)
-    : member_(std::move(member)),
-      rendezvous_(std::move(rendezvous)),
-      host_(parent.host_),
-      device_interface_(parent.device_interface_),
-      device_(parent.device_),
-      gpu_(device_interface_, device_),
-      session_(std::move(session)),
-      watchdog_(session_) {}
 
 void NcclCommunicator::submit(const tsr_collective& source) {
   read_collective(source, member_, collective_);
   if (collective_.kind != TSR_COLL_BARRIER && !has_dtype(collective_.dtype))
     throw collective_error(TSR_E_UNSUPPORTED, member_, collective_, "has a dtype that NCCL does not support");
-  if (!group_.take(collective_)) run(collective_);
-}
-
-void NcclCommunicator::group_end() {
-  Collective& messages = group_.end();
-  if (!messages.transfers.empty()) run(messages);
+  run(collective_);
 }
 
 // Tickets count the collectives of all members, equally on all ranks; StatusBoard compares them to find the late ranks.
@@ -73,25 +55,6 @@ void NcclCommunicator::run(Collective& collective) {
   session_->run(collective, stream, [&](ncclComm_t comm) {
     return enqueue({session_->nccl(), comm, member_.rank, member_.num_ranks, gpu_.scratch(), stream}, collective);
   });
-}
-
-// The members agree in the store on the new groups first, since NCCL returns only a communicator; then all members,
-// also those in no new group, take part in ncclCommSplit.
-std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, std::string_view name) {
-  const Deadline deadline(member_.timeout_ms);
-  const std::string prefix = rendezvous_ + "/split/" + std::to_string(num_splits_++);
-  const auto group = agree_on_split(KeyValue(host_), prefix, member_, color, key, session_->aborted());
-  if (!group) {
-    session_->split(color, key, nullptr, deadline);
-    return nullptr;
-  }
-  Member member{member_.plugin,     std::string(name), group->rank, static_cast<int>(group->world_ranks.size()),
-                group->world_ranks, member_.timeout_ms};
-  std::string rendezvous = prefix + "/color/" + std::to_string(color);
-  auto session = std::make_shared<Session>(session_->shared_nccl(), member, gpu_.index(), host_, rendezvous);
-  session_->split(color, key, session, deadline);
-  return std::unique_ptr<Communicator>(
-      new NcclCommunicator(*this, std::move(member), std::move(rendezvous), std::move(session)));
 }
 
 }  // namespace tessera::nccl_comm

@@ -4,7 +4,6 @@
 
 #include "nccl-comm/watchdog.h"
 #include "tessera/communicator.hpp"
-#include "tessera/message_group.hpp"
 
 namespace tessera::nccl_comm {
 
@@ -19,34 +18,21 @@ class NcclCommunicator final : public Communicator {
   explicit NcclCommunicator(const tsr_comm_create_args& args);
 
   void submit(const tsr_collective& collective) override;
-  void group_begin() override { group_.begin(); }
-  void group_end() override;
-  std::unique_ptr<Communicator> split(int color, int key, std::string_view name) override;
   void check_async() override { session_->check(); }
   void abort() noexcept override { session_->abort(); }
 
  private:
-  /// The result of a split: `session` has the new communicator.
-  NcclCommunicator(const NcclCommunicator& parent, Member member, std::string rendezvous,
-                   std::shared_ptr<Session> session);
-
   void run(Collective& collective);
 
   const Member member_;
-  const std::string rendezvous_;
-  const tsr_host* const host_;
   const tsr_device_interface* const device_interface_;
-  tsr_device* const device_;
   const Gpu gpu_;
   const std::shared_ptr<Session> session_;
   const Watchdog watchdog_;
 
   // Touched by the issue thread only.
-  MessageGroup group_{member_};
   Collective collective_;
   uint64_t num_collectives_ = 0;
-
-  uint64_t num_splits_ = 0;  // control thread
 };
 
 }  // namespace tessera::nccl_comm

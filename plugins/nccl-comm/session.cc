@@ -43,8 +43,6 @@ Session::Session(std::shared_ptr<const Library> nccl, Member member, int gpu, co
       status_board_(host, prefix, member_),
       handle_(*nccl_) {}
 
-// Resources are not shared with communicators that are split off, which could then neither be used concurrently with
-// this one nor aborted without it.
 ncclConfig_t Session::config() const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -62,26 +60,6 @@ void Session::join(ncclUniqueId id, const Deadline& deadline) {
   if (result != ncclSuccess && result != ncclInProgress)
     throw shutdown_.fail(nccl_->error(result, member_.where() + ": ncclCommInitRankConfig"));
   wait_until_ready("create", deadline);
-}
-
-// NCCL writes the new communicator into split_off_ some time after ncclCommSplit has returned, so it must outlive a
-// failure of this call: it is a member, and end() aborts it if no session has taken it over.
-void Session::split(int color, int key, const std::shared_ptr<Session>& child, const Deadline& deadline) {
-  child_ = child;
-  ncclConfig_t options = child ? child->config() : config();
-  ncclResult_t result = ncclSuccess;
-  make_current(gpu_);
-  const bool is_there = handle_.use([&](ncclComm_t comm) {
-    result = nccl_->comm_split(comm, child ? color : NCCL_SPLIT_NOCOLOR, key, &split_off_, &options);
-  });
-  if (!is_there) throw ended_error();
-  if (result != ncclSuccess && result != ncclInProgress)
-    throw shutdown_.fail(nccl_->error(result, member_.where() + ": ncclCommSplit"));
-  wait_until_ready("split", deadline);
-  ncclComm_t made = nullptr;  // end() must not abort it any more
-  if (!handle_.use([&](ncclComm_t) { made = std::exchange(split_off_, nullptr); })) throw ended_error();
-  if (child) child->handle_.use([&](ncclComm_t& comm) { comm = made; });
-  child_.reset();
 }
 
 // Earlier errors are thrown first: nothing is submitted after an error. A captured collective has no events, which
@@ -226,7 +204,6 @@ void Session::end() noexcept {
     else
       nccl_->comm_abort(comm);
   }
-  if (split_off_) nccl_->comm_abort(split_off_);
   shutdown_.mark_done();
 }
 

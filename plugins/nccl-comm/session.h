@@ -1,7 +1,7 @@
 // The life of one NCCL communicator.
 //
 //     thread            calls
-//     control           the constructor, join, split
+//     control           the constructor, join
 //     issue             run: enqueue, then wait until NCCL's own thread has the kernel on the stream (some 30 us)
 //     watchdog          poll, every 20 ms: late operations, NCCL's asynchronous errors; end
 //     any               check, abort: these only read or set flags for the others
@@ -28,14 +28,10 @@ class Session {
   Session(std::shared_ptr<const Library> nccl, Member member, int gpu, const tsr_host* host, const std::string& prefix);
 
   const Library& nccl() const { return *nccl_; }
-  const std::shared_ptr<const Library>& shared_nccl() const { return nccl_; }
   int gpu() const { return gpu_; }
 
   /// Joins the other members. DEADLINE when NCCL has not done so by then. [control-thread]
   void join(ncclUniqueId id, const Deadline& deadline);
-  /// Takes part in a split, by which `child` (NULL: this rank is in no new group) gets its communicator.
-  /// [control-thread]
-  void split(int color, int key, const std::shared_ptr<Session>& child, const Deadline& deadline);
   /// Lets `enqueue` pass a collective to NCCL and returns when it is on the stream. NCCL makes connections at their
   /// first use, so the first call waits for the other ranks. Throws the session's first error. [issue-thread]
   void run(const Collective& collective, cudaStream_t stream, const std::function<ncclResult_t(ncclComm_t)>& enqueue);
@@ -76,10 +72,6 @@ class Session {
   Operations operations_;
   ShutdownState shutdown_;
   std::atomic<bool> is_aborted_{false};
-  // During a split: where NCCL puts the new communicator, and the session that gets it. A split that failed leaves
-  // them. Read and written in handle_.use(), and by end() after handle_.release().
-  ncclComm_t split_off_ = nullptr;
-  std::shared_ptr<Session> child_;
 };
 
 }  // namespace tessera::nccl_comm

@@ -33,8 +33,8 @@ OptimizerState::OptimizerState(std::span<const tsr_option_value> options)
 std::set<uint64_t> OptimizerState::wanted_buffers(const OffloadView& view) const {
   std::set<uint64_t> buffers;
   for (const tsr_home& home : view.program().homes()) {
-    if (states_ != "v") buffers.insert(home.roles[TSR_HOME_M].buffer);
-    if (states_ != "m") buffers.insert(home.roles[TSR_HOME_V].buffer);
+    if (states_ != "v") buffers.insert(role_of(home, TSR_HOME_M).buffer);
+    if (states_ != "m") buffers.insert(role_of(home, TSR_HOME_V).buffer);
   }
   return buffers;
 }

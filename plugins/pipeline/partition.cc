@@ -165,7 +165,7 @@ std::vector<size_t> blocks_of(const ProgramView& view, const SegmentRanges& rang
   for (size_t i = 0; i < ranges.count(); ++i) {
     std::vector<uint32_t> ops;
     for (int s = ranges.begins[i]; s < ranges.end_of(i); ++s)
-      ops.push_back(view.segments()[static_cast<size_t>(s)].op);
+      ops.push_back(view.segments()[static_cast<size_t>(s)].op->kind);
     by_ops[ops].push_back(i);
   }
   return std::ranges::max_element(by_ops, {}, [](const auto& entry) { return entry.second.size(); })->second;
@@ -232,8 +232,7 @@ std::vector<VirtualStage> make_virtual_stages(const SegmentRanges& ranges, const
 }  // namespace
 
 bool is_of_loss(const tsr_segment& segment) {
-  const op::OpEntry* entry = op::find_op(segment.op);
-  return entry && entry->is_tail;
+  return (segment.flags & TSR_SEGMENT_TAIL) != 0;
 }
 
 double cost_of(const ProgramView& view, const tsr_segment& segment) {
@@ -245,12 +244,12 @@ double cost_of(const ProgramView& view, const tsr_segment& segment) {
   const tsr_value& first = view.values()[static_cast<size_t>(segment.inputs[0])];
   const auto seq = static_cast<double>(extent(first, TSR_DIM_SEQ));
   const double tokens = static_cast<double>(extent(first, TSR_DIM_BATCH)) * seq;
-  if (multiplies_by_parameters(segment.op))
+  if (multiplies_by_parameters(segment.op->kind))
     for (const int32_t p : parameters(segment)) {
       const tsr_parameter& parameter = view.parameters()[static_cast<size_t>(p)];
       if (parameter.num_dims > 1) operations += 2 * tokens * static_cast<double>(parameter.num_elements);
     }
-  if (segment.op == TSR_OP_ATTENTION)  // scores and their sum of values, each of half the pairs of tokens
+  if (segment.op->kind == TSR_OP_ATTENTION)  // scores and their sum of values, each of half the pairs of tokens
     operations += 2 * seq * static_cast<double>(view.values()[static_cast<size_t>(segment.outputs[0])].num_elements);
   return operations;
 }

@@ -62,7 +62,7 @@ std::set<uint64_t> Stream::kept_buffers(const OffloadView& view) const {
   std::set<uint64_t> buffers;
   for (const tsr_home& home : view.program().homes())
     if (units.contains(home.unit))
-      for (const tsr_home_role& role : home.roles)
+      for (const tsr_home_role& role : std::span(home.roles, home.num_roles))
         buffers.insert(role.buffer);
   return buffers;
 }

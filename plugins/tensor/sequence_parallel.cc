@@ -29,7 +29,7 @@ bool is_gradient(uint32_t role) {
 SequenceParallel::SequenceParallel(const ProgramView& view, const Edit& edit, uint32_t stream, int32_t group)
     : view_(view), edit_(edit), stream_(stream), group_(group) {
   for (size_t v = 0; v < view.raw.num_values; ++v)
-    if (const int32_t rows = view.raw.values[v].rows; rows >= 0) whole_of_[rows] = static_cast<int32_t>(v);
+    if (const int32_t rows = view.raw.values[v].same_as; rows >= 0) whole_of_[rows] = static_cast<int32_t>(v);
   for (const tsr_action& action : view.actions()) {
     if (!is_compute(action)) continue;
     for (const tsr_binding& b : ProgramView::bindings(action)) {

@@ -18,7 +18,7 @@ class SequenceParallel {
   SequenceParallel(const ProgramView& view, const Edit& edit, uint32_t stream, int32_t group);
 
   /// The row form of the whole value `value`; -1: none.
-  int32_t rows_of(int32_t value) const { return view_.raw.values[value].rows; }
+  int32_t rows_of(int32_t value) const { return view_.raw.values[value].same_as; }
 
   /// Inserts, after `action`, which writes a partial sum of a whole value (or of its gradient) to `whole`, the
   /// reduce_scatter into its row form.

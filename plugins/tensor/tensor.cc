@@ -97,7 +97,7 @@ class ReductionInserter {
   /// An output without a contracted dim is a partial sum if that dim is split.
   void complete_outputs(const tsr_action& action) {
     const tsr_segment& segment = segment_of(action);
-    for (const tsr_contraction& contraction : std::span(segment.contractions, segment.num_contractions)) {
+    for (const tsr_contraction& contraction : std::span(segment.rule->contractions, segment.rule->num_contractions)) {
       if (!names_.contains(contraction.dim)) continue;
       for (const tsr_binding& b : ProgramView::bindings(action))
         if (TSR_SLOT_ROLE(b.slot) == TSR_ROLE_OUTPUT && !has(segment.outputs[TSR_SLOT_INDEX(b.slot)], contraction.dim))
@@ -182,7 +182,7 @@ class ReductionInserter {
       for (const tsr_binding& b : ProgramView::bindings(action)) {
         if (TSR_SLOT_ROLE(b.slot) != TSR_ROLE_GRADIENT) continue;
         const int32_t p = segment_of(action).parameters[TSR_SLOT_INDEX(b.slot)];
-        if (view_.parameters()[static_cast<size_t>(p)].flags & TSR_PARAMETER_OF_ROWS)
+        if (view_.parameters()[static_cast<size_t>(p)].partial_axes >> view_.raw.axis & 1u)
           ranges[b.buffer][b.offset] = {b.offset, b.offset + b.num_elements, &action};
       }
     return ranges;
@@ -213,6 +213,7 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
   if (splits_rows_) {
     tsr_layout_entry rows{};
     rows.parameter = rows.dim = -1;
+    rows.name = TSR_DIM_ROWS;
     rows.axis = view.raw.axis;
     rows.kind = TSR_LAYOUT_SPLIT;
     rows.blocks = 1;

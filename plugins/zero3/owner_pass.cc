@@ -39,7 +39,7 @@ std::vector<ParamGroup> one_group_per_param(const ProgramView& view) {
 }
 
 uint64_t offset_of(const tsr_home& home) {
-  return home.roles[TSR_HOME_VALUE].offset;
+  return role_of(home, TSR_HOME_VALUE).offset;
 }
 
 }  // namespace
@@ -95,14 +95,16 @@ OwnerPass::OwnedGroup OwnerPass::own(const ParamGroup& group) const {
   for (const OwnedRange& range : owned.ranges)
     if (is_mine(range)) owned.num_elements += range.num_elements();
   const storage::FlatParam& param = group.first();
-  const auto add = [&](uint32_t kind, tsr_dtype dtype, const char* suffix = "") {
+  const auto add = [&](uint32_t kind, tsr_dtype dtype, const std::string& suffix = "") {
     const bool persistent = kind != TSR_BUFFER_GRADIENT;
     return owned.num_elements ? edit_.add_buffer(group.name + suffix, kind, dtype, owned.num_elements, persistent) : 0;
   };
   owned.value = stage_ == 3 ? add(TSR_BUFFER_HOME, param.value->dtype) : param.value->id;
   if (param.gradient && stage_ > 1) owned.gradient = add(TSR_BUFFER_GRADIENT, TSR_F32);
-  if (param.m) owned.m = add(TSR_BUFFER_OPTIMIZER, TSR_F32, " m");
-  if (param.v) owned.v = add(TSR_BUFFER_OPTIMIZER, TSR_F32, " v");
+  for (const auto& [number, whole] : param.states) {
+    const tsr_buffer& buffer = view_.buffer(whole);
+    owned.states[number] = add(buffer.kind, buffer.dtype, storage::state_suffix(view_, number));
+  }
   return owned;
 }
 
@@ -126,15 +128,17 @@ void OwnerPass::replace_homes(const OwnedGroup& owned) const {
     home.pieces = pieces.data();
     home.num_pieces = static_cast<uint32_t>(pieces.size());
     home.num_elements = range.num_elements();
-    const auto place = [&](uint64_t buffer, uint64_t offset) {
-      return BufferRange{buffer, offset, range.num_elements()}.role();
+    const auto place = [&](uint32_t number, uint64_t buffer, uint64_t offset) {
+      return BufferRange{buffer, offset, range.num_elements()}.role(number);
     };
-    home.roles[TSR_HOME_VALUE] = place(owned.value, stage_ == 3 ? range.own_begin : range.begin);
     const uint64_t summed_everywhere = stage_ == 1 ? owned.group->first().gradient : 0;
-    home.roles[TSR_HOME_GRADIENT] =
-        summed_everywhere ? place(summed_everywhere, range.begin) : place(owned.gradient, range.own_begin);
-    home.roles[TSR_HOME_M] = place(owned.m, range.own_begin);
-    home.roles[TSR_HOME_V] = place(owned.v, range.own_begin);
+    std::vector<tsr_home_role> roles{place(TSR_HOME_VALUE, owned.value, stage_ == 3 ? range.own_begin : range.begin),
+                                     summed_everywhere ? place(TSR_HOME_GRADIENT, summed_everywhere, range.begin)
+                                                       : place(TSR_HOME_GRADIENT, owned.gradient, range.own_begin)};
+    for (const auto& [number, buffer] : owned.states)
+      roles.push_back(place(number, buffer, range.own_begin));
+    home.roles = roles.data();
+    home.num_roles = static_cast<uint32_t>(roles.size());
     edit_.replace_homes(ids, &home);
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +36,8 @@ class OwnerPass : storage::ShardingPass {
     const storage::ParamGroup* group;
     std::vector<OwnedRange> ranges;
     uint64_t num_elements = 0;  // of this rank's ranges
-    uint64_t value = 0, gradient = 0, m = 0, v = 0;
+    uint64_t value = 0, gradient = 0;
+    std::map<uint32_t, uint64_t> states = {};  // by role
   };
 
   bool is_mine(const OwnedRange& range) const { return range.owner == view_.axis().coordinate; }

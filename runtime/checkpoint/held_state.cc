@@ -44,7 +44,7 @@ bool owns(const Program& program, int parameter) {
   return true;
 }
 
-const tsr_home_role& values_of(const Home& home) {
+const HomeRole& values_of(const Home& home) {
   return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
 }
 
@@ -117,7 +117,7 @@ uint64_t HeldTensor::num_elements() const {
 std::vector<HeldTensor> held_tensors(const Program& program) {
   std::map<std::pair<int, int>, std::vector<Piece>> pieces;  // by parameter, then value, m, v
   for (const Home& home : program.homes) {
-    const tsr_home_role* roles[] = {&values_of(home), &home.roles[TSR_HOME_M], &home.roles[TSR_HOME_V]};
+    const HomeRole* roles[] = {&values_of(home), &home.roles[TSR_HOME_M], &home.roles[TSR_HOME_V]};
     for (int role = 0; role < 3; ++role)
       for (const tsr_piece& piece : home.pieces)
         if (roles[role]->buffer && piece.num_elements)

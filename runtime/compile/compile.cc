@@ -81,6 +81,7 @@ Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std:
   bare.mesh = &input.mesh;
   bare.coordinates = coordinates;
   bare.shape = input.shape;
+  bare.strategies.assign(input.strategies.begin(), input.strategies.end());
   for (const StrategyOnAxis& strategy : order)
     add_layout(bare, strategy);
   refuse_conflicts(input.mesh, bare.layout, input.strategies);
@@ -106,6 +107,7 @@ Program compile_program(const CompileInput& input, const Model& model, const Coo
                         std::vector<RestingBuffer>& resting) {
   Program program = build_program(model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
   program.variant = variant;
+  program.strategies.assign(input.strategies.begin(), input.strategies.end());
   eliminate_dead_code(program);
   const auto num_schedules = static_cast<size_t>(
       std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));

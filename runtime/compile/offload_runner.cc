@@ -158,6 +158,7 @@ class AnswerSink {
   }
 
   void add(const tsr_leave& leave) {
+    check_spare(leave, "tsr_leave");
     const auto item = find(leave.buffer);
     if (item == items_.end())
       throw Error(TSR_E_INVALID_ARGUMENT, concat(leave.buffer, " is not an item; an item's id is its buffer's"));

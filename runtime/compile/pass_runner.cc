@@ -5,6 +5,8 @@
 
 #include "compile/pass_runner.h"
 
+#include <algorithm>
+
 #include "compile/program_snapshot.h"
 #include "compile/rewriter.h"
 #include "tessera/error.hpp"
@@ -44,8 +46,8 @@ tsr_edit edit_table(Rewriter& edits) {
   t.rebind = [](void* ctx, uint64_t from, uint64_t to, uint64_t offset, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { rewriter(ctx).rebind(from, to, offset); });
   };
-  t.set_role = [](void* ctx, uint64_t home, uint32_t role, const tsr_home_role* place, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).set_role(home, role, *place); });
+  t.set_role = [](void* ctx, uint64_t home, const tsr_home_role* role, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] { rewriter(ctx).set_role(home, *role); });
   };
   t.replace_homes = [](void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
                        tsr_error* err) noexcept {
@@ -74,11 +76,38 @@ tsr_edit edit_table(Rewriter& edits) {
               "strategy " + strategy.name + " on axis " + program.mesh->axes()[strategy.axis].name + ": " + e.what());
 }
 
+/// The strategy's index; -1 in a program that does not list it.
+int index_of(const Program& program, const StrategyOnAxis& strategy) {
+  const auto found = std::ranges::find(program.strategies, strategy.instance, &StrategyOnAxis::instance);
+  return found == program.strategies.end() ? -1 : static_cast<int>(found - program.strategies.begin());
+}
+
+/// Refuses an entry that this host could only misunderstand.
+void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, size_t num_parameters) {
+  check_spare(entry, "tsr_layout_entry");
+  if (entry.axis != strategy.axis)
+    throw Error(TSR_E_INVALID_ARGUMENT, "a layout entry is for axis " + std::to_string(entry.axis) +
+                                            ", but a strategy declares the layout of its own axis only");
+  const bool is_of_parameter = entry.parameter >= 0 && static_cast<size_t>(entry.parameter) < num_parameters;
+  if (!is_of_parameter && entry.parameter != kNamedDim)
+    throw Error(TSR_E_INVALID_ARGUMENT, "there is no parameter " + std::to_string(entry.parameter));
+  if (is_of_parameter && entry.name != 0)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                "a layout entry has a parameter and names a dim of values; it is for one of them");
+  if (is_of_parameter) return;
+  if (entry.name != TSR_DIM_ROWS || entry.kind != TSR_LAYOUT_SPLIT || entry.dim != -1 ||
+      strategy.interface->splits != TSR_SPLITS_TENSORS)
+    throw Error(TSR_E_UNSUPPORTED, "a layout entry splits dim " + std::to_string(entry.name) +
+                                       " of values; so far only their rows (TSR_DIM_ROWS) can be split, over an axis "
+                                       "that splits tensors");
+}
+
 }  // namespace
 
 void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe) {
-  const ProgramSnapshot snapshot(program, strategy.axis);
-  Rewriter edits(program, describe);
+  const int index = index_of(program, strategy);
+  const ProgramSnapshot snapshot(program, strategy.axis, index);
+  Rewriter edits(program, describe, index);
   const tsr_edit table = edit_table(edits);
   try {
     call(strategy.interface->lower, strategy.instance, &snapshot.view(), &table);
@@ -101,13 +130,7 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
   table.add_entry = [](void* ctx, const tsr_layout_entry* s, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       Sink& to = *static_cast<Sink*>(ctx);
-      if (s->axis != to.strategy.axis)
-        throw Error(TSR_E_INVALID_ARGUMENT, "a layout entry is for axis " + std::to_string(s->axis) +
-                                                ", but a strategy declares the layout of its own axis only");
-      const bool is_of_rows = s->parameter == -1 && s->kind == TSR_LAYOUT_SPLIT && s->dim == -1 &&
-                              to.strategy.interface->splits == TSR_SPLITS_TENSORS;
-      if (!is_of_rows && (s->parameter < 0 || static_cast<size_t>(s->parameter) >= to.num_parameters))
-        throw Error(TSR_E_INVALID_ARGUMENT, "there is no parameter " + std::to_string(s->parameter));
+      check_entry(*s, to.strategy, to.num_parameters);
       to.layout.push_back({s->parameter,
                            s->axis,
                            s->roles,
@@ -116,10 +139,11 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
                            s->parts,
                            s->blocks,
                            {s->coordinates, s->coordinates + s->num_coordinates},
-                           s->padded_size});
+                           s->padded_size,
+                           s->name});
     });
   };
-  const ProgramSnapshot snapshot(program, strategy.axis);
+  const ProgramSnapshot snapshot(program, strategy.axis, index_of(program, strategy));
   try {
     call(strategy.interface->layout, strategy.instance, &snapshot.view(), &table);
   } catch (const Error& e) {

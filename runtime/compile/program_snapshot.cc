@@ -4,42 +4,87 @@
 
 #include "compile/program_snapshot.h"
 #include "tessera/error.hpp"
+#include "tessera/op_table.hpp"
 
 namespace tessera::host {
 
+namespace {
+
+/// The states of the optimizers that there are: of SGD the first alone.
+constexpr tsr_str kStates[] = {{"m", 1}, {"v", 1}};
+
+}  // namespace
+
 struct ProgramSnapshot::Arrays {
   std::vector<tsr_axis> axes;
+  std::vector<tsr_strategy_info> strategies;
   std::vector<tsr_unit> units;
   std::vector<tsr_parameter> parameters;
   std::vector<tsr_value> values;
+  std::vector<tsr_placement> placements;  // of all values, one for each axis
+  std::vector<tsr_segment_rule> rules;
   std::vector<tsr_segment> segments;
   std::vector<tsr_layout_entry> layout;
   std::vector<tsr_buffer> buffers;
   std::vector<tsr_home> homes;
+  std::vector<std::vector<tsr_home_role>> roles;  // of each home
   std::vector<tsr_stream_info> streams;
   std::vector<tsr_group> groups;
   std::vector<tsr_action> actions;
+  int32_t data_rank = 0;
   tsr_program_view view{};
 
-  void add_model(const Model& model);
+  void add_parameters(const Model& model);
+  void add_values(const Model& model, const Mesh& mesh);
+  void add_segments(const Model& model);
   void add_mesh(const Program& program);
   void add_program(const Program& program);
 };
 
-void ProgramSnapshot::Arrays::add_model(const Model& model) {
+void ProgramSnapshot::Arrays::add_parameters(const Model& model) {
   for (const Unit& unit : model.units)
     units.push_back({str(unit.name), unit.num_elements});
   for (const Parameter& p : model.parameters)
-    parameters.push_back(
-        {str(p.name), p.dims.data(), static_cast<uint32_t>(p.dims.size()), p.unit, p.num_elements, p.unit_offset,
-         (p.trainable ? 0u : TSR_PARAMETER_FROZEN) | (p.rows_axis < 0 ? 0u : TSR_PARAMETER_OF_ROWS), 0});
+    parameters.push_back({str(p.name), p.dims.data(), static_cast<uint32_t>(p.dims.size()), p.unit, p.num_elements,
+                          p.unit_offset, p.rows_axis < 0 ? 0 : uint64_t{1} << p.rows_axis,
+                          p.trainable ? 0u : TSR_PARAMETER_FROZEN, 0});
+}
+
+namespace {
+
+/// Where a value is over one axis. The model is this rank's, so a dim that is split has the extent of its part.
+tsr_placement placement_of(const Value& value, const Axis& axis, int index) {
+  for (const ValueSplit& split : value.splits)
+    if (split.axis == index) return {TSR_PLACEMENT_SPLIT, split.dim, 0, 0};
+  if (axis.splits == TSR_SPLITS_BATCH) return {TSR_PLACEMENT_SPLIT, TSR_DIM_BATCH, 0, 0};
+  return {TSR_PLACEMENT_REPLICATED, 0, 0, 0};
+}
+
+}  // namespace
+
+void ProgramSnapshot::Arrays::add_values(const Model& model, const Mesh& mesh) {
   for (const Value& v : model.values)
+    for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
+      placements.push_back(placement_of(v, mesh.axes()[axis], static_cast<int>(axis)));
+  for (size_t i = 0; i < model.values.size(); ++i) {
+    const Value& v = model.values[i];
     values.push_back({str(v.name), v.dims.data(), static_cast<uint32_t>(v.dims.size()), v.kind, v.gradient_of, v.dtype,
-                      v.num_elements, v.rows, 0});
+                      v.num_elements, v.same_as, 0, placements.data() + i * mesh.axes().size(),
+                      v.kind == TSR_VALUE_INPUT ? str(v.name) : tsr_str{}});
+  }
+}
+
+void ProgramSnapshot::Arrays::add_segments(const Model& model) {
   for (const Segment& s : model.segments)
-    segments.push_back({str(s.name), s.op.kind, static_cast<uint32_t>(s.parameters.size()), s.parameters.data(),
-                        s.inputs.data(), s.outputs.data(), static_cast<uint32_t>(s.inputs.size()),
-                        static_cast<uint32_t>(s.outputs.size()), s.contractions.data(), s.contractions.size()});
+    rules.push_back({sizeof(tsr_segment_rule), 0, s.contractions.data(), s.contractions.size()});
+  for (size_t i = 0; i < model.segments.size(); ++i) {
+    const Segment& s = model.segments[i];
+    const op::OpEntry* entry = op::find_op(s.op.kind);
+    segments.push_back({str(s.name), &s.op, &rules[i], s.parameters.data(), s.inputs.data(), s.outputs.data(),
+                        static_cast<uint32_t>(s.parameters.size()), static_cast<uint32_t>(s.inputs.size()),
+                        static_cast<uint32_t>(s.outputs.size()), entry && entry->is_tail ? TSR_SEGMENT_TAIL : 0u,
+                        s.block, 0});
+  }
 }
 
 void ProgramSnapshot::Arrays::add_mesh(const Program& program) {
@@ -47,20 +92,24 @@ void ProgramSnapshot::Arrays::add_mesh(const Program& program) {
     const Axis& axis = program.mesh->axes()[i];
     axes.push_back({str(axis.name), axis.num_ranks, program.coordinates[i], axis.splits, 0});
   }
+  data_rank = program.mesh->data_rank(program.coordinates);
+  for (const StrategyOnAxis& s : program.strategies)
+    strategies.push_back({str(s.name), s.axis, s.interface->role});
   for (const LayoutEntry& s : program.layout)
     layout.push_back({s.parameter, s.axis, s.roles, s.kind, s.dim, s.parts, s.blocks,
-                      static_cast<uint32_t>(s.coordinates.size()), s.coordinates.data(), s.padded_size});
+                      static_cast<uint32_t>(s.coordinates.size()), s.coordinates.data(), s.padded_size, s.name, 0});
 }
 
 void ProgramSnapshot::Arrays::add_program(const Program& program) {
   for (const Buffer& b : program.buffers)
-    buffers.push_back(
-        {b.id, b.num_elements, str(b.name), b.kind, b.memory, b.dtype, b.persistent ? TSR_BUFFER_PERSISTENT : 0u});
+    buffers.push_back({b.id, b.num_elements, str(b.name), b.kind, b.memory, b.dtype,
+                       b.persistent ? TSR_BUFFER_PERSISTENT : 0u, b.strategy, 0});
   for (const Home& h : program.homes) {
-    tsr_home home{h.id,           str(h.name), h.unit, static_cast<uint32_t>(h.pieces.size()), h.pieces.data(),
-                  h.num_elements, {}};
-    std::copy(h.roles.begin(), h.roles.end(), home.roles);
-    homes.push_back(home);
+    std::vector<tsr_home_role>& own = roles.emplace_back();
+    for (const auto& [number, role] : h.roles)
+      if (role.buffer) own.push_back({number, 1, role.buffer, role.offset, role.num_elements});
+    homes.push_back({h.id, str(h.name), h.unit, static_cast<uint32_t>(h.pieces.size()), h.pieces.data(), h.num_elements,
+                     own.data(), static_cast<uint32_t>(own.size()), 0});
   }
   for (const Stream& s : program.streams)
     streams.push_back({str(s.name), s.axis, s.kind});
@@ -85,13 +134,15 @@ void ProgramSnapshot::Arrays::add_program(const Program& program) {
                        a.peers.empty() ? nullptr : a.peers.data(),
                        a.counts.size(),
                        a.peers.size(),
-                       a.strategy_axis,
+                       a.strategy,
                        0});
 }
 
-ProgramSnapshot::ProgramSnapshot(const Program& program, int axis) : arrays_(std::make_unique<Arrays>()) {
+ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy) : arrays_(std::make_unique<Arrays>()) {
   Arrays& a = *arrays_;
-  a.add_model(*program.model);
+  a.add_parameters(*program.model);
+  a.add_values(*program.model, *program.mesh);
+  a.add_segments(*program.model);
   a.add_mesh(program);
   a.add_program(program);
   tsr_program_view& v = a.view;
@@ -124,7 +175,17 @@ ProgramSnapshot::ProgramSnapshot(const Program& program, int axis) : arrays_(std
        a.homes.size(),
        a.streams.size(),
        a.groups.size(),
-       a.actions.size()};
+       a.actions.size(),
+       a.strategies.data(),
+       a.strategies.size(),
+       strategy,
+       1,
+       kStates,
+       program.shape.optimizer == TSR_OP_ADAMW ? uint64_t{2} : uint64_t{1},
+       nullptr,
+       0,
+       &a.data_rank,
+       1};
 }
 
 ProgramSnapshot::~ProgramSnapshot() = default;

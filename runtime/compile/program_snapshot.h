@@ -12,7 +12,8 @@ namespace tessera::host {
 /// which must not change while the view is used.
 class ProgramSnapshot {
  public:
-  ProgramSnapshot(const Program& program, int axis);
+  /// `axis` TSR_WORLD_AXIS and `strategy` (an index in the program's) -1: for a policy.
+  ProgramSnapshot(const Program& program, int axis, int strategy = -1);
   ~ProgramSnapshot();
   ProgramSnapshot(const ProgramSnapshot&) = delete;
   ProgramSnapshot& operator=(const ProgramSnapshot&) = delete;

@@ -28,16 +28,15 @@ Error invalid(const std::string& text) {
 
 /// The role of `home` that a binding of one of its actions covers, or -1.
 int role_of(const Home& home, const Binding& binding) {
-  for (uint32_t r = 0; r < TSR_NUM_HOME_ROLES; ++r) {
-    const tsr_home_role& role = home.roles[r];
-    if (role.buffer && role.buffer == binding.buffer && role.offset == binding.offset) return static_cast<int>(r);
-  }
+  for (const auto& [number, role] : home.roles)
+    if (role.buffer && role.buffer == binding.buffer && role.offset == binding.offset) return static_cast<int>(number);
   return -1;
 }
 
 }  // namespace
 
-Rewriter::Rewriter(const Program& program, const DescribeOp& describe) : program_(program), describe_(describe) {
+Rewriter::Rewriter(const Program& program, const DescribeOp& describe, int strategy)
+    : program_(program), describe_(describe), strategy_(strategy) {
   actions_.assign(program_.actions.begin(), program_.actions.end());
   program_.actions.clear();
   for (auto position = actions_.begin(); position != actions_.end(); ++position)
@@ -74,6 +73,7 @@ Home& Rewriter::home(uint64_t id) {
 }
 
 void Rewriter::check_binding(const tsr_binding& b) {
+  check_spare(b, "tsr_binding");
   const Buffer& target = buffer(b.buffer);
   if (b.offset > target.num_elements || b.num_elements > target.num_elements - b.offset)
     throw invalid("range " + std::to_string(b.offset) + "+" + std::to_string(b.num_elements) + " is outside buffer " +
@@ -82,8 +82,28 @@ void Rewriter::check_binding(const tsr_binding& b) {
     throw invalid(std::to_string(b.mode) + " is not a mode (TSR_MODE_*)");
 }
 
-void Rewriter::check_role(const tsr_home_role& place) {
-  if (place.buffer) check_binding({place.buffer, place.offset, place.num_elements, 0, TSR_MODE_READ});
+HomeRole Rewriter::place_of(const tsr_home_role& role) {
+  check_spare(role, "tsr_home_role");
+  if (role.number >= kMaxHomeRoles) throw invalid("there is no home role " + std::to_string(role.number));
+  if (role.buffer == 0) return {};
+  if (role.granule != 1)
+    throw Error(TSR_E_UNSUPPORTED, "the " + home_role_name(role.number) + " of a home has granule " +
+                                       std::to_string(role.granule) +
+                                       "; so far a role has one element for each of the home's");
+  check_binding({role.buffer, role.offset, role.num_elements, 0, TSR_MODE_READ});
+  return {role.buffer, role.offset, role.num_elements};
+}
+
+Home Rewriter::copy_of(const tsr_home& home) {
+  check_spare(home, "tsr_home");
+  Home made{program_.next_id++, tessera::to_string(home.name),
+            home.unit,          {home.pieces, home.pieces + home.num_pieces},
+            home.num_elements,  {}};
+  for (const tsr_piece& piece : made.pieces)
+    check_spare(piece, "tsr_piece");
+  for (uint32_t i = 0; i < home.num_roles; ++i)
+    if (const HomeRole place = place_of(home.roles[i]); place.buffer) made.roles[home.roles[i].number] = place;
+  return made;
 }
 
 uint32_t Rewriter::add_stream(int32_t axis, std::string_view lane) {
@@ -95,6 +115,7 @@ uint32_t Rewriter::add_stream(int32_t axis, std::string_view lane) {
 }
 
 int32_t Rewriter::add_group(const tsr_group& group) {
+  check_spare(group, "tsr_group");
   const auto num_axes = static_cast<int32_t>(program_.mesh->axes().size());
   if (group.axis != TSR_WORLD_AXIS && (group.axis < 0 || group.axis >= num_axes))
     throw invalid("there is no axis " + std::to_string(group.axis));
@@ -108,12 +129,14 @@ int32_t Rewriter::add_group(const tsr_group& group) {
 }
 
 uint64_t Rewriter::add_buffer(const tsr_buffer& b) {
+  check_spare(b, "tsr_buffer");
   buffer_kind_name(b.kind);
   dtype_name(b.dtype);
   if (b.memory != TSR_MEMORY_DEVICE && b.memory != TSR_MEMORY_HOST)
     throw invalid("there is no memory " + std::to_string(b.memory));
   return program_.add_buffer({0, tessera::to_string(b.name), b.kind, b.memory, b.dtype,
-                              (b.flags & TSR_BUFFER_PERSISTENT) != 0, b.num_elements});
+                              (b.flags & TSR_BUFFER_PERSISTENT) != 0, b.num_elements,
+                              b.kind == TSR_BUFFER_PLUGIN ? strategy_ : -1});
 }
 
 void Rewriter::check_is_member(const tsr_action& a) {
@@ -125,6 +148,7 @@ void Rewriter::check_is_member(const tsr_action& a) {
 }
 
 Action Rewriter::copy_of(const tsr_action& a) {
+  check_spare(a, "tsr_action");
   action_name(a.kind);
   if (a.stream >= program_.streams.size()) throw invalid("there is no stream " + std::to_string(a.stream));
   const int32_t num_groups = static_cast<int32_t>(program_.groups.size());
@@ -147,7 +171,7 @@ Action Rewriter::copy_of(const tsr_action& a) {
                 a.home,
                 a.tag,
                 a.scale,
-                a.strategy_axis,
+                a.strategy,
                 {a.bindings, a.bindings + a.num_bindings},
                 {},
                 {},
@@ -212,14 +236,13 @@ void Rewriter::rebind(uint64_t from, uint64_t to, uint64_t offset) {
     for (Binding& b : a.bindings)
       if (b.buffer == from) b = {to, b.offset + offset, b.num_elements, b.slot, b.mode};
   for (Home& h : program_.homes)
-    for (tsr_home_role& role : h.roles)
+    for (auto& [number, role] : h.roles)
       if (role.buffer == from) role = {to, role.offset + offset, role.num_elements};
 }
 
-void Rewriter::set_role(uint64_t id, uint32_t role, const tsr_home_role& place) {
-  if (role >= TSR_NUM_HOME_ROLES) throw invalid("there is no home role " + std::to_string(role));
-  check_role(place);
-  home(id).roles[role] = place;
+void Rewriter::set_role(uint64_t id, const tsr_home_role& role) {
+  const HomeRole place = place_of(role);
+  home(id).roles[role.number] = place;
 }
 
 void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
@@ -227,7 +250,7 @@ void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
   for (Binding& b : a.bindings) {
     const int role = role_of(from, b);
     if (role < 0) continue;
-    const tsr_home_role& place = to.roles[role];
+    const HomeRole& place = to.roles[static_cast<uint32_t>(role)];
     b = {place.buffer, place.offset, place.num_elements, b.slot, b.mode};
   }
   std::erase_if(a.bindings, [](const Binding& b) { return b.buffer == 0; });
@@ -244,14 +267,7 @@ void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
 // are removed. Without a replacement all are: another rank owns the homes.
 uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
   Home made;
-  if (replacement) {
-    made = {program_.next_id++,        tessera::to_string(replacement->name),
-            replacement->unit,         {replacement->pieces, replacement->pieces + replacement->num_pieces},
-            replacement->num_elements, {}};
-    std::copy_n(replacement->roles, TSR_NUM_HOME_ROLES, made.roles.begin());
-    for (const tsr_home_role& place : made.roles)
-      check_role(place);
-  }
+  if (replacement) made = copy_of(*replacement);
   std::set<std::tuple<uint32_t, int, int>> seen;  // kind, group, micro-batch
   std::vector<uint64_t> gone;
   for (Action& a : actions_) {

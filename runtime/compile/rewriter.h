@@ -14,7 +14,8 @@ namespace tessera::host {
 /// The functions are those of tsr_edit (tessera/program.h); all throw INVALID_ARGUMENT for an edit that is not valid.
 class Rewriter {
  public:
-  Rewriter(const Program& program, const DescribeOp& describe);
+  /// `strategy`: index of the one that edits, which its own buffers are for; -1: none.
+  Rewriter(const Program& program, const DescribeOp& describe, int strategy);
   /// The edited program, to be called once.
   Program take();
 
@@ -25,7 +26,7 @@ class Rewriter {
   void remove(uint64_t action);
   void bind(uint64_t action, const tsr_binding& binding);
   void rebind(uint64_t from, uint64_t to, uint64_t offset);
-  void set_role(uint64_t home, uint32_t role, const tsr_home_role& place);
+  void set_role(uint64_t home, const tsr_home_role& role);
   uint64_t replace_homes(const std::vector<uint64_t>& homes, const tsr_home* replacement);
   std::pair<uint64_t, uint64_t> split_backward(uint64_t action);
   void order(const std::vector<uint64_t>& actions);
@@ -44,7 +45,8 @@ class Rewriter {
   Buffer& buffer(uint64_t id);
   Home& home(uint64_t id);
   void check_binding(const tsr_binding& binding);
-  void check_role(const tsr_home_role& place);
+  HomeRole place_of(const tsr_home_role& role);
+  Home copy_of(const tsr_home& home);
   void check_is_member(const tsr_action& action);
   Action copy_of(const tsr_action& action);
   void index(Position position, uint64_t inserted_after = 0);
@@ -53,6 +55,7 @@ class Rewriter {
 
   Program program_;  // its action list is empty until take()
   const DescribeOp& describe_;
+  const int strategy_;
   std::list<Action> actions_;
   std::unordered_map<uint64_t, Anchored> by_id_;
   Position first_;  // inserts at the start of the program go before this

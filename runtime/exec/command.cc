@@ -15,14 +15,14 @@
 
 namespace tessera::host {
 
-tsr_status Delay::run(void* self, tsr_error*) {
+tsr_status Delay::run(void* self, tsr_error*) noexcept {
   uint64_t& state = static_cast<Delay*>(self)->state;
   state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
   std::this_thread::sleep_for(std::chrono::microseconds((state >> 33) % 200));
   return TSR_OK;
 }
 
-tsr_status Guard::check(void* self, tsr_error* err) {
+tsr_status Guard::check(void* self, tsr_error* err) noexcept {
   const Guard& guard = *static_cast<const Guard*>(self);
   return tessera::guard(err, "host", [&] {
     const std::span<const std::byte> bytes(guard.seen.at(0), guard.seen.num_bytes());
@@ -51,7 +51,7 @@ bool is_finite(const Watch& w) {
 
 }  // namespace
 
-tsr_status Watch::check(void* self, tsr_error*) {
+tsr_status Watch::check(void* self, tsr_error*) noexcept {
   const Watch& watch = *static_cast<const Watch*>(self);
   if (is_finite(watch)) return TSR_OK;
   size_t first = watch.first->load();
@@ -61,7 +61,7 @@ tsr_status Watch::check(void* self, tsr_error*) {
   return TSR_OK;
 }
 
-tsr_status StrategyCall::run(void* self, tsr_error* err) {
+tsr_status StrategyCall::run(void* self, tsr_error* err) noexcept {
   const StrategyCall& c = *static_cast<const StrategyCall*>(self);
   return c.strategy->interface->call(c.strategy->instance, c.tag, c.operands.data(), c.operands.size(), err);
 }

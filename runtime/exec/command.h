@@ -19,7 +19,7 @@ namespace tessera::host {
 /// A seeded pause on a stream: debug option stream_delay.
 struct Delay {
   uint64_t state = 0;  // of a 64-bit linear congruential generator; advanced at each run, on the stream's thread
-  static tsr_status run(void* self, tsr_error* err);
+  static tsr_status run(void* self, tsr_error* err) noexcept;
 };
 
 /// Bytes after a buffer's end that no action may write: filled when the buffer's live range begins, copied to the host
@@ -29,7 +29,7 @@ struct Guard {
   Arena seen;  // host memory that the device copies to without waiting
   std::string buffer;
   static constexpr uint32_t kByte = 0xA5;
-  static tsr_status check(void* self, tsr_error* err);
+  static tsr_status check(void* self, tsr_error* err) noexcept;
 };
 
 /// Checks whether all values that an action has written, copied to the host, are finite.
@@ -41,8 +41,8 @@ struct Watch {
   std::atomic<size_t>* first = nullptr;  // position of the first action of the run with such a value
   std::byte* seen = nullptr;             // memory of the host, used by one stream
 
-  uint64_t num_bytes() const { return num_elements * TSR_DTYPE_BYTES(dtype); }
-  static tsr_status check(void* self, tsr_error* err);
+  uint64_t num_bytes() const { return TSR_NUM_BYTES(dtype, num_elements); }
+  static tsr_status check(void* self, tsr_error* err) noexcept;
 };
 
 /// A plugin's own arithmetic, called on a stream, on operands in the host's memory.
@@ -51,7 +51,7 @@ struct StrategyCall {
   uint64_t tag = 0;
   std::vector<int64_t> shapes;  // one dim each
   std::vector<tsr_tensor_view> operands;
-  static tsr_status run(void* self, tsr_error* err);
+  static tsr_status run(void* self, tsr_error* err) noexcept;
 };
 
 struct Fill {
@@ -72,7 +72,7 @@ struct Command {
   tsr_kernel* kernel = nullptr;
   std::vector<void*> pointers;  // kernel: in slot order; copy: destination, source
   uint64_t num_bytes = 0;       // copy
-  FileCopy transfer;        // file
+  FileCopy transfer;            // file
   Communicator* comm = nullptr;
   tsr_collective collective{};
   std::vector<tsr_transfer> transfers;

@@ -116,7 +116,7 @@ struct CommandBuilder {
     const bool is_write = is_in_file(destination);
     const Binding &in_file = is_write ? destination : source, &in_memory = is_write ? source : destination;
     const Buffer& buffer = program.buffer(in_file.buffer);
-    const uint64_t element_bytes = TSR_DTYPE_BYTES(buffer.dtype);
+    const uint64_t element_bytes = TSR_NUM_BYTES(buffer.dtype, 1);
     command.kind = Command::Kind::file;
     command.transfer = {context.files(),
                         is_write,
@@ -135,7 +135,7 @@ struct CommandBuilder {
   void build_copy(Command& command, const Binding& destination, const Binding& source) const {
     command.kind = Command::Kind::copy;
     command.pointers = {pointer(destination), pointer(source)};
-    command.num_bytes = destination.num_elements * TSR_DTYPE_BYTES(program.buffer(destination.buffer).dtype);
+    command.num_bytes = TSR_NUM_BYTES(program.buffer(destination.buffer).dtype, destination.num_elements);
   }
 
   void build_kernel(Command& command, const Action& action) {
@@ -158,7 +158,7 @@ struct CommandBuilder {
   }
 
   void build_call(Command& command, const Action& action) {
-    const StrategyOnAxis& strategy = context.strategy(action.strategy_axis);
+    const StrategyOnAxis& strategy = context.strategy(action.strategy);
     if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, call))
       throw Error(TSR_E_UNSUPPORTED, "strategy " + strategy.name + " has call actions and no call function");
     command.kind = Command::Kind::call;

@@ -41,7 +41,7 @@ class SyncToHost final : public CrossDeviceSync {
   }
 
  private:
-  static tsr_status tell(void* self, tsr_error*) {
+  static tsr_status tell(void* self, tsr_error*) noexcept {
     auto& sync = *static_cast<SyncToHost*>(self);
     {
       const std::lock_guard lock(sync.mutex_);
@@ -51,7 +51,7 @@ class SyncToHost final : public CrossDeviceSync {
     return TSR_OK;
   }
 
-  static tsr_status await(void* self, tsr_error* err) {
+  static tsr_status await(void* self, tsr_error* err) noexcept {
     auto& sync = *static_cast<SyncToHost*>(self);
     std::unique_lock lock(sync.mutex_);
     sync.changed_.wait(lock, [&] { return sync.has_happened_ || sync.is_released_; });
@@ -87,7 +87,7 @@ class SyncToDevice final : public CrossDeviceSync {
   }
 
  private:
-  static tsr_status on_signal(void* self, tsr_error*) {
+  static tsr_status on_signal(void* self, tsr_error*) noexcept {
     static_cast<SyncToDevice*>(self)->release();
     return TSR_OK;
   }

@@ -43,6 +43,8 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
   if (num_slots > slots.size())
     throw Error(TSR_E_INTERNAL, "the device returned more slots than it was given room for");
   slots.resize(num_slots);
+  for (const tsr_slot_spec& slot : slots)
+    check_spare(slot, "tsr_slot_spec");
   return slots;
 }
 

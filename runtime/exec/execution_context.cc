@@ -32,14 +32,15 @@ RankStream ExecutionContext::stream(const Program& program, uint32_t index) {
   return {&device, handle.get()};
 }
 
-const StrategyOnAxis& ExecutionContext::strategy(int axis) const {
-  for (const StrategyOnAxis& strategy : strategies_)
-    if (strategy.axis == axis) return strategy;
-  throw Error(TSR_E_INTERNAL, "a call action names axis " + std::to_string(axis) + ", which has no strategy");
+const StrategyOnAxis& ExecutionContext::strategy(int index) const {
+  if (index < 0 || static_cast<size_t>(index) >= strategies_.size())
+    throw Error(TSR_E_INTERNAL,
+                "a call action names strategy " + std::to_string(index) + " of " + std::to_string(strategies_.size()));
+  return strategies_[static_cast<size_t>(index)];
 }
 
 void* ExecutionContext::pointer(const Buffer& buffer, const MemoryPlan& memory, uint64_t offset_elements) const {
-  return arenas_.at(buffer.memory).at(memory.address.at(buffer.id) + offset_elements * TSR_DTYPE_BYTES(buffer.dtype));
+  return arenas_.at(buffer.memory).at(memory.address.at(buffer.id) + TSR_NUM_BYTES(buffer.dtype, offset_elements));
 }
 
 }  // namespace tessera::host

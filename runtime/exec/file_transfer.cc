@@ -39,7 +39,7 @@ void write_range(FileStore& store, uint64_t offset, std::span<const std::byte> d
   store.write(blocks.offset, blocks.bytes, label);
 }
 
-tsr_status FileCopy::run(void* self, tsr_error* err) {
+tsr_status FileCopy::run(void* self, tsr_error* err) noexcept {
   const FileCopy& transfer = *static_cast<const FileCopy*>(self);
   return guard(err, "host", [&] {
     if (transfer.is_write)

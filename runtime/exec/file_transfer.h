@@ -24,7 +24,7 @@ struct FileCopy {
   uint64_t offset = 0;  ///< in the store, bytes
   std::span<std::byte> memory;
   std::string label;  ///< what it is, for errors
-  static tsr_status run(void* self, tsr_error* err);
+  static tsr_status run(void* self, tsr_error* err) noexcept;
 };
 
 }  // namespace tessera::host

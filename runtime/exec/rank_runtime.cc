@@ -31,7 +31,7 @@ std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& 
 }
 
 /// The role whose values training changes.
-const tsr_home_role& role_of_values(const Home& home) {
+const HomeRole& role_of_values(const Home& home) {
   return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
 }
 
@@ -162,7 +162,7 @@ void RankRuntime::initialise(const ParameterSource& values, Progress* progress) 
   std::vector<float> piece_values;
   for (const Home& home : program.homes) {
     if (progress) progress->at(static_cast<uint64_t>(&home - program.homes.data()), program.homes.size());
-    const tsr_home_role& role = role_of_values(home);
+    const HomeRole& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
       for (uint64_t done = 0; done < piece.num_elements; done += kReadElements) {
         piece_values.resize(std::min(kReadElements, piece.num_elements - done));
@@ -265,7 +265,7 @@ Evaluation RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
 void RankRuntime::read_parameter(int parameter, std::span<float> out) {
   const Program& program = programs_.first();
   for (const Home& home : program.homes) {
-    const tsr_home_role& role = role_of_values(home);
+    const HomeRole& role = role_of_values(home);
     for (const tsr_piece& piece : home.pieces)
       if (piece.parameter == parameter)
         read_values(program.buffer(role.buffer), role.offset + piece.home_offset,
@@ -274,7 +274,7 @@ void RankRuntime::read_parameter(int parameter, std::span<float> out) {
 }
 
 std::optional<ParameterElement> RankRuntime::worst_element(const Home& home, const tsr_piece& piece) {
-  const tsr_home_role& role = role_of_values(home);
+  const HomeRole& role = role_of_values(home);
   const Buffer& buffer = programs_.first().buffer(role.buffer);
   std::optional<ParameterElement> worst;
   std::vector<float> values;

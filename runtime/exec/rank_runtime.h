@@ -126,7 +126,7 @@ class RankRuntime {
  private:
   void* pointer(const Buffer& buffer, uint64_t offset = 0) const;
   uint64_t file_offset(const Buffer& buffer, uint64_t offset) const {
-    return programs_.memory[1].address.at(buffer.id) + offset * TSR_DTYPE_BYTES(buffer.dtype);
+    return programs_.memory[1].address.at(buffer.id) + TSR_NUM_BYTES(buffer.dtype, offset);
   }
   /// Copies between the host's memory and a buffer; `data` is used until wait(). `read` waits.
   void zero(const Buffer& buffer);

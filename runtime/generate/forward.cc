@@ -154,7 +154,7 @@ void Forward::add_kernel(const tsr_op& given, const std::vector<void*>& paramete
         bind(slot, outputs.at(index));
         break;
       case TSR_ROLE_WORKSPACE:
-        if (slot.num_elements) bind(slot, allocate((slot.num_elements * TSR_DTYPE_BYTES(slot.dtype) + 3) / 4));
+        if (slot.num_elements) bind(slot, allocate((TSR_NUM_BYTES(slot.dtype, slot.num_elements) + 3) / 4));
         break;
       default:
         if (!(slot.flags & TSR_SLOT_OPTIONAL))
@@ -175,7 +175,7 @@ std::span<const float> Forward::run(std::span<const int32_t> tokens, int64_t pos
       step.pointers[0] = const_cast<float*>(step.positions + static_cast<size_t>(position) * step.width);
     if (step.kernel) call(api.launch, step.kernel.get(), stream_.get(), step.pointers.data(), step.pointers.size());
     if (!step.call) continue;
-    const tsr_host_function attend = [](void* user, tsr_error*) -> tsr_status {
+    const tsr_host_function attend = [](void* user, tsr_error*) noexcept -> tsr_status {
       const auto& c = *static_cast<CacheCall*>(user);
       if (c.out)
         c.cache->attend(c.qkv, *c.position, c.out);

@@ -42,7 +42,7 @@ class PersistentPart {
         if (buffer.persistent) add(buffer, i, guard_bytes);
   }
 
-  uint64_t address(const Buffer& buffer) const { return places_.at({buffer.kind, buffer.name}).address; }
+  uint64_t address(const Buffer& buffer) const { return places_.at(identity_of(buffer)).address; }
 
   /// The bytes of the persistent part in each memory.
   const std::map<uint32_t, MemoryUse>& use() const { return use_; }
@@ -54,10 +54,15 @@ class PersistentPart {
     uint64_t address;
   };
 
+  using Identity = std::tuple<uint32_t, int, std::string>;
+
+  /// By which a buffer is the same in several programs: two strategies may each have a "state".
+  static Identity identity_of(const Buffer& buffer) { return {buffer.kind, buffer.strategy, buffer.name}; }
+
   void add(const Buffer& buffer, size_t program, uint64_t guard_bytes) {
     MemoryUse& use = use_[buffer.memory];
     const auto [found, is_new] =
-        places_.try_emplace({buffer.kind, buffer.name}, Place{&buffer, program, use.persistent_bytes});
+        places_.try_emplace(identity_of(buffer), Place{&buffer, program, use.persistent_bytes});
     if (is_new) {
       use.persistent_bytes += footprint_bytes(buffer, guard_bytes);
       use.arena_bytes = use.persistent_bytes;
@@ -79,7 +84,7 @@ class PersistentPart {
            std::to_string(buffer.memory);
   }
 
-  std::map<std::pair<uint32_t, std::string>, Place> places_;
+  std::map<Identity, Place> places_;
   std::map<uint32_t, MemoryUse> use_;
 };
 

@@ -60,7 +60,13 @@ struct Unit {
   std::vector<int> parameters;  ///< in layout order
 };
 
-/// What flows between segments; one buffer a micro-batch.
+/// A dim of a value of which an axis gives each rank a part: TSR_DIM_*, or ROWS of all of them.
+struct ValueSplit {
+  int axis = -1;
+  uint32_t dim = 0;
+};
+
+/// What flows between segments; one buffer a micro-batch. An input's name says what the data gives: "tokens".
 struct Value {
   std::string name;
   std::vector<tsr_dim> dims;
@@ -68,7 +74,8 @@ struct Value {
   tsr_dtype dtype = TSR_F32;
   int gradient_of = -1;  ///< its gradient is the buffer of that value's gradient
   uint64_t num_elements = 0;
-  int rows = -1;  ///< in a local model: index of the row-sharded form of this whole value; -1: none
+  int same_as = -1;                     ///< in a local model: this whole value is that one in rows; -1: none
+  std::vector<ValueSplit> splits = {};  ///< in a local model
 };
 
 /// The smallest compute between two places where a collective may be inserted. `op` has kind, dims and attributes set.

@@ -72,11 +72,11 @@ int ModelBuilder::add_value(std::string name, std::vector<tsr_dim> dims, uint32_
   return static_cast<int>(model_.values.size()) - 1;
 }
 
-int ModelBuilder::input(std::string name, uint32_t kind, tsr_dtype dtype, std::vector<tsr_dim> columns) {
+int ModelBuilder::input(std::string name, tsr_dtype dtype, std::vector<tsr_dim> columns) {
   std::vector<tsr_dim> dims = {make_dim(TSR_DIM_BATCH, shape_.batch)};
   if (shape_.seq > 0) dims.push_back(make_dim(TSR_DIM_SEQ, shape_.seq));
   dims.insert(dims.end(), columns.begin(), columns.end());
-  return add_value(std::move(name), std::move(dims), kind, dtype);
+  return add_value(std::move(name), std::move(dims), TSR_VALUE_INPUT, dtype);
 }
 
 std::vector<int> ModelBuilder::apply(const OpCall& call) {

@@ -46,7 +46,7 @@ class ModelBuilder {
   int parameter(std::string name, std::vector<tsr_dim> dims, InitialRule initial);
   /// What the data fills for each micro-batch: [batch, seq] and `columns`, or [batch] and those in a model without
   /// sequences.
-  int input(std::string name, uint32_t kind, tsr_dtype dtype, std::vector<tsr_dim> columns = {});
+  int input(std::string name, tsr_dtype dtype, std::vector<tsr_dim> columns = {});
   /// Ops from now on belong to that block; -1: to none.
   void begin_block(int block) { block_ = block; }
   /// Appends a segment, and gives its outputs. Throws INVALID_ARGUMENT, naming the segment, for operands that

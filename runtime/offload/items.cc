@@ -3,7 +3,8 @@
 //    earlier policies or the host's own staging have moved;
 //  - a transient buffer of which a range is written again after a use: its contents are two values one after the other,
 //    and each should be an item. None of our passes makes such a buffer;
-//  - what an action binds with no element, which no pass of the host does either: it would have a use that moves nothing.
+//  - what an action binds with no element, which no pass of the host does either: it would have a use that moves
+//  nothing.
 //
 // Cost: linear in the bindings.
 
@@ -87,7 +88,7 @@ class ItemFinder {
     }
     if (access.mode != TSR_MODE_READ) uses.back().mode = TSR_MODE_ADD;
     for (const auto& [begin, end_of_gap] : candidate.touched_by_visit.gaps(access.offset, end))
-      uses.back().num_bytes += (end_of_gap - begin) * TSR_DTYPE_BYTES(candidate.item.buffer->dtype);
+      uses.back().num_bytes += (end_of_gap - begin) * TSR_NUM_BYTES(candidate.item.buffer->dtype, 1);
     candidate.touched_by_visit.add(access.offset, end);
   }
 

@@ -93,7 +93,7 @@ class Mover {
   Access in_blocks(Access access, uint64_t item) const {
     const Buffer& buffer = program_.buffer(item);
     if (!buffer.persistent || leaves_.at(item).begin()->second->memory != TSR_MEMORY_FILE) return access;
-    const uint64_t block = kFileAlignment / TSR_DTYPE_BYTES(buffer.dtype);
+    const uint64_t block = kFileAlignment / TSR_NUM_BYTES(buffer.dtype, 1);
     const uint64_t begin = access.begin / block * block;
     const uint64_t end = std::min((access.end + block - 1) / block * block, buffer.num_elements);
     const bool is_whole = begin == access.begin && end == access.end;

@@ -14,12 +14,20 @@
 
 namespace tessera::host {
 
+namespace {
+
+bool is_same(const RestingBuffer& resting, const Buffer& own) {
+  return own.persistent && own.kind == resting.kind && own.strategy == resting.strategy && own.name == resting.name;
+}
+
+}  // namespace
+
 std::vector<RestingBuffer> resting_buffers(const Program& program, std::span<const tsr_leave> leaves) {
   std::map<uint64_t, RestingBuffer> resting;  // by id; of an item's leaves the last one counts
   for (const tsr_leave& leave : leaves)
     if (const Buffer& buffer = program.buffer(leave.buffer); buffer.persistent) {
       RestingBuffer& found =
-          resting.try_emplace(buffer.id, RestingBuffer{buffer.kind, buffer.name, leave}).first->second;
+          resting.try_emplace(buffer.id, RestingBuffer{buffer.kind, buffer.strategy, buffer.name, leave}).first->second;
       if (found.leave.after < leave.after) found.leave = leave;
     }
   std::vector<RestingBuffer> result;
@@ -34,7 +42,7 @@ void follow_resting_buffers(Program& program, std::span<const RestingBuffer> res
   std::map<uint64_t, const tsr_leave*> leave_of;
   for (const RestingBuffer& buffer : resting)
     for (Buffer& own : program.buffers)
-      if (own.persistent && own.kind == buffer.kind && own.name == buffer.name) {
+      if (is_same(buffer, own)) {
         own.memory = buffer.leave.memory;
         leave_of[own.id] = &buffer.leave;
       }
@@ -55,8 +63,7 @@ void agree_on_resting_buffers(Program& step, std::span<const RestingBuffer> rest
       used.insert(b.buffer);
   for (const RestingBuffer& buffer : resting)
     for (Buffer& own : step.buffers) {
-      const bool is_it = own.persistent && own.kind == buffer.kind && own.name == buffer.name;
-      if (!is_it || own.memory == buffer.leave.memory) continue;
+      if (!is_same(buffer, own) || own.memory == buffer.leave.memory) continue;
       if (used.contains(own.id))
         throw Error(TSR_E_INVALID_ARGUMENT,
                     concat("offload policies let ", buffer_kind_name(own.kind), " ", own.name, " rest in ",

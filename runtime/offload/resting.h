@@ -14,6 +14,7 @@ namespace tessera::host {
 /// Where a persistent buffer rests when not in device memory, and how far ahead its program fetches it.
 struct RestingBuffer {
   uint32_t kind = 0;
+  int strategy = -1;
   std::string name;
   tsr_leave leave{};  ///< memory, ahead and linger
 };

@@ -71,7 +71,7 @@ std::optional<Key> key_of(const Program& program, uint64_t index, const ComputeS
 uint64_t bound_bytes(const Program& program, const Action& action) {
   uint64_t num_bytes = 0;
   for (const Binding& b : action.bindings)
-    num_bytes += b.num_elements * TSR_DTYPE_BYTES(program.buffer(b.buffer).dtype);
+    num_bytes += TSR_NUM_BYTES(program.buffer(b.buffer).dtype, b.num_elements);
   return num_bytes;
 }
 

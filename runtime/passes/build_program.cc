@@ -182,7 +182,7 @@ class ProgramBuilder {
   void bind_parameter(Action& action, const tsr_slot_spec& spec, int p, const std::vector<uint64_t>& buffers) {
     const Parameter& parameter = model_.parameters[p];
     expect(action, spec, parameter.num_elements);
-    const tsr_home_role place = place_of_value(model_, state_, parameter, buffers);
+    const HomeRole place = place_of_value(model_, state_, parameter, buffers);
     bind(action, spec.slot, spec.mode, place.buffer, place.offset, place.num_elements);
   }
 
@@ -235,7 +235,7 @@ class ProgramBuilder {
     }
   }
 
-  void bind_role(Action& action, uint32_t slot, uint32_t mode, const tsr_home_role& role) {
+  void bind_role(Action& action, uint32_t slot, uint32_t mode, const HomeRole& role) {
     if (role.buffer) bind(action, slot, mode, role.buffer, role.offset, role.num_elements);
   }
 

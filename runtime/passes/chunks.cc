@@ -39,8 +39,8 @@ bool is_update(const Action& action) {
 /// same buffers; else 0.
 uint64_t distance(const Home& home, const Home& next) {
   uint64_t result = 0;
-  for (size_t role = 0; role < TSR_NUM_HOME_ROLES; ++role) {
-    const tsr_home_role &a = home.roles[role], &b = next.roles[role];
+  for (uint32_t role = 0; role < kMaxHomeRoles; ++role) {
+    const HomeRole &a = home.roles[role], &b = next.roles[role];
     if (a.buffer != b.buffer) return 0;
     if (!a.buffer) continue;
     if (b.offset < a.offset + home.num_elements) return 0;
@@ -58,8 +58,8 @@ struct Span {
 
 void append(Span& span, const Home& home) {
   const uint64_t begin = [&] {
-    for (size_t role = 0; role < TSR_NUM_HOME_ROLES; ++role)
-      if (home.roles[role].buffer) return home.roles[role].offset - span.whole.roles[role].offset;
+    for (const auto& [number, role] : home.roles)
+      if (role.buffer) return role.offset - span.whole.roles[number].offset;
     return uint64_t{0};
   }();
   for (tsr_piece piece : home.pieces) {
@@ -90,7 +90,7 @@ std::vector<Span> join(const Program& program, const std::set<uint64_t>& updated
 /// The part [begin, end) of a home.
 Home part_of(const Home& whole, uint64_t begin, uint64_t end) {
   Home part{0, whole.name, whole.unit, {}, end - begin, whole.roles};
-  for (tsr_home_role& role : part.roles)
+  for (auto& [number, role] : part.roles)
     if (role.buffer) role = {role.buffer, role.offset + begin, end - begin};
   for (const tsr_piece& piece : whole.pieces) {
     const uint64_t from = std::max(begin, piece.home_offset);
@@ -125,8 +125,8 @@ class Cutter {
   bool uses_home(const Action& action) const {
     const Home& home = program_.home(action.home);
     return std::ranges::all_of(action.bindings, [&](const Binding& b) {
-      return TSR_SLOT_ROLE(b.slot) == TSR_ROLE_SCALAR ||
-             std::ranges::any_of(home.roles, [&](const tsr_home_role& role) {
+      return TSR_SLOT_ROLE(b.slot) == TSR_ROLE_SCALAR || std::ranges::any_of(home.roles, [&](const auto& entry) {
+               const HomeRole& role = entry.second;
                return role.buffer == b.buffer && role.offset == b.offset && role.num_elements == b.num_elements;
              });
     });
@@ -145,7 +145,7 @@ class Cutter {
   }
 
   std::vector<Home> chunks_of(const Home& whole) const {
-    const tsr_home_role& m = whole.roles[TSR_HOME_M];
+    const HomeRole& m = whole.roles[TSR_HOME_M];
     const uint64_t origin = m.buffer ? m.offset : whole.roles[TSR_HOME_VALUE].offset;
     std::vector<Home> chunks;
     for (uint64_t begin = 0; begin < whole.num_elements;) {
@@ -196,9 +196,9 @@ class Cutter {
       action.id = program_.next_id++;
       action.home = chunk.id;
       for (Binding& b : action.bindings)
-        for (size_t role = 0; role < TSR_NUM_HOME_ROLES; ++role)
-          if (old.roles[role].buffer == b.buffer && old.roles[role].offset == b.offset) {
-            const tsr_home_role& place = chunk.roles[role];
+        for (const auto& [number, role] : old.roles)
+          if (role.buffer == b.buffer && role.offset == b.offset) {
+            const HomeRole& place = chunk.roles[number];
             b = {place.buffer, place.offset, place.num_elements, b.slot, b.mode};
             break;
           }

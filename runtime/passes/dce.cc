@@ -33,7 +33,8 @@ int gradient_value(const Model& model, int value) {
 bool is_moved(const Model& model, int value) {
   const int gradient = gradient_value(model, value);
   return std::ranges::any_of(model.values, [&](const Value& whole) {
-    return whole.rows >= 0 && (gradient_value(model, whole.rows) == gradient || &whole - model.values.data() == value);
+    return whole.same_as >= 0 &&
+           (gradient_value(model, whole.same_as) == gradient || &whole - model.values.data() == value);
   });
 }
 

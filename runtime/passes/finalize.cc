@@ -152,7 +152,7 @@ std::span<const int> stages_of(const Program& program, int parameter, int axis) 
 }
 
 void complete_gradient(Program& program, const Home& home, int axis) {
-  const tsr_home_role& gradient = home.roles[TSR_HOME_GRADIENT];
+  const HomeRole& gradient = home.roles[TSR_HOME_GRADIENT];
   if (!gradient.buffer) return;
   // Ask the unit, not the first piece: a rank whose slice is empty must plan the same collective.
   const auto stages = stages_of(program, program.model->units[home.unit].parameters.front(), axis);
@@ -210,7 +210,7 @@ Written parameter_ranges(const Program& program) {
   Written ranges;
   for (const Home& home : program.homes)
     for (const HomeRange& range : ranges_of(home))
-      for (const tsr_home_role& role : home.roles) {
+      for (const auto& [number, role] : home.roles) {
         const uint64_t begin = role.offset + range.home_offset;
         if (role.buffer) ranges[role.buffer].add(begin, begin + range.num_elements);
       }

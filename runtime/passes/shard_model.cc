@@ -160,13 +160,14 @@ class RowSplitter {
       if (dim.name == TSR_DIM_BATCH) dim.extent = 1;
       if (dim.name == TSR_DIM_SEQ) dim.extent = model_.batch * model_.seq / cut_.parts;
     }
+    value.splits.push_back({cut_.axis, TSR_DIM_ROWS});
   }
 
   int whole_of(int v) {
     if (whole_[v] >= 0) return whole_[v];
     Value whole = model_.values[v];
     whole.name += ".whole";
-    whole.rows = v;
+    whole.same_as = v;
     whole.gradient_of = -1;
     model_.values.push_back(std::move(whole));
     return whole_[v] = static_cast<int>(model_.values.size()) - 1;
@@ -194,7 +195,7 @@ std::optional<Cut> rows_cut(const Model& model, const Mesh& mesh, const Coordina
                             const Layout& layout) {
   std::optional<Cut> cut;
   for (const LayoutEntry& split : layout) {
-    if (split.parameter != kRowsOfValues) continue;
+    if (split.parameter != kNamedDim) continue;
     const Axis& axis = mesh.axes()[split.axis];
     if (cut) throw Error(TSR_E_UNSUPPORTED, "two axes split the rows of values; only one may");
     if (model.batch * model.seq % axis.num_ranks != 0)
@@ -219,6 +220,8 @@ class ModelSharder {
     for (Parameter& parameter : model_.parameters)
       cut(parameter);
     for (Value& value : model_.values) {
+      for (const tsr_dim& dim : value.dims)
+        if (const Cut* cut = find(dim.name)) value.splits.push_back({cut->axis, dim.name});
       cut(value.dims);
       value.num_elements = product(value.dims);
     }

@@ -126,7 +126,7 @@ class StateBuilder {
       Home home{program_.next_id++, parameter.name, parameter.unit, {}, parameter.num_elements, {}};
       home.pieces = pieces(static_cast<int32_t>(p));
       const auto role = [&](uint64_t buffer) {
-        return buffer ? tsr_home_role{buffer, parameter.unit_offset, parameter.num_elements} : tsr_home_role{};
+        return buffer ? HomeRole{buffer, parameter.unit_offset, parameter.num_elements} : HomeRole{};
       };
       home.roles[TSR_HOME_VALUE] = place_of_value(model_, result_, parameter, result_.values);
       if (parameter.trainable) {
@@ -154,8 +154,8 @@ void add_gradient_buffers(Program& program, StateBuffers& state) {
   StateBuilder(program, state).add_gradient_buffers();
 }
 
-tsr_home_role place_of_value(const Model& model, const StateBuffers& state, const Parameter& parameter,
-                             const std::vector<uint64_t>& buffers) {
+HomeRole place_of_value(const Model& model, const StateBuffers& state, const Parameter& parameter,
+                        const std::vector<uint64_t>& buffers) {
   const int unit = parameter.unit;
   if (parameter.trainable) return {buffers[unit], parameter.unit_offset, parameter.num_elements};
   return {state.frozen[unit], parameter.unit_offset - trainable_elements(model, model.units[unit]),

@@ -24,7 +24,7 @@ StateBuffers add_persistent_buffers(Program& program);
 void add_gradient_buffers(Program& program, StateBuffers& state);
 
 /// Where a parameter's value is: in `buffers` (by unit), or, if it is frozen, in its unit's frozen part.
-tsr_home_role place_of_value(const Model& model, const StateBuffers& state, const Parameter& parameter,
-                             const std::vector<uint64_t>& buffers);
+HomeRole place_of_value(const Model& model, const StateBuffers& state, const Parameter& parameter,
+                        const std::vector<uint64_t>& buffers);
 
 }  // namespace tessera::host

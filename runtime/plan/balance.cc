@@ -1,6 +1,6 @@
-// How evenly persistent memory is shared, wherever it rests. fsdp splits every group equally; zero3 gives whole tensors to ranks, and then
-// one tensor may be larger than a fair share (the embedding of a small model). No partition helps against that, so the
-// tensor is reported by name. Examines one rank of each class.
+// How evenly persistent memory is shared, wherever it rests. fsdp splits every group equally; zero3 gives whole tensors
+// to ranks, and then one tensor may be larger than a fair share (the embedding of a small model). No partition helps
+// against that, so the tensor is reported by name. Examines one rank of each class.
 
 #include "plan/balance.h"
 
@@ -24,10 +24,10 @@ std::map<int, uint64_t> whole_parameters(const Program& program) {
   for (const Home& home : program.homes)
     for (const tsr_piece& piece : home.pieces) {
       if (piece.num_elements != program.model->parameters[piece.parameter].num_elements) continue;
-      for (const tsr_home_role& role : home.roles) {
+      for (const auto& [number, role] : home.roles) {
         if (!role.buffer || role.num_elements == 0) continue;
         const Buffer& buffer = program.buffer(role.buffer);
-        if (buffer.persistent) result[piece.parameter] += piece.num_elements * TSR_DTYPE_BYTES(buffer.dtype);
+        if (buffer.persistent) result[piece.parameter] += TSR_NUM_BYTES(buffer.dtype, piece.num_elements);
       }
     }
   return result;

@@ -35,7 +35,7 @@ std::optional<Movement> movement_of(const Program& program, const Action& action
   const Binding* from = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
   const Binding* to = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
   const Buffer &source = program.buffer(from->buffer), &destination = program.buffer(to->buffer);
-  const uint64_t element_bytes = TSR_DTYPE_BYTES(source.dtype), num_bytes = from->num_elements * element_bytes;
+  const uint64_t element_bytes = TSR_NUM_BYTES(source.dtype, 1), num_bytes = from->num_elements * element_bytes;
   Movement movement;
   movement.is_in = destination.memory == TSR_MEMORY_DEVICE || source.memory == TSR_MEMORY_FILE;
   movement.near = movement.is_in ? destination.id : source.id;

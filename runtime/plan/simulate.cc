@@ -73,7 +73,7 @@ std::vector<Sharer> sharers(const WaitGraph& graph, const MatchedOps& matched_op
 double memory_bytes(const Program& program, const Action& action) {
   uint64_t num_bytes = 0;
   for (const Binding& binding : action.bindings)
-    num_bytes += binding.num_elements * TSR_DTYPE_BYTES(program.buffer(binding.buffer).dtype);
+    num_bytes += TSR_NUM_BYTES(program.buffer(binding.buffer).dtype, binding.num_elements);
   return static_cast<double>(num_bytes);
 }
 

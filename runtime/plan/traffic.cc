@@ -14,13 +14,13 @@ namespace tessera::host {
 namespace {
 
 uint64_t bytes_of(const Program& program, const Binding* binding) {
-  return binding ? binding->num_elements * TSR_DTYPE_BYTES(program.buffer(binding->buffer).dtype) : 0;
+  return binding ? TSR_NUM_BYTES(program.buffer(binding->buffer).dtype, binding->num_elements) : 0;
 }
 
 uint64_t slice_bytes(const Program& program, const Action& action, const CollectiveOperands& form,
                      const Binding& whole) {
   const auto offsets = slice_offsets(action, whole.num_elements, form.num_ranks);
-  return (offsets[form.position + 1] - offsets[form.position]) * TSR_DTYPE_BYTES(program.buffer(whole.buffer).dtype);
+  return (offsets[form.position + 1] - offsets[form.position]) * TSR_NUM_BYTES(program.buffer(whole.buffer).dtype, 1);
 }
 
 uint64_t message_bytes(const Program& program, const Action& action) {

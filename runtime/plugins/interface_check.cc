@@ -59,6 +59,11 @@ PluginKind kind_of(const std::string& text) {
 }
 
 PluginOption copy_option(const tsr_option& given) {
+  try {
+    check_spare(given, "tsr_option");
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
   PluginOption option;
   option.name = copy_name(given.name, "option name");
   option.default_value = copy_text(given.default_value, "option default");
@@ -99,14 +104,17 @@ void require(std::initializer_list<Slot> slots, const char* table) {
 
 void check_strategy(const tsr_strategy_interface& table) {
   require({TESSERA_SLOT(create), TESSERA_SLOT(destroy), TESSERA_SLOT(lower)}, TSR_STRATEGY_INTERFACE);
-  if (table.role < TSR_STRATEGY_SCHEDULE || table.role > TSR_STRATEGY_SPLIT_STORAGE)
+  if (table.role != TSR_STRATEGY_SCHEDULE && table.role != TSR_STRATEGY_SPLIT_COMPUTE &&
+      table.role != TSR_STRATEGY_SPLIT_STORAGE)
     refuse(concat("has the unknown strategy role ", table.role));
+  if (table.splits != TSR_SPLITS_BATCH && table.splits != TSR_SPLITS_LAYERS && table.splits != TSR_SPLITS_TENSORS)
+    refuse(concat("splits ", table.splits, " (TSR_SPLITS_*); so far an axis splits the batch (", TSR_SPLITS_BATCH,
+                  "), the layers (", TSR_SPLITS_LAYERS, ") or the tensors (", TSR_SPLITS_TENSORS, ")"));
 }
 
 void check_communicator(const tsr_communicator_interface& table) {
   require({TESSERA_SLOT(caps), TESSERA_SLOT(describe), TESSERA_SLOT(create), TESSERA_SLOT(submit),
-           TESSERA_SLOT(group_begin), TESSERA_SLOT(group_end), TESSERA_SLOT(split), TESSERA_SLOT(async_error),
-           TESSERA_SLOT(abort), TESSERA_SLOT(destroy)},
+           TESSERA_SLOT(async_error), TESSERA_SLOT(abort), TESSERA_SLOT(destroy)},
           TSR_COMMUNICATOR_INTERFACE);
 }
 

@@ -26,6 +26,7 @@ tsr_collective collective_of(const Program& program, const Action& action) {
   const uint64_t received = destination ? destination->num_elements : UINT64_MAX;
   c.num_elements = std::min(sent, received);
   if (!action.counts.empty()) c.counts = action.counts.data();
+  if (c.kind == TSR_COLL_ALL_TO_ALL && c.counts) c.recv_counts = c.counts + action.counts.size() / 2;
   const bool slices_in_place = !source && (c.kind == TSR_COLL_ALL_GATHER || c.kind == TSR_COLL_REDUCE_SCATTER);
   if (c.kind == TSR_COLL_ALL_TO_ALL || slices_in_place)
     c.num_elements /= static_cast<uint64_t>(program.mesh->num_members(program.groups[action.group]));

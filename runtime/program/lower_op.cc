@@ -44,10 +44,10 @@ tsr_dtype dtype_at(const Program& program, const Action& action, uint32_t role) 
   return binding ? program.buffer(binding->buffer).dtype : TSR_F32;
 }
 
-/// Joins adjacent ranges of equal weight decay.
+/// Joins adjacent ranges of equal weight decay and learning rate.
 void append(std::vector<tsr_op_range>& ranges, const tsr_op_range& range) {
   if (!ranges.empty() && ranges.back().offset + ranges.back().num_elements == range.offset &&
-      ranges.back().weight_decay == range.weight_decay)
+      ranges.back().weight_decay == range.weight_decay && ranges.back().lr_scale == range.lr_scale)
     ranges.back().num_elements += range.num_elements;
   else
     ranges.push_back(range);
@@ -105,7 +105,7 @@ std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& h
   for (const HomeRange& range : ranges_of(home)) {
     // As in GPT-2's recipe: matrices decay, biases and norms do not.
     const bool decays = program.model->parameters[range.parameter].dims.size() >= 2;
-    append(ranges, {range.home_offset, range.num_elements, decays ? program.shape.weight_decay : 0.0});
+    append(ranges, {range.home_offset, range.num_elements, decays ? program.shape.weight_decay : 0.0, 1.0});
   }
   return ranges;
 }
@@ -113,7 +113,7 @@ std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& h
 std::vector<tsr_op_range> counted_ranges(const Program& program, const Home& home) {
   std::vector<tsr_op_range> ranges;
   for (const HomeRange& range : ranges_of(home))
-    if (counts_here(program, range.parameter)) append(ranges, {range.home_offset, range.num_elements, 0.0});
+    if (counts_here(program, range.parameter)) append(ranges, {range.home_offset, range.num_elements, 0.0, 1.0});
   return ranges;
 }
 

@@ -49,6 +49,12 @@ constexpr Name kBufferKinds[] = {
 
 constexpr Name kMemories[] = {{TSR_MEMORY_DEVICE, "device"}, {TSR_MEMORY_HOST, "host"}, {TSR_MEMORY_FILE, "file"}};
 
+constexpr Name kHomeRoles[] = {{TSR_HOME_VALUE, "value"},
+                               {TSR_HOME_MASTER, "master"},
+                               {TSR_HOME_GRADIENT, "gradient"},
+                               {TSR_HOME_M, "m"},
+                               {TSR_HOME_V, "v"}};
+
 constexpr Name kDtypes[] = {{TSR_I8, "i8"},   {TSR_I32, "i32"}, {TSR_I64, "i64"}, {TSR_U8, "u8"},   {TSR_U16, "u16"},
                             {TSR_U32, "u32"}, {TSR_F16, "f16"}, {TSR_F32, "f32"}, {TSR_F64, "f64"}, {TSR_BF16, "bf16"}};
 
@@ -72,6 +78,12 @@ const T& by_id(const std::vector<T>& all, uint64_t id, const char* what) {
 const Binding* Action::find(uint32_t slot) const {
   const auto found = std::ranges::find(bindings, slot, &Binding::slot);
   return found == bindings.end() ? nullptr : &*found;
+}
+
+const HomeRole& HomeRoles::operator[](uint32_t number) const {
+  static constexpr HomeRole kNone;
+  const auto found = roles_.find(number);
+  return found == roles_.end() ? kNone : found->second;
 }
 
 const Buffer& Program::buffer(uint64_t id) const {
@@ -117,6 +129,12 @@ int Program::group(const Group& wanted) {
 std::string memory_name(uint32_t memory) {
   const auto known = std::ranges::find(kMemories, memory, &Name::number);
   return known == std::end(kMemories) ? "memory " + std::to_string(memory) : std::string(known->text);
+}
+std::string home_role_name(uint32_t number) {
+  const auto known = std::ranges::find(kHomeRoles, number, &Name::number);
+  if (known != std::end(kHomeRoles)) return std::string(known->text);
+  const uint32_t first_state = TSR_HOME_STATE(0);
+  return number < first_state ? "role " + std::to_string(number) : "state " + std::to_string(number - first_state);
 }
 std::string_view action_name(uint32_t kind) {
   return text_of(kActions, kind, "action kind");

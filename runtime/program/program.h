@@ -2,8 +2,8 @@
 // from top to bottom; streams and dependencies only let actions overlap.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -12,6 +12,7 @@
 #include "config/recompute_option.h"
 #include "mesh/mesh.h"
 #include "model/model.h"
+#include "program/strategy_on_axis.h"
 #include "tessera/program.h"
 
 namespace tessera::host {
@@ -24,8 +25,9 @@ struct Buffer {
   tsr_dtype dtype = TSR_F32;
   bool persistent = false;
   uint64_t num_elements = 0;
+  int strategy = -1;  ///< TSR_BUFFER_PLUGIN: index in Program::strategies of the one whose it is
 
-  uint64_t num_bytes() const { return num_elements * TSR_DTYPE_BYTES(dtype); }
+  uint64_t num_bytes() const { return TSR_NUM_BYTES(dtype, num_elements); }
 };
 
 using Binding = tsr_binding;
@@ -43,7 +45,7 @@ struct Action {
   uint64_t home = 0;
   uint64_t tag = 0;
   double scale = 0;
-  int strategy_axis = -1;
+  int strategy = -1;  ///< of a call: index in Program::strategies
   std::vector<Binding> bindings;
   std::vector<uint64_t> counts;
   std::vector<int32_t> peers;
@@ -62,6 +64,31 @@ struct Stream {
   uint32_t kind = TSR_STREAM_KIND_DEVICE;
 };
 
+/// The range in which a home keeps one role; buffer 0: it has no such role.
+struct HomeRole {
+  uint64_t buffer = 0, offset = 0, num_elements = 0;
+};
+
+/// Numbers of roles are below this: a layout entry has a bit for each.
+inline constexpr uint32_t kMaxHomeRoles = 32;
+
+/// The roles of a home by number (TSR_HOME_*), ascending.
+class HomeRoles {
+ public:
+  HomeRole& operator[](uint32_t number) { return roles_[number]; }  ///< made when it is not there
+  const HomeRole& operator[](uint32_t number) const;
+  auto begin() { return roles_.begin(); }
+  auto end() { return roles_.end(); }
+  auto begin() const { return roles_.begin(); }
+  auto end() const { return roles_.end(); }
+
+ private:
+  std::map<uint32_t, HomeRole> roles_;
+};
+
+/// "value", "gradient", "m", "v", "state 2"; "role 7" for one without a name.
+std::string home_role_name(uint32_t number);
+
 /// A home: the local shard of some parameters with its gradient and optimizer state. `unit` is the first one's.
 struct Home {
   uint64_t id = 0;
@@ -69,11 +96,11 @@ struct Home {
   int unit = -1;
   std::vector<tsr_piece> pieces;
   uint64_t num_elements = 0;
-  std::array<tsr_home_role, TSR_NUM_HOME_ROLES> roles{};
+  HomeRoles roles;
 };
 
-/// The `parameter` of a layout entry that splits the rows of values (sequence parallelism).
-inline constexpr int kRowsOfValues = -1;
+/// The `parameter` of a layout entry that splits a dim of values by its name: TSR_DIM_ROWS (sequence parallelism).
+inline constexpr int kNamedDim = -1;
 
 /// A range of a home that holds elements of one parameter. One of a split tensor joins many pieces.
 struct HomeRange {
@@ -93,6 +120,7 @@ struct LayoutEntry {
   uint32_t blocks = 1;
   std::vector<int> coordinates;
   uint64_t padded_size = 0;
+  uint32_t name = 0;  ///< of kNamedDim: TSR_DIM_*
 };
 
 /// The layout of every parameter, in order of application; equal on all ranks.
@@ -124,6 +152,7 @@ struct Program {
   const Mesh* mesh = nullptr;
   Coordinates coordinates;
   StepConfig shape;
+  std::vector<StrategyOnAxis> strategies;  ///< of the job, equal in all programs
   uint32_t purpose = TSR_PURPOSE_STEP;
   uint32_t variant = 0;
   Layout layout;
@@ -161,7 +190,7 @@ void Program::erase_unused_buffers(const Actions& all) {
     for (const Binding& b : action.bindings)
       used.insert(b.buffer);
   for (const Home& home : homes)
-    for (const tsr_home_role& role : home.roles)
+    for (const auto& [number, role] : home.roles)
       used.insert(role.buffer);
   std::erase_if(buffers, [&](const Buffer& b) {
     const bool is_of_homes = b.kind == TSR_BUFFER_HOME || b.kind == TSR_BUFFER_OPTIMIZER;

@@ -108,6 +108,7 @@ class Printer {
                   "buffer " + buffer.name + " is in memory " + to_string(buffer.memory) + ", which does not exist");
     add("%", to_string(number), " = ", buffer_kind_name(buffer.kind), " ",
         is_plain_buffer_name(buffer.name) ? buffer.name : quote(buffer.name));
+    if (buffer.strategy >= 0) attribute("strategy", to_string(buffer.strategy));
     if (buffer.persistent) add(" ", kPersistentWord);
     if (buffer.memory == TSR_MEMORY_HOST) add(" ", kHostWord);
     if (buffer.memory == TSR_MEMORY_FILE) add(" ", kFileWord);
@@ -139,7 +140,7 @@ class Printer {
     if (action.tag) attribute("tag", to_string(action.tag));
     if (action.home) attribute("home", quoted_unless_plain(program_.home(action.home).name));
     if (action.scale != 0) attribute("scale", number_text(action.scale));
-    if (action.strategy_axis >= 0) attribute("axis", axis_name(action.strategy_axis));
+    if (action.strategy >= 0) attribute("strategy", to_string(action.strategy));
     if (!action.counts.empty()) attribute("counts", list_word(action.counts));
     if (!action.peers.empty()) attribute("peers", list_word(action.peers));
     if (action.flags & TSR_ACTION_PREDICATED) add(" ", kPredicatedWord);

@@ -49,7 +49,9 @@ bool is_plain_buffer_name(std::string_view name) {
   for (size_t begin = 0;;) {
     const size_t end = std::min(name.find(' ', begin), name.size());
     const std::string_view word = name.substr(begin, end - begin), key = word.substr(0, word.find('='));
-    if (!is_plain_word(key) || word == kPersistentWord || word == kHostWord || word == kFileWord) return false;
+    if (!is_plain_word(key) || word == kPersistentWord || word == kHostWord || word == kFileWord ||
+        word.starts_with(kStrategyOfBuffer))
+      return false;
     if (key.size() != word.size() && !is_plain_word(word.substr(key.size() + 1))) return false;
     if (end == name.size()) return true;
     begin = end + 1;

@@ -29,6 +29,7 @@ inline constexpr TextName kModeNames[] = {{TSR_MODE_READ, "r"}, {TSR_MODE_WRITE,
 inline constexpr std::string_view kSlotRoles[] = {"",  "p", "g", "i",   "o",   "di", "do",
                                                   "s", "c", "w", "src", "dst", "x",  "st"};
 
+inline constexpr std::string_view kStrategyOfBuffer = "strategy=";
 inline constexpr std::string_view kPersistentWord = "persistent";
 inline constexpr std::string_view kHostWord = "host";
 inline constexpr std::string_view kFileWord = "file";

@@ -30,7 +30,7 @@ constexpr int64_t kRoundMs = 600'000;
 /// Blocks a stream until it is opened.
 class Gate {
  public:
-  static tsr_status run(void* self, tsr_error*) {
+  static tsr_status run(void* self, tsr_error*) noexcept {
     auto& gate = *static_cast<Gate*>(self);
     std::unique_lock lock(gate.mutex_);
     gate.opened_.wait(lock, [&] { return gate.is_open_; });
@@ -48,7 +48,7 @@ class Gate {
   bool is_open_ = false;
 };
 
-tsr_status read_clock(void* time, tsr_error*) {
+tsr_status read_clock(void* time, tsr_error*) noexcept {
   *static_cast<std::chrono::steady_clock::time_point*>(time) = std::chrono::steady_clock::now();
   return TSR_OK;
 }
@@ -153,7 +153,7 @@ double OpBench::run_largest(uint64_t num_times, const Meanwhile& meanwhile) {
     Clock::time_point start, end;
     std::atomic<bool> computes{true};
   } span;
-  const auto finish = [](void* self, tsr_error* err) {
+  const auto finish = [](void* self, tsr_error* err) noexcept {
     auto& run = *static_cast<Span*>(self);
     const tsr_status status = read_clock(&run.end, err);
     run.computes = false;

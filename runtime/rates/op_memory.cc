@@ -24,7 +24,7 @@ uint64_t aligned(uint64_t num_bytes) {
 }
 
 uint64_t bytes_of(const Program& program, const Binding& binding) {
-  return aligned(binding.num_elements * TSR_DTYPE_BYTES(program.buffer(binding.buffer).dtype));
+  return aligned(TSR_NUM_BYTES(program.buffer(binding.buffer).dtype, binding.num_elements));
 }
 
 /// Tokens and labels below this are valid in every op of the model.
@@ -90,9 +90,8 @@ std::vector<void*> OpMemory::operands(const Action& action) const {
   std::vector<void*> pointers;
   for (const Binding& b : action.bindings) {
     const Buffer& buffer = program_.buffer(b.buffer);
-    pointers.push_back(is_fixed(buffer)
-                           ? fixed_arena_->at(fixed_.at(b.buffer) + b.offset * TSR_DTYPE_BYTES(buffer.dtype))
-                           : shared_arena_->at(shared_.at(Place(action.id, b.slot))));
+    pointers.push_back(is_fixed(buffer) ? fixed_arena_->at(fixed_.at(b.buffer) + TSR_NUM_BYTES(buffer.dtype, b.offset))
+                                        : shared_arena_->at(shared_.at(Place(action.id, b.slot))));
   }
   return pointers;
 }

@@ -61,7 +61,7 @@ OpRate unmeasured(const Program& program, const Action& action) {
   const tsr_op op = op_of(program, action);
   uint64_t num_bytes = 0;
   for (const Binding& binding : action.bindings)
-    num_bytes += binding.num_elements * TSR_DTYPE_BYTES(program.buffer(binding.buffer).dtype);
+    num_bytes += TSR_NUM_BYTES(program.buffer(binding.buffer).dtype, binding.num_elements);
   return {name_of(op), shape_of(op), num_operations(op), static_cast<double>(num_bytes), 0};
 }
 

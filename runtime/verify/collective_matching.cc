@@ -57,8 +57,8 @@ Signature signature_of(const Program& program, const Action& action) {
     signature.dtype = program.buffer(whole->buffer).dtype;
     signature.num_elements = whole->num_elements;
   }
-  // The ranks of an all_to_all may send different counts.
-  if (action.kind == TSR_ACTION_ALL_TO_ALL && !action.counts.empty())
+  // Slices of an all_to_all are compared pair by pair.
+  if (action.kind == TSR_ACTION_ALL_TO_ALL)
     signature.num_elements = 0;
   else
     signature.counts = action.counts;
@@ -68,8 +68,9 @@ Signature signature_of(const Program& program, const Action& action) {
 std::string text_of(const Signature& signature) {
   static constexpr const char* kReduces[] = {"", " sum", " avg", " min", " max"};
   if (signature.kind == TSR_ACTION_BARRIER) return "barrier";
-  std::string text = std::to_string(signature.num_elements) + " " + std::string(dtype_name(signature.dtype)) +
-                     kReduces[std::min(signature.reduce, uint32_t{TSR_REDUCE_MAX})];
+  const std::string count = signature.kind == TSR_ACTION_ALL_TO_ALL ? "" : std::to_string(signature.num_elements) + " ";
+  std::string text =
+      count + std::string(dtype_name(signature.dtype)) + kReduces[std::min(signature.reduce, uint32_t{TSR_REDUCE_MAX})];
   if (signature.root >= 0) text += " root=" + std::to_string(signature.root);
   for (size_t i = 0; i < signature.counts.size(); ++i)
     text += (i ? "," : " counts=") + std::to_string(signature.counts[i]);
@@ -189,7 +190,27 @@ class Matcher {
       if (!origin_at(known).is_known()) known = place;
       if (!agree(place, known)) return mismatch(channel, k, known, origin_text_at(known), place, origin_text_at(place));
     }
+    if (first.kind == TSR_ACTION_ALL_TO_ALL && !match_slices(channel, k, places)) return false;
     result_.collectives.push_back(std::move(places));
+    return true;
+  }
+
+  /// Each member receives of each other what that one sends to it.
+  bool match_slices(const Channel& channel, size_t k, const std::vector<ActionRef>& places) {
+    const Action& any = action_at(places[0]);
+    const auto n = static_cast<size_t>(mesh_.num_members(program_(places[0].rank).groups[any.group]));
+    // One rank of each class is enough where no action has counts (matches_by_class).
+    const auto slice = [&](ActionRef place, size_t index) {
+      const Action& action = action_at(place);
+      return action.counts.empty() ? whole_of(action)->num_elements / n : action.counts[index];
+    };
+    for (size_t from = 0; from < places.size(); ++from)
+      for (size_t to = 0; to < places.size(); ++to) {
+        const uint64_t sent = slice(places[from], to), received = slice(places[to], n + from);
+        if (sent != received)
+          return mismatch(channel, k, places[from], "sends " + std::to_string(sent), places[to],
+                          "receives " + std::to_string(received));
+      }
     return true;
   }
 
@@ -275,7 +296,8 @@ bool matches_by_class(const Mesh& mesh, const RankClasses& classes, const Progra
     met.insert(classes.representative(member));
   if (met.size() == members.size()) return true;
   const bool is_whole = group.axis == TSR_WORLD_AXIS || group.coordinates.empty();
-  return is_whole && !is_message(action.kind);
+  const bool is_uneven = action.kind == TSR_ACTION_ALL_TO_ALL && !action.counts.empty();
+  return is_whole && !is_message(action.kind) && !is_uneven;
 }
 
 }  // namespace
@@ -283,9 +305,10 @@ bool matches_by_class(const Mesh& mesh, const RankClasses& classes, const Progra
 RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
   for (const auto& [rank, ranks] : classes.members()) {
     const Program& own = program(rank);
-    std::set<std::pair<int, bool>> seen;  // group, whether it is a message
+    std::set<std::tuple<int, bool, bool>> seen;  // group, whether it is a message, whether it has counts
     for (const Action& action : own.actions)
-      if (is_collective(action.kind) && seen.insert({action.group, is_message(action.kind)}).second &&
+      if (is_collective(action.kind) &&
+          seen.insert({action.group, is_message(action.kind), !action.counts.empty()}).second &&
           !matches_by_class(mesh, classes, own, rank, action))
         return RankClasses(mesh);
   }

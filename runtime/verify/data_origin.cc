@@ -52,7 +52,7 @@ void DataOrigins::learn_homes(const Program& program) {
   for (const Home& home : program.homes)
     for (const tsr_piece& piece : home.pieces)
       for (const uint32_t role : {TSR_HOME_VALUE, TSR_HOME_GRADIENT}) {
-        const tsr_home_role& place = home.roles[role];
+        const HomeRole& place = home.roles[role];
         if (!place.buffer) continue;
         const uint32_t as = role == TSR_HOME_VALUE ? TSR_ROLE_PARAMETER : TSR_ROLE_GRADIENT;
         learn(place.buffer, place.offset + piece.home_offset, piece.num_elements,

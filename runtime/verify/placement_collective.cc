@@ -56,8 +56,7 @@ bool PlacementRules::leaves_out_ranks(const CollectiveOperands& form) const {
   };
   bool is_of_homes = false;
   for (const Home& home : program_.homes)
-    for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role) {
-      const tsr_home_role& place = home.roles[role];
+    for (const auto& [role, place] : home.roles) {
       if (place.buffer != range.buffer || place.offset >= range.offset + range.num_elements ||
           range.offset >= place.offset + place.num_elements)
         continue;

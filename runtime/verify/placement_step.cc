@@ -117,7 +117,7 @@ void PlacementRules::optimizer() {
 // The arithmetic of a strategy is unknown. On its own axis it may take partial sums (compression before the sum) and
 // then leaves partial sums; on other axes its results have the placement of its operands.
 void PlacementRules::call() {
-  const bool is_own = action_->strategy_axis == axis_;
+  const bool is_own = program_.strategies[static_cast<size_t>(action_->strategy)].axis == axis_;
   PlacementParts operands;
   for (const Binding& binding : action_->bindings) {
     if (binding.mode == TSR_MODE_WRITE) continue;

@@ -99,8 +99,9 @@ class ActionChecker {
       report("is for home %" + std::to_string(action_.home) + ", which does not exist");
     if ((action_.kind == TSR_ACTION_SUM_SQUARES || action_.kind == TSR_ACTION_OPTIMIZER) && action_.home == 0)
       report("names no home");
-    if (action_.kind == TSR_ACTION_CALL && !is_index(action_.strategy_axis, program_.mesh->axes()))
-      report("calls the strategy of axis " + std::to_string(action_.strategy_axis) + ", which the mesh does not have");
+    if (action_.kind == TSR_ACTION_CALL && !is_index(action_.strategy, program_.strategies))
+      report("calls strategy " + std::to_string(action_.strategy) + " of " +
+             std::to_string(program_.strategies.size()));
   }
 
   void check_segment() {

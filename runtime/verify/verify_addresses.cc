@@ -108,7 +108,7 @@ class AddressChecker {
 
   void access(uint32_t action, const Binding& binding) {
     const uint32_t buffer = index_of(binding.buffer);
-    const uint64_t width = TSR_DTYPE_BYTES(program_.buffers[buffer].dtype);
+    const uint64_t width = TSR_NUM_BYTES(program_.buffers[buffer].dtype, 1);
     const uint64_t begin = binding.offset * width, end = begin + binding.num_elements * width;
     uint32_t reported = kNone;  // one diagnostic for a pair of actions, not for each part
     for (auto& [from, part] : parts(buffer, begin, end)) {

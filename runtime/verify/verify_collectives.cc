@@ -18,8 +18,10 @@ bool is_float(tsr_dtype dtype) {
   return dtype == TSR_F16 || dtype == TSR_F32 || dtype == TSR_F64 || dtype == TSR_BF16;
 }
 
-bool takes_counts(uint32_t kind) {
-  return kind == TSR_ACTION_REDUCE_SCATTER || kind == TSR_ACTION_ALL_GATHER || kind == TSR_ACTION_ALL_TO_ALL;
+/// For each member; 0 for a kind that takes none.
+size_t counts_per_member(uint32_t kind) {
+  if (kind == TSR_ACTION_ALL_TO_ALL) return 2;
+  return kind == TSR_ACTION_REDUCE_SCATTER || kind == TSR_ACTION_ALL_GATHER ? 1 : 0;
 }
 
 class CollectiveChecker {
@@ -75,11 +77,12 @@ class CollectiveChecker {
     if (reduces(kind) != (action_.reduce != 0) || action_.reduce > TSR_REDUCE_MAX)
       report("has the reduction " + std::to_string(action_.reduce) +
              (reduces(kind) ? "; 1 to 4 are sum, avg, min, max" : "; it reduces nothing"));
-    if (!action_.counts.empty() &&
-        (!takes_counts(kind) || action_.counts.size() != static_cast<size_t>(form_.num_ranks)))
-      report(
-          "has " + std::to_string(action_.counts.size()) + " counts; " +
-          (takes_counts(kind) ? "it takes " + std::to_string(form_.num_ranks) + ", one per member" : "it takes none"));
+    const size_t per_member = counts_per_member(kind), num_counts = per_member * static_cast<size_t>(form_.num_ranks);
+    if (!action_.counts.empty() && action_.counts.size() != num_counts)
+      report("has " + std::to_string(action_.counts.size()) + " counts; " +
+             (per_member == 0 ? "it takes none"
+                              : "it takes " + std::to_string(num_counts) +
+                                    (per_member == 1 ? ", one per member" : ": what is sent, then what is received")));
     if (!action_.peers.empty() && kind != TSR_ACTION_EXCHANGE) report("lists peers; only exchange does");
     if (kind == TSR_ACTION_BARRIER && !action_.bindings.empty()) report("binds buffers; a barrier has none");
   }
@@ -133,11 +136,21 @@ class CollectiveChecker {
         return check_slices(to, form_.in_place ? nullptr : &from);
       case TSR_ACTION_ALL_TO_ALL:
         check_slices(from, nullptr);
-        if (action_.counts.empty() && from != to) report_sizes(from, to);
-        return;
+        return check_received(from, to);
       default:
         if (form_.source && form_.destination && from != to) report_sizes(from, to);
     }
+  }
+
+  void check_received(uint64_t from, uint64_t to) {
+    if (action_.counts.empty()) {
+      if (from != to) report_sizes(from, to);
+      return;
+    }
+    const uint64_t received =
+        std::accumulate(action_.counts.begin() + form_.num_ranks, action_.counts.end(), uint64_t{0});
+    if (received != to)
+      report("receives " + std::to_string(received) + " elements by its counts, and writes " + std::to_string(to));
   }
 
   void report_sizes(uint64_t from, uint64_t to) {
@@ -149,7 +162,6 @@ class CollectiveChecker {
     const uint64_t n = static_cast<uint64_t>(form_.num_ranks);
     if (action_.counts.empty() && whole % n != 0)
       return report("cuts " + std::to_string(whole) + " elements into " + std::to_string(n) + " equal slices");
-    if (!action_.counts.empty() && action_.counts.size() != n) return;
     const auto offsets = slice_offsets(action_, whole, form_.num_ranks);
     if (offsets.back() != whole)
       report("has counts that add up to " + std::to_string(offsets.back()) + ", and binds " + std::to_string(whole) +

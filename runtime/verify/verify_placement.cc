@@ -80,8 +80,7 @@ class AxisVerifier {
   void enter_homes() {
     for (const Home& home : program_.homes) {
       const std::vector<HomeRange> ranges = ranges_of(home);
-      for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role) {
-        const tsr_home_role& place = home.roles[role];
+      for (const auto& [role, place] : home.roles) {
         if (!place.buffer || !program_.buffer(place.buffer).persistent) continue;
         for (const HomeRange& range : ranges) {
           const Binding binding{place.buffer, place.offset + range.home_offset, range.num_elements, 0, 0};
@@ -95,14 +94,13 @@ class AxisVerifier {
 
   /// Divergent parameters may leave equal: that is what averaging them is for.
   void check_homes() {
-    static constexpr const char* kRoles[] = {"value", "master", "gradient", "m", "v"};
     for (const Entered& entered : entered_)
       for (const PlacementPart& part : placements_.read(entered.range)) {
         const PlacementKind before = entered.placement.kind, after = part.placement.kind;
         if (part.placement.is_neutral() || after == before) continue;
         if (before == PlacementKind::varying && after == PlacementKind::replicated) continue;
         diagnostics_.add("rank " + std::to_string(program_.mesh->rank(program_.coordinates)) + " home " +
-                         entered.home->name + ": its " + kRoles[entered.role] + ", " +
+                         entered.home->name + ": its " + home_role_name(entered.role) + ", " +
                          range_text(program_, entered.range) + ", is " +
                          placement_text(entered.placement, axis().name) + " before the program, and after it " +
                          placement_text(part.placement, axis().name));

@@ -27,7 +27,7 @@ void check_buffers(const Program& program, DiagnosticList& diagnostics) {
   for (const Buffer& buffer : program.buffers) {
     if (buffer.kind < TSR_BUFFER_HOME || buffer.kind > TSR_BUFFER_FETCHED)
       diagnostics.add(buffer_text(buffer) + " has the unknown kind " + std::to_string(buffer.kind));
-    if (TSR_DTYPE_BYTES(buffer.dtype) == 0)
+    if (TSR_DTYPE_BITS(buffer.dtype) < 8)
       diagnostics.add(buffer_text(buffer) + " has the unknown dtype " + std::to_string(buffer.dtype));
     else if (buffer.num_elements > (uint64_t{1} << 60))
       diagnostics.add(buffer_text(buffer) + " has " + std::to_string(buffer.num_elements) +
@@ -73,7 +73,8 @@ void check_group(const Program& program, const Group& group, DiagnosticList& dia
 
 void check_layout(const Program& program, DiagnosticList& diagnostics) {
   for (const LayoutEntry& split : program.layout) {
-    if (split.parameter == kRowsOfValues && is_index(split.axis, program.mesh->axes())) continue;
+    if (split.parameter == kNamedDim && split.name == TSR_DIM_ROWS && is_index(split.axis, program.mesh->axes()))
+      continue;
     if (!is_index(split.parameter, program.model->parameters) || !is_index(split.axis, program.mesh->axes())) {
       diagnostics.add("the layout has an entry for parameter " + std::to_string(split.parameter) + " on axis " +
                       std::to_string(split.axis) + ", which do not exist");
@@ -90,10 +91,9 @@ void check_layout(const Program& program, DiagnosticList& diagnostics) {
 }
 
 void check_role(const Program& program, const Home& home, uint32_t role, DiagnosticList& diagnostics) {
-  static constexpr const char* kRoles[] = {"value", "master", "gradient", "m", "v"};
-  const tsr_home_role& place = home.roles[role];
+  const HomeRole& place = home.roles[role];
   if (place.buffer == 0) return;
-  const std::string where = "the " + std::string(kRoles[role]) + " of home " + home.name;
+  const std::string where = "the " + home_role_name(role) + " of home " + home.name;
   const Buffer* buffer = buffer_or_null(program, place.buffer);
   if (!buffer) {
     diagnostics.add(where + " is in buffer %" + std::to_string(place.buffer) + ", which does not exist");
@@ -141,7 +141,7 @@ void verify_tables(const Program& program, DiagnosticList& diagnostics) {
     check_group(program, group, diagnostics);
   check_layout(program, diagnostics);
   for (const Home& home : program.homes) {
-    for (uint32_t role = 0; role < TSR_NUM_HOME_ROLES; ++role)
+    for (const auto& [role, place] : home.roles)
       check_role(program, home, role, diagnostics);
     check_pieces(program, home, diagnostics);
   }

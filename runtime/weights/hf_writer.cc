@@ -43,7 +43,7 @@ std::string number_text(size_t number) {
 }
 
 uint64_t bytes_of(const Parameter& parameter, const HuggingFaceOutput& output) {
-  return parameter.num_elements * TSR_DTYPE_BYTES(output.dtype);
+  return TSR_NUM_BYTES(output.dtype, parameter.num_elements);
 }
 
 std::vector<Shard> cut(const std::vector<Parameter>& parameters, const HuggingFaceOutput& output) {

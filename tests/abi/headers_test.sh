@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # headers_test.sh SOURCE_DIR c|cpp
 # c:   every header of the ABI compiles alone, as C and as C++, without a warning, in every standard it promises; so do the
-#      sentinels of its layout, signatures and values.
+#      sentinels of its layout, signatures and values, and the sketches of what is to come (in C).
 # cpp: every header of the C++ layer compiles alone as C++20, and so does an ABI table made with it.
 # With gcc and with clang, each if it is here; at least one must be.
 set -uo pipefail
@@ -30,10 +30,10 @@ check_c() {
   local standard enums
   for enums in -fno-short-enums -fshort-enums; do
     for standard in c11 c17; do
-      compile "$1" -std=$standard $enums "$alone"/*.c "$source"/tests/abi/*_0_12.c
+      compile "$1" -std=$standard $enums "$alone"/*.c "$source"/tests/abi/*_0_12.c "$source"/tests/abi/sketches/*.c
     done
     for standard in c++11 c++14 c++17 c++20; do
-      compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,values}_0_12.c
+      compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,layout_program,values}_0_12.c
     done
   done
 }

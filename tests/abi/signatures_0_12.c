@@ -57,9 +57,6 @@ SLOT(tsr_communicator_interface, caps, tsr_status (*)(tsr_str, tsr_comm_caps*, t
 SLOT(tsr_communicator_interface, describe, tsr_status (*)(const tsr_collective*, int32_t, uint64_t*, tsr_error*));
 SLOT(tsr_communicator_interface, create, tsr_status (*)(const tsr_comm_create_args*, tsr_comm**, tsr_error*));
 SLOT(tsr_communicator_interface, submit, tsr_status (*)(tsr_comm*, const tsr_collective*, tsr_error*));
-SLOT(tsr_communicator_interface, group_begin, tsr_status (*)(tsr_comm*, tsr_error*));
-SLOT(tsr_communicator_interface, group_end, tsr_status (*)(tsr_comm*, tsr_error*));
-SLOT(tsr_communicator_interface, split, tsr_status (*)(tsr_comm*, int32_t, int32_t, tsr_str, tsr_comm**, tsr_error*));
 SLOT(tsr_communicator_interface, async_error, tsr_status (*)(tsr_comm*, tsr_error*));
 SLOT(tsr_communicator_interface, abort, void (*)(tsr_comm* const*, uint64_t));
 SLOT(tsr_communicator_interface, destroy, void (*)(tsr_comm*));
@@ -73,7 +70,7 @@ SLOT(tsr_edit, insert, tsr_status (*)(void*, uint64_t, uint32_t, const tsr_actio
 SLOT(tsr_edit, remove, tsr_status (*)(void*, uint64_t, tsr_error*));
 SLOT(tsr_edit, bind, tsr_status (*)(void*, uint64_t, const tsr_binding*, tsr_error*));
 SLOT(tsr_edit, rebind, tsr_status (*)(void*, uint64_t, uint64_t, uint64_t, tsr_error*));
-SLOT(tsr_edit, set_role, tsr_status (*)(void*, uint64_t, uint32_t, const tsr_home_role*, tsr_error*));
+SLOT(tsr_edit, set_role, tsr_status (*)(void*, uint64_t, const tsr_home_role*, tsr_error*));
 SLOT(tsr_edit, replace_homes, tsr_status (*)(void*, const uint64_t*, uint64_t, const tsr_home*, uint64_t*, tsr_error*));
 SLOT(tsr_edit, split_backward, tsr_status (*)(void*, uint64_t, uint64_t*, uint64_t*, tsr_error*));
 SLOT(tsr_edit, order, tsr_status (*)(void*, const uint64_t*, uint64_t, tsr_error*));

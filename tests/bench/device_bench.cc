@@ -15,14 +15,14 @@ constexpr uint64_t kNumElements = uint64_t{1} << 26;
 constexpr int64_t kTimeoutMs = 60000;
 
 void run_kernel(benchmark::State& state, tsr_op op) {
-  const tsr_op_range all = {0, kNumElements, 0.1};
+  const tsr_op_range all = {0, kNumElements, 0.1, 1.0};
   op.ranges = &all;
   op.num_ranges = 1;
   const auto slots = cpu::describe_op(op);
   std::vector<std::vector<double>> memory;
   std::vector<void*> pointers;
   for (const auto& slot : slots) {
-    memory.emplace_back(slot.num_elements * TSR_DTYPE_BYTES(slot.dtype) / sizeof(double));
+    memory.emplace_back(TSR_NUM_BYTES(slot.dtype, slot.num_elements) / sizeof(double));
     if (slot.dtype == TSR_F32)
       for (uint64_t i = 0; i < slot.num_elements; ++i)
         reinterpret_cast<float*>(memory.back().data())[i] = 1e-3f * static_cast<float>(i % 1000);

@@ -49,7 +49,7 @@ using Memory = std::unique_ptr<void, Free>;
 
 // Small values, and tokens all over the vocabulary.
 Memory filled(const tsr_slot_spec& slot) {
-  const size_t num_bytes = slot.num_elements * TSR_DTYPE_BYTES(slot.dtype);
+  const size_t num_bytes = TSR_NUM_BYTES(slot.dtype, slot.num_elements);
   Memory memory(std::aligned_alloc(4096, (num_bytes + 4095) / 4096 * 4096));
   std::memset(memory.get(), 0, num_bytes);
   std::minstd_rand generator(slot.slot);

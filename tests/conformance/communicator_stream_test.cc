@@ -1,4 +1,4 @@
-// Conformance of communicators, 3: streams, messages, groups of messages, and communicators from split.
+// Conformance of communicators, 3: streams, messages, and the life of communicators.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -179,24 +179,6 @@ TEST_P(Messages, ExchangedBothWaysDoNotBlockOneAnother) {
   });
 }
 
-TEST_P(Messages, OfAGroupStartTogether) {
-  run_ranks(spec(), [](CommRank& rank) {
-    exchange_all(rank, [&](const std::vector<tsr_transfer>& transfers) {
-      rank.comm().group_begin();
-      for (const tsr_transfer& t : transfers) {  // sends first on all ranks: without the group a deadlock
-        auto collective =
-            make_collective(t.is_receive ? TSR_COLL_RECV : TSR_COLL_SEND, TSR_F32, t.num_elements, t.data, t.data);
-        collective.peer = t.peer;
-        rank.comm().submit(collective);
-      }
-      rank.comm().group_end();
-    });
-    rank.comm().group_begin();
-    rank.comm().group_end();
-    rank.synchronize();
-  });
-}
-
 TEST_P(Messages, AndCollectivesOfOneCommunicatorMix) {
   run_ranks(spec(), [](CommRank& rank) {
     for (int round = 0; round < 20; ++round) {
@@ -213,42 +195,6 @@ TEST_P(Messages, AndCollectivesOfOneCommunicatorMix) {
 }
 
 TESSERA_OVER(transports, Messages, kSeveral);
-
-using LayoutEntry = CommunicatorTest;
-
-TEST_P(LayoutEntry, MakesAGroupOfEachColorOrderedByKey) {
-  run_ranks(spec(), [](CommRank& rank) {
-    const int n = rank.num_ranks(), color = rank.rank() % 2;
-    const int size = (n + 1 - color) / 2;
-    // Keys fall as ranks rise.
-    const int new_rank = size - 1 - rank.rank() / 2;
-    auto half = rank.comm().split(color, -rank.rank(), new_rank, size);
-    ASSERT_NE(half, nullptr);
-    TypedBuffer mine(TSR_I32, 1, [&](uint64_t) { return rank.rank(); }), all(TSR_I32, static_cast<uint64_t>(size));
-    half->submit(make_collective(TSR_COLL_ALL_GATHER, TSR_I32, 1, mine.data(), all.data()));
-    rank.synchronize();
-    for (int i = 0; i < size; ++i)
-      EXPECT_EQ(get_element(TSR_I32, all.at(static_cast<uint64_t>(i))), 2 * (size - 1 - i) + color);
-  });
-}
-
-TEST_P(LayoutEntry, LeavesOutNegativeColorsAndMayBeRepeated) {
-  run_ranks(spec(), [](CommRank& rank) {
-    const int n = rank.num_ranks();
-    for (int round = 0; round < 2; ++round) {
-      const bool is_out = rank.rank() == 0;
-      auto rest = rank.comm().split(is_out ? -1 : 5, 0, rank.rank() - 1, n - 1);
-      EXPECT_EQ(rest == nullptr, is_out);
-      if (is_out) continue;
-      TypedBuffer buffer(TSR_F32, 7, [](uint64_t) { return 1; });
-      rest->submit(all_reduce_sum(buffer));
-      rank.synchronize();
-      EXPECT_EQ(get_element(TSR_F32, buffer.at(6)), n - 1);
-    }
-  });
-}
-
-TESSERA_OVER(transports, LayoutEntry, kSeveral);
 
 using Lifetime = CommunicatorTest;
 

@@ -99,6 +99,26 @@ TEST_P(DeviceKernelTest, DescribeRefusesWhatTheDeviceDoesNotCompute) {
   }
 }
 
+// A later host means something by what this device does not know.
+TEST_P(DeviceKernelTest, RefusesAttributesAndExtentsThatItDoesNotKnow) {
+  const auto refuse = [&](const std::function<void(tsr_op&)>& change) {
+    for (const uint32_t kind : {TSR_OP_ADD_INTO, TSR_OP_ADAMW}) {
+      tsr_op op = make_op(kind, 8);
+      EXPECT_FALSE(describe(op).empty());
+      change(op);
+      uint64_t num_slots = 0;
+      tsr_error err{};
+      EXPECT_EQ(table_.describe(&op, nullptr, &num_slots, &err), TSR_E_UNSUPPORTED);
+      EXPECT_NE(std::string_view(err.message).find("not known here"), std::string_view::npos) << err.message;
+    }
+  };
+  refuse([](tsr_op& op) { op.own[0] = 1; });
+  refuse([](tsr_op& op) { op.own[TSR_NUM_OWN - 1] = 0.5; });
+  refuse([](tsr_op& op) { op.attributes[TSR_NUM_ATTRIBUTES - 1] = 1; });
+  refuse([](tsr_op& op) { op.dims[TSR_DIM_OWN] = 3; });
+  refuse([](tsr_op& op) { op.dims[TSR_DIM_ROWS] = 3; });
+}
+
 TEST_P(DeviceKernelTest, SegmentsHaveTheSameSlotsInEveryDtype) {
   for (uint32_t kind = TSR_OP_TOKEN_EMBEDDING; kind <= TSR_OP_CROSS_ENTROPY; ++kind)
     for (uint32_t phase = TSR_PHASE_FORWARD; phase <= TSR_PHASE_BACKWARD_WEIGHT; ++phase) {
@@ -163,14 +183,14 @@ TEST_P(DeviceKernelTest, SegmentsComputeInEveryDtype) {
     const Stream stream = make_stream("test");
     std::vector<void*> pointers;
     for (const tsr_slot_spec& slot : slots)
-      pointers.push_back(allocate(TSR_MEMORY_DEVICE, slot.num_elements * TSR_DTYPE_BYTES(slot.dtype)));
+      pointers.push_back(allocate(TSR_MEMORY_DEVICE, TSR_NUM_BYTES(slot.dtype, slot.num_elements)));
     TypedBuffer* const operands[] = {&bias, &residual, &branch};
     for (size_t i = 0; i < 3; ++i)
-      copy(stream, pointers[i], operands[i]->data(), operands[i]->num_elements() * TSR_DTYPE_BYTES(dtype));
+      copy(stream, pointers[i], operands[i]->data(), TSR_NUM_BYTES(dtype, operands[i]->num_elements()));
     const Kernel kernel = prepare(op, slots);
     launch(kernel, stream, pointers);
     TypedBuffer result(dtype, kNumElements);
-    copy(stream, result.data(), pointers[3], kNumElements * TSR_DTYPE_BYTES(dtype));
+    copy(stream, result.data(), pointers[3], TSR_NUM_BYTES(dtype, kNumElements));
     synchronize(stream);
     EXPECT_EQ(result.difference(sum), "");
   }
@@ -225,13 +245,14 @@ TEST_P(DeviceKernelTest, OneKernelRunsOnTwoStreams) {
 TEST_P(DeviceKernelTest, PrepareRefusesSlotsThatAreNotTheOps) {
   const tsr_op op = make_op(TSR_OP_ADD_INTO, 8);
   const auto good = describe(op);
-  std::vector<std::vector<tsr_slot_spec>> wrong(6, good);
+  std::vector<std::vector<tsr_slot_spec>> wrong(7, good);
   wrong[0].pop_back();
   wrong[1].push_back(good[0]);
   wrong[2].push_back({TSR_SLOT(TSR_ROLE_STATE, 0), TSR_MODE_READ, TSR_F32, 0, 8});
   wrong[3][0].dtype = TSR_F64;
   wrong[4][0].num_elements = 7;
   wrong[5][0].mode = TSR_MODE_ADD;
+  wrong[6][0].spare[0] = 1;
   for (const auto& slots : wrong) {
     tsr_kernel* kernel = nullptr;
     tsr_error err{};
@@ -247,7 +268,7 @@ TEST_P(DeviceKernelTest, PrepareRefusesSlotsThatAreNotTheOps) {
 }
 
 TEST_P(DeviceKernelTest, AStepClipsAndUpdates) {  // sum of squares, clip, SGD: 3-4-5
-  const std::vector<tsr_op_range> ranges = {{0, 2, 0.0}};
+  const std::vector<tsr_op_range> ranges = {{0, 2, 0.0, 1.0}};
   tsr_op squares = make_op(TSR_OP_SUM_SQUARES, 2), clip = make_op(TSR_OP_CLIP, 0), sgd = make_op(TSR_OP_SGD, 2);
   for (tsr_op* op : {&squares, &sgd}) {
     op->ranges = ranges.data();
@@ -293,7 +314,7 @@ TEST_P(DeviceKernelTest, ATokenOutsideTheVocabularyFailsTheStream) {
   const std::vector<int32_t> tokens = {0, 3, 9, 1};
   std::vector<void*> pointers;
   for (const tsr_slot_spec& slot : slots) {
-    const uint64_t num_bytes = slot.num_elements * TSR_DTYPE_BYTES(slot.dtype);
+    const uint64_t num_bytes = TSR_NUM_BYTES(slot.dtype, slot.num_elements);
     pointers.push_back(allocate(TSR_MEMORY_DEVICE, num_bytes));
     if (slot.slot == TSR_SLOT(TSR_ROLE_INPUT, 0))
       copy(stream, pointers.back(), tokens.data(), num_bytes);

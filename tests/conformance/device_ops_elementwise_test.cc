@@ -17,14 +17,14 @@ using Bytes = std::vector<std::byte>;
 // Any bits: NaN, infinities and subnormal numbers among them.
 Bytes random_bytes(tsr_dtype dtype, uint64_t num_elements, uint32_t seed) {
   std::mt19937 random(seed);
-  Bytes bytes(num_elements * TSR_DTYPE_BYTES(dtype));
+  Bytes bytes(TSR_NUM_BYTES(dtype, num_elements));
   for (std::byte& byte : bytes)
     byte = static_cast<std::byte>(random());
   return bytes;
 }
 
 double element(tsr_dtype dtype, const Bytes& bytes, uint64_t i) {
-  return get_element(dtype, bytes.data() + i * TSR_DTYPE_BYTES(dtype));
+  return get_element(dtype, bytes.data() + TSR_NUM_BYTES(dtype, i));
 }
 
 // Element i of a result, of the elements i of dst as it was and of src.
@@ -33,12 +33,12 @@ using Formula = std::function<double(double dst, double src)>;
 void expect_elements(const tsr_op& op, tsr_dtype dtype, const Bytes& actual, const Bytes& dst, tsr_dtype source_dtype,
                      const Bytes& src, const Formula& formula, const std::string& what) {
   std::byte expected[8];
-  for (uint64_t i = 0; i * TSR_DTYPE_BYTES(dtype) < actual.size(); ++i) {
+  for (uint64_t i = 0; TSR_NUM_BYTES(dtype, i) < actual.size(); ++i) {
     const double value = formula(element(dtype, dst, i), src.empty() ? 0 : element(source_dtype, src, i));
     put_element(dtype, expected, value);
     const double result = element(dtype, actual, i);
     if (std::isnan(result) && std::isnan(value)) continue;
-    ASSERT_EQ(std::memcmp(&actual[i * TSR_DTYPE_BYTES(dtype)], expected, TSR_DTYPE_BYTES(dtype)), 0)
+    ASSERT_EQ(std::memcmp(&actual[TSR_NUM_BYTES(dtype, i)], expected, TSR_NUM_BYTES(dtype, 1)), 0)
         << op_text(op) << " element " << i << " is " << result << ", not " << get_element(dtype, expected) << ", "
         << what;
   }
@@ -99,7 +99,7 @@ TEST_P(ElementwiseOps, CastKnowsEveryHalf) {
   for (const tsr_dtype half : {TSR_BF16, TSR_F16}) {
     std::vector<BoundOperand> widening, narrowing;
     for (const tsr_slot_spec& slot : runner().describe(make_op(TSR_OP_CAST, kNumHalves, half, TSR_F32)))
-      widening.push_back({slot, Bytes(kNumHalves * TSR_DTYPE_BYTES(slot.dtype))});
+      widening.push_back({slot, Bytes(TSR_NUM_BYTES(slot.dtype, kNumHalves))});
     for (uint64_t i = 0; i < kNumHalves; ++i)
       std::memcpy(&widening[0].bytes[2 * i], &i, 2);  // the lowest bytes
     runner().run(make_op(TSR_OP_CAST, kNumHalves, half, TSR_F32), widening);
@@ -108,7 +108,7 @@ TEST_P(ElementwiseOps, CastKnowsEveryHalf) {
         widening[0].bytes, [](double, double src) { return src; }, "widening");
     const tsr_op op = make_op(TSR_OP_CAST, 3 * kNumHalves, TSR_F32, half);
     for (const tsr_slot_spec& slot : runner().describe(op))
-      narrowing.push_back({slot, Bytes(3 * kNumHalves * TSR_DTYPE_BYTES(slot.dtype))});
+      narrowing.push_back({slot, Bytes(TSR_NUM_BYTES(slot.dtype, 3 * kNumHalves))});
     for (uint64_t i = 0; i < kNumHalves; ++i) {
       const auto value = static_cast<float>(element(half, widening[0].bytes, i));
       const auto next = static_cast<float>(element(half, widening[0].bytes, (i + 1) % kNumHalves));

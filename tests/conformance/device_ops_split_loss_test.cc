@@ -269,7 +269,7 @@ void expect_refused(DeviceRunner& runner, const tsr_op& op, uint32_t slot, const
   std::vector<BoundOperand> bound;
   for (tsr_slot_spec spec : runner.describe(op)) {
     if (spec.slot == slot) change(spec);
-    bound.push_back({spec, std::vector<std::byte>(spec.num_elements * TSR_DTYPE_BYTES(spec.dtype))});
+    bound.push_back({spec, std::vector<std::byte>(TSR_NUM_BYTES(spec.dtype, spec.num_elements))});
   }
   expect_error([&] { runner.run(op, bound); }, texts);
 }

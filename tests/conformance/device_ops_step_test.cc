@@ -77,11 +77,11 @@ std::vector<float> floats_of_all_exponents(size_t num_elements, uint32_t seed) {
 
 // With gaps, odd starts, an empty range, and more elements than a block of threads has.
 Ranges ranges_of(uint64_t num_elements) {
-  return {{0, num_elements / 2, 0.1},
-          {num_elements / 2 + 3, num_elements / 4, 0.0},
-          {num_elements - 9, 0, 0.3},
-          {num_elements - 7, 5, 0.2},
-          {num_elements - 1, 1, 0.5}};
+  return {{0, num_elements / 2, 0.1, 1},
+          {num_elements / 2 + 3, num_elements / 4, 0.0, 0.3},
+          {num_elements - 9, 0, 0.3, 1},
+          {num_elements - 7, 5, 0.2, 2},
+          {num_elements - 1, 1, 0.5, 1}};
 }
 
 tsr_op with_ranges(tsr_op op, const Ranges& ranges) {
@@ -129,13 +129,13 @@ TEST_P(StepOps, SumSquaresIsExactOverItsRanges) {
           std::vector<float>(num_elements, 0x1.fffffep60f), std::vector<float>(num_elements, 0.0f)})
       check_squares(source, ranges_of(num_elements));
   check_squares(normal_floats(100, 3, 1), {});
-  check_squares({3}, {{0, 1, 0}});
+  check_squares({3}, {{0, 1, 0, 1}});
 }
 
 // More than the 8,388,608 that a GPU takes at once.
 TEST_P(StepOps, SumSquaresIsExactOverManyElements) {
   const std::vector<float> source = normal_floats(8'500'000, 4, 1e-3f);
-  check_squares(source, {{3, source.size() - 3, 0}}, std::array{Placement{2, 1, false}});
+  check_squares(source, {{3, source.size() - 3, 0, 1}}, std::array{Placement{2, 1, false}});
 }
 
 TEST_P(StepOps, SumSquaresCountsWhatIsNotFinite) {
@@ -152,7 +152,7 @@ TEST_P(StepOps, SumSquaresAddsToOrReplacesTheAccumulator) {
   Accumulator before{};
   accumulate(before, 100.0);
   const auto value = [&](uint32_t mode) {
-    const auto limbs = sum_of_squares(source, {{0, 2, 0}}, {}, before, mode);
+    const auto limbs = sum_of_squares(source, {{0, 2, 0, 1}}, {}, before, mode);
     return decode(ConstAccumulatorView(limbs.data(), TSR_ACCUMULATOR_LIMBS));
   };
   EXPECT_EQ(value(TSR_MODE_ADD), 125);
@@ -258,9 +258,9 @@ struct Training {
     for (uint64_t r = 0; r < op.num_ranges; ++r)
       for (uint64_t i = op.ranges[r].offset; i < op.ranges[r].offset + op.ranges[r].num_elements; ++i)
         if (op.kind == TSR_OP_ADAMW)
-          update(adamw_factors(settings, of_step, op.ranges[r].weight_decay), i);
+          update(adamw_factors(settings, of_step.scaled(op.ranges[r].lr_scale), op.ranges[r].weight_decay), i);
         else
-          update(sgd_factors(settings, of_step, op.ranges[r].weight_decay), i);
+          update(sgd_factors(settings, of_step.scaled(op.ranges[r].lr_scale), op.ranges[r].weight_decay), i);
   }
 
  private:
@@ -314,7 +314,7 @@ TEST_P(StepOps, OptimizersHaveTheBitsOfPlainLoops) {
 // torch.optim's formulas in float64.
 TEST_P(StepOps, OptimizersFollowFloat64) {
   constexpr size_t kNumElements = 2000;
-  const Ranges ranges = {{0, kNumElements, 0.1}};
+  const Ranges ranges = {{0, kNumElements, 0.1, 1}};
   for (const uint32_t kind : {TSR_OP_ADAMW, TSR_OP_SGD}) {
     const tsr_op op = optimizer_op(kind, kNumElements, ranges);
     Training actual(kNumElements);
@@ -345,7 +345,7 @@ TEST_P(StepOps, OptimizersFollowFloat64) {
 }
 
 TEST_P(StepOps, OptimizersDoNothingWhenTheStepIsNotOk) {
-  const Ranges ranges = {{0, 2, 0.1}};
+  const Ranges ranges = {{0, 2, 0.1, 1}};
   for (const uint32_t kind : {TSR_OP_ADAMW, TSR_OP_SGD}) {
     Training t(2);
     const Training before = t;
@@ -362,7 +362,7 @@ TEST_P(StepOps, OptimizersDoNothingWhenTheStepIsNotOk) {
 TEST_P(StepOps, RefuseWhatTheyDoNotCompute) {
   expect_error([&] { runner().describe(make_op(TSR_OP_ADAMW, 4, TSR_BF16)); }, {"bfloat16", "float32"});
   expect_error([&] { runner().describe(make_op(TSR_OP_SUM_SQUARES, 4, TSR_F32, TSR_F16)); }, {"float16"});
-  const Ranges beyond = {{2, 3, 0}}, all = {{0, 4, 0}};
+  const Ranges beyond = {{2, 3, 0, 1}}, all = {{0, 4, 0, 1}};
   Training t(4);
   expect_error([&] { t.run(runner(), optimizer_op(TSR_OP_SGD, 4, beyond)); }, {"2:3", "4 elements"});
   expect_error([&] { sum_of_squares(t.value, beyond, {}); }, {"2:3", "4 elements"});

@@ -32,7 +32,6 @@ void come_together(const CommSpec& spec, int num_comms) {
       std::this_thread::sleep_for(std::chrono::milliseconds(rank.rank()));  // who comes first waits for the others
       const auto comm = rank.create("dp." + std::to_string(i));
       sum_once(rank, *comm);
-      const auto part = comm->split(rank.rank() % 2, 0, rank.rank() / 2, (spec.num_ranks + 1 - rank.rank() % 2) / 2);
     }
   });
 }

@@ -138,7 +138,7 @@ std::vector<tsr_action> HeldView::actions_of(const StepPlan& step) {
     tsr_action action{};
     action.id = visit + 1;
     action.kind = action_of(step.visits[visit]);
-    action.segment = action.group = action.peer = action.strategy_axis = -1;
+    action.segment = action.group = action.peer = action.strategy = -1;
     action.micro_batch = step.visits[visit].micro_batch;
     action.num_bindings = bindings.size();
     action.bindings = hold(bindings);
@@ -157,7 +157,9 @@ std::vector<tsr_home> HeldView::homes_of(const StepPlan& step) {
     home.name = hold("home " + std::to_string(item.buffer));
     home.unit = item.unit;
     home.num_elements = num_elements;
-    home.roles[item.buffer % 2 ? TSR_HOME_M : TSR_HOME_V] = {item.buffer, 0, num_elements};
+    const uint32_t state = item.buffer % 2 ? TSR_HOME_M : TSR_HOME_V;
+    home.roles = hold(std::vector<tsr_home_role>{{state, 1, item.buffer, 0, num_elements}});
+    home.num_roles = 1;
     homes.push_back(home);
   }
   return homes;
@@ -170,7 +172,7 @@ void HeldView::make_program(const StepPlan& step) {
   std::vector<tsr_buffer> buffers;
   for (const tsr_item& item : step.items)
     buffers.push_back({item.buffer, item.num_bytes / 4, hold("buffer " + std::to_string(item.buffer)), item.kind,
-                       TSR_MEMORY_DEVICE, TSR_F32, item.flags});
+                       TSR_MEMORY_DEVICE, TSR_F32, item.flags, -1, 0});
   tsr_program_view program{};
   program.struct_size = sizeof program;
   program.purpose = TSR_PURPOSE_STEP;

@@ -100,7 +100,7 @@ uint64_t Addresses::num_bytes() const {
   return num_bytes;
 }
 
-tsr_status HostCall::run(void* self, tsr_error* err) {
+tsr_status HostCall::run(void* self, tsr_error* err) noexcept {
   const HostCall& call = *static_cast<HostCall*>(self);
   const std::lock_guard lock(*call.turn);
   return call.function(call.user, err);
@@ -112,7 +112,7 @@ void Semaphore::wait(Stream& stream, uint32_t value) {
   stream.inner().host_function(&Wait::run, &waits_.back());
 }
 
-tsr_status Semaphore::Wait::run(void* self, tsr_error*) {
+tsr_status Semaphore::Wait::run(void* self, tsr_error*) noexcept {
   const Wait& wait = *static_cast<Wait*>(self);
   standing_streams.add(1);
   {

@@ -46,7 +46,7 @@ struct HostCall {
   std::mutex* turn;
   tsr_host_function function;
   void* user;
-  static tsr_status run(void* self, tsr_error* err);
+  static tsr_status run(void* self, tsr_error* err) noexcept;
 };
 
 /// tsr.device.semaphore/1.
@@ -59,7 +59,7 @@ class Semaphore {
   struct Wait {
     Semaphore* semaphore;
     uint32_t value;
-    static tsr_status run(void* self, tsr_error* err);
+    static tsr_status run(void* self, tsr_error* err) noexcept;
   };
   std::mutex mutex_;
   std::condition_variable signalled_;

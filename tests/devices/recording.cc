@@ -25,7 +25,7 @@ void Stream::submit(std::function<void(DeviceStream&)> work) {
   inner_->host_function(&count_done, this);
 }
 
-tsr_status Stream::count_done(void* self, tsr_error*) {
+tsr_status Stream::count_done(void* self, tsr_error*) noexcept {
   --static_cast<Stream*>(self)->num_pending_;
   return TSR_OK;
 }

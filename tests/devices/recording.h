@@ -49,7 +49,7 @@ class Stream final : public DeviceStream {
   DeviceStream& inner() { return *inner_; }
 
  private:
-  static tsr_status count_done(void* self, tsr_error*);
+  static tsr_status count_done(void* self, tsr_error*) noexcept;
   void wait_for_room();
 
   OtherDevice& device_;

@@ -58,7 +58,7 @@ double measure_matrix_rate(const std::string& path) {
   std::vector<Arena> operands;
   std::vector<void*> pointers;
   for (const tsr_slot_spec& slot : slots) {
-    operands.emplace_back(device, TSR_MEMORY_DEVICE, slot.num_elements * TSR_DTYPE_BYTES(slot.dtype));
+    operands.emplace_back(device, TSR_MEMORY_DEVICE, TSR_NUM_BYTES(slot.dtype, slot.num_elements));
     pointers.push_back(operands.back().at(0));
     if (slot.mode == TSR_MODE_READ) fill_with_noise(device, stream.get(), pointers.back(), slot.num_elements);
   }

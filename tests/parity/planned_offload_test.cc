@@ -69,7 +69,7 @@ class Plan {
     for (const Action& action : job.step(0).actions) {
       const std::string& stream = job.step(0).streams[action.stream].name;
       if (stream == "fetch" || stream == "evict")
-        copied_[stream] += action.bindings[0].num_elements * TSR_DTYPE_BYTES(dtype_of(job.step(0), action));
+        copied_[stream] += TSR_NUM_BYTES(dtype_of(job.step(0), action), action.bindings[0].num_elements);
     }
   }
 

@@ -36,23 +36,11 @@ void Comm::submit(tsr_collective collective) {
   call(owner_.interface().submit, comm_, &collective);
 }
 
-void Comm::group_begin() {
-  call(owner_.interface().group_begin, comm_);
-}
-void Comm::group_end() {
-  call(owner_.interface().group_end, comm_);
-}
 void Comm::check_async() {
   call(owner_.interface().async_error, comm_);
 }
 void Comm::abort() {
   owner_.interface().abort(&comm_, 1);
-}
-
-std::unique_ptr<Comm> Comm::split(int color, int key, int new_rank, int new_num_ranks) {
-  tsr_comm* comm = nullptr;
-  call(owner_.interface().split, comm_, color, key, str("dp.split"), &comm);
-  return comm ? std::make_unique<Comm>(owner_, comm, new_rank, new_num_ranks) : nullptr;
 }
 
 void* HostMemory::do_allocate(size_t num_bytes, size_t) {
@@ -146,7 +134,7 @@ void CommRank::synchronize(size_t stream_index, int64_t timeout_ms) {
 
 void CommRank::run_on_stream(std::function<void()> function, size_t stream_index) {
   auto& kept = functions_.emplace_back(std::move(function));
-  const tsr_host_function run = [](void* user, tsr_error* err) {
+  const tsr_host_function run = [](void* user, tsr_error* err) noexcept {
     return guard(err, "test", *static_cast<std::function<void()>*>(user));
   };
   call(device_interface_.host_function, stream(stream_index), run, static_cast<void*>(&kept));

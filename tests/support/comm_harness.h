@@ -43,10 +43,6 @@ class Comm {
   /// Fills what is 0 in `collective`: struct_size, the stream (the rank's first), the sequence, the label; brings the
   /// workspace that describe asks for, which lives as long as this.
   void submit(tsr_collective collective);
-  void group_begin();
-  void group_end();
-  /// NULL for color < 0. The new communicator's rank and size are those that the colors and keys give.
-  std::unique_ptr<Comm> split(int color, int key, int new_rank, int new_num_ranks);
   void check_async();
   void abort();
 

@@ -84,14 +84,14 @@ class DeviceFixture : public ::testing::TestWithParam<std::string> {
   /// Queues `f`, which must outlive its run.
   template <class F>
   void run_on(const Stream& stream, F& f) {
-    const tsr_host_function function = [](void* user, tsr_error*) -> tsr_status {
+    const tsr_host_function function = [](void* user, tsr_error*) noexcept -> tsr_status {
       (*static_cast<F*>(user))();
       return TSR_OK;
     };
     call(table_.host_function, stream.get(), function, &f);
   }
   void fail(const Stream& stream) {
-    const tsr_host_function function = [](void*, tsr_error* err) -> tsr_status {
+    const tsr_host_function function = [](void*, tsr_error* err) noexcept -> tsr_status {
       fill_error(err, TSR_E_ABORTED, "elsewhere", "rank 3 went away", 3);
       return TSR_E_ABORTED;
     };

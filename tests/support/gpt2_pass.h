@@ -46,11 +46,14 @@ class Gpt2Pass {
 
   const Model& model() const { return model_; }
 
-  /// The program of a rank after the pass.
-  Program lowered(const Strategy& strategy, int rank, uint32_t purpose = TSR_PURPOSE_STEP) const {
+  /// The program of a rank after the pass, which sees what `change` makes of the base program.
+  using Change = std::function<void(Program&)>;
+  Program lowered(const Strategy& strategy, int rank, uint32_t purpose = TSR_PURPOSE_STEP,
+                  const Change& change = {}) const {
     using Table = StrategyTable<AnyStrategy, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH, TSR_STRATEGY_SHARDS_HOMES>;
     const auto describe = [](const tsr_op& op) { return cpu::describe(op); };
     Program program = build_program(model_, mesh_, mesh_.coordinates(rank), shape_, {}, purpose, describe);
+    if (change) change(program);
     run_pass(program,
              {"pass", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(const_cast<Strategy*>(&strategy))},
              describe);

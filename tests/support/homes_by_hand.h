@@ -21,12 +21,9 @@ class HomesByHand {
 
   explicit HomesByHand(uint64_t num_elements, uint64_t shift = 0) {
     program.shape.weight_decay = 0.1;
-    for (uint64_t& buffer : roles_) {
-      const size_t role = static_cast<size_t>(&buffer - roles_.data());
-      if (role == TSR_HOME_MASTER) continue;
-      buffer = role == TSR_HOME_GRADIENT ? transient(program, "g", num_elements + shift, TSR_BUFFER_GRADIENT)
-                                         : persistent(program, "p", num_elements + shift);
-    }
+    for (const uint32_t role : {TSR_HOME_VALUE, TSR_HOME_GRADIENT, TSR_HOME_M, TSR_HOME_V})
+      roles_[role] = role == TSR_HOME_GRADIENT ? transient(program, "g", num_elements + shift, TSR_BUFFER_GRADIENT)
+                                               : persistent(program, "p", num_elements + shift);
     squares_ = transient(program, "squares", TSR_SQUARES_WORDS, TSR_BUFFER_ACCUMULATOR, TSR_I64);
     shifts_[TSR_HOME_M] = shifts_[TSR_HOME_V] = shift;
   }
@@ -36,7 +33,7 @@ class HomesByHand {
     Home home{program.next_id++, "home", program.model->parameters[parameter].unit, {}, num_elements, {}};
     home.name += std::to_string(program.homes.size());
     home.pieces.push_back({parameter, 0, 100 * program.homes.size(), num_elements, 0});
-    for (size_t role = 0; role < TSR_NUM_HOME_ROLES; ++role)
+    for (uint32_t role = 0; role < kMaxHomeRoles; ++role)
       if (roles_[role] && (is_trained || role == TSR_HOME_VALUE))
         home.roles[role] = {roles_[role], offset + shifts_[role], num_elements};
     program.homes.push_back(home);
@@ -44,7 +41,7 @@ class HomesByHand {
   }
 
   void add_updates() {
-    const auto bind = [](const tsr_home_role& role, uint32_t mode, uint32_t slot) {
+    const auto bind = [](const HomeRole& role, uint32_t mode, uint32_t slot) {
       return Use{role.buffer, mode, slot, role.offset, role.num_elements};
     };
     const uint32_t src = TSR_SLOT(TSR_ROLE_SOURCE, 0), dst = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
@@ -76,7 +73,7 @@ class HomesByHand {
   std::vector<std::string> texts() const {
     std::vector<std::string> result;
     for (const Home& home : program.homes) {
-      const tsr_home_role& place = home.roles[home.roles[TSR_HOME_M].buffer ? TSR_HOME_M : TSR_HOME_VALUE];
+      const HomeRole& place = home.roles[home.roles[TSR_HOME_M].buffer ? TSR_HOME_M : TSR_HOME_VALUE];
       EXPECT_EQ(place.num_elements, home.num_elements);
       result.push_back(home.name + " " + std::to_string(place.offset) + ":" + std::to_string(home.num_elements));
     }
@@ -98,7 +95,7 @@ class HomesByHand {
     return mesh;
   }
 
-  std::array<uint64_t, TSR_NUM_HOME_ROLES> roles_{}, shifts_{};
+  std::array<uint64_t, kMaxHomeRoles> roles_{}, shifts_{};
   uint64_t squares_ = 0;
 };
 

@@ -66,7 +66,7 @@ std::vector<std::byte> bytes_before(const tsr_slot_spec& slot, const Operands& o
   }
   const auto found = operands.floats.find(slot.slot);
   if (found != operands.floats.end() && slot.mode != TSR_MODE_WRITE) return float_bytes(slot.dtype, found->second);
-  return std::vector<std::byte>(slot.num_elements * TSR_DTYPE_BYTES(slot.dtype), kNan);
+  return std::vector<std::byte>(TSR_NUM_BYTES(slot.dtype, slot.num_elements), kNan);
 }
 
 std::vector<BoundOperand> bind(DeviceRunner& device, const tsr_op& op, const Operands& operands,

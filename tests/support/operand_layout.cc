@@ -17,7 +17,7 @@ size_t round_up(size_t num_bytes) {
 }
 
 size_t bytes_of(const tsr_slot_spec& slot) {
-  return slot.num_elements * TSR_DTYPE_BYTES(slot.dtype);
+  return TSR_NUM_BYTES(slot.dtype, slot.num_elements);
 }
 
 bool is_workspace(const tsr_slot_spec& slot) {
@@ -25,7 +25,7 @@ bool is_workspace(const tsr_slot_spec& slot) {
 }
 
 size_t offset_bytes(const tsr_slot_spec& slot, size_t i, int offset) {
-  if (TSR_DTYPE_BYTES(slot.dtype) == 8) return 0;
+  if (TSR_NUM_BYTES(slot.dtype, 1) == 8) return 0;
   return 4 * (offset >= 0 ? static_cast<size_t>(offset) : i % 4);
 }
 

@@ -118,8 +118,8 @@ inline Model toy_model(int num_blocks = 2, int64_t num_rows = 8, int64_t width =
     model.segments.push_back(std::move(s));
   };
   const tsr_dim rows = dim(TSR_DIM_SEQ, num_rows), columns = dim(TSR_DIM_EMBED, width);
-  const int tokens = value("tokens", TSR_VALUE_TOKENS, TSR_I32, {rows});
-  const int targets = value("targets", TSR_VALUE_TARGETS, TSR_I32, {rows});
+  const int tokens = value("tokens", TSR_VALUE_INPUT, TSR_I32, {rows});
+  const int targets = value("targets", TSR_VALUE_INPUT, TSR_I32, {rows});
   model.units.push_back({"wte", 0, {}});
   parameter("wte.weight", {dim(TSR_DIM_VOCAB, vocab), columns}, 0);
   int x = value("x.0", TSR_VALUE_ACTIVATION, TSR_F32, {rows, columns});

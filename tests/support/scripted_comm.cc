@@ -18,14 +18,11 @@ class ScriptedCommunicator final : public Communicator {
     auto* arrivals = static_cast<int64_t*>(collective.recv) + TSR_WORD_ARRIVALS;
     call(device_.fill, collective.stream, arrivals, uint32_t{current->num_arrivals}, 1);  // its lowest byte
   }
-  void group_begin() override {}
-  void group_end() override {}
-  std::unique_ptr<Communicator> split(int, int, std::string_view) override { return nullptr; }
   void check_async() override {}
   void abort() noexcept override { current->abort(); }
 
  private:
-  static tsr_status run(void* self, tsr_error* err) {
+  static tsr_status run(void* self, tsr_error* err) noexcept {
     auto& script = *static_cast<Script*>(self);
     ++script.num_runs;
     return guard(err, "scripted", [&] { script.on_run(); });

@@ -90,7 +90,7 @@ BufferMemory::~BufferMemory() {
 TypedBuffer::TypedBuffer(tsr_dtype dtype, uint64_t num_elements)
     : dtype_(dtype),
       num_elements_(num_elements),
-      bytes_(2 * kGuardBytes + num_elements * TSR_DTYPE_BYTES(dtype), kGuard, current_memory) {}
+      bytes_(2 * kGuardBytes + TSR_NUM_BYTES(dtype, num_elements), kGuard, current_memory) {}
 
 TypedBuffer::TypedBuffer(const TypedBuffer& other)
     : dtype_(other.dtype_), num_elements_(other.num_elements_), bytes_(other.bytes_, current_memory) {}
@@ -111,7 +111,7 @@ std::string TypedBuffer::difference(const TypedBuffer& expected, double toleranc
   if (!std::all_of(bytes_.begin(), bytes_.begin() + kGuardBytes, is_guard)) return "written before the first element";
   if (!std::all_of(bytes_.end() - kGuardBytes, bytes_.end(), is_guard)) return "written after the last element";
   for (uint64_t i = 0; i < num_elements_; ++i) {
-    if (std::memcmp(at(i), expected.at(i), TSR_DTYPE_BYTES(dtype_)) == 0) continue;
+    if (std::memcmp(at(i), expected.at(i), TSR_NUM_BYTES(dtype_, 1)) == 0) continue;
     const double actual = get_element(dtype_, at(i)), wanted = get_element(dtype_, expected.at(i));
     if (std::abs(actual - wanted) <= tolerance * std::abs(wanted) && tolerance > 0) continue;
     return "element " + std::to_string(i) + " of " + std::to_string(num_elements_) + " is " + std::to_string(actual) +

@@ -38,7 +38,7 @@ class TypedBuffer {
   tsr_dtype dtype() const { return dtype_; }
   uint64_t num_elements() const { return num_elements_; }
   std::byte* data() { return at(0); }
-  std::byte* at(uint64_t element) { return bytes_.data() + kGuardBytes + element * TSR_DTYPE_BYTES(dtype_); }
+  std::byte* at(uint64_t element) { return bytes_.data() + kGuardBytes + TSR_NUM_BYTES(dtype_, element); }
   const std::byte* at(uint64_t element) const { return const_cast<TypedBuffer*>(this)->at(element); }
   void fill(const std::function<double(uint64_t)>& value_of);
 

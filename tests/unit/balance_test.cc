@@ -30,7 +30,7 @@ class Owners : public ::testing::Test {
     for (size_t rank = 0; rank < owned.size(); ++rank) {
       Program program = empty_program(model_, mesh, {static_cast<int>(rank)});
       const uint64_t values = persistent(program, "values", owned[rank]);
-      Home home{1, "home", 0, {{0, 0, 0, owned[rank], 0}}, owned[rank]};
+      Home home{1, "home", 0, {{0, 0, 0, owned[rank], 0}}, owned[rank], {}};
       home.roles[TSR_HOME_VALUE] = {values, 0, owned[rank]};
       program.homes.push_back(home);
       job.by_representative[static_cast<int>(rank)].steps.push_back(program);

@@ -124,7 +124,7 @@ TEST(Finish, TheFirstAddOfAMicroBatchBecomesAWrite) {
   const Program step = gpt2.finished(0);
   for (const Home& home : step.homes) {
     std::vector<uint32_t> modes;
-    const tsr_home_role& role = home.roles[TSR_HOME_GRADIENT];
+    const HomeRole& role = home.roles[TSR_HOME_GRADIENT];
     for (const Action& action : step.actions)
       for (const Binding& b : action.bindings)
         if (is_compute(action.kind) && b.buffer == role.buffer && b.offset == role.offset && b.mode != TSR_MODE_READ)

@@ -143,7 +143,7 @@ TEST(CpuElementwise, CastsToFloat64AndBack) {
 TEST(CpuElementwise, CopyTakesAnyDtype) {
   for (const tsr_dtype dtype : {TSR_I8, TSR_BF16, TSR_I32, TSR_F64}) {
     constexpr size_t kNumElements = 40000;  // more than one thread's
-    std::vector<uint8_t> source(kNumElements * TSR_DTYPE_BYTES(dtype)), result(source.size());
+    std::vector<uint8_t> source(TSR_NUM_BYTES(dtype, kNumElements)), result(source.size());
     for (size_t i = 0; i < source.size(); ++i)
       source[i] = static_cast<uint8_t>(i * 31);
     run_op(make_op(TSR_OP_COPY, kNumElements, dtype), {source.data(), result.data()});

@@ -21,7 +21,7 @@ using tessera::testing::run_op;
 
 /// Ranges that leave gaps, with two weight decays.
 std::vector<tsr_op_range> ranges_of(uint64_t num_elements) {
-  return {{0, num_elements / 2, 0.1}, {num_elements / 2 + 3, num_elements / 4, 0.0}, {num_elements - 1, 1, 0.5}};
+  return {{0, num_elements / 2, 0.1, 1}, {num_elements / 2 + 3, num_elements / 4, 0.0, 1}, {num_elements - 1, 1, 0.5, 1}};
 }
 
 tsr_op with_ranges(tsr_op op, const std::vector<tsr_op_range>& ranges) {
@@ -52,7 +52,7 @@ TEST(SumSquaresOp, SumsItsRangesOnly) {
 
 TEST(SumSquaresOp, AddsToOrReplacesTheAccumulator) {
   std::vector<float> source = {3, 4};
-  const std::vector<tsr_op_range> ranges = {{0, 2, 0}};
+  const std::vector<tsr_op_range> ranges = {{0, 2, 0, 1}};
   const tsr_op op = with_ranges(make_op(TSR_OP_SUM_SQUARES, 2), ranges);
   auto slots = cpu::describe_op(op);
   Accumulator sum{};
@@ -222,7 +222,7 @@ TEST(AdamWOp, TheFirstStepIsTheSignOfTheGradient) {  // m / sqrt(v) = g / |g|
   Training<float> t({1, 1, 1});
   t.step = 1;
   t.lr = 0.125;
-  run_optimizer(TSR_OP_ADAMW, t, {4, -0.5f, 0}, {{0, 3, 0}});
+  run_optimizer(TSR_OP_ADAMW, t, {4, -0.5f, 0}, {{0, 3, 0, 1}});
   EXPECT_NEAR(t.value[0], 0.875, 1e-6);
   EXPECT_NEAR(t.value[1], 1.125, 1e-6);
   EXPECT_EQ(t.value[2], 1);
@@ -234,7 +234,7 @@ TEST(Optimizers, DoNothingWhenTheStepIsNotOk) {
     t.step = 0;
     t.lr = 1;
     t.clip[1] = 0;
-    run_optimizer(kind, t, {NAN, HUGE_VALF}, {{0, 2, 0.1}});
+    run_optimizer(kind, t, {NAN, HUGE_VALF}, {{0, 2, 0.1, 1}});
     EXPECT_EQ(t.value, (std::vector<float>{1, 2}));
     EXPECT_EQ(t.m, (std::vector<float>{0, 0}));
   }
@@ -276,13 +276,13 @@ TEST(Optimizers, ResultsDoNotDependOnOffsetLengthOrInstructions) {
 TEST(StepOps, RefuseWhatTheyDoNotCompute) {
   expect_error([] { cpu::describe_op(make_op(TSR_OP_ADAMW, 4, TSR_BF16)); }, {"bfloat16", "float32"});
   expect_error([] { cpu::describe_op(make_op(TSR_OP_SUM_SQUARES, 4, TSR_F32, TSR_F16)); }, {"float16"});
-  const std::vector<tsr_op_range> beyond = {{2, 3, 0}};
+  const std::vector<tsr_op_range> beyond = {{2, 3, 0, 1}};
   const tsr_op op = optimizer_op(TSR_OP_SGD, 4, beyond);
   expect_error([&] { cpu::prepare_op(op, cpu::describe_op(op), 1); }, {"2:3", "4 elements"});
   Training<float> t({1});
   t.step = 0;
-  expect_error([&] { run_optimizer(TSR_OP_ADAMW, t, {1}, {{0, 1, 0}}); }, {"step count is 0"});
-  const std::vector<tsr_op_range> all = {{0, 4, 0}};
+  expect_error([&] { run_optimizer(TSR_OP_ADAMW, t, {1}, {{0, 1, 0, 1}}); }, {"step count is 0"});
+  const std::vector<tsr_op_range> all = {{0, 4, 0, 1}};
   const tsr_op adamw = optimizer_op(TSR_OP_ADAMW, 4, all);
   auto slots = cpu::describe_op(adamw);
   slots[2].mode = TSR_MODE_WRITE;

@@ -21,14 +21,14 @@ constexpr int64_t kTimeoutMs = 10000;
 template <class F>
 void run_on(Stream& stream, F& f) {
   stream.host_function(
-      [](void* user, tsr_error*) -> tsr_status {
+      [](void* user, tsr_error*) noexcept -> tsr_status {
         (*static_cast<F*>(user))();
         return TSR_OK;
       },
       &f);
 }
 
-tsr_status fail_with_abort(void*, tsr_error* err) {
+tsr_status fail_with_abort(void*, tsr_error* err) noexcept {
   fill_error(err, TSR_E_ABORTED, "elsewhere", "rank 3 went away", 3);
   return TSR_E_ABORTED;
 }
@@ -52,7 +52,7 @@ TEST(CpuStream, RunsWorkFirstInFirstOut) {
     works.emplace_back(&order, i);
   for (auto& work : works)
     stream.host_function(
-        [](void* user, tsr_error*) -> tsr_status {
+        [](void* user, tsr_error*) noexcept -> tsr_status {
           const auto& [out, i] = *static_cast<std::pair<std::vector<int>*, int>*>(user);
           out->push_back(i);
           return TSR_OK;
@@ -213,7 +213,7 @@ TEST(CpuStream, AKernelThatThrowsFailsTheStream) {
 
 TEST(CpuStream, AHostFunctionThatSaysNothingStillGetsAMessage) {
   Stream stream("test", 1);
-  stream.host_function([](void*, tsr_error*) -> tsr_status { return TSR_E_DATA_LOSS; }, nullptr);
+  stream.host_function([](void*, tsr_error*) noexcept -> tsr_status { return TSR_E_DATA_LOSS; }, nullptr);
   const auto error = stream.synchronize(kTimeoutMs);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, TSR_E_DATA_LOSS);

@@ -15,15 +15,15 @@ class ErrorTrackerTest : public ::testing::Test {
     const uint64_t ticket = clock.advance(stream);
     return {stream, ticket, clock};
   }
-  static tsr_status succeed(void* num_runs, tsr_error*) {
+  static tsr_status succeed(void* num_runs, tsr_error*) noexcept {
     ++*static_cast<int*>(num_runs);
     return TSR_OK;
   }
-  static tsr_status fail(void*, tsr_error* err) {
+  static tsr_status fail(void*, tsr_error* err) noexcept {
     fill_error(err, TSR_E_ABORTED, "elsewhere", "rank 3 went away", 3);
     return TSR_E_ABORTED;
   }
-  static tsr_status fail_silently(void*, tsr_error*) { return TSR_E_DATA_LOSS; }
+  static tsr_status fail_silently(void*, tsr_error*) noexcept { return TSR_E_DATA_LOSS; }
 
   Fault fault_{};
   ErrorTracker errors_{&fault_};

@@ -31,7 +31,7 @@ class Caller final : public Strategy {
     if (view.raw.purpose != TSR_PURPOSE_STEP) return;
     const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, kElements);
     tsr_action action = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
-    action.strategy_axis = view.raw.axis;
+    action.strategy = view.raw.strategy;
     action.tag = 7;
     const tsr_binding whole{buffer, 0, kElements, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE};
     for (const tsr_action& a : view.actions())

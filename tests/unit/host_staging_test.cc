@@ -146,7 +146,7 @@ TEST_F(Staging, WhatIsOnTheHostOrEmptyIsLeftAlone) {
 }
 
 TEST_F(Staging, CallsAreStagedForThemselves) {
-  add_action(program_, TSR_ACTION_CALL, TSR_STREAM_COMPUTE, {read(slice_), add(whole_)}).strategy_axis = 0;
+  add_action(program_, TSR_ACTION_CALL, TSR_STREAM_COMPUTE, {read(slice_), add(whole_)}).strategy = 0;
   on_comm(TSR_ACTION_ALL_REDUCE, {add(whole_)}).reduce = TSR_REDUCE_SUM;
   EXPECT_EQ(staged({.calls = true}),
             (Lines{"copy_out copy slice[0:3] host slice[0:3]", "copy_out copy whole[0:12] host whole[0:12]",

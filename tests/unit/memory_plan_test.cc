@@ -381,6 +381,22 @@ TEST_F(MemoryPlanTest, PersistentBuffersHaveOneAddressInAllPrograms) {
   EXPECT_EQ(plans[1].use.at(TSR_MEMORY_DEVICE).peak_bytes_by_kind.at(TSR_BUFFER_HOME), 512u + 256u);
 }
 
+TEST_F(MemoryPlanTest, StrategiesHaveAStateEach) {
+  const auto add_states = [](Program& program) {
+    const uint64_t first = persistent(program, "state", 100, TSR_BUFFER_PLUGIN);
+    const uint64_t second = persistent(program, "state", 50, TSR_BUFFER_PLUGIN);
+    for (Buffer& buffer : program.buffers)
+      if (buffer.id == first || buffer.id == second) buffer.strategy = buffer.id == first ? 0 : 1;
+    return std::pair(first, second);
+  };
+  Program step = empty_program(model_, mesh_), eval = empty_program(model_, mesh_);
+  const auto in_step = add_states(step), in_eval = add_states(eval);
+  const std::vector<MemoryPlan> plans = plan({&step, &eval});
+  EXPECT_NE(plans[0].address.at(in_step.first), plans[0].address.at(in_step.second));
+  EXPECT_EQ(plans[0].address.at(in_step.first), plans[1].address.at(in_eval.first));
+  EXPECT_EQ(plans[0].address.at(in_step.second), plans[1].address.at(in_eval.second));
+}
+
 TEST_F(MemoryPlanTest, ProgramsThatDisagreeOnAPersistentBufferAreErrors) {
   Program step = empty_program(model_, mesh_), eval = empty_program(model_, mesh_);
   persistent(step, "h.0", 100);

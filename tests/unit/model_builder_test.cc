@@ -33,7 +33,7 @@ class ModelBuilderTest : public ::testing::Test {
   }
 
   ModelBuilder builder_{{.batch = 3, .seq = 5, .loss_scale = 0.25}};
-  const int tokens_ = builder_.input("tokens", TSR_VALUE_TOKENS, TSR_I32);
+  const int tokens_ = builder_.input("tokens", TSR_I32);
   const tsr_dim embed_ = make_dim(TSR_DIM_EMBED, 8), ffn_ = make_dim(TSR_DIM_FFN, 12);
 };
 

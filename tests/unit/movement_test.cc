@@ -319,7 +319,7 @@ TEST(Resting, IsWhatTheLastLeaveOfAPersistentItemSays) {
   EXPECT_EQ(resting[0].leave.linger, 3u);
 }
 
-const RestingBuffer kRestsInHostMemory{TSR_BUFFER_HOME, "p", {0, 0, TSR_MEMORY_HOST, 0, 0}};
+const RestingBuffer kRestsInHostMemory{TSR_BUFFER_HOME, -1, "p", {0, 0, TSR_MEMORY_HOST, 0, 0}};
 
 /// Another program of a rank: each action is a visit, since their homes alternate.
 Program other_program(const Model& model, const std::vector<uint32_t>& modes) {

@@ -1,6 +1,8 @@
 // What the policies that come with Tessera answer to views made by hand.
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include <algorithm>
 #include <map>
 
@@ -31,9 +33,10 @@ class View {
   }
   /// A home whose moments are these items.
   View& home(uint64_t m, uint64_t v) {
+    roles_.push_back({{TSR_HOME_M, 1, m, 0, 0}, {TSR_HOME_V, 1, v, 0, 0}});
     tsr_home home{};
-    home.roles[TSR_HOME_M].buffer = m;
-    home.roles[TSR_HOME_V].buffer = v;
+    home.roles = roles_.back().data();
+    home.num_roles = 2;
     homes_.push_back(home);
     return *this;
   }
@@ -104,6 +107,7 @@ class View {
  private:
   std::vector<tsr_item> items_;
   std::vector<std::vector<tsr_use>> uses_;
+  std::deque<std::vector<tsr_home_role>> roles_;
   std::vector<tsr_home> homes_;
   std::vector<std::vector<tsr_binding>> updates_;
   std::vector<tsr_leave> answers_;

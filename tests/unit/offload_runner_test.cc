@@ -153,6 +153,16 @@ TEST_F(OffloadRunner, RefusesMemoriesThatAreNotPlaces) {
   refuse(to(TSR_MEMORY_HOST), {"memory 2 is not one of the view's places"});
 }
 
+TEST_F(OffloadRunner, RefusesSpareWordsThatAreNotZero) {
+  refuse(
+      [](const OffloadView& view) {
+        tsr_leave leave{saved(view).buffer, saved(view).uses[0].visit, TSR_MEMORY_HOST, 1, 1};
+        leave.spare[0] = 1;
+        return leave;
+      },
+      {"tsr_leave", "spare or reserved"});
+}
+
 TEST_F(OffloadRunner, RefusesAPersistentItemThatStaysAfterItsLastUse) {
   refuse(
       [](const OffloadView& view) {

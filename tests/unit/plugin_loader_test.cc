@@ -112,6 +112,8 @@ TEST(Handshake, WrongDescriptorsAreRefused) {
   refuse(plugin("no_id"), {"no id"});
   refuse(plugin("bad_default"), {"bucket-mb", "4096", "1 to 1024"});
   refuse(plugin("option_twice"), {"ratio", "twice"});
+  refuse(plugin("spare_option"), {"tsr_option", "spare or reserved word"});
+  refuse(plugin("splits_sequence"), {"splits 9", "the batch (1), the layers (2) or the tensors (4)"});
 }
 
 TEST(Handshake, WrongTablesAreRefused) {

@@ -138,7 +138,8 @@ Program random_program(const Model& model, const Mesh& mesh, uint32_t seed) {
   constexpr tsr_dtype kDtypes[] = {TSR_I8,  TSR_I32, TSR_I64, TSR_U8,  TSR_U16,
                                    TSR_U32, TSR_F16, TSR_F32, TSR_F64, TSR_BF16};
   for (uint32_t i = 0, n = 1 + below(12); i < n; ++i)
-    p.add_buffer({0, random_name(random), 1 + below(12), 1 + below(2), kDtypes[below(10)], below(3) == 0, below(100)});
+    p.add_buffer({0, random_name(random), 1 + below(12), 1 + below(2), kDtypes[below(10)], below(3) == 0, below(100),
+                  below(3) == 0 ? static_cast<int>(below(20)) : -1});
   constexpr uint32_t kKinds[] = {1,  2,  3,  4,  5,  6,  17, 18, 19, 20, 21, 22, 23,
                                  24, 25, 26, 32, 33, 34, 35, 36, 48, 49, 50, 64};
   for (uint32_t i = 0, n = below(30); i < n; ++i) {
@@ -159,7 +160,7 @@ Program random_program(const Model& model, const Mesh& mesh, uint32_t seed) {
     if (below(3) == 0) action.home = p.homes[below(3)].id;
     if (below(3) == 0)
       action.scale = std::ldexp(static_cast<double>(random()) + 0.1, static_cast<int>(below(400)) - 200);
-    if (below(3) == 0) action.strategy_axis = static_cast<int>(below(2));
+    if (below(3) == 0) action.strategy = static_cast<int>(below(2));
     if (below(3) == 0) action.flags = TSR_ACTION_PREDICATED;
     for (uint32_t k = below(3); k > 0; --k)
       action.counts.push_back(uint64_t{random()} << below(32));
@@ -193,8 +194,8 @@ void expect_equal(const Program& p, const Program& q) {
     const Action &a = p.actions[i], &b = q.actions[i];
     EXPECT_EQ(std::tie(a.kind, a.stream, a.segment, a.micro_batch, a.group, a.peer, a.reduce, a.flags),
               std::tie(b.kind, b.stream, b.segment, b.micro_batch, b.group, b.peer, b.reduce, b.flags));
-    EXPECT_EQ(std::tie(a.tag, a.scale, a.strategy_axis, a.counts, a.peers, a.dependencies),
-              std::tie(b.tag, b.scale, b.strategy_axis, b.counts, b.peers, b.dependencies));
+    EXPECT_EQ(std::tie(a.tag, a.scale, a.strategy, a.counts, a.peers, a.dependencies),
+              std::tie(b.tag, b.scale, b.strategy, b.counts, b.peers, b.dependencies));
     const auto home_name = [](const Program& of, uint64_t id) { return id ? of.home(id).name : ""; };
     EXPECT_EQ(home_name(p, a.home), home_name(q, b.home));
     ASSERT_EQ(a.bindings.size(), b.bindings.size());
@@ -203,8 +204,8 @@ void expect_equal(const Program& p, const Program& q) {
       EXPECT_EQ(std::tie(x.offset, x.num_elements, x.slot, x.mode), std::tie(y.offset, y.num_elements, y.slot, y.mode));
       const Buffer &u = p.buffer(x.buffer), &v = q.buffer(y.buffer);
       EXPECT_EQ(same.emplace(u.id, v.id).first->second, v.id);
-      EXPECT_EQ(std::tie(u.name, u.kind, u.memory, u.dtype, u.persistent, u.num_elements),
-                std::tie(v.name, v.kind, v.memory, v.dtype, v.persistent, v.num_elements));
+      EXPECT_EQ(std::tie(u.name, u.kind, u.memory, u.dtype, u.persistent, u.num_elements, u.strategy),
+                std::tie(v.name, v.kind, v.memory, v.dtype, v.persistent, v.num_elements, v.strategy));
     }
   }
 }

@@ -139,7 +139,7 @@ TEST_P(RankRuntimeTest, InputsAreThoseOfTheModelWhateverTheirNamesAndDtypes) {
   ASSERT_EQ(model_.inputs(), (std::vector{0, 1}));
   model_.values[0].name = "ids";
   model_.values[1].name = "labels";
-  model_.values.push_back({"features", {}, TSR_VALUE_TOKENS, TSR_F32, -1, 3});
+  model_.values.push_back({"features", {}, TSR_VALUE_INPUT, TSR_F32, -1, 3});
   ASSERT_EQ(model_.inputs().size(), 3u);
   const auto runtime = make(values);
   const MicroBatch three{tokens, targets, std::vector<float>(3, 0.5f)};

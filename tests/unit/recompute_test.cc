@@ -196,7 +196,7 @@ TEST_F(RecomputeTest, TextsReadBack) {
 
 /// All forwards, then the input halves of all backwards, then the weight halves: as a schedule may order them.
 Program with_late_weights(const Program& program) {
-  Rewriter edits(program, kDescribe);
+  Rewriter edits(program, kDescribe, -1);
   std::vector<uint64_t> first, weights, last;
   for (const Action& action : program.actions) {
     if (action.kind == TSR_ACTION_BACKWARD) {

@@ -27,11 +27,22 @@ class Lambda final : public Strategy {
   explicit Lambda(std::function<void(const ProgramView&, const Edit&)> pass) : pass_(std::move(pass)) {}
   void lower(const ProgramView& view, const Edit& edit) const override { pass_(view, edit); }
   void layout(const ProgramView& view, const tsr_layout_sink& sink) const override {
-    const tsr_layout_entry split{
-        0, split_axis, TSR_ALL_HOME_ROLES, TSR_LAYOUT_SPLIT, -1, 2, 1, 0, nullptr, view.parameters()[0].num_elements};
+    tsr_layout_entry split{};
+    split.axis = split_axis;
+    split.roles = TSR_ALL_HOME_ROLES;
+    split.kind = TSR_LAYOUT_SPLIT;
+    split.dim = -1;
+    split.parts = 2;
+    split.blocks = 1;
+    split.padded_size = view.parameters()[0].num_elements;
+    split.spare[0] = spare;
+    if (dim_name) split.parameter = -1;
+    split.name = dim_name;
     call(sink.add_entry, sink.ctx, &split);
   }
   int split_axis = 0;
+  uint32_t dim_name = 0;
+  uint64_t spare = 0;
 
  private:
   std::function<void(const ProgramView&, const Edit&)> pass_;
@@ -132,8 +143,8 @@ TEST_F(EditTest, ReplacingHomesRebindsTheirActionsOnce) {
     program.homes.push_back(home);
   }
   run(program, [&](const ProgramView&, const Edit& edit) {
-    tsr_home flat{0, str("flat"), 0, 0, nullptr, 32, {}};
-    flat.roles[TSR_HOME_GRADIENT] = {shard, 0, 32};
+    const tsr_home_role gradient{TSR_HOME_GRADIENT, 1, shard, 0, 32};
+    const tsr_home flat{0, str("flat"), 0, 0, nullptr, 32, &gradient, 1, 0};
     uint64_t id = 0;
     call(edit.raw().replace_homes, edit.raw().ctx, homes.data(), homes.size(), &flat, &id);
     EXPECT_NE(id, 0u);
@@ -163,7 +174,7 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     expect_error([&] { edit.stream(5, "lane"); }, {"no axis 5"});
     expect_error([&] { edit.stream(0, "a b"); }, {"lane"});
     expect_error([&] { edit.rebind(x, y, 1); }, {"does not fit"});
-    expect_error([&] { edit.set_role(12345, 0, {}); }, {"no home"});
+    expect_error([&] { edit.set_role(12345, {TSR_HOME_VALUE, 1, 0, 0, 0}); }, {"no home"});
     tsr_action action = make_action(TSR_ACTION_ZERO, 77);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"no stream 77"});
     action = make_action(TSR_ACTION_ALL_REDUCE, edit.stream(0, "lane"));
@@ -178,8 +189,47 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     call(edit.raw().add_group, edit.raw().ctx, &others, &action.group);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); },
                  {"barrier is for group dp {1}, and coordinate 0 of this rank is outside it"});
+    expect_error([&] { edit.set_role(12345, {TSR_HOME_STATE(16), 1, 0, 0, 0}); }, {"no home role 32"});
+    expect_error([&] { edit.set_role(12345, {TSR_HOME_V, 256, x, 0, 1}); }, {"v of a home has granule 256"});
+    expect_error([&] { edit.add_buffer("b", TSR_FIRST_PRIVATE, TSR_F32, 1); }, {"buffer kind 65536"});
+    expect_error([&] { edit.add_buffer("b", TSR_BUFFER_STAGING, TSR_F32, 1, false, TSR_MEMORY_OTHER); }, {"memory 16"});
+    action = make_action(TSR_ACTION_FORWARD, TSR_STREAM_COMPUTE);
+    action.segment = static_cast<int32_t>(model.segments.size());  // reserved for ops that passes add
+    expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"no segment"});
     action = make_action(999, 0);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"999"});
+  });
+}
+
+// No word is without meaning: one that is not 0 was set by somebody who means something by it.
+TEST_F(EditTest, RefusesSpareWordsThatAreNotZero) {
+  Home home{program.next_id++, "h", 0, {}, 64, {}};
+  program.homes.push_back(home);
+  run(program, [&](const ProgramView&, const Edit& edit) {
+    const auto& raw = edit.raw();
+    uint64_t id = 0;
+    int32_t index = 0;
+    const auto refuse = [&](const std::string& name, auto given, const auto& use) {
+      given.spare[std::size(given.spare) - 1] = 1;
+      expect_error([&] { use(given); }, {name, "spare or reserved", "ABI 0.12"});
+    };
+    refuse("tsr_binding", tsr_binding{x, 0, 1, 0, TSR_MODE_READ}, [&](const auto& b) { edit.bind(ids[0], b); });
+    refuse("tsr_action", make_action(TSR_ACTION_ZERO, 0), [&](const auto& a) { edit.insert(0, TSR_AFTER, a, {}); });
+    refuse("tsr_group", tsr_group{0, 0, nullptr}, [&](const auto& g) { call(raw.add_group, raw.ctx, &g, &index); });
+    refuse("tsr_buffer", tsr_buffer{0, 8, str("b"), TSR_BUFFER_STAGING, TSR_MEMORY_DEVICE, TSR_F32, 0, -1, 0},
+           [&](const auto& b) { call(raw.add_buffer, raw.ctx, &b, &id); });
+    refuse("tsr_home_role", tsr_home_role{TSR_HOME_VALUE, 1, x, 0, 64},
+           [&](const auto& role) { edit.set_role(home.id, role); });
+    refuse("tsr_home", tsr_home{0, str("h"), 0, 0, nullptr, 64, nullptr, 0, 0}, [&](const auto& h) {
+      edit.replace_homes({&home.id, 1}, &h);
+    });
+    refuse("tsr_piece", tsr_piece{0, 0, 0, 1, 0}, [&](const auto& piece) {
+      const tsr_home one{0, str("h"), 0, 1, &piece, 64, nullptr, 0, 0};
+      edit.replace_homes({&home.id, 1}, &one);
+    });
+    tsr_action reserved = make_action(TSR_ACTION_ZERO, 0);
+    reserved.reserved = 1;
+    expect_error([&] { edit.insert(0, TSR_AFTER, reserved, {}); }, {"tsr_action", "spare or reserved"});
   });
 }
 
@@ -227,6 +277,12 @@ TEST_F(EditTest, ALayoutSpeaksOfItsOwnAxisOnly) {
   EXPECT_EQ(program.layout[0].parts, 2u);
   lambda.split_axis = 1;
   expect_error([&] { add_layout(program, on_axis); }, {"own axis"});
+  lambda.split_axis = 0;
+  lambda.dim_name = TSR_DIM_SEQ;
+  expect_error([&] { add_layout(program, on_axis); }, {"splits dim 2 of values", "only their rows"});
+  lambda.dim_name = 0;
+  lambda.spare = 1;
+  expect_error([&] { add_layout(program, on_axis); }, {"tsr_layout_entry", "spare or reserved"});
 }
 
 TEST(SplitBackward, GivesTwoHalvesThatTogetherBindTheWhole) {

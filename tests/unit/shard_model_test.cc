@@ -34,7 +34,8 @@ class LocalModel : public ::testing::Test {
   }
   void split_rows() {
     LayoutEntry& rows = layout_.emplace_back();
-    rows.parameter = kRowsOfValues;
+    rows.parameter = kNamedDim;
+    rows.name = TSR_DIM_ROWS;
     rows.axis = 0;
     rows.kind = TSR_LAYOUT_SPLIT;
     rows.parts = 2;
@@ -122,7 +123,12 @@ TEST_F(LocalModel, RowsOfValues) {
   EXPECT_EQ(value(right, "h.0.mid").num_elements, 5u * 8);  // 10 rows on 2 ranks
   const Value& whole = value(right, "h.0.norm_1.whole");
   EXPECT_EQ(whole.num_elements, 10u * 8);
-  EXPECT_EQ(right.values[whole.rows].name, "h.0.norm_1");
+  EXPECT_EQ(right.values[whole.same_as].name, "h.0.norm_1");
+  EXPECT_TRUE(whole.splits.empty());
+  ASSERT_EQ(value(right, "h.0.norm_1").splits.size(), 1u);
+  EXPECT_EQ(value(right, "h.0.norm_1").splits[0].dim, TSR_DIM_ROWS);
+  ASSERT_EQ(value(right, "h.0.hidden").splits.size(), 1u);
+  EXPECT_EQ(value(right, "h.0.hidden").splits[0].dim, TSR_DIM_FFN);
   const tsr_op& norm = right.segments[right.segment("h.0.ln_1")].op;
   EXPECT_EQ(norm.dims[TSR_DIM_BATCH] * norm.dims[TSR_DIM_SEQ], 5);
   const tsr_op& positions = right.segments[right.segment("wpe")].op;

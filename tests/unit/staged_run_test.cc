@@ -39,7 +39,7 @@ class Summer final : public Strategy {
       if (a.kind == TSR_ACTION_SUM_SQUARES && !first_squares) first_squares = a.id;
     }
     for (const tsr_home& home : view.homes()) {
-      const tsr_home_role& gradient = home.roles[TSR_HOME_GRADIENT];
+      const tsr_home_role& gradient = role_of(home, TSR_HOME_GRADIENT);
       tsr_action sum = make_action(TSR_ACTION_ALL_REDUCE, edit.stream(view.raw.axis, "gradient"));
       sum.group = edit.group(view.raw.axis);
       sum.reduce = TSR_REDUCE_SUM;
@@ -50,7 +50,7 @@ class Summer final : public Strategy {
     if (!body_) return;
     const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, 8);
     tsr_action action = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
-    action.strategy_axis = view.raw.axis;
+    action.strategy = view.raw.strategy;
     const tsr_binding whole{buffer, 0, 8, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE};
     edit.insert(loss, TSR_AFTER, action, {&whole, 1});
   }

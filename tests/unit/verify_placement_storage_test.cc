@@ -379,7 +379,8 @@ TEST_F(EqualParameters, MomentsOfOneRankDrift) {
 
 Action& call(Program& p, int axis, const std::vector<Use>& uses) {
   Action& action = add_action(p, TSR_ACTION_CALL, 0, uses);
-  action.strategy_axis = axis;
+  action.strategy = static_cast<int>(p.strategies.size());
+  p.strategies.push_back({"caller", axis});
   return action;
 }
 

@@ -112,15 +112,15 @@ const Fault kActionFaults[] = {
     {"elementwise_on_comm", [](Program& p) { first(p, TSR_ACTION_ZERO).stream = 3; },
      "is on a comm stream; only collectives and messages are"},
     {"compute_on_copy", [](Program& p) { forward(p).stream = TSR_STREAM_COPY_IN; }, "must be on the compute stream"},
-    {"call_on_comm", [](Program& p) { add_action(p, TSR_ACTION_CALL, 3, {}).strategy_axis = 0; },
+    {"call_on_comm", [](Program& p) { add_action(p, TSR_ACTION_CALL, 3, {}).strategy = 0; },
      "a call never communicates"},
     {"call_with_group",
      [](Program& p) {
        Action& call = add_action(p, TSR_ACTION_CALL, 0, {});
-       call.strategy_axis = call.group = 0;
+       call.strategy = call.group = 0;
      },
      "a call never communicates"},
-    {"call_axis", [](Program& p) { add_action(p, TSR_ACTION_CALL, 0, {}); }, "calls the strategy of axis -1"},
+    {"call_strategy", [](Program& p) { add_action(p, TSR_ACTION_CALL, 0, {}); }, "calls strategy -1 of 1"},
     {"micro_batch", [](Program& p) { forward(p).micro_batch = 2; }, "is for micro-batch 2 of 2"},
     {"no_micro_batch", [](Program& p) { forward(p).micro_batch = -1; }, "names no micro-batch"},
     {"segment", [](Program& p) { forward(p).segment = 1000; }, "is for segment 1000"},
@@ -263,6 +263,21 @@ const Fault kCollectiveFaults[] = {
        collective(p, TSR_ACTION_REDUCE, {read(made(p, 4)), write(made(p, 4))}, 1, 1);
      },
      "needs off the root a src and nothing else"},
+    {"all_to_all_with_one_count_per_member",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_TO_ALL, {read(made(p, 8)), write(made(p, 8))}).counts = {3, 5};
+     },
+     "has 2 counts; it takes 4: what is sent, then what is received"},
+    {"all_to_all_sends_more",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_TO_ALL, {read(made(p, 8)), write(made(p, 7))}).counts = {3, 6, 3, 4};
+     },
+     "has counts that add up to 9, and binds 8 elements"},
+    {"all_to_all_receives_less",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_TO_ALL, {read(made(p, 8)), write(made(p, 7))}).counts = {3, 5, 2, 4};
+     },
+     "receives 6 elements by its counts, and writes 7"},
     {"all_to_all_in_place", [](Program& p) { collective(p, TSR_ACTION_ALL_TO_ALL, {add(made(p, 4))}); },
      "it is never in place"},
     {"dtypes",
@@ -332,6 +347,7 @@ TEST(RankFormClean, EveryCollectiveInEveryForm) {
   collective(p, TSR_ACTION_REDUCE, {add(x)}, TSR_REDUCE_SUM, 1);
   collective(p, TSR_ACTION_REDUCE, {read(x), write(y)}, TSR_REDUCE_SUM, 1);
   collective(p, TSR_ACTION_ALL_TO_ALL, {read(x), write(y)});
+  collective(p, TSR_ACTION_ALL_TO_ALL, {read(half), write(y)}).counts = {1, 3, 8, 0};
   collective(p, TSR_ACTION_SEND, {read(x)}, 0, 0).tag = 4;
   collective(p, TSR_ACTION_RECV, {write(x)}, 0, 0);
   collective(p, TSR_ACTION_EXCHANGE, {read(x), write(y)}).peers = {0, 0};

@@ -120,8 +120,8 @@ TEST_F(Ranks, Elements) {
   sum(0, add(x_));
   sum(1, add(half_));
   EXPECT_TRUE(has_diagnostic(verify(),
-                          "collective 0 on comm.dp.test does not match: rank 0 #0 comm.dp.test all_reduce x "
-                          "(8 f32 sum) meets rank 1 #0 comm.dp.test all_reduce half (4 f32 sum)"));
+                             "collective 0 on comm.dp.test does not match: rank 0 #0 comm.dp.test all_reduce x "
+                             "(8 f32 sum) meets rank 1 #0 comm.dp.test all_reduce half (4 f32 sum)"));
 }
 
 TEST_F(Ranks, Kinds) {
@@ -154,13 +154,28 @@ TEST_F(Ranks, Counts) {
   EXPECT_TRUE(has_diagnostic(verify(), "counts=3,5) meets rank 1 #0 comm.dp.test all_gather x (8 f32 counts=5,3)"));
 }
 
+TEST_F(Ranks, UnevenMessagesOfAllToAll) {
+  const auto route = [&](int rank, std::vector<uint64_t> counts) {
+    on(rank, TSR_ACTION_ALL_TO_ALL, {read(x_).at(0, counts[0] + counts[1]), write(y_).at(0, counts[2] + counts[3])})
+        .counts = counts;
+  };
+  route(0, {1, 5, 1, 2});
+  route(1, {2, 4, 5, 3});
+  EXPECT_TRUE(
+      has_diagnostic(verify(), "all_to_all x (sends 4) meets rank 1 #0 comm.dp.test all_to_all x (receives 3)"));
+  ranks_[1].actions.clear();
+  route(1, {2, 3, 5, 3});
+  EXPECT_TRUE(is_clean(verify()));
+}
+
 TEST_F(Ranks, OneIssuesMore) {
   for (int rank = 0; rank < 2; ++rank)
     sum(rank, add(x_));
   sum(0, add(y_));
-  EXPECT_TRUE(has_diagnostic(verify(),
-                          "rank 1 issues 1 collectives on comm.dp.test, rank 0 issues 2; the first extra is rank 0 #1 "
-                          "comm.dp.test all_reduce y"));
+  EXPECT_TRUE(
+      has_diagnostic(verify(),
+                     "rank 1 issues 1 collectives on comm.dp.test, rank 0 issues 2; the first extra is rank 0 #1 "
+                     "comm.dp.test all_reduce y"));
 }
 
 TEST_F(Ranks, LanesAreCommunicatorsOfTheirOwn) {
@@ -187,8 +202,8 @@ TEST_F(Ranks, MessageSizes) {
   send(0, 1, read(x_));
   recv(1, 0, write(half_));
   EXPECT_TRUE(has_diagnostic(verify(),
-                          "message 0 on comm.dp.test does not match: rank 0 #0 comm.dp.test send x (8 f32 tag=0) "
-                          "meets rank 1 #0 comm.dp.test recv half (4 f32 tag=0)"));
+                             "message 0 on comm.dp.test does not match: rank 0 #0 comm.dp.test send x (8 f32 tag=0) "
+                             "meets rank 1 #0 comm.dp.test recv half (4 f32 tag=0)"));
 }
 
 TEST_F(Ranks, MessageTags) {
@@ -202,8 +217,8 @@ TEST_F(Ranks, MessageIsNotReceived) {
   send(0, 1, read(y_));
   recv(1, 0, write(x_));
   EXPECT_TRUE(has_diagnostic(verify(),
-                          "rank 0 sends 2 messages to rank 1 on comm.dp.test, which receives 1; the first extra is "
-                          "rank 0 #1 comm.dp.test send y"));
+                             "rank 0 sends 2 messages to rank 1 on comm.dp.test, which receives 1; the first extra is "
+                             "rank 0 #1 comm.dp.test send y"));
 }
 
 TEST_F(Ranks, BothSendFirst) {
@@ -214,8 +229,8 @@ TEST_F(Ranks, BothSendFirst) {
   const Diagnostics diagnostics = verify();
   EXPECT_TRUE(has_diagnostic(diagnostics, "deadlock: "));
   EXPECT_TRUE(has_diagnostic(diagnostics,
-                          "rank 1 #1 comm.dp.test recv y -> waits for rank 1 #0 comm.dp.test send x -> waits for "
-                          "rank 0 #1 comm.dp.test recv y -> waits for rank 0 #0 comm.dp.test send x"));
+                             "rank 1 #1 comm.dp.test recv y -> waits for rank 1 #0 comm.dp.test send x -> waits for "
+                             "rank 0 #1 comm.dp.test recv y -> waits for rank 0 #0 comm.dp.test send x"));
 }
 
 TEST_F(Ranks, BothReceiveFirst) {

@@ -183,7 +183,7 @@ TEST_F(Visits, CountOperationsBytesAndLiveBytes) {
     uint64_t bound = 0, peak = 0;
     for (uint64_t i = visit.first_action; i <= visit.last_action; ++i) {
       for (const Binding& b : program.actions[i].bindings)
-        bound += b.num_elements * TSR_DTYPE_BYTES(program.buffer(b.buffer).dtype);
+        bound += TSR_NUM_BYTES(program.buffer(b.buffer).dtype, b.num_elements);
       peak = std::max(peak, live[i]);
     }
     EXPECT_EQ(visit.num_bytes, bound);

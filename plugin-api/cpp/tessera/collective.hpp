@@ -74,7 +74,7 @@ struct Transfer {
   bool is_receive;
   uint64_t index;
 
-  uint64_t num_bytes() const { return num_elements * TSR_DTYPE_BYTES(dtype); }
+  uint64_t num_bytes() const { return TSR_NUM_BYTES(dtype, num_elements); }
 };
 
 /// `ticket` counts the collectives in which every rank takes part (not SEND, RECV and EXCHANGE) in the order of
@@ -99,7 +99,7 @@ struct Collective {
   uint64_t ticket = 0;
   std::string label;
 
-  uint64_t element_bytes() const { return TSR_DTYPE_BYTES(dtype); }
+  uint64_t element_bytes() const { return TSR_NUM_BYTES(dtype, 1); }
   bool is_messages() const { return kind >= TSR_COLL_SEND && kind <= TSR_COLL_EXCHANGE; }
   uint64_t slice_elements(int rank) const { return offsets[rank + 1u] - offsets[static_cast<size_t>(rank)]; }
   uint64_t slice_begin(int rank) const { return offsets[static_cast<size_t>(rank)]; }

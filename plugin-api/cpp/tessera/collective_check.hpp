@@ -93,6 +93,7 @@ inline void read_messages(const Context& context, const tsr_collective& source, 
     context.require(source.transfers || source.num_transfers == 0, "has no transfers");
     for (uint64_t i = 0; i < source.num_transfers; ++i) {
       const tsr_transfer& t = source.transfers[i];
+      context.require(t.spare[0] == 0 && t.spare[1] == 0, "has a transfer whose spare words are not 0");
       target.transfers.push_back(
           {static_cast<std::byte*>(t.data), t.num_elements, target.dtype, t.peer, t.is_receive != 0, 0});
     }

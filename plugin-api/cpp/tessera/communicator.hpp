@@ -10,7 +10,7 @@
 //     constexpr auto kTable = tessera::communicator_table<Plugin>();
 //
 // A communicator that enqueues on the device's own streams (NCCL) derives from Communicator. One that works on the
-// host's threads derives from QueuedCommunicator (queued_communicator.hpp) and has three functions to write.
+// host's threads derives from QueuedCommunicator (queued_communicator.hpp) and has two functions to write.
 #pragma once
 
 #include <memory>
@@ -25,10 +25,6 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual void submit(const tsr_collective& collective) = 0;
-  virtual void group_begin() = 0;
-  virtual void group_end() = 0;
-  /// NULL for color < 0.
-  virtual std::unique_ptr<Communicator> split(int color, int key, std::string_view name) = 0;
   /// Throws the first error of any work.
   virtual void check_async() = 0;
   virtual void abort() noexcept = 0;
@@ -78,16 +74,6 @@ class CommunicatorTable {
   static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] { of(comm).submit(*collective); });
   }
-  static tsr_status group_begin(tsr_comm* comm, tsr_error* err) noexcept {
-    return guard(err, Plugin::kName, [&] { of(comm).group_begin(); });
-  }
-  static tsr_status group_end(tsr_comm* comm, tsr_error* err) noexcept {
-    return guard(err, Plugin::kName, [&] { of(comm).group_end(); });
-  }
-  static tsr_status split(tsr_comm* comm, int32_t color, int32_t key, tsr_str name, tsr_comm** result,
-                          tsr_error* err) noexcept {
-    return guard(err, Plugin::kName, [&] { *result = handle(of(comm).split(color, key, view(name))); });
-  }
   static tsr_status async_error(tsr_comm* comm, tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] { of(comm).check_async(); });
   }
@@ -109,9 +95,6 @@ constexpr tsr_communicator_interface communicator_table() {
           Table::describe,
           Table::create,
           Table::submit,
-          Table::group_begin,
-          Table::group_end,
-          Table::split,
           Table::async_error,
           Table::abort,
           Table::destroy,

@@ -21,6 +21,7 @@
 
 #include "tessera/device.hpp"
 #include "tessera/error.hpp"
+#include "tessera/operands.hpp"
 
 namespace tessera {
 
@@ -103,8 +104,12 @@ struct DeviceTable {
   }
   static tsr_status prepare(tsr_device* device, const tsr_op* op, const tsr_slot_spec* slots, uint64_t num_slots,
                             tsr_kernel** kernel, tsr_error* err) noexcept {
-    return guarded(
-        err, [&] { *kernel = handle<tsr_kernel>(object(device).prepare(checked(op), std::span(slots, num_slots))); });
+    return guarded(err, [&] {
+      const std::span given(slots, num_slots);
+      for (const tsr_slot_spec& slot : given)
+        check_spare(slot, "tsr_slot_spec");
+      *kernel = handle<tsr_kernel>(object(device).prepare(checked(op), given));
+    });
   }
   static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
                            tsr_error* err) noexcept {
@@ -121,6 +126,9 @@ struct DeviceTable {
   static const tsr_op& checked(const tsr_op* op) {
     if (!op || !TSR_HAS(op, tsr_op, num_ranges))
       throw Error(TSR_E_INVALID_ARGUMENT, "tsr_op.struct_size is smaller than ABI 0.12 requires");
+    op::check_known(*op);
+    for (const tsr_op_range& range : std::span(op->ranges, op->num_ranges))
+      check_spare(range, "tsr_op_range");
     return *op;
   }
 };

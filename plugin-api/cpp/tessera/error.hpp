@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -88,6 +89,18 @@ tsr_status guard(tsr_error* err, std::string_view domain, F&& f) noexcept {
     fill_error(err, TSR_E_INTERNAL, domain, "an exception that is not a std::exception");
     return TSR_E_INTERNAL;
   }
+}
+
+/// Throws INVALID_ARGUMENT for a FROZEN struct with a spare or reserved word that is not 0: it says what this minor of
+/// the ABI cannot mean. `name`: "tsr_action".
+template <class Struct>
+void check_spare(const Struct& given, std::string_view name) {
+  bool is_zero = std::all_of(std::begin(given.spare), std::end(given.spare), [](uint64_t word) { return word == 0; });
+  if constexpr (requires { given.reserved; }) is_zero = is_zero && given.reserved == 0;
+  if (!is_zero)
+    throw Error(TSR_E_INVALID_ARGUMENT, std::string(name) + " has a spare or reserved word that is not 0; ABI " +
+                                            std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(TSR_ABI_MINOR) +
+                                            " gives it no meaning");
 }
 
 /// Throws what a call across the ABI reported; nothing for TSR_OK.

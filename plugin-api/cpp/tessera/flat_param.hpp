@@ -22,7 +22,8 @@ struct FlatParam {
   const tsr_buffer* copy =
       nullptr;  ///< read by compute actions instead of `value`, from which the action `cast` makes it; NULL: none
   uint64_t cast = 0;
-  uint64_t gradient = 0, m = 0, v = 0;  ///< buffers; 0: none
+  uint64_t gradient = 0;                ///< buffer; 0: none
+  std::map<uint32_t, uint64_t> states;  ///< buffers of all other roles, by number
   std::vector<const tsr_home*> homes;   ///< ascending offsets
 
   uint64_t num_elements() const { return value->num_elements; }
@@ -59,27 +60,34 @@ inline void find_copy(const ProgramView& view, FlatParam& param) {
 /// All roles of a home are at its value's offset, so that a slice of the flat parameter has the same elements in every
 /// role.
 inline void add_home(FlatParam& param, const tsr_home& home) {
-  const auto note = [&](uint32_t role, uint64_t& id) {
-    const tsr_home_role& place = home.roles[role];
-    if (!place.buffer) return;
-    if (place.offset != home.roles[TSR_HOME_VALUE].offset || (id && id != place.buffer))
+  for (const tsr_home_role& role : std::span(home.roles, home.num_roles)) {
+    if (role.number == TSR_HOME_VALUE) continue;
+    uint64_t& id = role.number == TSR_HOME_GRADIENT ? param.gradient : param.states[role.number];
+    if (role.offset != role_of(home, TSR_HOME_VALUE).offset || (id && id != role.buffer))
       refuse_split(to_string(home.name));  // roles at different offsets: another strategy has split it
-    id = place.buffer;
-  };
-  note(TSR_HOME_GRADIENT, param.gradient);
-  note(TSR_HOME_M, param.m);
-  note(TSR_HOME_V, param.v);
+    id = role.buffer;
+  }
   param.homes.push_back(&home);
 }
 
 }  // namespace detail
 
+/// What the name of a role's buffer ends in: " m", " v", " role 30".
+inline std::string state_suffix(const ProgramView& view, uint32_t number) {
+  const uint32_t first = TSR_HOME_STATE(0u);
+  const bool is_named = number >= first && number - first < view.raw.num_states;
+  return " " + (is_named ? to_string(view.raw.states[number - first]) : "role " + std::to_string(number));
+}
+
 /// The flat parameters of a program, in order of their buffers. Throws UNSUPPORTED when another pass has split them
-/// already.
+/// already, and for slices that must be cut at multiples.
 inline std::vector<FlatParam> flat_params(const ProgramView& view) {
+  if (view.raw.slice_granule != 1)
+    throw Error(TSR_E_UNSUPPORTED, "slices of homes must be cut at multiples of " +
+                                       std::to_string(view.raw.slice_granule) + " elements, which it cannot do");
   std::map<uint64_t, FlatParam> by_value;
   for (const tsr_home& home : view.homes()) {
-    const uint64_t value = home.roles[TSR_HOME_VALUE].buffer;
+    const uint64_t value = role_of(home, TSR_HOME_VALUE).buffer;
     if (!value) continue;
     FlatParam& param = by_value[value];
     param.value = &view.buffer(value);
@@ -87,7 +95,7 @@ inline std::vector<FlatParam> flat_params(const ProgramView& view) {
   }
   std::vector<FlatParam> params;
   for (auto& [id, param] : by_value) {
-    std::ranges::stable_sort(param.homes, {}, [](const tsr_home* h) { return h->roles[TSR_HOME_VALUE].offset; });
+    std::ranges::stable_sort(param.homes, {}, [](const tsr_home* h) { return role_of(*h, TSR_HOME_VALUE).offset; });
     detail::find_copy(view, param);
     params.push_back(std::move(param));
   }
@@ -119,7 +127,7 @@ struct ParamGroup {
 
   void add(const FlatParam& param);
   const FlatParam& first() const { return params.front(); }
-  bool trains() const { return first().m != 0 || first().gradient != 0; }
+  bool trains() const { return !first().states.empty() || first().gradient != 0; }
   std::vector<uint64_t> home_ids() const;
 };
 
@@ -151,7 +159,7 @@ inline void broadcast_values(const ProgramView& view, const Edit& edit, uint32_t
   const Inserter end(edit, 0, TSR_AFTER);
   std::set<uint64_t> done;
   for (const tsr_home& home : view.homes()) {
-    const uint64_t buffer = home.roles[TSR_HOME_VALUE].buffer;
+    const uint64_t buffer = role_of(home, TSR_HOME_VALUE).buffer;
     if (!buffer || !done.insert(buffer).second) continue;
     const tsr_binding whole = BufferRange{buffer, 0, view.buffer(buffer).num_elements}.in_place();
     end.collective(TSR_ACTION_BROADCAST, stream, edit.group(view.raw.axis), {&whole, 1}, 0);

@@ -18,7 +18,7 @@ struct BufferRange {
   tsr_binding source() const { return {buffer, offset, num_elements, kSource, TSR_MODE_READ}; }
   tsr_binding destination() const { return {buffer, offset, num_elements, kDestination, TSR_MODE_WRITE}; }
   tsr_binding in_place() const { return {buffer, offset, num_elements, kDestination, TSR_MODE_ADD}; }
-  tsr_home_role role() const { return buffer ? tsr_home_role{buffer, offset, num_elements} : tsr_home_role{}; }
+  tsr_home_role role(uint32_t number) const { return {number, 1, buffer, offset, num_elements}; }
 };
 
 /// Inserts actions one after another at one position in the list; they belong to `micro_batch`, or to the step (-1).

@@ -14,7 +14,7 @@ namespace tessera::op {
 /// Elements [begin, end) of a home.
 struct Chunk {
   uint64_t begin, end;
-  double weight_decay;
+  double weight_decay, lr_scale;
 };
 
 /// op.ranges cut into chunks of at most `chunk_elements`, a multiple of `granule`. A chunk begins with its range or at
@@ -32,7 +32,7 @@ inline std::vector<Chunk> chunks_of(const tsr_op& op, uint64_t chunk_elements, u
     const uint64_t end = range.offset + range.num_elements;
     for (uint64_t begin = range.offset, next; begin < end; begin = next) {
       next = std::min(begin / granule * granule + chunk_elements, end);
-      chunks.push_back({begin, next, range.weight_decay});
+      chunks.push_back({begin, next, range.weight_decay, range.lr_scale});
     }
   }
   return chunks;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator without native streams: every collective becomes a host function on the stream it was submitted to.
 //
-// The base class checks and copies the collective, combines groups of messages, numbers collectives and messages, keeps
-// the first error, and splits through the key-value service. A communicator adds run(), join() and interrupt().
+// The base class checks and copies the collective, numbers collectives and messages, and keeps the first error. A
+// communicator adds run() and interrupt().
 //
 //     submit (issuing thread)        the stream's worker
 //     check, copy, number
@@ -22,7 +22,6 @@
 
 #include "tessera/collective_check.hpp"
 #include "tessera/communicator.hpp"
-#include "tessera/message_group.hpp"
 #include "tessera/rendezvous.hpp"
 
 namespace tessera {
@@ -30,20 +29,15 @@ namespace tessera {
 class QueuedCommunicator : public Communicator {
  public:
   void submit(const tsr_collective& collective) final;
-  void group_begin() final;
-  void group_end() final;
-  std::unique_ptr<Communicator> split(int color, int key, std::string_view name) final;
   void check_async() final;
   void abort() noexcept final;
 
  protected:
   QueuedCommunicator(std::string_view plugin, const tsr_comm_create_args& args)
       : member_(make_member(plugin, args)),
-        is_local_(args.is_local),
         rendezvous_(to_string(args.rendezvous)),
         host_(args.host),
         device_interface_(args.device_interface),
-        device_(args.device),
         store_host_(TSR_HAS(&args, tsr_comm_create_args, store_host) ? to_string(args.store_host) : ""),
         messages_(2 * static_cast<size_t>(args.size)) {}
 
@@ -52,16 +46,12 @@ class QueuedCommunicator : public Communicator {
   virtual void run(const Collective& collective) = 0;
   /// Wakes every waiting run(); these and later ones throw aborted_error(). Must not block. [any-thread]
   virtual void interrupt() noexcept = 0;
-  /// Another communicator of this kind, as create; for split. [control-thread]
-  virtual std::unique_ptr<Communicator> join(const tsr_comm_create_args& args) = 0;
 
   const Member& member() const { return member_; }
   const tsr_host* host() const { return host_; }
   const std::string& rendezvous() const { return rendezvous_; }
   /// The host of the job's store, or empty.
   const std::string& store_host() const { return store_host_; }
-  /// Set by abort(); to be checked by waits in join().
-  const std::atomic<bool>& abort_flag() const { return aborted_; }
   bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
   Error aborted_error(const Collective& collective) const {
     return collective_error(TSR_E_ABORTED, member_, collective, "was aborted", member_.world_rank());
@@ -80,18 +70,14 @@ class QueuedCommunicator : public Communicator {
   void enqueue(Job& job);
 
   const Member member_;
-  const uint32_t is_local_;
   const std::string rendezvous_;
   const tsr_host* const host_;
   const tsr_device_interface* const device_interface_;
-  tsr_device* const device_;
   const std::string store_host_;
 
   // Touched by the issue thread only.
   uint64_t num_collectives_ = 0;
   std::vector<uint64_t> messages_;  // [2 * num_ranks] submitted so far: to each rank, then from each rank
-  MessageGroup group_{member_};
-  uint64_t num_splits_ = 0;  // control thread
 
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;
@@ -101,8 +87,8 @@ class QueuedCommunicator : public Communicator {
 };
 
 // The life of a job: take_job -> submit fills and numbers it -> the device has it -> run_job -> give_back. It is given
-// back exactly once, on every path: by run_job, by submit when it refuses or adds the message to a group, or by enqueue
-// when the device does not take it.
+// back exactly once, on every path: by run_job, by submit when it refuses, or by enqueue when the device does not take
+// it.
 
 inline QueuedCommunicator::Job& QueuedCommunicator::take_job() {
   const std::lock_guard lock(mutex_);
@@ -163,23 +149,10 @@ inline void QueuedCommunicator::submit(const tsr_collective& source) {
   try {
     read_collective(source, member_, job.collective);
     if (is_aborted()) throw aborted_error(job.collective);
-    if (group_.take(job.collective)) return give_back(job);
   } catch (...) {
     give_back(job);
     throw;
   }
-  enqueue(job);
-}
-
-inline void QueuedCommunicator::group_begin() {
-  group_.begin();
-}
-
-inline void QueuedCommunicator::group_end() {
-  const Collective& messages = group_.end();
-  if (messages.transfers.empty()) return;
-  Job& job = take_job();
-  job.collective = messages;
   enqueue(job);
 }
 
@@ -192,29 +165,6 @@ inline void QueuedCommunicator::check_async() {
 inline void QueuedCommunicator::abort() noexcept {
   aborted_.store(true, std::memory_order_release);
   interrupt();
-}
-
-// All members count their splits alike, so the n-th split of each meets under one prefix; the color then separates the
-// new groups, each of which joins as create would.
-inline std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, std::string_view name) {
-  const std::string prefix = rendezvous_ + "/split/" + std::to_string(num_splits_++);
-  const auto group = agree_on_split(KeyValue(host_), prefix, member_, color, key, aborted_);
-  if (!group) return nullptr;
-  const std::string rendezvous = prefix + "/color/" + std::to_string(color);
-  tsr_comm_create_args args{};
-  args.struct_size = sizeof args;
-  args.rank = group->rank;
-  args.size = static_cast<int32_t>(group->world_ranks.size());
-  args.is_local = is_local_;
-  args.name = str(name);
-  args.rendezvous = str(rendezvous);
-  args.world_ranks = group->world_ranks.data();
-  args.host = host_;
-  args.device_interface = device_interface_;
-  args.device = device_;
-  args.timeout_ms = member_.timeout_ms;
-  args.store_host = str(store_host_);
-  return join(args);
 }
 
 }  // namespace tessera

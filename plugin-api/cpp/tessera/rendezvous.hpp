@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the members of a group exchange values through the key-value service.
 //
-// Every wait is split into waits of kPollMs, since the service does not know of abort(). With n members a split is n
-// values set and n * n read, each of a few bytes: splits happen at the start of a job, not in a step.
+// Every wait is cut into waits of kPollMs, since the service does not know of abort().
 #pragma once
 
 #include <atomic>
-#include <optional>
 
 #include "tessera/collective.hpp"
 #include "tessera/key_value.hpp"
@@ -34,36 +32,6 @@ inline std::string wait_for_rank(const KeyValue& store, const std::string& prefi
                     std::to_string(member.world_rank(rank)),
                 member.world_rank(rank));
   }
-}
-
-/// The group that a split puts this rank into.
-struct SplitGroup {
-  int rank = 0;                  // coordinate in it
-  std::vector<int> world_ranks;  // of its members, in their new order
-};
-
-/// All members publish their color and key under `prefix`, which is unique to this split. Returns the members of equal
-/// color, ordered by key, then rank; nothing for color < 0. Errors as wait_for_rank. [control-thread]
-inline std::optional<SplitGroup> agree_on_split(const KeyValue& store, const std::string& prefix, const Member& member,
-                                                int color, int key, const std::atomic<bool>& aborted) {
-  struct Choice {
-    int32_t color, key;
-  };
-  const Deadline deadline(member.timeout_ms);
-  store.set(prefix + "/" + std::to_string(member.rank), to_bytes(Choice{color, key}));
-  std::vector<std::pair<int32_t, int>> chosen;  // {key, coordinate} of the members with this rank's color
-  for (int rank = 0; rank < member.num_ranks; ++rank) {
-    const auto choice = from_bytes<Choice>(wait_for_rank(store, prefix, member, rank, deadline, aborted, "split"));
-    if (color >= 0 && choice.color == color) chosen.emplace_back(choice.key, rank);
-  }
-  if (color < 0) return std::nullopt;
-  std::sort(chosen.begin(), chosen.end());
-  SplitGroup group;
-  for (const auto& [order, rank] : chosen) {
-    if (rank == member.rank) group.rank = static_cast<int>(group.world_ranks.size());
-    group.world_ranks.push_back(member.world_rank(rank));
-  }
-  return group;
 }
 
 }  // namespace tessera

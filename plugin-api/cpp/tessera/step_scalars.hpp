@@ -49,6 +49,11 @@ struct OptimizerSettings {
 struct OptimizerStep {
   double lr, coefficient;
   int64_t step;
+
+  /// For a range with a learning rate of its own.
+  TESSERA_HOST_DEVICE OptimizerStep scaled(double lr_scale) const noexcept {
+    return {lr * lr_scale, coefficient, step};
+  }
 };
 
 /// Factors of an update, rounded to float32 once:

@@ -31,6 +31,14 @@ inline bool is_compute(const tsr_action& action) {
   return action.kind >= TSR_ACTION_FORWARD && action.kind <= TSR_ACTION_LOSS;
 }
 
+/// The role of a home with that number; buffer 0: the home has none.
+inline const tsr_home_role& role_of(const tsr_home& home, uint32_t number) {
+  static constexpr tsr_home_role kNone = {0, 1, 0, 0, 0};
+  const std::span<const tsr_home_role> roles(home.roles, home.num_roles);
+  const auto found = std::ranges::find(roles, number, &tsr_home_role::number);
+  return found == roles.end() ? kNone : *found;
+}
+
 /// What a pass may look at: the arrays of a tsr_program_view as spans. Borrows.
 class ProgramView {
  public:
@@ -64,7 +72,7 @@ inline tsr_action make_action(uint32_t kind, uint32_t stream) {
   tsr_action action{};
   action.kind = kind;
   action.stream = stream;
-  action.segment = action.micro_batch = action.group = action.peer = action.strategy_axis = -1;
+  action.segment = action.micro_batch = action.group = action.peer = action.strategy = -1;
   return action;
 }
 
@@ -88,7 +96,8 @@ class Edit {
   }
   uint64_t add_buffer(std::string_view name, uint32_t kind, tsr_dtype dtype, uint64_t num_elements,
                       bool persistent = false, uint32_t memory = TSR_MEMORY_DEVICE) const {
-    const tsr_buffer buffer{0, num_elements, str(name), kind, memory, dtype, persistent ? TSR_BUFFER_PERSISTENT : 0u};
+    const tsr_buffer buffer{
+        0, num_elements, str(name), kind, memory, dtype, persistent ? TSR_BUFFER_PERSISTENT : 0u, -1, 0};
     uint64_t id = 0;
     call(edit_.add_buffer, edit_.ctx, &buffer, &id);
     return id;
@@ -104,9 +113,7 @@ class Edit {
   void remove(uint64_t action) const { call(edit_.remove, edit_.ctx, action); }
   void bind(uint64_t action, const tsr_binding& binding) const { call(edit_.bind, edit_.ctx, action, &binding); }
   void rebind(uint64_t from, uint64_t to, uint64_t offset) const { call(edit_.rebind, edit_.ctx, from, to, offset); }
-  void set_role(uint64_t home, uint32_t role, const tsr_home_role& place) const {
-    call(edit_.set_role, edit_.ctx, home, role, &place);
-  }
+  void set_role(uint64_t home, const tsr_home_role& role) const { call(edit_.set_role, edit_.ctx, home, &role); }
   /// `replacement` null: by none; returns the new home's id.
   uint64_t replace_homes(std::span<const uint64_t> homes, const tsr_home* replacement) const {
     uint64_t id = 0;
@@ -169,15 +176,17 @@ struct StrategyTable {
   static tsr_status layout(tsr_strategy* s, const tsr_program_view* v, const tsr_layout_sink* sink,
                            tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require_size("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
+      require_size("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_data_ranks));
       require_size("layout: tsr_layout_sink", sink->struct_size, TSR_END_OF(tsr_layout_sink, add_entry));
       self(s)->layout(ProgramView(*v), *sink);
     });
   }
   static tsr_status lower(tsr_strategy* s, const tsr_program_view* v, const tsr_edit* edit, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require_size("lower: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_actions));
+      require_size("lower: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_data_ranks));
       require_size("lower: tsr_edit", edit->struct_size, TSR_END_OF(tsr_edit, wait_for));
+      if (v->purpose < TSR_PURPOSE_INIT || v->purpose > TSR_PURPOSE_EVAL)
+        throw Error(TSR_E_UNSUPPORTED, "the program has the unknown purpose " + std::to_string(v->purpose));
       self(s)->lower(ProgramView(*v), Edit(*edit));
     });
   }

@@ -21,7 +21,8 @@
  *   ALL_GATHER      recv[0:sum c] = concatenation of send[0:c_i];  send may be recv's own slice r
  *   BROADCAST       recv on all = send of root;                    send == recv on the root
  *   REDUCE          recv on root = sum;                            send == recv on the root is in place
- *   ALL_TO_ALL      slice i of send goes to rank i; not in place
+ *   ALL_TO_ALL      slice i of send goes to rank i, slice i of recv comes from it; not in place. recv_counts[i] is what
+ *                   rank i's counts say of this rank
  *   SEND, RECV      one message to or from `peer`
  *   EXCHANGE        all `transfers` at once; they cannot block one another
  *   BARRIER         no rank leaves before all entered
@@ -66,6 +67,7 @@ typedef struct tsr_transfer {
   uint64_t num_elements;
   int32_t peer;
   uint32_t is_receive; /* 1 or 0 */
+  TSR_SPARE(2);
 } tsr_transfer;
 
 /* APPENDABLE. One collective. The struct and its arrays are borrowed for the call; the data until the work is done. */
@@ -115,7 +117,8 @@ typedef struct tsr_comm_create_args {
   int32_t size;               /* n */
   uint32_t is_local;          /* 1: all ranks of the job are on this machine; listen on loopback only */
   tsr_str name;               /* "dp.gather": for errors and logs */
-  tsr_str rendezvous;         /* key prefix in the host's key-value service that is this communicator's alone */
+  tsr_str rendezvous;         /* key prefix in the host's key-value service that is this communicator's alone: keys are
+                                 never removed, so one that is made again, after an abort, has another */
   const int32_t* world_ranks; /* [n] the members' world ranks, for errors; borrowed for the call */
   const tsr_host* host;
   const tsr_device_interface* device_interface;
@@ -156,22 +159,9 @@ typedef struct tsr_communicator_interface {
    * such a stream.
    * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, a root or peer outside the
    * group or this rank itself, NULL or unaligned data, counts that overflow, send and recv that overlap but not in
-   * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; FAILED_PRECONDITION for another
-   * kind than SEND and RECV between group_begin and group_end; ABORTED after abort(). A communicator that has failed
-   * may return its first error here too. [issue-thread] */
+   * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; ABORTED after abort(). A
+   * communicator that has failed may return its first error here too. [issue-thread] */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
-  /* Between begin and end, SEND and RECV are gathered and start together at end, as one EXCHANGE: so they cannot block
-   * one another. All on one stream, with the longest of their time-outs. Groups do not nest.
-   * Errors: FAILED_PRECONDITION inside a group. [issue-thread] */
-  TSR_FN(tsr_status, group_begin)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
-  /* Submits what was gathered; nothing if there was no message. Errors: FAILED_PRECONDITION without group_begin; those
-   * of submit. The group has ended in any case. [issue-thread] */
-  TSR_FN(tsr_status, group_end)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
-  /* A collective of all members: those of equal `color` form a new communicator, ordered by key, then rank, as
-   * MPI_Comm_split does. color < 0: this rank is in none, *result = NULL. *result is the caller's until destroy, and is
-   * aborted apart from `comm`. Errors: as create, and the first error of `comm`. [control-thread] */
-  TSR_FN(tsr_status, split)
-  (tsr_comm* comm, int32_t color, int32_t key, tsr_str name, tsr_comm** result, tsr_error* err) TSR_NOEXCEPT;
   /* OK, or the first error of any of this communicator's work, which it returns from then on: one of those at the top
    * of this file. Where work cannot fail its stream, the error is here before the failed work ends. [any-thread] */
   TSR_FN(tsr_status, async_error)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;

@@ -6,9 +6,15 @@
  *  - A struct is FROZEN (its layout never changes) or APPENDABLE (`struct_size` first; grows at the tail only; a field
  *    is read through TSR_HAS). Arrays hold FROZEN structs only. FROZEN is a promise from 1.0 on; until then the host
  *    accepts only plugins of its own 0.x.
+ *  - `reserved` and `spare` words are 0: the host refuses another value of a plugin, a device or communicator one of
+ *    the host. So a later minor may use them, with 0 for what was meant before.
+ *  - Numbers (kinds, ops, roles, memories, ...) keep their meaning. Those from TSR_FIRST_PRIVATE on belong to the run:
+ *    the host gives them out in the order in which it loads plugins, for names that plugins bring; texts print the
+ *    names, and by these ranks agree. Those below are the ABI's, and new ones come with a minor. A number that a pass
+ *    or a policy does not know is opaque: it leaves alone what has it, or refuses with UNSUPPORTED.
  *  - Strings are borrowed UTF-8 {ptr, len}, not zero-terminated. Arguments are borrowed for the call: the callee copies
  *    what it keeps. What a call returns by pointer is owned by the callee and lives as long as the object it came from,
- *    unless the function says otherwise. Objects a create, open, prepare or split returns belong to the caller, who
+ *    unless the function says otherwise. Objects a create, open or prepare returns belong to the caller, who
  *    ends them with the destroy of the same table and with nothing else; no allocator crosses the ABI.
  *  - Errors: a function with a `tsr_error*` returns TSR_OK or a negative code, and then fills *err if err is not NULL.
  *    "Errors:" at a function lists the codes with a meaning of their own. Besides them every function may return
@@ -33,6 +39,17 @@
 #else
 #define TSR_NOEXCEPT
 #endif
+#ifdef __cplusplus
+#define TSR_STATIC_ASSERT(holds, text) static_assert(holds, text)
+#else
+#define TSR_STATIC_ASSERT(holds, text) _Static_assert(holds, text)
+#endif
+/* The spare words at the end of a FROZEN struct. C++ sets them to 0 where a list of values ends before them. */
+#if defined(__cplusplus) && __cplusplus >= 201402L
+#define TSR_SPARE(n) uint64_t spare[n] = {}
+#else
+#define TSR_SPARE(n) uint64_t spare[n]
+#endif
 #define TSR_EXPORT __attribute__((visibility("default")))
 /* A slot of a function table: `ret (*name)` with the table's calling convention. */
 #define TSR_FN(ret, name) ret(*name)
@@ -43,6 +60,8 @@ extern "C" {
 
 #define TSR_ABI_MAJOR 0u
 #define TSR_ABI_MINOR 12u
+#define TSR_FIRST_PRIVATE 0x10000u
+TSR_STATIC_ASSERT(sizeof(void*) == 8, "the ABI is for 64-bit machines");
 
 #define TSR_END_OF(type, field) (offsetof(type, field) + sizeof(((type*)0)->field))
 /* True when the APPENDABLE struct at `p` is long enough to hold `field`. */
@@ -88,10 +107,14 @@ typedef struct tsr_str { /* FROZEN; borrowed UTF-8, not zero-terminated */
   uint64_t len;
 } tsr_str;
 
-/* Element type: DLPack's {code:8, bits:8, lanes:16} in one word; 0 is invalid. Bytes per element = TSR_DTYPE_BYTES. */
+/* Element type: DLPack's {code:8, bits:8, lanes:16} in one word; 0 is invalid. Elements may be less than a byte: a
+ * range of them is whole bytes all the same, from its offset to its end. */
 typedef uint32_t tsr_dtype;
 #define TSR_DTYPE_OF(code, bits) ((tsr_dtype)(code) | ((tsr_dtype)(bits) << 8) | ((tsr_dtype)1 << 16))
-#define TSR_DTYPE_BYTES(dtype) (((dtype) >> 8 & 0xffu) / 8u)
+#define TSR_DTYPE_BITS(dtype) (((dtype) >> 8 & 0xffu) * ((dtype) >> 16))
+#define TSR_NUM_BYTES(dtype, num_elements)                 \
+  ((uint64_t)(num_elements) / 8u * TSR_DTYPE_BITS(dtype) + \
+   ((uint64_t)(num_elements) % 8u * TSR_DTYPE_BITS(dtype) + 7u) / 8u)
 #define TSR_I8 TSR_DTYPE_OF(0, 8)
 #define TSR_I32 TSR_DTYPE_OF(0, 32)
 #define TSR_I64 TSR_DTYPE_OF(0, 64)
@@ -109,6 +132,7 @@ typedef struct tsr_tensor_view {
   const int64_t* shape; /* [num_dims] */
   uint32_t num_dims;
   tsr_dtype dtype;
+  TSR_SPARE(2);
 } tsr_tensor_view;
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
@@ -129,6 +153,7 @@ typedef struct tsr_option {
   double min, max; /* inclusive; ignored when min > max */
   uint32_t type;
   uint32_t flags; /* TSR_OPTION_PER_RANK, or 0 */
+  TSR_SPARE(2);
 } tsr_option;
 
 /* FROZEN. One resolved option, validated by the host against the schema. `s` is set for every type (its text). */
@@ -137,6 +162,7 @@ typedef struct tsr_option_value {
   tsr_str s;
   int64_t i;
   double d;
+  TSR_SPARE(2);
 } tsr_option_value;
 
 /* ---- host services ------------------------------------------------------------------------------------------- */
@@ -197,6 +223,8 @@ typedef struct tsr_descriptor {
   const tsr_option* options;
   uint64_t num_options;
 } tsr_descriptor;
+/* Kinds are an open set: a host refuses a plugin of a kind that it does not know, and names the kind. Names without a
+ * dot are the ABI's. */
 #define TSR_KIND_STRATEGY "strategy"
 #define TSR_KIND_COMMUNICATOR "communicator"
 #define TSR_KIND_DEVICE "device"
@@ -234,7 +262,7 @@ typedef struct tsr_handshake {
  * returns. [control-thread] */
 #define TSR_ENTRY_SYMBOL "tsr_plugin_query_v1"
 typedef tsr_status (*tsr_plugin_query_fn)(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
-                                          tsr_error* err);
+                                          tsr_error* err) TSR_NOEXCEPT;
 TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
                                           tsr_error* err) TSR_NOEXCEPT;
 

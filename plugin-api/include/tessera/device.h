@@ -49,7 +49,9 @@ typedef struct tsr_kernel tsr_kernel;
 #define TSR_ROLE_SOURCE 10u         /* src */
 #define TSR_ROLE_DESTINATION 11u    /* dst */
 #define TSR_ROLE_SCALAR 12u         /* x:  step scalars; index TSR_SCALAR_* */
-#define TSR_ROLE_STATE 13u          /* st: optimizer state; index 0 = m, 1 = v */
+#define TSR_ROLE_STATE 13u          /* st: optimizer state; index k = TSR_HOME_STATE(k) of the home */
+/* 14 and 15 are reserved: the scales of the operand of the same index, and an index. A slot's role has 16 bits, so
+ * there are no private ones. */
 
 #define TSR_MODE_READ 1u  /* r: not written */
 #define TSR_MODE_WRITE 2u /* w: every element of the range is defined by the action */
@@ -63,6 +65,7 @@ typedef struct tsr_slot_spec {
   tsr_dtype dtype;
   uint32_t flags;
   uint64_t num_elements;
+  TSR_SPARE(2);
 } tsr_slot_spec;
 #define TSR_SLOT_OPTIONAL 1u
 
@@ -71,8 +74,8 @@ typedef struct tsr_slot_spec {
  * i1 INPUT 1, and so on, as TSR_ROLE_* names them. docs/plugin-abi.md gives every op's formula, slots, dtypes and
  * gradients. */
 
-/* TSR_OP_TOKEN_EMBEDDING = 1 and so on: kinds 1 to 31 are ops of segments, 32 to 47 elementwise ones, 48 and above
- * those of the optimizer's step. */
+/* TSR_OP_TOKEN_EMBEDDING = 1 and so on: kinds 1 to 31 are ops of segments, 32 to 47 elementwise ones, 48 to 63 those of
+ * the optimizer's step, and later ones of segments from 64 on. */
 enum {
 #define TSR_OP(number, NAME, entry) TSR_OP_##NAME = number,
 #include "ops.inc"
@@ -109,10 +112,14 @@ enum {
 #define TSR_DIM_OUT 10u      /* linear */
 #define TSR_DIM_ELEMENTS 11u /* elementwise and step ops: elements of the largest operand */
 #define TSR_DIM_CLASSES 12u  /* cross_entropy: logits of a row */
-#define TSR_NUM_DIMS 16
+#define TSR_DIM_ROWS 13u     /* of values, never of an op: batch and seq as one dim, flat */
+#define TSR_NUM_DIMS 24      /* from TSR_DIM_OWN on: the op's own, in the order in which its entry names them */
+#define TSR_DIM_OWN 16
 
-/* op.attributes[TSR_ATTR_*]; 0 where not used. Flags, tokens and rows are whole numbers, which a double holds exactly
- * up to 2^53. */
+/* op.attributes[TSR_ATTR_*] are shared by ops, op.own[] an op's own in the order in which its entry names them. Flags,
+ * tokens and rows are whole numbers, which a double holds exactly up to 2^53; a 64-bit seed is two numbers. An old op
+ * may get another attribute or extent if 0 is its old meaning. So the host sends 0 where nothing is meant, and a device
+ * answers UNSUPPORTED to what is not 0 in an attribute or extent that it does not know. */
 #define TSR_ATTR_EPSILON 0    /* layer norm, AdamW */
 #define TSR_ATTR_ACTIVATION 1 /* linear: TSR_ACTIVATION_* */
 #define TSR_ATTR_HAS_BIAS 2   /* linear: 1 or 0 */
@@ -127,7 +134,8 @@ enum {
 #define TSR_ATTR_ROW_PERIOD 11 /* and tokens of a sequence; 0: SEQ */
 /* clip: the ranks whose squares ACCUMULATOR is the sum of, compared with its word TSR_WORD_ARRIVALS; 0: not compared */
 #define TSR_ATTR_ARRIVALS 12
-#define TSR_NUM_ATTRIBUTES 16 /* the rest is 0 */
+#define TSR_NUM_ATTRIBUTES 16
+#define TSR_NUM_OWN 16
 #define TSR_ACTIVATION_NONE 0
 #define TSR_ACTIVATION_GELU_TANH 1
 #define TSR_ACTIVATION_RELU 2
@@ -146,6 +154,7 @@ enum {
 /* int64[1]; optional. CROSS_ENTROPY adds the rows whose label's logit is greater than all before it and not less than
  * any after it: the largest logit wins, and the first of equal ones. NaN is never correct. */
 #define TSR_SCALAR_CORRECT 6
+/* 7 and 8 are reserved: an int64 count of the targets that count, and a seed. */
 #define TSR_ACCUMULATOR_LIMBS 20
 
 /* The accumulator that CLIP reads has four run words after the limbs. The host sets them before each step, and they are
@@ -161,6 +170,8 @@ typedef struct tsr_op_range {
   uint64_t offset;
   uint64_t num_elements;
   double weight_decay;
+  double lr_scale; /* factor of the learning rate; 1: as it is */
+  TSR_SPARE(2);
 } tsr_op_range;
 
 /* APPENDABLE. */
@@ -173,6 +184,7 @@ typedef struct tsr_op {
   tsr_dtype destination_dtype; /* cast */
   int64_t dims[TSR_NUM_DIMS];
   double attributes[TSR_NUM_ATTRIBUTES];
+  double own[TSR_NUM_OWN];
   const tsr_op_range* ranges; /* optimizer, sum_squares: what of the home is meant; borrowed for the call */
   uint64_t num_ranges;
 } tsr_op;
@@ -182,7 +194,7 @@ typedef struct tsr_op {
 /* Runs on the stream, after what was before it, on a thread of the device, and may block it unless the device shares
  * that thread among its streams (host_function). Any code but TSR_OK fails the stream with that code and *err, which
  * the function must fill then; without a message the device writes one. It submits no work to the device's streams. */
-typedef tsr_status (*tsr_host_function)(void* user, tsr_error* err);
+typedef tsr_status (*tsr_host_function)(void* user, tsr_error* err) TSR_NOEXCEPT;
 
 /* APPENDABLE. */
 typedef struct tsr_device_open_args {
@@ -198,6 +210,8 @@ typedef struct tsr_device_open_args {
 #define TSR_MEMORY_DEVICE 1u
 #define TSR_MEMORY_HOST 2u /* pinned where that exists */
 #define TSR_MEMORY_FILE 3u /* files of --offload-dir; of buffers only: no device allocates it */
+/* Numbers from here on are reserved for memories that a run has besides: only COPY touches what is there. */
+#define TSR_MEMORY_OTHER 16u
 
 /* APPENDABLE. */
 typedef struct tsr_device_interface {

@@ -18,7 +18,7 @@ extern "C" {
 
 /* An initialiser of a tsr_action that has neither segment, micro-batch, group, peer nor strategy yet. */
 #define TSR_ACTION_INIT \
-  { .segment = -1, .micro_batch = -1, .group = -1, .peer = -1, .strategy_axis = -1 }
+  { .segment = -1, .micro_batch = -1, .group = -1, .peer = -1, .strategy = -1 }
 
 /* Whether a string of the host is this text. [any-thread] */
 static inline int tsr_equals(tsr_str s, const char* text) {
@@ -69,6 +69,13 @@ static inline tsr_status tsr_shake_hands(tsr_handshake* io, const char* domain, 
 static inline const tsr_binding* tsr_find_binding(const tsr_action* action, uint32_t slot) {
   for (uint64_t i = 0; i < action->num_bindings; ++i)
     if (action->bindings[i].slot == slot) return &action->bindings[i];
+  return NULL;
+}
+
+/* The role of a home with that number; NULL if it has none: a frozen parameter has no gradient. */
+static inline const tsr_home_role* tsr_find_role(const tsr_home* home, uint32_t number) {
+  for (uint32_t i = 0; i < home->num_roles; ++i)
+    if (home->roles[i].number == number) return &home->roles[i];
   return NULL;
 }
 

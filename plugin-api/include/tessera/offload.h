@@ -46,6 +46,7 @@ typedef struct tsr_visit {
   double operations;   /* floating-point operations of matrix products and attention */
   uint64_t num_bytes;  /* that its actions read and write */
   uint64_t live_bytes; /* most device memory in use during it, as the program is */
+  TSR_SPARE(2);
 } tsr_visit;
 
 /* FROZEN. One item in one visit. */
@@ -53,6 +54,7 @@ typedef struct tsr_use {
   uint32_t visit;
   uint32_t mode;      /* TSR_MODE_READ if no action of the visit writes or adds, else TSR_MODE_ADD */
   uint64_t num_bytes; /* of the range that is used */
+  TSR_SPARE(2);
 } tsr_use;
 
 /* FROZEN. A buffer in device memory that may leave: parameters, optimizer state, a value, a saved tensor, a gathered or
@@ -68,6 +70,7 @@ typedef struct tsr_item {
   uint64_t num_bytes;
   const tsr_use* uses; /* by ascending visit */
   uint64_t num_uses;
+  TSR_SPARE(2);
 } tsr_item;
 
 /* FROZEN. A memory that items may leave for. */
@@ -75,6 +78,7 @@ typedef struct tsr_place {
   uint32_t memory; /* TSR_MEMORY_*; a policy leaves those it does not know alone */
   uint32_t reserved;
   uint64_t num_bytes; /* that this rank may use of it; UINT64_MAX: no limit is known */
+  TSR_SPARE(2);
 } tsr_place;
 
 /* APPENDABLE. All a policy may look at. Borrowed for the call. */
@@ -99,6 +103,7 @@ typedef struct tsr_leave {
   uint32_t memory; /* TSR_MEMORY_* of one of the view's places */
   uint32_t ahead;
   uint32_t linger;
+  TSR_SPARE(2);
 } tsr_leave;
 
 /* APPENDABLE. Receives a policy's answers, and copies them. An answer that failed is dropped; a policy returns the

@@ -6,8 +6,10 @@
  * offset, num_elements, mode, slot}. The host derives what must wait for what from the bindings; streams and positions
  * only make a program fast. Nothing crosses a step boundary but persistent buffers.
  *
- * All arrays here are read-only snapshots, valid during the call that received them. Indices (axis, parameter, unit,
- * value, segment, stream, group) count from 0; ids (buffer, action, home) are 64-bit, never 0, stable over all passes.
+ * All arrays here are read-only snapshots, valid during the call that received them. Indices (axis, strategy,
+ * parameter, unit, value, segment, stream, group) count from 0; ids (buffer, action, home) are 64-bit, never 0, stable
+ * over all passes. Kinds of actions, buffers, streams and values, memories, roles of homes, ops and purposes are open
+ * sets: what has a number that a pass does not know it leaves alone.
  *
  * The words: a *unit* is the parameters that are sharded together, laid out once as one flat range. A *home* is what
  * this rank owns of some parameters: its shard of the value, of the gradient and of the optimizer's state, one buffer
@@ -29,25 +31,37 @@ extern "C" {
 
 /* ---- mesh ---------------------------------------------------------------------------------------------------- */
 
-#define TSR_SPLITS_BATCH 1u   /* ranks see other tokens: ddp, fsdp, zero3 */
-#define TSR_SPLITS_LAYERS 2u  /* ranks have other layers: pipeline */
-#define TSR_SPLITS_TENSORS 3u /* ranks have parts of every layer and see the same tokens: tensor */
-#define TSR_WORLD_AXIS (-1)   /* no axis of the mesh: all ranks of the job */
+/* What an axis splits: a mask. So far one bit; SEQUENCE, and several, are reserved and refused. */
+#define TSR_SPLITS_BATCH 1u    /* ranks see other tokens: ddp, fsdp, zero3 */
+#define TSR_SPLITS_LAYERS 2u   /* ranks have other layers: pipeline */
+#define TSR_SPLITS_TENSORS 4u  /* ranks have parts of every layer and see the same tokens: tensor */
+#define TSR_SPLITS_SEQUENCE 8u /* ranks see other tokens of the same sequences */
+#define TSR_WORLD_AXIS (-1)    /* no axis of the mesh: all ranks of the job */
 
 /* FROZEN. One axis of the mesh, outermost first; `coordinate` is this rank's. */
 typedef struct tsr_axis {
   tsr_str name;
   int32_t num_ranks;
   int32_t coordinate;
-  uint32_t splits; /* TSR_SPLITS_*: what the axis's strategy declares */
+  uint32_t splits; /* TSR_SPLITS_*: what the axis's strategies declare */
   uint32_t reserved;
+  TSR_SPARE(2);
 } tsr_axis;
+
+/* FROZEN. A strategy of the run: actions and buffers name it by its index. One axis may have several, one a role. */
+typedef struct tsr_strategy_info {
+  tsr_str name;  /* of the plugin */
+  int32_t axis;  /* TSR_WORLD_AXIS: of none */
+  uint32_t role; /* TSR_STRATEGY_* */
+  TSR_SPARE(2);
+} tsr_strategy_info;
 
 /* FROZEN. The ranks that differ in one axis, or a listed subset of them, or the world (axis TSR_WORLD_AXIS). */
 typedef struct tsr_group {
   int32_t axis;
-  uint32_t num_coordinates;   /* 0: all of the axis */
-  const int32_t* coordinates; /* ascending */
+  uint32_t num_coordinates;   /* 0: all of the axis; of the world so far always */
+  const int32_t* coordinates; /* ascending; of the world: world ranks */
+  TSR_SPARE(2);
 } tsr_group;
 
 /* ---- model --------------------------------------------------------------------------------------------------- */
@@ -59,10 +73,10 @@ typedef struct tsr_dim {
   uint32_t blocks;
   int64_t extent;
   int64_t granule;
+  TSR_SPARE(2);
 } tsr_dim;
 
-#define TSR_PARAMETER_FROZEN 1u  /* no gradient, no optimizer state */
-#define TSR_PARAMETER_OF_ROWS 2u /* used row by row, and rows are split: its gradient is that of this rank's rows */
+#define TSR_PARAMETER_FROZEN 1u /* no gradient, no optimizer state */
 
 /* FROZEN. */
 typedef struct tsr_parameter {
@@ -73,21 +87,35 @@ typedef struct tsr_parameter {
   uint64_t num_elements; /* of the whole parameter */
   uint64_t unit_offset;  /* where it starts in its unit: a multiple of 128 elements; trainable ones come first, and have
                             buffers of their own */
-  uint32_t flags;
+  uint64_t partial_axes; /* bit a: a rank's gradient is an addend of the sum over axis a, as that of its rows is where
+                            rows are split. Axes that split the batch are not listed */
+  uint32_t flags;        /* TSR_PARAMETER_* */
   uint32_t reserved;
+  TSR_SPARE(4);
 } tsr_parameter;
 
 /* FROZEN. Parameters that are sharded together. */
 typedef struct tsr_unit {
   tsr_str name;
   uint64_t num_elements; /* of its flat buffers, pads included */
+  TSR_SPARE(2);
 } tsr_unit;
 
 #define TSR_VALUE_ACTIVATION 1u
-#define TSR_VALUE_TOKENS 2u
-#define TSR_VALUE_TARGETS 3u
-#define TSR_VALUE_FEATURES 4u /* numbers of an example */
-#define TSR_VALUE_LABELS 5u   /* its class */
+#define TSR_VALUE_INPUT 2u /* read from the data; `input` says what */
+
+#define TSR_PLACEMENT_REPLICATED 1u /* whole on each rank that has it */
+#define TSR_PLACEMENT_SPLIT 2u      /* a rank has a part of the dim of that name */
+#define TSR_PLACEMENT_PARTIAL 3u    /* a rank has an addend of it */
+
+/* FROZEN. Where a value is, over one axis. */
+typedef struct tsr_placement {
+  uint32_t kind;   /* TSR_PLACEMENT_* */
+  uint32_t dim;    /* SPLIT: TSR_DIM_*, which may be ROWS; else 0 */
+  uint32_t reduce; /* PARTIAL: TSR_REDUCE_* that completes it; else 0 */
+  uint32_t reserved;
+  TSR_SPARE(2);
+} tsr_placement;
 
 /* FROZEN. What flows between segments, one buffer a micro-batch. */
 typedef struct tsr_value {
@@ -98,41 +126,59 @@ typedef struct tsr_value {
   int32_t gradient_of; /* its gradient is the buffer of that value's gradient; -1: it has its own */
   tsr_dtype dtype;
   uint64_t num_elements; /* of this rank and micro-batch */
-  int32_t rows; /* this value is replicated; value `rows` is its row-sharded form over a tensors axis; -1: none */
+  int32_t same_as;       /* this value is that one in another placement: a strategy makes one of the other; -1: none */
   uint32_t reserved;
+  const tsr_placement* placements; /* [num_axes], once the value is complete */
+  tsr_str input; /* INPUT: "tokens", "targets", "features", "labels", or what the model calls it; else empty */
+  TSR_SPARE(4);
 } tsr_value;
 
 /* FROZEN. A contracted dim: split it and the segment's outputs are partial until they are reduced. */
 typedef struct tsr_contraction {
   uint32_t dim;    /* TSR_DIM_* */
   uint32_t reduce; /* TSR_REDUCE_* that completes the outputs */
+  TSR_SPARE(2);
 } tsr_contraction;
+
+/* APPENDABLE. What follows from the entry of a segment's op for who splits its dims. */
+typedef struct tsr_segment_rule {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const tsr_contraction* contractions;
+  uint64_t num_contractions;
+} tsr_segment_rule;
+
+#define TSR_SEGMENT_TAIL 1u /* of the model's end, from the head to the loss: stays in one piece, on one stage */
 
 /* FROZEN. The smallest compute between two places where a collective may be needed: fusion happens within a segment,
  * never across one. Slot indices are positions in `parameters`, `inputs`, `outputs`. */
 typedef struct tsr_segment {
   tsr_str name;
-  uint32_t op; /* TSR_OP_* */
-  uint32_t num_parameters;
+  const tsr_op* op; /* without phase; extents of this rank and micro-batch */
+  const tsr_segment_rule* rule;
   const int32_t* parameters;
   const int32_t* inputs; /* values */
   const int32_t* outputs;
+  uint32_t num_parameters;
   uint32_t num_inputs;
   uint32_t num_outputs;
-  const tsr_contraction* contractions;
-  uint64_t num_contractions;
+  uint32_t flags; /* TSR_SEGMENT_* */
+  int32_t block;  /* segments of one block are recomputed together; -1: of none */
+  uint32_t reserved;
+  TSR_SPARE(4);
 } tsr_segment;
 
 /* ---- layout: who owns which part of which parameter ---------------------------------------------------------- */
 
-/* Roles of a home. */
-#define TSR_HOME_VALUE 0u    /* the parameters; float32, unless there is a master */
-#define TSR_HOME_MASTER 1u   /* float32 values where VALUE is a copy of 16 bits; else buffer 0 */
-#define TSR_HOME_GRADIENT 2u /* transient, float32 */
-#define TSR_HOME_M 3u        /* AdamW's first moment, SGD's momentum */
-#define TSR_HOME_V 4u        /* AdamW's second moment */
-#define TSR_NUM_HOME_ROLES 5u
-#define TSR_ALL_HOME_ROLES 0x1fu
+/* Roles of a home: numbers below 32. A strategy that splits homes treats the roles that it does not know like the
+ * states of the optimizer that it does. */
+#define TSR_HOME_VALUE 0u              /* the parameters; float32, unless there is a master */
+#define TSR_HOME_MASTER 1u             /* float32 values where VALUE is a copy of 16 bits */
+#define TSR_HOME_GRADIENT 2u           /* transient, float32 */
+#define TSR_HOME_STATE(k) (16u + (k))  /* state k of the optimizer: view.states[k] */
+#define TSR_HOME_M TSR_HOME_STATE(0u)  /* AdamW's first moment, SGD's momentum */
+#define TSR_HOME_V TSR_HOME_STATE(1u)  /* AdamW's second moment */
+#define TSR_ALL_HOME_ROLES 0xffffffffu /* of a mask: later ones too */
 
 #define TSR_LAYOUT_REPLICATED 1u /* whole on the listed coordinates, all if none is */
 #define TSR_LAYOUT_SPLIT 2u      /* each coordinate has a part; the parts are the whole, and padding */
@@ -144,8 +190,8 @@ typedef struct tsr_segment {
 /* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. No entry for an axis
  * means replicated over all its coordinates. */
 typedef struct tsr_layout_entry {
-  int32_t parameter; /* -1, SPLIT over a tensors axis: no parameter, but the rows (batch x seq) of values that pass
-                        between segments which work row by row: sequence parallelism */
+  int32_t parameter; /* -1: none, but the dim `name` of values, SPLIT wherever the ops allow. So far ROWS over a tensors
+                        axis, of values that pass between segments which work row by row: sequence parallelism */
   int32_t axis;
   uint32_t roles; /* bit 1 << TSR_HOME_* */
   uint32_t kind;  /* TSR_LAYOUT_* */
@@ -155,13 +201,19 @@ typedef struct tsr_layout_entry {
   uint32_t num_coordinates;   /* REPLICATED over a subset; 0: all */
   const int32_t* coordinates; /* REPLICATED: the subset; SPLIT into whole owners: the owner */
   uint64_t padded_size;       /* SPLIT: extent that is cut into `parts`, >= the dim's */
+  uint32_t name;              /* parameter -1: TSR_DIM_*; else 0 */
+  uint32_t reserved;
+  TSR_SPARE(2);
 } tsr_layout_entry;
 
-/* FROZEN. The range in which a home keeps one role; buffer 0: the home has no such role. */
+/* FROZEN. The range in which a home keeps one role: one element of it for `granule` elements of the home. */
 typedef struct tsr_home_role {
+  uint32_t number;  /* TSR_HOME_* */
+  uint32_t granule; /* 1; others, for states of blocks, are reserved and refused so far */
   uint64_t buffer;
   uint64_t offset;
   uint64_t num_elements;
+  TSR_SPARE(2);
 } tsr_home_role;
 
 /* FROZEN. num_elements of `parameter`, from parameter_offset on, are at home_offset of every role of the home. */
@@ -171,6 +223,7 @@ typedef struct tsr_piece {
   uint64_t parameter_offset;
   uint64_t num_elements;
   uint64_t home_offset;
+  TSR_SPARE(2);
 } tsr_piece;
 
 /* FROZEN. What this rank owns of some parameters; `unit` is the first one's. Pieces ascend by home_offset; elements in
@@ -182,7 +235,10 @@ typedef struct tsr_home {
   uint32_t num_pieces;
   const tsr_piece* pieces;
   uint64_t num_elements;
-  tsr_home_role roles[TSR_NUM_HOME_ROLES];
+  const tsr_home_role* roles; /* that it has, by ascending number */
+  uint32_t num_roles;
+  uint32_t reserved;
+  TSR_SPARE(2);
 } tsr_home;
 
 /* ---- program ------------------------------------------------------------------------------------------------- */
@@ -190,7 +246,7 @@ typedef struct tsr_home {
 /* What a buffer is for: reports add memory up by kind, and a pass finds its way by it. */
 #define TSR_BUFFER_HOME 1u       /* values of parameters, float32 masters */
 #define TSR_BUFFER_GRADIENT 2u   /* gradients of parameters; transient */
-#define TSR_BUFFER_OPTIMIZER 3u  /* m, v */
+#define TSR_BUFFER_OPTIMIZER 3u  /* states of the optimizer */
 #define TSR_BUFFER_GATHERED 4u   /* parameters gathered from shards, compute copies */
 #define TSR_BUFFER_ACTIVATION 5u /* values and their gradients */
 #define TSR_BUFFER_SAVED 6u      /* written by forward for backward, context of split backwards */
@@ -199,7 +255,7 @@ typedef struct tsr_home {
 #define TSR_BUFFER_INPUT 9u   /* tokens, targets: written by the host before the program */
 #define TSR_BUFFER_SCALAR 10u /* learning rate, clip result, step: fixed, read and written by the host */
 #define TSR_BUFFER_ACCUMULATOR 11u
-#define TSR_BUFFER_PLUGIN 12u  /* a strategy's own */
+#define TSR_BUFFER_PLUGIN 12u  /* a strategy's own: a persistent one is (strategy, name), the same in all programs */
 #define TSR_BUFFER_FETCHED 13u /* a copy, in device memory, of what is kept in another memory */
 
 #define TSR_BUFFER_PERSISTENT 1u /* lives across programs, at one address in all of them */
@@ -213,6 +269,9 @@ typedef struct tsr_buffer {
   uint32_t memory; /* TSR_MEMORY_* */
   tsr_dtype dtype;
   uint32_t flags;
+  int32_t strategy; /* PLUGIN: whose it is, which add_buffer fills in; else -1 */
+  uint32_t reserved;
+  TSR_SPARE(2);
 } tsr_buffer;
 
 /* FROZEN. One operand of an action, and all that dependencies, memory and checks are derived from: an action that
@@ -223,15 +282,15 @@ typedef struct tsr_binding {
   uint64_t num_elements;
   uint32_t slot; /* TSR_SLOT; collectives and elementwise: SOURCE 0, DESTINATION 0 */
   uint32_t mode; /* TSR_MODE_* */
+  TSR_SPARE(2);
 } tsr_binding;
 
-#define TSR_STREAM_COMPUTE 0u /* indices of the streams every program has */
+#define TSR_STREAM_COMPUTE 0u /* indices of the streams every program has; what others are for, their kind says */
 #define TSR_STREAM_COPY_IN 1u
 #define TSR_STREAM_COPY_OUT 2u
 
 #define TSR_STREAM_KIND_DEVICE 1u /* of the device that computes: kernels and copies */
 #define TSR_STREAM_KIND_COMM 2u   /* collectives of one (axis or world, lane), with a communicator for each group */
-
 #define TSR_STREAM_KIND_HOST 3u   /* of the host's processor: reads and writes of files */
 
 /* FROZEN. A pass leaves streams of a kind it does not know alone. */
@@ -239,6 +298,7 @@ typedef struct tsr_stream_info {
   tsr_str name;  /* "compute", "comm.dp.gradient" */
   int32_t axis;  /* of a comm stream; else TSR_WORLD_AXIS */
   uint32_t kind; /* TSR_STREAM_KIND_* */
+  TSR_SPARE(2);
 } tsr_stream_info;
 
 #define TSR_ACTION_FORWARD 1u
@@ -273,12 +333,12 @@ typedef struct tsr_stream_info {
 
 #define TSR_ACTION_PREDICATED 1u /* skipped when clip's `ok` is 0; elementwise and optimizer actions only */
 
-/* FROZEN. Fields that a kind does not use are 0, segment, micro_batch, group and peer -1. */
+/* FROZEN. Fields that a kind does not use are 0; segment, micro_batch, group, peer and strategy -1. */
 typedef struct tsr_action {
   uint64_t id;
   uint32_t kind;
   uint32_t stream;
-  int32_t segment;
+  int32_t segment; /* those from num_segments on are reserved for ops that passes add */
   int32_t micro_batch;
   int32_t group;
   int32_t peer;    /* root or peer: a coordinate of the group, never a rank */
@@ -289,17 +349,20 @@ typedef struct tsr_action {
   double scale;  /* TSR_ACTION_SCALE */
   const tsr_binding* bindings;
   uint64_t num_bindings;
-  const uint64_t* counts; /* uneven slices of a collective, one per member, or NULL */
+  const uint64_t* counts; /* uneven slices of a collective, one per member, or NULL; ALL_TO_ALL: what each member is
+                             sent, then what each sends here */
   const int32_t* peers;   /* EXCHANGE: one per SOURCE, then one per DESTINATION, or NULL */
   uint64_t num_counts;
   uint64_t num_peers;
-  int32_t strategy_axis; /* CALL: the axis whose strategy is called */
+  int32_t strategy; /* CALL: which is called */
   uint32_t reserved;
+  TSR_SPARE(4);
 } tsr_action;
 
 #define TSR_PURPOSE_INIT 1u /* once, after homes are filled: what a strategy needs to start */
 #define TSR_PURPOSE_STEP 2u /* forward, backward, optimizer, over all micro-batches */
 #define TSR_PURPOSE_EVAL 3u /* forward and loss alone: nothing is saved, no gradient is bound */
+/* 4 to 15 are reserved for the host, which asks no strategy for them. A strategy refuses those it does not know. */
 #define TSR_EVERY_STEP 1u
 #define TSR_EVERY_MICRO_BATCH 2u
 
@@ -312,7 +375,7 @@ typedef struct tsr_program_view {
   uint32_t num_micro_batches;
   tsr_dtype dtype;        /* values and compute copies */
   tsr_dtype reduce_dtype; /* gradients on the wire */
-  int32_t axis;           /* the axis this strategy is for */
+  int32_t axis;           /* the axis this strategy is for; TSR_WORLD_AXIS: a pass without an axis */
   const tsr_axis* axes;
   const tsr_unit* units;
   const tsr_parameter* parameters;
@@ -326,6 +389,17 @@ typedef struct tsr_program_view {
   const tsr_action* actions;
   uint64_t num_axes, num_units, num_parameters, num_values, num_segments, num_layout_entries;
   uint64_t num_buffers, num_homes, num_streams, num_groups, num_actions;
+  const tsr_strategy_info* strategies;
+  uint64_t num_strategies;
+  int32_t strategy;       /* this one's index; -1: none, for a policy */
+  uint32_t slice_granule; /* slices of homes begin and end at its multiples: 1 so far */
+  const tsr_str* states;  /* names of the optimizer's states: "m", "v" */
+  uint64_t num_states;
+  const tsr_str* names; /* of the run's private numbers, from TSR_FIRST_PRIVATE on */
+  uint64_t num_names;
+  const int32_t* data_ranks; /* whose tokens this rank computes, of all ranks that read others: one so far. There may be
+                                more, and then more micro-batches than --grad-accum says */
+  uint64_t num_data_ranks;
 } tsr_program_view;
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tessera plugin ABI, kind "strategy": a compiler pass over the step program, for one axis of the mesh.
  *
- * The host creates one instance per axis. For the axes of two or more ranks (over one there is nothing to split) it
- * calls layout, builds the base program, and calls lower for every program (init, step, eval), by role and then
- * innermost axis first. layout and lower are pure: their result depends on the view and the options only, and they
- * communicate with no other rank; the host plans other ranks by calling them with other coordinates, on any thread. To
- * find the place for a collective, ask which actions bind a parameter, a gradient or a value, and which of them writes
- * it last: the program has no markers.
+ * The host creates an instance for each axis that a strategy is named for. For the axes of two or more ranks (over one
+ * there is nothing to split) it calls layout, builds the base program, and calls lower for every program (init, step,
+ * eval), by role and then innermost axis first. layout and lower are pure: their result depends on the view and the
+ * options only, and they communicate with no other rank; the host plans other ranks by calling them with other
+ * coordinates, on any thread. To find the place for a collective, ask which actions bind a parameter, a gradient or a
+ * value, and which of them writes it last: the program has no markers.
  *
  * What data parallelism does to two lines of a step (tests/golden/programs/two-blocks-ddp.txt): after the last action
  * that writes a gradient it inserts its sum,
@@ -28,9 +28,9 @@ typedef struct tsr_strategy tsr_strategy;
 
 /* Order of passes: what runs where and when comes first, since it decides which actions there are; then what cuts the
  * work of an action; last what adds collectives to the actions that are left. Other orders would be silently wrong. */
-#define TSR_STRATEGY_SCHEDULE 1u      /* pipeline: moves actions to stages, adds sends, sets the order */
-#define TSR_STRATEGY_SPLIT_COMPUTE 2u /* tensor: layers are cut, partial results are reduced */
-#define TSR_STRATEGY_SPLIT_STORAGE 3u /* ddp, fsdp, zero3: gathers parameters, sums gradients */
+#define TSR_STRATEGY_SCHEDULE 100u      /* pipeline: moves actions to stages, adds sends, sets the order */
+#define TSR_STRATEGY_SPLIT_COMPUTE 200u /* tensor: layers are cut, partial results are reduced */
+#define TSR_STRATEGY_SPLIT_STORAGE 300u /* ddp, fsdp, zero3: gathers parameters, sums gradients */
 
 /* Splits storage of homes (fsdp) rather than replicating them (ddp); goes first within its role. */
 #define TSR_STRATEGY_SHARDS_HOMES 1u
@@ -55,8 +55,9 @@ typedef struct tsr_edit {
    * Errors: INVALID_ARGUMENT for no such axis, coordinates that the axis does not have, that do not ascend or are there
    * twice; the world has no list of coordinates. */
   TSR_FN(tsr_status, add_group)(void* ctx, const tsr_group* group, int32_t* index, tsr_error* err) TSR_NOEXCEPT;
-  /* A new buffer, transient unless its flags say otherwise; `buffer->id` is ignored. Its memory is planned when all
-   * passes have run: a pass asks for no address. Errors: INVALID_ARGUMENT for an unknown kind, dtype or memory. */
+  /* A new buffer, transient unless its flags say otherwise; `buffer->id` and `buffer->strategy` are ignored. Its memory
+   * is planned when all passes have run: a pass asks for no address. Errors: INVALID_ARGUMENT for an unknown kind,
+   * dtype or memory. */
   TSR_FN(tsr_status, add_buffer)(void* ctx, const tsr_buffer* buffer, uint64_t* id, tsr_error* err) TSR_NOEXCEPT;
   /* Inserts a copy of `action` (its id is ignored) before or after action `anchor`; anchor 0: before the first or after
    * the last. Errors: INVALID_ARGUMENT when `where` is neither TSR_BEFORE nor TSR_AFTER; for an unknown anchor, kind,
@@ -72,14 +73,14 @@ typedef struct tsr_edit {
   /* In all actions and homes: buffer `from` becomes buffer `to`, offsets plus `offset`. So several gradients move into
    * one bucket. Errors: INVALID_ARGUMENT for an unknown buffer, another dtype, or when `from` does not fit there. */
   TSR_FN(tsr_status, rebind)(void* ctx, uint64_t from, uint64_t to, uint64_t offset, tsr_error* err) TSR_NOEXCEPT;
-  /* Where a home keeps a role (TSR_HOME_*); place->buffer 0: it has no such role any more. Errors: INVALID_ARGUMENT for
-   * an unknown home, role or buffer, or a range outside the buffer. */
-  TSR_FN(tsr_status, set_role)
-  (void* ctx, uint64_t home, uint32_t role, const tsr_home_role* place, tsr_error* err) TSR_NOEXCEPT;
+  /* Where a home keeps a role; role->buffer 0: it has no such role any more. Errors: INVALID_ARGUMENT for an unknown
+   * home, a number that is not a role's, an unknown buffer, or a range outside the buffer; UNSUPPORTED for a granule
+   * other than 1. */
+  TSR_FN(tsr_status, set_role)(void* ctx, uint64_t home, const tsr_home_role* role, tsr_error* err) TSR_NOEXCEPT;
   /* Replaces `homes` by one new home (NULL: by none). Actions that name one of them by `home` are bound
    * to the new home's roles, once per kind and group; the others of them are removed. `id` (may be NULL) gets the new
-   * id. So fsdp makes one optimizer action of a unit's many. Errors: INVALID_ARGUMENT for an unknown home, or a role of
-   * the replacement that is outside its buffer. */
+   * id. So fsdp makes one optimizer action of a unit's many. Errors: INVALID_ARGUMENT for an unknown home; as set_role
+   * for the replacement's roles. */
   TSR_FN(tsr_status, replace_homes)
   (void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
    tsr_error* err) TSR_NOEXCEPT;
@@ -107,8 +108,8 @@ typedef struct tsr_layout_sink {
   uint32_t struct_size;
   uint32_t reserved;
   void* ctx;
-  /* Adds an entry after those that are there. Errors: INVALID_ARGUMENT for another axis than the strategy's own, for no
-   * such parameter, and for parameter -1 unless it is a SPLIT of rows (dim -1) by a strategy that splits tensors.
+  /* Adds an entry after those that are there. Errors: INVALID_ARGUMENT for another axis than the strategy's own and for
+   * no such parameter; UNSUPPORTED for parameter -1 unless it is a SPLIT of ROWS by a strategy that splits tensors.
    * Entries that do not go together are found when all layouts are there. [the thread of the layout call] */
   TSR_FN(tsr_status, add_entry)(void* ctx, const tsr_layout_entry* entry, tsr_error* err) TSR_NOEXCEPT;
 } tsr_layout_sink;
@@ -118,7 +119,7 @@ typedef struct tsr_strategy_create_args {
   uint32_t struct_size;
   uint32_t reserved;
   const tsr_host* host;
-  tsr_str axis; /* the axis's name */
+  tsr_str axis; /* the axis's name; empty: for none */
   const tsr_option_value* options;
   uint64_t num_options;
 } tsr_strategy_create_args;
@@ -127,7 +128,7 @@ typedef struct tsr_strategy_create_args {
 typedef struct tsr_strategy_interface {
   uint32_t struct_size;
   uint32_t role;   /* TSR_STRATEGY_SCHEDULE, ... */
-  uint32_t splits; /* TSR_SPLITS_*: what its axis splits */
+  uint32_t splits; /* mask of TSR_SPLITS_*: what its axis splits */
   uint32_t flags;
   /* An instance for one axis, also one of a single rank. `args` is borrowed for the call, but args->host outlives the
    * instance; *strategy is the caller's until destroy. What it is depends on the options alone and never changes.
@@ -150,7 +151,8 @@ typedef struct tsr_strategy_interface {
   TSR_FN(tsr_status, layout)
   (tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink, tsr_error* err) TSR_NOEXCEPT;
   /* The pass. View and edit table are borrowed for the call. Errors: the first one of the edit table; UNSUPPORTED for a
-   * view it cannot work on (another strategy has split its homes, a reduce_every it does not know); INVALID_ARGUMENT
+   * view it cannot work on (another strategy has split its homes; a purpose, a reduce_every or, if it slices homes, a
+   * slice_granule that it does not know); INVALID_ARGUMENT
    * for an option that does not fit the program; ABI when a struct_size is too small. Then the host drops all its
    * edits, puts strategy and axis before the message and stops before step 1. Pure. [any-thread] */
   TSR_FN(tsr_status, lower)

@@ -23,7 +23,7 @@ inline void* align_up(void* pointer) {
 
 /// A workspace that holds `num_elements` from the next multiple of 256 bytes on, wherever it is bound.
 inline tsr_slot_spec aligned_workspace(uint32_t index, uint64_t num_elements, tsr_dtype dtype) {
-  return op::workspace(index, num_elements + kBufferAlignment / TSR_DTYPE_BYTES(dtype), dtype);
+  return op::workspace(index, num_elements + kBufferAlignment / TSR_NUM_BYTES(dtype, 1), dtype);
 }
 
 }  // namespace tessera::cuda

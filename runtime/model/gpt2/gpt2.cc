@@ -37,8 +37,8 @@ class Gpt2Builder {
       : config_(config), shape_(shape), builder_(shape), residual_{0.0f, residual_deviation(config.num_layers)} {}
 
   Model build() {
-    const int tokens = builder_.input("tokens", TSR_VALUE_TOKENS, TSR_I32);
-    const int targets = builder_.input("targets", TSR_VALUE_TARGETS, TSR_I32);
+    const int tokens = builder_.input("tokens", TSR_I32);
+    const int targets = builder_.input("targets", TSR_I32);
     builder_.unit("wte");
     const int wte = builder_.parameter("wte.weight", {make_dim(TSR_DIM_VOCAB, config_.vocab), embed_}, kWeight);
     builder_.unit("wpe");

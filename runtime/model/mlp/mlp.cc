@@ -74,8 +74,8 @@ int parse_activation(std::string_view name, std::string_view text) {
 Model make_mlp(const MlpConfig& config, const BatchShape& shape) {
   ModelBuilder builder(shape);
   const auto width = [&](std::size_t i) { return make_dim(kNoName, config.widths[i]); };
-  int x = builder.input("features", TSR_VALUE_FEATURES, shape.dtype, {width(0)});
-  const int labels = builder.input("labels", TSR_VALUE_LABELS, TSR_I32);
+  int x = builder.input("features", shape.dtype, {width(0)});
+  const int labels = builder.input("labels", TSR_I32);
   const auto num_layers = static_cast<std::size_t>(config.num_layers());
   for (std::size_t i = 0; i < num_layers; ++i) {
     const std::string name = "layers." + std::to_string(i);

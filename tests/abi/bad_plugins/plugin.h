@@ -38,6 +38,12 @@
 #ifndef TEST_SECOND_OPTION
 #define TEST_SECOND_OPTION "label"
 #endif
+#ifndef TEST_SPARE
+#define TEST_SPARE 0
+#endif
+#ifndef TEST_SPLITS
+#define TEST_SPLITS TSR_SPLITS_BATCH
+#endif
 #ifndef TEST_TABLE_SIZE
 #define TEST_TABLE_SIZE sizeof kTable
 #endif
@@ -92,18 +98,34 @@ static inline tsr_status lower(tsr_strategy* strategy, const tsr_program_view* v
 }
 static const tsr_strategy_interface kTable = {.struct_size = TEST_TABLE_SIZE,
                                               .role = TSR_STRATEGY_SPLIT_STORAGE,
-                                              .splits = TSR_SPLITS_BATCH,
+                                              .splits = TEST_SPLITS,
                                               .create = create,
                                               .destroy = destroy,
                                               .lower = TEST_LOWER};
 #endif
 
 static const tsr_option kOptions[] = {
-    {TEST_STR("bucket-mb"), TEST_STR(TEST_DEFAULT), {NULL, 0}, TEST_STR("MiB per bucket"), 1, 1024, TSR_OPTION_INT, 0},
-    {TEST_STR("ratio"), TEST_STR("0.5"), {NULL, 0}, TEST_STR("a number"), 0, 1, TSR_OPTION_FLOAT, 0},
-    {TEST_STR("eager"), TEST_STR("false"), {NULL, 0}, TEST_STR("a switch"), 1, 0, TSR_OPTION_BOOL, 0},
-    {TEST_STR("mode"), TEST_STR("fast"), TEST_STR("fast|exact"), TEST_STR("a choice"), 1, 0, TSR_OPTION_STRING, 0},
-    {TEST_STR(TEST_SECOND_OPTION), TEST_STR(""), {NULL, 0}, TEST_STR("any text"), 1, 0, TSR_OPTION_STRING, 0},
+    {TEST_STR("bucket-mb"),
+     TEST_STR(TEST_DEFAULT),
+     {NULL, 0},
+     TEST_STR("MiB per bucket"),
+     1,
+     1024,
+     TSR_OPTION_INT,
+     0,
+     {0}},
+    {TEST_STR("ratio"), TEST_STR("0.5"), {NULL, 0}, TEST_STR("a number"), 0, 1, TSR_OPTION_FLOAT, 0, {0}},
+    {TEST_STR("eager"), TEST_STR("false"), {NULL, 0}, TEST_STR("a switch"), 1, 0, TSR_OPTION_BOOL, 0, {0}},
+    {TEST_STR("mode"), TEST_STR("fast"), TEST_STR("fast|exact"), TEST_STR("a choice"), 1, 0, TSR_OPTION_STRING, 0, {0}},
+    {TEST_STR(TEST_SECOND_OPTION),
+     TEST_STR(""),
+     {NULL, 0},
+     TEST_STR("any text"),
+     1,
+     0,
+     TSR_OPTION_STRING,
+     0,
+     {0, TEST_SPARE}},
 };
 static const tsr_descriptor kDescriptor = {TEST_DESCRIPTOR_SIZE,
                                            0,

@@ -131,35 +131,6 @@ NCCL_ON_CPU_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ra
   return (*comm)->start([comm = *comm] { return join(*comm); });
 }
 
-NCCL_ON_CPU_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* child,
-                                           ncclConfig_t* config) {
-  const Use use(comm, "ncclCommSplit");
-  if (comm->state() != ncclSuccess || config->blocking != 0) return ncclInvalidArgument;
-  *child = nullptr;
-  const uint64_t round = comm->num_layout_entries++;
-  return comm->start([=] {
-    auto chosen = comm->clique->tell(round, comm->rank, {color, key}, comm->is_aborted());
-    if (chosen.empty()) return ncclSystemError;
-    if (color < 0) return ncclSuccess;
-    std::vector<std::pair<int, int>> members;  // {key, rank}
-    for (size_t rank = 0; rank < chosen.size(); ++rank)
-      if (chosen[rank].first == color) members.emplace_back(chosen[rank].second, static_cast<int>(rank));
-    std::sort(members.begin(), members.end());
-    const auto own = std::find(members.begin(), members.end(), std::pair(key, comm->rank));
-    const int num_ranks = static_cast<int>(members.size());
-    auto* made = new ncclComm(comm->clique->child(round, color, num_ranks), static_cast<int>(own - members.begin()),
-                              num_ranks, comm->device);
-    nccl_on_cpu::note_made(made);
-    if (const ncclResult_t result = join(*made); result != ncclSuccess) {
-      nccl_on_cpu::note_ended(made);
-      delete made;
-      return result;
-    }
-    *child = made;
-    return ncclSuccess;
-  });
-}
-
 NCCL_ON_CPU_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   const Use use(comm, "ncclCommGetAsyncError");
   *state = comm->state();

@@ -178,25 +178,4 @@ void Clique::messages(int rank, const std::vector<const Task*>& tasks, const boo
   std::erase_if(messages_, is_own);
 }
 
-std::vector<std::pair<int, int>> Clique::tell(uint64_t round, int rank, std::pair<int, int> value,
-                                              const bool& is_aborted) {
-  Lock lock(mutex_);
-  auto& told = told_[round];
-  told[rank] = value;
-  changed_.notify_all();
-  changed_.wait(lock, [&] { return is_aborted || told.size() == static_cast<size_t>(num_ranks_); });
-  std::vector<std::pair<int, int>> all;
-  if (!is_aborted)
-    for (const auto& [other, its] : told)
-      all.push_back(its);
-  return all;
-}
-
-std::shared_ptr<Clique> Clique::child(uint64_t round, int color, int num_ranks) {
-  const std::lock_guard lock(mutex_);
-  auto& child = children_[{round, color}];
-  if (!child) child = std::make_shared<Clique>(num_ranks);
-  return child;
-}
-
 }  // namespace nccl_on_cpu

@@ -42,10 +42,6 @@ class Clique {
   bool connect(int rank, const std::vector<Task>& tasks, const bool& is_aborted);
   /// Does what was launched together; collectives have the numbers from `ticket` on.
   void run(int rank, const std::vector<Task>& tasks, uint64_t ticket, const bool& is_aborted);
-  /// All members tell their value under `round`; returns all, or nothing when aborted.
-  std::vector<std::pair<int, int>> tell(uint64_t round, int rank, std::pair<int, int> value, const bool& is_aborted);
-  /// A clique made by a split; the same for all who give the same key.
-  std::shared_ptr<Clique> child(uint64_t round, int color, int num_ranks);
   /// Sets a flag that waits look at, and wakes them.
   void raise(bool& flag);
 
@@ -74,8 +70,6 @@ class Clique {
   std::set<std::pair<int, int>> senders_, receivers_;  // {source, destination} that have come
   std::map<uint64_t, PostedCollective> posted_;
   std::deque<Message> messages_;
-  std::map<uint64_t, std::map<int, std::pair<int, int>>> told_;
-  std::map<std::pair<uint64_t, int>, std::shared_ptr<Clique>> children_;
 };
 
 }  // namespace nccl_on_cpu

@@ -31,7 +31,6 @@ struct ncclComm {
 
   std::shared_ptr<nccl_on_cpu::Clique> clique;
   const int rank, num_ranks, device;
-  uint64_t num_layout_entries = 0;
   bool is_finalized = false;
   const bool& is_aborted() const { return is_aborted_; }
 

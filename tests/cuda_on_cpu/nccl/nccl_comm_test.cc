@@ -174,27 +174,6 @@ TEST(NcclComm, DestroyWaitsForNobody) {
   });
 }
 
-// Relaxed: nothing but nccl-comm's own locks is to order the two threads.
-TEST(NcclComm, AnAbortBehindASplitLeavesTheNewCommunicatorAlone) {
-  run_ranks(spec(2), [](CommRank& rank) {
-    Comm& comm = rank.comm();
-    std::atomic<bool> is_split{false};
-    std::thread aborting([&] {
-      while (!is_split.load(std::memory_order_relaxed))
-        std::this_thread::yield();
-      comm.abort();
-    });
-    const auto half = comm.split(rank.rank(), 0, 0, 1);
-    is_split.store(true, std::memory_order_relaxed);
-    aborting.join();
-    TypedBuffer buffer(TSR_F32, 100, [](uint64_t i) { return static_cast<double>(i); });
-    half->submit(all_reduce(buffer));
-    call(rank.device_interface().stream_synchronize, rank.stream(), int64_t{30000});
-    half->check_async();
-    EXPECT_EQ(buffer.difference(TypedBuffer(TSR_F32, 100, [](uint64_t i) { return static_cast<double>(i); })), "");
-  });
-}
-
 TEST(NcclComm, RefusesStreamsThatAreNotCudas) {
   run_ranks(spec(1), [](CommRank& rank) {
     const auto& cpu = load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE);

@@ -67,6 +67,10 @@ class Parser {
     result.kind = buffer_kind_from(words.take("a buffer's kind"));
     result.name = buffer_name(words);
     std::string_view word = words.take("the buffer's type");
+    if (word.starts_with(kStrategyOfBuffer)) {
+      result.strategy = index_from(word.substr(kStrategyOfBuffer.size()), "strategy");
+      word = words.take("the buffer's type");
+    }
     if (word == kPersistentWord) {
       result.persistent = true;
       word = words.take("the buffer's type");
@@ -90,7 +94,8 @@ class Parser {
     std::string name(words.take("a buffer's name"));
     if (name.starts_with('"')) return unquoted(name);
     const auto ends_name = [](std::string_view word) {
-      return word.empty() || word == kPersistentWord || word == kHostWord || word.find('[') != std::string_view::npos;
+      return word.empty() || word.starts_with(kStrategyOfBuffer) || word == kPersistentWord || word == kHostWord ||
+             word.find('[') != std::string_view::npos;
     };
     while (!ends_name(words.peek()))
       name.append(" ").append(words.take("a name"));
@@ -145,8 +150,8 @@ class Parser {
       action.home = home_id(unquoted(value));
     else if (key == "scale")
       action.scale = number_from<double>(value, "scale");
-    else if (key == "axis")
-      action.strategy_axis = program_.mesh->axis(value);
+    else if (key == "strategy")
+      action.strategy = index_from(value, "strategy");
     else if (key == "counts")
       action.counts = numbers_from<uint64_t>(value, "number of elements");
     else if (key == "peers")

@@ -50,7 +50,7 @@ ScaleLoop scale_loop(tsr_dtype dtype) {
 }
 
 uint64_t element_bytes(tsr_dtype dtype) {
-  const uint64_t num_bytes = TSR_DTYPE_BYTES(dtype);
+  const uint64_t num_bytes = TSR_NUM_BYTES(dtype, 1);
   if (num_bytes == 0) throw Error(TSR_E_UNSUPPORTED, op::dtype_name(dtype) + " has no whole bytes");
   return num_bytes;
 }

@@ -26,7 +26,7 @@ class Forward : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
       : shape_(op),
-        row_bytes_(shape_.columns * TSR_DTYPE_BYTES(op.dtype)),
+        row_bytes_(TSR_NUM_BYTES(op.dtype, shape_.columns)),
         num_threads_(num_threads),
         table_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         tokens_(find_operand(slots, TSR_ROLE_INPUT, 0)),

@@ -137,7 +137,7 @@ class AdamW final : public Optimizer {
     loop_(positions_.get<float>(pointers, kValue) + chunk.begin,
           positions_.get<const float>(pointers, kSource) + chunk.begin,
           positions_.get<float>(pointers, kM) + chunk.begin, positions_.get<float>(pointers, kV) + chunk.begin,
-          chunk.end - chunk.begin, adamw_factors(settings_, step, chunk.weight_decay));
+          chunk.end - chunk.begin, adamw_factors(settings_, step.scaled(chunk.lr_scale), chunk.weight_decay));
   }
 
   const decltype(&simd_baseline::adamw) loop_ = TESSERA_SIMD_CHOOSE(adamw);
@@ -150,7 +150,7 @@ class Sgd final : public Optimizer {
     loop_(positions_.get<float>(pointers, kValue) + chunk.begin,
           positions_.get<const float>(pointers, kSource) + chunk.begin,
           positions_.get<float>(pointers, kM) + chunk.begin, chunk.end - chunk.begin,
-          sgd_factors(settings_, step, chunk.weight_decay));
+          sgd_factors(settings_, step.scaled(chunk.lr_scale), chunk.weight_decay));
   }
 
   const decltype(&simd_baseline::sgd) loop_ = TESSERA_SIMD_CHOOSE(sgd);

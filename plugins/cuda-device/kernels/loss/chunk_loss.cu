@@ -147,7 +147,7 @@ Choice choose(uint64_t vectors_of_row, const cudaDeviceProp& device) {
 }  // namespace
 
 CrossEntropy::CrossEntropy(tsr_dtype dtype, uint64_t vocabulary, uint64_t width, bool differentiates, Context& context)
-    : vocabulary_(vocabulary), vectors_of_row_(width * TSR_DTYPE_BYTES(dtype) / kVectorBytes), fault_(context.fault()) {
+    : vocabulary_(vocabulary), vectors_of_row_(TSR_NUM_BYTES(dtype, width) / kVectorBytes), fault_(context.fault()) {
   const Choice choice = with_value_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     return differentiates ? choose<true, T>(vectors_of_row_, context.properties())

@@ -99,7 +99,7 @@ class Backward final : public Kernel {
  private:
   void launch_chunk(Head::Launch& launch, void* const* pointers, uint64_t first) const {
     const uint64_t num_rows = std::min(shape_.chunk, shape_.rows - first);
-    const uint64_t offset = first * shape_.columns * TSR_DTYPE_BYTES(shape_.dtype);
+    const uint64_t offset = TSR_NUM_BYTES(shape_.dtype, first * shape_.columns);
     float* const dlogits = logits_gradient_.in(pointers) + first * shape_.vocabulary;
     if (shape_.stores_logits)
       round(launch, num_rows, dlogits);

@@ -35,7 +35,7 @@ bool has_last_parts(const HeadShape& shape, const HeadProducts& products) {
 }
 
 void* offset(void* pointer, uint64_t num_elements, tsr_dtype dtype) {
-  return static_cast<std::byte*>(pointer) + num_elements * TSR_DTYPE_BYTES(dtype);
+  return static_cast<std::byte*>(pointer) + TSR_NUM_BYTES(dtype, num_elements);
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ HeadShape::HeadShape(const tsr_op& op, int64_t part_bytes)
       dtype(op.dtype),
       stores_logits(op.kind == TSR_OP_LOSS || dtype != TSR_F32),
       width(stores_logits && vocabulary % 8 != 0 ? round_up(vocabulary, 128) : vocabulary),
-      chunk(stores_logits ? chunk_length(rows, width * TSR_DTYPE_BYTES(dtype), part_bytes) : rows) {}
+      chunk(stores_logits ? chunk_length(rows, TSR_NUM_BYTES(dtype, width), part_bytes) : rows) {}
 
 // Workspaces, of GPT-2 at 64 x 1024 tokens in bf16: logits [chunk, 50304] up to 512 MiB; the padded table [50304, 768],
 // 74 MiB; parts of the last row of the table's gradient; 32 MiB for cuBLASLt.
@@ -96,10 +96,10 @@ Head::Launch Head::begin(cudaStream_t stream, void* const* pointers, const void*
   if (!table_.is_bound()) return launch;
   void* const copy = align_up(table_.in<void>(pointers));
   const uint64_t num_elements = shape_.vocabulary * shape_.columns;
-  const uint64_t num_bytes = num_elements * TSR_DTYPE_BYTES(shape_.dtype);
+  const uint64_t num_bytes = TSR_NUM_BYTES(shape_.dtype, num_elements);
   check(cudaMemcpyAsync(copy, table, num_bytes, cudaMemcpyDeviceToDevice, stream), "copying the table of the head");
   check(cudaMemsetAsync(offset(copy, num_elements, shape_.dtype), 0,
-                        (shape_.width - shape_.vocabulary) * shape_.columns * TSR_DTYPE_BYTES(shape_.dtype), stream),
+                        (shape_.width - shape_.vocabulary) * shape_.columns * TSR_NUM_BYTES(shape_.dtype, 1), stream),
         "zeroing the padding of the head's table");
   launch.table = copy;
   return launch;

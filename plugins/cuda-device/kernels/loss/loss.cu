@@ -39,7 +39,7 @@ class Loss final : public Kernel {
  private:
   /// Rows from `first` on of an operand [N,C].
   void* rows_of(const op::Operand& operand, void* const* pointers, uint64_t first) const {
-    return operand.in<std::byte>(pointers) + first * shape_.columns * TSR_DTYPE_BYTES(shape_.dtype);
+    return operand.in<std::byte>(pointers) + TSR_NUM_BYTES(shape_.dtype, first * shape_.columns);
   }
 
   void launch_chunk(const Head::Launch& launch, void* const* pointers, int64_t* loss, uint64_t first) const {

@@ -33,12 +33,12 @@ struct Update {
 
 // Computed in float64 by one thread of each block, as the CPU does once a chunk: powers of beta need the digits.
 template <class Factors>
-__device__ Factors factors_of(const Update& update, double weight_decay) {
-  const OptimizerStep step = {*update.lr, update.clip[0], *update.step};
+__device__ Factors factors_of(const Update& update, const op::Chunk& chunk) {
+  const OptimizerStep step = OptimizerStep{*update.lr, update.clip[0], *update.step}.scaled(chunk.lr_scale);
   if constexpr (std::is_same_v<Factors, AdamWFactors>)
-    return adamw_factors(update.settings, step, weight_decay);
+    return adamw_factors(update.settings, step, chunk.weight_decay);
   else
-    return sgd_factors(update.settings, step, weight_decay);
+    return sgd_factors(update.settings, step, chunk.weight_decay);
 }
 
 __device__ void update_element(const AdamWFactors& f, float gradient, float& value, float& m, float& v) {
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kNumThreads) optimizer(Update update) {
   }
   const op::Chunk chunk = update.chunks[blockIdx.x];
   __shared__ Factors of_block;
-  if (threadIdx.x == 0) of_block = factors_of<Factors>(update, chunk.weight_decay);
+  if (threadIdx.x == 0) of_block = factors_of<Factors>(update, chunk);
   __syncthreads();
   const Factors factors = of_block;
   for (uint64_t i = chunk.begin / 4 * 4 + 4 * threadIdx.x; i < chunk.end; i += 4 * kNumThreads)

@@ -1,0 +1,2 @@
+#define TEST_SPARE 1
+#include "plugin.h"
