@@ -63,8 +63,8 @@ std::string sentence_of(const ThreadCalls& thread, const CallFrame& frame) {
   const KnownFunction* known = find_function(function);
   const int64_t own_ms = frame.limit_ms;
   return concat(thread.has_error ? concat(thread.error, "; after that ") : "", plugin_text(function),
-                " has not returned from ", known ? known->place : "a function", " for ", frame.seen_for_ms,
-                " ms; it may take ", timeout_of(known, own_ms), " ms", flag_for(known, own_ms), ", so the run ends");
+                " has not returned from ", known ? known->place : "a function", " within ", timeout_of(known, own_ms),
+                " ms", flag_for(known, own_ms), ", so the run ends");
 }
 
 struct Ending {
