@@ -3,10 +3,12 @@
 #include "guard/process_state.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cfenv>
 #include <clocale>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/concat.h"
@@ -47,6 +49,13 @@ void compute_as(uint64_t state) {
 #endif
 }
 
+/// Copies of the standard files must not be what a run lacks when few may be open.
+bool has_room_for_copies() {
+  constexpr rlim_t kFew = 64;
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= kFew;
+}
+
 bool is_same(const struct sigaction& a, const struct sigaction& b) {
   return a.sa_handler == b.sa_handler && (a.sa_flags & SA_SIGINFO) == (b.sa_flags & SA_SIGINFO);
 }
@@ -58,23 +67,22 @@ bool is_same(const struct stat& a, const struct stat& b) {
 
 }  // namespace
 
-ProcessState::ProcessState()
-    : computing_(computing_now()),
-      c_locale_(std::setlocale(LC_ALL, nullptr)),
-      folder_(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+ProcessState::ProcessState() : computing_(computing_now()), c_locale_(std::setlocale(LC_ALL, nullptr)) {
   for (int signal = 1; signal < NSIG; ++signal)
     ::sigaction(signal, nullptr, &signals_[signal]);
-  ::stat(".", &folder_status_);
+  if (char* const path = ::getcwd(nullptr, 0); path) {
+    if (::stat(path, &folder_status_) == 0) folder_ = path;
+    std::free(path);
+  }
   for (int file = 0; file < kNumFiles; ++file) {
     ::fstat(file, &file_status_[file]);
-    files_[file] = ::fcntl(file, F_DUPFD_CLOEXEC, kNumFiles);
+    files_[file] = has_room_for_copies() ? ::fcntl(file, F_DUPFD_CLOEXEC, kNumFiles) : -1;
   }
 }
 
 ProcessState::~ProcessState() {
   for (const int file : files_)
     if (file >= 0) ::close(file);
-  if (folder_ >= 0) ::close(folder_);
 }
 
 std::string ProcessState::restore() {
@@ -117,8 +125,8 @@ std::string ProcessState::restore_locale() {
 
 std::string ProcessState::restore_folder() {
   struct stat now {};
-  if (folder_ < 0 || (::stat(".", &now) == 0 && is_same(now, folder_status_))) return "";
-  if (::fchdir(folder_) != 0) return "changes the current folder, which cannot be restored; it must not";
+  if (folder_.empty() || (::stat(".", &now) == 0 && is_same(now, folder_status_))) return "";
+  if (::chdir(folder_.c_str()) != 0) return "changes the current folder, which cannot be restored; it must not";
   return "changes the current folder, from which paths of other flags start; it must not";
 }
 

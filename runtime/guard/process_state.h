@@ -43,9 +43,9 @@ class ProcessState {
   std::array<struct sigaction, NSIG> signals_{};
   std::string c_locale_;
   std::locale locale_;
-  int folder_;
+  std::string folder_;  ///< its path; empty if it has none
   struct stat folder_status_ {};
-  std::array<int, kNumFiles> files_;
+  std::array<int, kNumFiles> files_;  ///< copies, or -1
   std::array<struct stat, kNumFiles> file_status_{};
 };
 

@@ -36,6 +36,7 @@ using Dynamic = ElfW(Dyn);
 using Symbol = ElfW(Sym);
 
 constexpr uint64_t kMaxSymbols = 1 << 20;
+static_assert(kElfMagicBytes == SELFMAG);
 
 // A bounded view of the file.
 class Bytes {
@@ -75,10 +76,9 @@ Header own_header() {
   return header;
 }
 
-Header checked_kind(const Bytes& bytes) {
-  if (!bytes.holds(0, SELFMAG) ||
-      std::memcmp(bytes.at<std::array<char, SELFMAG>>(0, "header").data(), ELFMAG, SELFMAG) != 0)
-    throw UsageError("is not an ELF file; give a shared object that was built as a plugin");
+Header checked_header(std::span<const char> file) {
+  check_elf_magic(file);
+  const Bytes bytes(file);
   const auto header = bytes.at<Header>(0, "header");
   static const Header own = own_header();
   if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
@@ -89,11 +89,6 @@ Header checked_kind(const Bytes& bytes) {
                             "); build it for this one"));
   if (header.e_type != ET_DYN)
     throw UsageError(concat("is an ELF file of type ", header.e_type, ", not a shared object; link it with -shared"));
-  return header;
-}
-
-Header checked_header(const Bytes& bytes) {
-  const Header header = checked_kind(bytes);
   if (header.e_shoff != 0 && !bytes.holds(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize))
     throw UsageError("is truncated: its section headers are past its end; build or copy it again");
   return header;
@@ -109,7 +104,7 @@ struct DynamicTable {
 
 class Inspector {
  public:
-  explicit Inspector(std::span<const char> file) : bytes_(file), header_(checked_header(bytes_)) {
+  explicit Inspector(std::span<const char> file) : bytes_(file), header_(checked_header(file)) {
     if (header_.e_phentsize != sizeof(Segment)) throw UsageError("has malformed program headers; build it again");
     for (uint64_t i = 0; i < header_.e_phnum; ++i)
       add_segment(bytes_.at<Segment>(header_.e_phoff + i * sizeof(Segment), "program header"));
@@ -242,8 +237,9 @@ SharedObject inspect_needs(std::span<const char> file) {
   return Inspector(file).needs();
 }
 
-void check_elf_header(std::span<const char> begin) {
-  checked_kind(Bytes(begin));
+void check_elf_magic(std::span<const char> begin) {
+  if (begin.size() < kElfMagicBytes || std::memcmp(begin.data(), ELFMAG, kElfMagicBytes) != 0)
+    throw UsageError("is not an ELF file; give a shared object that was built as a plugin");
 }
 
 }  // namespace tessera::host

@@ -26,9 +26,9 @@ SharedObject inspect_shared_object(std::span<const char> file);
 /// Without the symbols: the needs of a library of any size.
 SharedObject inspect_needs(std::span<const char> file);
 
-/// How many bytes of a file check_elf_header() needs.
-inline constexpr size_t kElfHeaderBytes = 64;
-/// Throws as above for the begin of a file that no shared object has; so a large file that is none is not read.
-void check_elf_header(std::span<const char> begin);
+/// How many bytes of a file check_elf_magic() needs.
+inline constexpr size_t kElfMagicBytes = 4;
+/// Throws as above unless an ELF file begins so; a large file that is none need not be read.
+void check_elf_magic(std::span<const char> begin);
 
 }  // namespace tessera::host

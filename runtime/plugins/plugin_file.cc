@@ -114,13 +114,13 @@ void read_rest(int fd, std::vector<char>& bytes, size_t done, const std::string&
   }
 }
 
-/// The header first: a large file that is something else is refused before memory is taken for it.
+/// The first bytes first: a large file that is something else is refused before memory is taken for it.
 std::vector<char> read_all(int fd, uint64_t num_bytes, const std::string& path) {
-  std::vector<char> bytes(std::min<uint64_t>(num_bytes, kElfHeaderBytes));
+  std::vector<char> bytes(std::min<uint64_t>(num_bytes, kElfMagicBytes));
   read_rest(fd, bytes, 0, path);
   const size_t done = bytes.size();
   try {
-    check_elf_header(bytes);
+    check_elf_magic(bytes);
   } catch (const UsageError& error) {
     throw UsageError(concat("the plugin ", path, " ", error.what()), error.code());
   }
