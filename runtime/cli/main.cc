@@ -14,6 +14,7 @@
 #include "cli/standard_files.h"
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
+#include "guard/crash_report.h"
 #include "tessera/core.h"
 #include "tessera/error.hpp"
 
@@ -121,6 +122,7 @@ int run_guarded(const std::vector<std::string>& argv) {
 }  // namespace tessera::host
 
 int main(int argc, char** argv) {
+  tessera::host::report_crashes();
   tessera::host::prepare_for_out_of_memory();
   // Inherited, these make OpenBLAS use kernels of an older processor, which give other bits.
   unsetenv("OPENBLAS_CORETYPE");
@@ -133,6 +135,7 @@ int main(int argc, char** argv) {
   tessera::host::StandardOutput output;
   const int exit_code = tessera::host::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();
+  tessera::host::end_of_program();
   if (unwritten.empty()) return exit_code;
   tessera::host::print_error("cannot write to standard output: " + unwritten);
   return exit_code == 0 ? 1 : exit_code;

@@ -38,6 +38,7 @@
 #include "compile/conflicts.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
+#include "guard/plugin_calls.h"
 #include "passes/casts.h"
 #include "passes/chunks.h"
 #include "passes/dce.h"
@@ -52,6 +53,8 @@ namespace {
 
 /// One mistake usually causes many diagnostics; report the first few.
 constexpr size_t kDiagnosticsShown = 8;
+/// Each is a program of its own, which is planned, checked and kept.
+constexpr uint32_t kMaxVariants = 4096;
 
 /// Ratio of arena to live peak up to which the planner prefers addresses that need no wait.
 constexpr double kMemoryBudget = 1.02;
@@ -132,7 +135,11 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
   const StrategyOnAxis* alternating = nullptr;
   for (const StrategyOnAxis& strategy : order) {
     if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, num_variants)) continue;
-    const uint32_t own = strategy.interface->num_variants(strategy.instance);
+    const uint32_t own = enter(strategy.interface->num_variants, strategy.instance);
+    if (own > kMaxVariants)
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat("strategy ", strategy.name, " on axis ", mesh.axes()[strategy.axis].name, " asks for ", own,
+                         " variants of a step; the limit is ", kMaxVariants));
     if (own <= 1) continue;
     const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
     if (alternating)

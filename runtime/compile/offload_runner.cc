@@ -9,6 +9,8 @@
 
 #include "base/concat.h"
 #include "compile/program_snapshot.h"
+#include "guard/plugin_calls.h"
+#include "guard/readable.h"
 #include "offload/items.h"
 #include "offload/movement.h"
 #include "offload/visits.h"
@@ -58,7 +60,7 @@ class AnswerSink {
     table_.struct_size = sizeof table_;
     table_.ctx = this;
     table_.leave = [](void* ctx, const tsr_leave* leave, tsr_error* err) noexcept {
-      return guard(err, kDomain, [&] { static_cast<AnswerSink*>(ctx)->add(*leave); });
+      return guard(err, kDomain, [&] { static_cast<AnswerSink*>(ctx)->add(checked(leave, "the answer")); });
     };
     table_.run_on_host = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
       return guard(err, kDomain, [&] { static_cast<AnswerSink*>(ctx)->add_host_run(action); });

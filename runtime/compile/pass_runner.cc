@@ -7,8 +7,11 @@
 
 #include <algorithm>
 
+#include "compile/edit_checks.h"
 #include "compile/program_snapshot.h"
 #include "compile/rewriter.h"
+#include "guard/plugin_calls.h"
+#include "guard/readable.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -20,47 +23,74 @@ Rewriter& rewriter(void* ctx) {
   return *static_cast<Rewriter*>(ctx);
 }
 
+/// Where a result of an edit goes.
+template <class T>
+void check_result(const T* result) {
+  checked(result, "the pointer for the result");
+}
+
 tsr_edit edit_table(Rewriter& edits) {
   tsr_edit t{};
   t.struct_size = sizeof t;
   t.ctx = &edits;
   t.add_stream = [](void* ctx, int32_t axis, tsr_str lane, uint32_t* stream, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { *stream = rewriter(ctx).add_stream(axis, view(lane)); });
+    return guard(err, kDomain, [&] {
+      check_text(lane, "the lane's name");
+      check_result(stream);
+      *stream = rewriter(ctx).add_stream(axis, view(lane));
+    });
   };
   t.add_group = [](void* ctx, const tsr_group* group, int32_t* index, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { *index = rewriter(ctx).add_group(*group); });
+    return guard(err, kDomain, [&] {
+      check_result(index);
+      *index = rewriter(ctx).add_group(checked_group(group));
+    });
   };
   t.add_buffer = [](void* ctx, const tsr_buffer* buffer, uint64_t* id, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { *id = rewriter(ctx).add_buffer(*buffer); });
+    return guard(err, kDomain, [&] {
+      check_result(id);
+      *id = rewriter(ctx).add_buffer(checked_buffer(buffer));
+    });
   };
   t.insert = [](void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id,
                 tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { *id = rewriter(ctx).insert(anchor, where, *action); });
+    return guard(err, kDomain, [&] {
+      check_result(id);
+      *id = rewriter(ctx).insert(anchor, where, checked_action(action));
+    });
   };
   t.remove = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { rewriter(ctx).remove(action); });
   };
   t.bind = [](void* ctx, uint64_t action, const tsr_binding* binding, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).bind(action, *binding); });
+    return guard(err, kDomain, [&] { rewriter(ctx).bind(action, checked(binding, "the binding")); });
   };
   t.rebind = [](void* ctx, uint64_t from, uint64_t to, uint64_t offset, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { rewriter(ctx).rebind(from, to, offset); });
   };
   t.set_role = [](void* ctx, uint64_t home, const tsr_home_role* role, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).set_role(home, *role); });
+    return guard(err, kDomain, [&] { rewriter(ctx).set_role(home, checked(role, "the role")); });
   };
   t.replace_homes = [](void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
                        tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
-      const uint64_t made = rewriter(ctx).replace_homes({homes, homes + num_homes}, replacement);
+      check_array(homes, num_homes, "the array homes");
+      const uint64_t made = rewriter(ctx).replace_homes({homes, homes + num_homes}, checked_home(replacement));
       if (id) *id = made;
     });
   };
   t.split_backward = [](void* ctx, uint64_t action, uint64_t* input, uint64_t* weight, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { std::tie(*input, *weight) = rewriter(ctx).split_backward(action); });
+    return guard(err, kDomain, [&] {
+      check_result(input);
+      check_result(weight);
+      std::tie(*input, *weight) = rewriter(ctx).split_backward(action);
+    });
   };
   t.order = [](void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).order({actions, actions + num_actions}); });
+    return guard(err, kDomain, [&] {
+      check_array(actions, num_actions, "the array actions");
+      rewriter(ctx).order({actions, actions + num_actions});
+    });
   };
   t.collect_garbage = [](void* ctx, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { rewriter(ctx).collect_garbage(); });
@@ -129,6 +159,7 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
   table.ctx = &sink;
   table.add_entry = [](void* ctx, const tsr_layout_entry* s, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
+      checked_entry(s);
       Sink& to = *static_cast<Sink*>(ctx);
       check_entry(*s, to.strategy, to.num_parameters);
       to.layout.push_back({s->parameter,

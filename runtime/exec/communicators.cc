@@ -7,6 +7,7 @@
 
 #include "exec/communicators.h"
 
+#include "guard/process_state.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
 
@@ -30,14 +31,14 @@ Communicators::Communicators(const CommunicatorSetup& setup, const Device& devic
   } catch (...) {
     abort();
     for (auto& [key, made] : by_key_)
-      setup_.api->destroy(made.comm);
+      end_with(setup_.api->destroy, made.comm);
     throw;
   }
 }
 
 Communicators::~Communicators() {
   for (auto& [key, made] : by_key_)
-    setup_.api->destroy(made.comm);
+    end_with(setup_.api->destroy, made.comm);
 }
 
 void Communicators::create(const Key& key, const Program& program, const Device& device) {
@@ -69,9 +70,7 @@ void Communicators::create(const Key& key, const Program& program, const Device&
   args.num_options = setup_.options.size();
   args.timeout_ms = setup_.start_timeout_ms;
   args.store_host = str(setup_.store_host);
-  tsr_comm* comm = nullptr;
-  call(setup_.api->create, &args, &comm);
-  by_key_[key] = {name, comm, 0};
+  by_key_[key] = {name, create_by<tsr_comm>(false, setup_.api->create, &args), 0};
 }
 
 Communicator* Communicators::find(const Program& program, const Action& action) {
@@ -89,7 +88,7 @@ void Communicators::abort() {
   for (auto& [key, made] : by_key_)
     comms.push_back(made.comm);
   // One call for all: aborted one by one, a peer could fail on the first and report that instead of the cause.
-  if (!comms.empty()) setup_.api->abort(comms.data(), comms.size());
+  if (!comms.empty()) end_with(setup_.api->abort, comms.data(), comms.size());
 }
 
 }  // namespace tessera::host

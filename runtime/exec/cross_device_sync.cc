@@ -73,16 +73,16 @@ class SyncToDevice final : public CrossDeviceSync {
     if (!api_)
       throw Error(TSR_E_UNSUPPORTED, "the device has no semaphores (" TSR_DEVICE_SEMAPHORE
                                      "), which its streams need to wait for the host");
-    call(api_->create, device.handle(), &semaphore_);
+    semaphore_ = made_by<tsr_semaphore>(api_->create, device.handle());
   }
-  ~SyncToDevice() override { api_->destroy(semaphore_); }
+  ~SyncToDevice() override { end_with(api_->destroy, semaphore_); }
 
   void signal(const RankStream& stream) override { call(stream.api().host_function, stream.handle, &on_signal, this); }
   void wait(const RankStream& stream) override { call(api_->wait, stream.handle, semaphore_, run_); }
   void begin_run() override { ++run_; }
   bool is_signalled() const override { return signalled_ == run_; }
   void release() override {
-    api_->signal(semaphore_, run_);
+    end_with(api_->signal, semaphore_, run_);
     signalled_ = run_;
   }
 

@@ -1,32 +1,69 @@
-// Owners of a device plugin's objects. call() turns a plugin's error into an exception with its message.
+// Owners of a device plugin's objects. call() turns a plugin's error into an exception with its
+// message.
 
 #include "exec/device.h"
 
+#include <array>
 #include <utility>
 
+#include "base/concat.h"
+#include "guard/known_functions.h"
+#include "guard/process_state.h"
+#include "guard/readable.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
+namespace {
+
+constexpr uint64_t kMaxSlots = 4096;  // of one op; the largest op of today has a dozen
+
+void check_functions(const tsr_device_interface& api, std::span<const NamedFunction> functions) {
+  for (const NamedFunction& named : functions)
+    if (!named.function)
+      throw Error(TSR_E_INTERNAL, concat(plugin_text(address_of(api.get_extension)), " has no function ", named.name,
+                                         " in an optional table that get_extension returned"));
+  know_more_functions(address_of(api.get_extension), functions);
+}
+
+#define TESSERA_NAMED(field, limit) \
+  { address_of(table.field), #field, CallLimit::limit }
+
+}  // namespace
+
+void check_table(const tsr_device_interface& api, const tsr_device_capture& table) {
+  check_functions(api, std::array<NamedFunction, 4>{{TESSERA_NAMED(begin, step), TESSERA_NAMED(end, start),
+                                                     TESSERA_NAMED(launch, step), TESSERA_NAMED(destroy, step)}});
+}
+void check_table(const tsr_device_interface& api, const tsr_device_semaphore& table) {
+  check_functions(api, std::array<NamedFunction, 4>{{TESSERA_NAMED(create, start), TESSERA_NAMED(destroy, step),
+                                                     TESSERA_NAMED(wait, step), TESSERA_NAMED(signal, step)}});
+}
+void check_table(const tsr_device_interface& api, const tsr_device_memory_info& table) {
+  check_functions(api, std::array<NamedFunction, 1>{{TESSERA_NAMED(query, start)}});
+}
+#undef TESSERA_NAMED
+
+void check_readable(const tsr_device_interface& api, const void* table, uint64_t num_bytes) {
+  if (!is_readable(table, num_bytes))
+    throw Error(TSR_E_INTERNAL,
+                concat(call_text(address_of(api.get_extension)), " returned a table in memory that cannot be read"));
+}
 
 Device::Device(const DeviceSetup& setup, const tsr_host* host) : api_(setup.api) {
   const tsr_device_open_args args{sizeof args, setup.index,          setup.num_threads,   0,
                                   host,        setup.options.data(), setup.options.size()};
-  call(api_->open, &args, &device_);
+  device_ = create_by<tsr_device>(false, api_->open, &args);
 }
 Device::~Device() {
-  api_->close(device_);
+  end_with(api_->close, device_);
 }
 
 StreamHandle make_stream(const Device& device, std::string_view name) {
-  tsr_stream* stream = nullptr;
-  call(device.api().stream_create, device.handle(), str(name), &stream);
-  return {stream, {&device.api()}};
+  return {made_by<tsr_stream>(device.api().stream_create, device.handle(), str(name)), {&device.api()}};
 }
 
 EventHandle make_event(const Device& device) {
-  tsr_event* event = nullptr;
-  call(device.api().event_create, device.handle(), &event);
-  return {event, {&device.api()}};
+  return {made_by<tsr_event>(device.api().event_create, device.handle()), {&device.api()}};
 }
 
 std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
@@ -34,12 +71,15 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
   std::vector<tsr_slot_spec> slots(32);
   uint64_t num_slots = slots.size();
   tsr_error err{};
-  tsr_status status = device.describe(&op, slots.data(), &num_slots, &err);
-  if (status == TSR_E_RESOURCE_EXHAUSTED && num_slots > slots.size()) {
+  tsr_status status = enter(device.describe, &op, slots.data(), &num_slots, &err);
+  if (status == TSR_E_RESOURCE_EXHAUSTED && num_slots > slots.size() && num_slots <= kMaxSlots) {
     slots.resize(num_slots);
-    status = device.describe(&op, slots.data(), &num_slots, &err);
+    status = enter(device.describe, &op, slots.data(), &num_slots, &err);
   }
-  check(status, err);
+  if (num_slots > kMaxSlots)
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(device.describe)), " returned ", num_slots,
+                                       " slots for an op; the limit is ", kMaxSlots));
+  if (status != TSR_OK) check_call(status, err, address_of(device.describe));
   if (num_slots > slots.size())
     throw Error(TSR_E_INTERNAL, "the device returned more slots than it was given room for");
   slots.resize(num_slots);
@@ -49,14 +89,12 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
 }
 
 KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const tsr_slot_spec> slots) {
-  tsr_kernel* kernel = nullptr;
-  call(device.api().prepare, device.handle(), &op, slots.data(), slots.size(), &kernel);
-  return {kernel, {&device.api()}};
+  return {made_by<tsr_kernel>(device.api().prepare, device.handle(), &op, slots.data(), slots.size()), {&device.api()}};
 }
 
 Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
     : device_(device), memory_(memory), num_bytes_(num_bytes) {
-  if (num_bytes) call(device.api().allocate, device.handle(), memory, num_bytes, &base_);
+  if (num_bytes) base_ = made_by<void>(device.api().allocate, device.handle(), memory, num_bytes);
 }
 Arena::Arena(Arena&& other) noexcept
     : device_(other.device_),
@@ -64,7 +102,7 @@ Arena::Arena(Arena&& other) noexcept
       num_bytes_(other.num_bytes_),
       base_(std::exchange(other.base_, nullptr)) {}
 Arena::~Arena() {
-  if (base_) device_.api().release(device_.handle(), memory_, base_);
+  if (base_) end_with(device_.api().release, device_.handle(), memory_, base_);
 }
 
 }  // namespace tessera::host

@@ -7,16 +7,30 @@
 #include <string_view>
 #include <vector>
 
+#include "guard/plugin_calls.h"
 #include "tessera/device.h"
 
 namespace tessera::host {
 
-/// A device's optional table by id; null when it has none, or one shorter than this host requires.
+/// Throws INTERNAL if a function of the table is missing; names them for reports.
+void check_table(const tsr_device_interface& api, const tsr_device_capture& table);
+void check_table(const tsr_device_interface& api, const tsr_device_semaphore& table);
+void check_table(const tsr_device_interface& api, const tsr_device_memory_info& table);
+/// Throws INTERNAL if that many bytes cannot be read.
+void check_readable(const tsr_device_interface& api, const void* table, uint64_t num_bytes);
+
+/// A device's optional table by id; null when it has none, or one shorter than this host requires. Throws INTERNAL for
+/// one that cannot be used.
 template <class Table>
 const Table* optional_table(const tsr_device_interface& api, std::string_view id) {
   if (!TSR_HAS_FN(&api, tsr_device_interface, get_extension)) return nullptr;
-  const auto* table = static_cast<const Table*>(api.get_extension({id.data(), id.size()}));
-  return table && table->struct_size >= sizeof(Table) ? table : nullptr;
+  const auto* table = static_cast<const Table*>(enter(api.get_extension, tsr_str{id.data(), id.size()}));
+  if (!table) return nullptr;
+  check_readable(api, table, sizeof table->struct_size);
+  if (table->struct_size < sizeof(Table)) return nullptr;
+  check_readable(api, table, sizeof(Table));
+  check_table(api, *table);
+  return table;
 }
 
 /// How a device is opened. Borrows.
@@ -62,7 +76,7 @@ struct RankStream {
 template <class T, void (*tsr_device_interface::*Destroy)(T*) TSR_NOEXCEPT>
 struct HandleDeleter {
   const tsr_device_interface* api = nullptr;
-  void operator()(T* handle) const noexcept { (api->*Destroy)(handle); }
+  void operator()(T* handle) const noexcept { end_with(api->*Destroy, handle); }
 };
 using StreamHandle = std::unique_ptr<tsr_stream, HandleDeleter<tsr_stream, &tsr_device_interface::stream_destroy>>;
 using EventHandle = std::unique_ptr<tsr_event, HandleDeleter<tsr_event, &tsr_device_interface::event_destroy>>;

@@ -38,8 +38,9 @@ constexpr uint64_t kCapturedRun = 2;
 /// False after `timeout_ms`; throws the stream's error.
 bool is_done(const RankStream& stream, int64_t timeout_ms) {
   tsr_error err{};
-  const tsr_status status = stream.api().stream_synchronize(stream.handle, timeout_ms, &err);
-  if (status != TSR_IN_PROGRESS) check(status, err);
+  const auto synchronize = stream.api().stream_synchronize;
+  const tsr_status status = enter(synchronize, stream.handle, timeout_ms, &err);
+  if (status != TSR_IN_PROGRESS && status != TSR_OK) check_call(status, err, address_of(synchronize));
   return status != TSR_IN_PROGRESS;
 }
 
@@ -185,7 +186,9 @@ void Executable::run(const Cancelled& cancelled) {
     else
       issue_all(cancelled);
     finish(cancelled);
-  } catch (...) {
+    note_error("");  // what was recovered from
+  } catch (const std::exception& error) {
+    note_error(error.what());
     stop_after_error();
     throw;
   }

@@ -52,14 +52,14 @@ Graph::Graph(const Device& device, std::span<const RankStream> streams, const st
   } catch (...) {
     tsr_error ignored{};
     tsr_graph* partial = nullptr;
-    if (api_.end(lead_, &partial, &ignored) == TSR_OK) api_.destroy(partial);
+    if (enter(api_.end, lead_, &partial, &ignored) == TSR_OK) end_with(api_.destroy, partial);
     throw;
   }
-  call(api_.end, lead_, &graph_);
+  graph_ = made_by<tsr_graph>(api_.end, lead_);
 }
 
 Graph::~Graph() {
-  if (graph_) api_.destroy(graph_);
+  if (graph_) end_with(api_.destroy, graph_);
 }
 
 /// The other streams join the lead's capture where it begins, and it waits for them where it ends.

@@ -96,7 +96,9 @@ void* RankRuntime::pointer(const Buffer& buffer, uint64_t offset) const {
 }
 
 void RankRuntime::wait() {
-  call(device_.api().stream_synchronize, compute_stream(), kCopyMs);  // IN_PROGRESS throws its message too
+  const int64_t timeout_ms = std::min(kCopyMs, setup_.communicators.start_timeout_ms);
+  // IN_PROGRESS throws its message too.
+  call_for(timeout_ms, device_.api().stream_synchronize, compute_stream(), timeout_ms);
 }
 
 // What rests in the host's memory or in files is read and written there, when no program runs.

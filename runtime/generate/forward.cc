@@ -15,6 +15,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 #include "tessera/op_table.hpp"
 
@@ -185,7 +186,7 @@ std::span<const float> Forward::run(std::span<const int32_t> tokens, int64_t pos
     };
     call(api.host_function, stream_.get(), attend, static_cast<void*>(step.call));
   }
-  call(api.stream_synchronize, stream_.get(), kRunMs);
+  call_for(kRunMs, api.stream_synchronize, stream_.get(), kRunMs);
   return logits_;
 }
 

@@ -17,6 +17,8 @@
 #include "data/file_list.h"
 #include "data/token_dataset.h"
 #include "exec/device.h"
+#include "guard/call_watch.h"
+#include "guard/process_state.h"
 #include "model/freeze.h"
 #include "model/initial_values.h"
 #include "model/model_name.h"
@@ -32,7 +34,7 @@ std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str strea
   tsr_comm_caps caps{};
   caps.struct_size = sizeof caps;
   tsr_error err{};
-  if (communicator.communicator()->caps(stream_kind, &caps, &err) == TSR_OK) return caps.flags;
+  if (enter(communicator.communicator()->caps, stream_kind, &caps, &err) == TSR_OK) return caps.flags;
   reason = std::string(err.message, strnlen(err.message, sizeof err.message));
   return std::nullopt;
 }
@@ -173,6 +175,7 @@ int64_t Job::tokens_per_step() const {
 }
 
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
+  set_call_timeouts({flags.config.start_timeout_ms, flags.config.timeout_ms});
   Job job;
   job.config = flags.config;
   job.trains = flags.set != FlagSet::eval;
@@ -252,7 +255,7 @@ JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
     const tsr_strategy_create_args args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
     try {
-      call(strategy.interface->create, &args, &strategy.instance);
+      strategy.instance = create_by<tsr_strategy>(true, strategy.interface->create, &args);
     } catch (const Error& e) {
       throw UsageError(e.what() + see_options(plugin), e.code());
     }

@@ -11,6 +11,7 @@
 #include "config/axes.h"
 #include "config/parse_flags.h"
 #include "data/dataset.h"
+#include "guard/plugin_calls.h"
 #include "job/job_plugins.h"
 #include "mesh/mesh.h"
 #include "model/model_name.h"
@@ -78,7 +79,7 @@ class JobStrategies {
  private:
   struct Destroy {
     const tsr_strategy_interface* interface = nullptr;
-    void operator()(tsr_strategy* strategy) const noexcept { interface->destroy(strategy); }
+    void operator()(tsr_strategy* strategy) const noexcept { end_with(interface->destroy, strategy); }
   };
   std::vector<std::unique_ptr<tsr_strategy, Destroy>> instances_;
   std::vector<StrategyOnAxis> strategies_;

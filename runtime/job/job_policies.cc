@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "config/usage_error.h"
+#include "guard/process_state.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -17,7 +18,7 @@ JobPolicies::JobPolicies(const Job& job, const tsr_host* host) {
     const tsr_offload_create_args args{sizeof args, 0, host, values.data(), values.size()};
     OffloadPolicy policy{plugin.name, plugin.offload(), nullptr};
     try {
-      call(policy.interface->create, &args, &policy.instance);
+      policy.instance = create_by<tsr_offload>(true, policy.interface->create, &args);
     } catch (const Error& e) {
       throw UsageError(e.what() + see_options(plugin), e.code());
     }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "guard/plugin_calls.h"
 #include "job/job.h"
 #include "program/offload_policy.h"
 
@@ -21,7 +22,7 @@ class JobPolicies {
  private:
   struct Destroy {
     const tsr_offload_interface* interface = nullptr;
-    void operator()(tsr_offload* policy) const noexcept { interface->destroy(policy); }
+    void operator()(tsr_offload* policy) const noexcept { end_with(interface->destroy, policy); }
   };
   std::vector<std::unique_ptr<tsr_offload, Destroy>> instances_;
   std::vector<OffloadPolicy> policies_;

@@ -1,6 +1,6 @@
 // Reads the exported symbols of a shared object from its bytes, without dlopen: loading runs constructors, so a file is
 // inspected before it may run anything. This finds files that are not plugins, truncated ones, and plugins that export
-// more than the entry, whose symbols would collide with another plugin's.
+// more than the entry, whose symbols would collide with another plugin's; and what the linker would load with it.
 //
 //     ELF header -> program headers -> PT_DYNAMIC -> symbol table, string table, hash table
 //                   PT_LOAD: address -> file offset
@@ -20,6 +20,7 @@
 #include <optional>
 
 #include "base/concat.h"
+#include "config/text_values.h"
 #include "config/usage_error.h"
 
 #ifndef DF_1_PIE
@@ -35,6 +36,7 @@ using Dynamic = ElfW(Dyn);
 using Symbol = ElfW(Sym);
 
 constexpr uint64_t kMaxSymbols = 1 << 20;
+static_assert(kElfMagicBytes == SELFMAG);
 
 // A bounded view of the file.
 class Bytes {
@@ -74,10 +76,9 @@ Header own_header() {
   return header;
 }
 
-Header checked_header(const Bytes& bytes) {
-  if (!bytes.holds(0, SELFMAG) ||
-      std::memcmp(bytes.at<std::array<char, SELFMAG>>(0, "header").data(), ELFMAG, SELFMAG) != 0)
-    throw UsageError("is not an ELF file; give a shared object that was built as a plugin");
+Header checked_header(std::span<const char> file) {
+  check_elf_magic(file);
+  const Bytes bytes(file);
   const auto header = bytes.at<Header>(0, "header");
   static const Header own = own_header();
   if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
@@ -97,20 +98,29 @@ struct DynamicTable {
   std::optional<uint64_t> hash, gnu_hash, symbols, names;  // addresses
   uint64_t names_num_bytes = 0;
   uint64_t flags = 0;
+  bool has_text_relocations = false;
+  std::vector<uint64_t> needed, run_paths, r_paths;  // in the string table
 };
 
 class Inspector {
  public:
-  explicit Inspector(std::span<const char> file) : bytes_(file), header_(checked_header(bytes_)) {
+  explicit Inspector(std::span<const char> file) : bytes_(file), header_(checked_header(file)) {
     if (header_.e_phentsize != sizeof(Segment)) throw UsageError("has malformed program headers; build it again");
     for (uint64_t i = 0; i < header_.e_phnum; ++i)
       add_segment(bytes_.at<Segment>(header_.e_phoff + i * sizeof(Segment), "program header"));
     read_dynamic();
   }
 
-  ElfExports exports() const {
-    ElfExports found;
-    if (!dynamic_.symbols || !dynamic_.names) return found;
+  SharedObject needs() const {
+    SharedObject found;
+    found.has_executable_stack = has_executable_stack_;
+    found.has_text_relocations = dynamic_.has_text_relocations;
+    if (dynamic_.names) add_libraries(found);
+    return found;
+  }
+
+  void add_exports(SharedObject& found) const {
+    if (!dynamic_.symbols || !dynamic_.names) return;
     const uint64_t symbols = offset_of(*dynamic_.symbols);
     const uint64_t names = offset_of(*dynamic_.names);
     const uint64_t num_symbols = count_symbols();
@@ -125,12 +135,27 @@ class Inspector {
       found.names.push_back(bytes_.name(names, dynamic_.names_num_bytes, symbol.st_name));
       // g++ makes inline variables unique in the whole process, even with RTLD_LOCAL: two plugins would share them.
       if (binding == STB_GNU_UNIQUE) found.unique.push_back(found.names.back());
+      const auto type = ELF64_ST_TYPE(symbol.st_info);
+      if (type == STT_FUNC || type == STT_GNU_IFUNC) found.functions.push_back(found.names.back());
     }
-    return found;
   }
 
  private:
+  void add_libraries(SharedObject& found) const {
+    const uint64_t names = offset_of(*dynamic_.names);
+    for (const uint64_t index : dynamic_.needed)
+      found.needed.push_back(bytes_.name(names, dynamic_.names_num_bytes, index));
+    // ld.so takes no notice of an RPATH beside a RUNPATH.
+    for (const uint64_t index : dynamic_.run_paths.empty() ? dynamic_.r_paths : dynamic_.run_paths) {
+      const std::string folders = bytes_.name(names, dynamic_.names_num_bytes, index);
+      for (const std::string_view folder : split(folders, ':'))
+        found.folders.emplace_back(folder);
+    }
+  }
+
   void add_segment(const Segment& segment) {
+    // Without such a header the system gives the process the executable stack of old times.
+    if (segment.p_type == PT_GNU_STACK) has_executable_stack_ = (segment.p_flags & PF_X) != 0;
     if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC) return;
     if (!bytes_.holds(segment.p_offset, segment.p_filesz))
       throw UsageError("is truncated: one of its segments is past its end; build or copy it again");
@@ -149,6 +174,11 @@ class Inspector {
       if (entry.d_tag == DT_STRTAB) dynamic_.names = entry.d_un.d_ptr;
       if (entry.d_tag == DT_STRSZ) dynamic_.names_num_bytes = entry.d_un.d_val;
       if (entry.d_tag == DT_FLAGS_1) dynamic_.flags = entry.d_un.d_val;
+      dynamic_.has_text_relocations |=
+          entry.d_tag == DT_TEXTREL || (entry.d_tag == DT_FLAGS && (entry.d_un.d_val & DF_TEXTREL) != 0);
+      if (entry.d_tag == DT_NEEDED) dynamic_.needed.push_back(entry.d_un.d_val);
+      if (entry.d_tag == DT_RUNPATH) dynamic_.run_paths.push_back(entry.d_un.d_val);
+      if (entry.d_tag == DT_RPATH) dynamic_.r_paths.push_back(entry.d_un.d_val);
     }
     // Position-independent executables are ET_DYN as well; dlopen's own error would not say what to do.
     if (dynamic_.flags & DF_1_PIE) throw UsageError("is an executable, not a shared object; link it with -shared");
@@ -191,12 +221,25 @@ class Inspector {
   Header header_;
   std::vector<Segment> loads_, dynamics_;
   DynamicTable dynamic_;
+  bool has_executable_stack_ = true;
 };
 
 }  // namespace
 
-ElfExports inspect_shared_object(std::span<const char> file) {
-  return Inspector(file).exports();
+SharedObject inspect_shared_object(std::span<const char> file) {
+  const Inspector inspector(file);
+  SharedObject found = inspector.needs();
+  inspector.add_exports(found);
+  return found;
+}
+
+SharedObject inspect_needs(std::span<const char> file) {
+  return Inspector(file).needs();
+}
+
+void check_elf_magic(std::span<const char> begin) {
+  if (begin.size() < kElfMagicBytes || std::memcmp(begin.data(), ELFMAG, kElfMagicBytes) != 0)
+    throw UsageError("is not an ELF file; give a shared object that was built as a plugin");
 }
 
 }  // namespace tessera::host

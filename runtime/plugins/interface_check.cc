@@ -12,6 +12,7 @@
 #include "base/concat.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "guard/readable.h"
 #include "plugins/plugin_options.h"
 #include "tessera/error.hpp"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr uint64_t kMaxOptions = 256;
 constexpr uint64_t kMaxText = 4096;
+constexpr uint32_t kMaxTableBytes = 64 << 10;
 constexpr const char* kAskAuthor = "; build it again with this version's plugin-api";
 
 // The floors: the sizes in ABI 0.12. They never change.
@@ -34,7 +36,7 @@ constexpr uint32_t kOffloadFloor = TSR_END_OF(tsr_offload_interface, get_extensi
 }
 
 std::string copy_text(tsr_str text, const char* what) {
-  if (text.len > kMaxText || (text.len > 0 && !text.ptr)) refuse(concat("has a malformed ", what));
+  if (text.len > kMaxText || !is_readable(text.ptr, text.len)) refuse(concat("has a malformed ", what));
   std::string copy = tessera::to_string(text);
   if (std::any_of(copy.begin(), copy.end(), [](unsigned char c) { return std::iscntrl(c); }))
     refuse(concat("has control characters in its ", what));
@@ -137,9 +139,12 @@ void check_offload(const tsr_offload_interface& table) {
 template <class Table>
 const void* checked_table(const void* interface, std::string_view id, uint32_t floor, void (*check)(const Table&)) {
   if (!interface) refuse(concat("has no table ", id));
+  if (!is_readable(interface, floor)) refuse(concat("has a table ", id, " in memory that cannot be read"));
   const auto* table = static_cast<const Table*>(interface);
   if (table->struct_size < floor)
     refuse(concat("has a table ", id, " of ", table->struct_size, " bytes; at least ", floor, " are needed"));
+  if (table->struct_size > kMaxTableBytes)
+    refuse(concat("has a table ", id, " of ", table->struct_size, " bytes; the limit is ", kMaxTableBytes));
   check(*table);
   return interface;
 }
@@ -147,9 +152,10 @@ const void* checked_table(const void* interface, std::string_view id, uint32_t f
 }  // namespace
 
 void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin) {
-  if (!descriptor || descriptor->struct_size < kDescriptorFloor)
-    refuse(concat("has a descriptor of ", descriptor ? descriptor->struct_size : 0, " bytes; at least ",
-                  kDescriptorFloor, " are needed"));
+  const bool is_there = is_readable(descriptor, kDescriptorFloor);
+  if (!is_there || descriptor->struct_size < kDescriptorFloor)
+    refuse(concat("has a descriptor of ", is_there ? descriptor->struct_size : 0, " bytes; at least ", kDescriptorFloor,
+                  " are needed"));
   plugin.kind = kind_of(copy_text(descriptor->kind, "kind"));
   plugin.name = copy_name(descriptor->name, "name");
   plugin.id = copy_text(descriptor->id, "id");
@@ -157,7 +163,8 @@ void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin) {
   plugin.vendor = copy_text(descriptor->vendor, "vendor");
   plugin.summary = copy_text(descriptor->summary, "summary");
   if (plugin.id.empty() || plugin.version.empty()) refuse("has no id or no version");
-  if (descriptor->num_options > kMaxOptions || (descriptor->num_options > 0 && !descriptor->options))
+  if (descriptor->num_options > kMaxOptions ||
+      !is_readable(descriptor->options, descriptor->num_options * sizeof(tsr_option)))
     refuse(concat("has a malformed list of ", descriptor->num_options, " options"));
   for (uint64_t i = 0; i < descriptor->num_options; ++i) {
     PluginOption option = copy_option(descriptor->options[i]);

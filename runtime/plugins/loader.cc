@@ -2,6 +2,8 @@
 //
 //     read_plugin_file        which users may write it; its bytes and hash
 //     inspect_shared_object   an ELF file for this machine that exports the one entry symbol
+//     check_libraries         where the libraries that it brings are, and which users may write there
+//     try_in_child            the rest, in a child process, unless the plugin comes with the program
 //     dlopen                  RTLD_NOW: missing symbols now, not at step 300; RTLD_LOCAL: no symbol is shared
 //     handshake               ranges of ABI versions, magic number
 //     descriptor, tables      copied and checked
@@ -14,17 +16,27 @@
 #include <dlfcn.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
 #include <limits>
+#include <mutex>
+#include <set>
 #include <type_traits>
 
 #include "base/concat.h"
 #include "config/usage_error.h"
+#include "guard/call_watch.h"
+#include "guard/known_functions.h"
+#include "guard/process_state.h"
+#include "guard/readable.h"
 #include "plugins/elf_inspect.h"
+#include "plugins/function_names.h"
 #include "plugins/host_services.h"
 #include "plugins/interface_check.h"
+#include "plugins/needed_libraries.h"
 #include "plugins/plugin_file.h"
+#include "plugins/trial.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -38,6 +50,10 @@ constexpr uint32_t kFactoryFloor = TSR_END_OF(tsr_factory, get_interface);
 
 using Query = std::remove_pointer_t<tsr_plugin_query_fn>;
 
+// What of a plugin runs before its first function does, for reports.
+constexpr const char* kConstructors = "its constructors (while it is loaded)";
+constexpr const char* kTables = "its descriptor and tables";
+
 std::string list_of(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < names.size() && i < 5; ++i)
@@ -46,7 +62,7 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 // Throws the end of a sentence, as do the following functions; about() puts the file before it.
-void check_exports(const ElfExports& exports) {
+void check_exports(const SharedObject& exports) {
   bool has_entry = false;
   std::vector<std::string> others;
   for (const std::string& name : exports.names) {
@@ -58,6 +74,8 @@ void check_exports(const ElfExports& exports) {
   if (!has_entry)
     throw UsageError(
         concat("does not export ", TSR_ENTRY_SYMBOL, "; is it a plugin? Build it with tessera_add_plugin()"));
+  if (std::ranges::count(exports.functions, TSR_ENTRY_SYMBOL) == 0)
+    throw UsageError(concat("exports ", TSR_ENTRY_SYMBOL, ", which is not a function; declare it as in core.h"));
   if (!exports.unique.empty())
     throw UsageError(concat("has unique symbols, which all plugins of a process would share (", list_of(exports.unique),
                             "); build it with -fno-gnu-unique, as tessera_add_plugin() does"));
@@ -88,7 +106,7 @@ Query* open_library(const std::string& path) {
   try {
     dll::shared_library library(path, mode);
     return &library.get<Query>(TSR_ENTRY_SYMBOL);
-  } catch (const std::exception& error) {
+  } catch (const dll::fs::system_error& error) {
     if (is_mounted_noexec(path))
       throw UsageError(
           "cannot be loaded: its file system is mounted noexec; move the plugin to another folder, or mount that one "
@@ -98,6 +116,10 @@ Query* open_library(const std::string& path) {
                               "); raise ulimit -v, or free memory"),
                        TSR_E_RESOURCE_EXHAUSTED);
     throw UsageError(concat("cannot be loaded: ", error.what(), "; install what it needs, or build it again"));
+  } catch (const std::exception& error) {
+    throw UsageError(concat("cannot be loaded: one of its constructors threw an exception (", error.what(), ")"));
+  } catch (...) {
+    throw UsageError("cannot be loaded: one of its constructors threw an exception");
   }
 }
 
@@ -129,24 +151,64 @@ void check_handshake(const tsr_handshake& answer, tsr_status status, const tsr_e
     throw UsageError(concat("did not report which plugin ABI it needs; this host has ", host, remedy), TSR_E_ABI);
 }
 
-LoadedPlugin query(Query* entry, const Log& log) {
+/// Calls the entry, and copies what it returns.
+LoadedPlugin query(Query* entry, const std::string& path, const Log& log, const TrialStep& step) {
   const HostServices host(log);
   // The plugin's fields start as kNotSaid: a missing answer must not pass for version 0.
   tsr_handshake handshake{TSR_MAGIC, sizeof(tsr_handshake), TSR_ABI_MAJOR, kHostMinorMin, kHostMinorMax, kNotSaid,
                           kNotSaid,  8 * sizeof(void*),     kNotSaid};
   tsr_error error{};
   const tsr_factory* factory = nullptr;
-  const tsr_status status = entry(&handshake, host.table(), &factory, &error);
+  const NamedFunction named{reinterpret_cast<const void*>(entry), TSR_ENTRY_SYMBOL};
+  know_functions(path, {&named, 1});
+  step("its function " TSR_ENTRY_SYMBOL);
+  const tsr_status status = enter(entry, &handshake, host.table(), &factory, &error);
   check_handshake(handshake, status, error);
-  if (!factory || factory->struct_size < kFactoryFloor || !factory->get_interface)
+  if (!is_readable(factory, kFactoryFloor) || factory->struct_size < kFactoryFloor || !factory->get_interface)
     throw UsageError(concat("returned a factory that is missing or shorter than ", kFactoryFloor,
                             " bytes; build it again with this version's plugin-api"),
                      TSR_E_ABI);
+  step(kTables);
+  const PluginCall here(address_for(path, kTables));
   LoadedPlugin plugin;
   copy_descriptor(factory->descriptor, plugin);
   plugin.abi_minor = std::min(kHostMinorMax, handshake.plugin_minor_max);
   plugin.interface = checked_interface(*factory, plugin.kind);
   return plugin;
+}
+
+/// Loads the plugin into this process and asks what it is. What it changes of the process is restored and refused.
+LoadedPlugin load_here(const std::string& path, const Log& log, const TrialStep& step) {
+  ProcessState before;
+  const auto refuse_changes = [&](const char* place) {
+    if (const std::string change = before.restore(); !change.empty())
+      throw UsageError(concat("in ", place, " ", change));
+  };
+  Query* entry = nullptr;
+  {
+    step(kConstructors);
+    const PluginCall here(address_for(path, kConstructors));
+    entry = open_library(path);
+  }
+  refuse_changes(kConstructors);
+  know_code(reinterpret_cast<const void*>(entry), path);
+  LoadedPlugin plugin = query(entry, path, log, step);
+  refuse_changes("its function " TSR_ENTRY_SYMBOL);
+  return plugin;
+}
+
+/// Plugins that come with the program are trusted to load.
+bool comes_with_the_program(const std::filesystem::path& path) {
+  std::error_code error;
+  return path.parent_path() == std::filesystem::weakly_canonical(default_plugin_folder(), error);
+}
+
+void try_once(const std::string& path) {
+  static std::set<std::string> tried;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (comes_with_the_program(path) || !tried.insert(path).second) return;
+  try_in_child([&](const TrialStep& step) { load_here(path, Log(LogLevel::off), step); });
 }
 
 // Runs `check`, and puts the file before the sentence of a refusal.
@@ -156,28 +218,47 @@ void about(const PluginFile& file, Check&& check) {
     check();
   } catch (const UsageError& error) {
     throw UsageError(concat("the plugin ", file.path, " ", error.what()), error.code());
+  } catch (const Error& error) {  // from a call into it; a whole sentence
+    throw UsageError(error.what(), error.code());
   }
+}
+
+/// The checks of a file that need no loading; returns warnings.
+std::vector<std::string> check_object(const PluginFile& file) {
+  const SharedObject object = inspect_shared_object(file.bytes);
+  check_exports(object);
+  if (object.has_executable_stack)
+    throw UsageError(
+        "would make the stack of the process executable; link it with -z noexecstack, and give assembler files a "
+        ".note.GNU-stack section");
+  if (object.has_text_relocations)
+    throw UsageError("has text relocations, so its code would be writable while it is loaded; build it with -fPIC");
+  return check_libraries(file.path, object);
 }
 
 }  // namespace
 
 void check_plugin_file(const std::filesystem::path& path) {
   const PluginFile file = read_plugin_file(path);
-  about(file, [&] { check_exports(inspect_shared_object(file.bytes)); });
+  about(file, [&] { check_object(file); });
 }
 
 LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log) {
   const PluginFile file = read_plugin_file(path);
   if (!file.warning.empty()) log.warning(file.warning);
+  watch_calls();
   LoadedPlugin plugin;
   about(file, [&] {
-    check_exports(inspect_shared_object(file.bytes));
+    for (const std::string& warning : check_object(file))
+      log.warning(warning);
+    try_once(file.path);
     // By path, not by descriptor: users who could replace the file were refused or warned of, and debuggers and $ORIGIN
     // need the real name.
-    plugin = query(open_library(file.path), log);
+    plugin = load_here(file.path, log, [](const char*) {});
   });
   plugin.path = file.path;
   plugin.sha256 = file.sha256;
+  know_functions_of(plugin);
   return plugin;
 }
 

@@ -42,7 +42,10 @@ void check_plugin_file(const std::filesystem::path& path);
 ///   - it is not a regular file, or not a complete ELF shared object for this machine
 ///   - the file or a folder above it is writable by all users, or, as root, by another user or group (other users get a
 ///     warning on `log`)
-///   - the entry symbol is missing, or there are other exports or unique symbols
+///   - the entry symbol is missing or not a function, or there are other exports or unique symbols
+///   - its stack is executable, its code relocated, or libraries are looked for where other users may write
+///   - outside of the default folder: it crashes, exits or hangs while it is loaded and asked what it is
+///   - it changes how floating-point numbers are computed, signals, the locale, the current folder, standard files
 ///   - dlopen fails
 ///   - magic number, ABI major, minor range or kind do not match
 ///   - a table is missing, too short or lacks a function; the descriptor is malformed

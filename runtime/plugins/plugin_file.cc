@@ -18,9 +18,12 @@
 #include "base/concat.h"
 #include "base/sha256.h"
 #include "config/usage_error.h"
+#include "plugins/elf_inspect.h"
 
 namespace tessera::host {
 namespace {
+
+constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
 
 class FileDescriptor {
  public:
@@ -42,12 +45,16 @@ class FileDescriptor {
       TSR_E_NOT_FOUND);
 }
 
+}  // namespace
+
 TrustedUsers trusted_users() {
   struct stat program {};
   const uid_t self = ::geteuid();
   // The owner of the program can make this user run anything, so a plugin of that owner adds no risk.
   return {self, ::stat("/proc/self/exe", &program) == 0 ? program.st_uid : self};
 }
+
+namespace {
 
 bool holds_the_program(const std::filesystem::path& folder) {
   std::error_code error;
@@ -60,20 +67,30 @@ bool is_roots_sticky(const struct stat& folder) {
   return (folder.st_mode & S_ISVTX) != 0 && folder.st_uid == 0;
 }
 
+}  // namespace
+
+FolderWriters writers_of(const std::filesystem::path& innermost, const TrustedUsers& trusted) {
+  FolderWriters found;
+  for (std::filesystem::path folder = innermost;; folder = folder.parent_path()) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) != 0) fail(innermost.string(), "checked");
+    if ((status.st_mode & S_IWOTH) != 0 && !is_roots_sticky(status)) return {folder, "", true};
+    const std::string who = who_else_may_write(status, trusted);
+    if (found.who.empty() && !who.empty() && !is_roots_sticky(status) && !holds_the_program(folder))
+      found = {folder, who, false};
+    if (folder == folder.root_path()) return found;
+  }
+}
+
+namespace {
+
 /// Checks the folders above the file. Returns, for the innermost one that other users may write, which users these are.
 std::string check_folders(const std::filesystem::path& file, const TrustedUsers& trusted) {
-  std::string others;
-  for (std::filesystem::path folder = file.parent_path();; folder = folder.parent_path()) {
-    struct stat status {};
-    if (::stat(folder.c_str(), &status) != 0) fail(file.string(), "checked");
-    if ((status.st_mode & S_IWOTH) != 0 && !is_roots_sticky(status))
-      throw UsageError(concat("the plugin ", file.string(), " is in a folder that any user may write, ",
-                              folder.string(), "; run chmod o-w on it, or move the plugin"));
-    const std::string who = who_else_may_write(status, trusted);
-    if (others.empty() && !who.empty() && !is_roots_sticky(status) && !holds_the_program(folder))
-      others = concat("is in the folder ", folder.string(), ", which ", who);
-    if (folder == folder.root_path()) return others;
-  }
+  const FolderWriters writers = writers_of(file.parent_path(), trusted);
+  if (writers.may_anybody)
+    throw UsageError(concat("the plugin ", file.string(), " is in a folder that any user may write, ",
+                            writers.folder.string(), "; run chmod o-w on it, or move the plugin"));
+  return writers.who.empty() ? "" : concat("is in the folder ", writers.folder.string(), ", which ", writers.who);
 }
 
 struct stat check_file(int fd, const std::string& path) {
@@ -86,15 +103,32 @@ struct stat check_file(int fd, const std::string& path) {
   return status;
 }
 
-std::vector<char> read_all(int fd, size_t num_bytes, const std::string& path) {
-  std::vector<char> bytes(num_bytes);
-  for (size_t done = 0; done < num_bytes;) {
-    const ssize_t got = ::read(fd, bytes.data() + done, num_bytes - done);
+/// Reads from `done` on.
+void read_rest(int fd, std::vector<char>& bytes, size_t done, const std::string& path) {
+  while (done < bytes.size()) {
+    const ssize_t got = ::read(fd, bytes.data() + done, bytes.size() - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(path, "read");
     if (got == 0) throw UsageError(concat("the plugin ", path, " became shorter while it was read; try again"));
     done += static_cast<size_t>(got);
   }
+}
+
+/// The first bytes first: a large file that is something else is refused before memory is taken for it.
+std::vector<char> read_all(int fd, uint64_t num_bytes, const std::string& path) {
+  std::vector<char> bytes(std::min<uint64_t>(num_bytes, kElfMagicBytes));
+  read_rest(fd, bytes, 0, path);
+  const size_t done = bytes.size();
+  try {
+    check_elf_magic(bytes);
+  } catch (const UsageError& error) {
+    throw UsageError(concat("the plugin ", path, " ", error.what()), error.code());
+  }
+  if (num_bytes > kMaxFileBytes)
+    throw UsageError(concat("the plugin ", path, " has ", num_bytes, " bytes; the limit is ", kMaxFileBytes,
+                            ", so bring large data in files of its own"));
+  bytes.resize(num_bytes);
+  read_rest(fd, bytes, done, path);
   return bytes;
 }
 
@@ -118,7 +152,7 @@ PluginFile read_plugin_file(const std::filesystem::path& path) {
   PluginFile result{real.string(), {}, "", others.empty() ? "" : concat("the plugin ", real.string(), " ", others)};
   if (trusted.self == 0 && !others.empty())
     throw UsageError(result.warning + "; root does not run code that other users may change");
-  result.bytes = read_all(file.get(), static_cast<size_t>(status.st_size), result.path);
+  result.bytes = read_all(file.get(), static_cast<uint64_t>(status.st_size), result.path);
   result.sha256 = sha256_hex({result.bytes.data(), result.bytes.size()});
   return result;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

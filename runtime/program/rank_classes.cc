@@ -5,6 +5,8 @@
 
 #include "program/rank_classes.h"
 
+#include "guard/plugin_calls.h"
+
 namespace tessera::host {
 namespace {
 
@@ -13,7 +15,7 @@ std::vector<bool> dependent_axes(const Mesh& mesh, std::span<const StrategyOnAxi
   std::vector<bool> depends(mesh.axes().size(), false);
   for (const StrategyOnAxis& strategy : strategies)
     if (TSR_HAS_FN(strategy.interface, tsr_strategy_interface, depends_on_coordinate))
-      depends[strategy.axis] = strategy.interface->depends_on_coordinate(strategy.instance) != 0;
+      depends[strategy.axis] = enter(strategy.interface->depends_on_coordinate, strategy.instance) != 0;
   return depends;
 }
 

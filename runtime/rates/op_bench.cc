@@ -17,6 +17,7 @@
 
 #include "program/lower_op.h"
 #include "rates/op_rate.h"
+#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -121,7 +122,7 @@ void OpBench::run_round(bool is_held) {
     throw;
   }
   gate.open();
-  call(device_.api().stream_synchronize, stream_.get(), kRoundMs);
+  call_for(kRoundMs, device_.api().stream_synchronize, stream_.get(), kRoundMs);
 }
 
 std::vector<OpRate> OpBench::measure(Progress* progress) {
@@ -170,7 +171,7 @@ double OpBench::run_largest(uint64_t num_times, const Meanwhile& meanwhile) {
     stream_.reset();  // waits for what uses `span`
     throw;
   }
-  call(device_.api().stream_synchronize, stream_.get(), kRoundMs);
+  call_for(kRoundMs, device_.api().stream_synchronize, stream_.get(), kRoundMs);
   return std::chrono::duration<double>(span.end - span.start).count();
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "memory/footprint.h"
+#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -115,9 +116,9 @@ void OpMemory::reset(tsr_stream* stream) const {
   for (const auto& [id, address] : fixed_) {
     const std::vector<std::byte> bytes = contents(program_.buffer(id));
     call(device_.api().copy, stream, fixed_arena_->at(address), bytes.data(), bytes.size());
-    call(device_.api().stream_synchronize, stream, kCopyMs);
+    call_for(kCopyMs, device_.api().stream_synchronize, stream, kCopyMs);
   }
-  call(device_.api().stream_synchronize, stream, kCopyMs);
+  call_for(kCopyMs, device_.api().stream_synchronize, stream, kCopyMs);
 }
 
 }  // namespace tessera::host

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "storage/block_sums.h"
+#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -82,8 +83,8 @@ class CopyPair {
 
  private:
   void wait() const {
-    call(device_.api().stream_synchronize, in_stream_.get(), kCopyMs);
-    call(device_.api().stream_synchronize, out_stream_.get(), kCopyMs);
+    call_for(kCopyMs, device_.api().stream_synchronize, in_stream_.get(), kCopyMs);
+    call_for(kCopyMs, device_.api().stream_synchronize, out_stream_.get(), kCopyMs);
   }
 
   const Device& device_;

@@ -13,6 +13,8 @@
 #include "base/concat.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "guard/call_watch.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
@@ -77,6 +79,10 @@ int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
   try {
     job = join(start_timeout_ms, reply_ms, log);
     JobWatch watch(job.store, environment_.rank, kGraceMs, !is_launched_);
+    const LastWordsScope last_words([&](const std::string& sentence) {
+      const bool has_reported = watch.tell(watch.failure_of(Error(TSR_E_INTERNAL, sentence)));
+      if (!is_launched_ || !has_reported) print_error(concat("rank ", environment_.rank, ": ", sentence));
+    });
     try {
       body(info(job, watch), watch);
       watch.end();

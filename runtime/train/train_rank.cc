@@ -9,6 +9,7 @@
 
 #include "base/progress.h"
 #include "base/resident_memory.h"
+#include "guard/plugin_calls.h"
 #include "job/job_policies.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
@@ -48,14 +49,14 @@ void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
 
 CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const tsr_host* host) {
   CommunicatorSetup setup;
+  setup.start_timeout_ms = job.config.start_timeout_ms;
+  setup.timeout_ms = job.config.timeout_ms;
   if (!job.plugins.communicator) return setup;
   setup.api = job.plugins.communicator->communicator();
   setup.host = host;
   setup.options = job.options.communicator.values();
   setup.is_local = info.is_local;
   setup.store_host = info.store_host;
-  setup.start_timeout_ms = job.config.start_timeout_ms;
-  setup.timeout_ms = job.config.timeout_ms;
   setup.is_capturable = (job.comm_flags & TSR_COMM_CAPTURABLE) != 0;
   return setup;
 }
@@ -124,6 +125,7 @@ void warn_of_data(const Log& log, const Job& job, const RunData& data) {
 
 void train_rank(const Job& job, const RunData& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log) {
+  if (job.mesh.num_ranks() > 1) name_rank_of_this_thread(info.rank);
   const HostServices host(log, info.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
   const JobPolicies policies = as_usage([&] { return JobPolicies(job, host.table()); });

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "exec/device.h"
+#include "guard/process_state.h"
 #include "launch/memory_store.h"
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
@@ -41,9 +42,8 @@ void try_communicator(const Job& job, const Log& log) {
   args.num_options = values.size();
   args.timeout_ms = kTimeoutMs;
   as_usage([&] {
-    tsr_comm* comm = nullptr;
-    call(communicator->communicator()->create, &args, &comm);
-    communicator->communicator()->destroy(comm);
+    tsr_comm* const comm = create_by<tsr_comm>(false, communicator->communicator()->create, &args);
+    end_with(communicator->communicator()->destroy, comm);
   });
 }
 

@@ -9,10 +9,11 @@
 #  6. Every *_test.cc is named in a CMakeLists.txt; no source file is longer than 500 lines.
 #  7. No folder of runtime/, plugins/ or plugin-api/ holds more than 30 files.
 #  8. Units, a header with the source of its name, do not include one another in a cycle (cycles.py).
-#  9. Comments, messages and docs have no habits that give a translation away (words.py).
+#  9. A file of runtime/ that calls a plugin includes the guard: without it the name `call` is the plugin API's.
+# 10. Comments, messages and docs have no habits that give a translation away (words.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-readonly folders=(base storage config launch plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates plan train cli)
+readonly folders=(base storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates plan train cli)
 breaches=0
 breach() {
   echo "rules: $*" >&2
@@ -65,6 +66,11 @@ for folder in runtime/model/*/; do
   done < <(grep -rniE "^([^/]|/[^/])*$(basename "$folder")" runtime --include='*.h' --include='*.cc' |
     grep -vE '^runtime/model/([^/]+/|architectures\.cc:)' || true)
 done
+
+while read -r file; do
+  grep -qE '^#include "(guard/(plugin_calls|process_state)|exec/device|exec/communicators|exec/execution_context|exec/executable|exec/rank_runtime)\.h"' "$file" "${file%.cc}.h" 2>/dev/null ||
+    breach "$file calls a plugin without guard/plugin_calls.h"
+done < <(grep -lE '[^_a-z:]call\([a-z_.>()-]+[,)]' runtime -r --include='*.cc')
 
 while read -r test; do
   git grep -qF "$(basename "$test")" -- '*CMakeLists.txt' || breach "$test is named in no CMakeLists.txt"

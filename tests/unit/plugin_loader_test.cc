@@ -125,7 +125,22 @@ TEST(Handshake, WrongTablesAreRefused) {
   refuse(plugin("policy_without_plan"), {"no function plan", "tsr.offload/1"});
 }
 
+TEST(Handshake, PointersThatLieAreRefused) {
+  refuse(plugin("wild_factory"), {"a factory that is missing"});
+  refuse(plugin("wild_version"), {"a malformed version"});
+  refuse(plugin("wild_options"), {"a malformed list of 5 options"});
+  refuse(plugin("wild_table"), {"a table tsr.strategy/1 in memory that cannot be read"});
+  refuse(plugin("huge_table"), {"a table tsr.strategy/1 of 1000000 bytes; the limit is 65536"});
+}
+
+TEST(Linking, ThatHarmsTheProcessIsRefused) {
+  refuse(plugin("executable_stack"), {"would make the stack of the process executable", "-z noexecstack"});
+  refuse(plugin("runpath_relative"), {"needs libraries from the folder 'libraries' of its RUNPATH", "$ORIGIN"});
+  refuse(plugin("runpath_open"), {"/tmp/tessera-missing-folder, which is not there and which any user may make"});
+}
+
 TEST(Exports, WrongOnesAreRefused) {
+  refuse(plugin("entry_variable"), {"exports tsr_plugin_query_v1, which is not a function"});
   refuse(plugin("no_entry"), {"does not export tsr_plugin_query_v1"});
   refuse(plugin("extra_export"), {"exports more than tsr_plugin_query_v1", "another_function"});
   refuse(plugin("unique_symbol"), {"unique symbols", "shared_by_all", "-fno-gnu-unique"});
@@ -162,6 +177,58 @@ TEST_F(PluginFiles, CutAnywhereAreRefused) {
   for (size_t length = 0; length < bytes.size(); length += 97)
     expect_error<UsageError>([&] { inspect_shared_object({bytes.data(), length}); }, {});
   refuse(write("cut.so", bytes.substr(0, bytes.size() / 2)), {"truncated"});
+}
+
+// The folder must still be listed, and no memory taken for it.
+TEST_F(PluginFiles, OfAnySizeAreRefusedBeforeTheyAreRead) {
+  copy_good("sample.so");
+  write("zeros.so", "");
+  fs::resize_file(folder_ / "zeros.so", uint64_t{30} << 30);
+  refuse(folder_ / "zeros.so", {"is not an ELF file"});
+  fs::resize_file(copy_good("padded.so"), uint64_t{30} << 30);
+  refuse(folder_ / "padded.so", {"has 32212254720 bytes; the limit is 1073741824"});
+  const std::string list = plugins_list({folder_}, false);
+  EXPECT_NE(list.find("sample.so\n"), std::string::npos) << list;
+  EXPECT_NE(list.find("the limit is 1073741824"), std::string::npos) << list;
+}
+
+/// A plugin with a library beside it, each copied.
+fs::path copy_with_library(const fs::path& folder, const std::string& name) {
+  const std::string libraries = name + "_libraries";
+  fs::create_directories(folder / libraries);
+  fs::copy_file(kBadPlugins / libraries / "libbrought.so", folder / libraries / "libbrought.so");
+  fs::copy_file(plugin("brings_" + name), folder / (name + ".so"));
+  return folder / (name + ".so");
+}
+
+TEST_F(PluginFiles, ThatBringLibrariesWhichOthersMayWriteAreRefused) {
+  const fs::path path = copy_with_library(folder_, "first");
+  const fs::path library = folder_ / "first_libraries/libbrought.so";
+  fs::permissions(library, fs::perms::others_write, fs::perm_options::add);
+  refuse(path, {"needs the library " + library.string() + ", which may be written by anybody"});
+  fs::permissions(library, fs::perms::others_write, fs::perm_options::remove);
+  fs::permissions(library.parent_path(), fs::perms::all);
+  refuse(path, {"needs libraries from " + library.parent_path().string() + ", and any user may write the folder"});
+  fs::permissions(library.parent_path(), fs::perms(0755));
+  write("first_libraries/libbrought.so", "no ELF");
+  refuse(path, {"needs the library " + library.string() + ", which is not an ELF file"});
+  if (geteuid() != 0) return;
+  fs::copy_file(kBadPlugins / "first_libraries/libbrought.so", library, fs::copy_options::overwrite_existing);
+  ASSERT_EQ(chown(library.c_str(), 65534, 0), 0);
+  refuse(path, {"needs the library " + library.string() + ", which belongs to user 65534", "root"});
+}
+
+TEST_F(PluginFiles, ThatBringDifferentLibrariesOfOneNameAreWarnedOf) {
+  std::ostringstream said;
+  const Log log(said, LogLevel::warning);
+  load_plugin(copy_with_library(folder_, "first"), log);
+  EXPECT_EQ(said.str(), "");
+  load_plugin(copy_with_library(folder_, "second"), log);
+  EXPECT_NE(said.str().find("second.so brings its own libbrought.so (" +
+                            (folder_ / "second_libraries/libbrought.so").string() + "), but that of " +
+                            (folder_ / "first_libraries/libbrought.so").string() + " is loaded already"),
+            std::string::npos)
+      << said.str();
 }
 
 // Any byte of the file may be wrong: the inspector answers or refuses, and reads nothing outside (run with asan).

@@ -65,6 +65,27 @@
 #ifndef TEST_ON_QUERY
 #define TEST_ON_QUERY
 #endif
+#ifndef TEST_ON_CREATE
+#define TEST_ON_CREATE
+#endif
+#ifndef TEST_ON_DESTROY
+#define TEST_ON_DESTROY
+#endif
+#ifndef TEST_INSTANCE
+#define TEST_INSTANCE NULL
+#endif
+#ifndef TEST_NUM_VARIANTS
+#define TEST_NUM_VARIANTS NULL
+#endif
+#ifndef TEST_VERSION
+#define TEST_VERSION TEST_STR("1.2.3")
+#endif
+#ifndef TEST_OPTIONS
+#define TEST_OPTIONS kOptions
+#endif
+#ifndef TEST_TABLE
+#define TEST_TABLE &kTable
+#endif
 
 #ifdef TEST_OFFLOAD
 static tsr_status create(const tsr_offload_create_args* args, tsr_offload** policy, tsr_error* err) {
@@ -85,11 +106,13 @@ static const tsr_offload_interface kTable = {
 #else
 static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
   (void)args, (void)err;
-  *strategy = NULL;
+  TEST_ON_CREATE;
+  *strategy = TEST_INSTANCE;
   return TSR_OK;
 }
 static void destroy(tsr_strategy* strategy) {
   (void)strategy;
+  TEST_ON_DESTROY;
 }
 static inline tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit,
                                tsr_error* err) {
@@ -101,6 +124,7 @@ static const tsr_strategy_interface kTable = {.struct_size = TEST_TABLE_SIZE,
                                               .splits = TEST_SPLITS,
                                               .create = create,
                                               .destroy = destroy,
+                                              .num_variants = TEST_NUM_VARIANTS,
                                               .lower = TEST_LOWER};
 #endif
 
@@ -127,22 +151,17 @@ static const tsr_option kOptions[] = {
      0,
      {0, TEST_SPARE}},
 };
-static const tsr_descriptor kDescriptor = {TEST_DESCRIPTOR_SIZE,
-                                           0,
-                                           TEST_STR(TEST_NAME),
-                                           TEST_STR(TEST_KIND),
-                                           TEST_STR(TEST_ID),
-                                           TEST_STR("1.2.3"),
-                                           TEST_STR("Tests"),
-                                           TEST_STR("does nothing"),
-                                           kOptions,
-                                           sizeof kOptions / sizeof kOptions[0]};
+static const tsr_descriptor kDescriptor = {TEST_DESCRIPTOR_SIZE, 0,
+                                           TEST_STR(TEST_NAME),  TEST_STR(TEST_KIND),
+                                           TEST_STR(TEST_ID),    TEST_VERSION,
+                                           TEST_STR("Tests"),    TEST_STR("does nothing"),
+                                           TEST_OPTIONS,         sizeof kOptions / sizeof kOptions[0]};
 
 static const void* get_interface(tsr_str id) {
 #ifdef TEST_NO_INTERFACE
   (void)id;
 #else
-  if (id.len == sizeof(TEST_INTERFACE) - 1 && memcmp(id.ptr, TEST_INTERFACE, id.len) == 0) return &kTable;
+  if (id.len == sizeof(TEST_INTERFACE) - 1 && memcmp(id.ptr, TEST_INTERFACE, id.len) == 0) return TEST_TABLE;
 #endif
   (void)kTable;
   return NULL;

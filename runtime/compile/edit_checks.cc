@@ -1,0 +1,42 @@
+#include "compile/edit_checks.h"
+
+#include "guard/readable.h"
+
+namespace tessera::host {
+
+const tsr_group& checked_group(const tsr_group* group) {
+  checked(group, "the group");
+  check_array(group->coordinates, group->num_coordinates, "the group's array coordinates");
+  return *group;
+}
+
+const tsr_buffer& checked_buffer(const tsr_buffer* buffer) {
+  checked(buffer, "the buffer");
+  check_text(buffer->name, "the buffer's name");
+  return *buffer;
+}
+
+const tsr_action& checked_action(const tsr_action* action) {
+  checked(action, "the action");
+  check_array(action->bindings, action->num_bindings, "the action's array bindings");
+  if (action->counts) check_array(action->counts, action->num_counts, "the action's array counts");
+  if (action->peers) check_array(action->peers, action->num_peers, "the action's array peers");
+  return *action;
+}
+
+const tsr_layout_entry& checked_entry(const tsr_layout_entry* entry) {
+  checked(entry, "the layout entry");
+  check_array(entry->coordinates, entry->num_coordinates, "the layout entry's array coordinates");
+  return *entry;
+}
+
+const tsr_home* checked_home(const tsr_home* home) {
+  if (!home) return nullptr;
+  checked(home, "the home");
+  check_text(home->name, "the home's name");
+  check_array(home->pieces, home->num_pieces, "the home's array pieces");
+  check_array(home->roles, home->num_roles, "the home's array roles");
+  return home;
+}
+
+}  // namespace tessera::host

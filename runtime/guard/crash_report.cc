@@ -1,0 +1,138 @@
+// A handler finds the plugin by the function that its thread is in, or, on a thread that the plugin has started, by the
+// code that it was interrupted in. It makes only calls that are safe in handlers, on a stack of its own
+// (plugin_calls.cc).
+//
+// A fault of the processor is then repeated: the handler restores what was there before and returns to the instruction,
+// so that the core and a sanitizer see the place itself. A signal that was sent is sent again.
+
+#include "guard/crash_report.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <iterator>
+#include <string_view>
+
+#include "base/concat.h"
+#include "guard/call_watch.h"
+#include "guard/known_functions.h"
+#include "guard/plugin_calls.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS};
+
+std::array<struct sigaction, kCrashSignals.size()> actions_before;
+std::atomic<bool> has_ended{false};
+pid_t process = 0;                               // a plugin's child processes may exit as they like
+std::atomic_flag has_spoken = ATOMIC_FLAG_INIT;  // threads may crash together
+
+const void* instruction_of(const void* context) {
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<const void*>(registers.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<const void*>(registers.pc);
+#else
+  return static_cast<void>(registers), nullptr;
+#endif
+}
+
+/// Texts of one line, written at once.
+class Line {
+ public:
+  Line& operator<<(std::string_view text) {
+    if (num_parts_ < std::size(parts_)) parts_[num_parts_++] = {const_cast<char*>(text.data()), text.size()};
+    return *this;
+  }
+  void write() const {
+    if (::writev(STDERR_FILENO, parts_, static_cast<int>(num_parts_)) < 0) return;
+  }
+
+ private:
+  iovec parts_[24];
+  size_t num_parts_ = 0;
+};
+
+/// The decimal digits of a number, at the end of `space`.
+std::string_view digits(unsigned number, std::array<char, 12>& space) {
+  size_t first = space.size();
+  do
+    space[--first] = static_cast<char>('0' + number % 10);
+  while (number /= 10);
+  return {space.data() + first, space.size() - first};
+}
+
+void say(int signal, const void* context) {
+  if (has_spoken.test_and_set()) return;
+  const ThreadCalls& calls = this_thread_calls;
+  const KnownFunction* known = find_function(calls.function());
+  const char* own_thread_of = known ? nullptr : find_code(instruction_of(context));
+  const char* name = ::sigabbrev_np(signal);
+  std::array<char, 12> space;
+  Line line;
+  line << "tessera: ";
+  if (calls.rank >= 0) line << "rank " << digits(static_cast<unsigned>(calls.rank.load()), space) << ": ";
+  if (calls.has_error) line << calls.error << "; after that ";
+  if (known)
+    line << "the plugin " << known->plugin << " crashed in " << known->place;
+  else if (own_thread_of)
+    line << "the plugin " << own_thread_of << " crashed on a thread of its own";
+  else
+    line << "crashed outside of the calls of plugins";
+  line << " (SIG" << (name ? name : "?") << ")\n";
+  line.write();
+}
+
+extern "C" void on_crash(int signal, siginfo_t* info, void* context) {
+  say(signal, context);
+  for (size_t i = 0; i < kCrashSignals.size(); ++i)
+    if (kCrashSignals[i] == signal) ::sigaction(signal, &actions_before[i], nullptr);
+  if (info->si_code <= 0) ::raise(signal);  // delivered when this handler has returned
+}
+
+void on_exit_of_process() {
+  if (has_ended || ::getpid() != process) return;
+  const void* function = this_thread_calls.function();
+  end_run(function ? concat(call_text(function), " called exit, so the run ends")
+                   : "a plugin or one of its libraries called exit on a thread of its own, so the run ends");
+}
+
+}  // namespace
+
+void report_crashes() {
+  process = ::getpid();
+  struct sigaction action {};
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (size_t i = 0; i < kCrashSignals.size(); ++i)
+    ::sigaction(kCrashSignals[i], &action, &actions_before[i]);
+  ::atexit(on_exit_of_process);
+  ::at_quick_exit(on_exit_of_process);
+}
+
+void end_of_program() {
+  has_ended = true;
+}
+
+}  // namespace tessera::host
+
+// The program exports these, so they come before those of libc for plugins and their libraries; exit() itself and the
+// host do not pass here with 0. Sanitizers have their own.
+#ifndef TESSERA_IS_SANITIZED
+extern "C" void _exit(int status) {
+  if (status == 0 && tessera::host::this_thread_calls.function()) tessera::host::on_exit_of_process();
+  for (;;)
+    ::syscall(SYS_exit_group, status);
+}
+extern "C" void _Exit(int status) noexcept {
+  ::_exit(status);
+}
+#endif

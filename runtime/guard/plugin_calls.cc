@@ -1,0 +1,94 @@
+// What is not on the way of a call that succeeds.
+
+#include "guard/plugin_calls.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/concat.h"
+#include "guard/known_functions.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr size_t kHandlerStackBytes = 64 << 10;
+
+/// A thread's place in the watch's list, and its stack for handlers: a plugin that recurses without end leaves none.
+class KnownThread {
+ public:
+  KnownThread() : stack_(new char[kHandlerStackBytes]) {
+    const stack_t own{stack_.get(), 0, kHandlerStackBytes};
+    ::sigaltstack(nullptr, &before_);
+    has_set_ = (before_.ss_flags & SS_DISABLE) != 0 && ::sigaltstack(&own, nullptr) == 0;
+    add_thread(this_thread_calls);
+  }
+  ~KnownThread() {
+    remove_thread(this_thread_calls);
+    if (has_set_) ::sigaltstack(&before_, nullptr);
+  }
+  KnownThread(const KnownThread&) = delete;
+  KnownThread& operator=(const KnownThread&) = delete;
+
+ private:
+  std::unique_ptr<char[]> stack_;
+  stack_t before_{};
+  bool has_set_ = false;
+};
+
+}  // namespace
+
+void know_this_thread() {
+  this_thread_calls.is_known = true;  // first: it stays so while the thread ends
+  thread_local const KnownThread known;
+}
+
+void name_rank_of_this_thread(int rank) {
+  this_thread_calls.rank = rank;
+}
+
+void note_error(std::string_view text) noexcept {
+  ThreadCalls& calls = this_thread_calls;
+  calls.has_error = false;
+  const size_t length = std::min(text.size(), sizeof calls.error - 1);
+  std::memcpy(calls.error, text.data(), length);
+  calls.error[length] = 0;
+  calls.has_error = length > 0;
+}
+
+void throw_escaped(const void* function) {
+  std::string what;
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    what = concat(" (", error.what(), ")");
+  } catch (...) {
+  }
+  throw Error(TSR_E_INTERNAL,
+              concat("an exception", what, " has left ", call_text(function), "; a plugin returns a status instead"));
+}
+
+void end_by_lost_thread(const void* function) {
+  end_run(concat(call_text(function), " ended the thread that called it (pthread_exit), so the run ends"));
+}
+
+void check_call(tsr_status status, const tsr_error& err, const void* function) {
+  try {
+    if (err.message[0] == '\0')
+      throw Error(status, concat("status ", status, " without a message from ", call_text(function)), err.rank);
+    check(status, err);
+  } catch (const Error& error) {
+    note_error(error.what());
+    throw;
+  }
+}
+
+void check_handle(const void* handle, const void* function) {
+  if (!handle)
+    throw Error(TSR_E_INTERNAL,
+                concat(call_text(function), " returned OK and no object; it must return one, or an error"));
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,117 @@
+// Every call of a plugin's function goes through call(), enter() or end_with(). Each notes, for the thread that it is
+// called on, which function that is; so a crash, an exit and a call that does not return are named (crash_report.h,
+// call_watch.h), and an exception that leaves a plugin is caught.
+//
+// What a call costs is a few stores to memory of its own thread: no lock, no clock, no system call. Names are looked up
+// by the function's address, when something has gone wrong (known_functions.h).
+#pragma once
+
+#include <cxxabi.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "guard/call_watch.h"
+#include "guard/thread_calls.h"
+#include "tessera/core.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+
+/// Makes this thread known to the watch, and gives it a stack of its own for handlers, until it ends.
+void know_this_thread();
+/// Calls of this thread are those of that rank.
+void name_rank_of_this_thread(int rank);
+/// Keeps the text for the report of a call that does not return: the error that came before it must not be lost with
+/// the run. An empty one forgets the last.
+void note_error(std::string_view text) noexcept;
+
+/// While it lives this thread is in `function`.
+class PluginCall {
+ public:
+  explicit PluginCall(const void* function, int64_t limit_ms = 0) noexcept : calls_(this_thread_calls) {
+    if (!calls_.is_known) [[unlikely]]
+      know_this_thread();
+    const uint32_t depth = calls_.depth.load(std::memory_order_relaxed);
+    if (depth < ThreadCalls::kMaxDepth) {
+      CallFrame& frame = calls_.frames[depth];
+      frame.function.store(function, std::memory_order_relaxed);
+      frame.limit_ms.store(limit_ms, std::memory_order_relaxed);
+      frame.number.store(++calls_.num_calls, std::memory_order_relaxed);
+    }
+    calls_.depth.store(depth + 1, std::memory_order_release);
+  }
+  ~PluginCall() { calls_.depth.store(calls_.depth.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  PluginCall(const PluginCall&) = delete;
+  PluginCall& operator=(const PluginCall&) = delete;
+
+ private:
+  ThreadCalls& calls_;
+};
+
+/// In a handler of exceptions: throws INTERNAL, a sentence that names the function and has the exception's text.
+[[noreturn]] void throw_escaped(const void* function);
+/// Ends the run: the function ended its thread.
+[[noreturn]] void end_by_lost_thread(const void* function);
+/// Throws what the function reported.
+void check_call(tsr_status status, const tsr_error& err, const void* function);
+/// Throws INTERNAL if `handle`, which a function that returned OK has given, is null.
+void check_handle(const void* handle, const void* function);
+
+template <class R, class... P>
+const void* address_of(R (*function)(P...)) {
+  return reinterpret_cast<const void*>(function);
+}
+
+/// Calls any function of a plugin. Its own time-out, if it was given one, is `limit_ms`.
+template <class R, class... P, class... A>
+R enter_for(int64_t limit_ms, R (*function)(P...), A&&... args) {
+  const PluginCall here(address_of(function), limit_ms);
+  try {
+    return function(std::forward<A>(args)...);
+  } catch (abi::__forced_unwind&) {
+    end_by_lost_thread(address_of(function));
+  } catch (...) {
+    throw_escaped(address_of(function));
+  }
+}
+template <class R, class... P, class... A>
+R enter(R (*function)(P...), A&&... args) {
+  return enter_for(0, function, std::forward<A>(args)...);
+}
+
+/// Calls a function whose last parameter is tsr_error*, and throws what it reports.
+template <class... P, class... A>
+void call_for(int64_t limit_ms, tsr_status (*function)(P...), A&&... args) {
+  tsr_error err{};
+  const tsr_status status = enter_for(limit_ms, function, std::forward<A>(args)..., &err);
+  if (status != TSR_OK) check_call(status, err, address_of(function));
+}
+template <class... P, class... A>
+void call(tsr_status (*function)(P...), A&&... args) {
+  call_for(0, function, std::forward<A>(args)...);
+}
+
+/// call() for a function whose last result is a handle, which must not be null.
+template <class T, class... P, class... A>
+T* made_by(tsr_status (*function)(P...), A&&... args) {
+  T* handle = nullptr;
+  call(function, std::forward<A>(args)..., &handle);
+  check_handle(handle, address_of(function));
+  return handle;
+}
+
+/// Calls a function that reports nothing, where nothing may be thrown. An exception ends the run.
+template <class... P, class... A>
+void end_with(void (*function)(P...), A&&... args) noexcept {
+  try {
+    enter(function, std::forward<A>(args)...);
+  } catch (const Error& error) {
+    end_run(error.what());
+  }
+}
+
+}  // namespace tessera::host

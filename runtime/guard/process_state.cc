@@ -1,0 +1,150 @@
+// Sticky flags of the floating-point unit (inexact, ...) change all the time and are not compared; its controls are.
+
+#include "guard/process_state.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cfenv>
+#include <clocale>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/concat.h"
+#include "guard/known_functions.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace tessera::host {
+namespace {
+
+/// The controls of the floating-point unit in one number.
+uint64_t computing_now() {
+#if defined(__x86_64__)
+  constexpr uint32_t kSticky = 0x3f;
+  uint16_t x87 = 0;
+  asm volatile("fnstcw %0" : "=m"(x87));
+  return uint64_t{_mm_getcsr() & ~kSticky} << 16 | x87;
+#elif defined(__aarch64__)
+  uint64_t control = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  return control;
+#else
+  return static_cast<uint64_t>(std::fegetround());
+#endif
+}
+
+void compute_as(uint64_t state) {
+#if defined(__x86_64__)
+  const auto x87 = static_cast<uint16_t>(state);
+  asm volatile("fldcw %0" : : "m"(x87));
+  _mm_setcsr(static_cast<uint32_t>(state >> 16));
+#elif defined(__aarch64__)
+  asm volatile("msr fpcr, %0" : : "r"(state));
+#else
+  std::fesetround(static_cast<int>(state));
+#endif
+}
+
+/// Copies of the standard files must not be what a run lacks when few may be open.
+bool has_room_for_copies() {
+  constexpr rlim_t kFew = 64;
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= kFew;
+}
+
+bool is_same(const struct sigaction& a, const struct sigaction& b) {
+  return a.sa_handler == b.sa_handler && (a.sa_flags & SA_SIGINFO) == (b.sa_flags & SA_SIGINFO);
+}
+
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_rdev == b.st_rdev &&
+         (a.st_mode & S_IFMT) == (b.st_mode & S_IFMT);
+}
+
+}  // namespace
+
+ProcessState::ProcessState() : computing_(computing_now()), c_locale_(std::setlocale(LC_ALL, nullptr)) {
+  for (int signal = 1; signal < NSIG; ++signal)
+    ::sigaction(signal, nullptr, &signals_[signal]);
+  if (char* const path = ::getcwd(nullptr, 0); path) {
+    if (::stat(path, &folder_status_) == 0) folder_ = path;
+    std::free(path);
+  }
+  for (int file = 0; file < kNumFiles; ++file) {
+    ::fstat(file, &file_status_[file]);
+    files_[file] = has_room_for_copies() ? ::fcntl(file, F_DUPFD_CLOEXEC, kNumFiles) : -1;
+  }
+}
+
+ProcessState::~ProcessState() {
+  for (const int file : files_)
+    if (file >= 0) ::close(file);
+}
+
+std::string ProcessState::restore() {
+  std::string changes;
+  for (const auto part : {&ProcessState::restore_computing, &ProcessState::restore_signals,
+                          &ProcessState::restore_locale, &ProcessState::restore_folder, &ProcessState::restore_files}) {
+    const std::string change = (this->*part)();
+    if (!change.empty()) changes += concat(changes.empty() ? "" : ", and ", change);
+  }
+  return changes;
+}
+
+std::string ProcessState::restore_computing() {
+  if (computing_now() == computing_) return "";
+  compute_as(computing_);
+  return "changes how floating-point numbers are computed (rounding, or flushing denormals to zero), and with that the "
+         "results of everything else; link it without -ffast-math and -Ofast";
+}
+
+std::string ProcessState::restore_signals() {
+  std::string names;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction now {};
+    if (::sigaction(signal, nullptr, &now) != 0 || is_same(now, signals_[signal])) continue;
+    ::sigaction(signal, &signals_[signal], nullptr);
+    const char* name = ::sigabbrev_np(signal);
+    names += concat(names.empty() ? "" : ", ", "SIG", name ? name : std::to_string(signal));
+  }
+  return names.empty() ? "" : concat("changes what ", names, " does; a plugin installs no handlers of signals");
+}
+
+std::string ProcessState::restore_locale() {
+  std::string change;
+  if (std::locale() != locale_ || c_locale_ != std::setlocale(LC_ALL, nullptr))
+    change = "changes the locale, in which numbers are written and read; a plugin leaves it alone";
+  if (std::locale() != locale_) std::locale::global(locale_);
+  if (!change.empty()) std::setlocale(LC_ALL, c_locale_.c_str());
+  return change;
+}
+
+std::string ProcessState::restore_folder() {
+  struct stat now {};
+  if (folder_.empty() || (::stat(".", &now) == 0 && is_same(now, folder_status_))) return "";
+  if (::chdir(folder_.c_str()) != 0) return "changes the current folder, which cannot be restored; it must not";
+  return "changes the current folder, from which paths of other flags start; it must not";
+}
+
+std::string ProcessState::restore_files() {
+  constexpr const char* kNames[] = {"input", "output", "error"};
+  std::string changes;
+  for (int file = 0; file < kNumFiles; ++file) {
+    struct stat now {};
+    const bool is_open = ::fstat(file, &now) == 0;
+    if (files_[file] < 0 || (is_open && is_same(now, file_status_[file]))) continue;
+    ::dup2(files_[file], file);
+    changes += concat(changes.empty() ? "" : ", and ", is_open ? "replaces" : "closes", " standard ", kNames[file]);
+  }
+  return changes.empty() ? "" : changes + "; a plugin writes to the host's log";
+}
+
+std::string change_text(const void* function, const std::string& change) {
+  return concat(call_text(function), " ", change);
+}
+
+}  // namespace tessera::host

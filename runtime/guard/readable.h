@@ -1,0 +1,34 @@
+// Arrays that a plugin gives by pointer and count, checked before they are read.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/core.h"
+
+namespace tessera::host {
+
+/// Whether this process can read those bytes. Costs a system call of about a microsecond; true where the system does
+/// not tell. [any-thread]
+bool is_readable(const void* pointer, uint64_t num_bytes) noexcept;
+
+/// The most elements that an array of an edit may have, bytes that a text may have.
+inline constexpr uint64_t kMaxElements = uint64_t{1} << 22;
+inline constexpr uint64_t kMaxTextBytes = 4096;
+
+/// Throws INVALID_ARGUMENT, a sentence with `what`, if the array is null though its count is not 0, has more than
+/// kMaxElements, or is in memory that cannot be read.
+void check_array(const void* pointer, uint64_t count, uint64_t element_bytes, const char* what);
+template <class T>
+void check_array(const T* pointer, uint64_t count, const char* what) {
+  check_array(pointer, count, sizeof(T), what);
+}
+/// The same for one element, which must be there.
+template <class T>
+const T& checked(const T* pointer, const char* what) {
+  check_array(pointer, 1, sizeof(T), what);
+  return *pointer;
+}
+/// The same for a text of at most kMaxTextBytes.
+void check_text(tsr_str text, const char* what);
+
+}  // namespace tessera::host

@@ -1,0 +1,72 @@
+/* What a plugin can do to the process that it runs in, by name, for plugins of this folder. The name is that of the
+ * environment variable TESSERA_TEST_FAULT: "<place>-<fault>", so "lower-crash" makes faults_at("lower") crash. */
+#ifndef TESSERA_TESTS_FAULTS_H
+#define TESSERA_TESTS_FAULTS_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <fcntl.h>
+#include <locale.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+/* The fault of this place, or "". */
+static inline const char* fault_at(const char* place) {
+  const char* fault = getenv("TESSERA_TEST_FAULT");
+  const size_t length = strlen(place);
+  return fault && strncmp(fault, place, length) == 0 && fault[length] == '-' ? fault + length + 1 : "";
+}
+static inline int is_fault(const char* place, const char* name) {
+  return strcmp(fault_at(place), name) == 0;
+}
+
+static volatile int faults_zero = 0;
+static inline void faults_crash(void) {
+  *(volatile int*)(size_t)(16 + faults_zero) = 1;
+}
+static inline void* faults_crash_thread(void* user) {
+  (void)user;
+  faults_crash();
+  return NULL;
+}
+static inline int faults_recurse(volatile char* above) {
+  volatile char here[4096];
+  here[0] = above[0];
+  if (faults_zero) return 0;
+  return faults_recurse(here) + here[0];
+}
+static inline void faults_hang(void) {
+  for (;;)
+    pause();
+}
+
+/* Does what the fault of this place says; nothing without one. */
+static inline void faults_at(const char* place) {
+  volatile char top = 0;
+  pthread_t thread;
+  if (is_fault(place, "crash")) faults_crash();
+  if (is_fault(place, "abort")) abort();
+  if (is_fault(place, "exit")) exit(0);
+  if (is_fault(place, "quick-exit")) quick_exit(0);
+  if (is_fault(place, "exit-at-once")) _exit(0);
+  if (is_fault(place, "hang")) faults_hang();
+  if (is_fault(place, "end-thread")) pthread_exit(NULL);
+  if (is_fault(place, "recursion")) faults_zero = faults_recurse(&top);
+  if (is_fault(place, "own-thread") && pthread_create(&thread, NULL, faults_crash_thread, NULL) == 0) faults_hang();
+#if defined(__x86_64__)
+  if (is_fault(place, "flush")) _mm_setcsr(_mm_getcsr() | 0x8040); /* as crtfastmath.o does */
+  if (is_fault(place, "rounding")) _mm_setcsr(_mm_getcsr() | 0x6000);
+#endif
+  if (is_fault(place, "signals")) signal(SIGINT, SIG_IGN);
+  if (is_fault(place, "locale")) setlocale(LC_ALL, "C.UTF-8");
+  if (is_fault(place, "folder") && chdir("/") != 0) abort();
+  if (is_fault(place, "output")) close(STDOUT_FILENO);
+  if (is_fault(place, "other-output")) dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+}
+#endif

@@ -1,0 +1,78 @@
+/* A strategy that does to its host, in the place that TESSERA_TEST_FAULT names, what faults.h can, or hands it pointers
+ * that lie. */
+#include "faults.h"
+
+void throw_in_cpp(void);
+
+#define TEST_NAME "hostile"
+#define TEST_ON_QUERY faults_at("query")
+#define TEST_ON_CREATE at("create")
+#define TEST_ON_DESTROY at("destroy")
+#define TEST_LOWER hostile_lower
+#define TEST_NUM_VARIANTS num_variants
+#define TEST_INSTANCE ((tsr_strategy*)&faults_zero)
+
+static inline void at(const char* place) {
+  faults_at(place);
+  if (is_fault(place, "throw")) throw_in_cpp();
+}
+__attribute__((constructor)) static void on_load(void) {
+  at("load");
+}
+
+#include "tessera/strategy.h"
+
+static uint32_t num_variants(tsr_strategy* strategy) {
+  (void)strategy;
+  return is_fault("variants", "many") ? 1000000000u : 1;
+}
+
+/* Edits with pointers that are NULL or lie; the host's refusal goes on to the host. */
+static tsr_status lying_edit(const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
+  tsr_binding one = {0};
+  tsr_action action = {.kind = TSR_ACTION_ZERO,
+                       .segment = -1,
+                       .micro_batch = -1,
+                       .group = -1,
+                       .peer = -1,
+                       .strategy_axis = -1,
+                       .bindings = &one,
+                       .num_bindings = 1};
+  tsr_group group = {.axis = view->axis, .num_coordinates = 2};
+  tsr_buffer buffer = {.num_elements = 4, .kind = TSR_BUFFER_PLUGIN, .memory = 0, .dtype = TSR_F32};
+  tsr_home home = {.num_pieces = 3};
+  uint64_t id = 0;
+  int32_t index = 0;
+  uint32_t stream = 0;
+  const char* fault = fault_at("edit");
+  if (strcmp(fault, "null-bindings") == 0) action.bindings = NULL;
+  if (strcmp(fault, "wild-bindings") == 0) action.bindings = (const tsr_binding*)(size_t)64;
+  if (strcmp(fault, "many-bindings") == 0) action.num_bindings = 1 << 24;
+  if (strcmp(fault, "wrapping-bindings") == 0) action.num_bindings = UINT64_C(1) << 60;
+  if (strcmp(fault, "past-end") == 0) action.num_bindings = 1 << 22;
+  if (strcmp(fault, "null-action") == 0) return edit->insert(edit->ctx, 0, TSR_AFTER, NULL, &id, err);
+  if (strcmp(fault, "null-id") == 0) return edit->insert(edit->ctx, 0, TSR_AFTER, &action, NULL, err);
+  if (strcmp(fault, "null-group") == 0) return edit->add_group(edit->ctx, NULL, &index, err);
+  if (strcmp(fault, "null-coordinates") == 0) return edit->add_group(edit->ctx, &group, &index, err);
+  if (strcmp(fault, "null-buffer") == 0) return edit->add_buffer(edit->ctx, NULL, &id, err);
+  buffer.name.ptr = "endless";
+  buffer.name.len = UINT64_C(1) << 40;
+  if (strcmp(fault, "endless-name") == 0) return edit->add_buffer(edit->ctx, &buffer, &id, err);
+  if (strcmp(fault, "null-lane") == 0) return edit->add_stream(edit->ctx, view->axis, (tsr_str){NULL, 5}, &stream, err);
+  if (strcmp(fault, "null-homes") == 0) return edit->replace_homes(edit->ctx, NULL, 3, NULL, &id, err);
+  if (strcmp(fault, "null-pieces") == 0) return edit->replace_homes(edit->ctx, NULL, 0, &home, &id, err);
+  if (strcmp(fault, "null-halves") == 0) return edit->split_backward(edit->ctx, 1, NULL, NULL, err);
+  if (strcmp(fault, "null-order") == 0) return edit->order(edit->ctx, NULL, 3, err);
+  if (strcmp(fault, "null-place") == 0) return edit->set_role(edit->ctx, 1, 0, NULL, err);
+  if (strcmp(fault, "null-binding") == 0) return edit->bind(edit->ctx, 1, NULL, err);
+  return fault[0] ? edit->insert(edit->ctx, 0, TSR_AFTER, &action, &id, err) : TSR_OK;
+}
+
+static tsr_status hostile_lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit,
+                                tsr_error* err) {
+  (void)strategy;
+  at("lower");
+  return lying_edit(view, edit, err);
+}
+
+#include "plugin.h"

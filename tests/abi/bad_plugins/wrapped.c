@@ -1,0 +1,135 @@
+/* A plugin of the repository with faults in front of its functions: TESSERA_TEST_FAULT names the function. TEST_INNER
+ * is the file that does the work, TEST_NAME the name of this one; TEST_IS_DEVICE tells a device from a communicator. */
+#include "faults.h"
+
+#include <dlfcn.h>
+
+#include "tessera/communicator.h"
+#include "tessera/device.h"
+
+static tsr_status fail(tsr_error* err) {
+  err->code = TSR_E_UNAVAILABLE;
+  err->rank = -1;
+  strcpy(err->domain, "hostile");
+  strcpy(err->message, "the cable is unplugged");
+  return TSR_E_UNAVAILABLE;
+}
+
+#ifdef TEST_IS_DEVICE
+#define TEST_INTERFACE TSR_DEVICE_INTERFACE
+typedef tsr_device_interface Table;
+static Table inner;
+
+static tsr_status describe(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) {
+  if (!is_fault("describe", "endless")) return inner.describe(op, slots, num_slots, err);
+  *num_slots = UINT64_C(1) << 40;
+  return TSR_E_RESOURCE_EXHAUSTED;
+}
+static tsr_status open_device(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) {
+  faults_at("open");
+  *device = NULL;
+  return is_fault("open", "null") ? TSR_OK : inner.open(args, device, err);
+}
+static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_bytes, void** pointer, tsr_error* err) {
+  return is_fault("allocate", "null") ? TSR_OK : inner.allocate(device, memory, num_bytes, pointer, err);
+}
+static tsr_status stream_create(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) {
+  return is_fault("stream", "null") ? TSR_OK : inner.stream_create(device, name, stream, err);
+}
+static tsr_status event_create(tsr_device* device, tsr_event** event, tsr_error* err) {
+  return is_fault("event", "null") ? TSR_OK : inner.event_create(device, event, err);
+}
+static tsr_status prepare(tsr_device* device, const tsr_op* op, const tsr_slot_spec* slots, uint64_t num_slots,
+                          tsr_kernel** kernel, tsr_error* err) {
+  return is_fault("prepare", "null") ? TSR_OK : inner.prepare(device, op, slots, num_slots, kernel, err);
+}
+static tsr_status stream_synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) {
+  faults_at("synchronize");
+  return inner.stream_synchronize(stream, timeout_ms, err);
+}
+static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
+                         tsr_error* err) {
+  faults_at("launch");
+  return inner.launch(kernel, stream, pointers, num_pointers, err);
+}
+static void close_device(tsr_device* device) {
+  faults_at("close");
+  inner.close(device);
+}
+static const void* get_extension(tsr_str id) {
+  if (is_fault("extension", "wild")) return (const void*)(size_t)64;
+  static const uint32_t kHoles[32] = {sizeof kHoles};
+  return is_fault("extension", "holes") ? kHoles : inner.get_extension(id);
+}
+
+static Table wrapped(Table table) {
+  table.describe = describe;
+  table.open = open_device;
+  table.close = close_device;
+  table.allocate = allocate;
+  table.stream_create = stream_create;
+  table.event_create = event_create;
+  table.prepare = prepare;
+  table.stream_synchronize = stream_synchronize;
+  table.launch = launch;
+  table.get_extension = get_extension;
+  return table;
+}
+#else
+#define TEST_INTERFACE TSR_COMMUNICATOR_INTERFACE
+typedef tsr_communicator_interface Table;
+static Table inner;
+
+static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
+  faults_at("create");
+  *comm = NULL;
+  return is_fault("create", "null") ? TSR_OK : inner.create(args, comm, err);
+}
+static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
+  faults_at("submit");
+  if (is_fault("submit", "silent")) return TSR_E_UNKNOWN;
+  return fault_at("abort")[0] ? fail(err) : inner.submit(comm, collective, err);
+}
+static void abort_all(tsr_comm* const* comms, uint64_t num_comms) {
+  faults_at("abort");
+  inner.abort(comms, num_comms);
+}
+static void destroy(tsr_comm* comm) {
+  faults_at("destroy");
+  inner.destroy(comm);
+}
+
+static Table wrapped(Table table) {
+  table.create = create;
+  table.submit = submit;
+  table.abort = abort_all;
+  table.destroy = destroy;
+  return table;
+}
+#endif
+
+static Table table;
+static tsr_descriptor descriptor;
+
+static const void* get_interface(tsr_str id) {
+  return id.len == sizeof(TEST_INTERFACE) - 1 && memcmp(id.ptr, TEST_INTERFACE, id.len) == 0 ? &table : NULL;
+}
+static const tsr_factory factory = {sizeof(tsr_factory), 0, &descriptor, get_interface};
+
+TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** result,
+                                          tsr_error* err) {
+  void* const file = dlopen(TEST_INNER, RTLD_NOW | RTLD_LOCAL);
+  const tsr_plugin_query_fn query = file ? (tsr_plugin_query_fn)dlsym(file, TSR_ENTRY_SYMBOL) : NULL;
+  if (!query) return TSR_E_NOT_FOUND;
+  const tsr_factory* of_inner = NULL;
+  const tsr_status status = query(io, host, &of_inner, err);
+  if (status != TSR_OK) return status;
+  const tsr_str id = {TEST_INTERFACE, sizeof(TEST_INTERFACE) - 1};
+  inner = *(const Table*)of_inner->get_interface(id);
+  table = wrapped(inner);
+  descriptor = *of_inner->descriptor;
+  descriptor.name.ptr = TEST_NAME;
+  descriptor.name.len = sizeof(TEST_NAME) - 1;
+  *result = &factory;
+  return TSR_OK;
+}

@@ -1,0 +1,279 @@
+// Plugins that crash, exit, hang, throw, change the process or hand over pointers that lie: each run ends by itself,
+// not with exit code 0, and says which plugin and which of its functions it was. What they do,
+// tests/abi/bad_plugins/faults.h says; these tests name it in an environment variable.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using Parts = std::vector<std::string>;
+
+constexpr const char* kHostile = TESSERA_BAD_PLUGIN_DIR "/hostile.so";
+
+constexpr const char* kNoFlag = "--log-level=error";
+constexpr std::chrono::seconds kPatience(120);  // of machines that are busy; no run takes ten
+
+std::unique_ptr<Command> start(const Parts& arguments, const std::string& fault) {
+  const std::map<std::string, std::string> environment = {{"TESSERA_TEST_FAULT", fault},
+                                                          {"ASAN_OPTIONS", "detect_leaks=0:handle_abort=1"}};
+  return std::make_unique<Command>(tessera(arguments), environment);
+}
+CommandResult run(const Parts& arguments, const std::string& fault) {
+  return start(arguments, fault)->wait(kPatience);
+}
+
+/// It failed, and the sentence was said.
+void expect_named(const CommandResult& run, const Parts& parts, int exit_code = -1) {
+  EXPECT_NE(run.exit_code, 0) << run.out << run.err;
+  if (exit_code >= 0) {
+    EXPECT_EQ(run.exit_code, exit_code) << run.err;
+  }
+  for (const std::string& part : parts)
+    EXPECT_NE(run.err.find(part), std::string::npos) << "'" << part << "' is missing in\n" << run.err;
+}
+
+/// The signal's exit code, which a sanitizer replaces by its own.
+int by_signal(int signal) {
+#ifdef TESSERA_IS_SANITIZED
+  return static_cast<void>(signal), -1;
+#else
+  return 128 + signal;
+#endif
+}
+
+CommandResult info(const std::string& fault) {
+  return run({"plugins", "info", kHostile}, fault);
+}
+
+Parts train_with(Parts more) {
+  Parts all = train({"--steps=2"});
+  all.erase(all.begin());
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+/// Two ranks in two threads.
+CommandResult train_threads(const std::string& fault, const Parts& more = {}) {
+  Parts flags = {"--nproc=2", "--comm=local", std::string("--strategy=") + kHostile, "--start-timeout-ms=3000",
+                 "--timeout-ms=1000"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return run(train_with(flags), fault);
+}
+/// The same with another communicator, which may be one that wraps the repository's; `flag` may give the device or the
+/// strategy of that kind.
+std::unique_ptr<Command> start_wrapped(const std::string& fault, const std::string& flag, const std::string& comm) {
+  Parts flags = {"--nproc=2", "--comm=" + comm,          "--plugin-dir=" TESSERA_BAD_PLUGIN_DIR,
+                 flag,        "--start-timeout-ms=3000", "--timeout-ms=1000"};
+  if (!flag.starts_with("--strategy")) flags.push_back("--strategy=ddp");
+  return start(train_with(flags), fault);
+}
+CommandResult train_wrapped(const std::string& fault, const std::string& flag, const std::string& comm = "local") {
+  return start_wrapped(fault, flag, comm)->wait(kPatience);
+}
+
+// ---- while a plugin is loaded and asked what it is ------------------------------------------------------------------
+
+TEST(HostilePlugin, IsGoodWithoutAFault) {
+  const CommandResult good = info("");
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_NE(good.out.find("hostile 1.2.3"), std::string::npos) << good.out;
+}
+
+TEST(HostilePlugin, ThatCrashesWhileItIsLoadedIsRefused) {
+  const std::string loading = "hostile.so crashed in its constructors (while it is loaded) (SIG";
+  expect_named(info("load-crash"), {loading + "SEGV)"}, 2);
+  expect_named(info("load-abort"), {loading + "ABRT)"}, 2);
+  expect_named(info("load-recursion"), {loading + "SEGV)"}, 2);
+  const std::string query = "hostile.so crashed in its function tsr_plugin_query_v1 (SIG";
+  expect_named(info("query-crash"), {query + "SEGV)"}, 2);
+  expect_named(info("query-abort"), {query + "ABRT)"}, 2);
+  expect_named(train_threads("query-crash"), {query + "SEGV)"}, 2);
+}
+
+TEST(HostilePlugin, ThatEndsTheProcessWhileItIsLoadedIsRefused) {
+  const Parts constructors = {"hostile.so ended the process in its constructors (while it is loaded)",
+                              "never calls exit"};
+  expect_named(info("load-exit"), constructors, 2);
+  expect_named(info("load-quick-exit"), constructors, 2);
+  expect_named(info("load-end-thread"), {"hostile.so", "its constructors"}, 2);
+  expect_named(info("query-exit"), {"hostile.so ended the process in its function tsr_plugin_query_v1"}, 2);
+  expect_named(train_threads("query-exit"), {"hostile.so ended the process in its function"}, 2);
+}
+
+TEST(HostilePlugin, ThatHangsWhileItIsLoadedIsRefused) {
+  const auto loading = start({"plugins", "info", kHostile}, "load-hang");
+  const auto asking = start({"plugins", "info", kHostile}, "query-hang");
+  expect_named(loading->wait(kPatience),
+               {"hostile.so has not returned from its constructors (while it is loaded) within 10 s"}, 2);
+  expect_named(asking->wait(kPatience),
+               {"hostile.so has not returned from its function tsr_plugin_query_v1 within 10 s"}, 2);
+}
+
+TEST(HostilePlugin, ThatThrowsWhileItIsLoadedIsRefused) {
+  expect_named(info("load-throw"), {"hostile.so", "its constructors"}, 2);
+}
+
+TEST(HostilePlugin, ThatChangesTheProcessIsRefused) {
+  for (const std::string place : {"load", "query"}) {
+    const std::string in = place == "load" ? "hostile.so in its constructors (while it is loaded) changes "
+                                           : "hostile.so in its function tsr_plugin_query_v1 changes ";
+#if defined(__x86_64__)
+    const std::string computing = in + "how floating-point numbers are computed";
+    expect_named(info(place + "-flush"), {computing, "-ffast-math"}, 2);
+    expect_named(info(place + "-rounding"), {computing}, 2);
+#endif
+    expect_named(info(place + "-signals"), {in + "what SIGINT does"}, 2);
+    expect_named(info(place + "-locale"), {in + "the locale"}, 2);
+    expect_named(info(place + "-folder"), {in + "the current folder"}, 2);
+    expect_named(info(place + "-output"), {"closes standard output"}, 2);
+    expect_named(info(place + "-other-output"), {"replaces standard output"}, 2);
+  }
+}
+
+TEST(HostilePlugin, ThatChangesTheProcessWhenItIsMadeIsRefused) {
+  const std::string in = "in its function create changes ";
+  expect_named(train_threads("create-flush"), {kHostile, in + "how floating-point numbers are computed"}, 2);
+  expect_named(train_threads("create-signals"), {kHostile, in + "what SIGINT does"}, 2);
+  expect_named(train_threads("create-folder"), {kHostile, in + "the current folder"}, 2);
+  expect_named(train_wrapped("open-flush", "--device=hostile"), {"hostile-device.so", "function open changes how"}, 1);
+}
+
+// ---- in a run -------------------------------------------------------------------------------------------------------
+
+TEST(HostilePlugin, ThatCrashesIsNamed) {
+  const std::string text = std::string(kHostile) + ") crashed in its function ";
+  expect_named(train_threads("create-crash"), {"the plugin hostile (" + text + "create (SIGSEGV)"}, by_signal(11));
+  expect_named(train_threads("lower-crash"), {"the plugin hostile (" + text + "lower (SIGSEGV)"}, by_signal(11));
+  expect_named(train_threads("lower-abort"), {"lower (SIGABRT)"}, by_signal(6));
+  expect_named(train_threads("lower-recursion"), {"lower (SIGSEGV)"}, by_signal(11));
+  expect_named(train_threads("lower-own-thread"), {kHostile, "crashed on a thread of its own (SIGSEGV)"},
+               by_signal(11));
+  expect_named(train_wrapped("submit-crash", kNoFlag, "hostile"),
+               {"rank ", "hostile-comm.so) crashed in its function submit (SIGSEGV)"}, by_signal(11));
+  expect_named(train_wrapped("launch-crash", "--device=hostile"), {"hostile-device.so) crashed in its function launch"},
+               by_signal(11));
+}
+
+TEST(HostilePlugin, ThatCrashesInAProcessIsNamedBesideTheRank) {
+  expect_named(train_wrapped("submit-crash", kNoFlag, "hostile-gloo"),
+               {"hostile-gloo-comm.so) crashed in its function submit (SIGSEGV)", "killed by signal 11"}, 1);
+}
+
+TEST(HostilePlugin, ThatCallsExitEndsTheRunWithOneAndItsName) {
+  const std::string text = "in its function lower called exit, so the run ends";
+  expect_named(train_threads("lower-exit"), {kHostile, text}, 1);
+  expect_named(train_threads("lower-quick-exit"), {kHostile, text}, 1);
+#ifndef TESSERA_IS_SANITIZED  // whose own _exit it is there
+  expect_named(train_threads("lower-exit-at-once"), {kHostile, text}, 1);
+#endif
+  expect_named(train_threads("lower-end-thread"), {kHostile, "ended the thread that called it"}, 1);
+  expect_named(run({"plan", "--model=" + golden(), "--batch-size=1", "--seq-len=8", "--mesh=dp=2",
+                    std::string("--strategy=dp=") + kHostile, "--verify"},
+                   "lower-exit"),
+               {kHostile, text}, 1);
+  expect_named(train_wrapped("submit-exit", kNoFlag, "hostile-gloo"),
+               {"hostile-gloo-comm.so) in its function submit called exit"}, 1);
+}
+
+TEST(HostilePlugin, ThatThrowsIsNamed) {
+  const Parts text = {"an exception (thrown where nothing catches it) has left the plugin hostile", kHostile};
+  Parts create = text, lower = text;
+  create.push_back("in its function create");
+  lower.push_back("in its function lower");
+  expect_named(train_threads("create-throw"), create);
+  expect_named(train_threads("lower-throw"), lower, 1);
+  expect_named(train_threads("destroy-throw"), {kHostile, "in its function destroy"}, 1);
+}
+
+// At once, since each waits for its time-out.
+TEST(HostilePlugin, ThatDoesNotReturnEndsTheRun) {
+  const std::string strategy = std::string("--strategy=") + kHostile, device = "--device=hostile";
+  struct Run {
+    std::string fault, flag, comm, file, function;
+    std::unique_ptr<Command> command = {};
+  };
+  Run runs[] = {{"lower-hang", strategy, "local", "hostile.so", "lower within 3000 ms (--start-timeout-ms)"},
+                {"destroy-hang", strategy, "local", "hostile.so", "destroy within 1000 ms (--timeout-ms)"},
+                {"create-hang", kNoFlag, "hostile", "hostile-comm.so", "create within 3000 ms (--start-timeout-ms)"},
+                {"submit-hang", kNoFlag, "hostile", "hostile-comm.so", "submit within 1000 ms (--timeout-ms)"},
+                {"submit-hang", kNoFlag, "hostile-gloo", "hostile-gloo-comm.so", "submit within 1000 ms"},
+                {"destroy-hang", kNoFlag, "hostile", "hostile-comm.so", "destroy within 1000 ms"},
+                {"launch-hang", device, "local", "hostile-device.so", "launch within 1000 ms"},
+                {"synchronize-hang", device, "local", "hostile-device.so", "stream_synchronize within 3000 ms"},
+                {"close-hang", device, "local", "hostile-device.so", "close within 1000 ms"}};
+  for (Run& run : runs)
+    run.command = start_wrapped(run.fault, run.flag, run.comm);
+  for (Run& run : runs) {
+    SCOPED_TRACE(run.fault + " of " + run.file);
+    expect_named(run.command->wait(kPatience), {run.file, "has not returned from its function " + run.function}, 1);
+  }
+}
+
+TEST(HostilePlugin, ThatBlocksInAbortDoesNotHideTheErrorBefore) {
+  const Parts text = {"the cable is unplugged; after that the plugin hostile",
+                      "has not returned from its function abort"};
+  expect_named(train_wrapped("abort-hang", kNoFlag, "hostile"), text, 1);
+  expect_named(train_wrapped("abort-hang", kNoFlag, "hostile-gloo"), text, 1);
+  expect_named(train_wrapped("abort-crash", kNoFlag, "hostile"),
+               {"the cable is unplugged; after that the plugin hostile", "crashed in its function abort (SIGSEGV)"},
+               by_signal(11));
+}
+
+// ---- pointers and counts --------------------------------------------------------------------------------------------
+
+TEST(HostilePlugin, ThatHandsOverPointersThatLieIsRefused) {
+  const std::map<std::string, std::string> sentences = {
+      {"null-action", "the action is NULL"},
+      {"null-id", "the pointer for the result is NULL"},
+      {"null-bindings", "the action's array bindings is NULL"},
+      {"wild-bindings", "the action's array bindings points to memory that cannot be read"},
+      {"many-bindings", "the action's array bindings has a count of 16777216; the limit is 4194304"},
+      {"wrapping-bindings", "the action's array bindings has a count of 1152921504606846976"},
+      {"past-end", "the action's array bindings points to memory that cannot be read, or is shorter than its count"},
+      {"null-group", "the group is NULL"},
+      {"null-coordinates", "the group's array coordinates is NULL, with a count of 2"},
+      {"null-buffer", "the buffer is NULL"},
+      {"endless-name", "the buffer's name has a text of 1099511627776 bytes; the limit is 4096"},
+      {"null-lane", "the lane's name is NULL, with a count of 5"},
+      {"null-homes", "the array homes is NULL, with a count of 3"},
+      {"null-pieces", "the home's array pieces is NULL, with a count of 3"},
+      {"null-halves", "the pointer for the result is NULL"},
+      {"null-order", "the array actions is NULL, with a count of 3"},
+      {"null-place", "the place of the role is NULL"},
+      {"null-binding", "the binding is NULL"},
+  };
+  for (const auto& [fault, sentence] : sentences)
+    expect_named(train_threads("edit-" + fault), {"strategy hostile on axis dp", sentence}, 2);
+  expect_named(train_threads("variants-many"), {"strategy hostile on axis dp asks for 1000000000 variants", "4096"}, 2);
+}
+
+TEST(HostilePlugin, ThatReturnsOkAndNoObjectIsNamed) {
+  const auto nothing = [](const std::string& function) {
+    return "in its function " + function + " returned OK and no object";
+  };
+  expect_named(train_wrapped("create-null", kNoFlag, "hostile"), {"hostile-comm.so", nothing("create")}, 1);
+  const std::map<std::string, std::string> functions = {{"open", "open"},
+                                                        {"allocate", "allocate"},
+                                                        {"stream", "stream_create"},
+                                                        {"event", "event_create"},
+                                                        {"prepare", "prepare"}};
+  for (const auto& [fault, function] : functions)
+    expect_named(train_wrapped(fault + "-null", "--device=hostile"), {"hostile-device.so", nothing(function)}, 1);
+}
+
+TEST(HostilePlugin, ThatAnswersNonsenseIsNamed) {
+  expect_named(train_wrapped("describe-endless", "--device=hostile"),
+               {"hostile-device.so", "in its function describe returned 1099511627776 slots", "the limit is 4096"});
+  expect_named(train_wrapped("extension-wild", "--device=hostile"),
+               {"hostile-device.so", "in its function get_extension returned a table in memory that cannot be read"});
+  expect_named(train_wrapped("extension-holes", "--device=hostile"), {"hostile-device.so", "has no function "});
+  expect_named(train_wrapped("submit-silent", kNoFlag, "hostile"),
+               {"without a message from the plugin hostile", "in its function submit"}, 1);
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,140 @@
+// The guard of calls into plugins, with functions of this test as a plugin's. What ends a process is tested by
+// tests/e2e/hostile_plugins_test.cc.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cfenv>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+
+#include "guard/known_functions.h"
+#include "guard/plugin_calls.h"
+#include "guard/process_state.h"
+#include "guard/readable.h"
+#include "support/expect_error.h"
+
+namespace tessera::host {
+namespace {
+
+using testing::expect_error;
+
+const void* seen_inside = nullptr;
+
+tsr_status note_function(int* calls, tsr_error*) noexcept {
+  ++*calls;
+  seen_inside = this_thread_calls.function();
+  return TSR_OK;
+}
+tsr_status fail_silently(tsr_error*) noexcept {
+  return TSR_E_UNKNOWN;
+}
+tsr_status throw_text(tsr_error*) {
+  throw std::runtime_error("some text");
+}
+tsr_status throw_number(tsr_error*) {
+  throw 7;
+}
+tsr_status make_nothing(int** made, tsr_error*) noexcept {
+  *made = nullptr;
+  return TSR_OK;
+}
+tsr_status call_again(int depth, tsr_error* err) {
+  if (depth > 0) call(call_again, depth - 1);
+  return fail_silently(err);
+}
+
+class Guard : public ::testing::Test {
+ protected:
+  Guard() {
+    const NamedFunction functions[] = {{address_of(note_function), "note"},
+                                       {address_of(fail_silently), "fail"},
+                                       {address_of(throw_text), "throw_text"},
+                                       {address_of(throw_number), "throw_number"},
+                                       {address_of(make_nothing), "make"}};
+    know_functions("sample (/s.so)", functions);
+  }
+};
+
+TEST_F(Guard, KnowsWhichFunctionAThreadIsIn) {
+  int calls = 0;
+  EXPECT_EQ(this_thread_calls.function(), nullptr);
+  call(note_function, &calls);
+  EXPECT_EQ(seen_inside, address_of(note_function));
+  EXPECT_EQ(this_thread_calls.function(), nullptr);
+  std::thread([&] { call(note_function, &calls); }).join();
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(call_text(address_of(note_function)), "the plugin sample (/s.so) in its function note");
+  EXPECT_EQ(call_text(&calls), "a plugin");
+}
+
+TEST_F(Guard, NamesTheFunctionOfAnErrorWithoutText) {
+  expect_error([] { call(fail_silently); },
+               {"status -2 without a message from the plugin sample (/s.so) in its function fail"});
+}
+
+TEST_F(Guard, CatchesWhatEscapes) {
+  expect_error([] { call(throw_text); },
+               {"an exception (some text) has left the plugin sample (/s.so) in its function throw_text"});
+  expect_error([] { call(throw_number); },
+               {"an exception has left the plugin sample (/s.so) in its function throw_number"});
+  EXPECT_EQ(this_thread_calls.function(), nullptr);
+}
+
+TEST_F(Guard, RefusesOkWithoutAnObject) {
+  expect_error([] { made_by<int>(make_nothing); }, {"in its function make returned OK and no object"});
+}
+
+TEST_F(Guard, TakesCallsOfAnyDepth) {
+  expect_error([] { call(call_again, 10); }, {"without a message"});
+  EXPECT_EQ(this_thread_calls.depth, 0u);
+}
+
+TEST(Readable, TellsMemoryFromNothing) {
+  const int value = 1;
+  EXPECT_TRUE(is_readable(&value, sizeof value));
+  EXPECT_TRUE(is_readable(nullptr, 0));
+  EXPECT_FALSE(is_readable(nullptr, 1));
+  EXPECT_FALSE(is_readable(reinterpret_cast<const void*>(64), 4));
+  EXPECT_FALSE(is_readable(&value, UINT64_MAX));
+  // 200 pages, of which the last is gone.
+  constexpr size_t kPage = 4096, kNumPages = 200;
+  auto* pages =
+      static_cast<char*>(mmap(nullptr, kPage * kNumPages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(pages, MAP_FAILED);
+  EXPECT_TRUE(is_readable(pages, kPage * kNumPages));
+  munmap(pages + kPage * (kNumPages - 1), kPage);
+  EXPECT_TRUE(is_readable(pages, kPage * (kNumPages - 1)));
+  EXPECT_FALSE(is_readable(pages, kPage * (kNumPages - 1) + 1));
+  EXPECT_FALSE(is_readable(pages + 100, kPage * kNumPages));
+  munmap(pages, kPage * (kNumPages - 1));
+}
+
+TEST(ProcessState, RestoresNothingWhereNothingHasChanged) {
+  ProcessState state;
+  volatile double third = 1;
+  third = third / 3;  // sets a sticky flag
+  EXPECT_EQ(state.restore(), "");
+}
+
+TEST(ProcessState, RestoresWhatHasChanged) {
+  const std::filesystem::path folder = std::filesystem::current_path();
+  struct sigaction before {};
+  sigaction(SIGUSR2, nullptr, &before);
+  ProcessState state;
+  std::filesystem::current_path("/");
+  signal(SIGUSR2, SIG_IGN);
+  fesetround(FE_UPWARD);
+  const std::string changes = state.restore();
+  for (const char* part : {"how floating-point numbers are computed", "what SIGUSR2 does", "the current folder"})
+    EXPECT_NE(changes.find(part), std::string::npos) << changes;
+  struct sigaction after {};
+  sigaction(SIGUSR2, nullptr, &after);
+  EXPECT_EQ(after.sa_handler, before.sa_handler);
+  EXPECT_EQ(std::filesystem::current_path(), folder);
+  EXPECT_EQ(fegetround(), FE_TONEAREST);
+  EXPECT_EQ(state.restore(), "");
+}
+
+}  // namespace
+}  // namespace tessera::host
