@@ -4,8 +4,7 @@
  * Every rank keeps all parameters and works on its own part of the batch. A strategy is a compiler pass, so this plugin
  * neither computes nor communicates: it inserts collectives into the host's program, and the host runs them.
  *   init  coordinate 0's parameters are broadcast over the axis
- *   step  each gradient is summed over the axis right after the last action that writes it
- *   eval  nothing
+ *   step  each gradient is summed over the axis right after the last action that writes it; eval: nothing
  * Sums are not divided: the loss is scaled once, by all tokens of the step.
  * plugin-abi.md has the rules; the headers have the contract of every function. */
 #include <stdlib.h>
@@ -23,7 +22,8 @@ struct tsr_strategy {
 };
 
 static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
-  (void)args;
+  if (!TSR_HAS(args, tsr_strategy_create_args, num_options))
+    return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.12 requires");
   *strategy = calloc(1, sizeof **strategy);
   return *strategy != NULL ? TSR_OK : fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
 }

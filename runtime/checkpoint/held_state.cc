@@ -96,8 +96,11 @@ HeldTensor make_tensor(const Program& program, const std::string& name, int para
 }
 
 HeldTensor own_state(const Program& program, const Buffer& buffer) {
+  const StrategyOnAxis& strategy = program.strategies[static_cast<size_t>(buffer.strategy)];
+  const std::string name =
+      concat(program.mesh->axes()[static_cast<size_t>(strategy.axis)].name, ".", strategy.name, ".", buffer.name);
   HeldTensor tensor;
-  tensor.name = tensor.shared_name = own_state_name(program.mesh->rank(program.coordinates), buffer.name);
+  tensor.name = tensor.shared_name = own_state_name(program.mesh->rank(program.coordinates), name);
   tensor.dtype = buffer.dtype;
   tensor.is_owner = true;
   tensor.ranges = {{0, buffer.num_elements}};
@@ -141,7 +144,7 @@ std::vector<HeldTensor> held_tensors(const Program& program) {
 uint64_t owned_bytes(const Program& program) {
   uint64_t num_bytes = 0;
   for (const HeldTensor& tensor : held_tensors(program))
-    if (tensor.is_owner) num_bytes += tensor.num_elements() * TSR_DTYPE_BYTES(tensor.dtype);
+    if (tensor.is_owner) num_bytes += TSR_NUM_BYTES(tensor.dtype, tensor.num_elements());
   return num_bytes;
 }
 

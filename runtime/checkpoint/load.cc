@@ -105,7 +105,7 @@ void load_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> te
   std::vector<std::byte> piece;
   for (const HeldTensor& tensor : tensors) {
     if (tensor.parameter >= 0) continue;
-    const uint64_t element = TSR_DTYPE_BYTES(tensor.dtype), num_elements = tensor.num_elements();
+    const uint64_t element = TSR_NUM_BYTES(tensor.dtype, 1), num_elements = tensor.num_elements();
     for (uint64_t begin = 0; begin < num_elements; begin += kPieceElements) {
       const uint64_t count = std::min(kPieceElements, num_elements - begin);
       piece.resize(count * element);

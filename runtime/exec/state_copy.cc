@@ -37,7 +37,7 @@ void wait_for(const tsr_device_interface& api, tsr_stream* stream) {
 uint64_t num_bytes_of(const Program& program, std::span<const StatePlace> places) {
   uint64_t num_bytes = 0;
   for (const StatePlace& place : places)
-    num_bytes += place.num_elements * TSR_DTYPE_BYTES(program.buffer(place.buffer).dtype);
+    num_bytes += TSR_NUM_BYTES(program.buffer(place.buffer).dtype, place.num_elements);
   return num_bytes;
 }
 
@@ -63,7 +63,7 @@ void StateCopy::add(const Program& program, const MemoryPlan& memory, const Stat
     sources_.push_back({context_.pointer(buffer, memory, place.offset), address, num_bytes});
     return;
   }
-  const uint64_t begin = memory.address.at(buffer.id) + place.offset * TSR_DTYPE_BYTES(buffer.dtype);
+  const uint64_t begin = memory.address.at(buffer.id) + TSR_NUM_BYTES(buffer.dtype, place.offset);
   for (uint64_t done = 0; done < num_bytes; done += kFilePiece)
     transfers_.push_back({context_.files(),
                           false,
@@ -110,7 +110,7 @@ void StateCopy::end_one(std::exception_ptr error) {
   ended_.notify_all();
 }
 
-tsr_status StateCopy::end_stream(void* self, tsr_error*) {
+tsr_status StateCopy::end_stream(void* self, tsr_error*) noexcept {
   static_cast<StateCopy*>(self)->end_one(nullptr);
   return TSR_OK;
 }

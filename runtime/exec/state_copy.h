@@ -49,7 +49,7 @@ class StateCopy {
   void add(const Program& program, const MemoryPlan& memory, const StatePlace& place, uint64_t address);
   void begin_stream(const Device& device, const char* name);
   void end_one(std::exception_ptr error);
-  static tsr_status end_stream(void* self, tsr_error* err);
+  static tsr_status end_stream(void* self, tsr_error* err) noexcept;
 
   ExecutionContext& context_;
   Arena bytes_;

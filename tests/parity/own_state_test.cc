@@ -66,9 +66,9 @@ TEST(OwnState, IsSavedByRankAndName) {
   const TempFolder folder;
   run(2, {"--steps=1", "--save=" + folder.path()});
   const Checkpoint saved(folder.path("step-00000001"));
-  for (const char* name : {"state.0.sums", "state.1.sums"})
+  for (const char* name : {"state.0.dp.keeper.sums", "state.1.dp.keeper.sums"})
     EXPECT_EQ(saved.index().tensors.at(name).dtype, "F32");
-  for (const char* name : {"state.0.count", "state.1.count"}) {
+  for (const char* name : {"state.0.dp.keeper.count", "state.1.dp.keeper.count"}) {
     EXPECT_EQ(saved.index().tensors.at(name).dtype, "I64");
     int64_t steps = 0;
     saved.read_bytes(name, 0, std::as_writable_bytes(std::span(&steps, 1)));
@@ -101,11 +101,11 @@ TEST(OwnState, IsChecked) {
   const TempFolder folder;
   run(2, {"--steps=2", "--save=" + folder.path(), "--save-every=1"});
   const Checkpoint saved(folder.path("step-00000002"));
-  const TensorPart& part = saved.index().tensors.at("state.1.sums").parts.front();
+  const TensorPart& part = saved.index().tensors.at("state.1.dp.keeper.sums").parts.front();
   const std::string path = saved.folder() + "/" + saved.index().files[part.file].name;
   const SafetensorsFile file(path);
   std::string bytes = file_bytes(path);
-  bytes[file.data_begin() + file.tensor("state.1.sums").data_offset + 100] ^= 1;
+  bytes[file.data_begin() + file.tensor("state.1.dp.keeper.sums").data_offset + 100] ^= 1;
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   const KeptRun older = run(2, {"--steps=3", "--resume=" + folder.path()});
   EXPECT_EQ(older.result.steps.front().step, 2);

@@ -146,6 +146,7 @@ TEST_F(Staging, WhatIsOnTheHostOrEmptyIsLeftAlone) {
 }
 
 TEST_F(Staging, CallsAreStagedForThemselves) {
+  program_.strategies.push_back({"caller", 0});
   add_action(program_, TSR_ACTION_CALL, TSR_STREAM_COMPUTE, {read(slice_), add(whole_)}).strategy = 0;
   on_comm(TSR_ACTION_ALL_REDUCE, {add(whole_)}).reduce = TSR_REDUCE_SUM;
   EXPECT_EQ(staged({.calls = true}),

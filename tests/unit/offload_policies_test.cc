@@ -1,8 +1,6 @@
 // What the policies that come with Tessera answer to views made by hand.
 #include <gtest/gtest.h>
 
-#include <deque>
-
 #include <algorithm>
 #include <map>
 
@@ -35,7 +33,6 @@ class View {
   View& home(uint64_t m, uint64_t v) {
     roles_.push_back({{TSR_HOME_M, 1, m, 0, 0}, {TSR_HOME_V, 1, v, 0, 0}});
     tsr_home home{};
-    home.roles = roles_.back().data();
     home.num_roles = 2;
     homes_.push_back(home);
     return *this;
@@ -70,6 +67,8 @@ class View {
     }
     tsr_program_view program{};
     program.struct_size = sizeof program;
+    for (size_t i = 0; i < homes_.size(); ++i)
+      homes_[i].roles = roles_[i].data();
     program.homes = homes_.data();
     program.num_homes = homes_.size();
     tsr_offload_view view{sizeof view,    0,
@@ -107,7 +106,7 @@ class View {
  private:
   std::vector<tsr_item> items_;
   std::vector<std::vector<tsr_use>> uses_;
-  std::deque<std::vector<tsr_home_role>> roles_;
+  std::vector<std::vector<tsr_home_role>> roles_;  // of each home
   std::vector<tsr_home> homes_;
   std::vector<std::vector<tsr_binding>> updates_;
   std::vector<tsr_leave> answers_;

@@ -120,7 +120,7 @@ const Fault kActionFaults[] = {
        call.strategy = call.group = 0;
      },
      "a call never communicates"},
-    {"call_strategy", [](Program& p) { add_action(p, TSR_ACTION_CALL, 0, {}); }, "calls strategy -1 of 1"},
+    {"call_strategy", [](Program& p) { add_action(p, TSR_ACTION_CALL, 0, {}); }, "calls strategy -1 of 0"},
     {"micro_batch", [](Program& p) { forward(p).micro_batch = 2; }, "is for micro-batch 2 of 2"},
     {"no_micro_batch", [](Program& p) { forward(p).micro_batch = -1; }, "names no micro-batch"},
     {"segment", [](Program& p) { forward(p).segment = 1000; }, "is for segment 1000"},

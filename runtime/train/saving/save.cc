@@ -193,7 +193,7 @@ SaveMetrics CheckpointSaver::settle(const RunState& state, bool is_best, const W
 /// parameters may be why: they must not replace a good checkpoint.
 std::span<const std::byte> CheckpointSaver::copied(const HeldTensor& tensor, uint64_t begin, uint64_t end) {
   copy_->wait();
-  const uint64_t element = TSR_DTYPE_BYTES(tensor.dtype);
+  const uint64_t element = TSR_NUM_BYTES(tensor.dtype, 1);
   const uint64_t address = addresses_[static_cast<size_t>(&tensor - writer_->held().data())];
   const auto bytes = copy_->bytes().subspan(address + begin * element, (end - begin) * element);
   if (tensor.parameter >= 0 && !tensor.is_moment && tensor.dtype == TSR_F32 && !all_finite(bytes))
@@ -205,7 +205,7 @@ std::span<const std::byte> CheckpointSaver::copied(const HeldTensor& tensor, uin
 std::span<const std::byte> CheckpointSaver::fetched(const HeldTensor& tensor, uint64_t begin, uint64_t end,
                                                     std::span<std::byte> piece) {
   const Program& program = runtime_.programs().first();
-  const uint64_t element = TSR_DTYPE_BYTES(tensor.dtype);
+  const uint64_t element = TSR_NUM_BYTES(tensor.dtype, 1);
   for_places(tensor, begin, end, [&](const StatePlace& place, uint64_t before) {
     runtime_.read_state(program.buffer(place.buffer), place.offset,
                         piece.subspan(before * element, place.num_elements * element));
