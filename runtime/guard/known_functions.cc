@@ -27,11 +27,18 @@ const char* kept(const std::string& text) {
   return ::strdup(text.c_str());
 }
 
-void add_all(const char* plugin, std::span<const NamedFunction> functions) {
+/// A text that lives for ever: that of a function of this plugin, if there is one already.
+const char* kept_plugin(const std::string& plugin) {
+  for (const KnownFunction* known = first_function; known; known = known->next)
+    if (plugin == known->plugin) return known->plugin;
+  return kept(plugin);
+}
+
+void add_all(const std::string& plugin, std::span<const NamedFunction> functions) {
   for (const NamedFunction& named : functions)
     if (named.function && !find_function(named.function))
-      first_function = new KnownFunction{named.function, plugin, kept(concat("its function ", named.name)), named.limit,
-                                         first_function};
+      first_function = new KnownFunction{named.function, kept_plugin(plugin), kept(concat("its function ", named.name)),
+                                         named.limit, first_function};
 }
 
 struct Search {
@@ -62,7 +69,7 @@ int add_code_of(dl_phdr_info* object, size_t, void* data) {
 
 void know_functions(const std::string& plugin, std::span<const NamedFunction> functions) {
   const std::lock_guard lock(writing);
-  add_all(kept(plugin), functions);
+  add_all(plugin, functions);
 }
 
 void know_more_functions(const void* known, std::span<const NamedFunction> functions) {
@@ -91,7 +98,7 @@ std::string call_text(const void* function) {
 void know_code(const void* entry, const std::string& plugin) {
   if (find_code(entry)) return;
   const std::lock_guard lock(writing);
-  Search search{reinterpret_cast<uintptr_t>(entry), kept(plugin)};
+  Search search{reinterpret_cast<uintptr_t>(entry), kept_plugin(plugin)};
   ::dl_iterate_phdr(add_code_of, &search);
 }
 
@@ -104,7 +111,7 @@ const char* find_code(const void* instruction) noexcept {
 
 const void* address_for(const std::string& plugin, const std::string& place) {
   const std::lock_guard lock(writing);
-  auto* made = new KnownFunction{nullptr, kept(plugin), kept(place), CallLimit::start, first_function};
+  auto* made = new KnownFunction{nullptr, kept_plugin(plugin), kept(place), CallLimit::start, first_function};
   made->function = made;
   first_function = made;
   return made;
