@@ -93,7 +93,7 @@ std::string moment_name(std::string_view parameter, char which);
 /// Where ranks train parameters of their own, each group of them is a replica: "replica.1.wte.weight" of the second,
 /// the tensor's own name of the first.
 std::string replica_name(std::string_view tensor, int replica);
-/// What a strategy keeps for itself in a buffer, on a rank: "state.1.velocity".
+/// What a strategy keeps for itself in a buffer, on a rank: "state.1.dp.local-sgd.velocity".
 std::string own_state_name(int rank, std::string_view buffer);
 bool is_own_state(std::string_view tensor);
 bool is_of_replica(std::string_view tensor);
