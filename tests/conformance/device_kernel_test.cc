@@ -15,7 +15,7 @@ constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kDestination = TSR_SL
 tsr_op segment_op(uint32_t kind, uint32_t phase, tsr_dtype dtype) {
   tsr_op op = make_op(kind, 0, dtype);
   op.phase = phase;
-  for (int dim = 0; dim < TSR_NUM_DIMS; ++dim)
+  for (int dim = 0; dim <= int{TSR_DIM_CLASSES}; ++dim)
     op.dims[dim] = dim == TSR_DIM_BATCH || dim == TSR_DIM_ELEMENTS ? 1 : 4;
   op.attributes[TSR_ATTR_EPSILON] = 1e-5;
   op.attributes[TSR_ATTR_VOCAB_COUNT] = op.attributes[TSR_ATTR_VOCAB_TOTAL] = 4;
