@@ -35,7 +35,7 @@ static tsr_status lying_edit(const tsr_program_view* view, const tsr_edit* edit,
                        .micro_batch = -1,
                        .group = -1,
                        .peer = -1,
-                       .strategy_axis = -1,
+                       .strategy = -1,
                        .bindings = &one,
                        .num_bindings = 1};
   tsr_group group = {.axis = view->axis, .num_coordinates = 2};
@@ -63,7 +63,7 @@ static tsr_status lying_edit(const tsr_program_view* view, const tsr_edit* edit,
   if (strcmp(fault, "null-pieces") == 0) return edit->replace_homes(edit->ctx, NULL, 0, &home, &id, err);
   if (strcmp(fault, "null-halves") == 0) return edit->split_backward(edit->ctx, 1, NULL, NULL, err);
   if (strcmp(fault, "null-order") == 0) return edit->order(edit->ctx, NULL, 3, err);
-  if (strcmp(fault, "null-place") == 0) return edit->set_role(edit->ctx, 1, 0, NULL, err);
+  if (strcmp(fault, "null-place") == 0) return edit->set_role(edit->ctx, 1, NULL, err);
   if (strcmp(fault, "null-binding") == 0) return edit->bind(edit->ctx, 1, NULL, err);
   return fault[0] ? edit->insert(edit->ctx, 0, TSR_AFTER, &action, &id, err) : TSR_OK;
 }
