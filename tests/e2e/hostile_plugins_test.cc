@@ -246,7 +246,7 @@ TEST(HostilePlugin, ThatHandsOverPointersThatLieIsRefused) {
       {"null-pieces", "the home's array pieces is NULL, with a count of 3"},
       {"null-halves", "the pointer for the result is NULL"},
       {"null-order", "the array actions is NULL, with a count of 3"},
-      {"null-place", "the place of the role is NULL"},
+      {"null-place", "the role is NULL"},
       {"null-binding", "the binding is NULL"},
   };
   for (const auto& [fault, sentence] : sentences)

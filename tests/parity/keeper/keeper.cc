@@ -33,7 +33,7 @@ class Keeper final : public Strategy {
       offset += param.num_elements();
     }
     tsr_action call = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
-    call.strategy_axis = view.raw.axis;
+    call.strategy = view.raw.strategy;
     edit.insert(0, TSR_AFTER, call, std::array{tsr_binding{count, 0, 1, kDestination, TSR_MODE_ADD}});
   }
 
