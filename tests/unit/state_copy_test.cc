@@ -22,11 +22,11 @@ struct CopyFaults {
   static inline std::atomic<int> delay_ms{0};
   static inline std::atomic<bool> fails{false};
 
-  static tsr_status wait(void*, tsr_error*) {
+  static tsr_status wait(void*, tsr_error*) noexcept {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     return TSR_OK;
   }
-  static tsr_status fail(void*, tsr_error* err) {
+  static tsr_status fail(void*, tsr_error* err) noexcept {
     fill_error(err, TSR_E_DATA_LOSS, "test", "this copy was lost");
     return TSR_E_DATA_LOSS;
   }
