@@ -32,7 +32,7 @@ TEST(RunWords, CountTheRanksAndTheirWishes) {
 TEST(RunWords, OfAnotherNumberOfRanksAreAnError) {
   for (const auto& [ranks, counted] : {std::pair{4, "3 ranks instead of 4"}, {2, "3 ranks instead of 2"}})
     expect_error(
-        [&] {
+        [&, ranks = ranks] {
           summed_requests(sum({{}, {}, {}}), ranks, 7);
         },
         {"step 7: the sum of squares counts ", counted, "no parameter was updated"});
