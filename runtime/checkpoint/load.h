@@ -35,7 +35,7 @@ std::string obstacle_to_own_state(const Checkpoint& checkpoint, std::span<const 
                                   const RunDescription& run);
 
 using WriteBytes = std::function<void(const StatePlace& place, std::span<const std::byte> elements)>;
-/// Reads it, when there is no obstacle. Throws what Checkpoint::read_bytes throws.
+/// Reads it, if obstacle_to_own_state() is empty. Throws what Checkpoint::read_bytes throws.
 void load_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, const WriteBytes& write);
 
 }  // namespace tessera::host

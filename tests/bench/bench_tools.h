@@ -24,6 +24,23 @@ inline BenchOptions read_options(int argc, char** argv, BenchOptions defaults) {
   return defaults;
 }
 
+/// The same with --size, which gives the options that the command line does not; of `defaults` it is the default.
+inline BenchOptions read_sized_options(int argc, char** argv, BenchOptions defaults,
+                                       const std::map<std::string, BenchOptions>& sizes) {
+  std::string names;
+  for (const auto& [size, values] : sizes) {
+    names += (names.empty() ? "" : ", ") + size;
+    for (const auto& [name, value] : values)
+      defaults[name] = "";
+  }
+  BenchOptions options = read_options(argc, argv, std::move(defaults));
+  const auto size = sizes.find(options["--size"]);
+  if (size == sizes.end()) throw std::invalid_argument("--size is one of " + names);
+  for (const auto& [name, value] : size->second)
+    if (options[name].empty()) options[name] = value;
+  return options;
+}
+
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);

@@ -49,14 +49,7 @@ const std::map<std::string, BenchOptions>& sizes() {
 
 BenchOptions options_of(int argc, char** argv) {
   BenchOptions defaults = {{"--size", "gpt2"}, {"--folder", "."}, {"--nproc", "2"}, {"--strategy", "fsdp"}};
-  for (const char* sized : {"--rounds", "--steps", "--save-every", "--batch-size", "--seq-len"})
-    defaults[sized] = "";
-  BenchOptions options = read_options(argc, argv, defaults);
-  const auto size = sizes().find(options["--size"]);
-  if (size == sizes().end()) throw std::invalid_argument("--size is short, char or gpt2");
-  for (const auto& [name, value] : size->second)
-    if (options[name].empty()) options[name] = value;
-  return options;
+  return read_sized_options(argc, argv, defaults, sizes());
 }
 
 Flags operator+(Flags a, const Flags& b) {

@@ -157,7 +157,7 @@ int64_t step_of_least_loss(const std::string& metrics) {
 class SaveBest : public ::testing::TestWithParam<const char*> {
  protected:
   /// A rate at which the loss goes up and down.
-  CommandResult run(const Flags& more) const {
+  CommandResult run(const Flags& more, const std::string& steps = "--steps=12") const {
     Flags flags = {"train",
                    "--model",
                    golden(),
@@ -169,7 +169,7 @@ class SaveBest : public ::testing::TestWithParam<const char*> {
                    "--seq-len=32",
                    "--lr=0.05",
                    "--threads=1",
-                   "--steps=12",
+                   steps,
                    "--eval-every=1",
                    "--eval-batches=2",
                    "--keep=1",
@@ -208,25 +208,7 @@ TEST_P(SaveBest, IsKeptByARunThatGoesOn) {
   fs::remove_all(save());
   fs::remove(metrics());
   for (const char* until : {"--steps=3", "--steps=7", "--steps=12"}) {
-    Flags flags = {"train",
-                   "--model",
-                   golden(),
-                   "--data",
-                   golden("/tokens.bin"),
-                   "--eval-data",
-                   golden("/tokens.bin"),
-                   "--batch-size=1",
-                   "--seq-len=32",
-                   "--lr=0.05",
-                   "--threads=1",
-                   "--eval-every=1",
-                   "--eval-batches=2",
-                   "--keep=1",
-                   "--save-best",
-                   "--save=" + save(),
-                   "--resume=" + save(),
-                   until};
-    const CommandResult part = run_command(tessera(flags));
+    const CommandResult part = run({"--resume=" + save()}, until);
     ASSERT_EQ(part.exit_code, 0) << part.err;
   }
   EXPECT_EQ(best(), whole);

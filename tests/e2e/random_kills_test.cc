@@ -50,7 +50,7 @@ bool is_cut_off(const std::string& folder) {
 
 struct Tally {
   int jobs = 0, launcher = 0, rank = 0;
-  int before_the_first_save = 0;  ///< kills after which there was no checkpoint
+  int before_the_first_save = 0;  ///< kills that came before any checkpoint
   int within_a_save = 0;          ///< kills that left a part of one
   int kills() const { return launcher + rank; }
 };
