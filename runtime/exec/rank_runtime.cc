@@ -237,10 +237,10 @@ bool RankRuntime::scales_loss() const {
 
 StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double loss_scale,
                                  std::span<const MicroBatch> micro_batches, const StepRequests& requests) {
+  write_batches(micro_batches);  // first: it may refuse them, and copies from this frame must not be on their way then
   const Buffer& squares = scalar(TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator);
   RunWordValues words = run_words(requests);
   write(squares, kRunWordsBegin, words.data(), sizeof words);
-  write_batches(micro_batches);
   write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
   if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
   wait();
