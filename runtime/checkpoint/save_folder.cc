@@ -4,7 +4,7 @@
 //
 //     mkdir step-10.partial -> files, fsync each -> fsync the folder -> rename to step-10 -> fsync DIR
 //       -> latest.partial, fsync, rename to latest, fsync DIR -> the same for best, if it is
-//       -> rename step-7 to step-7.partial, remove it
+//       -> rename step-7 to step-7.partial, remove it beside the next steps
 //
 // A checkpoint of the same step, of a run that went back, trades places with the new one in one rename.
 
@@ -164,18 +164,20 @@ void NewCheckpoint::name_best() const {
     write_durably(folder_ + "/" + kBest, step_folder_name(step_) + "\n");
 }
 
-void NewCheckpoint::remove_older(int64_t keep) const {
+void NewCheckpoint::retire_older(int64_t keep) const {
   std::vector<int64_t> steps = saved_steps(folder_);
   std::erase_if(steps, [&](int64_t step) { return step > step_; });
-  if (keep > 0 && static_cast<int64_t>(steps.size()) > keep) {
-    steps.resize(steps.size() - static_cast<size_t>(keep));
-    std::erase(steps, named_step(folder_, kBest).value_or(-1));
-    for (const int64_t step : steps) {
-      const std::string old = folder_ + "/" + step_folder_name(step), away = old + std::string(kPartial);
-      remove_folder(away);
-      rename_entry(old, away);
-    }
+  if (keep == 0 || static_cast<int64_t>(steps.size()) <= keep) return;
+  steps.resize(steps.size() - static_cast<size_t>(keep));
+  std::erase(steps, named_step(folder_, kBest).value_or(-1));
+  for (const int64_t step : steps) {
+    const std::string old = folder_ + "/" + step_folder_name(step), away = old + std::string(kPartial);
+    remove_folder(away);
+    rename_entry(old, away);
   }
+}
+
+void NewCheckpoint::remove_unnamed() const {
   for (const std::string& name : names_in(folder_))
     if (name.starts_with(kPrefix) && name.ends_with(kPartial)) remove_folder(folder_ + "/" + name);
 }

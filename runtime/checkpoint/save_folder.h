@@ -47,10 +47,12 @@ class NewCheckpoint {
   void commit() const;
   /// Once it has its name: `best` names it. Does nothing when it is not there, or is named already.
   void name_best() const;
-  /// Removes all but the newest `keep` checkpoints up to this one (0: keeps all) and the one that `best` names, and
-  /// what broken saves have left. Those of later steps, which a run that went back had saved before, stay until it
-  /// reaches them.
-  void remove_older(int64_t keep) const;
+  /// Takes their names from all but the newest `keep` checkpoints up to this one (0: keeps all) and the one that `best`
+  /// names. Those of later steps, which a run that went back had saved before, stay until it reaches them.
+  void retire_older(int64_t keep) const;
+  /// Removes what has no name of its own: retired checkpoints, and what broken saves have left. Takes a moment for each
+  /// GiB.
+  void remove_unnamed() const;
   /// Removes what was written. Does not throw.
   void abandon() const noexcept;
 

@@ -46,6 +46,15 @@ std::vector<uint32_t> write_tensor(SafetensorsWriter& file, const HeldTensor& te
   return sums;
 }
 
+/// Those that this rank saves.
+std::vector<const HeldTensor*> in_order_of(const SafetensorsWriter& file, std::span<const HeldTensor> tensors) {
+  std::vector<const HeldTensor*> owned;
+  for (const HeldTensor& tensor : tensors)
+    if (tensor.is_owner) owned.push_back(&tensor);
+  std::ranges::sort(owned, {}, [&](const HeldTensor* tensor) { return file.position(tensor->name); });
+  return owned;
+}
+
 SavedFile describe(const std::string& path, const std::string& name) {
   const SafetensorsFile written(path);
   std::vector<std::byte> header(written.data_begin());
@@ -71,12 +80,11 @@ RankPart write_rank_part(const std::string& folder, int rank, std::span<const He
   const std::string name = rank_file_name(rank), path = folder + "/" + name;
   SafetensorsWriter file(path, entries, {{"format", "pt"}});
   std::vector<std::byte> piece(kPieceBytes);
-  for (const HeldTensor& tensor : tensors) {
-    if (!tensor.is_owner) continue;
-    SavedTensor& saved = part.tensors[tensor.name];
-    saved.dtype = safetensors_dtype(tensor.dtype);
-    saved.shape = shape_of(tensor, shapes);
-    saved.parts.push_back({0, strided(tensor.ranges), write_tensor(file, tensor, read, piece)});
+  for (const HeldTensor* tensor : in_order_of(file, tensors)) {
+    SavedTensor& saved = part.tensors[tensor->name];
+    saved.dtype = safetensors_dtype(tensor->dtype);
+    saved.shape = shape_of(*tensor, shapes);
+    saved.parts.push_back({0, strided(tensor->ranges), write_tensor(file, *tensor, read, piece)});
   }
   file.commit();
   part.file = describe(path, name);

@@ -31,7 +31,7 @@ class StateCopy {
   void begin();
   /// Returns when nothing is copied any more. What the copy failed with is for wait(). [control-thread]
   void finish();
-  /// The time that finish() has taken since begin(). [control-thread]
+  /// The time since begin() that finish() has taken while the device computed nothing. [control-thread]
   double waited_ms() const { return waited_ms_; }
 
   /// Returns when the copy that begin() has started is complete; throws what it failed with, once finish() has found
@@ -49,9 +49,12 @@ class StateCopy {
   void add(const Program& program, const MemoryPlan& memory, const StatePlace& place, uint64_t address);
   void begin_stream(const Device& device, const char* name);
   void end_one(std::exception_ptr error);
+  void wait_for(const tsr_device_interface& api, tsr_stream* stream);
+  bool is_computing() const;
   static tsr_status end_stream(void* self, tsr_error* err) noexcept;
 
   ExecutionContext& context_;
+  tsr_stream* const compute_;
   Arena bytes_;
   std::vector<Source> sources_;
   std::vector<FileCopy> transfers_;

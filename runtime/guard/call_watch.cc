@@ -20,6 +20,7 @@
 
 #include "base/concat.h"
 #include "base/log.h"
+#include "base/small_thread.h"
 #include "guard/known_functions.h"
 
 namespace tessera::host {
@@ -31,7 +32,6 @@ constexpr std::chrono::milliseconds kInterval(200);
 constexpr int64_t kMaxStepMs = 1'000;  // more than one look adds
 constexpr int64_t kGraceMs = 2'000, kGraceShare = 20;
 constexpr int64_t kAbortMs = 2'000;
-constexpr size_t kStackBytes = 256 << 10;
 
 // Never destroyed: threads may outlive static objects.
 struct Watch {
@@ -90,7 +90,7 @@ std::optional<Ending> look(int64_t passed_ms) {
   return std::nullopt;
 }
 
-void* run(void*) {
+void watch_for_ever() {
   for (auto last = Clock::now();;) {
     std::this_thread::sleep_for(kInterval);
     const auto now = Clock::now();
@@ -105,13 +105,8 @@ void start() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
-  pthread_create(&thread, &attributes, run, nullptr);
-  pthread_attr_destroy(&attributes);
+  if (start_small_thread(thread, watch_for_ever) == 0) pthread_detach(thread);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

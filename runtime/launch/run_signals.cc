@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/concat.h"
+#include "base/small_thread.h"
 #include "launch/process_setup.h"
 #include "tessera/error.hpp"
 
@@ -21,7 +22,6 @@ namespace {
 
 constexpr std::array kRunSignals = {SIGTERM, SIGINT, SIGUSR1};
 const int kWake = SIGRTMIN;  // sent to the thread alone, at the end
-constexpr size_t kStackBytes = 256 << 10;
 
 }  // namespace
 
@@ -32,25 +32,11 @@ RunSignals::RunSignals(bool speaks) : speaks_(speaks) {
   for (const int signal : kRunSignals)
     if (!is_ignored(signal)) sigaddset(&wanted_, signal);
   pthread_sigmask(SIG_BLOCK, &wanted_, &before_);
-  if (const int error = start_thread()) {
+  if (const int error = start_small_thread(thread_, [this] { receive(); })) {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     throw Error(TSR_E_RESOURCE_EXHAUSTED, concat("cannot start a thread that receives signals: ", std::strerror(error),
                                                  "; raise ulimit -u or ulimit -v, or use a machine with more memory"));
   }
-}
-
-// With a small stack: the usual 8 MiB would count against ulimit -v.
-int RunSignals::start_thread() {
-  const auto body = [](void* self) -> void* {
-    static_cast<RunSignals*>(self)->receive();
-    return nullptr;
-  };
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  const int error = pthread_create(&thread_, &attributes, body, this);
-  pthread_attr_destroy(&attributes);
-  return error;
 }
 
 RunSignals::~RunSignals() {

@@ -39,7 +39,6 @@ class RunSignals {
   SignalRequests requests() const { return {stop_signal_, num_saves_}; }
 
  private:
-  int start_thread();
   void receive();
   void take(int signal);
 

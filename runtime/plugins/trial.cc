@@ -7,7 +7,8 @@
 //     kill, wait
 //
 // The process has threads by then (the watch, that of signals), which the child has not. None of them holds a lock that
-// the child needs for long: glibc takes those of malloc and of the loader around fork.
+// the child needs: each runs before anything is forked (base/small_thread.h), and glibc takes those of malloc and of
+// the loader around fork.
 
 #include "plugins/trial.h"
 

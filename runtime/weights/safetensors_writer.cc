@@ -96,9 +96,11 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const Sa
   if (fd_ < 0) fail("create", partial_path_);
   try {
     if (::ftruncate(fd_, static_cast<off_t>(data_begin_ + num_data_bytes)) != 0) fail("make room in", partial_path_);
-    write_at(0, std::as_bytes(std::span(&num_header_bytes, 1)));
-    write_at(kLengthBytes, std::as_bytes(std::span(text)));
+    file_ = std::make_unique<WriteBehind>(partial_path_, fd_);
+    file_->write(0, std::as_bytes(std::span(&num_header_bytes, 1)));
+    file_->write(kLengthBytes, std::as_bytes(std::span(text)));
   } catch (...) {
+    file_.reset();
     ::close(fd_);
     ::unlink(partial_path_.c_str());
     throw;
@@ -107,42 +109,40 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const Sa
 
 SafetensorsWriter::~SafetensorsWriter() {
   if (fd_ < 0) return;
+  file_.reset();
   ::close(fd_);
   ::unlink(partial_path_.c_str());
 }
 
-void SafetensorsWriter::write(std::string_view name, uint64_t offset, std::span<const std::byte> elements) {
+const SafetensorsTensor& SafetensorsWriter::tensor(std::string_view name) const {
   const auto found = header_.tensors.find(name);
   if (found == header_.tensors.end())
     throw Error(TSR_E_NOT_FOUND, concat(path_, " was created without a tensor ", name));
-  const SafetensorsTensor& tensor = found->second;
+  return found->second;
+}
+
+uint64_t SafetensorsWriter::position(std::string_view name) const {
+  return data_begin_ + tensor(name).data_offset;
+}
+
+void SafetensorsWriter::write(std::string_view name, uint64_t offset, std::span<const std::byte> elements) {
+  const SafetensorsTensor& tensor = this->tensor(name);
   const uint64_t num_element_bytes = element_bytes(tensor.dtype);
   if (offset > tensor.num_elements || elements.size() > tensor.num_bytes - offset * num_element_bytes ||
       elements.size() % num_element_bytes != 0) {
     throw Error(TSR_E_INVALID_ARGUMENT, concat(elements.size(), " bytes at element ", offset, " do not fit tensor ",
                                                name, " of ", tensor.dtype, " ", shape_text(tensor.shape)));
   }
-  write_at(data_begin_ + tensor.data_offset + offset * num_element_bytes, elements);
+  file_->write(data_begin_ + tensor.data_offset + offset * num_element_bytes, elements);
 }
 
 void SafetensorsWriter::commit() {
+  file_->finish();
   if (::fsync(fd_) != 0) fail("sync", partial_path_);
   if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail("rename", partial_path_);
   ::close(fd_);
   fd_ = -1;
   sync_folder(folder_of(path_));
-}
-
-void SafetensorsWriter::write_at(uint64_t position, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t num_written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(position));
-    if (num_written < 0 && errno == EINTR) continue;
-    if (num_written < 0) fail("write", partial_path_);
-    // The disk may begin, so that the sync in the end has less to wait for.
-    ::sync_file_range(fd_, static_cast<off_t>(position), num_written, SYNC_FILE_RANGE_WRITE);
-    position += static_cast<uint64_t>(num_written);
-    bytes = bytes.subspan(static_cast<std::size_t>(num_written));
-  }
 }
 
 }  // namespace tessera::host

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "storage/write_behind.h"
 #include "weights/safetensors_header.h"
 
 namespace tessera::host {
@@ -20,10 +22,9 @@ struct SafetensorsEntry {
   std::vector<uint64_t> shape;
 };
 
-/// Writes `path` in pieces, in any order, into `path`.partial, which commit() makes durable and renames to `path`. So
-/// a reader sees the old file or the new one, never a partial one. Without commit() nothing is left. One writer for
-/// each path.
-/// [control-thread]
+/// Writes `path` in pieces, in any order but fastest in that of the file, into `path`.partial, which commit() makes
+/// durable and renames to `path`. So a reader sees the old file or the new one, never a partial one. Without commit()
+/// nothing is left. One writer for each path. [control-thread]
 class SafetensorsWriter {
  public:
   /// Lays out the tensors (widest elements first, then by name) and writes the header. Throws INVALID_ARGUMENT for
@@ -38,17 +39,21 @@ class SafetensorsWriter {
   /// written is zero. Throws NOT_FOUND, INVALID_ARGUMENT (beyond the tensor), UNAVAILABLE.
   void write(std::string_view name, uint64_t offset, std::span<const std::byte> elements);
 
+  /// Where the tensor begins in the file. Throws NOT_FOUND.
+  uint64_t position(std::string_view name) const;
+
   /// Afterwards the file is complete at its path and survives a power cut. To be called once. Throws UNAVAILABLE.
   void commit();
 
  private:
-  void write_at(uint64_t position, std::span<const std::byte> bytes);
+  const SafetensorsTensor& tensor(std::string_view name) const;
 
   std::string path_;
   std::string partial_path_;
   SafetensorsHeader header_;
   uint64_t data_begin_ = 0;
   int fd_ = -1;
+  std::unique_ptr<WriteBehind> file_;
 };
 
 }  // namespace tessera::host

@@ -19,7 +19,8 @@ void save(const TempFolder& folder, int64_t step, int64_t keep, const std::strin
   checkpoint.begin();
   folder.write(step_folder_name(step) + ".partial/index.json", contents);
   checkpoint.commit();
-  checkpoint.remove_older(keep);
+  checkpoint.retire_older(keep);
+  checkpoint.remove_unnamed();
 }
 
 TEST(SaveFolder, NamesHaveEightDigitsOrMore) {

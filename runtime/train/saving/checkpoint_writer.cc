@@ -15,7 +15,6 @@
 #include "base/durable_file.h"
 #include "base/read_only_file.h"
 #include "checkpoint/index_text.h"
-#include "checkpoint/save_folder.h"
 #include "config/flag_table.h"
 #include "model/model_name.h"
 #include "storage/block_sums.h"
@@ -126,7 +125,7 @@ void CheckpointWriter::check_folder(const RunState& start) {
   if (error.empty())
     error = all_do("names", [&] {
       if (info_.rank != 0) return;
-      probe.remove_older(0);                                                     // and what a killed run has left
+      probe.remove_unnamed();                                                    // and what a killed run has left
       if (start.best_step) NewCheckpoint(folder_, start.best_step).name_best();  // which that run may not have come to
     });
   if (!error.empty())
@@ -164,12 +163,23 @@ uint64_t CheckpointWriter::put_together(const RunState& state, bool is_best) {
   write_durably(path, text);
   target.commit();
   if (is_best) target.name_best();
-  try {
-    target.remove_older(job_.config.keep);
-  } catch (const std::exception& error) {
-    log_.warning("older checkpoints in ", folder_, " could not be removed: ", sentence_of(error));
-  }
+  remove_older(target);
   return index.total_bytes() + text.size();
+}
+
+/// Their files go while steps run: a file system takes 0.2 s for a GiB.
+void CheckpointWriter::remove_older(const NewCheckpoint& newest) {
+  const auto attempt = [this](const auto& remove) {
+    try {
+      remove();
+    } catch (const std::exception& error) {
+      log_.warning("older checkpoints in ", folder_, " could not be removed: ", sentence_of(error));
+    }
+  };
+  attempt([&] {
+    newest.retire_older(job_.config.keep);
+    removal_ = std::async(std::launch::async, [newest, attempt] { attempt([&] { newest.remove_unnamed(); }); });
+  });
 }
 
 WrittenCheckpoint CheckpointWriter::write(const RunState& state, bool is_best, const ReadState& read) {
@@ -177,6 +187,7 @@ WrittenCheckpoint CheckpointWriter::write(const RunState& state, bool is_best, c
   const NewCheckpoint target(folder_, state.step);
   WrittenCheckpoint written;
   written.error = all_do("folder", [&] {
+    if (removal_.valid()) removal_.wait();
     if (info_.rank == 0) target.begin();
   });
   if (written.error.empty()) written.error = all_do("files", [&] { write_own_part(target.path(), read); });

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "checkpoint/held_state.h"
 #include "checkpoint/index.h"
+#include "checkpoint/save_folder.h"
 #include "checkpoint/write_part.h"
 #include "data/dataset.h"
 #include "job/job.h"
@@ -39,7 +41,8 @@ class CheckpointWriter {
   /// `start`.
   void check_folder(const RunState& start);
   /// Writes the state of a step, which `read` gives. What failed is removed. `is_best`: `best` names it, too. Throws
-  /// only when the ranks cannot meet.
+  /// only when the ranks cannot meet. Older checkpoints than --keep asks for have lost their names then; their files
+  /// are removed meanwhile.
   WrittenCheckpoint write(const RunState& state, bool is_best, const ReadState& read);
 
   /// What this rank holds. [any-thread]
@@ -49,6 +52,7 @@ class CheckpointWriter {
   std::string all_do(const std::string& what, const std::function<void()>& work);
   void write_own_part(const std::string& path, const ReadState& read);
   uint64_t put_together(const RunState& state, bool is_best);
+  void remove_older(const NewCheckpoint& newest);
   std::string part_key(int rank) const;
 
   const Job& job_;
@@ -59,6 +63,7 @@ class CheckpointWriter {
   const std::vector<HeldTensor> held_;
   std::vector<std::vector<uint64_t>> shapes_;  // of whole parameters
   int num_attempts_ = 0;                       // equal on all ranks: makes their questions unique
+  std::future<void> removal_;                  // of older checkpoints, on rank 0; ends before this object
 };
 
 }  // namespace tessera::host
