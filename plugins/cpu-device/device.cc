@@ -18,6 +18,8 @@ namespace tessera::cpu {
 namespace {
 
 constexpr uint64_t kAlignment = 4096;
+/// From this size on an allocation is an arena, all of which will be used.
+constexpr uint64_t kPopulatedBytes = 16 << 20;
 
 // Room for oneDNN's kernels, their code and the stacks of a team. Without it oneDNN ends the process.
 constexpr uint64_t kHeadroomBytes = 96 << 20;
@@ -67,7 +69,11 @@ void* CpuDevice::allocate(uint32_t memory, uint64_t num_bytes) {
   if (posix_memalign(&pointer, kAlignment, num_bytes > 0 ? num_bytes : 1) != 0)
     throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host cannot allocate " + std::to_string(num_bytes) +
                                               " bytes; use a smaller model or batch, or raise ulimit -v");
-  if (has_headroom()) return pointer;
+  if (has_headroom()) {
+    // Its pages are there before step 1, not one by one during it; before Linux 5.14 that is not to be had.
+    if (num_bytes >= kPopulatedBytes) ::madvise(pointer, num_bytes, MADV_POPULATE_WRITE);
+    return pointer;
+  }
   std::free(pointer);
   throw Error(TSR_E_RESOURCE_EXHAUSTED, "the host cannot allocate " + std::to_string(kHeadroomBytes) +
                                             " bytes of memory for kernels to work in, beside the " +

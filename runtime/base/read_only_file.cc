@@ -96,6 +96,10 @@ void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+int ReadOnlyFile::open_direct() const {
+  return ::open(concat("/proc/self/fd/", fd_).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+}
+
 void ReadOnlyFile::expect(uint64_t offset, uint64_t num_bytes) const {
   ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(num_bytes), POSIX_FADV_WILLNEED);
 }

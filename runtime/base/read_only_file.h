@@ -28,6 +28,8 @@ class ReadOnlyFile {
 
   /// Fills `out` with the bytes [offset, offset + out.size()). Throws DATA_LOSS when the file ends before that.
   void read(uint64_t offset, std::span<std::byte> out) const;
+  /// The same file for direct I/O, as a descriptor that the caller closes; -1 where there is none.
+  int open_direct() const;
   /// These bytes will be read soon: the system may begin to read them. Does not wait.
   void expect(uint64_t offset, uint64_t num_bytes) const;
 

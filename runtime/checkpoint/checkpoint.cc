@@ -21,7 +21,17 @@ namespace {
 
 constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
 constexpr size_t kKeptBlocks = 16;
-constexpr uint64_t kExpectedBlocks = 8;  // ahead of the one that is read
+constexpr unsigned kMostExpected = 64;  // runs of elements that one call announces
+
+struct ByteRange {
+  uint64_t begin, num_bytes;
+};
+
+/// Where the file has a block of a tensor.
+ByteRange block_range(const SafetensorsFile& file, const SafetensorsTensor& tensor, uint64_t number) {
+  const uint64_t begin = std::min(number * kChecksumBytes, tensor.num_bytes);
+  return {file.data_begin() + tensor.data_offset + begin, std::min(kChecksumBytes, tensor.num_bytes - begin)};
+}
 
 CheckpointIndex read_index(const std::string& folder) {
   const std::string path = folder + "/" + std::string(kIndexName);
@@ -90,32 +100,45 @@ void Checkpoint::check_tensors(const SafetensorsFile& opened, size_t number) con
     }
 }
 
-void Checkpoint::expect(std::string_view name) const {
-  const auto found = index_.tensors.find(name);
-  if (found == index_.tensors.end()) return;
-  const std::lock_guard lock(mutex_);
-  for (const TensorPart& part : found->second.parts)
-    if (const auto& from = files_[part.file]) expect_blocks(*from, from->tensor(found->first), 0);
+Checkpoint::Place Checkpoint::place_of(const SavedTensor& tensor, uint64_t element) const {
+  ElementPlace place;
+  const TensorPart* part = nullptr;
+  for (size_t i = 0; i < tensor.parts.size() && !place.num_elements; ++i)
+    place = find_element((part = &tensor.parts[i])->ranges, element);
+  const uint64_t size = element_bytes(tensor.dtype), at = place.position * size, within = at % kChecksumBytes;
+  return {part, at / kChecksumBytes, within, std::min(place.num_elements, (kChecksumBytes - within) / size)};
 }
 
-/// The disk reads what comes next while blocks are checked and copied.
-void Checkpoint::expect_blocks(const SafetensorsFile& from, const SafetensorsTensor& tensor, uint64_t number) const {
-  const uint64_t begin = std::min(number * kChecksumBytes, tensor.num_bytes);
-  from.file().expect(from.data_begin() + tensor.data_offset + begin,
-                     std::min(kExpectedBlocks * kChecksumBytes, tensor.num_bytes - begin));
+void Checkpoint::expect(std::string_view name, uint64_t offset, uint64_t count) const {
+  const auto found = index_.tensors.find(name);
+  if (found == index_.tensors.end()) return;
+  const uint64_t end = std::min(offset + count, found->second.num_elements());
+  const std::lock_guard lock(mutex_);
+  for (unsigned i = 0; i < kMostExpected && offset < end; ++i) {
+    const Place place = place_of(found->second, offset);
+    offset += place.num_elements;
+    if (keeps(*place.part, place.block)) continue;
+    const SafetensorsFile& from = file(place.part->file);
+    const auto [begin, num_bytes] = block_range(from, from.tensor(found->first), place.block);
+    ahead_.expect(from.file(), begin, num_bytes);
+  }
 }
 
 void Checkpoint::read_block(const std::string& name, const TensorPart& part, uint64_t number,
                             std::vector<std::byte>& bytes) const {
   const SafetensorsFile& from = file(part.file);
   const SafetensorsTensor& tensor = from.tensor(name);
+  const auto [position, num_bytes] = block_range(from, tensor, number);
+  bytes.resize(num_bytes);
+  ahead_.read(from.file(), position, bytes);
   const uint64_t begin = number * kChecksumBytes;
-  bytes.resize(std::min(kChecksumBytes, tensor.num_bytes - begin));
-  if (number % kExpectedBlocks == 0) expect_blocks(from, tensor, number + kExpectedBlocks);
-  from.file().read(from.data_begin() + tensor.data_offset + begin, bytes);
   if (crc32c(bytes) != part.crc32c[number])
     fail(concat(from.path(), ": tensor ", name, ": bytes ", begin, " to ", begin + bytes.size(),
                 " are not what was written: their crc32c differs"));
+}
+
+bool Checkpoint::keeps(const TensorPart& part, uint64_t number) const {
+  return std::ranges::any_of(blocks_, [&](const Block& kept) { return kept.part == &part && kept.number == number; });
 }
 
 const Checkpoint::Block& Checkpoint::block(const std::string& name, const TensorPart& part, uint64_t number) const {
@@ -148,14 +171,10 @@ void Checkpoint::read_in_pieces(std::string_view name, uint64_t offset, uint64_t
                                                " were requested, and it has ", num_elements));
   const std::lock_guard lock(mutex_);
   for (uint64_t before = 0; before < count;) {
-    const TensorPart* part = nullptr;
-    ElementPlace place;
-    for (size_t i = 0; i < tensor.parts.size() && !place.num_elements; ++i)
-      place = find_element((part = &tensor.parts[i])->ranges, offset + before);
-    const uint64_t at = place.position * element, within = at % kChecksumBytes;
-    const Block& from = block(found->first, *part, at / kChecksumBytes);
-    const uint64_t own = std::min({place.num_elements, count - before, (from.bytes.size() - within) / element});
-    take(std::span(from.bytes).subspan(within, own * element), before);
+    const Place place = place_of(tensor, offset + before);
+    const Block& from = block(found->first, *place.part, place.block);
+    const uint64_t own = std::min({place.num_elements, count - before, (from.bytes.size() - place.within) / element});
+    take(std::span(from.bytes).subspan(place.within, own * element), before);
     before += own;
   }
 }

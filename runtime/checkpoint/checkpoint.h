@@ -18,6 +18,7 @@
 #include "model/model.h"
 #include "model/model_name.h"
 #include "model/parameter_source.h"
+#include "storage/read_ahead.h"
 #include "weights/safetensors.h"
 
 namespace tessera::host {
@@ -43,8 +44,9 @@ class Checkpoint : public ParameterSource {
   /// The same elements as they are; `out` is of their size.
   void read_bytes(std::string_view tensor, uint64_t offset, std::span<std::byte> out) const;
 
-  /// The tensor will be read soon: the disk may begin with the first megabytes of its parts, in files that are open.
-  void expect(std::string_view tensor) const;
+  /// Elements [offset, offset + count) of the tensor will be read soon: the disk may begin, with as much of them as
+  /// there is memory for. Throws what read() throws.
+  void expect(std::string_view tensor, uint64_t offset, uint64_t count) const;
 
   /// Reads every byte of every file and compares all checksums. Returns one sentence for each file or part of a tensor
   /// that is not what was written.
@@ -65,9 +67,17 @@ class Checkpoint : public ParameterSource {
   void check_tensors(const SafetensorsFile& opened, size_t number) const;
   void read_block(const std::string& name, const TensorPart& part, uint64_t number,
                   std::vector<std::byte>& bytes) const;
-  void expect_blocks(const SafetensorsFile& from, const SafetensorsTensor& tensor, uint64_t number) const;
+  /// Where an element is: the bytes of its block in the file, and the element in it.
+  struct Place {
+    const TensorPart* part = nullptr;
+    uint64_t block = 0;         // number
+    uint64_t within = 0;        // bytes before it in the block
+    uint64_t num_elements = 0;  // from it on, one after another in the block
+  };
+  Place place_of(const SavedTensor& tensor, uint64_t element) const;
   using Take = std::function<void(std::span<const std::byte> elements, uint64_t before)>;
   void read_in_pieces(std::string_view name, uint64_t offset, uint64_t count, const Take& take) const;
+  bool keeps(const TensorPart& part, uint64_t number) const;
   const Block& block(const std::string& name, const TensorPart& part, uint64_t number) const;
   [[noreturn]] void fail(const std::string& what) const;
 
@@ -76,6 +86,7 @@ class Checkpoint : public ParameterSource {
   mutable std::mutex mutex_;  // guards what follows
   mutable std::vector<std::unique_ptr<SafetensorsFile>> files_;
   mutable std::list<Block> blocks_;  // the last one used first
+  mutable ReadAhead ahead_;
 };
 
 /// The model that was saved: from the config.json in the checkpoint, else by its name.

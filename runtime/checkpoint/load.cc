@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 
 #include "base/concat.h"
 #include "checkpoint/inspect.h"
@@ -14,8 +13,8 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint64_t kPieceElements = 1 << 20;
-constexpr size_t kExpectedTensors = 4;
+constexpr uint64_t kPieceElements = 1 << 18;  // 1 MiB of floats
+constexpr uint64_t kAheadElements = 3 << 20;   // so many are on their way
 
 std::map<std::string, std::string> as_map(const NamedValues& values) {
   return {values.begin(), values.end()};
@@ -29,46 +28,106 @@ const std::string& name_to_load(const Checkpoint& checkpoint, const HeldTensor& 
   return has_all ? tensor.name : tensor.shared_name;
 }
 
-void load_tensor(const Checkpoint& checkpoint, const std::string& name, const HeldTensor& tensor,
-                 const WriteState& write, std::vector<float>& piece) {
-  const uint64_t num_elements = tensor.num_elements();
-  size_t range = 0;
-  uint64_t within = 0;  // elements of that range that were read
-  for (uint64_t begin = 0; begin < num_elements; begin += kPieceElements) {
-    piece.resize(std::min(kPieceElements, num_elements - begin));
-    for (uint64_t filled = 0; filled < piece.size();) {
-      const ElementRange& from = tensor.ranges[range];
-      const uint64_t count = std::min(from.num_elements() - within, piece.size() - filled);
-      checkpoint.read(name, from.begin + within, std::span(piece).subspan(filled, count));
-      filled += count;
-      within += count;
-      if (within == from.num_elements()) within = 0, ++range;
+bool is_loaded(const HeldTensor& tensor, LoadWhat what) {
+  return tensor.parameter >= 0 && (what == LoadWhat::everything || !tensor.is_moment);
+}
+
+/// Reads what a rank holds, while what comes next is on its way from the disk.
+class Loader {
+ public:
+  Loader(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what, const WriteState& write)
+      : checkpoint_(checkpoint), write_(write) {
+    for (const HeldTensor& tensor : tensors) {
+      if (!is_loaded(tensor, what)) continue;
+      const std::string& name = name_to_load(checkpoint, tensor, what);
+      if (tensor.is_moment && !checkpoint.has(name)) fail_without(name);
+      if (tensor.num_elements()) wanted_.push_back({&tensor, &name});
     }
-    for_places(tensor, begin, begin + piece.size(), [&](const StatePlace& place, uint64_t before) {
-      write(place, std::span<const float>(piece).subspan(before, place.num_elements));
+  }
+
+  void run(Progress* progress) {
+    while (at_.tensor < wanted_.size()) {
+      if (progress) progress->at(at_.tensor, wanted_.size());
+      const HeldTensor& tensor = *wanted_[at_.tensor].tensor;
+      for (uint64_t begin = 0; begin < tensor.num_elements(); begin += kPieceElements)
+        load_piece(tensor, begin, std::min(kPieceElements, tensor.num_elements() - begin));
+    }
+  }
+
+ private:
+  struct Wanted {
+    const HeldTensor* tensor;
+    const std::string* name;  // in the checkpoint
+  };
+  /// Before an element of a range of a tensor.
+  struct Position {
+    size_t tensor = 0, range = 0;
+    uint64_t within = 0;
+  };
+
+  [[noreturn]] void fail_without(const std::string& name) const {
+    throw Error(TSR_E_FAILED_PRECONDITION,
+                concat(checkpoint_.folder(), " has no ", name,
+                       ": --optimizer or --freeze were others when it was saved; give them again, or start from its "
+                       "parameters alone with --init-from"));
+  }
+
+  /// The elements from `position` on, up to `most` of them and the end of their range; `position` is after them then.
+  ElementRange step(Position& position, uint64_t most) const {
+    const std::vector<ElementRange>& ranges = wanted_[position.tensor].tensor->ranges;
+    const ElementRange& range = ranges[position.range];
+    const uint64_t begin = range.begin + position.within, end = std::min(range.end, begin + most);
+    position.within += end - begin;
+    if (end < range.end) return {begin, end};
+    position.within = 0;
+    if (++position.range == ranges.size()) position = {position.tensor + 1, 0, 0};
+    return {begin, end};
+  }
+
+  void load_piece(const HeldTensor& tensor, uint64_t begin, uint64_t count) {
+    piece_.resize(count);
+    for (uint64_t filled = 0; filled < count;) {
+      const std::string& name = *wanted_[at_.tensor].name;
+      const ElementRange next = step(at_, count - filled);
+      num_read_ += next.num_elements();
+      expect_until(num_read_ + kAheadElements);
+      checkpoint_.read(name, next.begin, std::span(piece_).subspan(filled, next.num_elements()));
+      filled += next.num_elements();
+    }
+    for_places(tensor, begin, begin + count, [&](const StatePlace& place, uint64_t before) {
+      write_(place, std::span<const float>(piece_).subspan(before, place.num_elements));
     });
   }
-}
+
+  void expect_until(uint64_t num_elements) {
+    while (num_expected_ < num_elements && ahead_.tensor < wanted_.size()) {
+      const std::string& name = *wanted_[ahead_.tensor].name;
+      const ElementRange next = step(ahead_, num_elements - num_expected_);
+      checkpoint_.expect(name, next.begin, next.num_elements());
+      num_expected_ += next.num_elements();
+    }
+  }
+
+  const Checkpoint& checkpoint_;
+  const WriteState& write_;
+  std::vector<Wanted> wanted_;
+  Position at_, ahead_;
+  uint64_t num_read_ = 0, num_expected_ = 0;  // elements
+  std::vector<float> piece_;
+};
 
 }  // namespace
 
+std::vector<StatePlace> loaded_places(std::span<const HeldTensor> tensors, LoadWhat what) {
+  std::vector<StatePlace> places;
+  for (const HeldTensor& tensor : tensors)
+    if (is_loaded(tensor, what)) places.insert(places.end(), tensor.places.begin(), tensor.places.end());
+  return places;
+}
+
 void load_tensors(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what,
                   const WriteState& write, Progress* progress) {
-  std::vector<float> piece;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (progress) progress->at(i, tensors.size());
-    if (tensors[i].parameter < 0 || (what == LoadWhat::parameters && tensors[i].is_moment)) continue;
-    const std::string& name = name_to_load(checkpoint, tensors[i], what);
-    if (tensors[i].is_moment && !checkpoint.has(name))
-      throw Error(TSR_E_FAILED_PRECONDITION,
-                  concat(checkpoint.folder(), " has no ", name,
-                         ": --optimizer or --freeze were others when it was saved; give them again, or start from its "
-                         "parameters alone with --init-from"));
-    for (size_t next = i; next < std::min(i + kExpectedTensors, tensors.size()); ++next)
-      if (tensors[next].parameter >= 0 && (what == LoadWhat::everything || !tensors[next].is_moment))
-        checkpoint.expect(name_to_load(checkpoint, tensors[next], what));
-    load_tensor(checkpoint, name, tensors[i], write, piece);
-  }
+  Loader(checkpoint, tensors, what, write).run(progress);
 }
 
 int num_replicas(const Checkpoint& checkpoint, const std::string& tensor) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/progress.h"
 #include "checkpoint/checkpoint.h"
@@ -18,13 +19,16 @@ using WriteState = std::function<void(const StatePlace& place, std::span<const f
 
 enum class LoadWhat { everything, parameters };
 
-/// Reads the elements of `tensors`, in pieces of 4 MiB, and no others; of `parameters` only values, not moments, and
+/// Reads the elements of `tensors`, in pieces of 1 MiB, and no others; of `parameters` only values, not moments, and
 /// those of the first replica. Where the checkpoint has another number of replicas all take the first one's. What
 /// strategies keep for themselves is left out.
 /// Throws what Checkpoint::read throws, and FAILED_PRECONDITION for moments that the checkpoint lacks, saying which
 /// settings make them. `progress`, if any, counts tensors.
 void load_tensors(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what,
                   const WriteState& write, Progress* progress = nullptr);
+
+/// All places that load_tensors() writes to.
+std::vector<StatePlace> loaded_places(std::span<const HeldTensor> tensors, LoadWhat what);
 
 /// How many replicas of the tensor it has, which is that of the first one.
 int num_replicas(const Checkpoint& checkpoint, const std::string& tensor);

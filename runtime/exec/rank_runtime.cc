@@ -35,6 +35,22 @@ const HomeRole& role_of_values(const Home& home) {
   return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
 }
 
+/// The buffer's elements that are not among `places`.
+std::vector<ElementRange> ranges_without(const Buffer& buffer, std::span<const StatePlace> places) {
+  std::vector<ElementRange> taken;
+  for (const StatePlace& place : places)
+    if (place.buffer == buffer.id) taken.push_back({place.offset, place.offset + place.num_elements});
+  std::ranges::sort(taken, {}, &ElementRange::begin);
+  taken.push_back({buffer.num_elements, buffer.num_elements});
+  std::vector<ElementRange> left;
+  uint64_t end = 0;
+  for (const ElementRange& range : taken) {
+    if (range.begin > end) left.push_back({end, range.begin});
+    end = std::max(end, range.end);
+  }
+  return left;
+}
+
 /// The CPU beside a device with memory of its own, if comm streams or streams of the host need it.
 std::unique_ptr<Device> open_host_device(const RankSetup& setup, const RankPrograms& programs) {
   const bool is_needed = setup.stages_collectives || std::ranges::any_of(programs.all(), [](const Program* program) {
@@ -103,23 +119,24 @@ void RankRuntime::wait() {
 
 // What rests in the host's memory or in files is read and written there, when no program runs.
 
-void RankRuntime::zero(const Buffer& buffer) {
+void RankRuntime::zero(const Buffer& buffer, const ElementRange& range) {
+  const uint64_t begin = range.begin, num_bytes = TSR_NUM_BYTES(buffer.dtype, range.num_elements());
   if (buffer.memory == TSR_MEMORY_FILE) {
     const std::vector<std::byte> zeros(has_used_files_ ? kZeroBytes : 0);  // what was never written is zero
-    for (uint64_t done = 0; done < buffer.num_bytes() && !zeros.empty(); done += zeros.size())
-      write_range(*files_, file_offset(buffer, 0) + done,
-                  std::span(zeros).first(std::min(kZeroBytes, buffer.num_bytes() - done)), buffer.name);
-  } else if (buffer.memory == TSR_MEMORY_HOST)
-    std::memset(pointer(buffer), 0, buffer.num_bytes());
+    for (uint64_t done = 0; done < num_bytes && !zeros.empty(); done += zeros.size())
+      write_range(*files_, file_offset(buffer, begin) + done,
+                  std::span(zeros).first(std::min(kZeroBytes, num_bytes - done)), buffer.name);
+  } else if (is_on_host(buffer))
+    std::memset(pointer(buffer, begin), 0, num_bytes);
   else
-    call(device_.api().fill, compute_stream(), pointer(buffer), 0u, buffer.num_bytes());
+    call(device_.api().fill, compute_stream(), pointer(buffer, begin), 0u, num_bytes);
 }
 
 void RankRuntime::write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes) {
   has_used_files_ |= buffer.memory == TSR_MEMORY_FILE;
   if (buffer.memory == TSR_MEMORY_FILE)
     write_range(*files_, file_offset(buffer, offset), {static_cast<const std::byte*>(data), num_bytes}, buffer.name);
-  else if (buffer.memory == TSR_MEMORY_HOST)
+  else if (is_on_host(buffer))
     std::memcpy(pointer(buffer, offset), data, num_bytes);
   else
     call(device_.api().copy, compute_stream(), pointer(buffer, offset), data, num_bytes);
@@ -128,7 +145,7 @@ void RankRuntime::write(const Buffer& buffer, uint64_t offset, const void* data,
 void RankRuntime::fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes) {
   if (buffer.memory == TSR_MEMORY_FILE)
     read_range(*files_, file_offset(buffer, offset), {static_cast<std::byte*>(data), num_bytes}, buffer.name);
-  else if (buffer.memory == TSR_MEMORY_HOST)
+  else if (is_on_host(buffer))
     std::memcpy(data, pointer(buffer, offset), num_bytes);
   else
     call(device_.api().copy, compute_stream(), data, pointer(buffer, offset), num_bytes);
@@ -175,10 +192,12 @@ void RankRuntime::initialise(const ParameterSource& values, Progress* progress) 
   run_init();
 }
 
-void RankRuntime::zero_state() {
+void RankRuntime::zero_state(std::span<const StatePlace> but_for) {
   // Pads must be zero, and so must optimizer state and the step count of a run that begins.
   for (const Buffer& buffer : programs_.first().buffers)
-    if (buffer.persistent) zero(buffer);
+    if (buffer.persistent)
+      for (const ElementRange& range : ranges_without(buffer, but_for))
+        zero(buffer, range);
 }
 
 void RankRuntime::run_init() {

@@ -20,6 +20,7 @@
 #include "exec/state_copy.h"
 #include "model/parameter_source.h"
 #include "tessera/accumulator.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::host {
 
@@ -27,6 +28,7 @@ namespace tessera::host {
 struct RankSetup {
   DeviceSetup device;
   std::optional<DeviceSetup> host_device;  ///< the CPU beside a device with memory of its own
+  bool device_memory_is_host = false;      ///< between programs the host reads and writes it without the device
   bool stages_collectives = false;         ///< comm streams are the host device's
   FileStoreOptions files;                  ///< for buffers in files; num_bytes is set by the programs
   Log log = Log(LogLevel::off);            ///< warnings about the files
@@ -76,9 +78,9 @@ class RankRuntime {
   /// runs `init`. `progress`, if any, counts homes.
   void initialise(const ParameterSource& values, Progress* progress = nullptr);
 
-  /// What initialise() is made of, for state that was saved: first everything persistent is zero, then homes and the
-  /// step count are written, then `init` runs.
-  void zero_state();
+  /// What initialise() is made of, for state that was saved: first everything persistent is zero but for these places,
+  /// which need not be since they are written next; then homes and the step count are written, then `init` runs.
+  void zero_state(std::span<const StatePlace> but_for = {});
   void run_init();
   /// Elements of a persistent buffer, in whatever memory it is between programs. Return when done. State is
   /// raw; values that are written to a buffer of 16 bits are rounded to nearest even.
@@ -125,11 +127,14 @@ class RankRuntime {
 
  private:
   void* pointer(const Buffer& buffer, uint64_t offset = 0) const;
+  bool is_on_host(const Buffer& buffer) const {
+    return buffer.memory == TSR_MEMORY_HOST || (buffer.memory == TSR_MEMORY_DEVICE && setup_.device_memory_is_host);
+  }
   uint64_t file_offset(const Buffer& buffer, uint64_t offset) const {
     return programs_.memory[1].address.at(buffer.id) + TSR_NUM_BYTES(buffer.dtype, offset);
   }
   /// Copies between the host's memory and a buffer; `data` is used until wait(). `read` waits.
-  void zero(const Buffer& buffer);
+  void zero(const Buffer& buffer, const ElementRange& range);
   void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
   void fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
   void read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);

@@ -80,6 +80,7 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
   RankSetup setup;
   setup.device = {job.plugins.device.device(), job.options.device.values(), index, threads};
   if (!job.device_is_cpu()) setup.host_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
+  setup.device_memory_is_host = job.device_is_cpu();
   setup.stages_collectives = job.staged.collectives;
   setup.files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check, job.config.timeout_ms};
   setup.log = log;

@@ -1,4 +1,4 @@
-// Files that are written in windows: what they hold, and what is said when the system refuses.
+// Files that are written in windows: what they hold, and the errors when the system refuses.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>

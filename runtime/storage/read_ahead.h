@@ -1,0 +1,63 @@
+// Reading parts of large files before they are needed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "base/read_only_file.h"
+#include "storage/io_queue.h"
+
+namespace tessera::host {
+
+/// Parts that were announced are read by direct I/O, up to kParts of them at a time, while what was read before is in
+/// use; a file system without it, and small parts, are left to the page cache. Files must outlive it. Takes 16 MiB, from
+/// the first part on. One thread at a time uses it.
+class ReadAhead {
+ public:
+  static constexpr uint64_t kMostBytes = uint64_t{1} << 20;  ///< of a part
+  static constexpr unsigned kParts = 16;
+
+  ReadAhead() = default;
+  ~ReadAhead();
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  /// This part, of up to kMostBytes, will be read soon, at this offset and of this size. Does not wait; does nothing
+  /// when there are kParts already. One that was not read is forgotten after a while.
+  void expect(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes);
+  /// Fills `out`, of up to kMostBytes, from `offset` on; waits when that is still being read. Throws what
+  /// ReadOnlyFile::read throws.
+  void read(const ReadOnlyFile& file, uint64_t offset, std::span<std::byte> out);
+
+ private:
+  static_assert(kParts <= IoQueue::kSlots);
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  struct Part {
+    enum class State { empty, under_way, ready };
+    State state = State::empty;
+    const ReadOnlyFile* file = nullptr;
+    uint64_t offset = 0, num_bytes = 0;
+    int64_t result = 0;      // bytes read, or -errno
+    uint64_t num_reads = 0;  // before it was expected
+    std::unique_ptr<std::byte, Free> memory;
+  };
+
+  Part* find(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes);
+  Part* take_empty();
+  int direct_descriptor(const ReadOnlyFile& file);
+  bool settle_one(IoQueue::Clock::time_point deadline);
+
+  std::map<const ReadOnlyFile*, int> direct_;  // -1: only through the page cache
+  std::array<Part, kParts> parts_;
+  uint64_t num_reads_ = 0;
+  std::unique_ptr<IoQueue> queue_;  // made with the first part; goes first, and waits
+};
+
+}  // namespace tessera::host
