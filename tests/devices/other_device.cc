@@ -178,4 +178,11 @@ std::unique_ptr<Recording> OtherDevice::end_capture(Stream& lead) {
   return recording;
 }
 
+const void* Plugin::get_extension(std::string_view id) noexcept {
+  if (kName == "bare-device") return nullptr;
+  if (id == TSR_DEVICE_CAPTURE) return &kDeviceCapture<Plugin, Stream>;
+  if (id == TSR_DEVICE_SEMAPHORE) return &kDeviceSemaphore<Plugin, OtherDevice, Stream>;
+  return id == TSR_DEVICE_MEMORY_INFO ? &kDeviceMemoryInfo<Plugin, OtherDevice> : nullptr;
+}
+
 }  // namespace tessera::other
