@@ -11,7 +11,7 @@
 #include "cuda-device/memory.h"
 #include "cuda-device/semaphore.h"
 #include "cuda-device/stream.h"
-#include "tessera/device_table.hpp"
+#include "tessera/device.hpp"
 
 namespace tessera::cuda {
 

@@ -1,5 +1,6 @@
 // The ABI edge of the test device.
 #include "devices/other_device.h"
+#include "tessera/device_table.hpp"
 #include "tessera/plugin.hpp"
 
 namespace {

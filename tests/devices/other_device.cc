@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "tessera/error.hpp"
+#include "tessera/device_table.hpp"
 
 namespace tessera::other {
 namespace {

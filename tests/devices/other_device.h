@@ -14,7 +14,6 @@
 
 #include "cpu-device/device.h"
 #include "devices/recording.h"
-#include "tessera/device_table.hpp"
 
 namespace tessera::other {
 

@@ -176,12 +176,6 @@ inline constexpr tsr_device_interface kDeviceInterface = {
 
 // ---- optional tables -----------------------------------------------------------------------------------------------
 
-/// Bytes of a whole device, and of it in use by anyone.
-struct DeviceMemoryUse {
-  uint64_t total_bytes = 0;
-  uint64_t used_bytes = 0;
-};
-
 /// The functions of tsr_device_capture.
 template <class Plugin, class Stream>
 struct DeviceCaptureTable {
