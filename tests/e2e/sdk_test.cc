@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "e2e/cli.h"
+#include "tessera/core.h"
 
 namespace tessera::testing {
 namespace {
@@ -135,6 +136,24 @@ TEST_F(Sdk, PagesNameWhatIsInstalled) {
   EXPECT_GE(named, 20u);
   for (const char* page : {"plugin-abi.md", "plugin-guide.md", "plugin-structs.md", "LICENSE", "template/README.md"})
     EXPECT_TRUE(fs::exists(documents() + "/" + page)) << page;
+}
+
+// Headers of a later minor have all that a plugin for an earlier one needs; another major promises nothing.
+TEST_F(Sdk, IsFoundForTheMinorsOfItsMajor) {
+  const std::string major = std::to_string(TSR_ABI_MAJOR), minor = std::to_string(TSR_ABI_MINOR);
+  const std::pair<std::string, bool> requests[] = {{major + "." + minor, true},
+                                                   {major + "." + std::to_string(TSR_ABI_MINOR - 1), true},
+                                                   {major + "." + std::to_string(TSR_ABI_MINOR + 1), false},
+                                                   {std::to_string(TSR_ABI_MAJOR + 1) + ".0", false}};
+  for (const auto& [version, is_found] : requests) {
+    const std::string project = in_folder("find-" + version);
+    folder_->write("find-" + version + "/CMakeLists.txt",
+                   "cmake_minimum_required(VERSION 3.16)\nproject(find LANGUAGES NONE)\nfind_package(tessera " +
+                       version + " REQUIRED)\n");
+    const CommandResult result = run_command(
+        {TESSERA_CMAKE, "-S", project, "-B", project + "/build", "-DCMAKE_PREFIX_PATH=" + in_folder("prefix")});
+    EXPECT_EQ(result.exit_code == 0, is_found) << version << result.out << result.err;
+  }
 }
 
 TEST_F(Sdk, BuildsTheExamplesInCppWithClangToo) {

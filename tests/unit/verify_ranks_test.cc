@@ -192,6 +192,19 @@ TEST_F(Ranks, IssueOrderOfTwoLanes) {
   EXPECT_TRUE(has_diagnostic(verify(), "the ranks list shared collectives in different orders"));
 }
 
+// The whole chain would be a line of thousands of characters.
+TEST_F(Ranks, ALongChainIsCutInTheMiddle) {
+  sum(0, add(x_), "a");
+  for (int i = 0; i < 20; ++i)
+    sum(0, add(y_), "b" + std::to_string(i));
+  for (int i = 20; i-- > 0;)
+    sum(1, add(y_), "b" + std::to_string(i));
+  sum(1, add(x_), "a");
+  const auto diagnostics = verify();
+  EXPECT_TRUE(has_diagnostic(diagnostics, "after the last action that writes what they take: rank "));
+  EXPECT_TRUE(has_diagnostic(diagnostics, " others, one after another -> waits for "));
+}
+
 TEST_F(Ranks, MessagesThatMatch) {
   send(0, 1, read(x_)).tag = 7;
   recv(1, 0, write(y_)).tag = 7;

@@ -2,7 +2,7 @@
 // A communicator plugin in C++: a virtual class becomes the function table of the ABI, exceptions become statuses.
 //
 //     struct Plugin {
-//       static constexpr const char* kName = "local-comm";
+//       static constexpr const char* kName = "local-comm";  // begins its errors; --comm local finds local-comm.so
 //       static void caps(std::string_view stream_kind, tsr_comm_caps& caps);
 //       static uint64_t describe(const tsr_collective& collective, int num_ranks);  // bytes of workspace
 //       static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args& args);

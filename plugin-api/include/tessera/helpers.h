@@ -37,6 +37,14 @@ static inline tsr_status tsr_fail(tsr_error* err, tsr_status code, const char* d
   return code;
 }
 
+/* The value of an option, as given to create; NULL for a name that the descriptor does not declare. */
+static inline const tsr_option_value* tsr_find_option(const tsr_option_value* values, uint64_t num_values,
+                                                      const char* name) {
+  for (uint64_t i = 0; i < num_values; ++i)
+    if (tsr_equals(values[i].name, name)) return &values[i];
+  return NULL;
+}
+
 /* Answers the host's handshake for a plugin that needs the minor of these headers. TSR_E_ABI: the host does not have
  * it, or has other pointers. */
 static inline tsr_status tsr_shake_hands(tsr_handshake* io, const char* domain, tsr_error* err) {
