@@ -253,8 +253,7 @@ struct CommandBuilder {
     for (const Action& action : program.actions)
       for (const Binding& b : action.bindings)
         if (action.kind == TSR_ACTION_CALL && b.buffer == buffer.id && b.mode != TSR_MODE_READ)
-          calls.insert(program.strategies[static_cast<size_t>(action.strategy)].name + " with tag " +
-                       std::to_string(action.tag));
+          calls.insert(context.strategy(action.strategy).name + " with tag " + std::to_string(action.tag));
     std::string text = buffer.name;
     for (const std::string& call : calls)
       text += (text == buffer.name ? ", which is written by the call of " : ", the call of ") + call;

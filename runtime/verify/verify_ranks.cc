@@ -54,10 +54,10 @@ Diagnostics verify_ranks(const Mesh& mesh, const RankClasses& classes, const Pro
   if (const auto cycle = graph.find_cycle(WaitGraph::Order::list); !cycle.empty())
     diagnostics.add(
         "the ranks list shared collectives in different orders, so that running every list from top to bottom "
-        "never ends; insert them at places that come in one order on all ranks, such as after the last action that "
-        "writes "
-        "what they take: " +
-        chain_text(program, cycle));
+        "never ends: " +
+        chain_text(program, cycle) +
+        "; insert them where all ranks have them in one order, such as after the last action that writes what they "
+        "take");
   else if (const auto deadlock = graph.find_cycle(WaitGraph::Order::streams); !deadlock.empty())
     diagnostics.add("deadlock: " + chain_text(program, deadlock));
   return diagnostics.take();
