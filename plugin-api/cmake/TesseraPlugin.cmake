@@ -1,5 +1,6 @@
 # tessera_add_plugin(<name> SOURCES files... [LIBRARIES libs...])
 #
+# Sources in C++ get the headers of the C++ layer, and C++20.
 # Makes <name>.so, a plugin that exports tsr_plugin_query_v1 and nothing else: hidden visibility, a version script, no
 # unique symbols (they would be shared between plugins), all symbols resolved when it is linked and when it is loaded.
 # It is put into TESSERA_PLUGIN_OUTPUT_DIR if that is set. The target is called tessera_plugin_<name>.
@@ -26,6 +27,9 @@ function(tessera_add_plugin name)
   target_link_options(${target} PRIVATE "LINKER:--version-script=${TESSERA_PLUGIN_MAP}" LINKER:-z,now LINKER:-z,relro)
   if(NOT TESSERA_SANITIZE)
     target_link_options(${target} PRIVATE LINKER:-z,defs)
+  endif()
+  if("${arg_SOURCES}" MATCHES "\\.(cc|cpp|cxx)(;|$)")
+    target_link_libraries(${target} PRIVATE tessera::plugin_api_cpp)
   endif()
   target_link_libraries(${target} PRIVATE tessera::plugin_api ${arg_LIBRARIES})
 endfunction()

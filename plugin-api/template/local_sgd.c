@@ -27,8 +27,8 @@ static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** st
     return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.12 requires");
   tsr_strategy* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
-  for (uint64_t i = 0; i < args->num_options; ++i) /* complete and in range: the host checks them against kOptions */
-    if (tsr_equals(args->options[i].name, "every")) made->every = (uint32_t)args->options[i].i;
+  /* It is there and in range: the host checks options against kOptions. */
+  made->every = (uint32_t)tsr_find_option(args->options, args->num_options, "every")->i;
   *strategy = made;
   return TSR_OK;
 }

@@ -84,8 +84,8 @@ static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, co
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
   const int is_init = view->purpose == TSR_PURPOSE_INIT;
   if (view->purpose == TSR_PURPOSE_EVAL) return TSR_OK;
-  if (view->purpose > TSR_PURPOSE_EVAL || view->reduce_every > TSR_EVERY_MICRO_BATCH)
-    return fail(err, TSR_E_UNSUPPORTED, "lower: this purpose or --reduce-every is unknown; use step or micro-batch");
+  if (view->purpose > TSR_PURPOSE_EVAL || view->reduce_every > TSR_EVERY_MICRO_BATCH || view->reduce_dtype != TSR_F32)
+    return fail(err, TSR_E_UNSUPPORTED, "lower: use --reduce-every=step or micro-batch, and --reduce-dtype=float32");
   pass p = {view, edit, err, TSR_ACTION_INIT};
   p.action.kind = is_init ? TSR_ACTION_BROADCAST : TSR_ACTION_ALL_REDUCE;
   p.action.reduce = is_init ? 0 : TSR_REDUCE_SUM;

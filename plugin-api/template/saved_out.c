@@ -19,8 +19,7 @@ static tsr_status create(const tsr_offload_create_args* args, tsr_offload** poli
     return fail(err, TSR_E_ABI, "create: struct_size of the arguments is smaller than ABI 0.12 requires");
   tsr_offload* made = calloc(1, sizeof *made);
   if (made == NULL) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "create: out of memory");
-  for (uint64_t i = 0; i < args->num_options; ++i)
-    if (tsr_equals(args->options[i].name, "ahead")) made->ahead = (uint32_t)args->options[i].i;
+  made->ahead = (uint32_t)tsr_find_option(args->options, args->num_options, "ahead")->i;
   *policy = made;
   return TSR_OK;
 }

@@ -14,7 +14,7 @@ constexpr tsr_option kOptions[] = {
 
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("activations", TSR_KIND_OFFLOAD, "org.tessera.activations-offload", "0.12.0",
-                        "activations wait in host memory between forward and backward", kOptions);
+                        "activations wait in host memory between forward and backward", kOptions, "Tessera");
 
 using Table = tessera::OffloadTable<tessera::activations::Activations>;
 

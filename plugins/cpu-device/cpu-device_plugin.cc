@@ -9,7 +9,7 @@ namespace {
 
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("cpu", TSR_KIND_DEVICE, "org.tessera.cpu-device", "0.12.0",
-                        "computes on the processor: streams are threads, matrix products are oneDNN's");
+                        "computes on the processor: streams are threads, matrix products are oneDNN's", {}, "Tessera");
 
 }  // namespace
 

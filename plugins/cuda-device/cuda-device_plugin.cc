@@ -24,9 +24,9 @@ constexpr tsr_option kOptions[] = {
                         "at most this many bytes"),
 };
 
-constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("cuda", TSR_KIND_DEVICE, "org.tessera.cuda-device", "0.12.0",
-                        "computes on NVIDIA GPUs: matrix products are cuBLASLt's, attention is cuDNN's", kOptions);
+constexpr tsr_descriptor kDescriptor = tessera::descriptor(
+    "cuda", TSR_KIND_DEVICE, "org.tessera.cuda-device", "0.12.0",
+    "computes on NVIDIA GPUs: matrix products are cuBLASLt's, attention is cuDNN's", kOptions, "Tessera");
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "cuda-device/cuda_error.h"
 #include "cuda-device/error_tracker.h"
 #include "cuda-device/memory.h"
+#include "cuda-device/semaphore.h"
 #include "cuda-device/stream.h"
 #include "tessera/device.hpp"
 
@@ -37,7 +38,12 @@ class CudaDevice final : public Device {
   /// INVALID_ARGUMENT when `slots` are not those of describe(op).
   std::unique_ptr<DeviceKernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) override;
 
-  const Context& context() const { return context_; }
+  // The optional tables.
+  std::unique_ptr<Semaphore> create_semaphore() { return std::make_unique<Semaphore>(context_); }
+  DeviceMemoryUse memory_use() const {
+    const MemoryInfo info = memory_info(context_);
+    return {info.total, info.total - info.free};
+  }
 
  private:
   Context context_;

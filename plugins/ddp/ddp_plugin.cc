@@ -7,7 +7,8 @@ constexpr tsr_option kOptions[] = {
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.12.0",
-    "data parallelism: all parameters on every rank, gradients summed in buckets during the backward", kOptions);
+    "data parallelism: all parameters on every rank, gradients summed in buckets during the backward", kOptions,
+    "Tessera");
 
 using Table = tessera::StrategyTable<tessera::ddp::Ddp, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
 

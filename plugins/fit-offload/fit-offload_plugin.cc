@@ -12,7 +12,7 @@ constexpr tsr_option kOptions[] = {
 
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("fit", TSR_KIND_OFFLOAD, "org.tessera.fit-offload", "0.12.0",
-                        "the fewest moves with which the step fits --device-memory", kOptions);
+                        "the fewest moves with which the step fits --device-memory", kOptions, "Tessera");
 
 using Table = tessera::OffloadTable<tessera::fit::Fit, TSR_OFFLOAD_CUTS_HOMES | TSR_OFFLOAD_CASTS_ANEW>;
 

@@ -88,7 +88,7 @@ std::vector<storage::ParamGroup> Fsdp::groups(const ProgramView& view) const {
   return groups;
 }
 
-void Fsdp::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
+void Fsdp::layout(const ProgramView& view, const LayoutSink& sink) const {
   if (sharding_ == Sharding::no_shard) return;
   tsr_layout_entry entry{};
   entry.axis = view.raw.axis;
@@ -101,7 +101,7 @@ void Fsdp::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
   for (size_t p = 0; p < view.parameters().size(); ++p) {
     entry.parameter = static_cast<int32_t>(p);
     entry.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_entry, sink.ctx, &entry);
+    sink.add_entry(entry);
   }
 }
 

@@ -38,7 +38,7 @@ class Fsdp final : public Strategy {
   /// Throws INVALID_ARGUMENT for contradictory options.
   Fsdp(std::string_view axis, std::span<const tsr_option_value> options);
 
-  void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
+  void layout(const ProgramView& view, const LayoutSink& sink) const override;
   void lower(const ProgramView& view, const Edit& edit) const override;
   bool depends_on_coordinate() const override { return sharding_ == Sharding::optimizer_only; }
 

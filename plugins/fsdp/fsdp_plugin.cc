@@ -20,7 +20,8 @@ constexpr tsr_option kOptions[] = {
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "fsdp", TSR_KIND_STRATEGY, "org.tessera.fsdp", "0.12.0",
-    "fully sharded data parallelism: each rank owns a slice of parameters, gradients and optimizer state", kOptions);
+    "fully sharded data parallelism: each rank owns a slice of parameters, gradients and optimizer state", kOptions,
+    "Tessera");
 
 using Table = tessera::StrategyTable<tessera::fsdp::Fsdp, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH,
                                      TSR_STRATEGY_SHARDS_HOMES>;

@@ -20,7 +20,7 @@ constexpr tsr_option kOptions[] = {
                            "permits it, instead of sending; off: all data goes over TCP")};
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("gloo", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.12.0",
-                        "ranks as processes over TCP, with canonical sums", kOptions);
+                        "ranks as processes over TCP, with canonical sums", kOptions, "Tessera");
 
 constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};
 

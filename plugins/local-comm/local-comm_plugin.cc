@@ -31,7 +31,7 @@ struct Plugin {
 constexpr tsr_communicator_interface kTable = tessera::communicator_table<Plugin>();
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("local", TSR_KIND_COMMUNICATOR, "org.tessera.local-comm", "0.12.0",
-                        "collectives between ranks that are threads of one process");
+                        "collectives between ranks that are threads of one process", {}, "Tessera");
 
 }  // namespace
 

@@ -30,8 +30,9 @@ struct Plugin {
 };
 
 constexpr tsr_communicator_interface kTable = tessera::communicator_table<Plugin>();
-constexpr tsr_descriptor kDescriptor = tessera::descriptor("nccl", TSR_KIND_COMMUNICATOR, "org.tessera.nccl-comm",
-                                                           "0.12.0", "ranks as processes with a GPU each, over NCCL");
+constexpr tsr_descriptor kDescriptor =
+    tessera::descriptor("nccl", TSR_KIND_COMMUNICATOR, "org.tessera.nccl-comm", "0.12.0",
+                        "ranks as processes with a GPU each, over NCCL", {}, "Tessera");
 
 }  // namespace
 

@@ -12,9 +12,9 @@ constexpr tsr_option kOptions[] = {
     tessera::int_option("ahead", "2", 0, 64, "visits by which a chunk of state is fetched before its update"),
     tessera::int_option("linger", "1", 0, 64, "visits for which a chunk keeps its device memory after its update")};
 
-constexpr tsr_descriptor kDescriptor =
-    tessera::descriptor("optimizer-state", TSR_KIND_OFFLOAD, "org.tessera.optimizer-state-offload", "0.12.0",
-                        "optimizer state rests in host memory and visits the device for its update", kOptions);
+constexpr tsr_descriptor kDescriptor = tessera::descriptor(
+    "optimizer-state", TSR_KIND_OFFLOAD, "org.tessera.optimizer-state-offload", "0.12.0",
+    "optimizer state rests in host memory and visits the device for its update", kOptions, "Tessera");
 
 using Table = tessera::OffloadTable<tessera::optimizer_state::OptimizerState, TSR_OFFLOAD_CUTS_HOMES>;
 

@@ -38,7 +38,7 @@ std::vector<std::vector<int32_t>> stages_of_parameters(const ProgramView& view,
   return stages;
 }
 
-void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
+void Pipeline::layout(const ProgramView& view, const LayoutSink& sink) const {
   const Shape shape = shape_of(view);
   if (shape.num_stages == 1) return;
   const auto stages = stages_of_parameters(view, partition_model(view, cut_, shape.num_stages * shape.num_chunks));
@@ -53,7 +53,7 @@ void Pipeline::layout(const ProgramView& view, const tsr_layout_sink& sink) cons
     entry.coordinates = stages[p].data();
     entry.num_coordinates = static_cast<uint32_t>(stages[p].size());
     entry.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_entry, sink.ctx, &entry);
+    sink.add_entry(entry);
   }
 }
 

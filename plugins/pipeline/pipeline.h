@@ -21,7 +21,7 @@ class Pipeline final : public Strategy {
 
   /// A parameter is on the stage that uses it; one that several stages use (a tied embedding) is on all of them, and
   /// the host sums its gradient.
-  void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
+  void layout(const ProgramView& view, const LayoutSink& sink) const override;
   /// Throws INVALID_ARGUMENT for a schedule or cut that does not fit the job, UNSUPPORTED for actions of other passes.
   void lower(const ProgramView& view, const Edit& edit) const override;
   bool depends_on_coordinate() const override { return true; }

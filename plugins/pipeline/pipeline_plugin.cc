@@ -13,7 +13,8 @@ constexpr tsr_option kOptions[] = {
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "pipeline", TSR_KIND_STRATEGY, "org.tessera.pipeline", "0.12.0",
-    "pipeline parallelism: each rank runs a part of the model, micro-batches pass from stage to stage", kOptions);
+    "pipeline parallelism: each rank runs a part of the model, micro-batches pass from stage to stage", kOptions,
+    "Tessera");
 
 using Table = tessera::StrategyTable<tessera::pipeline::Pipeline, TSR_STRATEGY_SCHEDULE, TSR_SPLITS_LAYERS>;
 

@@ -13,7 +13,7 @@ constexpr tsr_option kOptions[] = {
 
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("stream", TSR_KIND_OFFLOAD, "org.tessera.stream-offload", "0.12.0",
-                        "parameters, gradients and optimizer state come and go, block by block", kOptions);
+                        "parameters, gradients and optimizer state come and go, block by block", kOptions, "Tessera");
 
 using Table = tessera::OffloadTable<tessera::stream::Stream, TSR_OFFLOAD_CUTS_HOMES | TSR_OFFLOAD_CASTS_ANEW>;
 

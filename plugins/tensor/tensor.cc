@@ -208,7 +208,7 @@ class ReductionInserter {
 Tensor::Tensor(std::string_view, std::span<const tsr_option_value> options)
     : splits_rows_(option(options, "sequence-parallel").i != 0) {}
 
-void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
+void Tensor::layout(const ProgramView& view, const LayoutSink& sink) const {
   if (view.axis().num_ranks == 1) return;
   if (splits_rows_) {
     tsr_layout_entry rows{};
@@ -218,7 +218,7 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
     rows.kind = TSR_LAYOUT_SPLIT;
     rows.blocks = 1;
     rows.parts = static_cast<uint32_t>(view.axis().num_ranks);
-    call(sink.add_entry, sink.ctx, &rows);
+    sink.add_entry(rows);
   }
   bool splits_any = false;
   for (size_t p = 0; p < view.parameters().size(); ++p) {
@@ -235,7 +235,7 @@ void Tensor::layout(const ProgramView& view, const tsr_layout_sink& sink) const 
       entry.parts = static_cast<uint32_t>(view.axis().num_ranks);
       entry.blocks = dim.blocks;
       entry.padded_size = padded_size(dim, view.axis());
-      call(sink.add_entry, sink.ctx, &entry);
+      sink.add_entry(entry);
       splits_any = true;
     }
   }

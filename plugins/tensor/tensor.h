@@ -20,7 +20,7 @@ class Tensor final : public Strategy {
 
   /// Splits every dim named heads, ffn or vocab; the vocabulary is padded. Throws INVALID_ARGUMENT, with the possible
   /// sizes, when heads or ffn do not divide.
-  void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
+  void layout(const ProgramView& view, const LayoutSink& sink) const override;
   void lower(const ProgramView& view, const Edit& edit) const override;
 
  private:

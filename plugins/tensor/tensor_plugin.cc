@@ -8,7 +8,7 @@ constexpr tsr_option kOptions[] = {tessera::bool_option(
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "tensor", TSR_KIND_STRATEGY, "org.tessera.tensor", "0.12.0",
-    "tensor parallelism: heads, feed-forward columns and vocabulary are split over the axis", kOptions);
+    "tensor parallelism: heads, feed-forward columns and vocabulary are split over the axis", kOptions, "Tessera");
 
 using Table = tessera::StrategyTable<tessera::tensor::Tensor, TSR_STRATEGY_SPLIT_COMPUTE, TSR_SPLITS_TENSORS>;
 

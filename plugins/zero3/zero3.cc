@@ -76,7 +76,7 @@ Zero3::Zero3(std::string_view, std::span<const tsr_option_value> options)
     throw Error(TSR_E_INVALID_ARGUMENT, "zero3.limit-all-gathers needs zero3.reshard-after-forward=true");
 }
 
-void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
+void Zero3::layout(const ProgramView& view, const LayoutSink& sink) const {
   const std::vector<int> owners = assign_owners(view.parameters(), view.axis().num_ranks, partition_);
   constexpr uint32_t kValues = 1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER;
   for (size_t p = 0; p < owners.size(); ++p) {
@@ -90,7 +90,7 @@ void Zero3::layout(const ProgramView& view, const tsr_layout_sink& sink) const {
     entry.coordinates = &owners[p];
     entry.num_coordinates = 1;
     entry.padded_size = view.parameters()[p].num_elements;
-    call(sink.add_entry, sink.ctx, &entry);
+    sink.add_entry(entry);
   }
 }
 

@@ -30,7 +30,7 @@ class Zero3 final : public Strategy {
   /// Throws INVALID_ARGUMENT for contradictory options.
   Zero3(std::string_view axis, std::span<const tsr_option_value> options);
 
-  void layout(const ProgramView& view, const tsr_layout_sink& sink) const override;
+  void layout(const ProgramView& view, const LayoutSink& sink) const override;
   void lower(const ProgramView& view, const Edit& edit) const override;
   bool depends_on_coordinate() const override { return true; }
 

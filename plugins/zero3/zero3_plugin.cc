@@ -19,7 +19,8 @@ constexpr tsr_option kOptions[] = {
 
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "zero3", TSR_KIND_STRATEGY, "org.tessera.zero3", "0.12.0",
-    "data parallelism with owners: each tensor's optimizer state, gradient and value are on one rank", kOptions);
+    "data parallelism with owners: each tensor's optimizer state, gradient and value are on one rank", kOptions,
+    "Tessera");
 
 using Table = tessera::StrategyTable<tessera::zero3::Zero3, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH,
                                      TSR_STRATEGY_SHARDS_HOMES>;

@@ -28,8 +28,8 @@ tsr_status Guard::check(void* self, tsr_error* err) noexcept {
     const std::span<const std::byte> bytes(guard.seen.at(0), guard.seen.num_bytes());
     const auto bad = std::ranges::find_if(bytes, [](std::byte b) { return b != std::byte{kByte}; });
     if (bad != bytes.end())
-      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote " + std::to_string(bad - bytes.begin()) +
-                                       " bytes past the end of buffer " + guard.buffer);
+      throw Error(TSR_E_DATA_LOSS, "memory check: something wrote to byte " + std::to_string(bad - bytes.begin()) +
+                                       " past the end of buffer " + guard.buffer);
   });
 }
 

@@ -241,9 +241,23 @@ struct CommandBuilder {
       }
       if (life->second.second == position && debug.guard_bytes) {
         Arena copy(*command.stream.device, TSR_MEMORY_HOST, guard);
-        command.guards.push_back(std::make_unique<Guard>(Guard{begin + end, std::move(copy), buffer.name}));
+        command.guards.push_back(std::make_unique<Guard>(Guard{begin + end, std::move(copy), guarded_text(buffer)}));
       }
     }
+  }
+
+  /// The buffer as a message about its end names it: with the calls that write it, since kernels keep to their
+  /// operands.
+  std::string guarded_text(const Buffer& buffer) const {
+    std::set<std::string> calls;
+    for (const Action& action : program.actions)
+      for (const Binding& b : action.bindings)
+        if (action.kind == TSR_ACTION_CALL && b.buffer == buffer.id && b.mode != TSR_MODE_READ)
+          calls.insert(context.strategy(action.strategy).name + " with tag " + std::to_string(action.tag));
+    std::string text = buffer.name;
+    for (const std::string& call : calls)
+      text += (text == buffer.name ? ", which is written by the call of " : ", the call of ") + call;
+    return text;
   }
 
   void add_watches(Command& command, size_t position) {

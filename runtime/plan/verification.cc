@@ -91,7 +91,8 @@ std::string verification_text(const VerificationSummary& p) {
   return concat("proved for ", p.num_ranks, p.num_ranks == 1 ? " rank (" : " ranks (", p.num_classes,
                 p.num_classes == 1 ? " class" : " classes", " of equal programs), in ", programs, ":\n",
                 "  on each rank  nothing is read before it is written, and accesses to one address are ordered (",
-                p.num_planned_actions, " actions, ", p.num_actions, " on all ranks)\n",
+                p.num_planned_actions, p.num_classes == 1 ? " actions, " : " actions in all classes, ", p.num_actions,
+                " on all ranks)\n",
                 "  placement     every parameter has the same placement before and after the step, and gradients are "
                 "summed before they are used (",
                 p.num_homes, " shards of parameters)\n", "  across ranks  ", p.num_collectives, " collectives and ",

@@ -103,9 +103,17 @@ class AxisVerifier {
                          entered.home->name + ": its " + home_role_name(entered.role) + ", " +
                          range_text(program_, entered.range) + ", is " +
                          placement_text(entered.placement, axis().name) + " before the program, and after it " +
-                         placement_text(part.placement, axis().name));
+                         placement_text(part.placement, axis().name) + advice(before, after));
         break;
       }
+  }
+
+  static const char* advice(PlacementKind before, PlacementKind after) {
+    if (before == PlacementKind::replicated && after == PlacementKind::shard)
+      return "; gather it after its update, or let the layout say that it is split";
+    if (before == PlacementKind::shard && after == PlacementKind::replicated)
+      return "; keep a part on each rank, or let the layout say nothing of it";
+    return "";
   }
 
   void check_loss() {

@@ -12,7 +12,7 @@ namespace tessera::host {
 namespace {
 
 /// "rank 0 #12 comm.pp.forward send x waits for rank 1 #9 ..., which waits for ...". Between two waits the chain may
-/// pass from one member of a collective to another; that is a wait too.
+/// pass from one member of a collective to another; that is a wait too. Of a long chain the middle is left out.
 std::string chain_text(const ProgramOf& program, const std::vector<WaitGraph::Wait>& cycle) {
   std::vector<ActionRef> chain;
   const auto visit = [&](ActionRef place) {
@@ -23,9 +23,17 @@ std::string chain_text(const ProgramOf& program, const std::vector<WaitGraph::Wa
     visit(wait.awaited);
   }
   visit(cycle.front().action);
+  constexpr size_t kShownAtAnEnd = 4;
   std::string text;
-  for (const ActionRef& place : chain)
-    text += (text.empty() ? "" : " -> waits for ") + action_text(program(place.rank), place.rank, place.action);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const size_t left_out = chain.size() > 2 * kShownAtAnEnd + 1 ? chain.size() - 2 * kShownAtAnEnd : 0;
+    if (left_out && i == kShownAtAnEnd) {
+      text += " -> waits for " + std::to_string(left_out) + " others, one after another";
+      i += left_out;
+    }
+    text +=
+        (text.empty() ? "" : " -> waits for ") + action_text(program(chain[i].rank), chain[i].rank, chain[i].action);
+  }
   return text;
 }
 
@@ -47,7 +55,9 @@ Diagnostics verify_ranks(const Mesh& mesh, const RankClasses& classes, const Pro
     diagnostics.add(
         "the ranks list shared collectives in different orders, so that running every list from top to bottom "
         "never ends: " +
-        chain_text(program, cycle));
+        chain_text(program, cycle) +
+        "; insert them where all ranks have them in one order, such as after the last action that writes what they "
+        "take");
   else if (const auto deadlock = graph.find_cycle(WaitGraph::Order::streams); !deadlock.empty())
     diagnostics.add("deadlock: " + chain_text(program, deadlock));
   return diagnostics.take();

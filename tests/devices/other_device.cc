@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "tessera/error.hpp"
+#include "tessera/device_table.hpp"
 
 namespace tessera::other {
 namespace {
@@ -176,6 +176,13 @@ std::unique_ptr<Recording> OtherDevice::end_capture(Stream& lead) {
   recording->check_end(lead);
   if (fails_to_capture_) throw Error(TSR_E_RESOURCE_EXHAUSTED, "there is no room for a graph");
   return recording;
+}
+
+const void* Plugin::get_extension(std::string_view id) noexcept {
+  if (kName == "bare-device") return nullptr;
+  if (id == TSR_DEVICE_CAPTURE) return &kDeviceCapture<Plugin, Stream>;
+  if (id == TSR_DEVICE_SEMAPHORE) return &kDeviceSemaphore<Plugin, OtherDevice, Stream>;
+  return id == TSR_DEVICE_MEMORY_INFO ? &kDeviceMemoryInfo<Plugin, OtherDevice> : nullptr;
 }
 
 }  // namespace tessera::other

@@ -77,6 +77,9 @@ class OtherDevice final : public Device {
   std::unique_ptr<DeviceEvent> create_event() override;
   std::unique_ptr<DeviceKernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) override;
 
+  std::unique_ptr<Semaphore> create_semaphore() { return std::make_unique<Semaphore>(); }
+  DeviceMemoryUse memory_use() const { return {uint64_t{1} << 32, addresses_.num_bytes()}; }
+
   const Addresses& addresses() const { return addresses_; }
   HostCall& host_call(tsr_host_function function, void* user);
 
@@ -100,6 +103,7 @@ struct Plugin {
   static constexpr std::string_view kStreamKind = "other.queue";
   static std::vector<tsr_slot_spec> describe(const tsr_op& op) { return cpu::describe(op); }
   static std::unique_ptr<Device> open(const tsr_device_open_args& args) { return std::make_unique<OtherDevice>(args); }
+  static const void* get_extension(std::string_view id) noexcept;
 };
 
 }  // namespace tessera::other

@@ -17,6 +17,18 @@ bool Stream::is_captured() const {
   return recording && recording->has(*this);
 }
 
+void Stream::begin_capture() {
+  device_.begin_capture(*this);
+}
+
+std::unique_ptr<Recording> Stream::end_capture() {
+  return device_.end_capture(*this);
+}
+
+void Stream::launch(Recording& recording) {
+  recording.launch(*this);
+}
+
 void Stream::submit(std::function<void(DeviceStream&)> work) {
   if (is_captured()) return device_.recording()->add(*this, std::move(work));
   wait_for_room();

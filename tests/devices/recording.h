@@ -41,6 +41,11 @@ class Stream final : public DeviceStream {
   void fill(void* dst, uint8_t byte, uint64_t num_bytes) override;
   void host_function(tsr_host_function function, void* user) override;
 
+  // tsr.device.capture/1
+  void begin_capture();
+  std::unique_ptr<Recording> end_capture();
+  void launch(Recording& recording);
+
   /// Does `work` on the stream below, now or, when the stream is captured, in every launch. Blocks while there is as
   /// much work as a driver's queue takes.
   void submit(std::function<void(DeviceStream&)> work);

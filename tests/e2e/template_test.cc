@@ -194,6 +194,10 @@ TEST(TemplateSources, AreAsShortAsTheirReadmeSays) {
   EXPECT_LT(num_lines("local_sgd.c"), 150);
   EXPECT_GT(num_lines("saved_out.c"), 0);
   EXPECT_LE(num_lines("saved_out.c"), 100);
+  EXPECT_GT(num_lines("cpp/unit_ddp.cc"), 0);
+  EXPECT_LE(num_lines("cpp/unit_ddp.cc"), 60);
+  EXPECT_GT(num_lines("cpp/shm_comm.cc"), 0);
+  EXPECT_LT(num_lines("cpp/shm_comm.cc"), 300);
 }
 
 TEST_P(LocalSgdTemplate, DivergesBetweenAverages) {

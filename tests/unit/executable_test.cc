@@ -150,7 +150,8 @@ TEST_P(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
 
 TEST_P(ExecutableTest, AWritePastABufferIsReportedInDebugMode) {
   const auto write_past_end = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
-  expect_error([&] { step(write_past_end, true); }, {"past the end of buffer mine"});
+  expect_error([&] { step(write_past_end, true); },
+               {"byte 0 past the end of buffer mine, which is written by the call of caller with tag "});
 }
 
 TEST_P(ExecutableTest, DebugModeChangesNoResult) {

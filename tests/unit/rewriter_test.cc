@@ -26,7 +26,7 @@ class Lambda final : public Strategy {
   Lambda(std::string_view, std::span<const tsr_option_value>) {}
   explicit Lambda(std::function<void(const ProgramView&, const Edit&)> pass) : pass_(std::move(pass)) {}
   void lower(const ProgramView& view, const Edit& edit) const override { pass_(view, edit); }
-  void layout(const ProgramView& view, const tsr_layout_sink& sink) const override {
+  void layout(const ProgramView& view, const LayoutSink& sink) const override {
     tsr_layout_entry split{};
     split.axis = split_axis;
     split.roles = TSR_ALL_HOME_ROLES;
@@ -38,7 +38,7 @@ class Lambda final : public Strategy {
     split.spare[0] = spare;
     if (dim_name) split.parameter = -1;
     split.name = dim_name;
-    call(sink.add_entry, sink.ctx, &split);
+    sink.add_entry(split);
   }
   int split_axis = 0;
   uint32_t dim_name = 0;

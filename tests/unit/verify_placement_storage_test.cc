@@ -210,7 +210,7 @@ TEST_F(Zero1, UpdatesAreNotGathered) {
   remove(p_, TSR_ACTION_ALL_GATHER);
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                              "home weight: its value, home value[0:128], is the same on all ranks of dp before the "
-                             "program, and after it split over dp"));
+                             "program, and after it split over dp; gather it after its update"));
 }
 
 /// Optimizer state split, gradients summed on every rank: each updates its part of the values.

@@ -247,6 +247,22 @@ TEST_F(Ranks, ExchangeDoesNotBlockItself) {
   EXPECT_TRUE(is_clean(verify()));
 }
 
+class TwelveRanks : public Ranks {
+ protected:
+  TwelveRanks() : Ranks(12) {}
+};
+
+// Each waits for the one before it: the whole chain would be a line of thousands of characters.
+TEST_F(TwelveRanks, ALongChainIsCutInTheMiddle) {
+  for (int rank = 0; rank < 12; ++rank) {
+    recv(rank, (rank + 11) % 12, write(y_));
+    send(rank, (rank + 1) % 12, read(x_));
+  }
+  const auto diagnostics = verify();
+  EXPECT_TRUE(has_diagnostic(diagnostics, " others, one after another -> waits for rank "));
+  EXPECT_TRUE(has_diagnostic(diagnostics, "after the last action that writes what they take"));
+}
+
 class FourRanks : public Ranks {
  protected:
   FourRanks() : Ranks(4) {}

@@ -2,10 +2,11 @@
 // A communicator plugin in C++: a virtual class becomes the function table of the ABI, exceptions become statuses.
 //
 //     struct Plugin {
-//       static constexpr const char* kName = "local-comm";
+//       static constexpr const char* kName = "local-comm";  // begins its errors; --comm local finds local-comm.so
 //       static void caps(std::string_view stream_kind, tsr_comm_caps& caps);
 //       static uint64_t describe(const tsr_collective& collective, int num_ranks);  // bytes of workspace
 //       static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args& args);
+//       static const void* get_extension(std::string_view id) noexcept;  // may be left out: no optional tables
 //     };
 //     constexpr auto kTable = tessera::communicator_table<Plugin>();
 //
@@ -16,6 +17,7 @@
 #include <memory>
 
 #include "tessera/collective.hpp"
+#include "tessera/extension.hpp"
 
 namespace tessera {
 
@@ -82,7 +84,7 @@ class CommunicatorTable {
       if (comms[i]) of(comms[i]).abort();
   }
   static void destroy(tsr_comm* comm) noexcept { delete reinterpret_cast<Communicator*>(comm); }
-  static const void* get_extension(tsr_str) noexcept { return nullptr; }
+  static const void* get_extension(tsr_str id) noexcept { return extension_of<Plugin>(id); }
 };
 
 /// The table itself; give it static storage.

@@ -53,4 +53,10 @@ class Device {
   virtual std::unique_ptr<DeviceKernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots) = 0;
 };
 
+/// Bytes of a whole device, and of it in use by anyone: for tsr_device_memory_info.
+struct DeviceMemoryUse {
+  uint64_t total_bytes = 0;
+  uint64_t used_bytes = 0;
+};
+
 }  // namespace tessera

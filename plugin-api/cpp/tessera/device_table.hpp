@@ -9,6 +9,22 @@
 //       static const void* get_extension(std::string_view id) noexcept;  // may be left out: no optional tables
 //     };
 //     TESSERA_PLUGIN(kDescriptor, TSR_DEVICE_INTERFACE, tessera::kDeviceInterface<Plugin>)
+//
+// Optional tables are made of a device's own classes, too. get_extension returns those that it has:
+//
+//     if (id == TSR_DEVICE_CAPTURE) return &tessera::kDeviceCapture<Plugin, MyStream>;
+//     if (id == TSR_DEVICE_SEMAPHORE) return &tessera::kDeviceSemaphore<Plugin, MyDevice, MyStream>;
+//     if (id == TSR_DEVICE_MEMORY_INFO) return &tessera::kDeviceMemoryInfo<Plugin, MyDevice>;
+//
+//     void MyStream::begin_capture();
+//     std::unique_ptr<MyGraph> MyStream::end_capture();
+//     void MyStream::launch(MyGraph& graph);
+//     std::unique_ptr<MySemaphore> MyDevice::create_semaphore();
+//     void MySemaphore::wait(MyStream& stream, uint32_t value);
+//     void MySemaphore::signal(uint32_t value) noexcept;
+//     tessera::DeviceMemoryUse MyDevice::memory_use();
+//
+// Contracts and threads are those of the tables. All but signal may throw tessera::Error.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +37,7 @@
 
 #include "tessera/device.hpp"
 #include "tessera/error.hpp"
+#include "tessera/extension.hpp"
 #include "tessera/operands.hpp"
 
 namespace tessera {
@@ -115,12 +132,7 @@ struct DeviceTable {
                            tsr_error* err) noexcept {
     return guarded(err, [&] { object(kernel).launch(object(stream), std::span(pointers, num_pointers)); });
   }
-  static const void* get_extension([[maybe_unused]] tsr_str id) noexcept {
-    if constexpr (requires { Plugin::get_extension(view(id)); })
-      return Plugin::get_extension(view(id));
-    else
-      return nullptr;
-  }
+  static const void* get_extension(tsr_str id) noexcept { return extension_of<Plugin>(id); }
 
  private:
   static const tsr_op& checked(const tsr_op* op) {
@@ -160,6 +172,87 @@ inline constexpr tsr_device_interface kDeviceInterface = {
     .kernel_destroy = Table::template destroy<tsr_kernel>,
     .launch = Table::launch,
     .get_extension = Table::get_extension,
+};
+
+// ---- optional tables -----------------------------------------------------------------------------------------------
+
+/// The functions of tsr_device_capture.
+template <class Plugin, class Stream>
+struct DeviceCaptureTable {
+  using Base = DeviceTable<Plugin>;
+  using Graph = typename decltype(std::declval<Stream&>().end_capture())::element_type;
+  static Stream& object(tsr_stream* p) noexcept { return static_cast<Stream&>(Base::object(p)); }
+  static Graph& object(tsr_graph* p) noexcept { return *reinterpret_cast<Graph*>(p); }
+
+  static tsr_status begin(tsr_stream* stream, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] { object(stream).begin_capture(); });
+  }
+  static tsr_status end(tsr_stream* stream, tsr_graph** graph, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] { *graph = Base::template handle<tsr_graph>(object(stream).end_capture()); });
+  }
+  static tsr_status launch(tsr_graph* graph, tsr_stream* stream, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] { object(stream).launch(object(graph)); });
+  }
+  static void destroy(tsr_graph* graph) noexcept { delete reinterpret_cast<Graph*>(graph); }
+};
+
+/// The functions of tsr_device_semaphore.
+template <class Plugin, class Device, class Stream>
+struct DeviceSemaphoreTable {
+  using Base = DeviceTable<Plugin>;
+  using Semaphore = typename decltype(std::declval<Device&>().create_semaphore())::element_type;
+  static Semaphore& object(tsr_semaphore* p) noexcept { return *reinterpret_cast<Semaphore*>(p); }
+
+  static tsr_status create(tsr_device* device, tsr_semaphore** semaphore, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] {
+      *semaphore = Base::template handle<tsr_semaphore>(static_cast<Device&>(Base::object(device)).create_semaphore());
+    });
+  }
+  static void destroy(tsr_semaphore* semaphore) noexcept { delete reinterpret_cast<Semaphore*>(semaphore); }
+  static tsr_status wait(tsr_stream* stream, tsr_semaphore* semaphore, uint32_t value, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] { object(semaphore).wait(static_cast<Stream&>(Base::object(stream)), value); });
+  }
+  static void signal(tsr_semaphore* semaphore, uint32_t value) noexcept { object(semaphore).signal(value); }
+};
+
+/// The function of tsr_device_memory_info.
+template <class Plugin, class Device>
+struct DeviceMemoryInfoTable {
+  using Base = DeviceTable<Plugin>;
+
+  static tsr_status query(tsr_device* device, uint64_t* total_bytes, uint64_t* used_bytes, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] {
+      const DeviceMemoryUse use = static_cast<Device&>(Base::object(device)).memory_use();
+      *total_bytes = use.total_bytes;
+      *used_bytes = use.used_bytes;
+    });
+  }
+};
+
+/// The tables themselves, with static storage.
+template <class Plugin, class Stream, class Table = DeviceCaptureTable<Plugin, Stream>>
+inline constexpr tsr_device_capture kDeviceCapture = {
+    .struct_size = sizeof(tsr_device_capture),
+    .reserved = 0,
+    .begin = Table::begin,
+    .end = Table::end,
+    .launch = Table::launch,
+    .destroy = Table::destroy,
+};
+template <class Plugin, class Device, class Stream, class Table = DeviceSemaphoreTable<Plugin, Device, Stream>>
+inline constexpr tsr_device_semaphore kDeviceSemaphore = {
+    .struct_size = sizeof(tsr_device_semaphore),
+    .reserved = 0,
+    .create = Table::create,
+    .destroy = Table::destroy,
+    .wait = Table::wait,
+    .signal = Table::signal,
+};
+template <class Plugin, class Device, class Table = DeviceMemoryInfoTable<Plugin, Device>>
+inline constexpr tsr_device_memory_info kDeviceMemoryInfo = {
+    .struct_size = sizeof(tsr_device_memory_info),
+    .reserved = 0,
+    .query = Table::query,
 };
 
 }  // namespace tessera

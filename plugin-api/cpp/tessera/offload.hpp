@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/extension.hpp"
 #include "tessera/offload.h"
 #include "tessera/plugin.hpp"
 #include "tessera/strategy.hpp"
@@ -201,7 +202,8 @@ class Share {
 };
 
 /// The table of a policy class `P(std::span<const tsr_option_value> options)` with `static constexpr std::string_view
-/// kName` and a const `plan`; kFlags: TSR_OFFLOAD_*.
+/// kName` and a const `plan`; kFlags: TSR_OFFLOAD_*. It may have a `static const void* get_extension(std::string_view
+/// id) noexcept`.
 template <class P, uint32_t kFlags = 0>
 struct OffloadTable {
   static P* self(tsr_offload* policy) { return reinterpret_cast<P*>(policy); }
@@ -224,7 +226,7 @@ struct OffloadTable {
       std::as_const(*self(policy)).plan(OffloadView(*v), OffloadSink(*sink));
     });
   }
-  static const void* get_extension(tsr_str) noexcept { return nullptr; }
+  static const void* get_extension(tsr_str id) noexcept { return extension_of<P>(id); }
 
   static constexpr tsr_offload_interface kInterface = {
       sizeof(tsr_offload_interface), kFlags, create, destroy, plan, get_extension};

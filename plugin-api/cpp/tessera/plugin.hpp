@@ -3,8 +3,8 @@
 //
 //     namespace {
 //     constexpr tsr_option kOptions[] = {tessera::int_option("bucket-mb", "25", 1, 65536, "...")};
-//     constexpr tsr_descriptor kDescriptor = tessera::descriptor("ddp", TSR_KIND_STRATEGY, "org.tessera.ddp", "0.12.0",
-//                                                                "sums gradients ...", kOptions);
+//     constexpr tsr_descriptor kDescriptor = tessera::descriptor("ddp", TSR_KIND_STRATEGY, "com.example.ddp", "1.0.0",
+//                                                                "sums gradients ...", kOptions, "Example");
 //     }
 //     TESSERA_PLUGIN(kDescriptor, TSR_STRATEGY_INTERFACE, kTable)
 //
@@ -46,16 +46,17 @@ constexpr tsr_option per_rank(tsr_option option) {
   return option;
 }
 
+/// `vendor` is who made the plugin; empty: it does not say.
 constexpr tsr_descriptor descriptor(std::string_view name, std::string_view kind, std::string_view id,
                                     std::string_view version, std::string_view summary,
-                                    std::span<const tsr_option> options = {}) {
+                                    std::span<const tsr_option> options = {}, std::string_view vendor = {}) {
   return {sizeof(tsr_descriptor),
           0,
           literal(name),
           literal(kind),
           literal(id),
           literal(version),
-          literal("Tessera"),
+          literal(vendor),
           literal(summary),
           options.data(),
           options.size()};
@@ -67,6 +68,21 @@ inline const tsr_option_value& option(std::span<const tsr_option_value> values, 
     if (view(value.name) == name) return value;
   throw Error(TSR_E_NOT_FOUND, "the host passed no value for option " + std::string(name));
 }
+
+/// The host of one rank, as given to create and open, which it outlives. Borrows.
+class Host {
+ public:
+  explicit Host(const tsr_host& host) : host_(&host) {}
+
+  /// Writes one line; `level` is TSR_LOG_*. [any-thread]
+  void log(int32_t level, std::string_view message) const { host_->log(host_->ctx, level, str(message)); }
+  /// The table of a service, such as TSR_KV_SERVICE, for which there is KeyValue in key_value.hpp; NULL: the host has
+  /// none. [any-thread]
+  const void* get_service(std::string_view id) const { return host_->get_service(host_->ctx, str(id)); }
+
+ private:
+  const tsr_host* host_;
+};
 
 /// Throws ABI for an APPENDABLE struct that is shorter than this header's minor needs. `what` names the function and
 /// the struct: "plan: tsr_offload_view".

@@ -8,6 +8,7 @@
 //       void lower(const ProgramView& view, const Edit& edit) const override;   // inserts its collectives
 //     };
 //
+// One that needs the host, for its log, takes `const tsr_strategy_create_args&` instead, and makes a Host of it.
 // A pass throws; the table turns it into a status, and the host drops the edits. So a pass needs no clean-up.
 #pragma once
 
@@ -16,8 +17,10 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "tessera/extension.hpp"
 #include "tessera/plugin.hpp"
 #include "tessera/strategy.h"
 
@@ -55,6 +58,10 @@ class ProgramView {
   std::span<const tsr_home> homes() const { return {raw.homes, raw.num_homes}; }
   std::span<const tsr_action> actions() const { return {raw.actions, raw.num_actions}; }
   std::span<const tsr_layout_entry> layout() const { return {raw.layout, raw.num_layout_entries}; }
+  std::span<const tsr_stream_info> streams() const { return {raw.streams, raw.num_streams}; }
+  std::span<const tsr_group> groups() const { return {raw.groups, raw.num_groups}; }
+  std::span<const tsr_strategy_info> strategies() const { return {raw.strategies, raw.num_strategies}; }
+  std::span<const tsr_str> states() const { return {raw.states, raw.num_states}; }
   static std::span<const tsr_binding> bindings(const tsr_action& action) {
     return {action.bindings, action.num_bindings};
   }
@@ -140,6 +147,16 @@ class Edit {
   const tsr_edit& edit_;
 };
 
+/// Takes the entries of a layout; one that the host refuses throws.
+class LayoutSink {
+ public:
+  explicit LayoutSink(const tsr_layout_sink& sink) : sink_(sink) {}
+  void add_entry(const tsr_layout_entry& entry) const { call(sink_.add_entry, sink_.ctx, &entry); }
+
+ private:
+  const tsr_layout_sink& sink_;
+};
+
 /// One strategy on one axis. Constructed from (axis name, resolved options); immutable afterwards, so that layout and
 /// lower are pure and may run on several threads: the host calls them with the coordinates of other ranks too, to plan
 /// and check their programs without asking them.
@@ -148,16 +165,19 @@ class Strategy {
   virtual ~Strategy() = default;
   /// Whether the program differs with this axis's coordinate; if not, one coordinate is planned for all.
   virtual bool depends_on_coordinate() const { return false; }
+  /// How many step programs the run alternates between: view.raw.variant is step % variants.
+  virtual uint32_t num_variants() const { return 1; }
   /// States how the axis cuts each parameter; the default is replicated.
-  virtual void layout(const ProgramView&, const tsr_layout_sink&) const {}
+  virtual void layout(const ProgramView&, const LayoutSink&) const {}
   virtual void lower(const ProgramView& view, const Edit& edit) const = 0;
   virtual void call_action(uint64_t tag, std::span<const tsr_tensor_view>) const {
     throw Error(TSR_E_UNSUPPORTED, "this strategy has no call action " + std::to_string(tag));
   }
 };
 
-/// The table of a strategy class `S(std::string_view axis, std::span<const tsr_option_value> options)` with
-/// `static constexpr std::string_view kName`.
+/// The table of a strategy class `S(std::string_view axis, std::span<const tsr_option_value> options)`, or
+/// `S(const tsr_strategy_create_args&)`, with `static constexpr std::string_view kName`. It may have a
+/// `static const void* get_extension(std::string_view id) noexcept`.
 template <class S, uint32_t kRole, uint32_t kSplits, uint32_t kFlags = 0>
 struct StrategyTable {
   static Strategy* self(tsr_strategy* s) { return reinterpret_cast<Strategy*>(s); }
@@ -166,19 +186,24 @@ struct StrategyTable {
     return guard(err, S::kName, [&] {
       require_size("create: tsr_strategy_create_args", args->struct_size,
                    TSR_END_OF(tsr_strategy_create_args, num_options));
-      std::unique_ptr<Strategy> made =
-          std::make_unique<S>(view(args->axis), std::span<const tsr_option_value>(args->options, args->num_options));
-      *result = reinterpret_cast<tsr_strategy*>(made.release());
+      *result = reinterpret_cast<tsr_strategy*>(make(*args).release());
     });
   }
+  static std::unique_ptr<Strategy> make(const tsr_strategy_create_args& args) {
+    if constexpr (std::is_constructible_v<S, const tsr_strategy_create_args&>)
+      return std::make_unique<S>(args);
+    else
+      return std::make_unique<S>(view(args.axis), std::span<const tsr_option_value>(args.options, args.num_options));
+  }
   static void destroy(tsr_strategy* s) noexcept { delete self(s); }
+  static uint32_t num_variants(tsr_strategy* s) noexcept { return self(s)->num_variants(); }
   static uint32_t depends_on_coordinate(tsr_strategy* s) noexcept { return self(s)->depends_on_coordinate(); }
   static tsr_status layout(tsr_strategy* s, const tsr_program_view* v, const tsr_layout_sink* sink,
                            tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
       require_size("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_data_ranks));
       require_size("layout: tsr_layout_sink", sink->struct_size, TSR_END_OF(tsr_layout_sink, add_entry));
-      self(s)->layout(ProgramView(*v), *sink);
+      self(s)->layout(ProgramView(*v), LayoutSink(*sink));
     });
   }
   static tsr_status lower(tsr_strategy* s, const tsr_program_view* v, const tsr_edit* edit, tsr_error* err) noexcept {
@@ -194,11 +219,22 @@ struct StrategyTable {
                                 tsr_error* err) noexcept {
     return guard(err, S::kName, [&] { self(s)->call_action(tag, {operands, n}); });
   }
-  static const void* get_extension(tsr_str) noexcept { return nullptr; }
+  static const void* get_extension(tsr_str id) noexcept { return extension_of<S>(id); }
 
   static constexpr tsr_strategy_interface kInterface = {
-      sizeof(tsr_strategy_interface), kRole,  kSplits, kFlags,      create,       destroy, nullptr,
-      depends_on_coordinate,          layout, lower,   call_action, get_extension};
+      .struct_size = sizeof(tsr_strategy_interface),
+      .role = kRole,
+      .splits = kSplits,
+      .flags = kFlags,
+      .create = create,
+      .destroy = destroy,
+      .num_variants = num_variants,
+      .depends_on_coordinate = depends_on_coordinate,
+      .layout = layout,
+      .lower = lower,
+      .call = call_action,
+      .get_extension = get_extension,
+  };
 };
 
 }  // namespace tessera

@@ -25,6 +25,14 @@ static inline int tsr_equals(tsr_str s, const char* text) {
   return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
 }
 
+/* The value of an option, as given to create; NULL for a name that the descriptor does not declare. */
+static inline const tsr_option_value* tsr_find_option(const tsr_option_value* values, uint64_t num_values,
+                                                      const char* name) {
+  for (uint64_t i = 0; i < num_values; ++i)
+    if (tsr_equals(values[i].name, name)) return &values[i];
+  return NULL;
+}
+
 /* Fills `err`, which may be NULL, and returns `code`. `domain` is the plugin's name; `sentence` says what is wrong,
  * where, and what to do. Both are cut to what fits. [any-thread] */
 static inline tsr_status tsr_fail(tsr_error* err, tsr_status code, const char* domain, const char* sentence) {

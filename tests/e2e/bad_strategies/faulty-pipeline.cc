@@ -13,7 +13,7 @@ class FaultyPipeline final : public tessera::Strategy {
       : pipeline_(axis, options), fault_(tessera::view(tessera::option(options, "fault").s)) {}
 
   bool depends_on_coordinate() const override { return true; }
-  void layout(const tessera::ProgramView& view, const tsr_layout_sink& sink) const override {
+  void layout(const tessera::ProgramView& view, const tessera::LayoutSink& sink) const override {
     pipeline_.layout(view, sink);
   }
 

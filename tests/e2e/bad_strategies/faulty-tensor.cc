@@ -9,7 +9,7 @@ class FaultyTensor final : public tessera::Strategy {
   static constexpr std::string_view kName = "faulty-tensor";
   FaultyTensor(std::string_view axis, std::span<const tsr_option_value> options) : tensor_(axis, options) {}
 
-  void layout(const tessera::ProgramView& view, const tsr_layout_sink& sink) const override {
+  void layout(const tessera::ProgramView& view, const tessera::LayoutSink& sink) const override {
     tensor_.layout(view, sink);
   }
   void lower(const tessera::ProgramView& view, const tessera::Edit& edit) const override {

@@ -9,12 +9,12 @@ class Meddler final : public tessera::Strategy {
   Meddler(std::string_view, std::span<const tsr_option_value>) {}
   void lower(const tessera::ProgramView&, const tessera::Edit&) const override {}
 
-  void layout(const tessera::ProgramView& view, const tsr_layout_sink& sink) const override {
+  void layout(const tessera::ProgramView& view, const tessera::LayoutSink& sink) const override {
     tsr_layout_entry split{};
     split.axis = view.raw.axis + 1;
     split.kind = TSR_LAYOUT_REPLICATED;
     split.roles = TSR_ALL_HOME_ROLES;
-    tessera::call(sink.add_entry, sink.ctx, &split);
+    sink.add_entry(split);
   }
 };
 
