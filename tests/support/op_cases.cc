@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/device_ops.h"
+
 namespace tessera::testing {
 namespace {
 
@@ -25,7 +27,7 @@ tsr_op split_op(uint32_t kind, uint32_t phase, const TokenExtents& e) {
       {{TSR_DIM_BATCH, e.batch}, {TSR_DIM_SEQ, e.seq}, {TSR_DIM_EMBED, e.embed}, {TSR_DIM_VOCAB, e.num_rows}},
       attributes_of(e));
   op.attributes[TSR_ATTR_SCALE] = 1.0 / 37.0;
-  return op;
+  return known_part(op);
 }
 
 // Logits of one part, and a maximum as those of the other parts leave it.
