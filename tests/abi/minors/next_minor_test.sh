@@ -79,6 +79,14 @@ for path in "$plugins"/{cpu-device,local-comm,ddp}.so; do
   compare "$path" "$plugins/cpu-device.so" "$this" "$work/$(basename "$path").expected"
 done
 
+# One in C++, built again with the next headers.
+if [ -e "$plugins/ddp.so" ]; then
+  g++ -std=c++20 -O0 -fPIC -shared -fvisibility=hidden -fno-gnu-unique -Wall -Wextra -Werror -I"$work/next" \
+    -I"$source/plugin-api/cpp" -I"$source/plugins" -Wl,--version-script="$source/plugin-api/cmake/plugin.map",-z,now \
+    "$source"/plugins/ddp/*.cc -o "$work/of_next/ddp.so"
+  compare "$work/of_next/ddp.so" "$plugins/cpu-device.so" "$next" "$work/ddp.so.expected"
+fi
+
 # Those of released minors, which are not built again.
 mkdir "$work/kept"
 [ "$(uname -m)" != x86_64 ] || cp -r "$here"/kept/. "$work/kept"
