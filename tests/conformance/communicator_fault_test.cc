@@ -167,7 +167,8 @@ TEST_P(Faults, CreateAfterAbortLeavesNothingBehind) {
         const auto meeting = rank.create(name + "meeting" + std::to_string(round));  // all have done the sum
         failed->abort();
         const auto next = rank.create(name + "next" + std::to_string(round));  // while the failed one is there
-        connect(rank, *next);
+        if (!is_native())
+          connect(rank, *next);  // where work cannot fail a stream, the wait for it reports the failed one
         const auto start = std::chrono::steady_clock::now();
         failed.reset();
         EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
