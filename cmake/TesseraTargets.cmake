@@ -63,8 +63,9 @@ file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/common_headers.cc" CONTENT "// Of a
 tessera_library(tessera_common_headers SOURCES "${PROJECT_BINARY_DIR}/common_headers.cc")
 tessera_precompile(tessera_common_headers ${TESSERA_COMMON_HEADERS})
 
-# tessera_runtime_library(<folder> ...): the library tessera_<folder> of runtime/<folder>.
+# tessera_runtime_library(<folder> ...): the library tessera_<folder> of runtime/<folder>. The host has all of its minor.
 function(tessera_runtime_library folder)
   tessera_library(tessera_${folder} ${ARGN})
   target_include_directories(tessera_${folder} PUBLIC "${PROJECT_SOURCE_DIR}/runtime")
+  target_compile_definitions(tessera_${folder} PUBLIC TSR_TARGET_MINOR=TSR_ABI_MINOR)
 endfunction()

@@ -67,8 +67,7 @@ struct Plugin {
       if (tessera::view(option.name) == "interface") interface = tessera::to_string(option.s);
       if (tessera::view(option.name) == "direct") uses_cma = tessera::view(option.s) != "off";
     }
-    static constexpr std::atomic<bool> kNeverAborted{false};
-    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface, uses_cma, kNeverAborted);
+    return std::make_unique<tessera::gloo_comm::GlooCommunicator>(args, interface, uses_cma);
   }
 };
 

@@ -56,16 +56,16 @@ void execute(Operation& operation) {
 
 }  // namespace
 
-GlooCommunicator::GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma,
-                                   const std::atomic<bool>& aborted)
+GlooCommunicator::GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma)
     : QueuedCommunicator("gloo-comm", args) {
   const SigpipeGuard guard;  // the threads made here inherit it
   const Deadline deadline(member().timeout_ms);
-  const ConnectionSetup setup{{args.is_local != 0, std::move(interface), store_host()}, uses_cma, aborted};
+  const CancelFlag cancel(args.cancel);
+  const ConnectionSetup setup{{args.is_local != 0, std::move(interface), store_host()}, uses_cma, cancel};
   endpoint_ = std::make_unique<Endpoint>(member(), KeyValue(args.host), rendezvous(), setup);
   if (member().num_ranks == 1) return;
   failure_check_ = std::make_unique<PeriodicTask>(kFailureCheckPeriod, [this] { check_for_failures(); });
-  create_barrier(deadline);
+  create_barrier(deadline, cancel);
 }
 
 GlooCommunicator::~GlooCommunicator() {
@@ -77,8 +77,14 @@ GlooCommunicator::~GlooCommunicator() {
 }
 
 // create() ends with a barrier: a member that destroyed its communicator before the others are ready would look dead to
-// them.
-void GlooCommunicator::create_barrier(const Deadline& deadline) {
+// them. The members are linked, so only one that stops right now keeps the others waiting; a thread of its own looks at
+// the flag meanwhile, since that of the failure check outlives it.
+void GlooCommunicator::create_barrier(const Deadline& deadline, CancelFlag cancel) {
+  std::optional<PeriodicTask> watch;
+  if (cancel.is_there())
+    watch.emplace(kFailureCheckPeriod, [&] {
+      if (cancel.is_set()) endpoint_->wait.cancel(Outcome::kAborted);
+    });
   Collective barrier;
   barrier.kind = TSR_COLL_BARRIER;
   barrier.timeout_ms = std::max<int64_t>(deadline.left_ms(), 1);

@@ -12,16 +12,15 @@ namespace tessera::gloo_comm {
 class GlooCommunicator final : public QueuedCommunicator {
  public:
   /// `interface`: the network interface to use; empty: see choose_address(). `uses_cma`: members on this machine
-  /// read one another's memory where they can. Throws as Connections, ABORTED soon after `aborted` is set.
-  GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma,
-                   const std::atomic<bool>& aborted);
+  /// read one another's memory where they can. Throws as Connections, ABORTED soon after `args.cancel` is set.
+  GlooCommunicator(const tsr_comm_create_args& args, std::string interface, bool uses_cma);
   ~GlooCommunicator() override;
 
  private:
   void run(const Collective& collective) override;
   void interrupt() noexcept override;
 
-  void create_barrier(const Deadline& deadline);
+  void create_barrier(const Deadline& deadline, CancelFlag cancel);
   void run_locked(const Collective& collective);
   void stop(const Error& error);
   void close_with_notice(const Fault& fault, int64_t timeout_ms);

@@ -28,7 +28,7 @@ LocalCommunicator::LocalCommunicator(const tsr_comm_create_args& args)
     : QueuedCommunicator("local-comm", args),
       abort_(std::make_shared<Failure>(Failure{TSR_E_ABORTED, member().world_rank(),
                                                "was aborted by rank " + std::to_string(member().world_rank())})),
-      shared_(join_shared_state(KeyValue(args.host), rendezvous(), member())) {}
+      shared_(join_shared_state(KeyValue(args.host), rendezvous(), member(), CancelFlag(args.cancel))) {}
 
 void LocalCommunicator::interrupt() noexcept {
   const auto lock = shared_->monitor().lock();

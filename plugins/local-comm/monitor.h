@@ -38,6 +38,8 @@ class Monitor {
     failed_.store(true, std::memory_order_release);
     notify();
   }
+  /// The first failure, or null.
+  const Failure* failure(const Lock&) const noexcept { return failure_.get(); }
   /// For loops over memory, which then stop early. Needs no lock.
   bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   /// The failure as an Error of this rank. A failure must have been recorded; the lock must be held.

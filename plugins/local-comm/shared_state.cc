@@ -16,8 +16,6 @@
 
 #include <algorithm>
 
-#include "tessera/rendezvous.hpp"
-
 namespace tessera::local {
 namespace {
 
@@ -35,7 +33,7 @@ uint64_t address_of_code() {
 }
 
 SharedStateRef make_shared_state(const KeyValue& store, const std::string& prefix, const Member& member,
-                                 const Deadline& deadline) {
+                                 const Deadline& deadline, const CancelFlag& cancel) {
   SharedStateRef state(new SharedState(member.num_ranks));
   const auto drop_missing = [&](int64_t num_claims) {
     state->release(member.num_ranks - 1 - static_cast<int>(num_claims));
@@ -48,7 +46,7 @@ SharedStateRef make_shared_state(const KeyValue& store, const std::string& prefi
     throw;
   }
   try {
-    state->attach(member, deadline);
+    state->attach(member, deadline, cancel);
   } catch (...) {
     // If the store is gone too, the number of claims is unknown, and the state is leaked.
     drop_missing(store.add(prefix + "/claims", kClosed) - kClosed);
@@ -58,10 +56,9 @@ SharedStateRef make_shared_state(const KeyValue& store, const std::string& prefi
 }
 
 SharedStateRef claim_shared_state(const KeyValue& store, const std::string& prefix, const Member& member,
-                                  const Deadline& deadline) {
-  const std::atomic<bool> never_aborted{false};
+                                  const Deadline& deadline, const CancelFlag& cancel) {
   const auto address = from_bytes<SharedStateAddress>(
-      wait_for_rank(store, prefix + "/shared_state", member, 0, deadline, never_aborted, "create"));
+      wait_for_rank(store, prefix + "/shared_state", member, 0, deadline, cancel, "create"));
   const std::string where = member.where() + ": create ";
   if (address.process_id != getpid() || address.code != address_of_code())
     throw Error(TSR_E_FAILED_PRECONDITION,
@@ -72,13 +69,24 @@ SharedStateRef claim_shared_state(const KeyValue& store, const std::string& pref
     throw Error(TSR_E_DEADLINE, where + "came after rank " + std::to_string(member.world_rank(0)) + " had timed out",
                 member.world_rank());
   SharedStateRef state(reinterpret_cast<SharedState*>(address.state));
-  state->attach(member, deadline);
+  state->attach(member, deadline, cancel);
   return state;
+}
+
+Failure cancelled(const Member& member) {
+  return {TSR_E_ABORTED, member.world_rank(), "was cancelled by rank " + std::to_string(member.world_rank())};
+}
+
+Failure timed_out(const Member& member, const std::vector<bool>& present) {
+  const auto missing = std::find(present.begin(), present.end(), false) - present.begin();
+  const int rank = member.world_rank(static_cast<int>(missing));
+  return {TSR_E_DEADLINE, rank,
+          "timed out after " + std::to_string(member.timeout_ms) + " ms waiting for rank " + std::to_string(rank)};
 }
 
 }  // namespace
 
-void SharedState::attach(const Member& member, const Deadline& deadline) {
+void SharedState::attach(const Member& member, const Deadline& deadline, const CancelFlag& cancel) {
   const std::string where = member.where() + ": create ";
   const size_t rank = static_cast<size_t>(member.rank);
   auto lock = monitor_.lock();
@@ -90,23 +98,23 @@ void SharedState::attach(const Member& member, const Deadline& deadline) {
   present_[rank] = true;
   monitor_.notify();
   const auto is_complete = [&] { return std::find(present_.begin(), present_.end(), false) == present_.end(); };
-  if (monitor_.wait(lock, deadline, is_complete)) return;
-  const auto missing = std::find(present_.begin(), present_.end(), false) - present_.begin();
-  const int missing_rank = member.world_rank(static_cast<int>(missing));
-  const std::string text =
-      "timed out after " + std::to_string(member.timeout_ms) + " ms waiting for rank " + std::to_string(missing_rank);
-  monitor_.fail(lock, std::make_shared<Failure>(Failure{TSR_E_DEADLINE, missing_rank, text}));
-  throw Error(TSR_E_DEADLINE, where + text, missing_rank);
+  do {
+    if (monitor_.wait(lock, Deadline(std::min(deadline.left_ms(), kCancelPollMs)), is_complete)) return;
+  } while (!monitor_.failure(lock) && !cancel.is_set() && !deadline.passed());
+  monitor_.fail(lock, std::make_shared<Failure>(cancel.is_set() ? cancelled(member) : timed_out(member, present_)));
+  const Failure& first = *monitor_.failure(lock);
+  throw Error(first.code, where + first.text, first.rank);
 }
 
 void SharedState::release(int num_references) {
   if (num_references_.fetch_sub(num_references, std::memory_order_acq_rel) == num_references) delete this;
 }
 
-SharedStateRef join_shared_state(const KeyValue& store, const std::string& prefix, const Member& member) {
+SharedStateRef join_shared_state(const KeyValue& store, const std::string& prefix, const Member& member,
+                                 const CancelFlag& cancel) {
   const Deadline deadline(member.timeout_ms);
-  return member.rank == 0 ? make_shared_state(store, prefix, member, deadline)
-                          : claim_shared_state(store, prefix, member, deadline);
+  return member.rank == 0 ? make_shared_state(store, prefix, member, deadline, cancel)
+                          : claim_shared_state(store, prefix, member, deadline, cancel);
 }
 
 }  // namespace tessera::local

@@ -8,6 +8,7 @@
 
 #include "local-comm/collective_rendezvous.h"
 #include "local-comm/point_to_point.h"
+#include "tessera/rendezvous.hpp"
 
 namespace tessera::local {
 
@@ -24,9 +25,10 @@ class SharedState {
   CollectiveRendezvous& collectives() { return collectives_; }
   PointToPoint& messages() { return messages_; }
 
-  /// Marks this rank as present and waits until all are; DEADLINE names the missing ranks, and the state has then
-  /// failed. INVALID_ARGUMENT when the ranks disagree on the size of the group or two have the same coordinate.
-  void attach(const Member& member, const Deadline& deadline);
+  /// Marks this rank as present and waits until all are; DEADLINE names the missing ranks, ABORTED one that was
+  /// cancelled, and the state has then failed for all. INVALID_ARGUMENT when the ranks disagree on the size of the
+  /// group or two have the same coordinate.
+  void attach(const Member& member, const Deadline& deadline, const CancelFlag& cancel);
 
   /// Drops `num_references` references, of which there is one per rank; frees the state with the last.
   void release(int num_references = 1);
@@ -46,7 +48,8 @@ using SharedStateRef = std::unique_ptr<SharedState, ReleaseSharedState>;
 
 /// Returns the state of the group with that `prefix` in the key-value service, once all ranks have joined. Coordinate 0
 /// makes it and publishes its process and address. FAILED_PRECONDITION in another process than coordinate 0's; DEADLINE
-/// names the missing ranks. [control-thread]
-SharedStateRef join_shared_state(const KeyValue& store, const std::string& prefix, const Member& member);
+/// names the missing ranks; ABORTED soon after `cancel` is set here or for another rank. [control-thread]
+SharedStateRef join_shared_state(const KeyValue& store, const std::string& prefix, const Member& member,
+                                 const CancelFlag& cancel = CancelFlag());
 
 }  // namespace tessera::local

@@ -33,9 +33,10 @@ NcclCommunicator::NcclCommunicator(const tsr_comm_create_args& args)
           std::make_shared<Session>(Library::open(), member_, gpu_.index(), args.host, to_string(args.rendezvous))),
       watchdog_(session_) {
   const Deadline deadline(member_.timeout_ms);
+  const CancelFlag cancel(args.cancel);
   const ncclUniqueId id = agree_on_unique_id(KeyValue(args.host), to_string(args.rendezvous), member_,
-                                             this_location(gpu_), session_->nccl(), deadline);
-  session_->join(id, deadline);
+                                             this_location(gpu_), session_->nccl(), deadline, cancel);
+  session_->join(id, deadline, cancel);
 }
 
 void NcclCommunicator::submit(const tsr_collective& source) {

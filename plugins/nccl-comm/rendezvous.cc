@@ -36,22 +36,27 @@ Error missing_error(const Member& member, const std::vector<int>& missing) {
 }
 
 /// The value of `key`, or an empty one at the deadline.
-std::string get_until(const KeyValue& store, const std::string& key, const Deadline& deadline) {
-  try {
-    return store.get(key, deadline.left_ms());
-  } catch (const Error& error) {
-    if (error.code() != TSR_E_DEADLINE) throw;
-    return "";
+std::string get_until(const KeyValue& store, const std::string& key, const Member& member, const Deadline& deadline,
+                      const CancelFlag& cancel) {
+  for (;;) {
+    cancel.check(member);
+    const int64_t left_ms = deadline.left_ms();
+    try {
+      return store.get(key, std::min(left_ms, kCancelPollMs));
+    } catch (const Error& error) {
+      if (error.code() != TSR_E_DEADLINE) throw;
+      if (left_ms <= kCancelPollMs) return "";
+    }
   }
 }
 
 /// Waits for the locations of all ranks.
 std::vector<RankLocation> collect_locations(const KeyValue& store, const std::string& prefix, const Member& member,
-                                            const Deadline& deadline) {
+                                            const Deadline& deadline, const CancelFlag& cancel) {
   std::vector<RankLocation> locations;
   std::vector<int> missing;
   for (int rank = 0; rank < member.num_ranks; ++rank) {
-    const std::string bytes = get_until(store, location_key(prefix, rank), deadline);
+    const std::string bytes = get_until(store, location_key(prefix, rank), member, deadline, cancel);
     if (bytes.empty())
       missing.push_back(rank);
     else
@@ -98,17 +103,18 @@ RankLocation this_location(const Gpu& gpu) {
 }
 
 ncclUniqueId agree_on_unique_id(const KeyValue& store, const std::string& prefix, const Member& member,
-                                const RankLocation& own, const Library& nccl, const Deadline& deadline) {
+                                const RankLocation& own, const Library& nccl, const Deadline& deadline,
+                                const CancelFlag& cancel) {
   const std::string decision_key = prefix + "/decision";
   store.set(location_key(prefix, member.rank), to_bytes(own));
   std::string decision;
   if (member.rank == 0) {
-    decision = decide(collect_locations(store, prefix, member, deadline), member, nccl);
+    decision = decide(collect_locations(store, prefix, member, deadline, cancel), member, nccl);
     store.set(decision_key, decision);
   } else {
-    decision = get_until(store, decision_key, deadline);
+    decision = get_until(store, decision_key, member, deadline, cancel);
     if (decision.empty()) {
-      collect_locations(store, prefix, member, deadline);  // throws, unless the last rank came just now
+      collect_locations(store, prefix, member, deadline, cancel);  // throws, unless the last rank came just now
       throw missing_error(member, {0});
     }
   }

@@ -4,7 +4,7 @@
 #include "nccl-comm/gpu.h"
 #include "nccl-comm/library.h"
 #include "tessera/collective.hpp"
-#include "tessera/key_value.hpp"
+#include "tessera/rendezvous.hpp"
 
 namespace tessera::nccl_comm {
 
@@ -20,8 +20,9 @@ RankLocation this_location(const Gpu& gpu);
 
 /// Each member publishes its location under `prefix` in the key-value store; coordinate 0 checks them all and publishes
 /// an id for NCCL, which is returned. FAILED_PRECONDITION on all ranks when two of them have the same GPU; DEADLINE
-/// names the missing ranks. [control-thread]
+/// names the missing ranks; ABORTED soon after `cancel` is set. [control-thread]
 ncclUniqueId agree_on_unique_id(const KeyValue& store, const std::string& prefix, const Member& member,
-                                const RankLocation& own, const Library& nccl, const Deadline& deadline);
+                                const RankLocation& own, const Library& nccl, const Deadline& deadline,
+                                const CancelFlag& cancel);
 
 }  // namespace tessera::nccl_comm

@@ -50,7 +50,7 @@ ncclConfig_t Session::config() const {
   return config;
 }
 
-void Session::join(ncclUniqueId id, const Deadline& deadline) {
+void Session::join(ncclUniqueId id, const Deadline& deadline, const CancelFlag& cancel) {
   ncclConfig_t options = config();
   ncclResult_t result = ncclSuccess;
   make_current(gpu_);
@@ -59,7 +59,14 @@ void Session::join(ncclUniqueId id, const Deadline& deadline) {
   });
   if (result != ncclSuccess && result != ncclInProgress)
     throw shutdown_.fail(nccl_->error(result, member_.where() + ": ncclCommInitRankConfig"));
-  wait_until_ready("create", deadline);
+  const auto text = [&] { return member_.where() + ": create"; };
+  wait_until_ready(text, [&] {
+    cancel.check(member_);
+    if (deadline.passed())
+      throw Error(TSR_E_DEADLINE,
+                  text() + " timed out after " + std::to_string(member_.timeout_ms) +
+                      " ms: all ranks have joined, but NCCL did not connect them; run with NCCL_DEBUG=INFO to see why");
+  });
 }
 
 // Earlier errors are thrown first: nothing is submitted after an error. A captured collective has no events, which
@@ -107,16 +114,6 @@ void Session::wait_until_ready(const std::function<std::string()>& what, const s
     }
     pause(round);
   }
-}
-
-void Session::wait_until_ready(const char* what, const Deadline& deadline) {
-  const auto text = [&] { return member_.where() + ": " + what; };
-  wait_until_ready(text, [&] {
-    if (deadline.passed())
-      throw Error(TSR_E_DEADLINE,
-                  text() + " timed out after " + std::to_string(member_.timeout_ms) +
-                      " ms: all ranks have joined, but NCCL did not connect them; run with NCCL_DEBUG=INFO to see why");
-  });
 }
 
 void Session::check() const {

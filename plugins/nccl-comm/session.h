@@ -18,6 +18,7 @@
 #include "nccl-comm/operations.h"
 #include "nccl-comm/shutdown_state.h"
 #include "nccl-comm/status_board.h"
+#include "tessera/rendezvous.hpp"
 
 namespace tessera::nccl_comm {
 
@@ -30,8 +31,9 @@ class Session {
   const Library& nccl() const { return *nccl_; }
   int gpu() const { return gpu_; }
 
-  /// Joins the other members. DEADLINE when NCCL has not done so by then. [control-thread]
-  void join(ncclUniqueId id, const Deadline& deadline);
+  /// Joins the other members. DEADLINE when NCCL has not done so by then, ABORTED soon after `cancel` is set.
+  /// [control-thread]
+  void join(ncclUniqueId id, const Deadline& deadline, const CancelFlag& cancel);
   /// Lets `enqueue` pass a collective to NCCL and returns when it is on the stream. NCCL makes connections at their
   /// first use, so the first call waits for the other ranks. Throws the session's first error. [issue-thread]
   void run(const Collective& collective, cudaStream_t stream, const std::function<ncclResult_t(ncclComm_t)>& enqueue);
@@ -55,7 +57,6 @@ class Session {
   /// Waits until NCCL is no longer in progress. `check_wait` is called in each round, and throws when that takes too
   /// long.
   void wait_until_ready(const std::function<std::string()>& what, const std::function<void()>& check_wait);
-  void wait_until_ready(const char* what, const Deadline& deadline);
   void poll_operations();
   void poll_nccl();
   void check_progress(const Collective& collective, WaitTimer& timer);

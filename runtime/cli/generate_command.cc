@@ -162,7 +162,7 @@ int run(const CommandLine& line) {
   std::vector<std::string> folders;
   if (line.has("plugin-dir")) folders.push_back(line.value("plugin-dir"));
   const LoadedPlugin cpu = load_plugin(PluginKind::device, kDefaultDevice, plugin_folders(folders), log);
-  const Device device({.api = cpu.device(), .num_threads = num_threads(line)}, host.table());
+  const Device device({.api = cpu.device(), .num_threads = num_threads(line), .host = host.of(cpu)});
   const int64_t context = line.integer("context", 0, 0, kMost);
   Generator generator(model.named.architecture, *model.weights, device, context > 0 ? context : model.trained_seq_len);
   TokenText text(line, folder, generator.vocab());

@@ -3,6 +3,8 @@
 // works on a copy), so it may insert actions while it loops over them.
 
 #include "compile/program_snapshot.h"
+
+#include "program/lower_op.h"
 #include "tessera/error.hpp"
 #include "tessera/op_table.hpp"
 
@@ -23,6 +25,7 @@ struct ProgramSnapshot::Arrays {
   std::vector<tsr_value> values;
   std::vector<tsr_placement> placements;  // of all values, one for each axis
   std::vector<tsr_segment_rule> rules;
+  std::vector<tsr_op> ops;
   std::vector<tsr_segment> segments;
   std::vector<tsr_layout_entry> layout;
   std::vector<tsr_buffer> buffers;
@@ -77,10 +80,12 @@ void ProgramSnapshot::Arrays::add_values(const Model& model, const Mesh& mesh) {
 void ProgramSnapshot::Arrays::add_segments(const Model& model) {
   for (const Segment& s : model.segments)
     rules.push_back({sizeof(tsr_segment_rule), 0, s.contractions.data(), s.contractions.size()});
+  for (const Segment& s : model.segments)
+    ops.push_back(trimmed(s.op));
   for (size_t i = 0; i < model.segments.size(); ++i) {
     const Segment& s = model.segments[i];
     const op::OpEntry* entry = op::find_op(s.op.kind);
-    segments.push_back({str(s.name), &s.op, &rules[i], s.parameters.data(), s.inputs.data(), s.outputs.data(),
+    segments.push_back({str(s.name), &ops[i], &rules[i], s.parameters.data(), s.inputs.data(), s.outputs.data(),
                         static_cast<uint32_t>(s.parameters.size()), static_cast<uint32_t>(s.inputs.size()),
                         static_cast<uint32_t>(s.outputs.size()), entry && entry->is_tail ? TSR_SEGMENT_TAIL : 0u,
                         s.block, 0});

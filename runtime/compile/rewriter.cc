@@ -130,6 +130,7 @@ int32_t Rewriter::add_group(const tsr_group& group) {
 
 uint64_t Rewriter::add_buffer(const tsr_buffer& b) {
   check_spare(b, "tsr_buffer");
+  check_flags(b.flags, TSR_BUFFER_PERSISTENT, "tsr_buffer");
   buffer_kind_name(b.kind);
   dtype_name(b.dtype);
   if (b.memory != TSR_MEMORY_DEVICE && b.memory != TSR_MEMORY_HOST)
@@ -149,6 +150,7 @@ void Rewriter::check_is_member(const tsr_action& a) {
 
 Action Rewriter::copy_of(const tsr_action& a) {
   check_spare(a, "tsr_action");
+  check_flags(a.flags, TSR_ACTION_PREDICATED, "tsr_action");
   action_name(a.kind);
   if (a.stream >= program_.streams.size()) throw invalid("there is no stream " + std::to_string(a.stream));
   const int32_t num_groups = static_cast<int32_t>(program_.groups.size());

@@ -7,11 +7,44 @@
 
 #include "exec/communicators.h"
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
 #include "guard/process_state.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
 
 namespace tessera::host {
+namespace {
+
+/// The flag by which create is cancelled, set once `cancelled` says so. A thread asks, since create blocks.
+class CancelWatch {
+ public:
+  explicit CancelWatch(const std::function<bool()>& cancelled)
+      : thread_([this, cancelled](const std::stop_token& stop) { watch(stop, cancelled); }) {}
+  const uint32_t* flag() const { return &flag_; }
+
+ private:
+  void watch(const std::stop_token& stop, const std::function<bool()>& cancelled) {
+    constexpr std::chrono::milliseconds kPeriod(200);
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait_for(lock, stop, kPeriod, [] { return false; });
+      if (stop.stop_requested()) return;
+      if (cancelled()) std::atomic_ref(flag_).store(1, std::memory_order_release);
+    }
+  }
+
+  uint32_t flag_ = 0;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it uses the members above
+};
+
+}  // namespace
 
 Communicators::Key Communicators::key_of(const Program& program, const Action& action) {
   const Group& group = program.groups[action.group];
@@ -25,9 +58,11 @@ Communicators::Communicators(const CommunicatorSetup& setup, const Device& devic
   for (const Program* program : programs)
     for (const Action& action : program->actions)
       if (is_collective(action.kind)) needed.emplace(key_of(*program, action), program);
+  if (needed.empty()) return;
+  const CancelWatch watch(setup.cancelled);
   try {
     for (const auto& [key, program] : needed)
-      create(key, *program, device);
+      create(key, *program, device, watch.flag());
   } catch (...) {
     abort();
     for (auto& [key, made] : by_key_)
@@ -41,7 +76,7 @@ Communicators::~Communicators() {
     end_with(setup_.api->destroy, made.comm);
 }
 
-void Communicators::create(const Key& key, const Program& program, const Device& device) {
+void Communicators::create(const Key& key, const Program& program, const Device& device, const uint32_t* cancel) {
   const Group group{key.axis, key.coordinates};
   const std::vector<int> members = program.mesh->members(group, program.coordinates);
   const int position = program.mesh->position(group, program.coordinates);
@@ -70,6 +105,7 @@ void Communicators::create(const Key& key, const Program& program, const Device&
   args.num_options = setup_.options.size();
   args.timeout_ms = setup_.start_timeout_ms;
   args.store_host = str(setup_.store_host);
+  args.cancel = cancel;
   by_key_[key] = {name, create_by<tsr_comm>(false, setup_.api->create, &args), 0};
 }
 

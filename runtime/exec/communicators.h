@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -23,6 +24,8 @@ struct CommunicatorSetup {
   int64_t start_timeout_ms = 300'000;
   int64_t timeout_ms = 100'000;
   bool is_capturable = false;  ///< submit may be called while its stream is captured
+  /// Called some times a second, on a thread of its own, while communicators are created; true ends that with an error.
+  std::function<bool()> cancelled = [] { return false; };
 };
 
 /// A communicator and the number of its collectives in all runs so far.
@@ -63,7 +66,7 @@ class Communicators {
     auto operator<=>(const Key&) const = default;
   };
   static Key key_of(const Program& program, const Action& action);
-  void create(const Key& key, const Program& program, const Device& device);
+  void create(const Key& key, const Program& program, const Device& device, const uint32_t* cancel);
 
   CommunicatorSetup setup_;
   std::map<Key, Communicator> by_key_;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMaxSlots = 4096;  // of one op; the largest op of today has a dozen
 
-void check_functions(const tsr_device_interface& api, std::span<const NamedFunction> functions) {
+void require(const tsr_device_interface& api, std::span<const NamedFunction> functions) {
   for (const NamedFunction& named : functions)
     if (!named.function)
       throw Error(TSR_E_INTERNAL, concat(plugin_text(address_of(api.get_extension)), " has no function ", named.name,
@@ -30,28 +30,32 @@ void check_functions(const tsr_device_interface& api, std::span<const NamedFunct
 
 }  // namespace
 
-void check_table(const tsr_device_interface& api, const tsr_device_capture& table) {
-  check_functions(api, std::array<NamedFunction, 4>{{TESSERA_NAMED(begin, step), TESSERA_NAMED(end, start),
-                                                     TESSERA_NAMED(launch, step), TESSERA_NAMED(destroy, step)}});
+void check_functions(const tsr_device_interface& api, const tsr_device_capture& table) {
+  require(api, std::array<NamedFunction, 4>{{TESSERA_NAMED(begin, step), TESSERA_NAMED(end, start),
+                                             TESSERA_NAMED(launch, step), TESSERA_NAMED(destroy, step)}});
 }
-void check_table(const tsr_device_interface& api, const tsr_device_semaphore& table) {
-  check_functions(api, std::array<NamedFunction, 4>{{TESSERA_NAMED(create, start), TESSERA_NAMED(destroy, step),
-                                                     TESSERA_NAMED(wait, step), TESSERA_NAMED(signal, step)}});
+void check_functions(const tsr_device_interface& api, const tsr_device_semaphore& table) {
+  require(api, std::array<NamedFunction, 4>{{TESSERA_NAMED(create, start), TESSERA_NAMED(destroy, step),
+                                             TESSERA_NAMED(wait, step), TESSERA_NAMED(signal, step)}});
 }
-void check_table(const tsr_device_interface& api, const tsr_device_memory_info& table) {
-  check_functions(api, std::array<NamedFunction, 1>{{TESSERA_NAMED(query, start)}});
+void check_functions(const tsr_device_interface& api, const tsr_device_memory_info& table) {
+  require(api, std::array<NamedFunction, 1>{{TESSERA_NAMED(query, start)}});
 }
 #undef TESSERA_NAMED
 
-void check_readable(const tsr_device_interface& api, const void* table, uint64_t num_bytes) {
-  if (!is_readable(table, num_bytes))
-    throw Error(TSR_E_INTERNAL,
-                concat(call_text(address_of(api.get_extension)), " returned a table in memory that cannot be read"));
+void check_head(const tsr_device_interface& api, std::string_view id, const OptionalTableHead* head, uint64_t floor) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(api.get_extension)), " returned a table ", id, why));
+  };
+  if (!is_readable(head, sizeof *head)) refuse(" in memory that cannot be read");
+  if (head->struct_size < floor) refuse(concat(" of ", head->struct_size, " bytes; at least ", floor, " are needed"));
+  if (!is_readable(head, floor)) refuse(" in memory that cannot be read");
+  if (head->reserved != 0) refuse(" with a reserved word that is not 0");
 }
 
-Device::Device(const DeviceSetup& setup, const tsr_host* host) : api_(setup.api) {
+Device::Device(const DeviceSetup& setup) : api_(setup.api) {
   const tsr_device_open_args args{sizeof args, setup.index,          setup.num_threads,   0,
-                                  host,        setup.options.data(), setup.options.size()};
+                                  setup.host,  setup.options.data(), setup.options.size()};
   device_ = create_by<tsr_device>(false, api_->open, &args);
 }
 Device::~Device() {
@@ -83,8 +87,10 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
   if (num_slots > slots.size())
     throw Error(TSR_E_INTERNAL, "the device returned more slots than it was given room for");
   slots.resize(num_slots);
-  for (const tsr_slot_spec& slot : slots)
+  for (const tsr_slot_spec& slot : slots) {
     check_spare(slot, "tsr_slot_spec");
+    check_flags(slot.flags, TSR_SLOT_OPTIONAL, "tsr_slot_spec");
+  }
   return slots;
 }
 

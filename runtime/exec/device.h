@@ -12,25 +12,39 @@
 
 namespace tessera::host {
 
-/// Throws INTERNAL if a function of the table is missing; names them for reports.
-void check_table(const tsr_device_interface& api, const tsr_device_capture& table);
-void check_table(const tsr_device_interface& api, const tsr_device_semaphore& table);
-void check_table(const tsr_device_interface& api, const tsr_device_memory_info& table);
-/// Throws INTERNAL if that many bytes cannot be read.
-void check_readable(const tsr_device_interface& api, const void* table, uint64_t num_bytes);
+/// What optional tables begin with, all of them.
+struct OptionalTableHead {
+  uint32_t struct_size;
+  uint32_t reserved;
+};
+/// The floors of optional tables: their lengths in the minor that introduced them, which never change. What a later
+/// minor appends to a table is there where TSR_HAS_FN says so.
+template <class Table>
+inline constexpr uint64_t kTableFloor = 0;
+template <>
+inline constexpr uint64_t kTableFloor<tsr_device_capture> = TSR_END_OF(tsr_device_capture, destroy);
+template <>
+inline constexpr uint64_t kTableFloor<tsr_device_semaphore> = TSR_END_OF(tsr_device_semaphore, signal);
+template <>
+inline constexpr uint64_t kTableFloor<tsr_device_memory_info> = TSR_END_OF(tsr_device_memory_info, query);
 
-/// A device's optional table by id; null when it has none, or one shorter than this host requires. Throws INTERNAL for
-/// one that cannot be used.
+/// Throws INTERNAL for a table that cannot be read, is shorter than its floor, or has a reserved word that is not 0.
+void check_head(const tsr_device_interface& api, std::string_view id, const OptionalTableHead* head, uint64_t floor);
+/// Throws INTERNAL if a function of the table is missing; names them for reports.
+void check_functions(const tsr_device_interface& api, const tsr_device_capture& table);
+void check_functions(const tsr_device_interface& api, const tsr_device_semaphore& table);
+void check_functions(const tsr_device_interface& api, const tsr_device_memory_info& table);
+
+/// A device's optional table by id; null when it has none. Throws INTERNAL for one that cannot be used.
 template <class Table>
 const Table* optional_table(const tsr_device_interface& api, std::string_view id) {
+  static_assert(kTableFloor<Table> > 0);
   if (!TSR_HAS_FN(&api, tsr_device_interface, get_extension)) return nullptr;
-  const auto* table = static_cast<const Table*>(enter(api.get_extension, tsr_str{id.data(), id.size()}));
+  const void* const table = enter(api.get_extension, tsr_str{id.data(), id.size()});
   if (!table) return nullptr;
-  check_readable(api, table, sizeof table->struct_size);
-  if (table->struct_size < sizeof(Table)) return nullptr;
-  check_readable(api, table, sizeof(Table));
-  check_table(api, *table);
-  return table;
+  check_head(api, id, static_cast<const OptionalTableHead*>(table), kTableFloor<Table>);
+  check_functions(api, *static_cast<const Table*>(table));
+  return static_cast<const Table*>(table);
 }
 
 /// How a device is opened. Borrows.
@@ -39,13 +53,14 @@ struct DeviceSetup {
   std::span<const tsr_option_value> options = {};
   uint32_t index = 0;        ///< which device of its kind
   uint32_t num_threads = 1;  ///< threads of a rank on a CPU
+  const tsr_host* host = nullptr;
 };
 
 /// An open device of one rank. Streams, events, kernels and memory made from it are destroyed before it.
 class Device {
  public:
   /// Throws what the plugin reports.
-  Device(const DeviceSetup& setup, const tsr_host* host);
+  explicit Device(const DeviceSetup& setup);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

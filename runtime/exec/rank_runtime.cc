@@ -56,7 +56,7 @@ std::unique_ptr<Device> open_host_device(const RankSetup& setup, const RankProgr
   const bool is_needed = setup.stages_collectives || std::ranges::any_of(programs.all(), [](const Program* program) {
                            return std::ranges::count(program->streams, TSR_STREAM_KIND_HOST, &Stream::kind) > 0;
                          });
-  return setup.host_device && is_needed ? std::make_unique<Device>(*setup.host_device, setup.host) : nullptr;
+  return setup.host_device && is_needed ? std::make_unique<Device>(*setup.host_device) : nullptr;
 }
 
 /// Reserves the space, so that a full disk is found before the first step.
@@ -78,7 +78,7 @@ const CommunicatorSetup& wait_for_ranks(const RankSetup& setup) {
 RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
     : setup_(setup),
       programs_(std::move(programs)),
-      device_(setup.device, setup.host),
+      device_(setup.device),
       host_device_(open_host_device(setup, programs_)),
       arenas_(make_arenas(device_, programs_)),
       files_(open_files(setup, programs_)),

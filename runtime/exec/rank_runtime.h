@@ -32,7 +32,6 @@ struct RankSetup {
   bool stages_collectives = false;         ///< comm streams are the host device's
   FileStoreOptions files;                  ///< for buffers in files; num_bytes is set by the programs
   Log log = Log(LogLevel::off);            ///< warnings about the files
-  const tsr_host* host = nullptr;
   CommunicatorSetup communicators;
   std::span<const StrategyOnAxis> strategies;
   DebugOptions debug;

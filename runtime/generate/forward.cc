@@ -16,6 +16,7 @@
 
 #include "base/concat.h"
 #include "guard/plugin_calls.h"
+#include "program/lower_op.h"
 #include "tessera/error.hpp"
 #include "tessera/op_table.hpp"
 
@@ -134,7 +135,7 @@ void Forward::add_head(const Segment& segment) {
 
 void Forward::add_kernel(const tsr_op& given, const std::vector<void*>& parameters, const std::vector<void*>& inputs,
                          const std::vector<void*>& outputs) {
-  tsr_op op = given;
+  tsr_op op = trimmed(given);
   op.phase = TSR_PHASE_FORWARD;
   Step step;
   std::vector<tsr_slot_spec> slots;

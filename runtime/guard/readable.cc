@@ -56,6 +56,10 @@ void check_text(tsr_str text, const char* what) {
   if (text.len > kMaxTextBytes)
     refuse(what, concat("has a text of ", text.len, " bytes; the limit is ", kMaxTextBytes));
   check_array(text.ptr, text.len, 1, what);
+  // It becomes part of texts that ranks compare and files keep.
+  const std::string_view given = text.len ? std::string_view(text.ptr, text.len) : std::string_view();
+  if (given.find('\n') != given.npos || printable(given) != given)
+    refuse(what, "is not UTF-8 or has control characters");
 }
 
 }  // namespace tessera::host

@@ -28,7 +28,7 @@ const T& checked(const T* pointer, const char* what) {
   check_array(pointer, 1, sizeof(T), what);
   return *pointer;
 }
-/// The same for a text of at most kMaxTextBytes.
+/// The same for a text of at most kMaxTextBytes, which is UTF-8 without control characters.
 void check_text(tsr_str text, const char* what);
 
 }  // namespace tessera::host

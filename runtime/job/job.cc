@@ -29,12 +29,29 @@
 namespace tessera::host {
 namespace {
 
+/// Refuses bits that this host does not know, since it could only misunderstand them.
+void check_known_caps(const LoadedPlugin& communicator, const tsr_comm_caps& caps) {
+  const uint64_t flags = caps.flags & ~uint64_t{TSR_COMM_CANONICAL_SUM | TSR_COMM_ONE_PROCESS | TSR_COMM_CAPTURABLE};
+  const uint64_t collectives =
+      caps.collectives & ~((uint64_t{2} << TSR_COLL_BARRIER) - (uint64_t{1} << TSR_COLL_ALL_REDUCE));
+  const uint64_t reduces = caps.reduces & ~((uint64_t{2} << TSR_REDUCE_MAX) - (uint64_t{1} << TSR_REDUCE_SUM));
+  if (flags || collectives || reduces)
+    throw UsageError(
+        concat("the plugin ", communicator.path, " says with its caps that it has flags ", flags, ", collectives ",
+               collectives, " and reductions ", reduces, " (bits), to which ABI ", TSR_ABI_MAJOR, ".", TSR_ABI_MINOR,
+               " gives no meaning; build it again with this version's plugin-api"),
+        TSR_E_ABI);
+}
+
 /// The communicator's flags on streams of that kind; empty, with its reason, if it does not support them.
 std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
   tsr_comm_caps caps{};
   caps.struct_size = sizeof caps;
   tsr_error err{};
-  if (enter(communicator.communicator()->caps, stream_kind, &caps, &err) == TSR_OK) return caps.flags;
+  if (enter(communicator.communicator()->caps, stream_kind, &caps, &err) == TSR_OK) {
+    check_known_caps(communicator, caps);
+    return caps.flags;
+  }
   reason = std::string(err.message, strnlen(err.message, sizeof err.message));
   return std::nullopt;
 }
@@ -222,7 +239,8 @@ RunData open_data(const Job& job) {
 
 DatasetUse dataset_use(const Job& job) {
   const TrainConfig& config = job.config;
-  return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps, config.data_order, config.seed};
+  return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps,
+          config.data_order, config.seed};
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
@@ -247,12 +265,13 @@ std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& l
   return std::make_unique<InitialValues>(job.config.seed, job.model.parameters);
 }
 
-JobStrategies::JobStrategies(const Job& job, const tsr_host* host) {
+JobStrategies::JobStrategies(const Job& job, const HostServices& host) {
   for (size_t i = 0; i < job.axes.size(); ++i) {
     if (!job.plugins.strategies[i]) continue;
     const LoadedPlugin& plugin = *job.plugins.strategies[i];
     const auto values = job.options.strategies[i].values();
-    const tsr_strategy_create_args args{sizeof args, 0, host, str(job.axes[i].name), values.data(), values.size()};
+    const tsr_strategy_create_args args{sizeof args,  0, host.of(plugin), str(job.axes[i].name), values.data(),
+                                        values.size()};
     StrategyOnAxis strategy{plugin.name, static_cast<int>(i), plugin.strategy(), nullptr};
     try {
       strategy.instance = create_by<tsr_strategy>(true, strategy.interface->create, &args);

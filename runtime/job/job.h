@@ -16,6 +16,7 @@
 #include "mesh/mesh.h"
 #include "model/model_name.h"
 #include "model/parameter_source.h"
+#include "plugins/host_services.h"
 
 namespace tessera::host {
 
@@ -72,7 +73,7 @@ class JobStrategies {
  public:
   /// Creates the strategies of all axes, so that options are checked whatever the mesh. Throws UsageError for options
   /// that a strategy refuses.
-  JobStrategies(const Job& job, const tsr_host* host);
+  JobStrategies(const Job& job, const HostServices& host);
   /// The strategies that run, which are those on axes with more than one rank.
   std::span<const StrategyOnAxis> all() const { return strategies_; }
 

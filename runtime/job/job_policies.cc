@@ -11,11 +11,11 @@
 
 namespace tessera::host {
 
-JobPolicies::JobPolicies(const Job& job, const tsr_host* host) {
+JobPolicies::JobPolicies(const Job& job, const HostServices& host) {
   for (size_t i = 0; i < job.plugins.offload.size(); ++i) {
     const LoadedPlugin& plugin = job.plugins.offload[i];
     const auto values = job.options.offload[i].values();
-    const tsr_offload_create_args args{sizeof args, 0, host, values.data(), values.size()};
+    const tsr_offload_create_args args{sizeof args, 0, host.of(plugin), values.data(), values.size()};
     OffloadPolicy policy{plugin.name, plugin.offload(), nullptr};
     try {
       policy.instance = create_by<tsr_offload>(true, policy.interface->create, &args);

@@ -15,7 +15,7 @@ namespace tessera::host {
 class JobPolicies {
  public:
   /// Throws UsageError for options that a policy refuses.
-  JobPolicies(const Job& job, const tsr_host* host);
+  JobPolicies(const Job& job, const HostServices& host);
   /// In the order of --offload.
   std::span<const OffloadPolicy> all() const { return policies_; }
 

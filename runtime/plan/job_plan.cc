@@ -23,8 +23,8 @@ ReportedProgram largest_program(const RankPrograms& programs, uint32_t memory) {
 JobPlan::JobPlan(Job job, const Log& log)
     : job_(std::move(job)),
       host_(log),
-      strategies_(as_usage([this] { return JobStrategies(job_, host_.table()); })),
-      policies_(as_usage([this] { return JobPolicies(job_, host_.table()); })),
+      strategies_(as_usage([this] { return JobStrategies(job_, host_); })),
+      policies_(as_usage([this] { return JobPolicies(job_, host_); })),
       input_(compile_input(job_, strategies_.all(), policies_.all(), log)),
       programs_(as_usage([this] { return compile_job(input_); })) {}
 

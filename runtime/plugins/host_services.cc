@@ -16,6 +16,13 @@ HostServices::HostServices(Log log, std::shared_ptr<KeyValueStore> store)
       kv_{sizeof(tsr_kv_service), 0, &kv_set, &kv_get, &kv_add},
       host_{sizeof(tsr_host), TSR_ABI_MINOR, this, &log_line, &get_service} {}
 
+const tsr_host* HostServices::of(const LoadedPlugin& plugin) const {
+  const std::lock_guard lock(mutex_);
+  const auto [found, is_new] = hosts_.try_emplace(plugin.interface, host_);
+  if (is_new) found->second.abi_minor = plugin.abi_minor;
+  return &found->second;
+}
+
 void HostServices::log_line(void* ctx, int32_t level, tsr_str message) noexcept {
   try {
     // A newer plugin may use levels that this host does not know.
@@ -40,12 +47,15 @@ tsr_status HostServices::kv_set(void* ctx, tsr_str key, const void* value, uint6
 tsr_status HostServices::kv_get(void* ctx, tsr_str key, void* value, uint64_t* num_bytes, int64_t timeout_ms,
                                 tsr_error* err) noexcept {
   return guard(err, "host", [&] {
+    if (timeout_ms < 0)
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  "the time-out of a get is " + std::to_string(timeout_ms) + " ms; 0 looks once");
     const std::string found = static_cast<HostServices*>(ctx)->store_->get(view(key), timeout_ms);
     const uint64_t capacity = *num_bytes;
     // The size is returned in any case, so the caller can make room and ask again.
     *num_bytes = found.size();
     if (found.size() > capacity)
-      throw Error(TSR_E_RESOURCE_EXHAUSTED, "the value of key '" + to_string(key) + "' has " +
+      throw Error(TSR_E_RESOURCE_EXHAUSTED, "the value of key '" + tessera::to_string(key) + "' has " +
                                                 std::to_string(found.size()) + " bytes; the caller has room for " +
                                                 std::to_string(capacity));
     if (!found.empty()) std::memcpy(value, found.data(), found.size());

@@ -1,15 +1,19 @@
-// What the host offers to plugins: one tsr_host per rank, with its log and the job's key-value store.
+// What the host offers to plugins: a tsr_host for each plugin of a rank, with the rank's log and the job's key-value
+// store.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "base/log.h"
 #include "launch/key_value_store.h"
+#include "plugins/loaded_plugin.h"
 #include "tessera/core.h"
 
 namespace tessera::host {
 
-/// A rank's tsr_host. Must outlive everything that plugins made with it. Not copyable: the table points here.
+/// A rank's hosts. Must outlive everything that plugins made with them. Not copyable: the tables point here.
 class HostServices {
  public:
   /// Without a `store` there is no key-value service (planning and `plugins info` need none).
@@ -17,7 +21,10 @@ class HostServices {
   HostServices(const HostServices&) = delete;
   HostServices& operator=(const HostServices&) = delete;
 
-  const tsr_host* table() const noexcept { return &host_; }
+  /// That of the plugin, with the minor that host and plugin have in common. [any-thread]
+  const tsr_host* of(const LoadedPlugin& plugin) const;
+  /// For `query`, where that minor is not known yet: with this host's.
+  const tsr_host* before_query() const noexcept { return &host_; }
 
  private:
   static void log_line(void* ctx, int32_t level, tsr_str message) noexcept;
@@ -31,6 +38,8 @@ class HostServices {
   std::shared_ptr<KeyValueStore> store_;
   tsr_kv_service kv_;
   tsr_host host_;
+  mutable std::mutex mutex_;
+  mutable std::map<const void*, tsr_host> hosts_;  // guarded by mutex_: by the plugin's table
 };
 
 }  // namespace tessera::host

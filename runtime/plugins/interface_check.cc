@@ -40,6 +40,7 @@ std::string copy_text(tsr_str text, const char* what) {
   std::string copy = tessera::to_string(text);
   if (std::any_of(copy.begin(), copy.end(), [](unsigned char c) { return std::iscntrl(c); }))
     refuse(concat("has control characters in its ", what));
+  if (printable(copy) != copy) refuse(concat("has a ", what, " that is not UTF-8: ", printable(copy)));
   return copy;
 }
 
@@ -63,6 +64,7 @@ PluginKind kind_of(const std::string& text) {
 PluginOption copy_option(const tsr_option& given) {
   try {
     check_spare(given, "tsr_option");
+    check_flags(given.flags, TSR_OPTION_PER_RANK, "tsr_option");
   } catch (const Error& error) {
     refuse(error.what());
   }
@@ -109,6 +111,7 @@ void check_strategy(const tsr_strategy_interface& table) {
   if (table.role != TSR_STRATEGY_SCHEDULE && table.role != TSR_STRATEGY_SPLIT_COMPUTE &&
       table.role != TSR_STRATEGY_SPLIT_STORAGE)
     refuse(concat("has the unknown strategy role ", table.role));
+  check_known_bits(table.flags, TSR_STRATEGY_SHARDS_HOMES, "flags in its table " TSR_STRATEGY_INTERFACE);
   if (table.splits != TSR_SPLITS_BATCH && table.splits != TSR_SPLITS_LAYERS && table.splits != TSR_SPLITS_TENSORS)
     refuse(concat("splits ", table.splits, " (TSR_SPLITS_*); so far an axis splits the batch (", TSR_SPLITS_BATCH,
                   "), the layers (", TSR_SPLITS_LAYERS, ") or the tensors (", TSR_SPLITS_TENSORS, ")"));
@@ -118,6 +121,7 @@ void check_communicator(const tsr_communicator_interface& table) {
   require({TESSERA_SLOT(caps), TESSERA_SLOT(describe), TESSERA_SLOT(create), TESSERA_SLOT(submit),
            TESSERA_SLOT(async_error), TESSERA_SLOT(abort), TESSERA_SLOT(destroy)},
           TSR_COMMUNICATOR_INTERFACE);
+  check_known_bits(table.reserved, 0, "reserved words in its table " TSR_COMMUNICATOR_INTERFACE);
 }
 
 void check_device(const tsr_device_interface& table) {
@@ -128,11 +132,14 @@ void check_device(const tsr_device_interface& table) {
        TESSERA_SLOT(copy), TESSERA_SLOT(fill), TESSERA_SLOT(host_function), TESSERA_SLOT(native_handle),
        TESSERA_SLOT(prepare), TESSERA_SLOT(kernel_destroy), TESSERA_SLOT(launch)},
       TSR_DEVICE_INTERFACE);
+  check_known_bits(table.reserved, 0, "reserved words in its table " TSR_DEVICE_INTERFACE);
   if (copy_text(table.stream_kind, "stream kind").empty()) refuse("names no stream kind");
 }
 
 void check_offload(const tsr_offload_interface& table) {
   require({TESSERA_SLOT(create), TESSERA_SLOT(destroy), TESSERA_SLOT(plan)}, TSR_OFFLOAD_INTERFACE);
+  check_known_bits(table.flags, TSR_OFFLOAD_CUTS_HOMES | TSR_OFFLOAD_CASTS_ANEW,
+                   "flags in its table " TSR_OFFLOAD_INTERFACE);
 }
 #undef TESSERA_SLOT
 
@@ -151,11 +158,18 @@ const void* checked_table(const void* interface, std::string_view id, uint32_t f
 
 }  // namespace
 
+void check_known_bits(uint64_t bits, uint64_t known, std::string_view what) {
+  if (bits & ~known)
+    refuse(concat("has ", bits & ~known, " in ", what, ", to which ABI ", TSR_ABI_MAJOR, ".", TSR_ABI_MINOR,
+                  " gives no meaning"));
+}
+
 void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin) {
   const bool is_there = is_readable(descriptor, kDescriptorFloor);
   if (!is_there || descriptor->struct_size < kDescriptorFloor)
     refuse(concat("has a descriptor of ", is_there ? descriptor->struct_size : 0, " bytes; at least ", kDescriptorFloor,
                   " are needed"));
+  check_known_bits(descriptor->reserved, 0, "the reserved word of its descriptor");
   plugin.kind = kind_of(copy_text(descriptor->kind, "kind"));
   plugin.name = copy_name(descriptor->name, "name");
   plugin.id = copy_text(descriptor->id, "id");

@@ -1,9 +1,15 @@
 // Checks of what a plugin's entry returned: its descriptor and its function table.
 #pragma once
 
+#include <string_view>
+
 #include "plugins/loaded_plugin.h"
 
 namespace tessera::host {
+
+/// Throws UsageError, as below, if bits other than `known` are set: the host could only misunderstand them. `what`:
+/// "flags in its table tsr.strategy/1".
+void check_known_bits(uint64_t bits, uint64_t known, std::string_view what);
 
 /// Copies the descriptor into `plugin`: kind, name, id, version, vendor, summary, options. Throws UsageError, with the
 /// end of a sentence that starts with the plugin's path, for a descriptor that is too short, has an unknown kind or no

@@ -42,8 +42,7 @@
 namespace tessera::host {
 namespace {
 
-// Before 1.0 a host takes plugins of its own minor only.
-constexpr uint32_t kHostMinorMin = TSR_ABI_MINOR;
+constexpr uint32_t kHostMinorMin = TSR_OLDEST_MINOR;
 constexpr uint32_t kHostMinorMax = TSR_ABI_MINOR;
 constexpr uint32_t kNotSaid = std::numeric_limits<uint32_t>::max();
 constexpr uint32_t kFactoryFloor = TSR_END_OF(tsr_factory, get_interface);
@@ -132,7 +131,11 @@ void check_handshake(const tsr_handshake& answer, tsr_status status, const tsr_e
   const bool has_said =
       answer.plugin_abi_major != kNotSaid && answer.plugin_minor_min != kNotSaid && answer.plugin_minor_max != kNotSaid;
   const std::string host = minors(TSR_ABI_MAJOR, kHostMinorMin, kHostMinorMax);
-  const char* remedy = "; build it again with this version's plugin-api, or use the host it was built for";
+  const bool is_newer =
+      has_said && (answer.plugin_abi_major > TSR_ABI_MAJOR ||
+                   (answer.plugin_abi_major == TSR_ABI_MAJOR && answer.plugin_minor_min > kHostMinorMax));
+  const char* remedy = is_newer ? "; use a later host, or build the plugin with a TSR_TARGET_MINOR that this one has"
+                                : "; build it again with this version's plugin-api, or use the host it was built for";
   if (has_said && (answer.plugin_abi_major != TSR_ABI_MAJOR || answer.plugin_minor_min > kHostMinorMax ||
                    answer.plugin_minor_max < kHostMinorMin || answer.plugin_minor_min > answer.plugin_minor_max))
     throw UsageError(
@@ -162,12 +165,13 @@ LoadedPlugin query(Query* entry, const std::string& path, const Log& log, const 
   const NamedFunction named{reinterpret_cast<const void*>(entry), TSR_ENTRY_SYMBOL};
   know_functions(path, {&named, 1});
   step("its function " TSR_ENTRY_SYMBOL);
-  const tsr_status status = enter(entry, &handshake, host.table(), &factory, &error);
+  const tsr_status status = enter(entry, &handshake, host.before_query(), &factory, &error);
   check_handshake(handshake, status, error);
   if (!is_readable(factory, kFactoryFloor) || factory->struct_size < kFactoryFloor || !factory->get_interface)
     throw UsageError(concat("returned a factory that is missing or shorter than ", kFactoryFloor,
                             " bytes; build it again with this version's plugin-api"),
                      TSR_E_ABI);
+  check_known_bits(factory->reserved, 0, "the reserved word of its factory");
   step(kTables);
   const PluginCall here(address_for(path, kTables));
   LoadedPlugin plugin;

@@ -68,11 +68,20 @@ bool counts_here(const Program& program, int parameter) {
 
 }  // namespace
 
+tsr_op trimmed(tsr_op op) {
+  const op::OpEntry* const entry = op::find_op(op.kind);
+  for (int i = 0; entry && i < TSR_NUM_DIMS; ++i)
+    if (!(entry->dims >> i & 1)) op.dims[i] = 0;
+  for (int i = 0; entry && i < TSR_NUM_ATTRIBUTES; ++i)
+    if (!(entry->attributes >> i & 1)) op.attributes[i] = 0;
+  return op;
+}
+
 tsr_op op_of(const Program& program, const Action& action) {
   if (is_compute(action.kind)) {
     tsr_op op = program.model->segments.at(action.segment).op;
     op.phase = phase_of(program, action);
-    return op;
+    return trimmed(op);
   }
   tsr_op op{};
   op.struct_size = sizeof op;
@@ -88,11 +97,11 @@ tsr_op op_of(const Program& program, const Action& action) {
   op.attributes[TSR_ATTR_SCALE] = action.scale;
   op.attributes[TSR_ATTR_MAX_NORM] = program.shape.max_norm;
   // Over every axis (finalize.cc), so that no update happens without the squares of all ranks.
-  if (action.kind == TSR_ACTION_CLIP) op.attributes[TSR_ATTR_ARRIVALS] = program.mesh->num_ranks();
+  op.attributes[TSR_ATTR_ARRIVALS] = program.mesh->num_ranks();
   op.attributes[TSR_ATTR_BETA1] = program.shape.beta1;
   op.attributes[TSR_ATTR_BETA2] = program.shape.beta2;
   op.attributes[TSR_ATTR_EPSILON] = program.shape.epsilon;
-  return op;
+  return trimmed(op);
 }
 
 double num_operations(const tsr_op& op) {

@@ -11,6 +11,8 @@ namespace tessera::host {
 /// A device's describe(op) as a function: the slots of an op in launch order. Pure.
 using DescribeOp = std::function<std::vector<tsr_slot_spec>(const tsr_op& op)>;
 
+/// The op with 0 in each attribute and extent that ops of its kind do not have: a device refuses others.
+tsr_op trimmed(tsr_op op);
 /// The op of an action, without ranges; throws INVALID_ARGUMENT for collectives and calls.
 tsr_op op_of(const Program& program, const Action& action);
 

@@ -38,9 +38,8 @@ Rates measure_rates(const Job& job, const RankPrograms& programs, const Log& log
   rates.device = job.plugins.device.name;
   rates.measured = now();
   rates.num_threads = threads_of_a_rank(job);
-  const Device device(
-      {job.plugins.device.device(), job.options.device.values(), 0, static_cast<uint32_t>(rates.num_threads)},
-      host.table());
+  const Device device({job.plugins.device.device(), job.options.device.values(), 0,
+                       static_cast<uint32_t>(rates.num_threads), host.of(job.plugins.device)});
   OpBench ops(device, programs.steps[0]);
   {
     Progress progress(log, "measuring ops");

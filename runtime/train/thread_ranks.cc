@@ -1,6 +1,7 @@
 // --comm local: ranks are threads that share one store. A rank that fails closes the store, which wakes all ranks that
-// wait in it; those that wait in a collective poll `cancelled` once a second. The errors of the others are consequences
-// and must not mask the cause, so all are collected and the root cause is thrown (launch/failure.h).
+// wait in it; those that wait in a collective poll `cancelled` once a second, and what creates communicators is
+// cancelled. The errors of the others are consequences and must not mask the cause, so all are collected and the root
+// cause is thrown (launch/failure.h).
 
 #include "train/thread_ranks.h"
 

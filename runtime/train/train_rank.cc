@@ -47,16 +47,17 @@ void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
                              : "--threads or --nproc");
 }
 
-CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const tsr_host* host) {
+CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const HostServices& host) {
   CommunicatorSetup setup;
   setup.start_timeout_ms = job.config.start_timeout_ms;
   setup.timeout_ms = job.config.timeout_ms;
   if (!job.plugins.communicator) return setup;
   setup.api = job.plugins.communicator->communicator();
-  setup.host = host;
+  setup.host = host.of(*job.plugins.communicator);
   setup.options = job.options.communicator.values();
   setup.is_local = info.is_local;
   setup.store_host = info.store_host;
+  setup.cancelled = info.cancelled;
   setup.is_capturable = (job.comm_flags & TSR_COMM_CAPTURABLE) != 0;
   return setup;
 }
@@ -73,18 +74,20 @@ GraphOptions graph_options(const Job& job, const RankInfo& info, const Log& log)
   return graphs;
 }
 
-RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
+RankSetup rank_setup(const Job& job, const RankInfo& info, const HostServices& host,
                      std::span<const StrategyOnAxis> strategies, const Log& log) {
   const auto index = static_cast<uint32_t>(info.local_rank);
   const auto threads = static_cast<uint32_t>(num_threads(job, info));
   RankSetup setup;
-  setup.device = {job.plugins.device.device(), job.options.device.values(), index, threads};
-  if (!job.device_is_cpu()) setup.host_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
+  const auto device = [&](const LoadedPlugin& plugin, const PluginOptions& options) {
+    return DeviceSetup{plugin.device(), options.values(), index, threads, host.of(plugin)};
+  };
+  setup.device = device(job.plugins.device, job.options.device);
+  if (!job.device_is_cpu()) setup.host_device = device(job.plugins.cpu, job.options.cpu);
   setup.device_memory_is_host = job.device_is_cpu();
   setup.stages_collectives = job.staged.collectives;
   setup.files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check, job.config.timeout_ms};
   setup.log = log;
-  setup.host = host;
   setup.communicators = communicator_setup(job, info, host);
   setup.strategies = strategies;
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
@@ -128,8 +131,8 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
                 const Log& log) {
   if (job.mesh.num_ranks() > 1) name_rank_of_this_thread(info.rank);
   const HostServices host(log, info.store);
-  const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host.table()); });
-  const JobPolicies policies = as_usage([&] { return JobPolicies(job, host.table()); });
+  const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host); });
+  const JobPolicies policies = as_usage([&] { return JobPolicies(job, host); });
 
   // Nothing below may depend on a setting that was not compared.
   check_job_consistency(job, data, info, num_threads(job, info), log);
@@ -141,7 +144,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
 
   // Measured here, so that the report can separate the arena from earlier memory.
   const int64_t process_before = resident_memory().now_bytes;
-  RankRuntime runtime(rank_setup(job, info, host.table(), strategies.all(), log), std::move(programs));
+  RankRuntime runtime(rank_setup(job, info, host, strategies.all(), log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
   // For ranks that share a device: while one prepares, its allocations and loads could wait for a stream of another
   // rank that in turn waits for it.

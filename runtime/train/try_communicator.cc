@@ -27,7 +27,7 @@ void try_communicator(const Job& job, const Log& log) {
   const auto& communicator = job.plugins.communicator;
   if (!communicator || !has_options(job) || !(job.device_is_cpu() || job.staged.collectives)) return;
   const HostServices host(log, std::make_shared<MemoryStore>());
-  const Device cpu({job.plugins.cpu.device(), job.options.cpu.values(), 0, 1}, host.table());
+  const Device cpu({job.plugins.cpu.device(), job.options.cpu.values(), 0, 1, host.of(job.plugins.cpu)});
   const auto values = job.options.communicator.values();
   tsr_comm_create_args args{};
   args.struct_size = sizeof args;
@@ -35,7 +35,7 @@ void try_communicator(const Job& job, const Log& log) {
   args.is_local = 1;
   args.name = str("options");
   args.rendezvous = str("options");
-  args.host = host.table();
+  args.host = host.of(*communicator);
   args.device_interface = &cpu.api();
   args.device = cpu.handle();
   args.options = values.data();

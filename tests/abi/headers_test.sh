@@ -27,6 +27,7 @@ write_includes() { # FOLDER EXTENSION
 }
 
 check_c() {
+  check_target "$1"
   local standard enums
   for enums in -fno-short-enums -fshort-enums; do
     for standard in c11 c17; do
@@ -35,6 +36,19 @@ check_c() {
     for standard in c++11 c++14 c++17 c++20; do
       compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,layout_program,values}_0_12.c
     done
+  done
+}
+
+# A minor that these headers do not have is refused; theirs is taken.
+check_target() {
+  local minor=$(($(sed -n 's/^#define TSR_ABI_MINOR \([0-9]*\)u$/\1/p' "$source"/plugin-api/include/tessera/core.h)))
+  compile "$1" -std=c11 -DTSR_TARGET_MINOR=$minor "$alone"/*.c
+  local wrong
+  for wrong in $((minor + 1)) $(($(sed -n 's/^#define TSR_OLDEST_MINOR \([0-9]*\)u$/\1/p' "$source"/plugin-api/include/tessera/core.h) - 1)); do
+    if "$1" -std=c11 -DTSR_TARGET_MINOR="$wrong" "$alone"/core.h.c "${flags[@]}" 2>/dev/null; then
+      echo "FAILED: $1 takes TSR_TARGET_MINOR=$wrong" >&2
+      failures=$((failures + 1))
+    fi
   done
 }
 

@@ -1,6 +1,7 @@
 // Conformance of communicators, 4: what goes wrong ends in time, with an error that names rank, collective and peer.
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "conformance/communicators.h"
@@ -128,6 +129,67 @@ void connect(CommRank& rank, Comm& comm) {
   Sum sum;
   comm.submit(sum.collective());
   rank.synchronize();
+}
+
+// However it waits: for the store, for the others, for their last word.
+TEST_P(Faults, CreateEndsSoonWhenItIsCancelled) {
+  for (int missing : {0, num_ranks() - 1}) {
+    run_ranks(spec(), [&](CommRank& rank) {
+      if (rank.rank() == missing) return;
+      uint32_t cancel = 0;
+      std::jthread host([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        __atomic_store_n(&cancel, 1, __ATOMIC_RELEASE);
+      });
+      expect_parts(caught([&] { rank.create("", 30000, &cancel); }, 300 + 2000), TSR_E_ABORTED,
+                   {"dp.test", "cancelled"});
+    });
+  }
+  run_ranks(spec(), [&](CommRank& rank) {  // a flag that stays 0 is nothing
+    const uint32_t cancel = 0;
+    const auto comm = rank.create("dp.again", 30000, &cancel);
+    connect(rank, *comm);
+  });
+}
+
+size_t entries_of(const char* folder) {
+  const std::filesystem::directory_iterator entries(folder);
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+// As a run does that goes on without a rank: all at once is aborted, and made again under another name.
+TEST_P(Faults, CreateAfterAbortLeavesNothingBehind) {
+  const auto run_rounds = [&](const std::string& name, int num_rounds) {
+    run_ranks(spec(), [&](CommRank& rank) {
+      for (int round = 0; round < num_rounds; ++round) {
+        auto failed = rank.create(name + std::to_string(round));
+        connect(rank, *failed);
+        const auto meeting = rank.create(name + "meeting" + std::to_string(round));  // all have done the sum
+        failed->abort();
+        const auto next = rank.create(name + "next" + std::to_string(round));  // while the failed one is there
+        if (!is_native())
+          connect(rank, *next);  // where work cannot fail a stream, the wait for it reports the failed one
+        const auto start = std::chrono::steady_clock::now();
+        failed.reset();
+        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+        connect(rank, *next);
+      }
+    });
+  };
+  run_rounds("dp.first", 1);
+  const size_t num_threads = entries_of("/proc/self/task"), num_files = entries_of("/proc/self/fd");
+  run_rounds("dp.more", 3);
+  EXPECT_EQ(entries_of("/proc/self/task"), num_threads);
+  EXPECT_EQ(entries_of("/proc/self/fd"), num_files);
+}
+
+TEST_P(Faults, AbortOfNothingDoesNothing) {
+  const auto& table =
+      load_plugin<tsr_communicator_interface>(plugin().substr(0, plugin().find(':')), TSR_COMMUNICATOR_INTERFACE);
+  table.abort(nullptr, 0);
+  tsr_comm* none[2] = {};
+  table.abort(none, 2);
+  table.destroy(nullptr);
 }
 
 TEST_P(Faults, AbortFromAnotherThreadEndsAllWork) {
@@ -258,6 +320,12 @@ TEST_P(Faults, SubmitRefusesBadArgumentsAndGoesOn) {
       {"overlapping", [](auto& c, auto& b) { c.kind = TSR_COLL_ALL_TO_ALL, c.recv = b.data(); }},
       {"overflow", [](auto& c, auto&) { c.num_elements = UINT64_MAX - 1; }},
       {"timeout_ms", [](auto& c, auto&) { c.timeout_ms = -5; }},
+      {"reserved word", [](auto& c, auto&) { c.reserved = 77; }},
+      {"is_receive is neither",
+       [&transfer](auto& c, auto&) {
+         transfer.spare[1] = 0, transfer.is_receive = 2;
+         c.kind = TSR_COLL_EXCHANGE, c.transfers = &transfer, c.num_transfers = 1;
+       }},
       {"transfer whose spare words are not 0",
        [&transfer](auto& c, auto&) {
          transfer.spare[1] = 1;

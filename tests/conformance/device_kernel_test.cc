@@ -6,6 +6,7 @@
 namespace tessera {
 namespace {
 
+using tessera::testing::known_part;
 using tessera::testing::make_op;
 using tessera::testing::TypedBuffer;
 
@@ -21,7 +22,7 @@ tsr_op segment_op(uint32_t kind, uint32_t phase, tsr_dtype dtype) {
   op.attributes[TSR_ATTR_VOCAB_COUNT] = op.attributes[TSR_ATTR_VOCAB_TOTAL] = 4;
   op.attributes[TSR_ATTR_HAS_BIAS] = 1;
   op.attributes[TSR_ATTR_ACTIVATION] = TSR_ACTIVATION_GELU_TANH;
-  return op;
+  return known_part(op);
 }
 
 // Whether it works on logits, which are float32.
@@ -99,11 +100,20 @@ TEST_P(DeviceKernelTest, DescribeRefusesWhatTheDeviceDoesNotCompute) {
   }
 }
 
+TEST_P(DeviceKernelTest, DescribeRefusesExtentsThatAreTooLargeToAddress) {
+  tsr_op op = segment_op(TSR_OP_LINEAR, TSR_PHASE_FORWARD, TSR_F32);
+  op.dims[TSR_DIM_IN] = int64_t{1} << 62;
+  uint64_t num_slots = 0;
+  tsr_error err{};
+  EXPECT_EQ(table_.describe(&op, nullptr, &num_slots, &err), TSR_E_INVALID_ARGUMENT);
+  EXPECT_NE(std::string_view(err.message).find("too large to address"), std::string_view::npos) << err.message;
+}
+
 // A later host means something by what this device does not know.
 TEST_P(DeviceKernelTest, RefusesAttributesAndExtentsThatItDoesNotKnow) {
   const auto refuse = [&](const std::function<void(tsr_op&)>& change) {
-    for (const uint32_t kind : {TSR_OP_ADD_INTO, TSR_OP_ADAMW}) {
-      tsr_op op = make_op(kind, 8);
+    for (tsr_op op :
+         {make_op(TSR_OP_ADD_INTO, 8), make_op(TSR_OP_ADAMW, 8), segment_op(TSR_OP_ADD, TSR_PHASE_FORWARD, TSR_F32)}) {
       EXPECT_FALSE(describe(op).empty());
       change(op);
       uint64_t num_slots = 0;
@@ -117,6 +127,11 @@ TEST_P(DeviceKernelTest, RefusesAttributesAndExtentsThatItDoesNotKnow) {
   refuse([](tsr_op& op) { op.attributes[TSR_NUM_ATTRIBUTES - 1] = 1; });
   refuse([](tsr_op& op) { op.dims[TSR_DIM_OWN] = 3; });
   refuse([](tsr_op& op) { op.dims[TSR_DIM_ROWS] = 3; });
+  refuse([](tsr_op& op) { op.dims[TSR_DIM_FFN] = 3; });  // of other ops
+  refuse([](tsr_op& op) { op.attributes[TSR_ATTR_SCALE] = 0.5; });
+  refuse([](tsr_op& op) {
+    op = segment_op(TSR_OP_LINEAR, TSR_PHASE_FORWARD, TSR_F32), op.attributes[TSR_ATTR_HAS_BIAS] = 7;
+  });
 }
 
 TEST_P(DeviceKernelTest, SegmentsHaveTheSameSlotsInEveryDtype) {
@@ -224,7 +239,7 @@ TEST_P(DeviceKernelTest, KernelsRunInStreamOrderOnTheirOperands) {
   EXPECT_EQ(result, std::vector<float>(kNumElements, 5));
 }
 
-TEST_P(DeviceKernelTest, OneKernelRunsOnTwoStreams) {
+TEST_P(DeviceKernelTest, OneKernelRunsOnTwoStreamsOneAfterTheOther) {
   const tsr_op op = make_op(TSR_OP_COPY, 4);
   const Kernel kernel = prepare(op, describe(op));
   const Stream first = make_stream("first"), second = make_stream("second");
@@ -232,6 +247,7 @@ TEST_P(DeviceKernelTest, OneKernelRunsOnTwoStreams) {
   call(table_.fill, first.get(), memory, 1u, uint64_t{16});
   call(table_.fill, second.get(), memory + 32, 2u, uint64_t{16});
   launch(kernel, first, {memory, memory + 16});
+  synchronize(first);
   launch(kernel, second, {memory + 32, memory + 48});
   std::vector<uint8_t> a(16), b(16);
   copy(first, a.data(), memory + 16, 16);
@@ -245,7 +261,7 @@ TEST_P(DeviceKernelTest, OneKernelRunsOnTwoStreams) {
 TEST_P(DeviceKernelTest, PrepareRefusesSlotsThatAreNotTheOps) {
   const tsr_op op = make_op(TSR_OP_ADD_INTO, 8);
   const auto good = describe(op);
-  std::vector<std::vector<tsr_slot_spec>> wrong(7, good);
+  std::vector<std::vector<tsr_slot_spec>> wrong(8, good);
   wrong[0].pop_back();
   wrong[1].push_back(good[0]);
   wrong[2].push_back({TSR_SLOT(TSR_ROLE_STATE, 0), TSR_MODE_READ, TSR_F32, 0, 8});
@@ -253,6 +269,7 @@ TEST_P(DeviceKernelTest, PrepareRefusesSlotsThatAreNotTheOps) {
   wrong[4][0].num_elements = 7;
   wrong[5][0].mode = TSR_MODE_ADD;
   wrong[6][0].spare[0] = 1;
+  wrong[7][0].flags = 0x80;
   for (const auto& slots : wrong) {
     tsr_kernel* kernel = nullptr;
     tsr_error err{};

@@ -94,8 +94,10 @@ TEST_P(DeviceTest, SynchronizeHasADeadline) {
   tsr_error err{};
   EXPECT_EQ(table_.stream_synchronize(stream.get(), 20, &err), TSR_IN_PROGRESS);
   EXPECT_NE(err.message[0], '\0');
+  EXPECT_EQ(table_.stream_synchronize(stream.get(), 0, &err), TSR_IN_PROGRESS);
   go.set_value();
   synchronize(stream);
+  EXPECT_EQ(table_.stream_synchronize(stream.get(), -1, &err), TSR_E_INVALID_ARGUMENT);
 }
 
 TEST_P(DeviceTest, StreamsWaitForEventsWithoutBlockingTheCaller) {
@@ -166,6 +168,20 @@ TEST_P(DeviceTest, AFailedStreamSkipsItsWorkAndFailsThoseThatWait) {
   EXPECT_TRUE(other_ran);
 }
 
+TEST_P(DeviceTest, AFailedStreamMayBeReplacedAndMemoryKeepsItsContent) {
+  auto* memory = static_cast<unsigned char*>(allocate(TSR_MEMORY_DEVICE, 16));
+  for (int round = 0; round < 3; ++round) {
+    const Stream stream = make_stream("test");
+    if (round == 0) call(table_.fill, stream.get(), memory, 7u, uint64_t{16});
+    std::vector<unsigned char> content(16);
+    copy(stream, content.data(), memory, content.size());
+    synchronize(stream);
+    EXPECT_EQ(content, std::vector<unsigned char>(16, 7)) << "round " << round;
+    fail(stream);
+    expect_failed(stream);
+  }
+}
+
 TEST_P(DeviceTest, DestroyingAStreamWaitsForItsWork) {
   int num_runs = 0;
   auto count = [&] { ++num_runs; };
@@ -192,6 +208,9 @@ TEST_P(DeviceTest, OpenChecksItsArguments) {
   args.struct_size = sizeof args;
   args.host = &host_;
   EXPECT_EQ(table_.open(&args, &device, &err), TSR_E_INVALID_ARGUMENT) << "num_threads is 0";
+  args.num_threads = 1;
+  args.reserved = 1;
+  EXPECT_EQ(table_.open(&args, &device, &err), TSR_E_INVALID_ARGUMENT) << "a reserved word is not 0";
   EXPECT_EQ(device, nullptr);
 }
 

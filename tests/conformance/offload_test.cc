@@ -72,7 +72,7 @@ class Policy {
   const tsr_offload_interface& table() const { return *plugin_.offload(); }
   tsr_offload* instance() const { return instance_; }
   tsr_offload_create_args arguments() const {
-    return {sizeof(tsr_offload_create_args), 0, host_.table(), options_.values().data(), options_.values().size()};
+    return {sizeof(tsr_offload_create_args), 0, host_.of(plugin_), options_.values().data(), options_.values().size()};
   }
 
   Plan plan(const StepPlan& step, const HeldView& view, int refused_answer = -1,

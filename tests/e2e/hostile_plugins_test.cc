@@ -272,7 +272,17 @@ TEST(HostilePlugin, ThatAnswersNonsenseIsNamed) {
   expect_named(train_wrapped("describe-endless", "--device=hostile"),
                {"hostile-device.so", "in its function describe returned 1099511627776 slots", "the limit is 4096"});
   expect_named(train_wrapped("extension-wild", "--device=hostile"),
-               {"hostile-device.so", "in its function get_extension returned a table in memory that cannot be read"});
+               {"hostile-device.so", "in its function get_extension returned a table tsr.device.",
+                " in memory that cannot be read"});
+  expect_named(
+      train_wrapped("extension-short", "--device=hostile"),
+      {"hostile-device.so", "in its function get_extension returned a table tsr.device.", " of 12 bytes; at least "});
+  expect_named(train_wrapped("extension-reserved", "--device=hostile"),
+               {"hostile-device.so", "in its function get_extension returned a table tsr.device.",
+                " with a reserved word that is not 0"});
+  expect_named(train_wrapped("caps-flags", kNoFlag, "hostile"),
+               {"hostile-comm.so", "says with its caps that it has flags 256, collectives 0 and reductions 0"}, 2);
+  expect_named(train_wrapped("caps-collectives", kNoFlag, "hostile"), {"flags 0, collectives 1 and"}, 2);
   expect_named(train_wrapped("extension-holes", "--device=hostile"), {"hostile-device.so", "has no function "});
   expect_named(train_wrapped("submit-silent", kNoFlag, "hostile"),
                {"without a message from the plugin hostile", "in its function submit"}, 1);

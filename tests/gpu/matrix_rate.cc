@@ -51,7 +51,7 @@ double measure_matrix_rate(const std::string& path) {
   const LoadedPlugin plugin = load_plugin(path, log);
   const HostServices host(log);
   const PluginOptions options(plugin, "", {});
-  const Device device({.api = plugin.device(), .options = options.values()}, host.table());
+  const Device device({.api = plugin.device(), .options = options.values(), .host = host.of(plugin)});
   const StreamHandle stream = make_stream(device, "compute");
   const tsr_op op = product();
   const std::vector<tsr_slot_spec> slots = describe(device.api(), op);

@@ -93,6 +93,18 @@ put plugin-api/cpp/tessera/b.hpp '#include "tessera/c.hpp"'
 put plugin-api/cpp/tessera/c.hpp '#include "tessera/a.hpp"'
 refused 'a cycle of three units' 'tessera/a, plugin-api/cpp/tessera/b, plugin-api/cpp/tessera/c'
 
+put plugin-api/include/tessera/a.h '/* APPENDABLE. */
+typedef struct tsr_a {
+  uint32_t struct_size;
+  /* Does it. Errors: none of its own. */
+  TSR_FN(tsr_status, untagged)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
+  /* Does it. [any-thread] */
+  TSR_FN(tsr_status, faultless)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
+  /* Does it. Errors: none of its own. [any-thread, may block] */
+  TSR_FN(tsr_status, right)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
+} tsr_a;'
+refused 'functions of the ABI without a contract' 'tsr_a.untagged has no tag' 'tsr_a.faultless does not list' 'contracts.py found the above'
+
 # One sentence for each habit in words.py, in its order; and what the same words may say.
 mkdir docs
 cat >docs/page.md <<'TEXT'

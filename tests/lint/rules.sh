@@ -11,6 +11,7 @@
 #  8. Units, a header with the source of its name, do not include one another in a cycle (cycles.py).
 #  9. A file of runtime/ that calls a plugin includes the guard: without it the name `call` is the plugin API's.
 # 10. Comments, messages and docs have no habits that give a translation away (words.py).
+# 11. Each function of the ABI's tables says on which thread it is called, and which errors it has (contracts.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly folders=(base storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates plan train cli)
@@ -84,7 +85,7 @@ while read -r files folder; do
   [ "$files" -le 30 ] || breach "$folder/ holds $files files; 30 is the limit: merge small ones or make a folder"
 done < <(git ls-files runtime plugins plugin-api | sed 's@/[^/]*$@@' | sort | uniq -c)
 
-for check in 'cycles.py runtime plugins plugin-api' words.py; do
+for check in 'cycles.py runtime plugins plugin-api' 'contracts.py plugin-api/include/tessera' words.py; do
   # shellcheck disable=SC2086  # a script and its arguments
   python3 tests/lint/$check >&2 || breach "tests/lint/${check%% *} found the above"
 done

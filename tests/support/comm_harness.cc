@@ -82,7 +82,7 @@ CommRank::~CommRank() {
   device_interface_.close(device_);
 }
 
-std::unique_ptr<Comm> CommRank::create(const std::string& name, int64_t timeout_ms) {
+std::unique_ptr<Comm> CommRank::create(const std::string& name, int64_t timeout_ms, const uint32_t* cancel) {
   const std::string& used_name = name.empty() ? spec_.name : name;
   const std::string rendezvous = "job/comm/" + used_name;
   tsr_comm_create_args args{};
@@ -97,6 +97,7 @@ std::unique_ptr<Comm> CommRank::create(const std::string& name, int64_t timeout_
   args.device_interface = &device_interface_;
   args.device = device_;
   args.timeout_ms = timeout_ms ? timeout_ms : spec_.timeout_ms;
+  args.cancel = cancel;
   tsr_option_value option{};
   if (const size_t colon = spec_.plugin.find(':'); colon != std::string::npos) {
     const std::string_view text = std::string_view(spec_.plugin).substr(colon + 1);

@@ -88,8 +88,8 @@ class CommRank {
   /// until all ranks have come, and what ranks submit is not compared.
   bool is_native() const { return view(device_interface_.stream_kind) != "cpu.queue"; }
 
-  /// Joins the group `name` of all ranks (default: the spec's name and time-out).
-  std::unique_ptr<Comm> create(const std::string& name = "", int64_t timeout_ms = 0);
+  /// Joins the group `name` of all ranks (default: the spec's name and time-out). `cancel`: as the host's.
+  std::unique_ptr<Comm> create(const std::string& name = "", int64_t timeout_ms = 0, const uint32_t* cancel = nullptr);
   /// The communicator made on the first call.
   Comm& comm();
 

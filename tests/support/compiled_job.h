@@ -21,8 +21,8 @@ class CompiledJob {
       : log_(LogLevel::off),
         job_(make(std::move(flags), num_ranks)),
         host_(log_),
-        strategies_(job_, host_.table()),
-        policies_(job_, host_.table()),
+        strategies_(job_, host_),
+        policies_(job_, host_),
         programs_(compile_job(input())),
         diagnostics_(verify_job(input(), programs_)) {}
 

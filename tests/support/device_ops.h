@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/device.h"
+#include "tessera/op_table.hpp"
 
 namespace tessera::testing {
 
@@ -28,6 +29,16 @@ inline tsr_op make_op(uint32_t kind, uint64_t num_elements, tsr_dtype dtype = TS
   op.dtype = dtype;
   (kind == TSR_OP_CAST ? op.destination_dtype : op.gradient_dtype) = other_dtype;
   op.dims[TSR_DIM_ELEMENTS] = static_cast<int64_t>(num_elements);
+  return op;
+}
+
+/// The op without the attributes and extents that ops of its kind do not have: a device would refuse them.
+inline tsr_op known_part(tsr_op op) {
+  const op::OpEntry& entry = *op::find_op(op.kind);
+  for (int i = 0; i < TSR_NUM_DIMS; ++i)
+    if (!(entry.dims >> i & 1)) op.dims[i] = 0;
+  for (int i = 0; i < TSR_NUM_ATTRIBUTES; ++i)
+    if (!(entry.attributes >> i & 1)) op.attributes[i] = 0;
   return op;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/device_ops.h"
+
 namespace tessera::testing {
 namespace {
 
@@ -25,7 +27,7 @@ tsr_op split_op(uint32_t kind, uint32_t phase, const TokenExtents& e) {
       {{TSR_DIM_BATCH, e.batch}, {TSR_DIM_SEQ, e.seq}, {TSR_DIM_EMBED, e.embed}, {TSR_DIM_VOCAB, e.num_rows}},
       attributes_of(e));
   op.attributes[TSR_ATTR_SCALE] = 1.0 / 37.0;
-  return op;
+  return known_part(op);
 }
 
 // Logits of one part, and a maximum as those of the other parts leave it.
@@ -76,10 +78,10 @@ OpCase position_embedding_case(const PositionExtents& e) {
 }
 
 OpCase norm_case(uint32_t kind, const NormExtents& e) {
-  OpCase c{
-      segment_op(kind, TSR_PHASE_FORWARD, {{TSR_DIM_BATCH, e.batch}, {TSR_DIM_SEQ, e.seq}, {TSR_DIM_EMBED, e.embed}},
-                 {{TSR_ATTR_EPSILON, 1e-5}}),
-      {}};
+  OpCase c{known_part(segment_op(kind, TSR_PHASE_FORWARD,
+                                 {{TSR_DIM_BATCH, e.batch}, {TSR_DIM_SEQ, e.seq}, {TSR_DIM_EMBED, e.embed}},
+                                 {{TSR_ATTR_EPSILON, 1e-5}})),
+           {}};
   for (const uint32_t i : {0u, 1u, 2u})
     c.operands.floats[p(i)] = random_floats(product({e.embed}), i);
   for (const uint32_t i : {0u, 1u}) {

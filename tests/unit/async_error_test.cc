@@ -1,6 +1,10 @@
 // A communicator whose work cannot fail its stream: the run asks it, also after the stream's end.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "exec/executable.h"
 #include "exec/execution_context.h"
 #include "support/expect_error.h"
@@ -41,8 +45,7 @@ tsr_communicator_interface silent_table() {
   return table;
 }
 
-TEST(AsyncError, OfWorkThatHasEndedIsTheRunsError) {
-  const Mesh mesh({{"dp", 2}});
+Program program_with_a_barrier(const Mesh& mesh) {
   Program program;
   program.mesh = &mesh;
   program.coordinates = {0};
@@ -51,10 +54,39 @@ TEST(AsyncError, OfWorkThatHasEndedIsTheRunsError) {
   barrier.stream = program.comm_stream(0, "test");
   barrier.group = program.group({0, {}});
   program.actions.push_back(barrier);
+  return program;
+}
 
+// Of a communicator whose other ranks never come.
+TEST(CreateOfACommunicator, IsCancelledWhenTheRunIsOver) {
+  const Mesh mesh({{"dp", 2}});
+  const Program program = program_with_a_barrier(mesh);
   MemoryKv store;
   const tsr_host host = store.host();
-  const Device device({.api = &load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE)}, &host);
+  const Device device({.api = &load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE), .host = &host});
+  tsr_communicator_interface table = silent_table();
+  table.create = [](const tsr_comm_create_args* args, tsr_comm**, tsr_error* err) noexcept -> tsr_status {
+    while (__atomic_load_n(args->cancel, __ATOMIC_ACQUIRE) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    fill_error(err, TSR_E_ABORTED, "silent", "create was cancelled");
+    return TSR_E_ABORTED;
+  };
+  std::atomic<int> num_questions = 0;
+  CommunicatorSetup setup;
+  setup.api = &table;
+  setup.host = &host;
+  setup.cancelled = [&] { return ++num_questions > 2; };
+  const Program* programs[] = {&program};
+  expect_error([&] { Communicators(setup, device, programs); }, {"create was cancelled"});
+  EXPECT_GT(num_questions, 2);
+}
+
+TEST(AsyncError, OfWorkThatHasEndedIsTheRunsError) {
+  const Mesh mesh({{"dp", 2}});
+  const Program program = program_with_a_barrier(mesh);
+  MemoryKv store;
+  const tsr_host host = store.host();
+  const Device device({.api = &load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE), .host = &host});
   CommunicatorSetup setup;
   const tsr_communicator_interface table = silent_table();
   setup.api = &table;

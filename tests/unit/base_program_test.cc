@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <set>
 
+#include "program/lower_op.h"
 #include "program/range_set.h"
 #include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
+#include "tessera/operands.hpp"
 
 namespace tessera::testing {
 using namespace host;
@@ -42,6 +44,29 @@ TEST(BaseProgram, BackwardMirrorsForward) {
   std::ranges::reverse(backward);
   EXPECT_EQ(forward, backward);
   EXPECT_TRUE(std::ranges::is_sorted(forward));
+}
+
+// Devices refuse what an op does not have, so that a later minor may give it to the op.
+TEST(BaseProgram, SendsZerosWhereAnOpHasNoAttributeOrExtent) {
+  const Gpt2Ddp gpt2(1);
+  const Program step = gpt2.base(0);
+  for (const Action& action : step.actions) {
+    const tsr_op op = op_of(step, action);
+    EXPECT_NO_THROW(op::check_known(op)) << op::op_name(op.kind);
+    EXPECT_EQ(op.attributes[TSR_ATTR_ARRIVALS] != 0, op.kind == TSR_OP_CLIP);
+    EXPECT_EQ(op.attributes[TSR_ATTR_BETA1] != 0, op.kind == TSR_OP_ADAMW);
+  }
+  tsr_op op{};
+  op.kind = TSR_OP_LAYER_NORM;
+  op.attributes[TSR_ATTR_EPSILON] = 0.5;
+  op.attributes[TSR_ATTR_SCALE] = 2;
+  op.dims[TSR_DIM_EMBED] = 4;
+  op.dims[TSR_DIM_VOCAB] = 9;
+  const tsr_op sent = trimmed(op);
+  EXPECT_EQ(sent.attributes[TSR_ATTR_EPSILON], 0.5);
+  EXPECT_EQ(sent.attributes[TSR_ATTR_SCALE], 0);
+  EXPECT_EQ(sent.dims[TSR_DIM_EMBED], 4);
+  EXPECT_EQ(sent.dims[TSR_DIM_VOCAB], 0);
 }
 
 TEST(BaseProgram, ListsTheInputsOfEveryMicroBatch) {

@@ -59,7 +59,7 @@ Agreed agree(const Job& job) {
   Agreed agreed{std::vector<RankPrograms>(static_cast<size_t>(num_ranks)),
                 std::vector<int>(static_cast<size_t>(num_ranks))};
   const HostServices host{Log(LogLevel::off)};
-  const JobStrategies strategies(job, host.table());
+  const JobStrategies strategies(job, host);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < num_ranks; ++rank)
     ranks.emplace_back([&, rank] {
@@ -91,7 +91,7 @@ TEST(AgreeOnPrograms, NoRankCompilesItsProgramsTwice) {
     const Agreed agreed = agree(job);
 
     const HostServices host(log);
-    const JobStrategies strategies(job, host.table());
+    const JobStrategies strategies(job, host);
     CompileInput input = compile_input(job, strategies.all(), {});
     std::vector<int> expected;
     input.describe_op = [&, describe = input.describe_op](const tsr_op& op) {

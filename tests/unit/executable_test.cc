@@ -68,7 +68,7 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
                              {.calls = GetParam() != std::string("cpu-device")}};
     RankSetup setup;
     setup.device.api = &device_;
-    setup.host = &host_;
+    setup.device.host = &host_;
     setup.strategies = {&on_axis, 1};
     setup.debug = {check_memory, guard_bytes, {}};
     setup.cancelled = [this] { return cancelled_; };
@@ -102,7 +102,7 @@ TEST_P(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
   barrier.group = program.group({0, {0, 1}});
   program.actions.push_back(barrier);
   const Program* programs[] = {&program};
-  const Device device({.api = &device_}, &host_);
+  const Device device({.api = &device_, .host = &host_});
   const tsr_communicator_interface unused{};
   CommunicatorSetup setup;
   setup.api = &unused;

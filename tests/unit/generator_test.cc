@@ -40,8 +40,9 @@ class GeneratorTest : public ::testing::Test {
 
   MemoryKv store_;
   tsr_host host_ = store_.host();
-  Device device_{{.api = &load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE), .num_threads = 2},
-                 &host_};
+  Device device_{{.api = &load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE),
+                  .num_threads = 2,
+                  .host = &host_}};
 };
 
 Logits copy_of(std::span<const float> logits) {

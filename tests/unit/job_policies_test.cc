@@ -43,7 +43,7 @@ TEST(JobPolicies, AreNoneWithoutTheFlag) {
   const Job without = job({});
   const HostServices host(kQuiet);
   EXPECT_TRUE(without.plugins.offload.empty());
-  EXPECT_TRUE(JobPolicies(without, host.table()).all().empty());
+  EXPECT_TRUE(JobPolicies(without, host).all().empty());
 }
 
 TEST(JobPolicies, AreInTheOrderOfTheFlagEachWithItsOptions) {
@@ -52,7 +52,7 @@ TEST(JobPolicies, AreInTheOrderOfTheFlagEachWithItsOptions) {
   EXPECT_EQ(two.options.offload[0].values()[0].i, 3);
   EXPECT_EQ(view(two.options.offload[1].values()[0].s), "twice");
   const HostServices host(kQuiet);
-  const JobPolicies policies(two, host.table());
+  const JobPolicies policies(two, host);
   ASSERT_EQ(policies.all().size(), 2u);
   EXPECT_EQ(policies.all()[0].name, "saved-out");
   EXPECT_EQ(policies.all()[1].name, "faulty");
@@ -92,7 +92,7 @@ TEST(JobPolicies, HaveTheOptionsThatTheyDeclareAndNoOthers) {
 TEST(JobPolicies, RefuseOptionsAsUsageErrors) {
   const Job refused = job({"--offload=saved-out,faulty", "--faulty.fault=options"});
   const HostServices host(kQuiet);
-  expect_error<UsageError>([&] { JobPolicies(refused, host.table()); },
+  expect_error<UsageError>([&] { JobPolicies(refused, host); },
                            {"[faulty] fault=options goes with no other option", "see tessera plugins info faulty"});
 }
 

@@ -52,6 +52,20 @@ TEST(OpTable, NamesTheDimOfAnExtentThatIsTooSmall) {
   testing::expect_error([&] { num_elements(op); }, {"has extent -3 in dim elements; it must be at least 0"});
 }
 
+TEST(OpTable, HasTheAttributesAndDimsOfAnEntry) {
+  constexpr OpEntry entry =
+      parse("p0?has_bias[3*H*D] i0[B] -> o0[B]=sum(B) ; begin V ; with epsilon scale ; weight do0!activation");
+  EXPECT_EQ(entry.dims, 1u << TSR_DIM_HEADS | 1u << TSR_DIM_HEAD_DIM | 1u << TSR_DIM_BATCH);
+  EXPECT_EQ(entry.attributes, 1u << TSR_ATTR_HAS_BIAS | 1u << TSR_ATTR_ACTIVATION | 1u << TSR_ATTR_EPSILON |
+                                  1u << TSR_ATTR_SCALE | 1u << TSR_ATTR_VOCAB_BEGIN | 1u << TSR_ATTR_VOCAB_COUNT |
+                                  1u << TSR_ATTR_VOCAB_TOTAL);
+  constexpr OpEntry step = parse("with max_norm arrivals");
+  EXPECT_EQ(step.dims, 1u << TSR_DIM_ELEMENTS);
+  EXPECT_EQ(step.attributes, 1u << TSR_ATTR_MAX_NORM | 1u << TSR_ATTR_ARRIVALS);
+  EXPECT_FALSE(step.is_segment_op());
+  EXPECT_EQ(find_op(TSR_OP_ZERO)->attributes, 0u);
+}
+
 TEST(OpTable, ReadsOperandsInTheOrderOfTheirSlots) {
   constexpr OpEntry entry = parse("i0![B,T]:tokens p1?has_bias[O] -> o0?[3*H*D]=max(V) ; keep s0[B]:f32 ; cost 6 B O");
   ASSERT_EQ(entry.operands.count, 4u);

@@ -99,7 +99,7 @@ TEST(Handshake, WrongAnswersAreRefused) {
   refuse(plugin("refuses_magic"), {"refused this host", "the magic number is not 0x1234", "0.12"});
   refuse(plugin("wrong_major"), {"needs plugin ABI 7.12, but this host has 0.12"});
   refuse(plugin("older_minor"), {"0.3 to 0.9", "this host has 0.12"});
-  refuse(plugin("newer_minor"), {"0.13 to 0.14", "this host has 0.12"});
+  refuse(plugin("newer_minor"), {"0.13 to 0.14", "this host has 0.12", "use a later host", "TSR_TARGET_MINOR"});
   refuse(plugin("silent_failure"), {"refused this host", "no reason given"});
   refuse(plugin("unset_minor"), {"did not report which plugin ABI"});
 }
@@ -113,6 +113,13 @@ TEST(Handshake, WrongDescriptorsAreRefused) {
   refuse(plugin("bad_default"), {"bucket-mb", "4096", "1 to 1024"});
   refuse(plugin("option_twice"), {"ratio", "twice"});
   refuse(plugin("spare_option"), {"tsr_option", "spare or reserved word"});
+  refuse(plugin("unknown_option_flags"), {"tsr_option has the unknown flags 64", "ABI 0.12 gives it no meaning"});
+  refuse(plugin("reserved_descriptor"), {"has 3 in the reserved word of its descriptor"});
+  refuse(plugin("reserved_factory"), {"has 5 in the reserved word of its factory"});
+  refuse(plugin("null_version"), {"a malformed version"});
+  refuse(plugin("version_not_utf8"), {"a version that is not UTF-8: 1.\\xff\\xfe"});
+  refuse(plugin("unknown_flags"), {"has 2147483648 in flags in its table tsr.strategy/1", "gives no meaning"});
+  refuse(plugin("unknown_policy_flags"), {"has 8 in flags in its table tsr.offload/1"});
   refuse(plugin("splits_sequence"), {"splits 9", "the batch (1), the layers (2) or the tensors (4)"});
 }
 

@@ -55,7 +55,7 @@ class RankRuntimeTest : public ::testing::TestWithParam<const char*> {
     input.evaluates = evaluates;
     RankSetup setup;
     setup.device.api = &device_;
-    setup.host = &host_;
+    setup.device.host = &host_;
     auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
     runtime->initialise(values);
     return runtime;

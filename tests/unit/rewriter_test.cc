@@ -233,6 +233,33 @@ TEST_F(EditTest, RefusesSpareWordsThatAreNotZero) {
   });
 }
 
+TEST_F(EditTest, RefusesFlagsThatHaveNoName) {
+  run(program, [&](const ProgramView&, const Edit& edit) {
+    uint64_t id = 0;
+    const tsr_buffer buffer{0,  8, str("b"), TSR_BUFFER_STAGING, TSR_MEMORY_DEVICE, TSR_F32, TSR_BUFFER_PERSISTENT | 6u,
+                            -1, 0};
+    expect_error([&] { call(edit.raw().add_buffer, edit.raw().ctx, &buffer, &id); },
+                 {"tsr_buffer has the unknown flags 6", "ABI 0.12"});
+    tsr_action action = make_action(TSR_ACTION_ZERO, 0);
+    action.flags = 0x80000000u;
+    expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"tsr_action has the unknown flags 2147483648"});
+  });
+}
+
+// They would be part of the program's text, which ranks compare and files keep.
+TEST_F(EditTest, RefusesNamesThatAreNotText) {
+  run(program, [&](const ProgramView&, const Edit& edit) {
+    for (const std::string_view name : {"two\nlines", "a \x1b[31m", "\xff\xfe", "a\n  b"})
+      expect_error([&] { edit.add_buffer(name, TSR_BUFFER_STAGING, TSR_F32, 1); },
+                   {"the buffer's name is not UTF-8 or has control characters"});
+    edit.add_buffer("Größe h.0", TSR_BUFFER_STAGING, TSR_F32, 1);
+    uint64_t id = 0;
+    const tsr_buffer no_text{0, 8, {nullptr, 5}, TSR_BUFFER_STAGING, TSR_MEMORY_DEVICE, TSR_F32, 0, -1, 0};
+    expect_error([&] { call(edit.raw().add_buffer, edit.raw().ctx, &no_text, &id); },
+                 {"name is NULL, with a count of 5"});
+  });
+}
+
 TEST_F(EditTest, AFailedPassChangesNothingAndIsNamed) {
   const std::string before = print_program(program);
   expect_error(

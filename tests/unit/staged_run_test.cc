@@ -86,9 +86,9 @@ class RunTest : public ::testing::Test {
     RankSetup setup;
     setup.device.api = &device_;
     setup.device.options = options_;
+    setup.device.host = &host_;
     setup.stages_collectives = on_host;
-    if (on_host) setup.host_device = DeviceSetup{.api = &cpu_};
-    setup.host = &host_;
+    if (on_host) setup.host_device = DeviceSetup{.api = &cpu_, .host = &host_};
     setup.strategies = {&on_axis_, 1};
     setup.communicators.api = &scripted_communicator(script_);
     setup.communicators.host = &host_;
@@ -267,7 +267,7 @@ TEST_F(RunTest, AGraphThatDoesNotEndIsGivenUp) {
 TEST_F(RunTest, WithoutSemaphoresThereIsNoWayBackFromTheHost) {
   tsr_device_interface bare = device_;
   bare.get_extension = nullptr;
-  const Device device({.api = &bare, .options = options_}, &host_);
+  const Device device({.api = &bare, .options = options_, .host = &host_});
   expect_error([&] { make_sync_to(device); }, {"the device has no semaphores (tsr.device.semaphore/1)"});
 }
 

@@ -47,7 +47,7 @@ class StateCopyTest : public ::testing::TestWithParam<const char*> {
     CompileInput input{model_, mesh_, {}, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
     RankSetup setup;
     setup.device.api = &table_;
-    setup.host = &host_;
+    setup.device.host = &host_;
     runtime_ = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
     runtime_->initialise(InitialValues(3, model_.parameters));
     for (const Home& home : runtime_->programs().first().homes)

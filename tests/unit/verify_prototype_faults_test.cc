@@ -27,7 +27,7 @@ class JobPlan {
  public:
   JobPlan(std::vector<std::string> flags, int num_ranks)
       : job_(make_job(parse_flags(FlagSet::plan, with_model(std::move(flags))), num_ranks, log_)),
-        strategies_(job_, host_.table()),
+        strategies_(job_, host_),
         input_(compile_input(job_, strategies_.all(), {})) {}
 
   const Mesh& mesh() const { return job_.mesh; }

@@ -94,6 +94,7 @@ inline void read_messages(const Context& context, const tsr_collective& source, 
     for (uint64_t i = 0; i < source.num_transfers; ++i) {
       const tsr_transfer& t = source.transfers[i];
       context.require(t.spare[0] == 0 && t.spare[1] == 0, "has a transfer whose spare words are not 0");
+      context.require(t.is_receive <= 1, "has a transfer whose is_receive is neither 1 nor 0");
       target.transfers.push_back(
           {static_cast<std::byte*>(t.data), t.num_elements, target.dtype, t.peer, t.is_receive != 0, 0});
     }
@@ -177,6 +178,7 @@ inline void read_collective(const tsr_collective& source, const Member& member, 
   target.recv_offsets.clear();
   target.transfers.clear();
   const collective_check::Context context{member, target};
+  context.require(source.reserved == 0, "has a reserved word that is not 0");
   collective_check::check_header(context);
   if (target.is_messages())
     collective_check::read_messages(context, source, target);

@@ -34,10 +34,12 @@ class Communicator {
 
 /// The member that takes part in create, from the ABI's arguments. INVALID_ARGUMENT when they contradict one another.
 inline Member make_member(std::string_view plugin, const tsr_comm_create_args& args) {
-  if (!TSR_HAS(&args, tsr_comm_create_args, timeout_ms))
+  if (!TSR_HAS(&args, tsr_comm_create_args, cancel))
     throw Error(TSR_E_INVALID_ARGUMENT, "[" + std::string(plugin) + "] create: struct_size is too small");
   Member member{std::string(plugin), to_string(args.name), args.rank, args.size, {}, args.timeout_ms};
   const std::string where = "[" + member.plugin + "] " + member.name + ": ";
+  if (args.is_local > 1)
+    throw Error(TSR_E_INVALID_ARGUMENT, where + "is_local is " + std::to_string(args.is_local) + ", neither 1 nor 0");
   if (args.size < 1 || args.rank < 0 || args.rank >= args.size)
     throw Error(TSR_E_INVALID_ARGUMENT,
                 where + "rank " + std::to_string(args.rank) + " of " + std::to_string(args.size) + " is out of range");
@@ -68,7 +70,11 @@ class CommunicatorTable {
   }
   static tsr_status describe(const tsr_collective* collective, int32_t num_ranks, uint64_t* workspace_bytes,
                              tsr_error* err) noexcept {
-    return guard(err, Plugin::kName, [&] { *workspace_bytes = Plugin::describe(*collective, num_ranks); });
+    return guard(err, Plugin::kName, [&] {
+      if (!TSR_HAS(collective, tsr_collective, label))
+        throw Error(TSR_E_INVALID_ARGUMENT, "describe: struct_size of the collective is too small");
+      *workspace_bytes = Plugin::describe(*collective, num_ranks);
+    });
   }
   static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] { *comm = handle(Plugin::create(*args)); });

@@ -76,6 +76,7 @@ struct DeviceTable {
     return guarded(err, [&] {
       if (!args || !TSR_HAS(args, tsr_device_open_args, num_options))
         throw Error(TSR_E_INVALID_ARGUMENT, "open: tsr_device_open_args.struct_size is smaller than ABI 0.12 requires");
+      check_reserved(args->reserved, "tsr_device_open_args");
       *device = handle<tsr_device>(Plugin::open(*args));
     });
   }
@@ -93,7 +94,12 @@ struct DeviceTable {
   // time-out is not an error either.
   static tsr_status synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) noexcept {
     std::optional<tsr_error> error;
-    const tsr_status status = guarded(err, [&] { error = object(stream).synchronize(timeout_ms); });
+    const tsr_status status = guarded(err, [&] {
+      if (timeout_ms < 0)
+        throw Error(TSR_E_INVALID_ARGUMENT,
+                    "synchronize: the time-out is " + std::to_string(timeout_ms) + " ms; 0 looks once");
+      error = object(stream).synchronize(timeout_ms);
+    });
     if (!error) return status == TSR_E_DEADLINE ? TSR_IN_PROGRESS : status;
     if (err) *err = *error;
     return error->code;
@@ -123,8 +129,10 @@ struct DeviceTable {
                             tsr_kernel** kernel, tsr_error* err) noexcept {
     return guarded(err, [&] {
       const std::span given(slots, num_slots);
-      for (const tsr_slot_spec& slot : given)
+      for (const tsr_slot_spec& slot : given) {
         check_spare(slot, "tsr_slot_spec");
+        check_flags(slot.flags, TSR_SLOT_OPTIONAL, "tsr_slot_spec");
+      }
       *kernel = handle<tsr_kernel>(object(device).prepare(checked(op), given));
     });
   }

@@ -91,16 +91,25 @@ tsr_status guard(tsr_error* err, std::string_view domain, F&& f) noexcept {
   }
 }
 
-/// Throws INVALID_ARGUMENT for a FROZEN struct with a spare or reserved word that is not 0: it says what this minor of
-/// the ABI cannot mean. `name`: "tsr_action".
+/// Throws INVALID_ARGUMENT for what this minor of the ABI cannot mean: `what` the struct `name` ("tsr_action") has.
+[[noreturn]] inline void refuse_unknown(std::string_view name, const std::string& what) {
+  throw Error(TSR_E_INVALID_ARGUMENT, std::string(name) + " has " + what + "; ABI " + std::to_string(TSR_ABI_MAJOR) +
+                                          "." + std::to_string(TSR_ABI_MINOR) + " gives it no meaning");
+}
+/// For a reserved word that is not 0.
+inline void check_reserved(uint64_t word, std::string_view name) {
+  if (word != 0) refuse_unknown(name, "a spare or reserved word that is not 0");
+}
+/// For flags other than `known`.
+inline void check_flags(uint32_t flags, uint32_t known, std::string_view name) {
+  if (flags & ~known) refuse_unknown(name, "the unknown flags " + std::to_string(flags & ~known));
+}
+/// For a FROZEN struct with a spare or reserved word that is not 0.
 template <class Struct>
 void check_spare(const Struct& given, std::string_view name) {
-  bool is_zero = std::all_of(std::begin(given.spare), std::end(given.spare), [](uint64_t word) { return word == 0; });
-  if constexpr (requires { given.reserved; }) is_zero = is_zero && given.reserved == 0;
-  if (!is_zero)
-    throw Error(TSR_E_INVALID_ARGUMENT, std::string(name) + " has a spare or reserved word that is not 0; ABI " +
-                                            std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(TSR_ABI_MINOR) +
-                                            " gives it no meaning");
+  for (const uint64_t word : given.spare)
+    check_reserved(word, name);
+  if constexpr (requires { given.reserved; }) check_reserved(given.reserved, name);
 }
 
 /// Throws what a call across the ABI reported; nothing for TSR_OK.

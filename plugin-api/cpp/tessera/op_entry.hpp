@@ -77,6 +77,8 @@ struct OpEntry {
   uint32_t reduce = 0;       ///< TSR_REDUCE_SUM or TSR_REDUCE_MAX completes outputs when `contracted` is split
   uint64_t cost_factor = 0;  ///< of the product of `cost_dims`: operations of the forward
   DimList cost_dims;
+  uint32_t dims = 0;        ///< bits 1 << TSR_DIM_* of those that it has; all others are 0 in an op of this kind
+  uint32_t attributes = 0;  ///< bits 1 << TSR_ATTR_*, as `dims`
   bool is_float32_only = false;
   bool is_tail = false;  ///< from the head to the loss
 

@@ -115,9 +115,11 @@ class SegmentSlots {
     return operand.type == OperandType::float32 ? TSR_F32 : op_.dtype;
   }
   uint64_t num_elements_of(const OperandEntry& operand) const {
+    constexpr uint64_t kMost = uint64_t{1} << 56;  // bytes of any dtype, and sums of some of them, fit 64 bits
     uint64_t n = operand.factor;
     for (const int dim : operand.dims)
-      n *= extent(op_, dim);
+      if (__builtin_mul_overflow(n, extent(op_, dim), &n) || n > kMost)
+        throw Error(TSR_E_INVALID_ARGUMENT, "op " + op_name(op_.kind) + " has extents that are too large to address");
     return n;
   }
   bool is_read(const Reader& input_half, const Reader& weight_half) const {

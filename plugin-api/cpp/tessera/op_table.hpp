@@ -36,8 +36,15 @@ constexpr int dim_of(char letter) {
 }
 
 constexpr int attribute_of(std::string_view word) {
-  require(word == "has_bias" || word == "activation", "has_bias or activation");
-  return word == "has_bias" ? TSR_ATTR_HAS_BIAS : TSR_ATTR_ACTIVATION;
+  constexpr std::pair<std::string_view, int> kWords[] = {
+      {"has_bias", TSR_ATTR_HAS_BIAS}, {"activation", TSR_ATTR_ACTIVATION},
+      {"epsilon", TSR_ATTR_EPSILON},   {"scale", TSR_ATTR_SCALE},
+      {"max_norm", TSR_ATTR_MAX_NORM}, {"arrivals", TSR_ATTR_ARRIVALS},
+      {"beta1", TSR_ATTR_BETA1},       {"beta2", TSR_ATTR_BETA2}};
+  for (const auto& [known, attribute] : kWords)
+    if (known == word) return attribute;
+  require(false, "one of the attributes' words");
+  return 0;
 }
 
 struct Slot {
@@ -54,11 +61,12 @@ class Parser {
   }
 
   constexpr OpEntry parse() {
-    if (text_.empty()) return entry_;
-    while (!take("-> "))
+    const bool has_operands = !at_end() && !text_.starts_with("with ");
+    while (has_operands && !take("-> "))
       operand();
-    while (!at_end() && !take("; "))
+    while (has_operands && !at_end() && !take("; "))
       operand();
+    if (!has_operands) entry_.dims = 1u << TSR_DIM_ELEMENTS;
     while (!at_end()) {
       clause();
       take("; ");
@@ -119,6 +127,17 @@ class Parser {
     return {role, static_cast<uint32_t>(take_char() - '0')};
   }
 
+  constexpr int take_dim() {
+    const int dim = dim_of(take_char());
+    entry_.dims |= 1u << dim;
+    return dim;
+  }
+  constexpr int take_attribute() {
+    const int attribute = attribute_of(take_word());
+    entry_.attributes |= 1u << attribute;
+    return attribute;
+  }
+
   constexpr void operand() {
     OperandEntry operand;
     const Slot slot = take_slot();
@@ -127,7 +146,7 @@ class Parser {
     operand.has_gradient = !take("!");
     if (take("?")) {
       Condition condition;
-      if (!next_is('[')) condition.attribute = attribute_of(take_word());
+      if (!next_is('[')) condition.attribute = take_attribute();
       operand.may_be_left_out = slot.role == TSR_ROLE_OUTPUT;
       (operand.may_be_left_out ? operand.left_out : operand.exists) = condition;
     }
@@ -137,7 +156,7 @@ class Parser {
       if (is_digit())
         operand.factor *= take_number();
       else
-        operand.dims.add(dim_of(take_char()));
+        operand.dims.add(take_dim());
     }
     if (take(":")) operand.type = type();
     if (take("=")) contraction();
@@ -173,7 +192,7 @@ class Parser {
       const Slot slot = take_slot();
       const bool is_gradient = slot.role == TSR_ROLE_OUTPUT_GRADIENT;
       Condition when;
-      if (take("!")) when = {attribute_of(take_word()), true};
+      if (take("!")) when = {take_attribute(), true};
       f(find(is_gradient ? TSR_ROLE_OUTPUT : slot.role, slot.index), is_gradient, when);
       skip_blank();
     }
@@ -217,6 +236,14 @@ class Parser {
       letters(entry_.whole);
     } else if (word == "begin") {
       letters(entry_.begin);
+      entry_.attributes |= entry_.begin.contains(TSR_DIM_VOCAB)
+                               ? 1u << TSR_ATTR_VOCAB_BEGIN | 1u << TSR_ATTR_VOCAB_COUNT | 1u << TSR_ATTR_VOCAB_TOTAL
+                               : 1u << TSR_ATTR_ROW_BEGIN | 1u << TSR_ATTR_ROW_PERIOD;
+    } else if (word == "with") {
+      while (!at_end() && !next_is(';')) {
+        take_attribute();
+        skip_blank();
+      }
     } else if (word == "cost") {
       entry_.cost_factor = take_number();
       letters(entry_.cost_dims);

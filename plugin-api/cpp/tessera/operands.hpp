@@ -75,20 +75,23 @@ inline uint64_t extent(const tsr_op& op, int dim, int64_t least = 1) {
                                             std::to_string(least));
   return static_cast<uint64_t>(op.dims[dim]);
 }
-/// Throws UNSUPPORTED for an attribute or extent of an op of the ABI that is not 0 and that none of them has in this
+/// Throws UNSUPPORTED for an attribute or extent of an op of the ABI that is not 0 though that op has none in this
 /// minor: a later host means something by it.
 inline void check_known(const tsr_op& op) {
-  if (!find_op(op.kind)) return;
+  const OpEntry* const entry = find_op(op.kind);
+  if (!entry) return;
   const auto refuse = [&](const char* array, size_t index, const auto& value) {
     throw Error(TSR_E_UNSUPPORTED, "op " + op_name(op.kind) + " has " + std::to_string(value) + " in " + array + "[" +
                                        std::to_string(index) + "], which is not known here");
   };
-  for (size_t i = TSR_DIM_CLASSES + 1; i < TSR_NUM_DIMS; ++i)
-    if (op.dims[i] != 0) refuse("dims", i, op.dims[i]);
-  for (size_t i = TSR_ATTR_ARRIVALS + 1; i < TSR_NUM_ATTRIBUTES; ++i)
-    if (op.attributes[i] != 0) refuse("attributes", i, op.attributes[i]);
+  for (size_t i = 0; i < TSR_NUM_DIMS; ++i)
+    if (op.dims[i] != 0 && !(entry->dims >> i & 1)) refuse("dims", i, op.dims[i]);
+  for (size_t i = 0; i < TSR_NUM_ATTRIBUTES; ++i)
+    if (op.attributes[i] != 0 && !(entry->attributes >> i & 1)) refuse("attributes", i, op.attributes[i]);
   for (size_t i = 0; i < TSR_NUM_OWN; ++i)
     if (op.own[i] != 0) refuse("own", i, op.own[i]);
+  if (const double has_bias = op.attributes[TSR_ATTR_HAS_BIAS]; has_bias != 0 && has_bias != 1)
+    refuse("attributes", TSR_ATTR_HAS_BIAS, has_bias);
 }
 
 /// Rows N = batch * seq.

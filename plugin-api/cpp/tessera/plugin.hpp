@@ -93,15 +93,17 @@ inline void require_size(const char* what, uint64_t num_bytes, uint64_t min_byte
                                " requires at least " + std::to_string(min_bytes));
 }
 
-/// Checks the host's side of the handshake and writes the plugin's: this header's minor version only, as every 0.x
-/// must.
+/// Checks the host's side of the handshake and writes the plugin's: TSR_TARGET_MINOR and whatever comes after it.
 inline void shake_hands(tsr_handshake* io) {
   if (!io || io->magic != TSR_MAGIC) throw Error(TSR_E_ABI, "the handshake has a wrong magic number");
   io->plugin_abi_major = TSR_ABI_MAJOR;
-  io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR;
-  if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) || io->host_minor_max < TSR_ABI_MINOR ||
-      io->host_minor_min > TSR_ABI_MINOR)
-    throw Error(TSR_E_ABI, "this plugin needs ABI 0.12 on a 64-bit machine; the host offers " +
+  io->plugin_minor_min = TSR_TARGET_MINOR;
+  io->plugin_minor_max = TSR_ABI_MINOR;
+  if (io->abi_major != TSR_ABI_MAJOR || io->pointer_bits != 8 * sizeof(void*) ||
+      io->host_minor_max < TSR_TARGET_MINOR || io->host_minor_min > TSR_ABI_MINOR)
+    throw Error(TSR_E_ABI, "this plugin needs ABI " + std::to_string(TSR_ABI_MAJOR) + "." +
+                               std::to_string(TSR_TARGET_MINOR) + " to " + std::to_string(TSR_ABI_MAJOR) + "." +
+                               std::to_string(TSR_ABI_MINOR) + " on a 64-bit machine; the host offers " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_min) + " to " +
                                std::to_string(io->abi_major) + "." + std::to_string(io->host_minor_max));
 }

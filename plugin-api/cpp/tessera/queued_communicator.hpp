@@ -38,7 +38,7 @@ class QueuedCommunicator : public Communicator {
         rendezvous_(to_string(args.rendezvous)),
         host_(args.host),
         device_interface_(args.device_interface),
-        store_host_(TSR_HAS(&args, tsr_comm_create_args, store_host) ? to_string(args.store_host) : ""),
+        store_host_(to_string(args.store_host)),
         messages_(2 * static_cast<size_t>(args.size)) {}
 
   /// Does the collective; called on the stream's worker, in the order of each stream. May block until the collective's

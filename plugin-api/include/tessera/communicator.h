@@ -13,7 +13,10 @@
  *   ABORTED           abort() was called here, or a peer has stopped
  *   INTERNAL          a call of a library under the communicator failed
  * After the first of them the communicator is unusable: what is submitted later fails too, and only abort, async_error
- * and destroy may be called. There is no retry.
+ * and destroy may be called. There is no retry. So a communicator is *working*, then after an error or abort *failed*.
+ *
+ * After an abort and destroy create may be called again in the same process, any number of times, under another
+ * `rendezvous`; so may it while communicators that have failed, or work, are there.
  *
  * Counts are elements of `dtype`. n = ranks in the group, r = this rank's coordinate in it. Zero counts are legal.
  *   ALL_REDUCE      recv[0:c] = sum over ranks of send[0:c];       send == recv is in place
@@ -66,7 +69,7 @@ typedef struct tsr_transfer {
   void* data;
   uint64_t num_elements;
   int32_t peer;
-  uint32_t is_receive; /* 1 or 0 */
+  uint32_t is_receive; /* 1 or 0; others are refused */
   TSR_SPARE(2);
 } tsr_transfer;
 
@@ -128,6 +131,9 @@ typedef struct tsr_comm_create_args {
   int64_t timeout_ms; /* for create itself and as default of every collective */
   tsr_str store_host; /* name or number of the machine with the job's store, which every rank reaches; empty: not known.
                          Borrowed for the call */
+  const uint32_t* cancel; /* borrowed for the call; NULL: never. Another thread sets it to other than 0 (both sides use
+                             __atomic_load_n and __atomic_store_n), and create returns ABORTED within 2 seconds,
+                             wherever it waits */
 } tsr_comm_create_args;
 
 /* APPENDABLE. */
@@ -140,18 +146,18 @@ typedef struct tsr_communicator_interface {
   TSR_FN(tsr_status, caps)(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) TSR_NOEXCEPT;
   /* Bytes of workspace that submit needs for this collective (pointers in it are ignored, but for counts) in a group of
    * `size`: an upper bound that depends on the arguments alone, so that memory can be planned without a communicator.
-   * Errors: INVALID_ARGUMENT for a size below 1. Pure. [any-thread] */
+   * Errors: INVALID_ARGUMENT for a size below 1 or a struct_size that is too small. Pure. [any-thread] */
   TSR_FN(tsr_status, describe)
   (const tsr_collective* collective, int32_t size, uint64_t* workspace_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Joins the group; returns when all members have, or at the deadline with the ranks that are missing. A collective of
    * all members: each calls it with the same size and rendezvous. *comm is the caller's until destroy. `args` is
    * borrowed for the call; args->host and args->device outlive the communicator.
-   * Errors: INVALID_ARGUMENT when the arguments contradict one another (rank, size, timeout_ms, struct_size) or those
-   * of another member; UNSUPPORTED for a device whose streams it does not take; NOT_FOUND for an option that names what
-   * is not there, such as a network interface; FAILED_PRECONDITION when these members cannot form a group (threads
-   * wanted and processes found, two ranks on one GPU); DEADLINE, naming the missing ranks; UNAVAILABLE when the
-   * key-value store, a library or a member is gone; ABORTED when the job ended meanwhile; RESOURCE_EXHAUSTED for
-   * threads or descriptors. [control-thread] */
+   * Errors: INVALID_ARGUMENT when the arguments contradict one another (rank, size, timeout_ms, which is above 0,
+   * struct_size) or those of another member; UNSUPPORTED for a device whose streams it does not take; NOT_FOUND for an
+   * option that names what is not there, such as a network interface; FAILED_PRECONDITION when these members cannot
+   * form a group (threads wanted and processes found, two ranks on one GPU); DEADLINE, naming the missing ranks;
+   * UNAVAILABLE when the key-value store, a library or a member is gone; ABORTED when the job ended meanwhile or
+   * *args->cancel was set; RESOURCE_EXHAUSTED for threads or descriptors. [control-thread] */
   TSR_FN(tsr_status, create)(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) TSR_NOEXCEPT;
   /* Enqueues one collective; copies it, but for the data, which is the caller's and stays as it is until the work is
    * done, or until destroy has returned after an error. Where work on a stream cannot fail ("cuda.stream") failed work
@@ -160,18 +166,20 @@ typedef struct tsr_communicator_interface {
    * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, a root or peer outside the
    * group or this rank itself, NULL or unaligned data, counts that overflow, send and recv that overlap but not in
    * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; ABORTED after abort(). A
-   * communicator that has failed may return its first error here too. [issue-thread] */
+   * communicator that has failed may return its first error here too. [issue-thread; working, failed] */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
-  /* OK, or the first error of any of this communicator's work, which it returns from then on: one of those at the top
+  /* OK, or the first error of any of this communicator's work, which it returns from then on. Errors: those at the top
    * of this file. Where work cannot fail its stream, the error is here before the failed work ends. [any-thread] */
   TSR_FN(tsr_status, async_error)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
   /* Aborts all of them at once; every outstanding and later operation fails with ABORTED within 2 seconds. Does not
-   * block, cannot fail, may be repeated; NULL in the array is allowed. Ranks of other processes learn of it: their work
-   * fails too, at the latest at its time-out. After it only async_error and destroy are legal, and until destroy has
-   * returned the memory of what was submitted may still be touched, as after any error. [any-thread] */
+   * block, cannot fail, may be repeated; with num_comms 0, where `comms` may be NULL, and for NULL in the array it does
+   * nothing. They may be of several ranks. Ranks of other processes learn of it: their work fails too, at the latest at
+   * its time-out. After it only async_error and destroy are legal, and until destroy has returned the memory of what
+   * was submitted may still be touched, as after any error. [any-thread] */
   TSR_FN(void, abort)(tsr_comm* const* comms, uint64_t num_comms) TSR_NOEXCEPT;
   /* Local, never a collective; all submitted work must be done or aborted. NULL is allowed. Waits for threads of the
-   * communicator's own, for seconds at most. [control-thread] */
+   * communicator's own, for seconds at most, and 2 after an abort; leaves no thread, descriptor or memory.
+   * [control-thread; working, failed] */
   TSR_FN(void, destroy)(tsr_comm* comm) TSR_NOEXCEPT;
   /* Optional tables by id, or NULL; there is none so far. Constants that live as long as the process. [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;

@@ -4,10 +4,14 @@
  * Rules of the whole ABI
  *  - Plain C11, readable as C++11 and later. No enum, bool, bit-field, varargs, C++ type or exception crosses it.
  *  - A struct is FROZEN (its layout never changes) or APPENDABLE (`struct_size` first; grows at the tail only; a field
- *    is read through TSR_HAS). Arrays hold FROZEN structs only. FROZEN is a promise from 1.0 on; until then the host
- *    accepts only plugins of its own 0.x.
- *  - `reserved` and `spare` words are 0: the host refuses another value of a plugin, a device or communicator one of
- *    the host. So a later minor may use them, with 0 for what was meant before.
+ *    is read through TSR_HAS). Arrays hold FROZEN structs only. FROZEN is a promise from 1.0 on; until then a minor may
+ *    break with those before TSR_OLDEST_MINOR.
+ *  - `reserved` and `spare` words are 0, and so are bits of flags that have no name: the host refuses another value of
+ *    a plugin, a device or communicator one of the host. So a later minor may use them, with 0 for what was meant
+ *    before. Of a tsr_error nothing is refused.
+ *  - A plugin is compiled for a minor, TSR_TARGET_MINOR, and runs on every host from that one on. A later host may send
+ *    it anything that is the host's: longer structs, and numbers that the plugin does not know. A plugin hands the host
+ *    nothing that the effective minor of the two (tsr_host.abi_minor) does not have.
  *  - Numbers (kinds, ops, roles, memories, ...) keep their meaning. Those from TSR_FIRST_PRIVATE on belong to the run:
  *    the host gives them out in the order in which it loads plugins, for names that plugins bring; texts print the
  *    names, and by these ranks agree. Those below are the ABI's, and new ones come with a minor. A number that a pass
@@ -20,13 +24,21 @@
  *    "Errors:" at a function lists the codes with a meaning of their own. Besides them every function may return
  *    RESOURCE_EXHAUSTED (out of memory) and INTERNAL (a bug in the callee, or a library under it that gives no code).
  *    On an error the function has done nothing: out-parameters keep their values, no object was made, and there is
- *    nothing to destroy, unless the function says otherwise. A function without a `tsr_error*` cannot fail. Pointers
- *    are not NULL unless the function says that they may be; passing NULL elsewhere is undefined, as is an object of
- *    another plugin.
- *  - Every function carries a tag: [control-thread] one call at a time per object, may block; [issue-thread] the one
- *    thread of a rank that issues its program, must not block; [any-thread] concurrent, must not block.
- *  - A plugin never calls exit or abort, installs no signal handler, keeps no mutable global: one process may hold
- *    many ranks.
+ *    nothing to destroy, unless the function says otherwise. A function without a `tsr_error*` cannot fail. A status
+ *    that the caller does not know counts as UNKNOWN. Pointers are not NULL unless the function says that they may be;
+ *    an array of no elements may be NULL. Passing NULL elsewhere is undefined, as is an object of another plugin.
+ *  - Time-outs are milliseconds. 0 looks once and does not wait, unless the function says otherwise; a negative one is
+ *    INVALID_ARGUMENT.
+ *  - `user` and `ctx` are handed back as they were given; they are the giver's, also when the function that was to
+ *    receive them is never called.
+ *  - Every function carries a tag. [control-thread]: one call at a time per object, may block. [issue-thread]: the one
+ *    thread of a rank that issues its program; does not block. [any-thread]: several threads at once; never blocks, so
+ *    it waits for no thread, rank, device or file. [any-thread, may block]. A function without an object (query, caps,
+ *    describe, create, open) is called by several ranks at once, whatever its tag. A tag may name the states of the
+ *    object in which the function is called, which the header's head lists; without, it is called in every state.
+ *  - A plugin never calls exit or abort, installs no signal handler nor one for fork, and keeps no mutable global: one
+ *    process may hold many ranks. It is never unloaded. Its threads block SIGINT, SIGTERM and SIGPIPE, and have ended
+ *    when the destroy or close of what they work for has returned. The host forks only to call exec at once.
  * Since 0.12. */
 #ifndef TESSERA_CORE_H
 #define TESSERA_CORE_H
@@ -60,6 +72,17 @@ extern "C" {
 
 #define TSR_ABI_MAJOR 0u
 #define TSR_ABI_MINOR 12u
+/* The first minor that this one only adds to: hosts accept plugins from it on. From 1.0 on it is 0. */
+#define TSR_OLDEST_MINOR 12u
+/* The first minor that the plugin needs, defined before these headers are included. What later minors have added is
+ * hidden, so a plugin that is built again with later headers needs no later host: a host of this minor or any after it
+ * loads it, and its handshake offers [TSR_TARGET_MINOR, TSR_ABI_MINOR]. */
+#ifndef TSR_TARGET_MINOR
+#define TSR_TARGET_MINOR TSR_OLDEST_MINOR
+#endif
+#if TSR_TARGET_MINOR < TSR_OLDEST_MINOR || TSR_TARGET_MINOR > TSR_ABI_MINOR
+#error "TSR_TARGET_MINOR is not a minor of these headers: give one from TSR_OLDEST_MINOR to TSR_ABI_MINOR"
+#endif
 #define TSR_FIRST_PRIVATE 0x10000u
 TSR_STATIC_ASSERT(sizeof(void*) == 8, "the ABI is for 64-bit machines");
 
@@ -172,13 +195,13 @@ typedef struct tsr_option_value {
 #define TSR_LOG_WARNING 3
 #define TSR_LOG_ERROR 4
 
-/* APPENDABLE. One rank's host. Given to every create and open; outlives what they made. */
+/* APPENDABLE. The host of one plugin of one rank. Given to every create and open; outlives what they made. */
 typedef struct tsr_host {
   uint32_t struct_size;
-  uint32_t abi_minor; /* the effective minor of this host and plugin */
+  uint32_t abi_minor; /* the effective minor of this host and plugin; in query, which settles it, the host's highest */
   void* ctx;
   /* Writes one log line; `level` is TSR_LOG_*, and one outside of the range counts as the nearest. A line that cannot
-   * be written is dropped. [any-thread] */
+   * be written is dropped. [any-thread, may block for as long as writing takes] */
   TSR_FN(void, log)(void* ctx, int32_t level, tsr_str message) TSR_NOEXCEPT;
   /* A service table by id (for instance TSR_KV_SERVICE), or NULL when the host has none: while a program is only
    * planned there is no key-value store. The table is the host's and lives as long as it. [any-thread] */
@@ -197,10 +220,11 @@ typedef struct tsr_kv_service {
   /* Stores a copy of `value`; a later set replaces it. Errors: those above, no others. [any-thread, may block for the
    * service's own time-out] */
   TSR_FN(tsr_status, set)(void* ctx, tsr_str key, const void* value, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
-  /* Waits for the key, then copies its value to `value`, which is the caller's. *num_bytes: capacity in, length out.
-   * timeout_ms 0 looks once. Errors, beside those above: RESOURCE_EXHAUSTED when the value is longer than the capacity
-   * (*num_bytes then is its length, nothing is copied); DEADLINE when the key was not set within timeout_ms;
-   * ABORTED when it was not set and the job has ended. [control-thread] */
+  /* Waits for the key, then copies its value to `value`, which is the caller's, NULL if the capacity is 0. *num_bytes:
+   * capacity in, length out. A wait that must end sooner than at its time-out, as when create is cancelled, is cut into
+   * short ones. Errors, beside those above: INVALID_ARGUMENT for a negative timeout_ms; RESOURCE_EXHAUSTED when the
+   * value is longer than the capacity (*num_bytes then is its length, nothing is copied); DEADLINE when the key was not
+   * set within timeout_ms; ABORTED when it was not set and the job has ended. [any-thread, may block for timeout_ms] */
   TSR_FN(tsr_status, get)
   (void* ctx, tsr_str key, void* value, uint64_t* num_bytes, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
   /* Adds to a counter (made at 0) and returns the new value; delta 0 reads it. Errors, beside those above:
@@ -255,11 +279,11 @@ typedef struct tsr_handshake {
 } tsr_handshake;
 #define TSR_MAGIC UINT64_C(0x3161726573736554) /* "Tessera1", first letter in the lowest byte */
 
-/* The one exported symbol. Fast; starts no thread, opens no device, keeps none of its arguments. May be called again
- * and then returns the same factory, which is the plugin's and lives as long as the process. Errors: ABI when magic,
- * major or pointer width are wrong or the ranges of minors do not meet. Unless the magic is wrong, the plugin writes
- * its own range into *io all the same: the host's message quotes both. The host refuses a plugin whatever code it
- * returns. [control-thread] */
+/* The one exported symbol. Fast; starts no thread, opens no device, keeps none of its arguments. May be called again,
+ * by several threads at once, and then returns the same factory, which is the plugin's and lives as long as the
+ * process. `host` may be NULL, where only the descriptor is wanted. Errors: ABI when magic, major or pointer width are
+ * wrong or the ranges of minors do not meet. Unless the magic is wrong, the plugin writes its own range into *io all
+ * the same: the host's message quotes both. The host refuses a plugin whatever code it returns. [any-thread] */
 #define TSR_ENTRY_SYMBOL "tsr_plugin_query_v1"
 typedef tsr_status (*tsr_plugin_query_fn)(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,
                                           tsr_error* err) TSR_NOEXCEPT;

@@ -6,7 +6,9 @@
  * recorded on it complete as failed, streams that wait for such an event fail too, and stream_synchronize returns the
  * first error. So one error ends a step everywhere, without a hang. Errors of the *call* (a wrong argument, a refusal
  * of the driver) are returned by the function that submits; errors of the *work* (a token out of range, a host function
- * that returns other than TSR_OK) fail the stream.
+ * that returns other than TSR_OK) fail the stream. A stream is *working* or *failed*, and between begin and end of a
+ * capture *capturing*. A failed stream is destroyed, and another may be created on the same device, which goes on, and
+ * whose memory keeps its content. Only DATA_LOSS says that the device itself is gone; then the process must end.
  *
  * A kernel computes one op: {kind, phase, dtypes, dims, attributes} on operands in *slots*. describe(op) lists the
  * slots (pure: no device is opened, so a plan for CUDA needs no GPU); prepare(op, slots) makes a kernel for the slots
@@ -220,10 +222,11 @@ typedef struct tsr_device_interface {
   tsr_str stream_kind; /* "cpu.queue", "cuda.stream" */
 
   /* Lists the op's slots in launch order, in the caller's array. *num_slots: capacity in, count out, also when the call
-   * returns RESOURCE_EXHAUSTED because the array is too small; nothing is written to it then.
-   * Errors: INVALID_ARGUMENT when struct_size is too small or an extent the op needs is not positive (ELEMENTS may be
-   * 0); UNSUPPORTED for a kind, phase or dtype the device does not compute, which the message names. No driver errors.
-   * Pure. [any-thread] */
+   * returns RESOURCE_EXHAUSTED because the array is too small; nothing is written to it then. With a capacity of 0
+   * `slots` may be NULL.
+   * Errors: INVALID_ARGUMENT when struct_size is too small, or an extent the op needs is not positive (ELEMENTS may be
+   * 0) or too large; UNSUPPORTED, naming it, for a kind, phase or dtype the device does not compute, and an attribute
+   * or extent that is not 0 and that it does not know or cannot mean. No driver errors. Pure. [any-thread] */
   TSR_FN(tsr_status, describe)
   (const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) TSR_NOEXCEPT;
 
@@ -231,7 +234,8 @@ typedef struct tsr_device_interface {
    * released before. `args` is borrowed for the call; args->host outlives the device.
    * Errors: INVALID_ARGUMENT when struct_size is too small, num_threads is 0, or an option's value is refused;
    * UNAVAILABLE when there is no driver or no device `index`; UNSUPPORTED for a device older than the kernels;
-   * RESOURCE_EXHAUSTED when the system grants no team of num_threads. [control-thread] */
+   * RESOURCE_EXHAUSTED when the system grants no team of num_threads. May be called again after close.
+   * [control-thread] */
   TSR_FN(tsr_status, open)(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, close)
   (tsr_device* device) TSR_NOEXCEPT; /* NULL is allowed, here and in every destroy. [control-thread] */
@@ -250,13 +254,14 @@ typedef struct tsr_device_interface {
    * copied, for messages and tools; names that start with "comm" may be given priority. Errors: driver errors.
    * [control-thread] */
   TSR_FN(tsr_status, stream_create)(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) TSR_NOEXCEPT;
-  /* Waits for work in flight. NULL is allowed. [control-thread] */
+  /* Waits for work in flight. NULL is allowed. [control-thread; working, failed] */
   TSR_FN(void, stream_destroy)(tsr_stream* stream) TSR_NOEXCEPT;
   /* Waits until all work submitted so far is done: OK, or the stream's first error, with its code and message, again at
    * every call, since a failed stream stays failed. After timeout_ms (0 looks once): the error if it is known by then,
    * though work may still be in flight, which stream_destroy waits for; else TSR_IN_PROGRESS.
-   * Errors, beside those that host functions and collectives brought: INVALID_ARGUMENT for data out of range (a token,
-   * a target), FAILED_PRECONDITION for an optimizer that ran at step count 0, driver errors. [control-thread] */
+   * Errors, beside those that host functions and collectives brought: INVALID_ARGUMENT for a negative timeout_ms and
+   * for data out of range (a token, a target), FAILED_PRECONDITION for an optimizer that ran at step count 0, driver
+   * errors. [control-thread; working, failed] */
   TSR_FN(tsr_status, stream_synchronize)(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT;
 
   /* An event stands for the work before its last record, on whatever stream; recording it again is allowed once nothing
@@ -281,8 +286,9 @@ typedef struct tsr_device_interface {
   (tsr_stream* stream, void* dst, uint32_t byte, uint64_t num_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Runs `function(user)` in stream order, exactly once, or not at all if the stream has failed. It waits for no other
    * stream of the device: one thread may run them all. `user` is the caller's and lives until the function has run or
-   * the stream was synchronized or destroyed; in a capture, until the graph is destroyed. Errors: driver errors; what
-   * the function returns is not among them, it fails the stream. [any-thread] */
+   * the stream was synchronized or destroyed; in a capture, until the graph is destroyed. Where the function is skipped
+   * nothing says so: the caller learns of it from stream_synchronize. Errors: driver errors; what the function returns
+   * is not among them, it fails the stream. [any-thread] */
   TSR_FN(tsr_status, host_function)
   (tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) TSR_NOEXCEPT;
   /* The native handle ("cuda.stream": cudaStream_t), or NULL for a kind that the stream is not. It is the stream's.
@@ -325,18 +331,18 @@ typedef struct tsr_device_capture {
   uint32_t reserved;
   /* From now to end, work submitted to `stream`, and to streams that wait for an event recorded on a stream of the
    * capture since, is captured and not run. Errors: FAILED_PRECONDITION when `stream` is in a capture already; driver
-   * errors. [issue-thread] */
+   * errors. [issue-thread; working, failed] */
   TSR_FN(tsr_status, begin)(tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
   /* Ends it, also when a call since has failed. Every other stream of the capture has an event after its last work that
    * `stream` waits for. *graph is the caller's until destroy. Events of the capture are recorded again before their
    * next use.
    * Errors: FAILED_PRECONDITION when no capture was begun on `stream`; INTERNAL when something was submitted that
    * cannot be captured; driver errors. Then there is no graph, nothing was run, and the streams take work as
-   * before. [issue-thread] */
+   * before. [issue-thread; capturing] */
   TSR_FN(tsr_status, end)(tsr_stream* stream, tsr_graph** graph, tsr_error* err) TSR_NOEXCEPT;
   /* Runs what was captured, as one piece of work on `stream`: where one of its host functions fails, the others may be
    * skipped and `stream` has failed. Kernels and pointers in it are alive until it is done. Errors: FAILED_PRECONDITION
-   * when `stream` is in a capture; driver errors. [issue-thread] */
+   * when `stream` is in a capture; driver errors. [issue-thread; working, failed] */
   TSR_FN(tsr_status, launch)(tsr_graph* graph, tsr_stream* stream, tsr_error* err) TSR_NOEXCEPT;
   /* None of its launches is in flight. NULL is allowed. [control-thread] */
   TSR_FN(void, destroy)(tsr_graph* graph) TSR_NOEXCEPT;

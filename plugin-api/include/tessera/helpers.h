@@ -45,26 +45,30 @@ static inline tsr_status tsr_fail(tsr_error* err, tsr_status code, const char* d
   return code;
 }
 
-/* Answers the host's handshake for a plugin that needs the minor of these headers. TSR_E_ABI: the host does not have
- * it, or has other pointers. */
+/* Answers the host's handshake for a plugin that needs TSR_TARGET_MINOR. TSR_E_ABI: the host does not have it, or has
+ * other pointers. */
 static inline tsr_status tsr_shake_hands(tsr_handshake* io, const char* domain, tsr_error* err) {
   if (io->magic != TSR_MAGIC) return tsr_fail(err, TSR_E_ABI, domain, "the handshake has a wrong magic number");
   io->plugin_abi_major = TSR_ABI_MAJOR;
-  io->plugin_minor_min = io->plugin_minor_max = TSR_ABI_MINOR; /* until 1.0: the minor of the header alone */
+  io->plugin_minor_min = TSR_TARGET_MINOR;
+  io->plugin_minor_max = TSR_ABI_MINOR;
   if (io->abi_major == TSR_ABI_MAJOR && io->pointer_bits == 8 * sizeof(void*) && io->host_minor_min <= TSR_ABI_MINOR &&
-      io->host_minor_max >= TSR_ABI_MINOR)
+      io->host_minor_max >= TSR_TARGET_MINOR)
     return TSR_OK;
-  return tsr_fail(err, TSR_E_ABI, domain,
-                  "this plugin and the host have no version of the ABI in common; build it with the host's headers");
+  return tsr_fail(
+      err, TSR_E_ABI, domain,
+      "this plugin and the host have no version of the ABI in common; build it with the host's headers, or with "
+      "a TSR_TARGET_MINOR that the host has");
 }
 
 /* Defines the entry of a plugin with one interface, and what it returns:
  *     TSR_DEFINE_PLUGIN("name", kDescriptor, TSR_STRATEGY_INTERFACE, kInterface) */
-#define TSR_DEFINE_PLUGIN(domain, descriptor, interface_id, interface)                                            \
+#define TSR_DEFINE_PLUGIN(domain, descriptor_, interface_id, interface_)                                          \
   static const void* tsr_get_interface(tsr_str id) {                                                              \
-    return tsr_equals(id, interface_id) ? &(interface) : NULL;                                                    \
+    return tsr_equals(id, interface_id) ? &(interface_) : NULL;                                                   \
   }                                                                                                               \
-  static const tsr_factory tsr_plugin_factory = {sizeof(tsr_factory), 0, &(descriptor), tsr_get_interface};       \
+  static const tsr_factory tsr_plugin_factory = {                                                                 \
+      .struct_size = sizeof(tsr_factory), .descriptor = &(descriptor_), .get_interface = tsr_get_interface};      \
   TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory, \
                                             tsr_error* err) TSR_NOEXCEPT {                                        \
     (void)host;                                                                                                   \

@@ -6,7 +6,7 @@
  * memory). The policy answers: after this visit the item leaves, to that memory, and is fetched so many visits before
  * its next use. The host turns the answers into copies, leaves out those of data that is still valid, and checks,
  * orders and places the result like any other program. So a policy cannot make a step wrong, only slow or too large,
- * and no policy changes a bit of any result.
+ * and no policy changes a bit of any result. A policy has one state: what it decides never changes.
  *
  * What `activations` does to a saved tensor (tests/golden/programs/two-blocks-activations.txt):
  *     5     compute   forward h.0.attention mb=0  r %28 i:qkv  w %29 o:attended  w %30 s:0  w %31 w:0

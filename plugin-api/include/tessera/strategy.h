@@ -5,8 +5,9 @@
  * there is nothing to split) it calls layout, builds the base program, and calls lower for every program (init, step,
  * eval), by role and then innermost axis first. layout and lower are pure: their result depends on the view and the
  * options only, and they communicate with no other rank; the host plans other ranks by calling them with other
- * coordinates, on any thread. To find the place for a collective, ask which actions bind a parameter, a gradient or a
- * value, and which of them writes it last: the program has no markers.
+ * coordinates, on any thread. An instance has one state: what it does never changes. To find the place for a
+ * collective, ask which actions bind a parameter, a gradient or a value, and which of them writes it last: the program
+ * has no markers.
  *
  * What data parallelism does to two lines of a step (tests/golden/programs/two-blocks-ddp.txt): after the last action
  * that writes a gradient it inserts its sum,
@@ -57,7 +58,7 @@ typedef struct tsr_edit {
   TSR_FN(tsr_status, add_group)(void* ctx, const tsr_group* group, int32_t* index, tsr_error* err) TSR_NOEXCEPT;
   /* A new buffer, transient unless its flags say otherwise; `buffer->id` and `buffer->strategy` are ignored. Its memory
    * is planned when all passes have run: a pass asks for no address. Errors: INVALID_ARGUMENT for an unknown kind,
-   * dtype or memory. */
+   * dtype, memory or flag, and for a name that is not UTF-8 or has control characters. */
   TSR_FN(tsr_status, add_buffer)(void* ctx, const tsr_buffer* buffer, uint64_t* id, tsr_error* err) TSR_NOEXCEPT;
   /* Inserts a copy of `action` (its id is ignored) before or after action `anchor`; anchor 0: before the first or after
    * the last. Errors: INVALID_ARGUMENT when `where` is neither TSR_BEFORE nor TSR_AFTER; for an unknown anchor, kind,
@@ -129,7 +130,7 @@ typedef struct tsr_strategy_interface {
   uint32_t struct_size;
   uint32_t role;   /* TSR_STRATEGY_SCHEDULE, ... */
   uint32_t splits; /* mask of TSR_SPLITS_*: what its axis splits */
-  uint32_t flags;
+  uint32_t flags;  /* TSR_STRATEGY_SHARDS_HOMES, or 0 */
   /* An instance for one axis, also one of a single rank. `args` is borrowed for the call, but args->host outlives the
    * instance; *strategy is the caller's until destroy. What it is depends on the options alone and never changes.
    * Errors: INVALID_ARGUMENT for options that do not go together, naming them; ABI when struct_size is too small.

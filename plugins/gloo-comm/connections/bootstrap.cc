@@ -22,11 +22,11 @@ constexpr int64_t kGraceMs = 200;
 }  // namespace
 
 Bootstrap::Bootstrap(const Member& member, const KeyValue& store, const std::string& prefix, Address address,
-                     CmaReader& cma, const std::atomic<bool>& aborted, size_t max_strangers)
+                     CmaReader& cma, CancelFlag cancel, size_t max_strangers)
     : member_(member),
       store_(store),
       keys_(prefix + "/contact/"),
-      aborted_(aborted),
+      cancel_(cancel),
       group_{{}, prefix, member.num_ranks},
       address_(address),
       listener_(member.where(), max_strangers, address_),
@@ -91,8 +91,7 @@ void Bootstrap::connect(const Deadline& deadline) {
   if (member_.rank == 0) contact.key = random_secret();
   store_.set(keys_ + std::to_string(member_.rank), to_bytes(contact));
   while (!links_.is_done()) {
-    if (aborted_.load(std::memory_order_acquire))
-      throw Error(TSR_E_ABORTED, member_.where() + ": create was aborted", member_.world_rank());
+    cancel_.check(member_);
     if (deadline.passed() || links_.is_time_up()) time_out();
     fetch_contacts(std::min(deadline.left_ms(), kContactMs));
     poll_once(has_all_contacts() ? std::min(deadline.left_ms(), kPollMs) : 0);

@@ -1,12 +1,11 @@
 // How the members of a group find and connect to one another, given only a key-value store.
 #pragma once
 
-#include <atomic>
 #include <deque>
 
 #include "gloo-comm/connections/connector.h"
 #include "gloo-comm/connections/link.h"
-#include "tessera/key_value.hpp"
+#include "tessera/rendezvous.hpp"
 
 namespace tessera::gloo_comm {
 
@@ -17,10 +16,10 @@ class Bootstrap {
  public:
   /// Listens at `address`, which has no port yet; see Listener. All references outlive it.
   Bootstrap(const Member& member, const KeyValue& store, const std::string& prefix, Address address, CmaReader& cma,
-            const std::atomic<bool>& aborted, size_t max_strangers);
+            CancelFlag cancel, size_t max_strangers);
 
   /// Returns one connection to each other member, by peer; the own entry is empty. DEADLINE names all members that are
-  /// missing, UNAVAILABLE one that has died; ABORTED soon after `aborted` is set; else the error that a peer reports.
+  /// missing, UNAVAILABLE one that has died; ABORTED soon after `cancel` is set; else the error that a peer reports.
   /// The other members are notified of it.
   std::vector<Descriptor> connect_all(const Deadline& deadline);
 
@@ -40,7 +39,7 @@ class Bootstrap {
   const Member& member_;
   const KeyValue& store_;
   const std::string keys_;
-  const std::atomic<bool>& aborted_;
+  const CancelFlag cancel_;
   GroupKey group_;
   Address address_;
   Listener listener_;

@@ -18,8 +18,8 @@ constexpr int kMaxStrangers = 128;
 std::vector<Descriptor> connect(const Member& member, const KeyValue& store, const std::string& prefix,
                                 const ConnectionSetup& setup, const Deadline& deadline, CmaReader& cma) {
   const int spare = require_descriptors(member.where(), member.num_ranks - 1 + kMoreDescriptors, kMaxStrangers);
-  const Address address = choose_address(setup.listen, member, store, prefix, deadline, setup.aborted);
-  Bootstrap bootstrap(member, store, prefix, address, cma, setup.aborted, static_cast<size_t>(spare) + 1);
+  const Address address = choose_address(setup.listen, member, store, prefix, deadline, setup.cancel);
+  Bootstrap bootstrap(member, store, prefix, address, cma, setup.cancel, static_cast<size_t>(spare) + 1);
   auto sockets = bootstrap.connect_all(deadline);
   cma.finish_probing();
   return sockets;
@@ -48,7 +48,7 @@ Connections::Connections(const Member& member, const KeyValue& store, const std:
                          const ConnectionSetup& setup, CmaReader& cma) {
   const Deadline deadline(member.timeout_ms);
   if (member.num_ranks == 1)
-    choose_address(setup.listen, member, store, prefix, deadline, setup.aborted);
+    choose_address(setup.listen, member, store, prefix, deadline, setup.cancel);
   else
     pairs_ = start_gloo(member, connect(member, store, prefix, setup, deadline, cma));
 }

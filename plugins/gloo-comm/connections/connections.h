@@ -12,7 +12,7 @@ namespace tessera::gloo_comm {
 struct ConnectionSetup {
   ListenOptions listen;
   bool uses_cma = true;
-  const std::atomic<bool>& aborted;
+  CancelFlag cancel = CancelFlag();
 };
 
 /// The connections of one member to all others: one TCP connection a pair, one gloo thread for all of them.

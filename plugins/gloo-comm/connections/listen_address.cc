@@ -42,7 +42,7 @@ Network this_network() {
 }
 
 Address choose_address(const ListenOptions& options, const Member& member, const KeyValue& store,
-                       const std::string& prefix, const Deadline& deadline, const std::atomic<bool>& aborted) {
+                       const std::string& prefix, const Deadline& deadline, const CancelFlag& cancel) {
   if (options.interface.empty() && (options.is_local || member.num_ranks == 1)) return loopback_address();
   const Address own = first_choice(options);
   if (options.is_local || member.num_ranks == 1) return own;
@@ -51,7 +51,7 @@ Address choose_address(const ListenOptions& options, const Member& member, const
   store.set(keys + "/" + std::to_string(member.rank), to_bytes(AddressOffer{own, network}));
   if (!own.is_loopback()) return own;
   for (int rank = 0; rank < member.num_ranks; ++rank) {
-    const auto seen = from_bytes<AddressOffer>(wait_for_rank(store, keys, member, rank, deadline, aborted, "create"));
+    const auto seen = from_bytes<AddressOffer>(wait_for_rank(store, keys, member, rank, deadline, cancel, "create"));
     if (!options.interface.empty()) {
       if (seen.network != network) refuse_loopback(options, member, rank);
     } else if (!seen.address.is_loopback()) {

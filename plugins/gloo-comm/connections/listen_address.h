@@ -1,11 +1,10 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 
 #include "gloo-comm/connections/address.h"
 #include "tessera/collective.hpp"
-#include "tessera/key_value.hpp"
+#include "tessera/rendezvous.hpp"
 
 namespace tessera::gloo_comm {
 
@@ -38,6 +37,6 @@ struct AddressOffer {
 /// NOT_FOUND: no such interface. INVALID_ARGUMENT: it is the loopback interface, and a member is on another machine.
 /// FAILED_PRECONDITION: this machine has no address that others could reach. DEADLINE, ABORTED as wait_for_rank().
 Address choose_address(const ListenOptions& options, const Member& member, const KeyValue& store,
-                       const std::string& prefix, const Deadline& deadline, const std::atomic<bool>& aborted);
+                       const std::string& prefix, const Deadline& deadline, const CancelFlag& cancel);
 
 }  // namespace tessera::gloo_comm

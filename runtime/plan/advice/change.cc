@@ -42,7 +42,7 @@ void drop_strategy_options(ParsedFlags& flags, const Job& job) {
 
 bool is_quick_to_plan(const Job& job, const Log& log) {
   const HostServices host(log);
-  const JobStrategies strategies(job, host.table());
+  const JobStrategies strategies(job, host);
   return RankClasses(job.mesh, strategies.all()).members().size() <= kMaxClasses;
 }
 

@@ -41,6 +41,18 @@
 #ifndef TEST_SPARE
 #define TEST_SPARE 0
 #endif
+#ifndef TEST_OPTION_FLAGS
+#define TEST_OPTION_FLAGS 0
+#endif
+#ifndef TEST_DESCRIPTOR_RESERVED
+#define TEST_DESCRIPTOR_RESERVED 0
+#endif
+#ifndef TEST_FACTORY_RESERVED
+#define TEST_FACTORY_RESERVED 0
+#endif
+#ifndef TEST_FLAGS
+#define TEST_FLAGS 0
+#endif
 #ifndef TEST_SPLITS
 #define TEST_SPLITS TSR_SPLITS_BATCH
 #endif
@@ -102,7 +114,7 @@ static inline tsr_status plan(tsr_offload* policy, const tsr_offload_view* view,
   return TSR_OK;
 }
 static const tsr_offload_interface kTable = {
-    .struct_size = TEST_TABLE_SIZE, .create = create, .destroy = destroy, .plan = TEST_PLAN};
+    .struct_size = TEST_TABLE_SIZE, .flags = TEST_FLAGS, .create = create, .destroy = destroy, .plan = TEST_PLAN};
 #else
 static tsr_status create(const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) {
   (void)args, (void)err;
@@ -122,6 +134,7 @@ static inline tsr_status lower(tsr_strategy* strategy, const tsr_program_view* v
 static const tsr_strategy_interface kTable = {.struct_size = TEST_TABLE_SIZE,
                                               .role = TSR_STRATEGY_SPLIT_STORAGE,
                                               .splits = TEST_SPLITS,
+                                              .flags = TEST_FLAGS,
                                               .create = create,
                                               .destroy = destroy,
                                               .num_variants = TEST_NUM_VARIANTS,
@@ -148,10 +161,10 @@ static const tsr_option kOptions[] = {
      1,
      0,
      TSR_OPTION_STRING,
-     0,
+     TEST_OPTION_FLAGS,
      {0, TEST_SPARE}},
 };
-static const tsr_descriptor kDescriptor = {TEST_DESCRIPTOR_SIZE, 0,
+static const tsr_descriptor kDescriptor = {TEST_DESCRIPTOR_SIZE, TEST_DESCRIPTOR_RESERVED,
                                            TEST_STR(TEST_NAME),  TEST_STR(TEST_KIND),
                                            TEST_STR(TEST_ID),    TEST_VERSION,
                                            TEST_STR("Tests"),    TEST_STR("does nothing"),
@@ -166,7 +179,7 @@ static const void* get_interface(tsr_str id) {
   (void)kTable;
   return NULL;
 }
-static const tsr_factory kFactory = {sizeof(tsr_factory), 0, &kDescriptor, get_interface};
+static const tsr_factory kFactory = {sizeof(tsr_factory), TEST_FACTORY_RESERVED, &kDescriptor, get_interface};
 
 #ifndef TEST_NO_ENTRY
 TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory,

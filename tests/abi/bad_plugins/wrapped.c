@@ -58,6 +58,10 @@ static void close_device(tsr_device* device) {
 }
 static const void* get_extension(tsr_str id) {
   if (is_fault("extension", "wild")) return (const void*)(size_t)64;
+  static const uint32_t kShort[32] = {12};
+  if (is_fault("extension", "short")) return kShort;
+  static const uint32_t kReserved[32] = {sizeof kReserved, 1};
+  if (is_fault("extension", "reserved")) return kReserved;
   static const uint32_t kHoles[32] = {sizeof kHoles};
   return is_fault("extension", "holes") ? kHoles : inner.get_extension(id);
 }
@@ -80,6 +84,12 @@ static Table wrapped(Table table) {
 typedef tsr_communicator_interface Table;
 static Table inner;
 
+static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* result, tsr_error* err) {
+  const tsr_status status = inner.caps(stream_kind, result, err);
+  if (is_fault("caps", "flags")) result->flags |= 0x100;
+  if (is_fault("caps", "collectives")) result->collectives |= 1;
+  return status;
+}
 static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
   faults_at("create");
   *comm = NULL;
@@ -100,6 +110,7 @@ static void destroy(tsr_comm* comm) {
 }
 
 static Table wrapped(Table table) {
+  table.caps = caps;
   table.create = create;
   table.submit = submit;
   table.abort = abort_all;

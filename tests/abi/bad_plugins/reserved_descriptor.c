@@ -1,0 +1,2 @@
+#define TEST_DESCRIPTOR_RESERVED 3
+#include "plugin.h"

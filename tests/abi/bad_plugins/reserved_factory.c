@@ -1,0 +1,2 @@
+#define TEST_FACTORY_RESERVED 5
+#include "plugin.h"

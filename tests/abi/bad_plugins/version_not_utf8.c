@@ -1,0 +1,2 @@
+#define TEST_VERSION TEST_STR("1.\xff\xfe")
+#include "plugin.h"
