@@ -49,7 +49,7 @@ void check_readable(const tsr_device_interface& api, const void* table, uint64_t
                 concat(call_text(address_of(api.get_extension)), " returned a table in memory that cannot be read"));
 }
 
-Device::Device(const DeviceSetup& setup, const tsr_host* host) : api_(setup.api) {
+Device::Device(const DeviceSetup& setup, const tsr_host* host) : api_(setup.api), num_threads_(setup.num_threads) {
   const tsr_device_open_args args{sizeof args, setup.index,          setup.num_threads,   0,
                                   host,        setup.options.data(), setup.options.size()};
   device_ = create_by<tsr_device>(false, api_->open, &args);

@@ -282,6 +282,20 @@ TEST_P(Faults, SubmitRefusesBadArgumentsAndGoesOn) {
   });
 }
 
+TEST_P(Faults, AnotherStreamThanTheFirstIsRefused) {
+  run_ranks(spec(), [&](CommRank& rank) {
+    Sum first, refused, second;
+    rank.comm().submit(first.collective());
+    tsr_collective collective = refused.collective();
+    collective.stream = rank.stream(1);
+    expect_parts(caught([&] { rank.comm().submit(collective); }, 1000), TSR_E_INVALID_ARGUMENT,
+                 {prefix() + rank_text(rank.rank()), "is on another stream than those before it"});
+    rank.comm().submit(second.collective());
+    rank.synchronize();
+    EXPECT_EQ(get_element(TSR_F32, second.buffer.at(0)), rank.num_ranks());
+  });
+}
+
 TEST_P(Faults, CapsTellWhatIsThere) {
   const tsr_comm_caps caps = this->caps();
   EXPECT_EQ((caps.flags & TSR_COMM_CANONICAL_SUM) != 0, !is_native());

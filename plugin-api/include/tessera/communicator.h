@@ -28,6 +28,9 @@
  *   BARRIER         no rank leaves before all entered
  * Slices lie one after another: slice i starts at c_0 + ... + c_{i-1}, with c = counts[] or num_elements for each.
  *
+ * A communicator is for one stream, that of its first submit: another one is refused. A SEND may wait for its RECV, or
+ * end before it: after it the data may be written over, and nothing else follows from its end.
+ *
  * A communicator that sets TSR_COMM_CANONICAL_SUM gives, for each element, the balanced tree over the ranks (split at
  * the largest power of two below n) in float32 or wider, rounded once to the output type, whatever the counts and
  * offsets. Since 0.12. */
@@ -159,8 +162,8 @@ typedef struct tsr_communicator_interface {
    * such a stream.
    * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, a root or peer outside the
    * group or this rank itself, NULL or unaligned data, counts that overflow, send and recv that overlap but not in
-   * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; ABORTED after abort(). A
-   * communicator that has failed may return its first error here too. [issue-thread] */
+   * place, a negative timeout_ms, no stream or another than before; UNSUPPORTED for what caps() does not list; ABORTED
+   * after abort(). A communicator that has failed may return its first error here too. [issue-thread] */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
   /* OK, or the first error of any of this communicator's work, which it returns from then on: one of those at the top
    * of this file. Where work cannot fail its stream, the error is here before the failed work ends. [any-thread] */
