@@ -8,7 +8,6 @@
 #include "job/job.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/concat.h"
 #include "config/usage_error.h"
@@ -29,16 +28,6 @@
 namespace tessera::host {
 namespace {
 
-/// The communicator's flags on streams of that kind; empty, with its reason, if it does not support them.
-std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
-  tsr_comm_caps caps{};
-  caps.struct_size = sizeof caps;
-  tsr_error err{};
-  if (enter(communicator.communicator()->caps, stream_kind, &caps, &err) == TSR_OK) return caps.flags;
-  reason = std::string(err.message, strnlen(err.message, sizeof err.message));
-  return std::nullopt;
-}
-
 /// Comm streams belong to the first of {the job's device, the CPU} whose streams the communicator supports.
 void place_comm_streams(Job& job) {
   // nccl runs on the device's streams, gloo only on the host's. On the host's, collectives are staged through host
@@ -47,17 +36,17 @@ void place_comm_streams(Job& job) {
   const LoadedPlugin &device = job.plugins.device, &communicator = *job.plugins.communicator;
   const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
   std::string reason;
-  auto flags = flags_on(communicator, kind, reason);
-  if (!flags) {
-    flags = flags_on(communicator, host_kind, reason);
+  auto claims = claims_on(*communicator.communicator(), communicator.name, kind, reason);
+  if (!claims) {
+    claims = claims_on(*communicator.communicator(), communicator.name, host_kind, reason);
     job.staged.collectives = true;
   }
-  if (!flags)
+  if (!claims)
     throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
                             " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
                             "): ", reason, "; give another communicator, such as ", kDefaultCommunicator,
                             ", which works with any device"));
-  job.comm_flags = *flags;
+  job.comm_claims = *claims;
   if (job.staged.collectives && !optional_table<tsr_device_semaphore>(*device.device(), TSR_DEVICE_SEMAPHORE))
     throw UsageError(concat("--comm ", communicator.name, " works on the host, but the streams of --device ",
                             device.name,
@@ -222,7 +211,8 @@ RunData open_data(const Job& job) {
 
 DatasetUse dataset_use(const Job& job) {
   const TrainConfig& config = job.config;
-  return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps, config.data_order, config.seed};
+  return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps,
+          config.data_order, config.seed};
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
@@ -270,7 +260,8 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   const tsr_device_interface* device = job.plugins.device.device();
   DescribeOp describe_op = [device](const tsr_op& op) { return describe(*device, op); };
   DescribeCollective describe_collective;
-  if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
+  if (job.plugins.communicator)
+    describe_collective = describe_with(job.plugins.communicator->communicator(), job.comm_claims);
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
   OffloadLimits limits;
   if (job.config.device_memory) limits.device_bytes = job.config.device_memory;

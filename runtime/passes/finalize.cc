@@ -211,10 +211,10 @@ void zero_pads(Program& program) {
 
 void bind_workspaces(Program& program, const DescribeCollective& describe) {
   for (Action& action : program.actions) {
-    if (!is_collective(action.kind) || action.bindings.empty()) continue;
+    if (!is_collective(action.kind)) continue;
     const int num_members = program.mesh->num_members(program.groups[action.group]);
     const uint64_t num_bytes = num_members < 2 ? 0 : describe(program, action, num_members);
-    if (num_bytes == 0) continue;
+    if (num_bytes == 0 || action.bindings.empty()) continue;
     const std::string about =
         std::string(action_name(action.kind)) + " " + program.buffer(action.bindings[0].buffer).name;
     const uint64_t id =

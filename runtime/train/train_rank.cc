@@ -57,7 +57,7 @@ CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const
   setup.options = job.options.communicator.values();
   setup.is_local = info.is_local;
   setup.store_host = info.store_host;
-  setup.is_capturable = (job.comm_flags & TSR_COMM_CAPTURABLE) != 0;
+  setup.is_capturable = (job.comm_claims.flags & TSR_COMM_CAPTURABLE) != 0;
   return setup;
 }
 
@@ -81,6 +81,7 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const tsr_host* host,
   setup.device = {job.plugins.device.device(), job.options.device.values(), index, threads};
   if (!job.device_is_cpu()) setup.host_device = {job.plugins.cpu.device(), job.options.cpu.values(), index, threads};
   setup.stages_collectives = job.staged.collectives;
+  setup.tests = {true, job.comm_claims.sums_float32(), (job.comm_claims.flags & TSR_COMM_CANONICAL_SUM) != 0};
   setup.files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check, job.config.timeout_ms};
   setup.log = log;
   setup.host = host;

@@ -58,9 +58,11 @@ TEST_P(Schemes, TrainOverTwoAndThreeRanks) {
     const RunResult run = train(mesh, scheme());
     expect_near(exact, run);
     EXPECT_EQ(first_difference(run, train(mesh, scheme(), "gloo")), "");
-    Flags delayed = scheme();
+    Flags delayed = scheme(), staged = scheme();
     delayed.push_back("--stream-delay=7");
     EXPECT_EQ(first_difference(run, train(mesh, delayed)), "");
+    staged.insert(staged.end(), {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES});
+    EXPECT_EQ(first_difference(run, train(mesh, staged)), "");
   }
 }
 

@@ -222,7 +222,7 @@ TEST_F(Calls, TheSumIsNotMadeOfTheWholeAndOfAPart) {
   gather();
   collective(TSR_ACTION_ALL_TO_ALL, {read(codes_), write(exchanged)});
   decode({read(gathered_), read(exchanged, TSR_SLOT(TSR_ROLE_SOURCE, 1)), write(gradient_)}, 1);
-  EXPECT_TRUE(has_diagnostic(verify_placement(p_), ": other operands are codes of a part"));
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), ": other operands are codes of the whole"));
 }
 
 TEST_F(Calls, TwoCodesAreNotGatheredAsOne) {
@@ -262,13 +262,14 @@ TEST_F(CallsOfTwoAxes, DoNotTakeCodesOfTheOther) {
 }
 
 TEST_F(CallsOfTwoAxes, CodesPassThroughCollectivesOfTheOther) {
-  const uint64_t all = buffer("all", 512), both = buffer("both", 1024);
+  const uint64_t all = buffer("all", 512);
   sum_over_x();
   encode();
   collective(TSR_ACTION_ALL_REDUCE, {add(codes_)}, TSR_REDUCE_MAX, 1);
-  collective(TSR_ACTION_ALL_GATHER, {read(codes_), write(all)}, 0, 1);
-  collective(TSR_ACTION_ALL_GATHER, {read(all), write(both)});
-  decode({read(both), write(gradient_)}, 1);
+  collective(TSR_ACTION_BROADCAST, {add(codes_)}, 0, 1);
+  p_.actions.back().peer = 0;
+  collective(TSR_ACTION_ALL_GATHER, {read(codes_), write(all)});
+  decode({read(all), write(gradient_)}, 1);
   EXPECT_TRUE(has_diagnostic(probe(gradient_), "which is the same on all ranks of dp"));
 }
 

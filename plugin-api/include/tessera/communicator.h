@@ -96,7 +96,8 @@ typedef struct tsr_collective {
   tsr_str label;      /* what it is about, for errors: "all_reduce gradient h.2" */
 } tsr_collective;
 
-/* APPENDABLE. Filled by caps() up to struct_size. */
+/* APPENDABLE. Filled by caps() up to struct_size. The host believes it: a program that needs what is not claimed is
+ * refused before it starts. */
 typedef struct tsr_comm_caps {
   uint32_t struct_size;
   uint32_t flags;       /* TSR_COMM_* */
@@ -143,7 +144,8 @@ typedef struct tsr_communicator_interface {
   TSR_FN(tsr_status, caps)(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) TSR_NOEXCEPT;
   /* Bytes of workspace that submit needs for this collective (pointers in it are ignored, but for counts) in a group of
    * `size`: an upper bound that depends on the arguments alone, so that memory can be planned without a communicator.
-   * Errors: INVALID_ARGUMENT for a size below 1. Pure. [any-thread] */
+   * Errors: INVALID_ARGUMENT for a size below 1; UNSUPPORTED for what caps() claims for no streams. Pure.
+   * [any-thread] */
   TSR_FN(tsr_status, describe)
   (const tsr_collective* collective, int32_t size, uint64_t* workspace_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Joins the group; returns when all members have, or at the deadline with the ranks that are missing. A collective of
