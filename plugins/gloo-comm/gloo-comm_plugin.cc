@@ -22,10 +22,9 @@ constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("gloo", TSR_KIND_COMMUNICATOR, "org.tessera.gloo-comm", "0.12.0",
                         "ranks as processes over TCP, with canonical sums", kOptions, "Tessera");
 
-constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};
-
 struct Plugin {
   static constexpr const char* kName = "gloo-comm";
+  static constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};
 
   static void caps(std::string_view stream_kind, tsr_comm_caps& caps) {
     if (stream_kind != tessera::view(kStreamKinds[0]))
@@ -43,9 +42,6 @@ struct Plugin {
   // Only reductions need workspace, for the operands of other ranks. It depends on the largest slice, so it is the same
   // on all ranks, and ranks' programs stay equal.
   static uint64_t describe(const tsr_collective& c, int num_ranks) {
-    if (num_ranks < 1)
-      throw Error(TSR_E_INVALID_ARGUMENT, "[gloo-comm] describe: num_ranks is " + std::to_string(num_ranks) +
-                                              "; a group has at least one rank");
     if (!tessera::is_reduction(c.kind)) return 0;
     const uint64_t n = static_cast<uint64_t>(num_ranks);
     uint64_t total = c.num_elements, largest = c.num_elements;

@@ -5,10 +5,9 @@
 
 namespace {
 
-constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};
-
 struct Plugin {
   static constexpr const char* kName = "local-comm";
+  static constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};
 
   static void caps(std::string_view stream_kind, tsr_comm_caps& caps) {
     if (stream_kind != tessera::view(kStreamKinds[0]))

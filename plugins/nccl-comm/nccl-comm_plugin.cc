@@ -6,10 +6,9 @@
 
 namespace {
 
-constexpr tsr_str kStreamKinds[] = {tessera::literal("cuda.stream")};
-
 struct Plugin {
   static constexpr const char* kName = "nccl-comm";
+  static constexpr tsr_str kStreamKinds[] = {tessera::literal("cuda.stream")};
 
   static void caps(std::string_view stream_kind, tsr_comm_caps& caps) {
     if (stream_kind != tessera::view(kStreamKinds[0]))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "nccl-comm/watchdog.h"
+#include "tessera/collective_check.hpp"
 #include "tessera/communicator.hpp"
 
 namespace tessera::nccl_comm {
@@ -31,6 +32,7 @@ class NcclCommunicator final : public Communicator {
   const Watchdog watchdog_;
 
   // Touched by the issue thread only.
+  OneStream stream_;
   Collective collective_;
   uint64_t num_collectives_ = 0;
 };

@@ -98,6 +98,12 @@ tsr_edit edit_table(Rewriter& edits) {
   t.wait_for = [](void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { rewriter(ctx).wait_for(action, earlier); });
   };
+  t.complete = [](void* ctx, uint64_t home, uint64_t* action, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] {
+      check_result(action);
+      *action = rewriter(ctx).complete(home);
+    });
+  };
   return t;
 }
 

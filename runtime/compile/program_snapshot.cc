@@ -35,6 +35,7 @@ struct ProgramSnapshot::Arrays {
   std::vector<tsr_group> groups;
   std::vector<tsr_action> actions;
   int32_t data_rank = 0;
+  tsr_op optimizer{};
   tsr_program_view view{};
 
   void add_parameters(const Model& model);
@@ -140,7 +141,7 @@ void ProgramSnapshot::Arrays::add_program(const Program& program) {
                        a.counts.size(),
                        a.peers.size(),
                        a.strategy,
-                       0});
+                       a.code});
 }
 
 ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy) : arrays_(std::make_unique<Arrays>()) {
@@ -150,6 +151,7 @@ ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy)
   a.add_segments(*program.model);
   a.add_mesh(program);
   a.add_program(program);
+  a.optimizer = optimizer_op(program);
   tsr_program_view& v = a.view;
   v = {sizeof v,
        program.purpose,
@@ -190,7 +192,8 @@ ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy)
        nullptr,
        0,
        &a.data_rank,
-       1};
+       1,
+       &a.optimizer};
 }
 
 ProgramSnapshot::~ProgramSnapshot() = default;

@@ -16,6 +16,7 @@
 #include <set>
 #include <tuple>
 
+#include "passes/completion.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
 
@@ -174,6 +175,7 @@ Action Rewriter::copy_of(const tsr_action& a) {
                 a.tag,
                 a.scale,
                 a.strategy,
+                a.code,
                 {a.bindings, a.bindings + a.num_bindings},
                 {},
                 {},
@@ -352,6 +354,21 @@ void Rewriter::wait_for(uint64_t id, uint64_t earlier) {
   action(earlier);
   if (id == earlier) throw invalid("action " + std::to_string(id) + " cannot wait for itself");
   action(id).waits_for.push_back(earlier);
+}
+
+// In two passes on two axes the sum is inserted once.
+uint64_t Rewriter::complete(uint64_t id) {
+  const Home& completed = home(id);
+  for (const Action& a : actions_)
+    if (is_completion(program_, a, completed)) return a.id;
+  const Position reader = first_reader(actions_, gradient_of(completed));
+  uint64_t last = 0;
+  if (reader == actions_.end()) return last;
+  for (Action& sum : completions_of(program_, completed)) {
+    last = sum.id;
+    index(actions_.insert(reader, std::move(sum)));
+  }
+  return last;
 }
 
 void Rewriter::collect_garbage() {

@@ -32,6 +32,7 @@ class Rewriter {
   void order(const std::vector<uint64_t>& actions);
   void wait_for(uint64_t action, uint64_t earlier);
   void collect_garbage();
+  uint64_t complete(uint64_t home);
 
  private:
   using Position = std::list<Action>::iterator;

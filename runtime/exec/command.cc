@@ -64,7 +64,7 @@ tsr_status Watch::check(void* self, tsr_error*) noexcept {
 tsr_status StrategyCall::run(void* self, tsr_error* err) noexcept {
   const StrategyCall& c = *static_cast<const StrategyCall*>(self);
   try {
-    return enter(c.strategy->interface->call, c.strategy->instance, c.tag, c.operands.data(), c.operands.size(), err);
+    return enter(c.strategy->interface->call, c.strategy->instance, &c.call, err);
   } catch (const Error& e) {  // what has escaped from it
     fill_error(err, e.code(), "host", e.what());
     return e.code();

@@ -48,9 +48,11 @@ struct Watch {
 /// A plugin's own arithmetic, called on a stream, on operands in the host's memory.
 struct StrategyCall {
   const StrategyOnAxis* strategy = nullptr;
-  uint64_t tag = 0;
   std::vector<int64_t> shapes;  // one dim each
   std::vector<tsr_tensor_view> operands;
+  tsr_op optimizer{};
+  std::vector<tsr_op_range> ranges;
+  tsr_call call{};  // of the members above
   static tsr_status run(void* self, tsr_error* err) noexcept;
 };
 

@@ -162,13 +162,25 @@ struct CommandBuilder {
     if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, call))
       throw Error(TSR_E_UNSUPPORTED, "strategy " + strategy.name + " has call actions and no call function");
     command.kind = Command::Kind::call;
-    command.call.strategy = &strategy;
-    command.call.tag = action.tag;
+    StrategyCall& made = command.call;
+    made.strategy = &strategy;
     for (const Binding& b : action.bindings)
-      command.call.shapes.push_back(static_cast<int64_t>(b.num_elements));
+      made.shapes.push_back(static_cast<int64_t>(b.num_elements));
     for (size_t i = 0; i < action.bindings.size(); ++i)
-      command.call.operands.push_back(
-          {pointer(action.bindings[i]), &command.call.shapes[i], 1, program.buffer(action.bindings[i].buffer).dtype});
+      made.operands.push_back(
+          {pointer(action.bindings[i]), &made.shapes[i], 1, program.buffer(action.bindings[i].buffer).dtype});
+    if (action.home) made.ranges = optimizer_ranges(program, program.home(action.home));
+    made.optimizer = optimizer_op(program);
+    made.optimizer.ranges = made.ranges.data();
+    made.optimizer.num_ranges = made.ranges.size();
+    made.call = {sizeof made.call,
+                 context.device().num_threads(),
+                 action.tag,
+                 made.operands.data(),
+                 made.operands.size(),
+                 program.coordinates[strategy.axis],
+                 program.mesh->axes()[strategy.axis].num_ranks,
+                 &made.optimizer};
   }
 
   void build_collective(Command& command, const Action& action) {

@@ -114,6 +114,13 @@ Communicator* Communicators::find(const Program& program, const Action& action) 
   return found == by_key_.end() ? nullptr : &found->second;
 }
 
+std::vector<Communicator*> Communicators::all() {
+  std::vector<Communicator*> result;
+  for (auto& [key, made] : by_key_)
+    result.push_back(&made);
+  return result;
+}
+
 void Communicators::check() const {
   for (const auto& [key, made] : by_key_)
     call(setup_.api->async_error, made.comm);

@@ -47,6 +47,8 @@ class Communicators {
   /// Null for a group of one.
   Communicator* find(const Program& program, const Action& action);
   bool empty() const { return by_key_.empty(); }
+  /// In the order of their creation, the same on all ranks.
+  std::vector<Communicator*> all();
   bool is_capturable() const { return setup_.is_capturable; }
   /// Throws the first error of their work, if there is one.
   void check() const;

@@ -53,7 +53,7 @@ void check_head(const tsr_device_interface& api, std::string_view id, const Opti
   if (head->reserved != 0) refuse(" with a reserved word that is not 0");
 }
 
-Device::Device(const DeviceSetup& setup) : api_(setup.api) {
+Device::Device(const DeviceSetup& setup) : api_(setup.api), num_threads_(setup.num_threads) {
   const tsr_device_open_args args{sizeof args, setup.index,          setup.num_threads,   0,
                                   setup.host,  setup.options.data(), setup.options.size()};
   device_ = create_by<tsr_device>(false, api_->open, &args);

@@ -67,6 +67,7 @@ class Device {
 
   const tsr_device_interface& api() const { return *api_; }
   tsr_device* handle() const { return device_; }
+  uint32_t num_threads() const { return num_threads_; }  ///< of the rank on a CPU
   /// One of its optional tables, or null.
   template <class Table>
   const Table* table(std::string_view id) const {
@@ -75,6 +76,7 @@ class Device {
 
  private:
   const tsr_device_interface* api_;
+  uint32_t num_threads_;
   tsr_device* device_ = nullptr;
 };
 

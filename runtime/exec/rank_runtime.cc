@@ -12,6 +12,8 @@
 
 #include "base/concat.h"
 #include "exec/half_values.h"
+#include "exec/self_test/test_communicators.h"
+#include "exec/self_test/test_device.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -66,9 +68,17 @@ std::unique_ptr<FileStore> open_files(const RankSetup& setup, const RankPrograms
   return options.num_bytes ? std::make_unique<FileStore>(options, setup.log) : nullptr;
 }
 
+/// Before the barrier, as a rank that fails its own test must be noticed there.
+void test_devices(const RankSetup& setup, const Device& device, const Device* host_device) {
+  if (!setup.tests.devices) return;
+  test_device(device, setup.communicators.start_timeout_ms);
+  if (host_device) test_device(*host_device, setup.communicators.start_timeout_ms);
+}
+
 /// The barrier of all ranks before they create communicators; called in the constructor's list, between the two
 /// members.
-const CommunicatorSetup& wait_for_ranks(const RankSetup& setup) {
+const CommunicatorSetup& wait_for_ranks(const RankSetup& setup, const Device& device, const Device* host_device) {
+  test_devices(setup, device, host_device);
   setup.before_joining();
   return setup.communicators;
 }
@@ -82,10 +92,13 @@ RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
       host_device_(open_host_device(setup, programs_)),
       arenas_(make_arenas(device_, programs_)),
       files_(open_files(setup, programs_)),
-      communicators_(wait_for_ranks(setup), setup.stages_collectives ? *host_device_ : device_, programs_.all()),
+      communicators_(wait_for_ranks(setup, device_, host_device_.get()),
+                     setup.stages_collectives ? *host_device_ : device_, programs_.all()),
       context_({device_, setup.stages_collectives ? *host_device_ : device_, host_device_ ? *host_device_ : device_},
                communicators_, setup_.strategies, arenas_, files_.get(), setup.debug, setup.graphs) {
   const auto all = programs_.all();
+  if (setup.tests.communicators)
+    test_communicators(context_, all, setup.tests.is_canonical, setup.communicators.start_timeout_ms);
   for (size_t i = 0; i < all.size(); ++i)
     executables_.push_back(std::make_unique<Executable>(*all[i], programs_.memory[i], context_));
 }

@@ -24,6 +24,13 @@
 
 namespace tessera::host {
 
+/// Which self-tests a rank begins with.
+struct SelfTests {
+  bool devices = false;
+  bool communicators = false;  ///< they sum float32
+  bool is_canonical = false;   ///< their sums are canonical
+};
+
 /// The components of a rank besides its programs. Tables and hosts are borrowed.
 struct RankSetup {
   DeviceSetup device;
@@ -36,6 +43,7 @@ struct RankSetup {
   std::span<const StrategyOnAxis> strategies;
   DebugOptions debug;
   GraphOptions graphs;
+  SelfTests tests;
   /// Called about once a second while a program runs; true stops the rank with an error.
   std::function<bool()> cancelled = [] { return false; };
   /// Called when device and memory are ready, before communicators are created: where a rank that has failed by then is

@@ -8,7 +8,6 @@
 #include "job/job.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/concat.h"
 #include "config/usage_error.h"
@@ -29,33 +28,6 @@
 namespace tessera::host {
 namespace {
 
-/// Refuses bits that this host does not know, since it could only misunderstand them.
-void check_known_caps(const LoadedPlugin& communicator, const tsr_comm_caps& caps) {
-  const uint64_t flags = caps.flags & ~uint64_t{TSR_COMM_CANONICAL_SUM | TSR_COMM_ONE_PROCESS | TSR_COMM_CAPTURABLE};
-  const uint64_t collectives =
-      caps.collectives & ~((uint64_t{2} << TSR_COLL_BARRIER) - (uint64_t{1} << TSR_COLL_ALL_REDUCE));
-  const uint64_t reduces = caps.reduces & ~((uint64_t{2} << TSR_REDUCE_MAX) - (uint64_t{1} << TSR_REDUCE_SUM));
-  if (flags || collectives || reduces)
-    throw UsageError(
-        concat("the plugin ", communicator.path, " says with its caps that it has flags ", flags, ", collectives ",
-               collectives, " and reductions ", reduces, " (bits), to which ABI ", TSR_ABI_MAJOR, ".", TSR_ABI_MINOR,
-               " gives no meaning; build it again with this version's plugin-api"),
-        TSR_E_ABI);
-}
-
-/// The communicator's flags on streams of that kind; empty, with its reason, if it does not support them.
-std::optional<uint32_t> flags_on(const LoadedPlugin& communicator, tsr_str stream_kind, std::string& reason) {
-  tsr_comm_caps caps{};
-  caps.struct_size = sizeof caps;
-  tsr_error err{};
-  if (enter(communicator.communicator()->caps, stream_kind, &caps, &err) == TSR_OK) {
-    check_known_caps(communicator, caps);
-    return caps.flags;
-  }
-  reason = std::string(err.message, strnlen(err.message, sizeof err.message));
-  return std::nullopt;
-}
-
 /// Comm streams belong to the first of {the job's device, the CPU} whose streams the communicator supports.
 void place_comm_streams(Job& job) {
   // nccl runs on the device's streams, gloo only on the host's. On the host's, collectives are staged through host
@@ -64,17 +36,17 @@ void place_comm_streams(Job& job) {
   const LoadedPlugin &device = job.plugins.device, &communicator = *job.plugins.communicator;
   const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
   std::string reason;
-  auto flags = flags_on(communicator, kind, reason);
-  if (!flags) {
-    flags = flags_on(communicator, host_kind, reason);
+  auto claims = claims_on(*communicator.communicator(), communicator.name, kind, reason);
+  if (!claims) {
+    claims = claims_on(*communicator.communicator(), communicator.name, host_kind, reason);
     job.staged.collectives = true;
   }
-  if (!flags)
+  if (!claims)
     throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
                             " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
                             "): ", reason, "; give another communicator, such as ", kDefaultCommunicator,
                             ", which works with any device"));
-  job.comm_flags = *flags;
+  job.comm_claims = *claims;
   if (job.staged.collectives && !optional_table<tsr_device_semaphore>(*device.device(), TSR_DEVICE_SEMAPHORE))
     throw UsageError(concat("--comm ", communicator.name, " works on the host, but the streams of --device ",
                             device.name,
@@ -289,7 +261,8 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   const tsr_device_interface* device = job.plugins.device.device();
   DescribeOp describe_op = [device](const tsr_op& op) { return describe(*device, op); };
   DescribeCollective describe_collective;
-  if (job.plugins.communicator) describe_collective = describe_with(job.plugins.communicator->communicator());
+  if (job.plugins.communicator)
+    describe_collective = describe_with(job.plugins.communicator->communicator(), job.comm_claims);
   const uint64_t guard_bytes = job.config.debug_memory ? kBufferAlignment : 0;
   OffloadLimits limits;
   if (job.config.device_memory) limits.device_bytes = job.config.device_memory;

@@ -17,6 +17,7 @@
 #include "model/model_name.h"
 #include "model/parameter_source.h"
 #include "plugins/host_services.h"
+#include "program/claims.h"
 
 namespace tessera::host {
 
@@ -33,13 +34,13 @@ struct Job {
   bool evaluates = false;  ///< something asks for an evaluation; else its program is not compiled
   bool trains = true;      ///< false: it only evaluates, and no parameter has a gradient or optimizer state
 
-  uint32_t comm_flags = 0;  ///< TSR_COMM_* of the communicator
-  StagedKinds staged;       ///< the actions that work in host memory while the device has its own
+  CommunicatorClaims comm_claims;  ///< of the communicator, on the streams that it uses
+  StagedKinds staged;              ///< the actions that work in host memory while the device has its own
 
   /// The device computes in host memory, on the host's streams.
   bool device_is_cpu() const { return !staged.calls; }
   /// The communicator keeps all ranks in one process.
-  bool ranks_are_threads() const { return comm_flags & TSR_COMM_ONE_PROCESS; }
+  bool ranks_are_threads() const { return comm_claims.flags & TSR_COMM_ONE_PROCESS; }
 
   const Architecture& architecture() const { return *named.architecture; }
   /// Summed over all data ranks; of a model without sequences, examples.

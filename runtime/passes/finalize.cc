@@ -10,23 +10,18 @@
 //     71    comm.world.scalars  all_reduce group=world reduce=sum  a %17 dst  # 70            inserted: squares
 //     72    compute             clip  r %17 x:squares  w %18 x:clip  a %19 x:step  # 71
 //
-// and in that of pipeline, whose stages 0 and 1 both use the tied embedding:
-//
-//     67    comm.pp.completion  all_reduce group=pp{0,1} reduce=sum home=wte.weight  a %71 dst  w %114 w:0  # 66
-//     68    compute             sum_squares home=wte.weight  r %71 src  a %11+0:20 x:squares  # 67
-//
 // In line 20 the gradient of wte is written, in line 40 it is added to: both were bound with *add* until here. Line 41
 // is there because parameters start on multiples of 128 elements: the reduction reads the gaps between them, which no
 // kernel writes.
 // All ranks of a group insert the same collectives, whether they own anything or not: only the layout decides, which is
-// equal on all ranks. Cost: linear in the bindings, and with stages a scan of the list for each home.
+// equal on all ranks. Cost: linear in the bindings, and what completion.cc costs.
 
 #include "passes/finalize.h"
 
 #include <algorithm>
 #include <map>
-#include <span>
 
+#include "passes/completion.h"
 #include "passes/divergence.h"
 #include "program/range_set.h"
 #include "tessera/error.hpp"
@@ -36,17 +31,6 @@ namespace {
 
 constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 
-Action sum_in_place(Program& program, const Group& group, const char* lane, const Binding& what) {
-  Action action;
-  action.id = program.next_id++;
-  action.kind = TSR_ACTION_ALL_REDUCE;
-  action.reduce = TSR_REDUCE_SUM;
-  action.stream = program.comm_stream(group.axis, lane);
-  action.group = program.group(group);
-  action.bindings = {{what.buffer, what.offset, what.num_elements, kDestination, TSR_MODE_ADD}};
-  return action;
-}
-
 /// Position after the last action that writes or adds to the range, or -1 if none does.
 ptrdiff_t after_last_writer(const Program& program, const Binding& range) {
   for (size_t i = program.actions.size(); i-- > 0;)
@@ -54,16 +38,6 @@ ptrdiff_t after_last_writer(const Program& program, const Binding& range) {
       if (b.buffer == range.buffer && b.mode != TSR_MODE_READ && b.offset < range.offset + range.num_elements &&
           range.offset < b.offset + b.num_elements)
         return static_cast<ptrdiff_t>(i) + 1;
-  return -1;
-}
-
-/// Position of the first action that reads the range, or -1 if none does.
-ptrdiff_t before_first_reader(const Program& program, const Binding& range) {
-  for (size_t i = 0; i < program.actions.size(); ++i)
-    for (const Binding& b : program.actions[i].bindings)
-      if (b.buffer == range.buffer && b.mode == TSR_MODE_READ && b.offset < range.offset + range.num_elements &&
-          range.offset < b.offset + b.num_elements)
-        return static_cast<ptrdiff_t>(i);
   return -1;
 }
 
@@ -103,10 +77,10 @@ std::vector<Action> sums_of_squares(Program& program, const Binding& squares) {
 /// still join the collective.
 void sum_squares(Program& program) {
   const Binding squares = accumulator(program, kSquaresAccumulator);
-  const ptrdiff_t at = squares.buffer ? before_first_reader(program, squares) : -1;
-  if (at < 0) return;
+  const auto reader = first_reader(program.actions, squares);
+  if (reader == program.actions.end()) return;
   const std::vector<Action> sums = sums_of_squares(program, squares);
-  program.actions.insert(program.actions.begin() + at, sums.begin(), sums.end());
+  program.actions.insert(reader, sums.begin(), sums.end());
 }
 
 /// The groups over which losses are partial sums: ranks of an axis that splits tensors compute the same loss. The sums
@@ -133,8 +107,7 @@ void sum_loss_over_world(Program& program) {
   if (at < 0) return;
   if (has_stages(program)) {
     const Binding squares = accumulator(program, kSquaresAccumulator);
-    at = squares.buffer ? before_first_reader(program, squares) : -1;
-    if (at < 0) at = static_cast<ptrdiff_t>(program.actions.size());
+    at = first_reader(program.actions, squares) - program.actions.begin();
   }
   for (const std::string_view name : {kLossAccumulator, kCorrectCount})
     if (const Binding scalar = accumulator(program, name); scalar.buffer)
@@ -142,41 +115,6 @@ void sum_loss_over_world(Program& program) {
         Action action = sum_in_place(program, group, "scalars", scalar);
         program.actions.insert(program.actions.begin() + at++, std::move(action));
       }
-}
-
-/// The coordinates of a layer axis that hold a parameter, if they are several.
-std::span<const int> stages_of(const Program& program, int parameter, int axis) {
-  const LayoutEntry* split = entry_on(program, parameter, axis, TSR_HOME_GRADIENT);
-  if (!split || split->kind != TSR_LAYOUT_REPLICATED || split->coordinates.size() < 2) return {};
-  return split->coordinates;
-}
-
-void complete_gradient(Program& program, const Home& home, int axis) {
-  const HomeRole& gradient = home.roles[TSR_HOME_GRADIENT];
-  if (!gradient.buffer) return;
-  // Ask the unit, not the first piece: a rank whose slice is empty must plan the same collective.
-  const auto stages = stages_of(program, program.model->units[home.unit].parameters.front(), axis);
-  for (const tsr_piece& piece : home.pieces)
-    if (!std::ranges::equal(stages, stages_of(program, piece.parameter, axis)))
-      throw Error(TSR_E_INVALID_ARGUMENT,
-                  "home " + home.name + " holds " + program.model->units[home.unit].name + " and " +
-                      program.model->parameters[piece.parameter].name + ", which are on different ranks of axis " +
-                      program.mesh->axes()[axis].name + "; the strategy must put them into different homes");
-  const Binding range{gradient.buffer, gradient.offset, gradient.num_elements, 0, 0};
-  // Not after the last writer: another stage may need a message from this one to complete its own part of the sum.
-  const ptrdiff_t at = before_first_reader(program, range);
-  if (stages.empty() || at < 0) return;
-  Action action = sum_in_place(program, Group{axis, {stages.begin(), stages.end()}}, "completion", range);
-  action.home = home.id;
-  program.actions.insert(program.actions.begin() + at, std::move(action));
-}
-
-void complete_gradients(Program& program) {
-  const auto& axes = program.mesh->axes();
-  for (int axis = 0; axis < static_cast<int>(axes.size()); ++axis)
-    if (axes[axis].splits == TSR_SPLITS_LAYERS)
-      for (const Home& home : program.homes)
-        complete_gradient(program, home, axis);
 }
 
 /// The ranges of each transient buffer written so far.
@@ -273,10 +211,10 @@ void zero_pads(Program& program) {
 
 void bind_workspaces(Program& program, const DescribeCollective& describe) {
   for (Action& action : program.actions) {
-    if (!is_collective(action.kind) || action.bindings.empty()) continue;
+    if (!is_collective(action.kind)) continue;
     const int num_members = program.mesh->num_members(program.groups[action.group]);
     const uint64_t num_bytes = num_members < 2 ? 0 : describe(program, action, num_members);
-    if (num_bytes == 0) continue;
+    if (num_bytes == 0 || action.bindings.empty()) continue;
     const std::string about =
         std::string(action_name(action.kind)) + " " + program.buffer(action.bindings[0].buffer).name;
     const uint64_t id =

@@ -7,9 +7,6 @@
 
 #include <algorithm>
 
-#include "guard/plugin_calls.h"
-#include "tessera/error.hpp"
-
 namespace tessera::host {
 
 tsr_collective collective_of(const Program& program, const Action& action) {
@@ -32,15 +29,6 @@ tsr_collective collective_of(const Program& program, const Action& action) {
   if (c.kind == TSR_COLL_ALL_TO_ALL || slices_in_place)
     c.num_elements /= static_cast<uint64_t>(program.mesh->num_members(program.groups[action.group]));
   return c;
-}
-
-DescribeCollective describe_with(const tsr_communicator_interface* communicator) {
-  return [communicator](const Program& program, const Action& action, int num_ranks) {
-    const tsr_collective collective = collective_of(program, action);
-    uint64_t num_bytes = 0;
-    call(communicator->describe, &collective, num_ranks, &num_bytes);
-    return num_bytes;
-  };
 }
 
 }  // namespace tessera::host

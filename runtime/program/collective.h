@@ -14,7 +14,4 @@ tsr_collective collective_of(const Program& program, const Action& action);
 /// Bytes of workspace a collective action needs in a group of `num_ranks`.
 using DescribeCollective = std::function<uint64_t(const Program& program, const Action& action, int num_ranks)>;
 
-/// Asks the communicator's describe().
-DescribeCollective describe_with(const tsr_communicator_interface* communicator);
-
 }  // namespace tessera::host

@@ -104,6 +104,12 @@ tsr_op op_of(const Program& program, const Action& action) {
   return trimmed(op);
 }
 
+tsr_op optimizer_op(const Program& program) {
+  Action update;
+  update.kind = TSR_ACTION_OPTIMIZER;
+  return op_of(program, update);
+}
+
 double num_operations(const tsr_op& op) {
   const op::OpEntry* entry = op::find_op(op.kind);
   return entry ? entry->operations(op) : 0;

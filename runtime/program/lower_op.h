@@ -16,6 +16,9 @@ tsr_op trimmed(tsr_op op);
 /// The op of an action, without ranges; throws INVALID_ARGUMENT for collectives and calls.
 tsr_op op_of(const Program& program, const Action& action);
 
+/// The op of the update, as OPTIMIZER actions have it: kind and attributes, without dims and ranges.
+tsr_op optimizer_op(const Program& program);
+
 /// Floating-point operations of matrix products and attention (which is causal: half of the pairs). A backward has
 /// twice those of its forward, each half of it as many as the forward.
 double num_operations(const tsr_op& op);

@@ -46,6 +46,7 @@ struct Action {
   uint64_t tag = 0;
   double scale = 0;
   int strategy = -1;  ///< of a call: index in Program::strategies
+  uint32_t code = 0;  ///< of a call: the code of addends that it makes or takes
   std::vector<Binding> bindings;
   std::vector<uint64_t> counts;
   std::vector<int32_t> peers;

@@ -141,6 +141,7 @@ class Printer {
     if (action.home) attribute("home", quoted_unless_plain(program_.home(action.home).name));
     if (action.scale != 0) attribute("scale", number_text(action.scale));
     if (action.strategy >= 0) attribute("strategy", to_string(action.strategy));
+    if (action.code) attribute("code", to_string(action.code));
     if (!action.counts.empty()) attribute("counts", list_word(action.counts));
     if (!action.peers.empty()) attribute("peers", list_word(action.peers));
     if (action.flags & TSR_ACTION_PREDICATED) add(" ", kPredicatedWord);

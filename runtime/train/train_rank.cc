@@ -58,7 +58,7 @@ CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const
   setup.is_local = info.is_local;
   setup.store_host = info.store_host;
   setup.cancelled = info.cancelled;
-  setup.is_capturable = (job.comm_flags & TSR_COMM_CAPTURABLE) != 0;
+  setup.is_capturable = (job.comm_claims.flags & TSR_COMM_CAPTURABLE) != 0;
   return setup;
 }
 
@@ -86,6 +86,7 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const HostServices& h
   if (!job.device_is_cpu()) setup.host_device = device(job.plugins.cpu, job.options.cpu);
   setup.device_memory_is_host = job.device_is_cpu();
   setup.stages_collectives = job.staged.collectives;
+  setup.tests = {true, job.comm_claims.sums_float32(), (job.comm_claims.flags & TSR_COMM_CANONICAL_SUM) != 0};
   setup.files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check, job.config.timeout_ms};
   setup.log = log;
   setup.communicators = communicator_setup(job, info, host);

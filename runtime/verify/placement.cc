@@ -10,6 +10,8 @@
 //     shard         varying      -         shard     varying
 //     varying       varying      -         varying   varying
 //
+// Codes of addends are in no sum: what they mean only the strategy knows, in its calls (placement_call.cc).
+//
 // Zero and unknown fit everything. `factor` is the product of all scales so far, so that a strategy that averages where
 // it must sum is found too.
 
@@ -40,6 +42,18 @@ std::string placement_text(const Placement& placement, const std::string& axis) 
     case PlacementKind::varying:
       text = "different on each rank of " + axis;
       break;
+    case PlacementKind::encoded:
+      text = "an encoded addend of the sum over " + axis;
+      break;
+    case PlacementKind::gathered:
+      text = "the encoded addends of all ranks of " + axis;
+      break;
+    case PlacementKind::exchanged:
+      text = "the encoded addends that all ranks of " + axis + " have of a part of the sum";
+      break;
+    case PlacementKind::bound:
+      text = "a minimum or maximum of encoded addends over " + axis;
+      break;
   }
   return placement.is_scaled() ? text + ", scaled by " + std::to_string(placement.factor) : text;
 }
@@ -47,6 +61,7 @@ std::string placement_text(const Placement& placement, const std::string& axis) 
 std::optional<Placement> placement_of_sum(const Placement& a, const Placement& b) {
   if (a.is_neutral()) return a.kind == PlacementKind::unknown && b.kind == PlacementKind::zero ? a : b;
   if (b.is_neutral()) return a;
+  if (a.is_code() || b.is_code()) return std::nullopt;
   // x/n + x is neither a sum nor an average.
   const Placement ratio{PlacementKind::unknown, a.factor / b.factor};
   if (ratio.is_scaled()) return std::nullopt;
@@ -60,7 +75,7 @@ Placement common_placement(const PlacementParts& parts) {
   for (const PlacementPart& part : parts) {
     if (part.placement.is_neutral()) continue;
     if (common.is_neutral()) common = part.placement;
-    if (common.kind != part.placement.kind) return {};
+    if (common.kind != part.placement.kind || common.code != part.placement.code) return {};
   }
   return common;
 }

@@ -1,5 +1,5 @@
-// How the elements of buffers are placed over the ranks of one axis: Replicate, Partial and Shard as in DTensor, and
-// varying.
+// How the elements of buffers are placed over the ranks of one axis: Replicate, Partial and Shard as in DTensor,
+// varying, and the codes that strategies make of addends.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,29 @@ enum class PlacementKind : uint8_t {
   partial,     ///< each rank has a partial sum; the value is their total
   shard,       ///< each rank has another part
   varying,     ///< each rank has its own value: results of its own tokens, divergent parameters
+  encoded,     ///< each rank has what a call made of its partial sum
+  gathered,    ///< the same on all ranks: the codes of all of them
+  exchanged,   ///< each rank has all ranks' codes of another part of the sum
+  bound,       ///< the same on all ranks: a minimum or maximum of their codes
+};
+
+/// Whose code it is, which one, and over which group all ranks' codes came together.
+struct Code {
+  int strategy = -1;
+  uint32_t number = 0;
+  int group = -1;
+
+  bool operator==(const Code&) const = default;
 };
 
 /// A kind, and the factor by which the elements have been multiplied so far.
 struct Placement {
   PlacementKind kind = PlacementKind::unknown;
   double factor = 1;
+  Code code = {};  ///< of codes
 
   bool is_neutral() const { return kind <= PlacementKind::zero; }
+  bool is_code() const { return kind >= PlacementKind::encoded; }
   bool is_scaled() const { return factor < 1 - 1e-9 || factor > 1 + 1e-9; }
 };
 
@@ -44,7 +59,7 @@ struct PlacementPart {
 };
 using PlacementParts = std::vector<PlacementPart>;
 
-/// The placement that all non-neutral parts have; unknown when they differ or there are none.
+/// The placement that all non-neutral parts have, codes included; unknown when they differ or there are none.
 Placement common_placement(const PlacementParts& parts);
 /// The parts of [begin, end), with offsets from `begin`.
 PlacementParts slice(const PlacementParts& parts, uint64_t begin, uint64_t end);

@@ -10,8 +10,13 @@
 //     all_to_all            all but partial    -> shard from replicated, else unchanged
 //     send, recv            all but partial    -> as compute leaves values
 //
+// An encoded addend becomes gathered by an all_gather, exchanged by an all_to_all, a bound by an all_reduce by min or
+// max, and may be sent; other collectives take no codes.
+//
 // On another axis elements are moved or added independently of this one. Sums are linear, so the sum of partials is
 // partial and that of shards is a shard: placements are carried along.
+
+#include <algorithm>
 
 #include "verify/placement_rules.h"
 
@@ -31,6 +36,7 @@ void PlacementRules::collective() {
     if (form.destination) placements_.write(*form.destination, Placement{});
     return;
   }
+  if (carry_code_on_axis(form)) return;
   switch (action_->kind) {
     case TSR_ACTION_ALL_GATHER:
       return gather_on_axis(form);
@@ -100,13 +106,45 @@ void PlacementRules::reduce_on_axis(const CollectiveOperands& form) {
   placements_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
 }
 
-void PlacementRules::gather_on_axis(const CollectiveOperands& form) {
+/// What a gather takes from this rank: its slice.
+Binding PlacementRules::gathered_slice(const CollectiveOperands& form) const {
   Binding own = *form.given();
   if (form.in_place) {
     const auto offsets = slice_offsets(*action_, own.num_elements, form.num_ranks);
     own.offset += offsets[form.position];
     own.num_elements = offsets[form.position + 1] - offsets[form.position];
   }
+  return own;
+}
+
+/// Collectives of codes; false when the operand has none.
+bool PlacementRules::carry_code_on_axis(const CollectiveOperands& form) {
+  const uint32_t kind = action_->kind;
+  if (!form.given()) return false;
+  const Binding given = kind == TSR_ACTION_ALL_GATHER ? gathered_slice(form) : *form.given();
+  const PlacementParts parts = placements_.read(given);
+  if (std::ranges::none_of(parts, [](const PlacementPart& part) { return part.placement.is_code(); })) return false;
+  Placement result = common_placement(parts);
+  const bool is_own = result.kind == PlacementKind::encoded;
+  const bool bounds = action_->reduce == TSR_REDUCE_MIN || action_->reduce == TSR_REDUCE_MAX;
+  result.code.group = action_->group;
+  if (result.is_neutral())
+    report("takes " + range_text(program_, given) +
+           ", of which parts are different codes; give each a range of its own");
+  else if (kind == TSR_ACTION_ALL_GATHER && is_own)
+    result.kind = PlacementKind::gathered;
+  else if (kind == TSR_ACTION_ALL_TO_ALL && is_own)
+    result.kind = PlacementKind::exchanged;
+  else if (kind == TSR_ACTION_ALL_REDUCE && bounds && (is_own || result.kind == PlacementKind::bound))
+    result.kind = PlacementKind::bound;
+  else if (!expect(given, ~kCodes, ""))
+    result = {};
+  if (form.destination) placements_.write(*form.destination, result);
+  return true;
+}
+
+void PlacementRules::gather_on_axis(const CollectiveOperands& form) {
+  const Binding own = gathered_slice(form);
   // In place, gathering the slices of a replicated buffer changes nothing.
   const uint32_t whole = form.in_place ? bit(PlacementKind::replicated) : 0;
   expect(own, bit(PlacementKind::shard) | bit(PlacementKind::varying) | whole,
@@ -144,6 +182,8 @@ void PlacementRules::carry(const CollectiveOperands& form) {
   if (action_->reduce == TSR_REDUCE_MIN || action_->reduce == TSR_REDUCE_MAX)
     expect(*form.given(), ~bit(PlacementKind::partial),
            "the minimum or maximum of partial sums is not that of the sum");
+  else if (action_->reduce)
+    expect(*form.given(), ~kCodes, "");
   if (action_->kind == TSR_ACTION_ALL_GATHER) return carry_gather(form);
   if (form.in_place || !form.destination) return;
   if (!form.source) return placements_.write(*form.destination, Placement{});

@@ -1,7 +1,8 @@
 // Abstract interpretation of a program for one axis: each action is applied to placements instead of numbers. The rules
-// are in four files: placement_compute.cc (axes that split the batch or the layers), placement_tensor.cc,
-// placement_collective.cc, placement_step.cc (elementwise, norm, optimizer). A range that caused a diagnostic becomes
-// unknown, which fits everything, so a fault is reported once and not again for each action after it.
+// are in five files: placement_compute.cc (axes that split the batch or the layers), placement_tensor.cc,
+// placement_collective.cc, placement_step.cc (elementwise, norm, optimizer), placement_call.cc. A range that caused a
+// diagnostic becomes unknown, which fits everything, so a fault is reported once and not again for each action after
+// it.
 
 #include "verify/placement_rules.h"
 
@@ -46,7 +47,11 @@ std::string PlacementRules::text(const Binding& binding, const Placement& placem
 bool PlacementRules::expect(const Binding& binding, uint32_t allowed, const std::string& why) {
   for (const PlacementPart& part : placements_.read(binding)) {
     if (part.placement.is_neutral() || (allowed & bit(part.placement.kind))) continue;
-    report("takes " + text(binding, part.placement) + ": " + why);
+    const bool is_code = part.placement.is_code();
+    report("takes " + text(binding, part.placement) + ": " +
+           (is_code ? "only a call of " + program_.strategies.at(part.placement.code.strategy).name +
+                          " with reduce and group makes the sum of it"
+                    : why));
     placements_.write(binding, Placement{});
     return false;
   }

@@ -1,5 +1,5 @@
 // What each kind of action does to placements on one axis, and what it must not do. Implemented in placement_rules.cc,
-// placement_compute.cc, placement_tensor.cc, placement_collective.cc and placement_step.cc.
+// placement_compute.cc, placement_tensor.cc, placement_collective.cc, placement_step.cc and placement_call.cc.
 #pragma once
 
 #include <string>
@@ -20,6 +20,15 @@ inline bool has_role(const Binding& binding, uint32_t role) {
   return TSR_SLOT_ROLE(binding.slot) == role;
 }
 
+/// A set of kinds, as bits.
+constexpr uint32_t bit(PlacementKind kind) {
+  return 1u << static_cast<uint32_t>(kind);
+}
+inline constexpr uint32_t kCodes = bit(PlacementKind::encoded) | bit(PlacementKind::gathered) |
+                                   bit(PlacementKind::exchanged) | bit(PlacementKind::bound);
+/// Neither addends nor codes of them.
+inline constexpr uint32_t kComplete = ~(bit(PlacementKind::partial) | kCodes);
+
 /// Walks a program's list for one axis. `placements` are those before the first action.
 class PlacementRules {
  public:
@@ -27,9 +36,6 @@ class PlacementRules {
   void apply(size_t index);
 
  private:
-  // A set of kinds, as bits.
-  static constexpr uint32_t bit(PlacementKind kind) { return 1u << static_cast<uint32_t>(kind); }
-
   // Used by every rule.
   void report(const std::string& what);
   std::string text(const Binding& binding, const Placement& placement) const;
@@ -54,6 +60,8 @@ class PlacementRules {
   void collective();
   bool leaves_out_ranks(const CollectiveOperands& form) const;
   PlacementParts reduced(const CollectiveOperands& form, PlacementKind result);
+  Binding gathered_slice(const CollectiveOperands& form) const;
+  bool carry_code_on_axis(const CollectiveOperands& form);
   void reduce_on_axis(const CollectiveOperands& form);
   void gather_on_axis(const CollectiveOperands& form);
   void broadcast_on_axis(const CollectiveOperands& form);
@@ -69,7 +77,15 @@ class PlacementRules {
   void optimizer();
   PlacementKind updated_placement(const Binding& value, const PlacementPair& pair, PlacementKind moments,
                                   bool clips_alike);
+
+  // Calls, of a strategy of this axis and of another one.
   void call();
+  void call_of_another_axis();
+  void encode();
+  void decode();
+  bool take_for_decoding(const Binding& binding, PlacementKind& result);
+  PlacementParts operands_of_call() const;
+  void put_results(const Placement& placement);
 
   const Program& program_;
   const int axis_;

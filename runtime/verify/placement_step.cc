@@ -1,4 +1,4 @@
-// What elementwise actions, norm, clip, optimizer and calls do to placements. Mistakes of strategies surface here,
+// What elementwise actions, norm, clip and optimizer do to placements. Mistakes of strategies surface here,
 // where gradients are used: `sum_squares` and `optimizer` take nothing partial and nothing scaled, and a gradient must
 // be placed like its parameter. An exception is ZeRO-1: a replicated value whose moments are shards becomes a shard,
 // since each rank has updated its slice, and the gather at the end makes it replicated again.
@@ -34,6 +34,10 @@ void PlacementRules::elementwise() {
     return;
   }
   const Binding& destination = *action_->find(kDestination);
+  if (action_->kind != TSR_ACTION_COPY) {  // only a copy leaves a code what it is
+    const Binding* source = action_->find(kSource);
+    expect(source ? *source : destination, ~kCodes, "");
+  }
   if (action_->kind == TSR_ACTION_SCALE) {
     PlacementParts parts = placements_.read(destination);
     for (PlacementPart& part : parts)
@@ -48,8 +52,7 @@ void PlacementRules::elementwise() {
 // together.
 void PlacementRules::sum_squares() {
   const Binding& source = *action_->find(kSource);
-  expect(source, ~bit(PlacementKind::partial),
-         "squares of partial sums are not those of the sum; is a collective missing?");
+  expect(source, kComplete, "squares of partial sums are not those of the sum; is a collective missing?");
   expect_unscaled(source);
   const bool diverges = any_of(placements_.read(source), PlacementKind::varying);
   const Binding& accumulator = *action_->find(kAccumulator);
@@ -63,11 +66,9 @@ void PlacementRules::clip() {
   run_words.offset += TSR_ACCUMULATOR_LIMBS;
   run_words.num_elements -= TSR_ACCUMULATOR_LIMBS;
   if (any_of(slice(placements_.read(accumulator), 0, TSR_ACCUMULATOR_LIMBS), PlacementKind::partial))
-    expect(accumulator, ~bit(PlacementKind::partial),
-           "the norm would be that of one part; is the sum over the world missing?");
+    expect(accumulator, kComplete, "the norm would be that of one part; is the sum over the world missing?");
   else
-    expect(run_words, ~bit(PlacementKind::partial),
-           "the run words would be those of one rank; is the sum over the world missing?");
+    expect(run_words, kComplete, "the run words would be those of one rank; is the sum over the world missing?");
   const PlacementParts squares = placements_.read(accumulator);
   const auto result = [](const PlacementParts& parts) {
     return Placement{any_of(parts, PlacementKind::varying) ? PlacementKind::varying : PlacementKind::replicated};
@@ -99,7 +100,7 @@ PlacementKind PlacementRules::updated_placement(const Binding& value, const Plac
 void PlacementRules::optimizer() {
   const Binding& value = *action_->find(kDestination);
   const Binding& gradient = *action_->find(kSource);
-  expect(gradient, ~bit(PlacementKind::partial), "the optimizer needs the sum; is a collective missing?");
+  expect(gradient, kComplete, "the optimizer needs the sum; is a collective missing?");
   expect_unscaled(gradient);
   const bool clips_alike = !any_of(placements_.read(*action_->find(kClip)), PlacementKind::varying);
   const Binding* moments = action_->find(TSR_SLOT(TSR_ROLE_STATE, 0));
@@ -112,25 +113,6 @@ void PlacementRules::optimizer() {
       updated.push_back({pair.offset + state.offset, state.num_elements, {result, pair.first.factor}});
     }
   placements_.write(value, updated);
-}
-
-// The arithmetic of a strategy is unknown. On its own axis it may take partial sums (compression before the sum) and
-// then leaves partial sums; on other axes its results have the placement of its operands.
-void PlacementRules::call() {
-  const bool is_own = program_.strategies[static_cast<size_t>(action_->strategy)].axis == axis_;
-  PlacementParts operands;
-  for (const Binding& binding : action_->bindings) {
-    if (binding.mode == TSR_MODE_WRITE) continue;
-    if (!is_own) expect(binding, ~bit(PlacementKind::partial), "a call on another axis needs the sum");
-    const PlacementParts parts = placements_.read(binding);
-    operands.insert(operands.end(), parts.begin(), parts.end());
-  }
-  Placement result;
-  for (const PlacementKind kind :
-       {PlacementKind::replicated, PlacementKind::shard, PlacementKind::varying, PlacementKind::partial})
-    if (any_of(operands, kind)) result.kind = kind;
-  for (const Binding& binding : action_->bindings)
-    if (binding.mode != TSR_MODE_READ) placements_.write(binding, result);
 }
 
 }  // namespace tessera::host

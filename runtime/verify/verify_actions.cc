@@ -30,6 +30,8 @@ class ActionChecker {
     check_indices();
     if (is_collective(action_.kind))
       check_group();
+    else if (action_.kind == TSR_ACTION_CALL)
+      check_call();
     else
       check_no_group();
     check_flags();
@@ -91,6 +93,7 @@ class ActionChecker {
   }
 
   void check_indices() {
+    if (action_.code != 0 && action_.kind != TSR_ACTION_CALL) report("has a code of addends; only calls do");
     const int num_micro_batches = static_cast<int>(program_.shape.num_micro_batches);
     if (action_.micro_batch < -1 || action_.micro_batch >= num_micro_batches)
       report("is for micro-batch " + std::to_string(action_.micro_batch) + " of " + std::to_string(num_micro_batches));
@@ -99,9 +102,6 @@ class ActionChecker {
       report("is for home %" + std::to_string(action_.home) + ", which does not exist");
     if ((action_.kind == TSR_ACTION_SUM_SQUARES || action_.kind == TSR_ACTION_OPTIMIZER) && action_.home == 0)
       report("names no home");
-    if (action_.kind == TSR_ACTION_CALL && !is_index(action_.strategy, program_.strategies))
-      report("calls strategy " + std::to_string(action_.strategy) + " of " +
-             std::to_string(program_.strategies.size()));
   }
 
   void check_segment() {
@@ -127,8 +127,29 @@ class ActionChecker {
   void check_no_group() {
     if (action_.group != -1 || action_.peer != -1 || action_.reduce != 0 || !action_.counts.empty() ||
         !action_.peers.empty())
-      report(action_.kind == TSR_ACTION_CALL ? "has a group, a peer or a reduction; a call never communicates"
-                                             : "has a group, a peer or a reduction, but is not a collective");
+      report("has a group, a peer or a reduction, but is not a collective");
+  }
+
+  /// A group and a reduction say what its results are (placement_call.cc).
+  void check_call() {
+    if (!is_index(action_.strategy, program_.strategies))
+      return report("calls strategy " + std::to_string(action_.strategy) + " of " +
+                    std::to_string(program_.strategies.size()));
+    if (action_.peer != -1 || !action_.counts.empty() || !action_.peers.empty())
+      report("has a peer or counts; a call never communicates");
+    if (action_.reduce != 0 && action_.reduce != TSR_REDUCE_SUM)
+      report("has the reduction " + std::to_string(action_.reduce) + "; a call makes sums (1) or reduces nothing (0)");
+    if (action_.group == -1) return;
+    if (!is_index(action_.group, program_.groups))
+      return report("is for group " + std::to_string(action_.group) + ", which does not exist");
+    const StrategyOnAxis& strategy = program_.strategies[static_cast<size_t>(action_.strategy)];
+    const Group& group = program_.groups[action_.group];
+    if (action_.reduce == 0) report("has a group and no reduction; a call names the group whose sum it makes");
+    if (group.axis != strategy.axis)
+      report("makes the sum over " + group_text(program_, group) + "; " + strategy.name + " is for axis " +
+             program_.mesh->axes()[strategy.axis].name);
+    else if (program_.mesh->position(group, program_.coordinates) < 0)
+      report("makes the sum over " + group_text(program_, group) + ", which this rank is not in");
   }
 
   void check_flags() {

@@ -117,7 +117,7 @@ class SlotChecker {
       if (rule.required && rule.kind == action_.kind && !has(rule))
         report("binds no " + name(TSR_SLOT(rule.role, rule.index == kAny ? 0 : rule.index)));
     if (is_elementwise(action_.kind)) check_same_size();
-    if (action_.home != 0 && !is_elementwise(action_.kind)) check_home_size();
+    if (action_.home != 0 && !is_elementwise(action_.kind) && action_.kind != TSR_ACTION_CALL) check_home_size();
     check_accumulator();
   }
 

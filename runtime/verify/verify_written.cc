@@ -6,7 +6,7 @@
 //
 // Why written once: with two writes the contents of a range would depend on the position in the list, and passes that
 // look for "the writer" of a gradient would find one of two. Workspaces are exempt, and so are copies back from
-// staging.
+// staging, and calls, which may put the sum where the addend was.
 //
 // The results of a predicated action exist only in good steps, so only predicated actions may read them. Cost: linear
 // in the bindings, up to the pieces a buffer falls into.
@@ -74,7 +74,8 @@ class WrittenChecker {
     const Buffer& buffer = program_.buffer(binding.buffer);
     const uint64_t end = binding.offset + binding.num_elements;
     const bool once = !starts_written(buffer) && buffer.kind != TSR_BUFFER_WORKSPACE &&
-                      action.find(binding.slot)->mode == TSR_MODE_WRITE && !brings_back(program_, action);
+                      action.kind != TSR_ACTION_CALL && action.find(binding.slot)->mode == TSR_MODE_WRITE &&
+                      !brings_back(program_, action);
     if (once)
       for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
         if (part.value == Written::no) continue;

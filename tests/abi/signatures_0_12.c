@@ -76,6 +76,7 @@ SLOT(tsr_edit, split_backward, tsr_status (*)(void*, uint64_t, uint64_t*, uint64
 SLOT(tsr_edit, order, tsr_status (*)(void*, const uint64_t*, uint64_t, tsr_error*));
 SLOT(tsr_edit, collect_garbage, tsr_status (*)(void*, tsr_error*));
 SLOT(tsr_edit, wait_for, tsr_status (*)(void*, uint64_t, uint64_t, tsr_error*));
+SLOT(tsr_edit, complete, tsr_status (*)(void*, uint64_t, uint64_t*, tsr_error*));
 SLOT(tsr_layout_sink, add_entry, tsr_status (*)(void*, const tsr_layout_entry*, tsr_error*));
 SLOT(tsr_strategy_interface, create, tsr_status (*)(const tsr_strategy_create_args*, tsr_strategy**, tsr_error*));
 SLOT(tsr_strategy_interface, destroy, void (*)(tsr_strategy*));
@@ -85,8 +86,7 @@ SLOT(tsr_strategy_interface, layout,
      tsr_status (*)(tsr_strategy*, const tsr_program_view*, const tsr_layout_sink*, tsr_error*));
 SLOT(tsr_strategy_interface, lower,
      tsr_status (*)(tsr_strategy*, const tsr_program_view*, const tsr_edit*, tsr_error*));
-SLOT(tsr_strategy_interface, call,
-     tsr_status (*)(tsr_strategy*, uint64_t, const tsr_tensor_view*, uint64_t, tsr_error*));
+SLOT(tsr_strategy_interface, call, tsr_status (*)(tsr_strategy*, const tsr_call*, tsr_error*));
 SLOT(tsr_strategy_interface, get_extension, const void* (*)(tsr_str));
 
 /* offload.h */

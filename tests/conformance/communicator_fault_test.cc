@@ -350,6 +350,20 @@ TEST_P(Faults, SubmitRefusesBadArgumentsAndGoesOn) {
   });
 }
 
+TEST_P(Faults, AnotherStreamThanTheFirstIsRefused) {
+  run_ranks(spec(), [&](CommRank& rank) {
+    Sum first, refused, second;
+    rank.comm().submit(first.collective());
+    tsr_collective collective = refused.collective();
+    collective.stream = rank.stream(1);
+    expect_parts(caught([&] { rank.comm().submit(collective); }, 1000), TSR_E_INVALID_ARGUMENT,
+                 {prefix() + rank_text(rank.rank()), "is on another stream than those before it"});
+    rank.comm().submit(second.collective());
+    rank.synchronize();
+    EXPECT_EQ(get_element(TSR_F32, second.buffer.at(0)), rank.num_ranks());
+  });
+}
+
 TEST_P(Faults, CapsTellWhatIsThere) {
   const tsr_comm_caps caps = this->caps();
   EXPECT_EQ((caps.flags & TSR_COMM_CANONICAL_SUM) != 0, !is_native());
@@ -366,6 +380,25 @@ TEST_P(Faults, CapsTellWhatIsThere) {
   other.struct_size = sizeof other;
   expect_parts(caught([&] { call(table.caps, str("no.stream"), &other); }, 1000), TSR_E_UNSUPPORTED, {"no.stream"});
   EXPECT_EQ(table.get_extension(str("tsr.no.such/1")), nullptr);
+}
+
+TEST_P(Faults, DescribeRefusesWhatCapsDoNotClaim) {
+  const auto& table = load_plugin<tsr_communicator_interface>(plugin(), TSR_COMMUNICATOR_INTERFACE);
+  const auto describe = [&](uint32_t kind, uint32_t reduce, tsr_dtype dtype, int num_ranks = 2) {
+    tsr_collective c = make_collective(kind, dtype, 8, nullptr, nullptr);
+    c.reduce = reduce;
+    uint64_t num_bytes = 0;
+    call(table.describe, &c, num_ranks, &num_bytes);
+  };
+  describe(TSR_COLL_ALL_REDUCE, TSR_REDUCE_SUM, TSR_F32);
+  describe(TSR_COLL_BARRIER, 0, 0);
+  for (const auto& [kind, reduce, dtype] :
+       {std::tuple(77u, 0u, TSR_F32), std::tuple(64u + TSR_COLL_SEND, 0u, TSR_F32),
+        std::tuple(TSR_COLL_ALL_REDUCE, 9u, TSR_F32), std::tuple(TSR_COLL_ALL_REDUCE, 0u, TSR_F32),
+        std::tuple(TSR_COLL_ALL_GATHER, 0u, tsr_dtype{3})})
+    expect_parts(caught([&] { describe(kind, reduce, dtype); }, 1000), TSR_E_UNSUPPORTED, {"is not among its caps"});
+  expect_parts(caught([&] { describe(TSR_COLL_ALL_REDUCE, TSR_REDUCE_SUM, TSR_F32, 0); }, 1000), TSR_E_INVALID_ARGUMENT,
+               {"num_ranks is 0"});
 }
 
 TESSERA_OVER(communicators, Faults, kSeveral);

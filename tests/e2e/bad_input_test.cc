@@ -129,7 +129,9 @@ class BadInput : public ::testing::TestWithParam<Row> {
   static CommandResult bash(const std::string& script) {
     const std::string programs = std::filesystem::path(TESSERA_PROGRAM).parent_path();
     Command command({"bash", "-c", "cd " + folder_->path() + "\n" + script},
-                    {{"PATH", programs + ":" + std::getenv("PATH")}, {"REPOSITORY", source_dir()}});
+                    {{"PATH", programs + ":" + std::getenv("PATH")},
+                     {"REPOSITORY", source_dir()},
+                     {"BAD_PLUGINS", TESSERA_BAD_PLUGIN_DIR}});
     return command.wait(kTimeLimit);
   }
 

@@ -281,7 +281,8 @@ TEST(HostilePlugin, ThatAnswersNonsenseIsNamed) {
                {"hostile-device.so", "in its function get_extension returned a table tsr.device.",
                 " with a reserved word that is not 0"});
   expect_named(train_wrapped("caps-flags", kNoFlag, "hostile"),
-               {"hostile-comm.so", "says with its caps that it has flags 256, collectives 0 and reductions 0"}, 2);
+               {"hostile-comm.so", "in its function caps says that it has flags 256, collectives 0 and reductions 0"},
+               2);
   expect_named(train_wrapped("caps-collectives", kNoFlag, "hostile"), {"flags 0, collectives 1 and"}, 2);
   expect_named(train_wrapped("extension-holes", "--device=hostile"), {"hostile-device.so", "has no function "});
   expect_named(train_wrapped("submit-silent", kNoFlag, "hostile"),

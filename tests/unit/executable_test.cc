@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <thread>
+#include <tuple>
 
 #include "exec/rank_runtime.h"
 #include "model/gpt2/gpt2.h"
@@ -33,18 +34,35 @@ class Caller final : public Strategy {
     tsr_action action = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
     action.strategy = view.raw.strategy;
     action.tag = 7;
+    action.home = view.homes()[0].id;
+    EXPECT_EQ(view.raw.optimizer->kind, TSR_OP_ADAMW);
+    EXPECT_EQ(view.raw.optimizer->attributes[TSR_ATTR_BETA2], 0.75);
     const tsr_binding whole{buffer, 0, kElements, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE};
     for (const tsr_action& a : view.actions())
       if (a.kind == TSR_ACTION_LOSS) edit.insert(a.id, TSR_AFTER, action, {&whole, 1});
   }
-  void call_action(uint64_t tag, std::span<const tsr_tensor_view> operands) const override {
-    EXPECT_EQ(tag, 7u);
-    ASSERT_EQ(operands.size(), 1u);
-    EXPECT_EQ(operands[0].shape[0], static_cast<int64_t>(kElements));
-    body_(operands);
+  void call_action(const tsr_call& call) const override {
+    EXPECT_EQ(call.tag, 7u);
+    ASSERT_EQ(call.num_operands, 1u);
+    EXPECT_EQ(call.operands[0].shape[0], static_cast<int64_t>(kElements));
+    EXPECT_EQ(std::tie(call.coordinate, call.num_ranks, call.num_threads), std::tuple(0, 1, 3u));
+    expect_update_of_the_embedding(*call.optimizer);
+    body_(operands(call));
   }
 
  private:
+  /// The numbers of the run, and those of the home that the action names.
+  static void expect_update_of_the_embedding(const tsr_op& update) {
+    EXPECT_EQ(update.kind, TSR_OP_ADAMW);
+    EXPECT_EQ(update.attributes[TSR_ATTR_BETA1], 0.5);
+    EXPECT_EQ(update.attributes[TSR_ATTR_BETA2], 0.75);
+    EXPECT_EQ(update.attributes[TSR_ATTR_EPSILON], 0.125);
+    ASSERT_EQ(update.num_ranges, 1u);
+    EXPECT_EQ(update.ranges[0].num_elements, 32u * 16);
+    EXPECT_EQ(update.ranges[0].weight_decay, 0.25);
+    EXPECT_EQ(update.ranges[0].lr_scale, 1.0);
+  }
+
   std::function<void(std::span<const tsr_tensor_view>)> body_;
 };
 using Table = StrategyTable<Caller, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
@@ -58,9 +76,11 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
     Strategy& strategy = caller;
     const StrategyOnAxis on_axis{"caller", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
     const uint64_t guard_bytes = check_memory ? kBufferAlignment : 0;
+    StepConfig shape;
+    shape.beta1 = 0.5, shape.beta2 = 0.75, shape.epsilon = 0.125, shape.weight_decay = 0.25;
     const CompileInput input{model_,
                              mesh_,
-                             {},
+                             shape,
                              {&on_axis, 1},
                              [this](const tsr_op& op) { return describe_op(device_, op); },
                              {},
@@ -69,6 +89,7 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
     RankSetup setup;
     setup.device.api = &device_;
     setup.device.host = &host_;
+    setup.device.num_threads = 3;
     setup.strategies = {&on_axis, 1};
     setup.debug = {check_memory, guard_bytes, {}};
     setup.cancelled = [this] { return cancelled_; };

@@ -161,6 +161,7 @@ Program random_program(const Model& model, const Mesh& mesh, uint32_t seed) {
     if (below(3) == 0)
       action.scale = std::ldexp(static_cast<double>(random()) + 0.1, static_cast<int>(below(400)) - 200);
     if (below(3) == 0) action.strategy = static_cast<int>(below(2));
+    if (below(3) == 0) action.code = static_cast<uint32_t>(below(3));
     if (below(3) == 0) action.flags = TSR_ACTION_PREDICATED;
     for (uint32_t k = below(3); k > 0; --k)
       action.counts.push_back(uint64_t{random()} << below(32));
@@ -194,8 +195,8 @@ void expect_equal(const Program& p, const Program& q) {
     const Action &a = p.actions[i], &b = q.actions[i];
     EXPECT_EQ(std::tie(a.kind, a.stream, a.segment, a.micro_batch, a.group, a.peer, a.reduce, a.flags),
               std::tie(b.kind, b.stream, b.segment, b.micro_batch, b.group, b.peer, b.reduce, b.flags));
-    EXPECT_EQ(std::tie(a.tag, a.scale, a.strategy, a.counts, a.peers, a.dependencies),
-              std::tie(b.tag, b.scale, b.strategy, b.counts, b.peers, b.dependencies));
+    EXPECT_EQ(std::tie(a.tag, a.scale, a.strategy, a.code, a.counts, a.peers, a.dependencies),
+              std::tie(b.tag, b.scale, b.strategy, b.code, b.counts, b.peers, b.dependencies));
     const auto home_name = [](const Program& of, uint64_t id) { return id ? of.home(id).name : ""; };
     EXPECT_EQ(home_name(p, a.home), home_name(q, b.home));
     ASSERT_EQ(a.bindings.size(), b.bindings.size());

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "compile/rewriter.h"
+#include "passes/finalize.h"
 #include "program/program_text.h"
 #include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
@@ -227,9 +228,9 @@ TEST_F(EditTest, RefusesSpareWordsThatAreNotZero) {
       const tsr_home one{0, str("h"), 0, 1, &piece, 64, nullptr, 0, 0};
       edit.replace_homes({&home.id, 1}, &one);
     });
-    tsr_action reserved = make_action(TSR_ACTION_ZERO, 0);
+    tsr_buffer reserved{0, 8, str("b"), TSR_BUFFER_STAGING, TSR_MEMORY_DEVICE, TSR_F32, 0, -1, 0};
     reserved.reserved = 1;
-    expect_error([&] { edit.insert(0, TSR_AFTER, reserved, {}); }, {"tsr_action", "spare or reserved"});
+    expect_error([&] { call(raw.add_buffer, raw.ctx, &reserved, &id); }, {"tsr_buffer", "spare or reserved"});
   });
 }
 
@@ -271,6 +272,41 @@ TEST_F(EditTest, AFailedPassChangesNothingAndIsNamed) {
       },
       {"lambda", "axis dp", "no"});
   EXPECT_EQ(print_program(program), before);
+}
+
+/// The sum over the stages that have a parameter is inserted where the host would, once, and the host finds it there.
+TEST_F(EditTest, SumsAGradientOverItsStagesOnRequest) {
+  const Mesh stages({{"pp", 3, TSR_SPLITS_LAYERS}});
+  Program p = empty_program(model, stages, {0});
+  const uint64_t tied = transient(p, "tied", 512, TSR_BUFFER_GRADIENT),
+                 own = transient(p, "own", 256, TSR_BUFFER_GRADIENT);
+  const auto home = [&p](const char* name, int unit, uint64_t gradient, uint64_t num_elements) {
+    Home made{p.next_id++, name, unit, {{unit, 0, 0, num_elements, 0}}, num_elements, {}};
+    made.roles[TSR_HOME_GRADIENT] = {gradient, 0, num_elements};
+    p.homes.push_back(made);
+    return made.id;
+  };
+  const uint64_t of_two = home("wte", 0, tied, 512), of_one = home("h.0", 1, own, 256);
+  LayoutEntry& entry = p.layout.emplace_back();
+  entry.parameter = entry.axis = 0;
+  entry.coordinates = {0, 2};
+  const uint64_t writer = add_action(p, TSR_ACTION_ZERO, 0, {write(tied)}).id;
+  const uint64_t reader = add_action(p, TSR_ACTION_COPY, 0, {read(tied), write(transient(p, "copy", 512))}).id;
+  uint64_t sum = 0;
+  run(p, [&](const ProgramView&, const Edit& edit) {
+    EXPECT_EQ(edit.complete(of_one), 0u);
+    sum = edit.complete(of_two);
+    EXPECT_EQ(edit.complete(of_two), sum);
+    insert(edit, sum, TSR_AFTER, edit.add_buffer("y", TSR_BUFFER_PLUGIN, TSR_F32, 64));
+    expect_error([&] { edit.complete(999); }, {"no home 999"});
+  });
+  finalize_program(p);
+  ASSERT_EQ(p.actions.size(), 4u);
+  EXPECT_EQ(p.actions[0].id, writer);
+  EXPECT_EQ(p.actions[1].id, sum);
+  EXPECT_EQ(p.actions[3].id, reader);
+  EXPECT_EQ(p.groups[p.actions[1].group].coordinates, (std::vector<int>{0, 2}));
+  EXPECT_EQ(p.actions[1].home, of_two);
 }
 
 TEST_F(EditTest, WaitsThatBindingsDoNotAskFor) {

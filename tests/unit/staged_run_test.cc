@@ -54,7 +54,7 @@ class Summer final : public Strategy {
     const tsr_binding whole{buffer, 0, 8, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE};
     edit.insert(loss, TSR_AFTER, action, {&whole, 1});
   }
-  void call_action(uint64_t, std::span<const tsr_tensor_view>) const override { body_(); }
+  void call_action(const tsr_call&) const override { body_(); }
 
  private:
   std::function<void()> body_;

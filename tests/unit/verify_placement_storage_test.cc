@@ -384,10 +384,10 @@ Action& call(Program& p, int axis, const std::vector<Use>& uses) {
   return action;
 }
 
-TEST_F(Hybrid, CallOnItsOwnAxisMayTakeAddends) {
+TEST_F(Hybrid, CallOnItsOwnAxisMayMakeAddendsOfAddends) {
   const size_t scatter = nth_action(p_, TSR_ACTION_REDUCE_SCATTER);
   const Binding whole = p_.actions[scatter].bindings[0];
-  call(p_, 1, {{whole.buffer, TSR_MODE_ADD, TSR_SLOT(TSR_ROLE_DESTINATION, 0)}});
+  call(p_, 1, {{whole.buffer, TSR_MODE_ADD, TSR_SLOT(TSR_ROLE_DESTINATION, 0)}}).reduce = TSR_REDUCE_SUM;
   std::rotate(p_.actions.begin() + static_cast<ptrdiff_t>(scatter), p_.actions.end() - 1, p_.actions.end());
   const Diagnostics diagnostics = verify_placement(p_);
   ASSERT_EQ(diagnostics.size(), 1u);  // on axis replicate, which it is not for
@@ -399,7 +399,7 @@ TEST_F(EqualParameters, ResultsOfACallAreAsItsOperands) {
   call(p_, 0, {read(gradient_), add(value_)});
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                              "home weight: its value, home value, is the same on all ranks of dp before the program, "
-                             "and after it an unreduced partial sum over dp"));
+                             "and after it an encoded addend of the sum over dp"));
 }
 
 TEST_F(EqualParameters, AddendsAreNotSent) {

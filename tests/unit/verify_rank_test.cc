@@ -35,6 +35,14 @@ Action& sum(Program& program) {
   return first(program, TSR_ACTION_ALL_REDUCE, "comm.dp.gradient");
 }
 
+/// A call of a strategy for axis dp.
+Action& caller(Program& program) {
+  program.strategies.push_back({"caller", 0});
+  Action& call = add_action(program, TSR_ACTION_CALL, 0, {});
+  call.strategy = 0;
+  return call;
+}
+
 LayoutEntry& add_entry(Program& program, int parameter) {
   LayoutEntry& split = program.layout.emplace_back();
   split.parameter = parameter;
@@ -114,12 +122,34 @@ const Fault kActionFaults[] = {
     {"compute_on_copy", [](Program& p) { forward(p).stream = TSR_STREAM_COPY_IN; }, "must be on the compute stream"},
     {"call_on_comm", [](Program& p) { add_action(p, TSR_ACTION_CALL, 3, {}).strategy = 0; },
      "a call never communicates"},
-    {"call_with_group",
+    {"code_without_call", [](Program& p) { forward(p).code = 1; }, "has a code of addends; only calls do"},
+    {"call_with_peer",
      [](Program& p) {
-       Action& call = add_action(p, TSR_ACTION_CALL, 0, {});
-       call.strategy = call.group = 0;
+       Action& call = caller(p);
+       call.peer = 0;
      },
-     "a call never communicates"},
+     "has a peer or counts; a call never communicates"},
+    {"call_by_maximum", [](Program& p) { caller(p).reduce = TSR_REDUCE_MAX; },
+     "has the reduction 4; a call makes sums (1) or reduces nothing (0)"},
+    {"call_with_unknown_group", [](Program& p) { caller(p).group = 9; }, "is for group 9, which does not exist"},
+    {"call_with_group_alone", [](Program& p) { caller(p).group = 0; },
+     "has a group and no reduction; a call names the group whose sum it makes"},
+    {"call_for_the_world",
+     [](Program& p) {
+       const int world = p.group({TSR_WORLD_AXIS, {}});
+       Action& call = caller(p);
+       call.reduce = TSR_REDUCE_SUM;
+       call.group = world;
+     },
+     "makes the sum over world; caller is for axis dp"},
+    {"call_for_other_ranks",
+     [](Program& p) {
+       const int others = p.group({0, {1}});
+       Action& call = caller(p);
+       call.reduce = TSR_REDUCE_SUM;
+       call.group = others;
+     },
+     "makes the sum over dp {1}, which this rank is not in"},
     {"call_strategy", [](Program& p) { add_action(p, TSR_ACTION_CALL, 0, {}); }, "calls strategy -1 of 0"},
     {"micro_batch", [](Program& p) { forward(p).micro_batch = 2; }, "is for micro-batch 2 of 2"},
     {"no_micro_batch", [](Program& p) { forward(p).micro_batch = -1; }, "names no micro-batch"},

@@ -4,7 +4,7 @@
 // submit() borrows its argument, and the work runs later on another thread, so communicators work on a Collective,
 // which owns all but the data. Do not confuse its three numbers: `sequence` is the host's, for error messages. `ticket`
 // and Transfer::index are counted here, in the order of submission, and are equal on all ranks that take part: they
-// match the ranks' calls, so two streams of a rank may run collectives in either order.
+// match the ranks' calls.
 #pragma once
 
 #include <algorithm>

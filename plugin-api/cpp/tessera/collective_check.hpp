@@ -156,6 +156,21 @@ inline void read_data(const Context& context, const tsr_collective& source, Coll
 
 }  // namespace collective_check
 
+/// The stream of a communicator: that of its first collective. [issue-thread]
+class OneStream {
+ public:
+  /// Refuses a collective on another one: on two streams nothing would order what ranks have in common.
+  void require(const Member& member, const Collective& collective) {
+    if (!stream_) stream_ = collective.stream;
+    if (stream_ != collective.stream)
+      throw collective_error(TSR_E_INVALID_ARGUMENT, member, collective,
+                             "is on another stream than those before it; a communicator is for one stream");
+  }
+
+ private:
+  tsr_stream* stream_ = nullptr;
+};
+
 /// Checks `source` for `member` and fills `target`, whose capacity is used again: counts, dtype, reduction, root or
 /// peer, pointers and their alignment, the in-place rules. INVALID_ARGUMENT or UNSUPPORTED name the problem.
 inline void read_collective(const tsr_collective& source, const Member& member, Collective& target) {

@@ -3,6 +3,7 @@
 //
 //     struct Plugin {
 //       static constexpr const char* kName = "local-comm";  // begins its errors; --comm local finds local-comm.so
+//       static constexpr tsr_str kStreamKinds[] = {tessera::literal("cpu.queue")};  // optional: describe is checked
 //       static void caps(std::string_view stream_kind, tsr_comm_caps& caps);
 //       static uint64_t describe(const tsr_collective& collective, int num_ranks);  // bytes of workspace
 //       static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args& args);
@@ -14,7 +15,9 @@
 // host's threads derives from QueuedCommunicator (queued_communicator.hpp) and has two functions to write.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <span>
 
 #include "tessera/collective.hpp"
 #include "tessera/extension.hpp"
@@ -51,6 +54,23 @@ inline Member make_member(std::string_view plugin, const tsr_comm_create_args& a
   return member;
 }
 
+/// Throws UNSUPPORTED for a collective that a plugin claims on none of its kinds of streams.
+template <class Plugin>
+void require_claimed(const tsr_collective& c) {
+  const auto has = [](uint64_t mask, uint32_t number) { return number < 64 && (mask >> number & 1) != 0; };
+  for (const tsr_str kind : Plugin::kStreamKinds) {
+    tsr_comm_caps caps{};
+    Plugin::caps(view(kind), caps);
+    const std::span<const tsr_dtype> dtypes(caps.dtypes, caps.num_dtypes);
+    if (has(caps.collectives, c.kind) && (!is_reduction(c.kind) || has(caps.reduces, c.reduce)) &&
+        (c.kind == TSR_COLL_BARRIER || std::ranges::count(dtypes, c.dtype) > 0))
+      return;
+  }
+  throw Error(TSR_E_UNSUPPORTED, "[" + std::string(Plugin::kName) + "] describe: collective " + std::to_string(c.kind) +
+                                     " with reduction " + std::to_string(c.reduce) + " of dtype " +
+                                     dtype_name(c.dtype) + " is not among its caps");
+}
+
 /// The functions of the table. A tsr_comm is a Communicator under another name: `*comm` belongs to the host, which ends
 /// it with destroy(). Nothing is thrown past here: guard() turns what is thrown into a status and a tsr_error.
 template <class Plugin>
@@ -73,6 +93,10 @@ class CommunicatorTable {
     return guard(err, Plugin::kName, [&] {
       if (!TSR_HAS(collective, tsr_collective, label))
         throw Error(TSR_E_INVALID_ARGUMENT, "describe: struct_size of the collective is too small");
+      if (num_ranks < 1)
+        throw Error(TSR_E_INVALID_ARGUMENT, "[" + std::string(Plugin::kName) + "] describe: num_ranks is " +
+                                                std::to_string(num_ranks) + "; a group has at least one rank");
+      if constexpr (requires { Plugin::kStreamKinds; }) require_claimed<Plugin>(*collective);
       *workspace_bytes = Plugin::describe(*collective, num_ranks);
     });
   }

@@ -11,8 +11,8 @@
 //
 // The stream's worker blocks while its peers are late, which costs a thread and no time: other streams have workers of
 // their own. So it does not support a device whose streams share one thread (CUDA); there the host stages copies.
-// Collectives of one communicator may run at the same time only if they were submitted to two streams; the host's
-// verifier proves before the run that their waits have no cycle. Jobs are reused: a step that was queued once allocates
+// A communicator is for one stream, so its collectives run one after another; that the waits of several communicators
+// have no cycle, the host's verifier proves before the run. Jobs are reused: a step that was queued once allocates
 // nothing.
 #pragma once
 
@@ -41,8 +41,8 @@ class QueuedCommunicator : public Communicator {
         store_host_(to_string(args.store_host)),
         messages_(2 * static_cast<size_t>(args.size)) {}
 
-  /// Does the collective; called on the stream's worker, in the order of each stream. May block until the collective's
-  /// deadline (`timeout_ms` from the call); throws Error. Two calls run at the same time only for two streams.
+  /// Does the collective; called on the stream's worker, one after another. May block until the collective's deadline
+  /// (`timeout_ms` from the call); throws Error.
   virtual void run(const Collective& collective) = 0;
   /// Wakes every waiting run(); these and later ones throw aborted_error(). Must not block. [any-thread]
   virtual void interrupt() noexcept = 0;
@@ -76,6 +76,7 @@ class QueuedCommunicator : public Communicator {
   const std::string store_host_;
 
   // Touched by the issue thread only.
+  OneStream stream_;
   uint64_t num_collectives_ = 0;
   std::vector<uint64_t> messages_;  // [2 * num_ranks] submitted so far: to each rank, then from each rank
 
@@ -148,6 +149,7 @@ inline void QueuedCommunicator::submit(const tsr_collective& source) {
   Job& job = take_job();
   try {
     read_collective(source, member_, job.collective);
+    stream_.require(member_, job.collective);
     if (is_aborted()) throw aborted_error(job.collective);
   } catch (...) {
     give_back(job);

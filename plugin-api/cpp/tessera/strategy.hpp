@@ -74,6 +74,11 @@ class ProgramView {
   const tsr_buffer& buffer(uint64_t id) const { return *std::ranges::lower_bound(buffers(), id, {}, &tsr_buffer::id); }
 };
 
+/// The operands of a CALL, in the order of its bindings.
+inline std::span<const tsr_tensor_view> operands(const tsr_call& call) {
+  return {call.operands, call.num_operands};
+}
+
 /// An action with every unused field as the ABI wants it.
 inline tsr_action make_action(uint32_t kind, uint32_t stream) {
   tsr_action action{};
@@ -141,6 +146,12 @@ class Edit {
   /// `action` starts when `earlier`, which comes before it in the list, has finished.
   void wait_for(uint64_t action, uint64_t earlier) const { call(edit_.wait_for, edit_.ctx, action, earlier); }
   void collect_garbage() const { call(edit_.collect_garbage, edit_.ctx); }
+  /// The action that sums a home's gradient over stages, inserted if it is not there; 0: none is needed.
+  uint64_t complete(uint64_t home) const {
+    uint64_t action = 0;
+    call(edit_.complete, edit_.ctx, home, &action);
+    return action;
+  }
   const tsr_edit& raw() const { return edit_; }
 
  private:
@@ -170,8 +181,8 @@ class Strategy {
   /// States how the axis cuts each parameter; the default is replicated.
   virtual void layout(const ProgramView&, const LayoutSink&) const {}
   virtual void lower(const ProgramView& view, const Edit& edit) const = 0;
-  virtual void call_action(uint64_t tag, std::span<const tsr_tensor_view>) const {
-    throw Error(TSR_E_UNSUPPORTED, "this strategy has no call action " + std::to_string(tag));
+  virtual void call_action(const tsr_call& call) const {
+    throw Error(TSR_E_UNSUPPORTED, "this strategy has no call action " + std::to_string(call.tag));
   }
 };
 
@@ -201,23 +212,25 @@ struct StrategyTable {
   static tsr_status layout(tsr_strategy* s, const tsr_program_view* v, const tsr_layout_sink* sink,
                            tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require_size("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_data_ranks));
+      require_size("layout: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, optimizer));
       require_size("layout: tsr_layout_sink", sink->struct_size, TSR_END_OF(tsr_layout_sink, add_entry));
       self(s)->layout(ProgramView(*v), LayoutSink(*sink));
     });
   }
   static tsr_status lower(tsr_strategy* s, const tsr_program_view* v, const tsr_edit* edit, tsr_error* err) noexcept {
     return guard(err, S::kName, [&] {
-      require_size("lower: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, num_data_ranks));
-      require_size("lower: tsr_edit", edit->struct_size, TSR_END_OF(tsr_edit, wait_for));
+      require_size("lower: tsr_program_view", v->struct_size, TSR_END_OF(tsr_program_view, optimizer));
+      require_size("lower: tsr_edit", edit->struct_size, TSR_END_OF(tsr_edit, complete));
       if (v->purpose < TSR_PURPOSE_INIT || v->purpose > TSR_PURPOSE_EVAL)
         throw Error(TSR_E_UNSUPPORTED, "the program has the unknown purpose " + std::to_string(v->purpose));
       self(s)->lower(ProgramView(*v), Edit(*edit));
     });
   }
-  static tsr_status call_action(tsr_strategy* s, uint64_t tag, const tsr_tensor_view* operands, uint64_t n,
-                                tsr_error* err) noexcept {
-    return guard(err, S::kName, [&] { self(s)->call_action(tag, {operands, n}); });
+  static tsr_status call_action(tsr_strategy* s, const tsr_call* call, tsr_error* err) noexcept {
+    return guard(err, S::kName, [&] {
+      require_size("call: tsr_call", call->struct_size, TSR_END_OF(tsr_call, optimizer));
+      self(s)->call_action(*call);
+    });
   }
   static const void* get_extension(tsr_str id) noexcept { return extension_of<S>(id); }
 

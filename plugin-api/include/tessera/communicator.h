@@ -31,6 +31,9 @@
  *   BARRIER         no rank leaves before all entered
  * Slices lie one after another: slice i starts at c_0 + ... + c_{i-1}, with c = counts[] or num_elements for each.
  *
+ * A communicator is for one stream, that of its first submit: another one is refused. A SEND may wait for its RECV, or
+ * end before it: after it the data may be written over, and nothing else follows from its end.
+ *
  * A communicator that sets TSR_COMM_CANONICAL_SUM gives, for each element, the balanced tree over the ranks (split at
  * the largest power of two below n) in float32 or wider, rounded once to the output type, whatever the counts and
  * offsets. Since 0.12. */
@@ -96,7 +99,8 @@ typedef struct tsr_collective {
   tsr_str label;      /* what it is about, for errors: "all_reduce gradient h.2" */
 } tsr_collective;
 
-/* APPENDABLE. Filled by caps() up to struct_size. */
+/* APPENDABLE. Filled by caps() up to struct_size. The host believes it: a program that needs what is not claimed is
+ * refused before it starts. */
 typedef struct tsr_comm_caps {
   uint32_t struct_size;
   uint32_t flags;       /* TSR_COMM_* */
@@ -146,7 +150,8 @@ typedef struct tsr_communicator_interface {
   TSR_FN(tsr_status, caps)(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) TSR_NOEXCEPT;
   /* Bytes of workspace that submit needs for this collective (pointers in it are ignored, but for counts) in a group of
    * `size`: an upper bound that depends on the arguments alone, so that memory can be planned without a communicator.
-   * Errors: INVALID_ARGUMENT for a size below 1 or a struct_size that is too small. Pure. [any-thread] */
+   * Errors: INVALID_ARGUMENT for a size below 1 or a struct_size that is too small; UNSUPPORTED for what caps() claims
+   * for no streams. Pure. [any-thread] */
   TSR_FN(tsr_status, describe)
   (const tsr_collective* collective, int32_t size, uint64_t* workspace_bytes, tsr_error* err) TSR_NOEXCEPT;
   /* Joins the group; returns when all members have, or at the deadline with the ranks that are missing. A collective of
@@ -165,8 +170,9 @@ typedef struct tsr_communicator_interface {
    * such a stream.
    * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, a root or peer outside the
    * group or this rank itself, NULL or unaligned data, counts that overflow, send and recv that overlap but not in
-   * place, a negative timeout_ms, no stream; UNSUPPORTED for what caps() does not list; ABORTED after abort(). A
-   * communicator that has failed may return its first error here too. [issue-thread; working, failed] */
+   * place, a negative timeout_ms, no stream or another than before; UNSUPPORTED for what caps() does not list; ABORTED
+   * after abort(). A communicator that has failed may return its first error here too.
+   * [issue-thread; working, failed] */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
   /* OK, or the first error of any of this communicator's work, which it returns from then on. Errors: those at the top
    * of this file. Where work cannot fail its stream, the error is here before the failed work ends. [any-thread] */

@@ -329,7 +329,14 @@ typedef struct tsr_stream_info {
 #define TSR_ACTION_SUM_SQUARES 48u
 #define TSR_ACTION_CLIP 49u
 #define TSR_ACTION_OPTIMIZER 50u
-#define TSR_ACTION_CALL 64u /* the strategy's own arithmetic; never communicates */
+/* The strategy's own arithmetic; never communicates. What it makes of an addend of a sum over the strategy's axis:
+ *   neither reduce nor group  a *code* of the addend, which COPY, ALL_GATHER, ALL_TO_ALL, messages and an ALL_REDUCE by
+ *                             MIN or MAX may carry, and nothing else may take for a number of the sum
+ *   reduce SUM                an addend of that sum again, which a collective by SUM may take
+ *   reduce SUM and a group    the sum itself, made of the codes that were gathered from all ranks of that group; of a
+ *                             slice of it, where ALL_TO_ALL brought them
+ * Without an addend its results are what its operands are. It may write a range again: that overwrites it. */
+#define TSR_ACTION_CALL 64u
 
 #define TSR_ACTION_PREDICATED 1u /* skipped when clip's `ok` is 0; elementwise and optimizer actions only */
 
@@ -344,7 +351,7 @@ typedef struct tsr_action {
   int32_t peer;    /* root or peer: a coordinate of the group, never a rank */
   uint32_t reduce; /* TSR_REDUCE_* */
   uint32_t flags;
-  uint64_t home; /* sum_squares, optimizer, and what must follow a home when homes are replaced */
+  uint64_t home; /* sum_squares, optimizer, and what must follow a home when homes are replaced; a CALL's, if any */
   uint64_t tag;  /* call; send and recv: must be equal on both sides */
   double scale;  /* TSR_ACTION_SCALE */
   const tsr_binding* bindings;
@@ -355,7 +362,7 @@ typedef struct tsr_action {
   uint64_t num_counts;
   uint64_t num_peers;
   int32_t strategy; /* CALL: which is called */
-  uint32_t reserved;
+  uint32_t code;    /* CALL: the code that it makes or, with a group, takes: a number of the strategy's own */
   TSR_SPARE(4);
 } tsr_action;
 
@@ -400,6 +407,7 @@ typedef struct tsr_program_view {
   const int32_t* data_ranks; /* whose tokens this rank computes, of all ranks that read others: one so far. There may be
                                 more, and then more micro-batches than --grad-accum says */
   uint64_t num_data_ranks;
+  const tsr_op* optimizer; /* of every OPTIMIZER action: kind and attributes, without dims and ranges */
 } tsr_program_view;
 
 #ifdef __cplusplus

@@ -101,6 +101,12 @@ typedef struct tsr_edit {
    * that would wait for itself. What the bindings ask for needs no such call: it is for what the pass knows has
    * happened, such as a send whose answer is received, so that the memory of `earlier` may be used again. */
   TSR_FN(tsr_status, wait_for)(void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) TSR_NOEXCEPT;
+  /* Inserts the sum of a home's gradient over the stages that have its parameters (a tied embedding's), before the
+   * first action that reads it: what is inserted after `action` takes the sum. Without this call the host inserts it
+   * when all passes have run, so that a pass which reads gradients of its axis must ask for it; all stages alike.
+   * `action`: the sum's, also when it is there already; 0 where there is nothing to sum. Errors: INVALID_ARGUMENT for
+   * an unknown home, or one of parameters that are on different stages. */
+  TSR_FN(tsr_status, complete)(void* ctx, uint64_t home, uint64_t* action, tsr_error* err) TSR_NOEXCEPT;
 } tsr_edit;
 
 /* APPENDABLE. Receives the layout entries of one strategy, which may only speak of its own axis; copies them. The table
@@ -124,6 +130,18 @@ typedef struct tsr_strategy_create_args {
   const tsr_option_value* options;
   uint64_t num_options;
 } tsr_strategy_create_args;
+
+/* APPENDABLE. What a CALL is run with; all of it is borrowed for the call. */
+typedef struct tsr_call {
+  uint32_t struct_size;
+  uint32_t num_threads; /* that it may use, its own included: those of a rank */
+  uint64_t tag;
+  const tsr_tensor_view* operands; /* in binding order, each of one dim, in host memory */
+  uint64_t num_operands;
+  int32_t coordinate;      /* of this rank on the strategy's axis */
+  int32_t num_ranks;       /* of that axis */
+  const tsr_op* optimizer; /* as in the view; with the ranges of the home that the action names */
+} tsr_call;
 
 /* APPENDABLE. create, destroy and lower must be there; the other functions may be NULL. */
 typedef struct tsr_strategy_interface {
@@ -158,12 +176,10 @@ typedef struct tsr_strategy_interface {
    * edits, puts strategy and axis before the message and stops before step 1. Pure. [any-thread] */
   TSR_FN(tsr_status, lower)
   (tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) TSR_NOEXCEPT;
-  /* Runs a CALL action of this strategy: operands in binding order, in host memory, borrowed for the call, which may
-   * write those bound with write or add. NULL: the strategy inserts none. Deterministic: all ranks must go on alike.
+  /* Runs a CALL action of this strategy, which may write the operands that are bound with write or add. NULL: the
+   * strategy inserts none. Deterministic, whatever num_threads: all ranks must go on alike.
    * Errors: UNSUPPORTED for an unknown tag; any code fails the stream and so ends the step. [the stream's thread] */
-  TSR_FN(tsr_status, call)
-  (tsr_strategy* strategy, uint64_t tag, const tsr_tensor_view* operands, uint64_t num_operands,
-   tsr_error* err) TSR_NOEXCEPT;
+  TSR_FN(tsr_status, call)(tsr_strategy* strategy, const tsr_call* call, tsr_error* err) TSR_NOEXCEPT;
   /* Optional tables by id, or NULL; there is none so far. Constants that live as long as the process. [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
 } tsr_strategy_interface;

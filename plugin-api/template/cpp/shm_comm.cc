@@ -58,9 +58,10 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int32_t>
 /// Memory without a name: the first member makes it, the others open it through the first one's process.
 class SharedMemory {
  public:
-  SharedMemory(const Member& member, const KeyValue& store, const std::string& key, const Deadline& deadline)
+  SharedMemory(const Member& member, const KeyValue& store, const std::string& key, const Deadline& deadline,
+               const CancelFlag& cancel)
       : num_bytes_(static_cast<uint64_t>(member.num_ranks) * (sizeof(Shared) + kSlotBytes)) {
-    file_ = member.rank == 0 ? make(store, key) : open(member, store, key, deadline);
+    file_ = member.rank == 0 ? make(store, key) : open(member, store, key, deadline, cancel);
     if (file_ >= 0) data_ = ::mmap(nullptr, num_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     if (data_ != MAP_FAILED) return;
     const std::string reason = std::generic_category().message(errno);
@@ -89,9 +90,9 @@ class SharedMemory {
     store.set(key + "/0", "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file));
     return file;
   }
-  static int open(const Member& member, const KeyValue& store, const std::string& key, const Deadline& deadline) {
-    const std::atomic<bool> is_aborted{false};  // there is no handle yet that could be aborted
-    const std::string path = wait_for_rank(store, key, member, 0, deadline, is_aborted, "create");
+  static int open(const Member& member, const KeyValue& store, const std::string& key, const Deadline& deadline,
+                  const CancelFlag& cancel) {
+    const std::string path = wait_for_rank(store, key, member, 0, deadline, cancel, "create");
     return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   }
 
@@ -105,8 +106,10 @@ class ShmCommunicator final : public QueuedCommunicator {
   explicit ShmCommunicator(const tsr_comm_create_args& args)
       : QueuedCommunicator("shm-comm", args),
         deadline_(member().timeout_ms),
-        memory_(member(), KeyValue(args.host), rendezvous(), deadline_) {
-    const std::vector<int> missing = meet(deadline_);
+        memory_(member(), KeyValue(args.host), rendezvous(), deadline_, CancelFlag(args.cancel)) {
+    const CancelFlag cancel(args.cancel);
+    const std::vector<int> missing = meet(deadline_, cancel);
+    cancel.check(member());
     if (!missing.empty())
       throw Error(TSR_E_DEADLINE,
                   member().where() + ": create timed out after " + std::to_string(member().timeout_ms) +
@@ -197,14 +200,14 @@ class ShmCommunicator final : public QueuedCommunicator {
     if (const std::vector<int> missing = meet(deadline); !missing.empty()) give_up(c, missing);
   }
   /// A barrier; returns the members that have not arrived, at the deadline or after a failure.
-  std::vector<int> meet(const Deadline& deadline) const {
+  std::vector<int> meet(const Deadline& deadline, const CancelFlag& cancel = CancelFlag()) const {
     const uint64_t target = own().arrived.fetch_add(1) + 1;
     std::vector<int> missing;
     wait(deadline, [&] {
       missing.clear();
       for (int rank = 0; rank < member().num_ranks; ++rank)
         if (memory_.members()[rank].arrived.load() < target) missing.push_back(rank);
-      return missing.empty();
+      return missing.empty() || cancel.is_set();
     });
     return missing;
   }

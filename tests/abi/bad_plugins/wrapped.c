@@ -50,7 +50,14 @@ static tsr_status stream_synchronize(tsr_stream* stream, int64_t timeout_ms, tsr
 static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
                          tsr_error* err) {
   faults_at("launch");
+  if (is_fault("launch", "nothing")) return TSR_OK;
   return inner.launch(kernel, stream, pointers, num_pointers, err);
+}
+static tsr_status copy(tsr_stream* stream, void* to, const void* from, uint64_t num_bytes, tsr_error* err) {
+  return is_fault("copy", "nothing") ? TSR_OK : inner.copy(stream, to, from, num_bytes, err);
+}
+static tsr_status fill(tsr_stream* stream, void* to, uint32_t byte, uint64_t num_bytes, tsr_error* err) {
+  return is_fault("fill", "nothing") ? TSR_OK : inner.fill(stream, to, byte, num_bytes, err);
 }
 static void close_device(tsr_device* device) {
   faults_at("close");
@@ -76,6 +83,8 @@ static Table wrapped(Table table) {
   table.prepare = prepare;
   table.stream_synchronize = stream_synchronize;
   table.launch = launch;
+  table.copy = copy;
+  table.fill = fill;
   table.get_extension = get_extension;
   return table;
 }
@@ -98,7 +107,24 @@ static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_
 static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
   faults_at("submit");
   if (is_fault("submit", "silent")) return TSR_E_UNKNOWN;
+  if (is_fault("submit", "nothing")) return TSR_OK;
   return fault_at("abort")[0] ? fail(err) : inner.submit(comm, collective, err);
+}
+/* Claims less than it does. */
+static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) {
+  const tsr_status status = inner.caps(stream_kind, caps, err);
+  static const tsr_dtype kIntegers[] = {TSR_I32, TSR_I64};
+  static const tsr_str kOtherKinds[] = {{"other.stream", 12}};
+  if (is_fault("caps", "nothing")) caps->collectives = 0;
+  if (is_fault("caps", "no-all-reduce")) caps->collectives &= ~(UINT64_C(1) << TSR_COLL_ALL_REDUCE);
+  if (is_fault("caps", "no-all-to-all")) caps->collectives &= ~(UINT64_C(1) << TSR_COLL_ALL_TO_ALL);
+  if (is_fault("caps", "no-barrier")) caps->collectives &= ~(UINT64_C(1) << TSR_COLL_BARRIER);
+  if (is_fault("caps", "no-sum")) caps->reduces &= ~(UINT64_C(1) << TSR_REDUCE_SUM);
+  if (is_fault("caps", "integers")) caps->dtypes = kIntegers, caps->num_dtypes = 2;
+  if (is_fault("caps", "other-kinds")) caps->stream_kinds = kOtherKinds, caps->num_stream_kinds = 1;
+  if (is_fault("caps", "wild")) caps->dtypes = (const tsr_dtype*)(size_t)64;
+  if (is_fault("caps", "not-canonical")) caps->flags &= ~TSR_COMM_CANONICAL_SUM;
+  return status;
 }
 static void abort_all(tsr_comm* const* comms, uint64_t num_comms) {
   faults_at("abort");

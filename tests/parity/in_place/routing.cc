@@ -42,10 +42,11 @@ class Routing final : public Strategy {
     call(view, edit, kCount, {state, 0, 2, kDestination, TSR_MODE_ADD});
   }
 
-  void call_action(uint64_t tag, std::span<const tsr_tensor_view> operands) const override {
-    auto* values = static_cast<float*>(operands[0].data);
-    const auto num_elements = static_cast<uint64_t>(operands[0].shape[0]);
-    const uint64_t own = tag % kMaxRanks, axis = tag / kMaxRanks % kMaxRanks, kind = tag / kMaxRanks / kMaxRanks;
+  void call_action(const tsr_call& call) const override {
+    auto* values = static_cast<float*>(operands(call)[0].data);
+    const auto num_elements = static_cast<uint64_t>(operands(call)[0].shape[0]);
+    const uint64_t own = call.tag % kMaxRanks, axis = call.tag / kMaxRanks % kMaxRanks,
+                   kind = call.tag / kMaxRanks / kMaxRanks;
     if (kind == kCount) return count(values, static_cast<float>(axis + 1));
     for (uint64_t rank = 0, i = 0; i < num_elements; ++rank)
       for (uint64_t left = kind == kFill ? num_sent(own, rank) : num_sent(rank, own); left > 0; --left, ++i) {

@@ -37,9 +37,7 @@ class Keeper final : public Strategy {
     edit.insert(0, TSR_AFTER, call, std::array{tsr_binding{count, 0, 1, kDestination, TSR_MODE_ADD}});
   }
 
-  void call_action(uint64_t, std::span<const tsr_tensor_view> operands) const override {
-    ++*static_cast<int64_t*>(operands[0].data);
-  }
+  void call_action(const tsr_call& call) const override { ++*static_cast<int64_t*>(operands(call)[0].data); }
 
  private:
   static void begin(const ProgramView& view, const Edit& edit, uint64_t sums, uint64_t num_elements) {

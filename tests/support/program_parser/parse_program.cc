@@ -152,6 +152,8 @@ class Parser {
       action.scale = number_from<double>(value, "scale");
     else if (key == "strategy")
       action.strategy = index_from(value, "strategy");
+    else if (key == "code")
+      action.code = number_from<uint32_t>(value, "code");
     else if (key == "counts")
       action.counts = numbers_from<uint64_t>(value, "number of elements");
     else if (key == "peers")

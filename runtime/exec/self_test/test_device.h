@@ -1,0 +1,13 @@
+// Asks a device for results that are known, before a run begins: with one that does nothing and says OK a run would go
+// on over garbage.
+#pragma once
+
+#include "exec/device.h"
+
+namespace tessera::host {
+
+/// A handful of ops on one stream, whose results another one reads: copies, a fill, an event, and those of the kernels
+/// that the device describes. Throws INTERNAL, naming the plugin and the op. [control-thread]
+void test_device(const Device& device, int64_t timeout_ms);
+
+}  // namespace tessera::host

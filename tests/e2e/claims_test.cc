@@ -1,0 +1,76 @@
+// Plugins that claim less than a program needs, claim what is not so, or say OK and do nothing: the first are refused
+// before any rank starts, the last fail the self-test at the start of the run.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using Parts = std::vector<std::string>;
+
+/// Two ranks over a communicator, and on a device, that wrap the repository's; what they do wrong,
+/// tests/abi/bad_plugins says.
+CommandResult run(const std::string& fault, Parts more) {
+  more.insert(more.end(), {"--steps=2", "--nproc=2", "--plugin-dir=" TESSERA_BAD_PLUGIN_DIR,
+                           "--plugin-dir=" TESSERA_IN_PLACE_STRATEGY});
+  return Command(train(more), {{"TESSERA_TEST_FAULT", fault}}).wait(std::chrono::seconds(120));
+}
+
+void expect_refused(const CommandResult& run, const std::string& sentence, int exit_code) {
+  EXPECT_EQ(run.exit_code, exit_code) << run.err;
+  EXPECT_NE(run.err.find(sentence), std::string::npos) << run.err;
+  EXPECT_EQ(run.err.find("tok/s"), std::string::npos) << "it trained:\n" << run.err;
+}
+
+TEST(Claims, AreBelieved) {
+  for (const char* fault : {"none", "caps-not-canonical", "caps-no-all-to-all", "caps-no-barrier"}) {
+    const CommandResult result = run(fault, {"--comm=hostile", "--strategy=ddp"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+}
+
+TEST(Claims, AProgramThatNeedsMoreIsRefused) {
+  const std::string head = "--comm hostile does not claim ";
+  expect_refused(run("caps-no-all-to-all", {"--comm=hostile", "--strategy=routing"}),
+                 head +
+                     "all_to_all, which all_to_all sent on comm.dp.routes needs; give another communicator, or another "
+                     "--strategy",
+                 2);
+  expect_refused(run("caps-no-all-reduce", {"--comm=hostile", "--strategy=ddp"}), head + "all_reduce, which all_reduce",
+                 2);
+  expect_refused(run("caps-no-sum", {"--comm=hostile", "--strategy=fsdp"}), head + "sum, which ", 2);
+  expect_refused(run("caps-integers", {"--comm=hostile", "--strategy=ddp"}), head + "f32, which ", 2);
+  expect_refused(run("caps-no-sum", {"--comm=hostile-gloo"}), "--comm hostile-gloo does not claim sum", 2);
+}
+
+TEST(Claims, ThatCannotBeSoAreRefused) {
+  expect_refused(run("caps-nothing", {"--comm=hostile"}), "the caps of --comm hostile claim no collective", 2);
+  expect_refused(run("caps-other-kinds", {"--comm=hostile"}),
+                 "the caps of --comm hostile are for streams of the kind cpu.queue, which they do not list", 2);
+  expect_refused(run("caps-wild", {"--comm=hostile"}), "the caps of --comm hostile cannot be read: their array dtypes",
+                 2);
+}
+
+TEST(SelfTest, FindsACommunicatorThatDoesNothing) {
+  for (const std::string comm : {"hostile", "hostile-gloo"}) {
+    const CommandResult result = run("submit-nothing", {"--comm=" + comm, "--strategy=ddp"});
+    expect_refused(
+        result, "the plugin " + comm + " (" TESSERA_BAD_PLUGIN_DIR "/" + comm + "-comm.so) fails its self-test: ", 1);
+    expect_refused(result, " instead of 3 as a sum over 2 ranks, and reported no error; use another --comm", 1);
+  }
+}
+
+TEST(SelfTest, FindsADeviceThatDoesNothing) {
+  const std::string head = "the plugin hostile (" TESSERA_BAD_PLUGIN_DIR "/hostile-device.so) fails its self-test: ";
+  const Parts flags = {"--device=hostile", "--comm=gloo"};
+  expect_refused(run("launch-nothing", flags),
+                 head + "add gave 10 instead of 11 in element 0, and reported no error; use another --device", 1);
+  expect_refused(run("fill-nothing", flags), head + "fill ", 1);
+  expect_refused(run("copy-nothing", flags), head + "fill left byte 0 at 238 instead of 63", 1);
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,168 @@
+// A strategy that compresses gradients, written with the published API alone, is accepted for what it says, trains
+// nearly as ddp does, with the same bits everywhere, and composes with other strategies. Programs that say something
+// else are refused.
+#include <gtest/gtest.h>
+
+#include "support/command.h"
+#include "support/local_job.h"
+#include "support/paths.h"
+
+namespace tessera::testing {
+namespace {
+
+using Flags = std::vector<std::string>;
+
+const std::string kPluginDir = std::string("--plugin-dir=") + TESSERA_QUANTIZED_STRATEGY;
+
+/// Four data ranks' worth of tokens on any mesh.
+struct Mesh {
+  std::string mesh, strategies;
+  int num_ranks, num_data_ranks;
+};
+
+RunResult train(const Mesh& mesh, const Flags& more = {}, const std::string& comm = "local") {
+  Flags flags = {"--model=" + golden_folder(),
+                 "--data=" + golden_folder() + "/tokens.bin",
+                 "--batch-size=1",
+                 "--seq-len=16",
+                 "--steps=20",
+                 "--lr=0.003",
+                 "--grad-accum=" + std::to_string(12 / mesh.num_data_ranks),
+                 "--mesh=" + mesh.mesh,
+                 "--strategy=" + mesh.strategies,
+                 kPluginDir};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return run_local(flags, mesh.num_ranks, comm);
+}
+
+/// Within 2 % of the loss of exact sums in every step, and in the end far below where it began.
+void expect_near(const RunResult& exact, const RunResult& run) {
+  EXPECT_EQ(run.num_missing + run.num_contradictions, 0u);
+  ASSERT_EQ(run.steps.size(), exact.steps.size());
+  for (size_t i = 0; i < run.steps.size(); ++i)
+    EXPECT_NEAR(run.steps[i].loss, exact.steps[i].loss, 0.02 * exact.steps[i].loss) << "step " << i;
+  EXPECT_LT(run.steps.back().loss, 0.9 * run.steps.front().loss);
+  EXPECT_NE(first_difference(exact, run), "") << "nothing was rounded";
+}
+
+class Schemes : public ::testing::TestWithParam<const char*> {
+ protected:
+  Flags scheme() const { return {std::string("--quantized.scheme=") + GetParam(), "--debug-memory"}; }
+};
+
+TEST_P(Schemes, TrainOverTwoAndThreeRanks) {
+  for (const int num_ranks : {2, 3}) {
+    const std::string dp = "dp=" + std::to_string(num_ranks);
+    const RunResult exact = train({dp, "dp=ddp", num_ranks, num_ranks});
+    const Mesh mesh = {dp, "dp=quantized", num_ranks, num_ranks};
+    const RunResult run = train(mesh, scheme());
+    expect_near(exact, run);
+    EXPECT_EQ(first_difference(run, train(mesh, scheme(), "gloo")), "");
+    Flags delayed = scheme(), staged = scheme();
+    delayed.push_back("--stream-delay=7");
+    EXPECT_EQ(first_difference(run, train(mesh, delayed)), "");
+    staged.insert(staged.end(), {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES});
+    EXPECT_EQ(first_difference(run, train(mesh, staged)), "");
+  }
+}
+
+TEST_P(Schemes, ComposeWithOtherStrategies) {
+  const RunResult exact = train({"dp=2", "dp=ddp", 2, 2});
+  for (const Mesh& mesh :
+       {Mesh{"pp=2,dp=2", "pp=pipeline,dp=quantized", 4, 2}, Mesh{"dp=2,shard=2", "dp=quantized,shard=fsdp", 4, 4},
+        Mesh{"dp=2,tp=2", "dp=quantized,tp=tensor", 4, 2}, Mesh{"a=2,b=2", "a=quantized,b=ddp", 4, 4},
+        Mesh{"pp=2,dp=2,shard=2", "pp=pipeline,dp=quantized,shard=fsdp", 8, 4}}) {
+    SCOPED_TRACE(mesh.mesh + " " + mesh.strategies);
+    expect_near(exact, train(mesh, scheme()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Schemes, ::testing::Values("gather", "sum"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// ---- what `plan` says ----------------------------------------------------------------------------------------------
+
+CommandResult plan(const std::string& mesh, const std::string& strategies, const Flags& more) {
+  Flags argv = {TESSERA_PROGRAM,
+                "plan",
+                "--model=" + golden_folder(),
+                "--batch-size=1",
+                "--seq-len=8",
+                "--grad-accum=4",
+                "--verify",
+                "--mesh=" + mesh,
+                kPluginDir,
+                "--strategy=" + strategies};
+  argv.insert(argv.end(), more.begin(), more.end());
+  return run_command(argv);
+}
+
+TEST(Quantized, IsProved) {
+  for (const char* scheme : {"--quantized.scheme=gather", "--quantized.scheme=sum"}) {
+    const CommandResult run = plan("pp=2,dp=3", "pp=pipeline,dp=quantized", {scheme});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_NE(run.out.find("proved"), std::string::npos) << run.out;
+  }
+}
+
+void expect_refused(const CommandResult& run, const std::string& reason) {
+  EXPECT_EQ(run.exit_code, 1) << run.out;
+  EXPECT_EQ(run.out.find("proved"), std::string::npos) << run.out;
+  EXPECT_NE(run.err.find(reason), std::string::npos) << run.err;
+}
+
+CommandResult plan_fault(const std::string& fault, const std::string& scheme = "gather") {
+  return plan("dp=4", "quantized", {"--quantized.fault=" + fault, "--quantized.scheme=" + scheme});
+}
+
+const char* const kOnlyACall = "only a call of quantized with reduce and group makes the sum of it";
+
+TEST(Quantized, CodesThatACollectiveSums) {
+  const CommandResult run = plan_fault("summed");
+  expect_refused(run, "all_reduce codes takes dst0 = plugin codes, which is an encoded addend of the sum over dp");
+  expect_refused(run, kOnlyACall);
+  expect_refused(plan_fault("summed", "sum"),
+                 "all_reduce bounds takes dst0 = plugin bounds, which is an encoded addend");
+}
+
+TEST(Quantized, CodesThatNobodyGathered) {
+  expect_refused(plan_fault("forgotten-gather"),
+                 "takes src1 = plugin scales, which is an encoded addend of the sum over dp: it was not gathered from "
+                 "the other ranks");
+}
+
+TEST(Quantized, CodesThatAreDecodedOverAnotherGroup) {
+  expect_refused(plan_fault("other-group"),
+                 "which is the encoded addends of all ranks of dp: it came from dp, and the call is for dp {0,1}");
+}
+
+TEST(Quantized, CodesOfAnotherEncoding) {
+  expect_refused(plan_fault("other-code"), "they are code 1, and the call takes code 2");
+}
+
+TEST(Quantized, ACallThatDoesNotSayWhatItMakes) {
+  const CommandResult run = plan_fault("undeclared");
+  expect_refused(run, "sum_squares wte.weight takes src0 = gradient");
+  expect_refused(run, "which is the encoded addends of all ranks of dp");
+  expect_refused(plan_fault("undeclared", "sum"),
+                 "all_reduce codes takes dst0 = plugin codes, which is an encoded addend");
+}
+
+TEST(Quantized, GradientsThatAreNeverDecoded) {
+  expect_refused(plan_fault("undecoded"), "which is an unreduced partial sum over dp");
+}
+
+TEST(Quantized, AddendsOfAnOuterAxis) {
+  expect_refused(
+      plan("a=2,b=2", "a=ddp,b=quantized", {}),
+      "which is an unreduced partial sum over a: a call on another axis needs the sum; inner axes are summed "
+      "first, so give its strategy the outermost one");
+}
+
+TEST(Quantized, AGradientThatIsNotSummedOverItsStages) {
+  expect_refused(plan("pp=2,dp=2", "pp=pipeline,dp=quantized", {"--quantized.fault=incomplete"}),
+                 "comm.pp.completion all_reduce wte.weight -> waits for rank 0");
+}
+
+}  // namespace
+}  // namespace tessera::testing
