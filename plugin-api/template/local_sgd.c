@@ -44,7 +44,7 @@ static uint32_t num_variants(tsr_strategy* strategy) {
 static tsr_status layout(tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink,
                          tsr_error* err) {
   (void)strategy;
-  if (!TSR_HAS(view, tsr_program_view, num_data_ranks) || !TSR_HAS_FN(sink, tsr_layout_sink, add_entry))
+  if (!TSR_HAS(view, tsr_program_view, optimizer) || !TSR_HAS_FN(sink, tsr_layout_sink, add_entry))
     return fail(err, TSR_E_ABI, "layout: struct_size of the view or the sink is smaller than ABI 0.12 requires");
   tsr_status status = TSR_OK;
   for (uint64_t p = 0; p < view->num_parameters && status == TSR_OK; ++p) {
@@ -74,7 +74,7 @@ static tsr_status average(const tsr_edit* edit, tsr_action* all_reduce, const ts
 }
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
-  if (!TSR_HAS(view, tsr_program_view, num_data_ranks) || !TSR_HAS_FN(edit, tsr_edit, insert))
+  if (!TSR_HAS(view, tsr_program_view, optimizer) || !TSR_HAS_FN(edit, tsr_edit, insert))
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
   if (view->purpose > TSR_PURPOSE_EVAL) return fail(err, TSR_E_UNSUPPORTED, "lower: a program of unknown purpose");
   if (view->purpose != TSR_PURPOSE_STEP || view->variant != strategy->every - 1) return TSR_OK;

@@ -80,7 +80,7 @@ static tsr_status collect_micro_batches(pass* p) {
 
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
   (void)strategy;
-  if (!TSR_HAS(view, tsr_program_view, num_data_ranks) || !TSR_HAS_FN(edit, tsr_edit, insert))
+  if (!TSR_HAS(view, tsr_program_view, optimizer) || !TSR_HAS_FN(edit, tsr_edit, insert))
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
   const int is_init = view->purpose == TSR_PURPOSE_INIT;
   if (view->purpose == TSR_PURPOSE_EVAL) return TSR_OK;

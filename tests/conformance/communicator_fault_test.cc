@@ -125,10 +125,12 @@ TEST_P(Faults, CreateNamesTheRankThatDoesNotJoin) {
 }
 
 /// One sum that all ranks take part in: it makes connections for the next one.
-void connect(CommRank& rank, Comm& comm) {
+void connect(CommRank& rank, Comm& comm, size_t stream = 0) {
   Sum sum;
-  comm.submit(sum.collective());
-  rank.synchronize();
+  tsr_collective collective = sum.collective();
+  collective.stream = rank.stream(stream);
+  comm.submit(collective);
+  rank.synchronize(stream);
 }
 
 // However it waits: for the store, for the others, for their last word.
@@ -197,8 +199,7 @@ TEST_P(Faults, AbortFromAnotherThreadEndsAllWork) {
     auto& first = rank.comm();
     auto second = rank.create("dp.second");
     connect(rank, first);
-    connect(rank, *second);
-    rank.stream(1);
+    connect(rank, *second, 1);
     Sum a, b, c;
     if (rank.rank() == 0) {  // waits for the others, who never come
       first.submit(a.collective());

@@ -28,7 +28,9 @@ void Comm::submit(tsr_collective collective) {
   if (!collective.label.ptr) collective.label = str(kLabel);
   collective.sequence = sequence_++;
   uint64_t num_bytes = 0;
-  call(owner_.interface().describe, &collective, num_ranks_, &num_bytes);
+  tsr_error err{};
+  const tsr_status described = owner_.interface().describe(&collective, num_ranks_, &num_bytes, &err);
+  if (described != TSR_E_UNSUPPORTED) check(described, err);  // what is not claimed, submit refuses too
   if (num_bytes > 0) {
     call(owner_.device_interface().allocate, owner_.device(), TSR_MEMORY_DEVICE, num_bytes, &collective.workspace);
     workspaces_.push_back(collective.workspace);

@@ -221,7 +221,7 @@ struct OffloadTable {
                          tsr_error* err) noexcept {
     return guard(err, P::kName, [&] {
       require_size("plan: tsr_offload_view", v->struct_size, TSR_END_OF(tsr_offload_view, num_items));
-      require_size("plan: tsr_program_view", v->program->struct_size, TSR_END_OF(tsr_program_view, num_data_ranks));
+      require_size("plan: tsr_program_view", v->program->struct_size, TSR_END_OF(tsr_program_view, optimizer));
       require_size("plan: tsr_offload_sink", sink->struct_size, TSR_END_OF(tsr_offload_sink, leave));
       std::as_const(*self(policy)).plan(OffloadView(*v), OffloadSink(*sink));
     });
