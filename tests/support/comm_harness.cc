@@ -177,6 +177,7 @@ void run_ranks(const CommSpec& spec, const std::function<void(CommRank&)>& body)
 
 tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv) {
   tsr_collective collective{};
+  collective.struct_size = sizeof collective;
   collective.kind = kind;
   collective.dtype = dtype;
   collective.num_elements = num_elements;
