@@ -397,7 +397,8 @@ TEST_P(Faults, DescribeRefusesWhatCapsDoNotClaim) {
        {std::tuple(77u, 0u, TSR_F32), std::tuple(64u + TSR_COLL_SEND, 0u, TSR_F32),
         std::tuple(TSR_COLL_ALL_REDUCE, 9u, TSR_F32), std::tuple(TSR_COLL_ALL_REDUCE, 0u, TSR_F32),
         std::tuple(TSR_COLL_ALL_GATHER, 0u, tsr_dtype{3})})
-    expect_parts(caught([&] { describe(kind, reduce, dtype); }, 1000), TSR_E_UNSUPPORTED, {"is not among its caps"});
+    expect_parts(caught([&, kind = kind, reduce = reduce, dtype = dtype] { describe(kind, reduce, dtype); }, 1000),
+                 TSR_E_UNSUPPORTED, {"is not among its caps"});
   expect_parts(caught([&] { describe(TSR_COLL_ALL_REDUCE, TSR_REDUCE_SUM, TSR_F32, 0); }, 1000), TSR_E_INVALID_ARGUMENT,
                {"num_ranks is 0"});
 }
