@@ -9,7 +9,6 @@
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 
 #include "support/paths.h"
 #include "tessera/communicator.hpp"
@@ -25,17 +24,16 @@ namespace {
 
 /// "tsr_edit.insert", of each table in all headers.
 std::set<std::string> functions_of_headers() {
-  const std::regex table(R"(typedef struct (\w+) \{([^}]*)\} \1;)"), function(R"(TSR_FN\([^,]+, (\w+)\))");
+  const std::regex begin(R"(typedef struct (\w+) \{)"), function(R"(TSR_FN\([^,]+, (\w+)\))");
   std::set<std::string> functions;
   for (const auto& header : std::filesystem::directory_iterator(source_dir("plugin-api/include/tessera"))) {
-    std::ostringstream text;
-    text << std::ifstream(header.path()).rdbuf();
-    // Comments may hold braces.
-    const std::string code = std::regex_replace(text.str(), std::regex(R"(/\*([^*]|\*[^/])*\*/)"), "");
-    for (std::sregex_iterator t(code.begin(), code.end(), table), end; t != end; ++t) {
-      const std::string body = (*t)[2];
-      for (std::sregex_iterator f(body.begin(), body.end(), function); f != end; ++f)
-        functions.insert((*t)[1].str() + "." + (*f)[1].str());
+    std::ifstream lines(header.path());
+    std::string table;
+    std::smatch found;
+    for (std::string line; std::getline(lines, line);) {
+      if (std::regex_match(line, found, begin)) table = found[1];
+      if (line == "} " + table + ";") table.clear();
+      if (!table.empty() && std::regex_search(line, found, function)) functions.insert(table + "." + found[1].str());
     }
   }
   return functions;

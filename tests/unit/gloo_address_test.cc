@@ -16,7 +16,6 @@ std::string chosen(const ListenOptions& options, const std::string& others = "",
   const KeyValue store(&host);
   const Member member{"gloo-comm", "dp", 0, num_ranks, {0, 1}, 1000};
   if (!others.empty()) store.set("comm/route/1", to_bytes(AddressOffer{*address_towards(others), network}));
-  const std::atomic<bool> never{false};
   return choose_address(options, member, store, "comm", Deadline(1000), CancelFlag()).text();
 }
 
