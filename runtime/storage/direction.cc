@@ -14,7 +14,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -195,8 +194,7 @@ TransferCounts Direction::counts() const {
 
 std::byte* Direction::bounce(unsigned slot) {
   auto& memory = bounces_[slot];
-  if (!memory) memory.reset(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, kStripeBytes)));
-  if (!memory) throw std::bad_alloc();
+  if (!memory) memory = allocate_blocks(kStripeBytes);
   return memory.get();
 }
 

@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string_view>
 
+#include "storage/block_memory.h"
 #include "storage/block_sums.h"
 #include "storage/io_queue.h"
 #include "storage/striped_files.h"
@@ -50,18 +50,15 @@ class Direction {
 
  private:
   friend class TransferRun;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
 
   std::byte* bounce(unsigned slot);
 
   const Options options_;
   const StripedFiles& files_;
   BlockSums* const sums_;
-  std::mutex mutex_;                                                       // a transfer holds it
-  const std::unique_ptr<IoQueue> queue_;                                   // under mutex_
-  std::array<std::unique_ptr<std::byte, Free>, IoQueue::kSlots> bounces_;  // under mutex_; made on first use
+  std::mutex mutex_;                                  // a transfer holds it
+  const std::unique_ptr<IoQueue> queue_;              // under mutex_
+  std::array<BlockMemory, IoQueue::kSlots> bounces_;  // under mutex_; made on first use
   std::atomic<uint64_t> num_bytes_{0}, num_requests_{0};
   std::atomic<int64_t> busy_ns_{0};
 };

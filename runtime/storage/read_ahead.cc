@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <system_error>
 
 #include "storage/block_sums.h"
@@ -45,8 +44,7 @@ void ReadAhead::expect(const ReadOnlyFile& file, uint64_t offset, uint64_t num_b
   Part* const part = take_empty();
   if (!part) return;
   constexpr uint64_t kRoom = kMostBytes + 2 * kBlockBytes;
-  if (!part->memory) part->memory.reset(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, kRoom)));
-  if (!part->memory) throw std::bad_alloc();
+  if (!part->memory) part->memory = allocate_blocks(kRoom);
   part->state = Part::State::under_way;
   part->file = &file;
   part->offset = offset;

@@ -4,19 +4,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <span>
 
 #include "base/read_only_file.h"
+#include "storage/block_memory.h"
 #include "storage/io_queue.h"
 
 namespace tessera::host {
 
 /// Parts that were announced are read by direct I/O, up to kParts of them at a time, while what was read before is in
-/// use; a file system without it, and small parts, are left to the page cache. Files must outlive it. Takes 16 MiB, from
-/// the first part on. One thread at a time uses it.
+/// use; a file system without it, and small parts, are left to the page cache. Files must outlive it. Takes 16 MiB,
+/// from the first part on. One thread at a time uses it.
 class ReadAhead {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{1} << 20;  ///< of a part
@@ -36,9 +36,6 @@ class ReadAhead {
 
  private:
   static_assert(kParts <= IoQueue::kSlots);
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
   struct Part {
     enum class State { empty, under_way, ready };
     State state = State::empty;
@@ -46,7 +43,7 @@ class ReadAhead {
     uint64_t offset = 0, num_bytes = 0;
     int64_t result = 0;      // bytes read, or -errno
     uint64_t num_reads = 0;  // before it was expected
-    std::unique_ptr<std::byte, Free> memory;
+    BlockMemory memory;
   };
 
   Part* find(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes);

@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -65,8 +64,7 @@ void WriteBehind::open_window(uint64_t offset) {
   open_ = free_.back();
   free_.pop_back();
   Window& window = windows_[open_];
-  if (!window.memory) window.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, kWindowBytes)));
-  if (!window.memory) throw std::bad_alloc();
+  if (!window.memory) window.memory = allocate_blocks(kWindowBytes);
   window.begin = window.end = offset;
 }
 

@@ -4,12 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "storage/block_memory.h"
 #include "storage/io_queue.h"
 
 namespace tessera::host {
@@ -41,12 +41,9 @@ class WriteBehind {
  private:
   static constexpr unsigned kWindows = 8;
   static_assert(kWindows <= IoQueue::kSlots);
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
   /// Bytes [begin, end) of the file, at their distance from the window's begin; [done, end) are under way.
   struct Window {
-    std::unique_ptr<std::byte, Free> memory;
+    BlockMemory memory;
     uint64_t begin = 0, end = 0, done = 0;
 
     std::span<const std::byte> bytes(uint64_t from, uint64_t to) const {

@@ -11,8 +11,24 @@
 namespace tessera::host {
 namespace {
 
+constexpr size_t kShownAtAnEnd = 4;
+constexpr size_t kLongChain = 2 * kShownAtAnEnd + 1;
+
+/// Of actions of one rank that wait for one another the first and the last: where the chain comes to that rank, and
+/// where it leaves it.
+std::vector<ActionRef> ends_on_each_rank(const std::vector<ActionRef>& chain) {
+  std::vector<ActionRef> ends;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const bool is_within =
+        i > 0 && i + 1 < chain.size() && chain[i - 1].rank == chain[i].rank && chain[i + 1].rank == chain[i].rank;
+    if (!is_within) ends.push_back(chain[i]);
+  }
+  return ends;
+}
+
 /// "rank 0 #12 comm.pp.forward send x waits for rank 1 #9 ..., which waits for ...". Between two waits the chain may
-/// pass from one member of a collective to another; that is a wait too. Of a long chain the middle is left out.
+/// pass from one member of a collective to another; that is a wait too. A long chain shows what ranks wait for of one
+/// another, and of that, if it is still long, both ends.
 std::string chain_text(const ProgramOf& program, const std::vector<WaitGraph::Wait>& cycle) {
   std::vector<ActionRef> chain;
   const auto visit = [&](ActionRef place) {
@@ -23,10 +39,10 @@ std::string chain_text(const ProgramOf& program, const std::vector<WaitGraph::Wa
     visit(wait.awaited);
   }
   visit(cycle.front().action);
-  constexpr size_t kShownAtAnEnd = 4;
+  if (chain.size() > kLongChain) chain = ends_on_each_rank(chain);
+  const size_t left_out = chain.size() > kLongChain ? chain.size() - 2 * kShownAtAnEnd : 0;
   std::string text;
   for (size_t i = 0; i < chain.size(); ++i) {
-    const size_t left_out = chain.size() > 2 * kShownAtAnEnd + 1 ? chain.size() - 2 * kShownAtAnEnd : 0;
     if (left_out && i == kShownAtAnEnd) {
       text += " -> waits for " + std::to_string(left_out) + " others, one after another";
       i += left_out;

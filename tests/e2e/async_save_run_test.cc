@@ -1,8 +1,6 @@
 // --save-async as a user sees it: steps do not wait for the disk, and whatever a run ends with, it has its checkpoints.
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include <cmath>
 #include <filesystem>
 
@@ -97,8 +95,9 @@ TEST(AsyncSaveRun, ParametersThatAreLostAreNotSaved) {
                      "--save-every=1"};
   const CommandResult run = run_command(tessera(job));
   EXPECT_EQ(run.exit_code, 1) << run.err;
-  EXPECT_NE(run.err.find("step 1 was not saved: rank "), std::string::npos) << run.err;
-  EXPECT_TRUE(std::regex_search(run.err, std::regex("an element of [a-z0-9_.]+ is not finite"))) << run.err;
+  EXPECT_NE(run.err.find("step 1 was not saved: rank 0: an element of h.0.attn.c_attn.bias is not finite"),
+            std::string::npos)
+      << run.err;
   EXPECT_NE(run.err.find("the run is lost"), std::string::npos) << run.err;
   EXPECT_TRUE(host::saved_steps(folder.path()).empty());
 }

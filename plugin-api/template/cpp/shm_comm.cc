@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // shm: collectives between processes of one machine, through memory that they share: a whole Tessera communicator in
 // C++20. QueuedCommunicator checks and numbers what is submitted and runs it on the stream's thread; what is left to
-// write is how to meet (the constructor), how to move data (run) and how to wake who waits (interrupt).
+// write is how ranks find each other (the constructor), how they move data (run) and how a wait is cut short
+// (interrupt).
 //
 //     the shared memory     [member 0: arrived, header] ... [member n-1: arrived, header]  [slot 0] ... [slot n-1]
 //     a collective          wait for its turn; write the header; barrier; compare all headers
 //                           for each part that fits into a slot: write the own slot; barrier; read all slots; barrier
 //
-// A barrier counts: a member raises its own `arrived` and waits for the others', so a time-out can name who is missing.
+// At a barrier a member raises its own `arrived` and waits for those of the others, so a time-out can name the ranks that
+// are missing.
 // Collectives of several streams take their turns by ticket, which is the order of submission and the same on all
 // ranks. Sums are canonical (canonical_sum.hpp), so runs have the bits of every other canonical communicator. Cost:
 // each rank writes its operand once and reads all n. A rank that was killed is found at the time-out. ALL_TO_ALL and

@@ -44,7 +44,7 @@ static tsr_status describe(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num
   if (!knows(op)) return fail(err, TSR_E_UNSUPPORTED, "describe: this device has copy and scale, of float32");
   const uint64_t capacity = *num_slots;
   *num_slots = op->kind == TSR_OP_COPY ? 2 : 1;
-  if (capacity < *num_slots) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "describe: there is no room for the slots");
+  if (capacity < *num_slots) return fail(err, TSR_E_RESOURCE_EXHAUSTED, "describe: the array of slots is too small");
   memset(slots, 0, *num_slots * sizeof *slots);
   tsr_slot_spec* to = &slots[*num_slots - 1];
   if (op->kind == TSR_OP_COPY) {
@@ -62,7 +62,7 @@ static tsr_status describe(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num
 
 static tsr_status open_device(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) {
   if (!TSR_HAS(args, tsr_device_open_args, num_options) || args->num_threads == 0)
-    return fail(err, TSR_E_INVALID_ARGUMENT, "open: the arguments are too short, or there is no thread");
+    return fail(err, TSR_E_INVALID_ARGUMENT, "open: the arguments are too short, or num_threads is 0");
   *device = made(sizeof **device);
   (*device)->host = args->host;
   const tsr_str line = TSR_STR("opened");
