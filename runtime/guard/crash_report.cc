@@ -7,6 +7,7 @@
 
 #include "guard/crash_report.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -32,7 +33,9 @@ constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, 
 std::array<struct sigaction, kCrashSignals.size()> actions_before;
 std::atomic<bool> has_ended{false};
 pid_t process = 0;                               // a plugin's child processes may exit as they like
-std::atomic_flag has_spoken = ATOMIC_FLAG_INIT;  // threads may crash together
+std::atomic_flag is_claimed = ATOMIC_FLAG_INIT;  // by the first of the threads that crash together
+std::atomic<bool> has_spoken{false};
+constexpr int kPatienceMs = 10'000;  // with a first thread whose line does not leave
 
 const void* instruction_of(const void* context) {
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
@@ -70,8 +73,14 @@ std::string_view digits(unsigned number, std::array<char, 12>& space) {
   return {space.data() + first, space.size() - first};
 }
 
+/// The threads that crash beside the first one: each would end the process, and with it the line.
+void wait_for_first() {
+  constexpr int kPauseMs = 5;
+  for (int waited = 0; !has_spoken && waited < kPatienceMs; waited += kPauseMs)
+    ::poll(nullptr, 0, kPauseMs);
+}
+
 void say(int signal, const void* context) {
-  if (has_spoken.test_and_set()) return;
   const ThreadCalls& calls = this_thread_calls;
   const KnownFunction* known = find_function(calls.function());
   const char* own_thread_of = known ? nullptr : find_code(instruction_of(context));
@@ -92,7 +101,12 @@ void say(int signal, const void* context) {
 }
 
 extern "C" void on_crash(int signal, siginfo_t* info, void* context) {
-  say(signal, context);
+  if (is_claimed.test_and_set()) {
+    wait_for_first();
+  } else {
+    say(signal, context);
+    has_spoken = true;
+  }
   for (size_t i = 0; i < kCrashSignals.size(); ++i)
     if (kCrashSignals[i] == signal) ::sigaction(signal, &actions_before[i], nullptr);
   if (info->si_code <= 0) ::raise(signal);  // delivered when this handler has returned

@@ -1,0 +1,63 @@
+// What a crash says when threads crash together; what one says of plugins, tests/e2e/hostile_plugins_test.cc tests.
+#include "guard/crash_report.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "support/child_process.h"
+
+namespace tessera::host {
+namespace {
+
+using testing::ChildProcess;
+
+/// A pipe in which nothing more has room, so who writes waits for a reader.
+std::array<int, 2> full_pipe() {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe(ends.data()), 0);
+  const int flags = ::fcntl(ends[1], F_GETFL);
+  ::fcntl(ends[1], F_SETFL, flags | O_NONBLOCK);
+  const std::string blanks(4096, ' ');
+  while (::write(ends[1], blanks.data(), blanks.size()) > 0) {
+  }
+  ::fcntl(ends[1], F_SETFL, flags);
+  return ends;
+}
+
+void crash() {
+  static volatile size_t address = 16;
+  *reinterpret_cast<volatile int*>(address) = 1;
+}
+
+std::string read_all(int file) {
+  std::string text;
+  std::array<char, 4096> piece;
+  for (ssize_t size; (size = ::read(file, piece.data(), piece.size())) > 0;)
+    text.append(piece.data(), static_cast<size_t>(size));
+  return text;
+}
+
+// The line of the first one is still on its way when the second one crashes, which must not end the process before.
+TEST(CrashReport, OfTheFirstThreadIsWrittenBeforeAnotherEndsTheProcess) {
+  const auto [reader, writer] = full_pipe();
+  const ChildProcess child([writer = writer](const ChildProcess::Say&) {
+    ::dup2(writer, STDERR_FILENO);
+    report_crashes();
+    std::thread other(crash);
+    crash();
+    other.join();
+  });
+  ::close(writer);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_NE(read_all(reader).find("tessera: crashed outside of the calls of plugins (SIGSEGV)\n"), std::string::npos);
+  ::close(reader);
+}
+
+}  // namespace
+}  // namespace tessera::host
