@@ -24,6 +24,16 @@ if(TESSERA_FUZZ)
   target_compile_options(tessera_flags INTERFACE -fsanitize=fuzzer-no-link)  # counts which branches an input takes
 endif()
 
+# tessera_left_out(<sentence>): says what of this build cannot be made here; where TESSERA_COMPLETE asks for all, that is
+# an error.
+option(TESSERA_COMPLETE "Refuse to configure where a part would be left out" OFF)
+function(tessera_left_out sentence)
+  if(TESSERA_COMPLETE)
+    message(FATAL_ERROR "${sentence}; with TESSERA_COMPLETE that is an error")
+  endif()
+  message(STATUS "${sentence}")
+endfunction()
+
 # The standard headers that most of our sources come to, parsed once for all libraries: the compiler takes a precompiled
 # header only where all flags that change code are equal, so sources with flags of their own go without. It hides an
 # #include that is missing; the presets `clang` and `one-program` compile without it (CMAKE_DISABLE_PRECOMPILE_HEADERS).
