@@ -1,10 +1,11 @@
 // Whole runs over an emulated NCCL on emulated GPUs: every strategy follows the golden trajectory, and its steps run as
-// graphs from the second on, without changing a bit; nor does what leaves the GPUs' memory.
+// graphs from the second on, without changing a bit; nor does what leaves the GPUs' memory, or is updated on the host.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "parity/mesh_run.h"
+#include "support/temp_folder.h"
 
 namespace tessera::testing {
 namespace {
@@ -55,6 +56,28 @@ TEST(NcclOffload, HasTheSameBitsInGraphsAndWithout) {
       EXPECT_EQ(first_difference(without, with), "") << mesh.mesh << ", graphs " << graphs;
       EXPECT_GT(with.steps[0].evicted_bytes.value_or(0), 0) << mesh.mesh;
     }
+  }
+}
+
+// Such steps are not graphs: the host's threads and the GPU wait for one another through semaphores.
+TEST(NcclOffload, HasTheSameBitsWithFilesAndUpdatesOnTheHost) {
+  const TempFolder folder;
+  const std::string files = "--offload-dir=" + folder.path();
+  const std::vector<std::vector<std::string>> policies = {
+      {"--offload=optimizer-state", "--optimizer-state.update=host"},
+      {"--offload=optimizer-state", "--optimizer-state.update=host", "--optimizer-state.fraction=0.5",
+       "--optimizer-state.gradients=true"},
+      {"--offload=stream", "--stream.update=host"},
+      {"--offload=stream", "--stream.to=file", files},
+      {"--offload=activations,optimizer-state", "--optimizer-state.to=file", files},
+  };
+  const MeshRun mesh{"dp=2", "dp=fsdp", 2, 2};
+  const RunResult without = run_on_gpus(mesh, "auto");
+  for (std::vector<std::string> policy : policies) {
+    policy.push_back("--offload-chunk=32KiB");
+    const RunResult with = run_on_gpus(mesh, "auto", policy);
+    EXPECT_EQ(first_difference(without, with), "") << policy[0] << " " << policy[1];
+    EXPECT_GT(with.steps[0].evicted_bytes.value_or(0), 0) << policy[0] << " " << policy[1];
   }
 }
 
