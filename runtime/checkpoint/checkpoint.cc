@@ -125,15 +125,14 @@ void Checkpoint::expect(std::string_view name, uint64_t offset, uint64_t count) 
 }
 
 void Checkpoint::read_block(const std::string& name, const TensorPart& part, uint64_t number,
-                            std::vector<std::byte>& bytes) const {
+                            FileBytes& content) const {
   const SafetensorsFile& from = file(part.file);
   const SafetensorsTensor& tensor = from.tensor(name);
   const auto [position, num_bytes] = block_range(from, tensor, number);
-  bytes.resize(num_bytes);
-  ahead_.read(from.file(), position, bytes);
+  ahead_.read(from.file(), position, num_bytes, content);
   const uint64_t begin = number * kChecksumBytes;
-  if (crc32c(bytes) != part.crc32c[number])
-    fail(concat(from.path(), ": tensor ", name, ": bytes ", begin, " to ", begin + bytes.size(),
+  if (crc32c(content.bytes) != part.crc32c[number])
+    fail(concat(from.path(), ": tensor ", name, ": bytes ", begin, " to ", begin + num_bytes,
                 " are not what was written: their crc32c differs"));
 }
 
@@ -152,7 +151,7 @@ const Checkpoint::Block& Checkpoint::block(const std::string& name, const Tensor
       next.emplace_back();
     else
       next.splice(next.begin(), blocks_, std::prev(blocks_.end()));
-    read_block(name, part, number, next.front().bytes);
+    read_block(name, part, number, next.front().content);
     next.front().part = &part;
     next.front().number = number;
     blocks_.splice(blocks_.begin(), next);
@@ -173,8 +172,9 @@ void Checkpoint::read_in_pieces(std::string_view name, uint64_t offset, uint64_t
   for (uint64_t before = 0; before < count;) {
     const Place place = place_of(tensor, offset + before);
     const Block& from = block(found->first, *place.part, place.block);
-    const uint64_t own = std::min({place.num_elements, count - before, (from.bytes.size() - place.within) / element});
-    take(std::span(from.bytes).subspan(place.within, own * element), before);
+    const uint64_t own =
+        std::min({place.num_elements, count - before, (from.content.bytes.size() - place.within) / element});
+    take(from.content.bytes.subspan(place.within, own * element), before);
     before += own;
   }
 }
@@ -197,7 +197,7 @@ void Checkpoint::read_bytes(std::string_view name, uint64_t offset, std::span<st
 std::vector<std::string> Checkpoint::verify() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> broken;
-  std::vector<std::byte> bytes;
+  FileBytes content;
   const auto attempt = [&](const auto& check) {
     try {
       check();
@@ -214,7 +214,7 @@ std::vector<std::string> Checkpoint::verify() const {
   for (const auto& [name, tensor] : index_.tensors)
     for (const TensorPart& part : tensor.parts)
       for (uint64_t number = 0; opens[part.file] && number < part.crc32c.size(); ++number)
-        attempt([&, &name = name] { read_block(name, part, number, bytes); });
+        attempt([&, &name = name] { read_block(name, part, number, content); });
   return broken;
 }
 

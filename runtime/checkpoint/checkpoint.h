@@ -58,15 +58,14 @@ class Checkpoint : public ParameterSource {
   struct Block {
     const TensorPart* part = nullptr;
     uint64_t number = 0;
-    std::vector<std::byte> bytes;
+    FileBytes content;
   };
 
   const SafetensorsFile& file(size_t number) const;
   void check_file(const SavedFile& saved) const;
   std::unique_ptr<SafetensorsFile> open_file(size_t number) const;
   void check_tensors(const SafetensorsFile& opened, size_t number) const;
-  void read_block(const std::string& name, const TensorPart& part, uint64_t number,
-                  std::vector<std::byte>& bytes) const;
+  void read_block(const std::string& name, const TensorPart& part, uint64_t number, FileBytes& content) const;
   /// Where an element is: the bytes of its block in the file, and the element in it.
   struct Place {
     const TensorPart* part = nullptr;

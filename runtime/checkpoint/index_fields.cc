@@ -62,7 +62,8 @@ TensorPart read_part(const JsonFields& fields, const SavedTensor& tensor, size_t
   return part;
 }
 
-SavedTensor read_tensor(const JsonFields& fields, size_t num_files, bool is_whole, bool is_parameter) {
+/// `ranges_left`: null: the parts need not be the whole tensor.
+SavedTensor read_tensor(const JsonFields& fields, size_t num_files, uint64_t* ranges_left, bool is_parameter) {
   SavedTensor tensor{fields.text("dtype"), fields.numbers("shape"), {}};
   checked_bytes(fields, tensor, is_parameter);
   for (const JsonFields& part : fields.objects("parts"))
@@ -70,7 +71,7 @@ SavedTensor read_tensor(const JsonFields& fields, size_t num_files, bool is_whol
   std::vector<StridedRange> all;
   for (const TensorPart& part : tensor.parts)
     all.insert(all.end(), part.ranges.begin(), part.ranges.end());
-  if (is_whole && !cover_once(all, tensor.num_elements()))
+  if (ranges_left && !cover_once(all, tensor.num_elements(), *ranges_left))
     fields.refuse("parts", "do not hold each of the tensor's ", tensor.num_elements(), " elements once");
   fields.require_only({"dtype", "shape", "parts"});
   return tensor;
@@ -249,8 +250,10 @@ SavedFile read_file(const JsonFields& fields) {
 std::map<std::string, SavedTensor, std::less<>> read_tensors(const JsonFields& fields, size_t num_files,
                                                              bool is_whole) {
   std::map<std::string, SavedTensor, std::less<>> tensors;
+  uint64_t ranges_left = kMostRanges;
   for (const std::string& name : fields.keys())
-    tensors.emplace(name, read_tensor(fields.object(name), num_files, is_whole, !is_own_state(name)));
+    tensors.emplace(
+        name, read_tensor(fields.object(name), num_files, is_whole ? &ranges_left : nullptr, !is_own_state(name)));
   return tensors;
 }
 

@@ -102,7 +102,9 @@ std::string_view checked_rest(std::string_view text, const std::string& where) {
     throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " does not begin as the index of a checkpoint does"));
   const std::string_view rest = text.substr(begin);
   if (text.substr(kFirst.size(), 8) != hex(crc32c(std::as_bytes(std::span(rest)))))
-    throw Error(TSR_E_DATA_LOSS, concat(where, " is not what was written: its crc32c differs"));
+    throw Error(
+        TSR_E_DATA_LOSS,
+        concat(where, " is not what was written: its crc32c differs; restore the file, or take another checkpoint"));
   return rest;
 }
 

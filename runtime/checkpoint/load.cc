@@ -1,5 +1,6 @@
 // The elements that a rank holds of a tensor are read in their order in the whole tensor, range by range, so a reader
-// passes over the files once, and are written where the rank keeps them. Memory: one piece, and the reader's blocks.
+// passes over the files once. Where the rank keeps them in memory of the host they are copied once, from the block
+// whose checksum was compared; elsewhere they go through a piece. Memory: one piece, and the reader's blocks.
 
 #include "checkpoint/load.h"
 
@@ -14,7 +15,7 @@ namespace tessera::host {
 namespace {
 
 constexpr uint64_t kPieceElements = 1 << 18;  // 1 MiB of floats
-constexpr uint64_t kAheadElements = 3 << 20;   // so many are on their way
+constexpr uint64_t kAheadElements = 3 << 20;  // so many are on their way
 
 std::map<std::string, std::string> as_map(const NamedValues& values) {
   return {values.begin(), values.end()};
@@ -35,8 +36,8 @@ bool is_loaded(const HeldTensor& tensor, LoadWhat what) {
 /// Reads what a rank holds, while what comes next is on its way from the disk.
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what, const WriteState& write)
-      : checkpoint_(checkpoint), write_(write) {
+  Loader(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what, const StateSink& sink)
+      : checkpoint_(checkpoint), sink_(sink) {
     for (const HeldTensor& tensor : tensors) {
       if (!is_loaded(tensor, what)) continue;
       const std::string& name = name_to_load(checkpoint, tensor, what);
@@ -85,18 +86,23 @@ class Loader {
   }
 
   void load_piece(const HeldTensor& tensor, uint64_t begin, uint64_t count) {
-    piece_.resize(count);
-    for (uint64_t filled = 0; filled < count;) {
+    for_places(tensor, begin, begin + count, [&](const StatePlace& place, uint64_t /*before*/) {
+      if (const std::span<float> memory = sink_.memory(place); !memory.empty()) return read_next(memory);
+      piece_.resize(place.num_elements);
+      read_next(piece_);
+      sink_.write(place, piece_);
+    });
+  }
+
+  void read_next(std::span<float> out) {
+    while (!out.empty()) {
       const std::string& name = *wanted_[at_.tensor].name;
-      const ElementRange next = step(at_, count - filled);
+      const ElementRange next = step(at_, out.size());
       num_read_ += next.num_elements();
       expect_until(num_read_ + kAheadElements);
-      checkpoint_.read(name, next.begin, std::span(piece_).subspan(filled, next.num_elements()));
-      filled += next.num_elements();
+      checkpoint_.read(name, next.begin, out.first(next.num_elements()));
+      out = out.subspan(next.num_elements());
     }
-    for_places(tensor, begin, begin + count, [&](const StatePlace& place, uint64_t before) {
-      write_(place, std::span<const float>(piece_).subspan(before, place.num_elements));
-    });
   }
 
   void expect_until(uint64_t num_elements) {
@@ -109,7 +115,7 @@ class Loader {
   }
 
   const Checkpoint& checkpoint_;
-  const WriteState& write_;
+  const StateSink& sink_;
   std::vector<Wanted> wanted_;
   Position at_, ahead_;
   uint64_t num_read_ = 0, num_expected_ = 0;  // elements
@@ -126,8 +132,8 @@ std::vector<StatePlace> loaded_places(std::span<const HeldTensor> tensors, LoadW
 }
 
 void load_tensors(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what,
-                  const WriteState& write, Progress* progress) {
-  Loader(checkpoint, tensors, what, write).run(progress);
+                  const StateSink& sink, Progress* progress) {
+  Loader(checkpoint, tensors, what, sink).run(progress);
 }
 
 int num_replicas(const Checkpoint& checkpoint, const std::string& tensor) {

@@ -14,8 +14,13 @@
 
 namespace tessera::host {
 
-/// Writes floats to a place, rounded to its type. Returns when done.
-using WriteState = std::function<void(const StatePlace& place, std::span<const float> values)>;
+/// Where floats go that were read.
+struct StateSink {
+  /// A place of float32 that the host may fill itself; empty: it is written to.
+  std::function<std::span<float>(const StatePlace& place)> memory;
+  /// Writes values to a place, rounded to its type. Returns when done.
+  std::function<void(const StatePlace& place, std::span<const float> values)> write;
+};
 
 enum class LoadWhat { everything, parameters };
 
@@ -25,9 +30,9 @@ enum class LoadWhat { everything, parameters };
 /// Throws what Checkpoint::read throws, and FAILED_PRECONDITION for moments that the checkpoint lacks, saying which
 /// settings make them. `progress`, if any, counts tensors.
 void load_tensors(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, LoadWhat what,
-                  const WriteState& write, Progress* progress = nullptr);
+                  const StateSink& sink, Progress* progress = nullptr);
 
-/// All places that load_tensors() writes to.
+/// All places that load_tensors() fills.
 std::vector<StatePlace> loaded_places(std::span<const HeldTensor> tensors, LoadWhat what);
 
 /// How many replicas of the tensor it has, which is that of the first one.

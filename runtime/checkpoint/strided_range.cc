@@ -1,11 +1,12 @@
 // The columns [4, 8) of a matrix of 3 x 8 are the ranges 4-7, 12-15 and 20-23: {offset 4, 4 elements, 3 times, 8
 // apart}. The part of a q|k|v weight, three blocks of columns, repeats at the distance of a block, since the blocks
 // fill the row; so one entry says any part that a split of one dim makes. Cost: linear in ranges; a look-up is linear
-// in entries.
+// in entries. An entry of a few bytes can say millions of ranges: a check of coverage joins entries first.
 
 #include "checkpoint/strided_range.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace tessera::host {
 namespace {
@@ -30,6 +31,24 @@ bool lies_within(const StridedRange& range, uint64_t num_elements) {
   return !__builtin_mul_overflow(range.count - 1, range.stride, &end) &&
          !__builtin_add_overflow(end, range.offset, &end) && !__builtin_add_overflow(end, range.num_elements, &end) &&
          end <= num_elements;
+}
+
+/// The same elements, of entries that lie within: those that repeat side by side are one, and those without gaps one
+/// range. {0, 4, 3, 8} and {4, 4, 3, 8} are {0, 24, 1, 0}.
+std::vector<StridedRange> folded(std::span<const StridedRange> ranges) {
+  std::vector<StridedRange> sorted(ranges.begin(), ranges.end()), result;
+  std::ranges::sort(sorted, {}, [](const StridedRange& r) { return std::tuple(r.count, r.stride, r.offset); });
+  for (const StridedRange& range : sorted) {
+    StridedRange* const last = result.empty() ? nullptr : &result.back();
+    if (last && range.count > 1 && last->count == range.count && last->stride == range.stride &&
+        last->offset + last->num_elements == range.offset && last->num_elements + range.num_elements <= range.stride)
+      last->num_elements += range.num_elements;
+    else
+      result.push_back(range);
+  }
+  for (StridedRange& range : result)
+    if (range.count > 1 && range.stride == range.num_elements) range = {range.offset, range.total_elements(), 1, 0};
+  return result;
 }
 
 }  // namespace
@@ -65,18 +84,23 @@ ElementPlace find_element(std::span<const StridedRange> ranges, uint64_t element
   return {};
 }
 
-bool cover_once(std::span<const StridedRange> ranges, uint64_t num_elements) {
+bool cover_once(std::span<const StridedRange> ranges, uint64_t num_elements, uint64_t& num_left) {
   uint64_t num_ranges = 0, total = 0;
   for (const StridedRange& range : ranges) {
     if (!lies_within(range, num_elements)) return false;  // so total_elements() and the sum below do not overflow
-    num_ranges += std::min(range.count, kMostRanges + 1);
     total += range.total_elements();
-    if (num_ranges > kMostRanges || total > num_elements) return false;
+    if (total > num_elements) return false;
   }
   if (total != num_elements) return false;
+  const std::vector<StridedRange> few = folded(ranges);
+  for (const StridedRange& range : few) {
+    if (range.count > num_left - num_ranges) return false;
+    num_ranges += range.count;
+  }
+  num_left -= num_ranges;
   std::vector<ElementRange> all;
   all.reserve(num_ranges);
-  for (const StridedRange& range : ranges)
+  for (const StridedRange& range : few)
     for (uint64_t i = 0; i < range.count; ++i)
       all.push_back({range.offset + i * range.stride, range.offset + i * range.stride + range.num_elements});
   std::ranges::sort(all, {}, &ElementRange::begin);

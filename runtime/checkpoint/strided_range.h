@@ -27,9 +27,11 @@ struct ElementPlace {
 };
 ElementPlace find_element(std::span<const StridedRange> ranges, uint64_t element);
 
-/// Whether the lists hold each of `num_elements` once. They may be from a file of anybody: no sum overflows, and more
-/// than kMostRanges are refused with false.
+/// Ranges that may be looked at one by one, 16 bytes of memory each, for a whole index.
 inline constexpr uint64_t kMostRanges = uint64_t{1} << 22;
-bool cover_once(std::span<const StridedRange> ranges, uint64_t num_elements);
+/// Whether the lists hold each of `num_elements` once. They may be from a file of anybody: no sum overflows, and where
+/// more than `num_left` ranges have to be looked at the answer is false; `num_left` is less by them then. Lists that
+/// repeat side by side, as the parts of a split dim do, are looked at as one.
+bool cover_once(std::span<const StridedRange> ranges, uint64_t num_elements, uint64_t& num_left);
 
 }  // namespace tessera::host

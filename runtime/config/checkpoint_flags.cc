@@ -24,11 +24,17 @@ void add_checkpoint_flags(std::vector<Flag>& flags) {
                  "save after each evaluation with the least loss so far, and keep that checkpoint, named 'best'",
                  &C::save_best),
        integer(kCheckpoints, "keep", "how many checkpoints to keep, the newest ones; 0: all", &C::keep, 0, kMost),
-       local(text(kCheckpoints, "resume", "FOLDER",
-                  "go on from this checkpoint, or from the newest in a folder of --save, on any ranks and layout",
-                  &C::resume)),
+       local(text(
+           kCheckpoints, "resume", "FOLDER",
+           "go on from this checkpoint, or from the newest in a folder of --save, on any ranks and layout; 'latest' is "
+           "the newest in the folder of this run's --save",
+           &C::resume)),
        local(text(kCheckpoints, "init-from", "FOLDER",
                   "start a new run with the parameters of a checkpoint, given as for --resume", &C::init_from))});
+}
+
+void name_resumed_folder(TrainConfig& config) {
+  if (!config.save.empty() && config.resume == "latest") config.resume = config.save;
 }
 
 void check_checkpoint_flags(const TrainConfig& config) {

@@ -258,6 +258,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
     throw UsageError("--rates is missing; give a file for what is measured");
   check_together(set, parsed.config);
   check_checkpoint_flags(parsed.config);
+  name_resumed_folder(parsed.config);
   check_plan(parsed.plan);
   return parsed;
 }

@@ -181,6 +181,12 @@ void RankRuntime::write_values(const Buffer& buffer, uint64_t offset, std::span<
   wait();
 }
 
+std::span<float> RankRuntime::values_in_memory(const StatePlace& place) const {
+  const Buffer& buffer = programs_.first().buffer(place.buffer);
+  if (buffer.dtype != TSR_F32 || !is_on_host(buffer)) return {};
+  return {static_cast<float*>(pointer(buffer, place.offset)), place.num_elements};
+}
+
 void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<float> values) {
   if (buffer.dtype == TSR_F32) return read(buffer, offset, values.data(), values.size_bytes());
   std::vector<uint16_t> halves(values.size());

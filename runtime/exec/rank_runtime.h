@@ -95,6 +95,8 @@ class RankRuntime {
     read(buffer, offset, out.data(), out.size());
   }
   void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  /// Elements of a persistent buffer of float32 that the host may write itself between programs; empty for others.
+  std::span<float> values_in_memory(const StatePlace& place) const;
   void write_state(const Buffer& buffer, uint64_t offset, std::span<const std::byte> elements) {
     write(buffer, offset, elements.data(), elements.size());
     wait();

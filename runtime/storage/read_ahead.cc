@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "storage/block_sums.h"
 #include "storage/thread_queue.h"
@@ -22,7 +22,8 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint64_t kLeastBytes = 64 << 10;                   // a smaller part costs a system call either way
+constexpr uint64_t kLeastBytes = 64 << 10;  // a smaller part costs a system call either way
+constexpr uint64_t kRoom = ReadAhead::kMostBytes + 2 * kBlockBytes;
 constexpr uint64_t kForgottenAfter = 4 * ReadAhead::kParts;  // reads
 
 uint64_t first_block(uint64_t offset) {
@@ -43,7 +44,6 @@ void ReadAhead::expect(const ReadOnlyFile& file, uint64_t offset, uint64_t num_b
   if (descriptor < 0) return file.expect(offset, num_bytes);
   Part* const part = take_empty();
   if (!part) return;
-  constexpr uint64_t kRoom = kMostBytes + 2 * kBlockBytes;
   if (!part->memory) part->memory = allocate_blocks(kRoom);
   part->state = Part::State::under_way;
   part->file = &file;
@@ -55,17 +55,28 @@ void ReadAhead::expect(const ReadOnlyFile& file, uint64_t offset, uint64_t num_b
                 {descriptor, begin, part->memory.get(), whole_blocks(offset + num_bytes) - begin, false});
 }
 
-void ReadAhead::read(const ReadOnlyFile& file, uint64_t offset, std::span<std::byte> out) {
-  expect(file, offset, out.size());
+void ReadAhead::read(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes, FileBytes& out) {
+  expect(file, offset, num_bytes);
   ++num_reads_;
-  Part* const part = find(file, offset, out.size());
-  if (!part) return file.read(offset, out);
+  if (take(file, offset, num_bytes, out)) return;
+  if (!out.memory) out.memory = allocate_blocks(kRoom);
+  const std::span<std::byte> bytes(out.memory.get(), num_bytes);
+  file.read(offset, bytes);
+  out.bytes = bytes;
+}
+
+/// Whether it was announced, and was read whole.
+bool ReadAhead::take(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes, FileBytes& out) {
+  Part* const part = find(file, offset, num_bytes);
+  if (!part) return false;
   while (part->state == Part::State::under_way)
     settle_one(IoQueue::Clock::time_point::max());
   part->state = Part::State::empty;
   const uint64_t before = offset - first_block(offset);
-  if (part->result < static_cast<int64_t>(before + out.size())) return file.read(offset, out);
-  std::memcpy(out.data(), part->memory.get() + before, out.size());
+  if (part->result < static_cast<int64_t>(before + num_bytes)) return false;
+  std::swap(out.memory, part->memory);
+  out.bytes = std::span(out.memory.get(), kRoom).subspan(before, num_bytes);
+  return true;
 }
 
 ReadAhead::Part* ReadAhead::find(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes) {

@@ -14,6 +14,12 @@
 
 namespace tessera::host {
 
+/// Bytes that were read, in memory of their own.
+struct FileBytes {
+  BlockMemory memory;
+  std::span<const std::byte> bytes;  ///< in `memory`
+};
+
 /// Parts that were announced are read by direct I/O, up to kParts of them at a time, while what was read before is in
 /// use; a file system without it, and small parts, are left to the page cache. Files must outlive it. Takes 16 MiB,
 /// from the first part on. One thread at a time uses it.
@@ -30,9 +36,9 @@ class ReadAhead {
   /// This part, of up to kMostBytes, will be read soon, at this offset and of this size. Does not wait; does nothing
   /// when there are kParts already. One that was not read is forgotten after a while.
   void expect(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes);
-  /// Fills `out`, of up to kMostBytes, from `offset` on; waits when that is still being read. Throws what
-  /// ReadOnlyFile::read throws.
-  void read(const ReadOnlyFile& file, uint64_t offset, std::span<std::byte> out);
+  /// Gives `out` that part; waits when it is still being read. What was announced is not copied: `out` changes memory
+  /// with it, so give the same one again. Throws what ReadOnlyFile::read throws.
+  void read(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes, FileBytes& out);
 
  private:
   static_assert(kParts <= IoQueue::kSlots);
@@ -49,6 +55,7 @@ class ReadAhead {
   Part* find(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes);
   Part* take_empty();
   int direct_descriptor(const ReadOnlyFile& file);
+  bool take(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes, FileBytes& out);
   bool settle_one(IoQueue::Clock::time_point deadline);
 
   std::map<const ReadOnlyFile*, int> direct_;  // -1: only through the page cache

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 constexpr int kMaxDepth = 16;
-constexpr int64_t kMaxTokens = 1 << 24;
+constexpr int64_t kMaxTokens = 1 << 20;  // numbers are places in a list, and one of them makes it as long
 constexpr std::string_view kEndOfText = "<|endoftext|>";  // GPT-2's special token, which vocab.json does not mark
 
 template <class... Parts>

@@ -84,7 +84,7 @@ TEST_F(CheckpointFiles, AFlippedBitOfAHeader) {
 
 TEST_F(CheckpointFiles, AFlippedBitOfTheIndex) {
   flip(file("index.json"), 300);
-  expect_damaged({"step-00000006/index.json is not what was written: its crc32c differs"});
+  expect_damaged({"step-00000006/index.json is not what was written: its crc32c differs", kAdvice});
 }
 
 /// No older checkpoint would be of use: a newer tessera has written them all.
@@ -113,7 +113,7 @@ TEST_F(CheckpointFiles, AFileThatWasCut) {
 
 TEST_F(CheckpointFiles, AnIndexThatWasCut) {
   fs::resize_file(file("index.json"), 10000);
-  expect_damaged({"index.json is not what was written: its crc32c differs"});
+  expect_damaged({"index.json is not what was written: its crc32c differs", kAdvice});
 }
 
 TEST_F(CheckpointFiles, AFileThatIsMissing) {

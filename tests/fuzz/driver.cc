@@ -1,17 +1,23 @@
 // Runs a target without libFuzzer, which only clang has: on its seeds, and on changes of these. Changes pile up on an
-// input for a while, so that a second one can build on the first.
+// input for a while, so that a second one can build on the first. An input that takes much processor time ends the
+// process by a signal (SIGPROF), and inputs that take much memory fail.
 //
 // usage: TARGET RUNS
+#include <sys/time.h>
+
 #include <algorithm>
 #include <random>
 #include <string_view>
 
+#include "base/resident_memory.h"
 #include "fuzz/fuzz_target.h"
 
 namespace tessera::testing {
 namespace {
 
 constexpr size_t kLongestInput = 8192, kMostChanges = 6;
+constexpr time_t kMostSeconds = 60;                 // of an input
+constexpr int64_t kMostBytes = int64_t{512} << 20;  // of the process, sanitizers included
 
 /// Numbers at which sizes overflow, and marks of JSON.
 constexpr std::string_view kWords[] = {"0",
@@ -83,6 +89,8 @@ class Mutator {
 int run(uint64_t num_runs) {
   const std::vector<std::string> seeds = fuzz_seeds();
   const auto take = [](const std::string& input) {
+    const itimerval limit{{}, {kMostSeconds, 0}};
+    ::setitimer(ITIMER_PROF, &limit, nullptr);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
   };
   for (const std::string& seed : seeds)
@@ -94,6 +102,7 @@ int run(uint64_t num_runs) {
     mutator.change(input);
     take(input);
   }
+  require(host::resident_memory().peak_bytes < kMostBytes, "inputs of a few bytes take much memory");
   std::cout << seeds.size() << " seeds and " << num_runs << " changes of them\n";
   return 0;
 }

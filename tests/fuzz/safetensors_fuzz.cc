@@ -1,33 +1,16 @@
 // A safetensors file from anybody: whatever its bytes, its reader accepts it or says why not, and of what it accepts
 // every element can be read. The file is in memory.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "fuzz/fuzz_target.h"
+#include "fuzz/memory_file.h"
 #include "weights/element_conversion.h"
 #include "weights/safetensors.h"
 
 namespace tessera::testing {
 using namespace host;
 namespace {
-
-/// A file without a name, which takes one content after another.
-class MemoryFile {
- public:
-  MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) { require(fd_ >= 0, "no file in memory"); }
-
-  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
-  void write(const uint8_t* data, size_t size) const {
-    require(::ftruncate(fd_, static_cast<off_t>(size)) == 0, "ftruncate");
-    require(::pwrite(fd_, data, size, 0) == static_cast<ssize_t>(size), "pwrite");
-  }
-
- private:
-  int fd_;
-};
 
 void use(const SafetensorsFile& file) {
   uint64_t num_bytes = 0;
@@ -67,7 +50,7 @@ std::vector<std::string> fuzz_seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera::testing;
   static const MemoryFile file;
-  file.write(data, size);
+  file.write({reinterpret_cast<const char*>(data), size});
   succeeds([] { use(tessera::host::SafetensorsFile(file.path())); });
   return 0;
 }

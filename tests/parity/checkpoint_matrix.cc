@@ -146,7 +146,11 @@ Space checkpoint_space() {
     for (const Kind& kind : kinds())
       rules.push_back({side, {kind.name}, side + "-ranks", kind.ranks});
     Values without_tp = names;
-    std::erase_if(without_tp, [](const std::string& kind) { return kind == "tp" || kind == "pp_dp_tp"; });
+    std::erase_if(without_tp, [](const std::string& kind) {
+      return kind == "tp" || std::ranges::any_of(kind_of(kind).ranks, [&](const std::string& ranks) {
+               return is_pp_dp_tp(kind, std::stoi(ranks));
+             });
+    });
     rules.push_back({"setting", {"mlp"}, side, without_tp});
     rules.push_back({side + "-comm", {"gloo"}, side + "-ranks", {"2", "3", "4"}});
   }
@@ -180,7 +184,7 @@ Values CheckpointMatrix::limit_for(const Side& side, const std::string& setting)
   const auto planned = [&](const Values& more) -> uint64_t {
     Values all = flags;
     all.insert(all.end(), more.begin(), more.end());
-    const CompiledJob job(all, side.num_ranks);
+    const CompiledJob job(all, side.num_ranks, side.comm);
     uint64_t most = 0;
     for (int rank = 0; rank < side.num_ranks; ++rank)
       most = std::max(most, job.of(rank).arena_bytes(TSR_MEMORY_DEVICE));

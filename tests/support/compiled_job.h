@@ -17,9 +17,9 @@ using namespace host;
 class CompiledJob {
  public:
   /// Of `tessera train` with these flags. Throws what planning throws; diagnostics() says what does not fit together.
-  CompiledJob(std::vector<std::string> flags, int num_ranks)
+  CompiledJob(std::vector<std::string> flags, int num_ranks, const std::string& comm = "local")
       : log_(LogLevel::off),
-        job_(make(std::move(flags), num_ranks)),
+        job_(make(std::move(flags), num_ranks, comm)),
         host_(log_),
         strategies_(job_, host_),
         policies_(job_, host_),
@@ -34,8 +34,8 @@ class CompiledJob {
  private:
   CompileInput input() const { return compile_input(job_, strategies_.all(), policies_.all()); }
 
-  Job make(std::vector<std::string> flags, int num_ranks) {
-    flags.insert(flags.end(), {"--comm=local", "--plugin-dir=" + plugin_dir()});
+  Job make(std::vector<std::string> flags, int num_ranks, const std::string& comm) {
+    flags.insert(flags.end(), {"--comm=" + comm, "--plugin-dir=" + plugin_dir()});
     Job job = make_job(parse_flags(FlagSet::plan, flags), num_ranks, log_);
     job.evaluates = true;
     return job;

@@ -1,6 +1,8 @@
 // The index of a checkpoint: what is printed reads back, and nothing that could mislead a reader is accepted.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "checkpoint/index_text.h"
 #include "storage/block_sums.h"
 #include "support/expect_error.h"
@@ -146,11 +148,50 @@ TEST(StridedRange, EveryElementIsFound) {
     EXPECT_EQ(find_element(entries, i).num_elements, 0u) << i;
 }
 
-TEST(StridedRange, TooManyAreRefused) {
-  const StridedRange single = {0, 1, kMostRanges, 1};
-  EXPECT_TRUE(cover_once(std::span(&single, 1), kMostRanges));
-  const StridedRange more = {0, 1, kMostRanges + 1, 1};
-  EXPECT_FALSE(cover_once(std::span(&more, 1), kMostRanges + 1));
+/// A few bytes of an index say millions of ranges, and an index has many tensors.
+TEST(StridedRange, AreLookedAtOneByOneOnlyWhereTheyDoNotJoin) {
+  constexpr uint64_t kCount = uint64_t{1} << 40;
+  const std::vector<StridedRange> rows = {{0, 1, kCount, 1}};
+  const std::vector<StridedRange> columns = {{4, 4, kCount, 8}, {1, 3, kCount, 8}, {0, 1, kCount, 8}};
+  uint64_t left = 3;
+  EXPECT_TRUE(cover_once(rows, kCount, left));
+  EXPECT_TRUE(cover_once(columns, 8 * kCount, left));
+  EXPECT_EQ(left, 1u);
+  const std::vector<StridedRange> apart = {{0, 1, 3, 2}, {1, 1, 2, 2}};  // 0 2 4, 1 3
+  left = 4;
+  EXPECT_FALSE(cover_once(apart, 5, left));
+  left = 5;
+  EXPECT_TRUE(cover_once(apart, 5, left));
+  EXPECT_EQ(left, 0u);
+}
+
+/// Against a count of every element.
+TEST(StridedRange, CoverOnceWhatACountSaysTheyDo) {
+  std::mt19937_64 random(1);
+  int num_covers = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<StridedRange> entries;
+    const uint64_t num_elements = 1 + random() % 24;
+    for (uint64_t held = 0; held < num_elements && entries.size() < 5;) {
+      StridedRange range = {random() % num_elements, 1 + random() % 4, 1 + random() % 4, 0};
+      if (range.count > 1) range.stride = 1 + random() % 8;
+      entries.push_back(range);
+      held += range.total_elements();
+    }
+    std::vector<int> times(100);
+    bool fits = true;
+    for (const StridedRange& range : entries)
+      for (uint64_t k = 0; k < range.total_elements(); ++k) {
+        const uint64_t at = range.offset + k / range.num_elements * range.stride + k % range.num_elements;
+        fits = fits && at < num_elements && ++times[at] == 1;
+      }
+    for (uint64_t at = 0; at < num_elements; ++at)
+      fits = fits && times[at] == 1;
+    uint64_t left = 1000;
+    EXPECT_EQ(cover_once(entries, num_elements, left), fits) << i;
+    num_covers += fits;
+  }
+  EXPECT_GT(num_covers, 100);
 }
 
 }  // namespace

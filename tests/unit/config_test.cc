@@ -171,6 +171,9 @@ TEST(Flags, CheckpointsNeedAFolder) {
   EXPECT_EQ(config.save_every, 5);
   EXPECT_EQ(config.keep, 0);
   EXPECT_EQ(config.resume, "b");
+  EXPECT_EQ(parse({"--save=a", "--resume=latest"}).config.resume, "a");
+  EXPECT_EQ(parse({"--save=a", "--resume=./latest"}).config.resume, "./latest");
+  EXPECT_EQ(parse({"--resume=latest"}).config.resume, "latest");
   refuse({"--save-every=5"}, {"--save-every 5 saves nothing without --save FOLDER"});
   refuse({"--keep=5"}, {"--keep 5 keeps nothing without --save FOLDER"});
   refuse({"--save-async"}, {"--save-async saves nothing without --save FOLDER"});

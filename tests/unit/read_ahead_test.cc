@@ -51,13 +51,13 @@ bool reads_the_same(const ReadOnlyFile& file, const std::string& bytes, size_t a
   ReadAhead reader;
   const std::vector<Range> ranges = random_ranges(bytes.size(), 150);
   size_t announced = 0;
+  FileBytes out;
   for (size_t i = 0; i < ranges.size(); ++i) {
     for (; announced < std::min(i + ahead, ranges.size()); ++announced)
       if (announced % 7) reader.expect(file, ranges[announced].offset, ranges[announced].num_bytes);
     if (i % 11 == 5) continue;
-    std::string out(ranges[i].num_bytes, '\0');
-    reader.read(file, ranges[i].offset, std::as_writable_bytes(std::span(out)));
-    if (out != bytes.substr(ranges[i].offset, ranges[i].num_bytes)) return false;
+    reader.read(file, ranges[i].offset, ranges[i].num_bytes, out);
+    if (raw_bytes(out.bytes) != bytes.substr(ranges[i].offset, ranges[i].num_bytes)) return false;
   }
   return true;
 }
@@ -96,8 +96,8 @@ TEST(ReadAhead, SaysWhereAFileEnds) {
   const ReadOnlyFile file(folder.write("file", random_bytes(kMost)));
   ReadAhead reader;
   reader.expect(file, kMost / 2, kMost);
-  std::vector<std::byte> out(kMost);
-  expect_error([&] { reader.read(file, kMost / 2, out); },
+  FileBytes out;
+  expect_error([&] { reader.read(file, kMost / 2, kMost, out); },
                {"file ends at byte " + std::to_string(kMost), "was it cut while it was in use?"});
 }
 

@@ -165,6 +165,22 @@ TEST_F(TcpStore, AnotherProgramIsToldApart) {
                {"another program has the port", "MASTER_PORT"});
 }
 
+TEST_F(TcpStore, AnErrorWithoutAReasonHasASentence) {
+  for (const std::string& reason : {std::string(), std::string(3, '\0')}) {
+    FakeStore relay([&](const Socket& client) {
+      const Socket store = stranger();
+      write_frame(store, read_frame<wire::Hello>(client));
+      write_frame(client, read_frame<wire::Hello>(store));
+      write_frame(store, read_frame<wire::Claim>(client));
+      write_frame(client, read_frame<wire::Answer>(store));
+      shout(client, wire::reply(TSR_E_INVALID_ARGUMENT, reason));
+      is_dropped(client, kSoonMs);
+    });
+    TcpStoreClient client("127.0.0.1", relay.port(), secret_, {}, kSoonMs);
+    expect_error([&] { client.set("key", "value"); }, {"refused a request without a reason"});
+  }
+}
+
 // As a crowded store does.
 TEST_F(TcpStore, AClientThatIsDroppedBeforeTheAnswerTriesAgain) {
   int tries = 0;

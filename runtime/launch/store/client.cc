@@ -17,6 +17,13 @@ namespace {
 
 // The key of requests about the whole job, since keys may not be empty.
 constexpr std::string_view kNoKey = "job";
+
+Error error_of(const wire::Reply& header, const std::string& sentence) {
+  const bool has_one = *sentence.c_str() != '\0';
+  return {static_cast<tsr_status>(header.status),
+          has_one ? sentence : "the key-value store refused a request without a reason"};
+}
+
 }  // namespace
 
 std::string random_secret() {
@@ -85,7 +92,7 @@ std::string TcpStoreClient::request(uint64_t operation, std::string_view key, st
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(socket));
   if (header.status == TSR_E_DEADLINE) throw_missing(key, argument);
-  if (header.status != TSR_OK) throw Error(static_cast<tsr_status>(header.status), payload);
+  if (header.status != TSR_OK) throw error_of(header, payload);
   return payload;
 }
 

@@ -125,11 +125,12 @@ std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& inf
     const bool goes_on = !job.config.resume.empty();
     const LoadWhat what = goes_on ? LoadWhat::everything : LoadWhat::parameters;
     runtime.zero_state(loaded_places(held, what));
-    const auto write = [&](const StatePlace& place, std::span<const float> values) {
-      runtime.write_values(program.buffer(place.buffer), place.offset, values);
-    };
+    const StateSink sink = {[&](const StatePlace& place) { return runtime.values_in_memory(place); },
+                            [&](const StatePlace& place, std::span<const float> values) {
+                              runtime.write_values(program.buffer(place.buffer), place.offset, values);
+                            }};
     Progress progress(info.rank == 0 ? log : Log(LogLevel::off), "reading the checkpoint");
-    load_tensors(*opened, held, what, write, &progress);
+    load_tensors(*opened, held, what, sink, &progress);
     if (!goes_on) return "";
     runtime.set_optimizer_step(opened->index().state.optimizer_step);
     if (obstacle_to_own_state(*opened, held, info.rank, describe_run(job, *data.training)).empty())
