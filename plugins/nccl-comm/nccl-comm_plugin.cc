@@ -6,6 +6,15 @@
 
 namespace {
 
+constexpr tsr_option kOptions[] = {
+    tessera::bool_option("launch-order", "false",
+                         "the GPU starts the collectives of all communicators in the order of the step "
+                         "(NCCL_LAUNCH_ORDER_IMPLICIT=1): with less overlap, and none waits for one that cannot start"),
+    tessera::int_option(
+        "max-channels", "0", 0, 64,
+        "multiprocessors of the GPU that one collective takes at most, one for each of NCCL's channels; "
+        "0: as many as NCCL chooses")};
+
 struct Plugin {
   static constexpr const char* kName = "nccl-comm";
   static constexpr tsr_str kStreamKinds[] = {tessera::literal("cuda.stream")};
@@ -24,14 +33,19 @@ struct Plugin {
   }
   static uint64_t describe(const tsr_collective&, int) { return 0; }
   static std::unique_ptr<tessera::Communicator> create(const tsr_comm_create_args& args) {
-    return std::make_unique<tessera::nccl_comm::NcclCommunicator>(args);
+    tessera::nccl_comm::Settings settings;
+    for (const tsr_option_value& option : std::span(args.options, args.num_options)) {
+      if (tessera::view(option.name) == "launch-order") settings.keeps_order = option.i != 0;
+      if (tessera::view(option.name) == "max-channels") settings.max_channels = static_cast<int>(option.i);
+    }
+    return std::make_unique<tessera::nccl_comm::NcclCommunicator>(args, settings);
   }
 };
 
 constexpr tsr_communicator_interface kTable = tessera::communicator_table<Plugin>();
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("nccl", TSR_KIND_COMMUNICATOR, "org.tessera.nccl-comm", "0.12.0",
-                        "ranks as processes with a GPU each, over NCCL", {}, "Tessera");
+                        "ranks as processes with a GPU each, over NCCL", kOptions, "Tessera");
 
 }  // namespace
 

@@ -3,6 +3,8 @@
 // throws, the watchdog's destructor ends the session.
 #include "nccl-comm/nccl_comm.h"
 
+#include <cstdlib>
+
 #include "nccl-comm/enqueue.h"
 #include "nccl-comm/rendezvous.h"
 #include "tessera/collective_check.hpp"
@@ -23,14 +25,20 @@ Member checked_member(const tsr_comm_create_args& args) {
   return member;
 }
 
+/// NCCL reads its environment when the first communicator of the process is made. A user's own choice is kept.
+std::shared_ptr<const Library> open_library(const Settings& settings) {
+  if (settings.keeps_order) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  return Library::open();
+}
+
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const tsr_comm_create_args& args)
+NcclCommunicator::NcclCommunicator(const tsr_comm_create_args& args, const Settings& settings)
     : member_(checked_member(args)),
       device_interface_(args.device_interface),
       gpu_(device_interface_, args.device),
-      session_(
-          std::make_shared<Session>(Library::open(), member_, gpu_.index(), args.host, to_string(args.rendezvous))),
+      session_(std::make_shared<Session>(open_library(settings), member_, settings, gpu_.index(), args.host,
+                                         to_string(args.rendezvous))),
       watchdog_(session_) {
   const Deadline deadline(member_.timeout_ms);
   const CancelFlag cancel(args.cancel);

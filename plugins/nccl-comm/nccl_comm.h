@@ -16,7 +16,7 @@ namespace tessera::nccl_comm {
 class NcclCommunicator final : public Communicator {
  public:
   /// Throws as Library::open, Gpu, agree_on_unique_id and Session::join.
-  explicit NcclCommunicator(const tsr_comm_create_args& args);
+  NcclCommunicator(const tsr_comm_create_args& args, const Settings& settings);
 
   void submit(const tsr_collective& collective) override;
   void check_async() override { session_->check(); }

@@ -35,10 +35,11 @@ std::vector<int> peers_of(const Collective& collective) {
 
 }  // namespace
 
-Session::Session(std::shared_ptr<const Library> nccl, Member member, int gpu, const tsr_host* host,
-                 const std::string& prefix)
+Session::Session(std::shared_ptr<const Library> nccl, Member member, const Settings& settings, int gpu,
+                 const tsr_host* host, const std::string& prefix)
     : nccl_(std::move(nccl)),
       member_(std::move(member)),
+      settings_(settings),
       gpu_(gpu),
       status_board_(host, prefix, member_),
       handle_(*nccl_) {}
@@ -47,6 +48,7 @@ ncclConfig_t Session::config() const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = member_.name.c_str();
+  if (settings_.max_channels > 0) config.maxCTAs = settings_.max_channels;
   return config;
 }
 

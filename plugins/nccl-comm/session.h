@@ -22,11 +22,18 @@
 
 namespace tessera::nccl_comm {
 
+/// What a user may ask of NCCL; empty or 0 leaves it to NCCL.
+struct Settings {
+  bool keeps_order = false;  ///< the GPU starts collectives of all communicators in the order in which they came
+  int max_channels = 0;      ///< of a collective: so many of the GPU's multiprocessors it takes at most
+};
+
 /// One NCCL communicator from joining to its end. Its Watchdog polls what is on the stream and ends it.
 class Session {
  public:
   /// `prefix`: of its keys in the key-value store. Borrows the host.
-  Session(std::shared_ptr<const Library> nccl, Member member, int gpu, const tsr_host* host, const std::string& prefix);
+  Session(std::shared_ptr<const Library> nccl, Member member, const Settings& settings, int gpu, const tsr_host* host,
+          const std::string& prefix);
 
   const Library& nccl() const { return *nccl_; }
   int gpu() const { return gpu_; }
@@ -67,6 +74,7 @@ class Session {
 
   const std::shared_ptr<const Library> nccl_;
   const Member member_;
+  const Settings settings_;
   const int gpu_;
   StatusBoard status_board_;
   Handle handle_;

@@ -52,12 +52,14 @@ void ask(const std::function<bool()>& cancelled) {
 
 Executable::Executable(const Program& program, const MemoryPlan& memory, ExecutionContext& context)
     : program_(program), context_(context), commands_(build_commands(program, memory, context, first_not_finite_)) {
-  if (!commands_.syncs.empty()) load_kernels();
+  const auto is_collective = [](const auto& command) { return command->comm != nullptr; };
+  if (!commands_.syncs.empty() || std::ranges::any_of(commands_.list, is_collective)) load_kernels();
 }
 
 /// CUDA may load a kernel lazily at its first launch, and synchronise all streams to do so, which deadlocks with a
-/// stream that waits at a semaphore. So all kernels are captured up front into a graph that is never launched. If that
-/// fails, they are loaded when they first run.
+/// stream that waits for something else: at a semaphore, or in a collective for a rank that cannot come before this one
+/// has gone on. So all kernels are captured up front into a graph that is never launched. If that fails, they are
+/// loaded when they first run.
 void Executable::load_kernels() const {
   const Device& device = context_.device();
   if (!device.table<tsr_device_capture>(TSR_DEVICE_CAPTURE)) return;

@@ -11,9 +11,11 @@
 #include "launch/failure.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -232,7 +234,10 @@ void write_torchelastic_error(const Failure& failure) {
        {{"message", failure.sentence},
         {"errorCode", failure.exit_code},
         {"extraInfo", {{"py_callstack", rank_name(failure.who)}, {"timestamp", std::to_string(time)}}}}}};
-  std::ofstream(path) << error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // All at once: another thread may end the process meanwhile, or write its own.
+  const std::string draft = concat(path, ".", ::gettid());
+  std::ofstream(draft) << error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::rename(draft.c_str(), path);
 }
 
 }  // namespace tessera::host

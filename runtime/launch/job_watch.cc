@@ -102,7 +102,9 @@ void JobWatch::end_process(const std::exception& reason) {
     std::unique_lock lock(mutex_);
     if (left_.wait_for(lock, std::chrono::milliseconds(grace_ms_), [this] { return has_left_; })) return;
   }
-  tell(failure_of(reason));
+  const Failure failure = failure_of(reason);
+  tell(failure);
+  write_torchelastic_error(failure);
   if (speaks_) print_error(concat("rank ", rank_, " ends: ", reason.what()));
   ::_exit(1);  // past all destructors, which may wait for other threads
 }

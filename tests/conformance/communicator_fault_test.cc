@@ -12,17 +12,16 @@ namespace tessera::testing {
 namespace {
 
 constexpr int kSeveral[] = {2, 3, 4};
-constexpr int64_t kShortMs = 600;  // ranks that come do so sooner, on a busy machine too
+constexpr int64_t kShortMs = 600;  // ranks that come do so sooner
 
-/// Runs `action`, which must throw within `limit_ms`, and returns what it threw.
+/// Runs `action`, which must throw, and not only when its time-out ends; returns what it threw.
 template <class Action>
-Error caught(Action&& action, int64_t limit_ms) {
+Error caught(Action&& action) {
   const auto start = std::chrono::steady_clock::now();
   try {
     action();
   } catch (const Error& error) {
-    const auto elapsed = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(std::chrono::duration_cast<std::chrono::milliseconds>(elapsed).count(), limit_ms) << error.what();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, kPatience) << error.what();
     return error;
   }
   ADD_FAILURE() << "nothing was thrown";
@@ -56,40 +55,29 @@ class Faults : public CommunicatorTest {
   std::string prefix() const { return domain() + "dp.test "; }
 };
 
-/// Lets ranks that take no part stay alive until the others are done.
-class Crowd {
- public:
-  void leave() { ++num_gone_; }
-  void wait_for(int num_ranks) const {
-    while (num_gone_ < num_ranks)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-
- private:
-  std::atomic<int> num_gone_{0};
-};
-
 TEST_P(Faults, ACollectiveToWhichOneRankDoesNotComeTimesOut) {
-  Crowd crowd;
-  run_ranks(spec(), [&](CommRank& rank) {
-    Sum first, second;
-    rank.comm().submit(first.collective());
-    rank.synchronize();
-    const int missing = rank.num_ranks() - 1;
-    if (rank.rank() == missing) return crowd.wait_for(missing);
-    auto late = second.collective();
-    late.timeout_ms = kShortMs;
-    rank.comm().submit(late);
-    bool is_reached = false;
-    rank.run_on_stream([&] { is_reached = true; });
-    const Error error = caught([&] { rank.synchronize(); }, kShortMs + 2000);
-    crowd.leave();
-    expect_parts(error, TSR_E_DEADLINE,
-                 {prefix() + rank_text(rank.rank()), "all_reduce #1", "gradient h.2", "4096 elements f32",
-                  std::to_string(kShortMs) + " ms", rank_text(missing)});
-    EXPECT_EQ(error.rank(), missing);
-    EXPECT_EQ(is_reached, rank.is_native());
-    expect_parts(caught([&] { rank.comm().check_async(); }, 1000), TSR_E_DEADLINE, {rank_text(missing)});
+  with_short_time(kShortMs, [this](int64_t short_ms) {
+    Crowd crowd;
+    run_ranks(spec(), [&](CommRank& rank) {
+      Sum first, second;
+      rank.comm().submit(first.collective());
+      rank.synchronize();
+      const int missing = rank.num_ranks() - 1;
+      if (rank.rank() == missing) return crowd.wait_for(missing);
+      auto late = second.collective();
+      late.timeout_ms = short_ms;
+      rank.comm().submit(late);
+      bool is_reached = false;
+      rank.run_on_stream([&] { is_reached = true; });
+      const Error error = caught([&] { rank.synchronize(); });
+      crowd.leave();
+      expect_parts(error, TSR_E_DEADLINE,
+                   {prefix() + rank_text(rank.rank()), "all_reduce #1", "gradient h.2", "4096 elements f32",
+                    std::to_string(short_ms) + " ms", rank_text(missing)});
+      EXPECT_EQ(error.rank(), missing);
+      EXPECT_EQ(is_reached, rank.is_native());
+      expect_parts(caught([&] { rank.comm().check_async(); }), TSR_E_DEADLINE, {rank_text(missing)});
+    });
   });
 }
 
@@ -107,7 +95,7 @@ TEST_P(Faults, AMessageThatNobodyTakesTimesOutOnEitherSide) {
         rank.comm().submit(lonely);
         rank.synchronize();
       };
-      expect_parts(caught(wait, kShortMs + 2000), TSR_E_DEADLINE,
+      expect_parts(caught(wait), TSR_E_DEADLINE,
                    {"dp.test rank 0", kind == TSR_COLL_SEND ? "send #0" : "recv #0", "rank 1"});
       crowd.leave();
     });
@@ -115,13 +103,14 @@ TEST_P(Faults, AMessageThatNobodyTakesTimesOutOnEitherSide) {
 }
 
 TEST_P(Faults, CreateNamesTheRankThatDoesNotJoin) {
-  for (int missing : {0, num_ranks() - 1}) {
-    run_ranks(spec(), [&](CommRank& rank) {
-      if (rank.rank() == missing) return;
-      expect_parts(caught([&] { rank.create("", kShortMs); }, kShortMs + 2000), TSR_E_DEADLINE,
-                   {prefix() + rank_text(rank.rank()), rank_text(missing)});
+  for (int missing : {0, num_ranks() - 1})
+    with_short_time(kShortMs, [this, missing](int64_t short_ms) {
+      run_ranks(spec(), [&](CommRank& rank) {
+        if (rank.rank() == missing) return;
+        expect_parts(caught([&] { rank.create("", short_ms); }), TSR_E_DEADLINE,
+                     {prefix() + rank_text(rank.rank()), rank_text(missing)});
+      });
     });
-  }
 }
 
 /// One sum that all ranks take part in: it makes connections for the next one.
@@ -143,13 +132,12 @@ TEST_P(Faults, CreateEndsSoonWhenItIsCancelled) {
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
         __atomic_store_n(&cancel, 1, __ATOMIC_RELEASE);
       });
-      expect_parts(caught([&] { rank.create("", 30000, &cancel); }, 300 + 2000), TSR_E_ABORTED,
-                   {"dp.test", "cancelled"});
+      expect_parts(caught([&] { rank.create("", kNeverMs, &cancel); }), TSR_E_ABORTED, {"dp.test", "cancelled"});
     });
   }
   run_ranks(spec(), [&](CommRank& rank) {  // a flag that stays 0 is nothing
     const uint32_t cancel = 0;
-    const auto comm = rank.create("dp.again", 30000, &cancel);
+    const auto comm = rank.create("dp.again", kPatienceMs, &cancel);
     connect(rank, *comm);
   });
 }
@@ -162,7 +150,7 @@ size_t entries_of(const char* folder) {
 // As a run does that goes on without a rank: all at once is aborted, and made again under another name.
 TEST_P(Faults, CreateAfterAbortLeavesNothingBehind) {
   const auto run_rounds = [&](const std::string& name, int num_rounds) {
-    run_ranks(spec(), [&](CommRank& rank) {
+    run_ranks(spec(kNeverMs), [&](CommRank& rank) {
       for (int round = 0; round < num_rounds; ++round) {
         auto failed = rank.create(name + std::to_string(round));
         connect(rank, *failed);
@@ -173,7 +161,7 @@ TEST_P(Faults, CreateAfterAbortLeavesNothingBehind) {
           connect(rank, *next);  // where work cannot fail a stream, the wait for it reports the failed one
         const auto start = std::chrono::steady_clock::now();
         failed.reset();
-        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+        EXPECT_LT(std::chrono::steady_clock::now() - start, kPatience);
         connect(rank, *next);
       }
     });
@@ -181,7 +169,8 @@ TEST_P(Faults, CreateAfterAbortLeavesNothingBehind) {
   run_rounds("dp.first", 1);
   const size_t num_threads = entries_of("/proc/self/task"), num_files = entries_of("/proc/self/fd");
   run_rounds("dp.more", 3);
-  EXPECT_EQ(entries_of("/proc/self/task"), num_threads);
+  // A thread that was joined may be listed for a moment.
+  EXPECT_TRUE(eventually([&] { return entries_of("/proc/self/task") <= num_threads; }));
   EXPECT_EQ(entries_of("/proc/self/fd"), num_files);
 }
 
@@ -195,7 +184,7 @@ TEST_P(Faults, AbortOfNothingDoesNothing) {
 }
 
 TEST_P(Faults, AbortFromAnotherThreadEndsAllWork) {
-  run_ranks(spec(), [&](CommRank& rank) {
+  run_ranks(spec(kNeverMs), [&](CommRank& rank) {
     auto& first = rank.comm();
     auto second = rank.create("dp.second");
     connect(rank, first);
@@ -215,18 +204,17 @@ TEST_P(Faults, AbortFromAnotherThreadEndsAllWork) {
     });
     if (rank.rank() == 0) {
       for (size_t stream : {0u, 1u})
-        expect_parts(caught([&] { rank.synchronize(stream); }, 2200), TSR_E_ABORTED,
-                     {"rank 0", "all_reduce #1", "aborted"});
-      expect_parts(caught([&] { second->check_async(); }, 1000), TSR_E_ABORTED, {"dp.second"});
+        expect_parts(caught([&] { rank.synchronize(stream); }), TSR_E_ABORTED, {"rank 0", "all_reduce #1", "aborted"});
+      expect_parts(caught([&] { second->check_async(); }), TSR_E_ABORTED, {"dp.second"});
     }
     watchdog.join();
-    expect_parts(caught([&] { first.submit(c.collective()); }, 1000), TSR_E_ABORTED, {rank_text(rank.rank())});
+    expect_parts(caught([&] { first.submit(c.collective()); }), TSR_E_ABORTED, {rank_text(rank.rank())});
   });
 }
 
 TEST_P(Faults, AbortDuringWorkLeavesEveryRankAtOnce) {
   Crowd ready;
-  run_ranks(spec(), [&](CommRank& rank) {
+  run_ranks(spec(kNeverMs), [&](CommRank& rank) {
     Sum large(1 << 20);
     const auto comm = rank.create();  // destroyed before the memory it may still touch
     ready.leave();
@@ -237,14 +225,12 @@ TEST_P(Faults, AbortDuringWorkLeavesEveryRankAtOnce) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         comm->abort();
       });
-    const Error error = caught(
-        [&] {
-          for (;;) {
-            comm->submit(large.collective());
-            rank.synchronize();
-          }
-        },
-        5000);
+    const Error error = caught([&] {
+      for (;;) {
+        comm->submit(large.collective());
+        rank.synchronize();
+      }
+    });
     if (watchdog.joinable()) watchdog.join();
     expect_parts(error, TSR_E_ABORTED, {rank_text(rank.rank()), "aborted"});
     comm->abort();
@@ -267,16 +253,15 @@ TEST_P(Faults, CollectivesThatDoNotMatchAreAnErrorOnAllRanks) {
       {"root", [](tsr_collective& c) { c.peer = 1; }, TSR_COLL_BROADCAST},
   };
   for (const Difference& difference : differences) {
-    run_ranks(spec(), [&](CommRank& rank) {
+    run_ranks(spec(kNeverMs), [&](CommRank& rank) {
       const uint64_t n = static_cast<uint64_t>(rank.num_ranks());
       TypedBuffer send(TSR_F32, 100 * n, [](uint64_t) { return 1; }), recv(TSR_F32, 100);
       auto collective = make_collective(difference.kind, TSR_F32, 100, send.data(), recv.data());
       collective.reduce = TSR_REDUCE_SUM;
-      collective.timeout_ms = 5000;
       const int odd_one = rank.num_ranks() - 1;
       if (rank.rank() == odd_one) difference.change(collective);
       rank.comm().submit(collective);
-      const Error error = caught([&] { rank.synchronize(); }, 6000);
+      const Error error = caught([&] { rank.synchronize(); });
       expect_parts(error, TSR_E_INVALID_ARGUMENT,
                    {"dp.test " + rank_text(rank.rank()), difference.name, rank_text(odd_one), "#0", "gradient h.2"});
       EXPECT_EQ(recv.difference(TypedBuffer(TSR_F32, 100)), "") << difference.name << " wrote something";
@@ -286,7 +271,7 @@ TEST_P(Faults, CollectivesThatDoNotMatchAreAnErrorOnAllRanks) {
 
 TEST_P(Faults, MessagesOfDifferentLengthAreAnErrorOnBothSides) {
   if (is_native()) GTEST_SKIP() << plugin() << " does not compare what ranks submit";
-  run_ranks(spec(), [&](CommRank& rank) {
+  run_ranks(spec(kNeverMs), [&](CommRank& rank) {
     TypedBuffer data(TSR_F32, 100);
     rank.comm();
     if (rank.rank() > 1) return;
@@ -294,7 +279,7 @@ TEST_P(Faults, MessagesOfDifferentLengthAreAnErrorOnBothSides) {
                                       rank.rank() == 0 ? 100 : 99, data.data(), data.data());
     collective.peer = 1 - rank.rank();
     rank.comm().submit(collective);
-    expect_parts(caught([&] { rank.synchronize(); }, 5000), TSR_E_INVALID_ARGUMENT,
+    expect_parts(caught([&] { rank.synchronize(); }), TSR_E_INVALID_ARGUMENT,
                  {"100 elements f32", "99 elements f32", "rank 0", "rank 1"});
     EXPECT_EQ(data.difference(TypedBuffer(TSR_F32, 100)), "");
   });
@@ -340,7 +325,7 @@ TEST_P(Faults, SubmitRefusesBadArgumentsAndGoesOn) {
         auto collective = make_collective(TSR_COLL_ALL_REDUCE, TSR_F32, 100, buffer.data(), buffer.data());
         collective.reduce = TSR_REDUCE_SUM;
         refusal.change(collective, buffer);
-        expect_parts(caught([&] { rank.comm().submit(collective); }, 1000), TSR_E_INVALID_ARGUMENT,
+        expect_parts(caught([&] { rank.comm().submit(collective); }), TSR_E_INVALID_ARGUMENT,
                      {prefix() + "rank 0", refusal.text});
       }
     }
@@ -357,7 +342,7 @@ TEST_P(Faults, AnotherStreamThanTheFirstIsRefused) {
     rank.comm().submit(first.collective());
     tsr_collective collective = refused.collective();
     collective.stream = rank.stream(1);
-    expect_parts(caught([&] { rank.comm().submit(collective); }, 1000), TSR_E_INVALID_ARGUMENT,
+    expect_parts(caught([&] { rank.comm().submit(collective); }), TSR_E_INVALID_ARGUMENT,
                  {prefix() + rank_text(rank.rank()), "is on another stream than those before it"});
     rank.comm().submit(second.collective());
     rank.synchronize();
@@ -379,7 +364,7 @@ TEST_P(Faults, CapsTellWhatIsThere) {
   const auto& table = load_plugin<tsr_communicator_interface>(plugin(), TSR_COMMUNICATOR_INTERFACE);
   tsr_comm_caps other{};
   other.struct_size = sizeof other;
-  expect_parts(caught([&] { call(table.caps, str("no.stream"), &other); }, 1000), TSR_E_UNSUPPORTED, {"no.stream"});
+  expect_parts(caught([&] { call(table.caps, str("no.stream"), &other); }), TSR_E_UNSUPPORTED, {"no.stream"});
   EXPECT_EQ(table.get_extension(str("tsr.no.such/1")), nullptr);
 }
 
@@ -397,9 +382,9 @@ TEST_P(Faults, DescribeRefusesWhatCapsDoNotClaim) {
        {std::tuple(77u, 0u, TSR_F32), std::tuple(64u + TSR_COLL_SEND, 0u, TSR_F32),
         std::tuple(TSR_COLL_ALL_REDUCE, 9u, TSR_F32), std::tuple(TSR_COLL_ALL_REDUCE, 0u, TSR_F32),
         std::tuple(TSR_COLL_ALL_GATHER, 0u, tsr_dtype{3})})
-    expect_parts(caught([&, kind = kind, reduce = reduce, dtype = dtype] { describe(kind, reduce, dtype); }, 1000),
+    expect_parts(caught([&, kind = kind, reduce = reduce, dtype = dtype] { describe(kind, reduce, dtype); }),
                  TSR_E_UNSUPPORTED, {"is not among its caps"});
-  expect_parts(caught([&] { describe(TSR_COLL_ALL_REDUCE, TSR_REDUCE_SUM, TSR_F32, 0); }, 1000), TSR_E_INVALID_ARGUMENT,
+  expect_parts(caught([&] { describe(TSR_COLL_ALL_REDUCE, TSR_REDUCE_SUM, TSR_F32, 0); }), TSR_E_INVALID_ARGUMENT,
                {"num_ranks is 0"});
 }
 

@@ -52,7 +52,9 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<std::string,
     const char* chosen = std::getenv("TESSERA_TEST_DEVICE");
     return chosen ? chosen : "cpu-device";
   }
-  CommSpec spec(int64_t timeout_ms = 30000) const { return {plugin(), num_ranks(), "dp.test", timeout_ms, device()}; }
+  CommSpec spec(int64_t timeout_ms = kPatienceMs) const {
+    return {plugin(), num_ranks(), "dp.test", timeout_ms, device()};
+  }
   /// What the communicator says it can do with the device's streams.
   tsr_comm_caps caps() const {
     tsr_comm_caps caps{};

@@ -4,7 +4,7 @@
 namespace tessera {
 namespace {
 
-using tessera::testing::kTimeoutMs;
+using tessera::testing::kPatienceMs;
 
 class DeviceCaptureTest : public tessera::testing::DeviceFixture {
  protected:

@@ -344,7 +344,7 @@ TEST_P(DeviceKernelTest, ATokenOutsideTheVocabularyFailsTheStream) {
   run_on(stream, set);
   for (int i = 0; i < 2; ++i) {  // it stays failed
     tsr_error err{};
-    EXPECT_EQ(table_.stream_synchronize(stream.get(), tessera::testing::kTimeoutMs, &err), TSR_E_INVALID_ARGUMENT);
+    EXPECT_EQ(table_.stream_synchronize(stream.get(), tessera::testing::kPatienceMs, &err), TSR_E_INVALID_ARGUMENT);
     EXPECT_STREQ(err.message,
                  "token 9 at position 2 of the micro-batch is not in [0, 4); the data does not fit the model's "
                  "vocabulary");

@@ -22,7 +22,7 @@ extern "C" const char* __tsan_default_options() {
 namespace tessera {
 namespace {
 
-using tessera::testing::kTimeoutMs;
+using tessera::testing::kPatienceMs;
 
 class DeviceTest : public tessera::testing::DeviceFixture {};
 

@@ -16,7 +16,7 @@ using Parts = std::vector<std::string>;
 CommandResult run(const std::string& fault, Parts more) {
   more.insert(more.end(), {"--steps=2", "--nproc=2", "--plugin-dir=" TESSERA_BAD_PLUGIN_DIR,
                            "--plugin-dir=" TESSERA_IN_PLACE_STRATEGY});
-  return Command(train(more), {{"TESSERA_TEST_FAULT", fault}}).wait(std::chrono::seconds(120));
+  return Command(train(more), {{"TESSERA_TEST_FAULT", fault}}).wait();
 }
 
 void expect_refused(const CommandResult& run, const std::string& sentence, int exit_code) {

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "e2e/cli.h"
 
@@ -97,8 +96,7 @@ TEST(OffloadFiles, ATenthOfTheStatesIsEnough) {
 // The files of a process have no names, so what a killed rank kept is free as soon as it is gone.
 TEST(OffloadFiles, AKilledRankLeavesNothing) {
   Command run(train(Flags{"--steps=100000", "--comm=local"} + to_files("optimizer-state")));
-  for (int i = 0; i < 300 && run.err().find("step") == std::string::npos; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ASSERT_TRUE(run.wait_for("step    1/")) << run.err();
   EXPECT_TRUE(fs::is_empty(folder_on_disk())) << "the files have names";
   ::kill(run.pid(), SIGKILL);
   run.wait();
@@ -125,8 +123,7 @@ int damage_files(int pid) {
 
 TEST(OffloadFiles, ThatAreDamagedEndTheRunAndNameWhatIsLost) {
   Command run(train(Flags{"--steps=100000", "--comm=local", "--nproc=1"} + to_files("optimizer-state")));
-  for (int i = 0; i < 300 && run.err().find("step 2") == std::string::npos; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ASSERT_TRUE(run.wait_for("step    2/")) << run.err();
   ASSERT_GT(damage_files(run.pid()), 0) << run.err();
   const CommandResult result = run.wait();
   EXPECT_EQ(result.exit_code, 1);

@@ -2,15 +2,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <thread>
-
 #include "e2e/cli.h"
+#include "support/processes.h"
 
 namespace tessera::testing {
 namespace {
 
 using Flags = std::vector<std::string>;
-using std::chrono::milliseconds;
 
 Flags on_device(const std::string& device, Flags more) {
   more.insert(more.end(), {"--device=" + device, "--plugin-dir=" TESSERA_TEST_DEVICES});
@@ -52,16 +50,13 @@ TEST(OtherDevice, ProcessesOverGlooGiveTheBitsOfTheCpu) {
 }
 
 TEST(OtherDevice, AKilledRankEndsTheRun) {
-  Command run(train(on_device("other", {"--nproc=3", "--comm=gloo", "--steps=100000"})));
-  while (run.err().find("step   20/") == std::string::npos)
-    std::this_thread::sleep_for(milliseconds(20));
-  std::ifstream in("/proc/" + std::to_string(run.pid()) + "/task/" + std::to_string(run.pid()) + "/children");
-  int first = 0, second = 0;
-  ASSERT_TRUE(in >> first >> second);
-  const auto start = std::chrono::steady_clock::now();
-  ASSERT_EQ(kill(second, SIGKILL), 0);
-  EXPECT_EQ(run.wait(std::chrono::seconds(30)).exit_code, 1);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
+  Command run(train(
+      on_device("other", {"--nproc=3", "--comm=gloo", "--steps=100000", "--timeout-ms=" + std::to_string(kNeverMs)})));
+  ASSERT_TRUE(run.wait_for("step   20/")) << run.err();
+  const std::vector<int> ranks = children_of(run.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_EQ(run.wait().exit_code, 1);
 }
 
 TEST(OtherDevice, ReportsItsMemoryAndWhatPassesThroughTheHost) {
@@ -102,7 +97,8 @@ TEST(OtherDevice, PlansWithTheCopies) {
   const CommandResult program = plan_on("other", {"--nproc=2", "--print-program"});
   EXPECT_EQ(program.exit_code, 0) << program.err;
   expect_all(program.out, {"copy_out", "copy_in", "= staging h.0 host f32["});
-  expect_all(plan_on("other", {"--nproc=2"}).out, {"tokens per step on other", "  in host memory ", "\n  communication "});
+  expect_all(plan_on("other", {"--nproc=2"}).out,
+             {"tokens per step on other", "  in host memory ", "\n  communication "});
   const auto json = nlohmann::json::parse(plan_on("other", {"--nproc=2", "--json"}).out);
   EXPECT_EQ(json["device"], "other");
   EXPECT_GT(json["host_arena_bytes"], 0);

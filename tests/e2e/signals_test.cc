@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <regex>
-#include <thread>
 
 #include "e2e/cli.h"
 #include "support/free_port.h"
@@ -24,17 +23,8 @@ void expect_part(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is missing in\n" << text;
 }
 
-/// Returns whether the text came.
-bool wait_for(const Command& run, const std::string& text) {
-  while (run.err().find(text) == std::string::npos) {
-    if (!is_running(run.pid())) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
 void wait_for_steps(const Command& run) {
-  ASSERT_TRUE(wait_for(run, "step    3/")) << run.err();
+  ASSERT_TRUE(run.wait_for("step    3/")) << run.err();
 }
 
 /// The step after which the run stopped; 0: it does not say so.
@@ -46,10 +36,10 @@ int64_t stopped_after(const std::string& err) {
 
 /// Sends the signal until the process ends.
 CommandResult insist(Command& run, int signal) {
-  while (is_running(run.pid())) {
+  eventually([&] {
     kill(run.pid(), signal);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+    return !is_running(run.pid());
+  });
   return run.wait();
 }
 
@@ -91,21 +81,23 @@ TEST(ARunOfOneRank, StopsAfterAStep) {
 
 // As `timeout` does, and a group whose launcher passes signals on.
 TEST(ARunOfOneRank, TakesTwoSignalsAtOnceForOne) {
-  Command run(train({kSteps}));
-  wait_for_steps(run);
-  kill(run.pid(), SIGTERM);
-  kill(run.pid(), SIGINT);
-  kill(run.pid(), SIGTERM);
-  const CommandResult result = run.wait();
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_GT(stopped_after(result.err), 0) << result.err;
+  with_short_time(0, [](int64_t) {  // those that a busy machine delays are not at once
+    Command run(train({kSteps}));
+    wait_for_steps(run);
+    kill(run.pid(), SIGTERM);
+    kill(run.pid(), SIGINT);
+    kill(run.pid(), SIGTERM);
+    const CommandResult result = run.wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_GT(stopped_after(result.err), 0) << result.err;
+  });
 }
 
 TEST(ARunOfOneRank, SaysThatItSavesNothing) {
   Command run(train({kSteps}));
   wait_for_steps(run);
   kill(run.pid(), SIGUSR1);
-  ASSERT_TRUE(wait_for(run, "SIGUSR1 asks for a checkpoint, but this run saves none")) << run.err();
+  ASSERT_TRUE(run.wait_for("SIGUSR1 asks for a checkpoint, but this run saves none")) << run.err();
   kill(run.pid(), SIGTERM);
   EXPECT_EQ(run.wait().exit_code, 0);
 }
@@ -201,7 +193,7 @@ TEST(ALaunchedJob, PassesAWishToSaveOnToOneRank) {
   Command run(train(three_ranks({"--nproc=3"})));
   wait_for_steps(run);
   kill(run.pid(), SIGUSR1);
-  ASSERT_TRUE(wait_for(run, "SIGUSR1 asks for a checkpoint")) << run.err();
+  ASSERT_TRUE(run.wait_for("SIGUSR1 asks for a checkpoint")) << run.err();
   kill(run.pid(), SIGTERM);
   const CommandResult result = run.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -249,7 +241,7 @@ std::map<std::string, std::string> without_rank_1() {
 
 TEST(ARank, EndsAtOnceBeforeItsFirstStep) {
   Command alone(train({kSteps}), without_rank_1());
-  ASSERT_TRUE(wait_for(alone, "rank 0 of 2, from torchrun")) << alone.err();
+  ASSERT_TRUE(alone.wait_for("rank 0 of 2, from torchrun")) << alone.err();
   kill(alone.pid(), SIGTERM);
   const CommandResult result = alone.wait();
   EXPECT_EQ(result.exit_code, 128 + SIGTERM);
@@ -265,7 +257,7 @@ TEST(ARank, EndsAsTheFirstProcessOfAContainerToo) {
   const Flags rank = train({kSteps});
   command.insert(command.end(), rank.begin(), rank.end());
   Command container(command, without_rank_1());
-  ASSERT_TRUE(wait_for(container, "rank 0 of 2, from torchrun")) << container.err();
+  ASSERT_TRUE(container.wait_for("rank 0 of 2, from torchrun")) << container.err();
   kill(children_of(container.pid()).at(0), SIGTERM);
   const CommandResult result = container.wait();
   EXPECT_EQ(result.exit_code, 128 + SIGTERM);

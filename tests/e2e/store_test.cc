@@ -8,13 +8,13 @@
 
 #include "e2e/cli.h"
 #include "launch/socket.h"
+#include "support/free_port.h"
 
 namespace tessera::testing {
 using namespace host;
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 std::string contents(const std::string& path) {
   std::ostringstream text;
@@ -25,7 +25,7 @@ std::string contents(const std::string& path) {
 // Where the ranks of this launcher meet; waits for the first of them.
 uint16_t store_port_of(int launcher) {
   const std::string pid = std::to_string(launcher);
-  for (const Deadline deadline = deadline_in(20'000); remaining_ms(deadline) > 0;) {
+  for (const Deadline deadline = deadline_in(kPatienceMs); remaining_ms(deadline) > 0;) {
     std::istringstream children(contents("/proc/" + pid + "/task/" + pid + "/children"));
     for (std::string child; children >> child;) {
       const std::string environment = contents("/proc/" + child + "/environ");
@@ -54,29 +54,29 @@ TEST(StrangersAtTheStore, DoNotEndAJob) {
   const std::string num_threads = num_threads_of(run.pid());
   std::vector<Socket> strangers;
   for (int i = 0; i < 300; ++i)
-    strangers.push_back(Socket::connect("127.0.0.1", port, deadline_in(20'000)));
+    strangers.push_back(Socket::connect("127.0.0.1", port, deadline_in(kPatienceMs)));
   EXPECT_EQ(num_threads_of(run.pid()), num_threads);
   const CommandResult result = run.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-// So that the port after it is free.
 int free_master_port() {
-  return Socket::listen("127.0.0.1", 0).local_port() - 1;
+  return free_port() - 1;  // the port after it is the store's
 }
 
 class Rank {
  public:
   Rank(int number, int master_port, const std::string& secret)
-      : command_(train({"--steps=20", "--start-timeout-ms=20000"}), {{"RANK", std::to_string(number)},
-                                                                     {"WORLD_SIZE", "2"},
-                                                                     {"LOCAL_RANK", std::to_string(number)},
-                                                                     {"LOCAL_WORLD_SIZE", "2"},
-                                                                     {"MASTER_ADDR", "127.0.0.1"},
-                                                                     {"MASTER_PORT", std::to_string(master_port)},
-                                                                     {"TESSERA_JOB_SECRET", secret}}) {}
+      : command_(train({"--steps=20", "--start-timeout-ms=" + std::to_string(kPatienceMs)}),
+                 {{"RANK", std::to_string(number)},
+                  {"WORLD_SIZE", "2"},
+                  {"LOCAL_RANK", std::to_string(number)},
+                  {"LOCAL_WORLD_SIZE", "2"},
+                  {"MASTER_ADDR", "127.0.0.1"},
+                  {"MASTER_PORT", std::to_string(master_port)},
+                  {"TESSERA_JOB_SECRET", secret}}) {}
 
-  CommandResult wait() { return command_.wait(seconds(60)); }
+  CommandResult wait() { return command_.wait(); }
 
  private:
   Command command_;
@@ -85,7 +85,7 @@ class Rank {
 TEST(TwoJobsWithOneMasterPort, WithTheirOwnSecretsTheFirstTrains) {
   const int port = free_master_port();
   Rank a0(0, port, "a");
-  Socket::connect("127.0.0.1", static_cast<uint16_t>(port + 1), deadline_in(20'000));  // it listens
+  Socket::connect("127.0.0.1", static_cast<uint16_t>(port + 1), deadline_in(kPatienceMs));  // it listens
   Rank b0(0, port, "b"), b1(1, port, "b"), a1(1, port, "a");
   for (Rank* rank : {&b0, &b1}) {
     const CommandResult result = rank->wait();

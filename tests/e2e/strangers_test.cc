@@ -9,12 +9,12 @@ namespace {
 
 /// The numbers of a job of three ranks; throws when it does not end well. `num_visits` strangers came.
 std::vector<std::string> run_job(const std::string& metrics, unsigned seed, bool has_strangers, int& num_visits) {
-  Command job(train(
-      {"--nproc=3", "--strategy=ddp", "--comm=gloo", "--steps=2", "--start-timeout-ms=60000", "--metrics=" + metrics}));
+  Command job(train({"--nproc=3", "--strategy=ddp", "--comm=gloo", "--steps=2",
+                     "--start-timeout-ms=" + std::to_string(kPatienceMs), "--metrics=" + metrics}));
   CommandResult result;
   if (has_strangers) {
     const Strangers strangers([&] { return family_of(job.pid()); }, seed);
-    result = job.wait(std::chrono::seconds(120));
+    result = job.wait();
     num_visits += strangers.num_made();
   } else {
     result = job.wait();

@@ -104,7 +104,9 @@ std::unique_ptr<Comm> CommRank::create(const std::string& name, int64_t timeout_
   if (const size_t colon = spec_.plugin.find(':'); colon != std::string::npos) {
     const std::string_view text = std::string_view(spec_.plugin).substr(colon + 1);
     option.name = str(text.substr(0, text.find('=')));
-    option.s = str(text.substr(text.find('=') + 1));
+    const std::string_view value = text.substr(text.find('=') + 1);
+    option.s = str(value);
+    option.i = value == "true" ? 1 : std::strtoll(value.data(), nullptr, 10);
     args.options = &option;
     args.num_options = 1;
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/memory_kv.h"
+#include "support/patience.h"
 #include "support/typed_buffer.h"
 #include "tessera/communicator.h"
 #include "tessera/error.hpp"
@@ -21,7 +22,7 @@ struct CommSpec {
   std::string plugin;  ///< "gloo-comm", or with an option of text: "gloo-comm:direct=off"
   int num_ranks = 1;
   std::string name = "dp.test";
-  int64_t timeout_ms = 30000;
+  int64_t timeout_ms = kPatienceMs;
   std::string device = "cpu-device";
   std::vector<int> device_indices = {};  ///< of each rank; empty: rank r has device r
 };
@@ -97,7 +98,7 @@ class CommRank {
   tsr_stream* stream(size_t index = 0);
   /// Throws the stream's first error, or, where work cannot fail it, that of any communicator; and IN_PROGRESS when it
   /// is not done after `timeout_ms`.
-  void synchronize(size_t stream_index = 0, int64_t timeout_ms = 60000);
+  void synchronize(size_t stream_index = 0, int64_t timeout_ms = kPatienceMs);
   /// Queues `function` on a stream.
   void run_on_stream(std::function<void()> function, size_t stream_index = 0);
 

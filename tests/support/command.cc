@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "support/processes.h"
+
 namespace tessera::testing {
 namespace {
 
@@ -63,6 +65,16 @@ Command::~Command() {
 
 std::string Command::err() const {
   return contents(err_file_);
+}
+
+bool Command::wait_for(std::string_view text) const {
+  bool has_ended = false, is_said = false;
+  eventually([&] {
+    has_ended = !is_running(pid_);  // asked first: what it said last counts
+    is_said = err().find(text) != std::string::npos;
+    return is_said || has_ended;
+  });
+  return is_said;
 }
 
 CommandResult Command::wait(std::chrono::milliseconds timeout) {

@@ -4,7 +4,10 @@
 #include <chrono>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "support/patience.h"
 
 namespace tessera::testing {
 
@@ -24,8 +27,10 @@ class Command {
   int pid() const { return pid_; }
   /// What it has written to stderr until now.
   std::string err() const;
+  /// Waits until it has written `text` to stderr; returns false when it ends before, or does not write it.
+  bool wait_for(std::string_view text) const;
   /// Waits for its end; kills it after `timeout` and throws.
-  CommandResult wait(std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  CommandResult wait(std::chrono::milliseconds timeout = kPatience);
 
  private:
   int pid_ = -1;

@@ -14,13 +14,12 @@
 #include <vector>
 
 #include "support/paths.h"
+#include "support/patience.h"
 #include "support/plugin_loader.h"
 #include "tessera/device.h"
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
-
-inline constexpr int64_t kTimeoutMs = 20000;
 
 /// An open device; what it makes is destroyed in the right order.
 class DeviceFixture : public ::testing::TestWithParam<std::string> {
@@ -80,7 +79,7 @@ class DeviceFixture : public ::testing::TestWithParam<std::string> {
   void copy(const Stream& stream, void* dst, const void* src, uint64_t num_bytes) {
     call(table_.copy, stream.get(), dst, src, num_bytes);
   }
-  void synchronize(const Stream& stream) { call(table_.stream_synchronize, stream.get(), kTimeoutMs); }
+  void synchronize(const Stream& stream) { call(table_.stream_synchronize, stream.get(), kPatienceMs); }
   /// Queues `f`, which must outlive its run.
   template <class F>
   void run_on(const Stream& stream, F& f) {
@@ -99,7 +98,7 @@ class DeviceFixture : public ::testing::TestWithParam<std::string> {
   }
   void expect_failed(const Stream& stream) {
     tsr_error err{};
-    EXPECT_EQ(table_.stream_synchronize(stream.get(), kTimeoutMs, &err), TSR_E_ABORTED);
+    EXPECT_EQ(table_.stream_synchronize(stream.get(), kPatienceMs, &err), TSR_E_ABORTED);
     EXPECT_EQ(err.code, TSR_E_ABORTED);
     EXPECT_EQ(err.rank, 3);
     EXPECT_STREQ(err.message, "rank 3 went away");

@@ -6,13 +6,12 @@
 #include <cstring>
 
 #include "support/operand_layout.h"
+#include "support/patience.h"
 #include "tessera/error.hpp"
 #include "tessera/operands.hpp"
 
 namespace tessera::testing {
 namespace {
-
-constexpr int64_t kTimeoutMs = 120000;
 
 // The address sanitizer, where it is on, ends a program that even reads what lies between operands while this lives.
 class ForbiddenGuards {
@@ -76,9 +75,9 @@ struct DeviceRunner::Opened {
   }
   void synchronize() {
     tsr_error err{};
-    const tsr_status status = table.stream_synchronize(stream, kTimeoutMs, &err);
+    const tsr_status status = table.stream_synchronize(stream, kPatienceMs, &err);
     if (status == TSR_IN_PROGRESS)
-      throw Error(TSR_E_DEADLINE, "the op is not done after " + std::to_string(kTimeoutMs) + " ms");
+      throw Error(TSR_E_DEADLINE, "the op is not done after " + std::to_string(kPatienceMs) + " ms");
     check(status, err);
   }
   void launch(const tsr_op& op, const std::vector<tsr_slot_spec>& slots, const std::vector<void*>& pointers,

@@ -8,19 +8,18 @@
 #include <string>
 
 #include "launch/tcp_store.h"
+#include "support/patience.h"
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
 using namespace host;
 
-inline constexpr int64_t kSoonMs = 20'000;
-
 class TcpStore : public ::testing::Test {
  protected:
-  std::unique_ptr<TcpStoreClient> join(const Participant& who = {}, int64_t timeout_ms = kSoonMs) const {
+  std::unique_ptr<TcpStoreClient> join(const Participant& who = {}, int64_t timeout_ms = kPatienceMs) const {
     return std::make_unique<TcpStoreClient>("127.0.0.1", server_->port(), secret_, who, timeout_ms);
   }
-  Socket stranger() const { return Socket::connect("127.0.0.1", server_->port(), deadline_in(kSoonMs)); }
+  Socket stranger() const { return Socket::connect("127.0.0.1", server_->port(), deadline_in(kPatienceMs)); }
 
   std::string secret_ = random_secret();
   std::unique_ptr<TcpStoreServer> server_ = std::make_unique<TcpStoreServer>("127.0.0.1", 0, secret_);
@@ -29,7 +28,7 @@ class TcpStore : public ::testing::Test {
 /// Sends what the other side takes.
 inline void shout(const Socket& socket, const std::string& noise) {
   try {
-    socket.write(noise.data(), noise.size(), deadline_in(kSoonMs));
+    socket.write(noise.data(), noise.size(), deadline_in(kPatienceMs));
   } catch (const Error&) {  // disconnected while it wrote
   }
 }

@@ -10,12 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "support/patience.h"
 #include "tessera/error.hpp"
 
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kTimeoutMs = 10000;
+using testing::kPatienceMs;
 
 /// Queues a C++ callable, which must outlive the stream's use of it.
 template <class F>
@@ -58,7 +59,7 @@ TEST(CpuStream, RunsWorkFirstInFirstOut) {
           return TSR_OK;
         },
         &work);
-  EXPECT_FALSE(stream.synchronize(kTimeoutMs));
+  EXPECT_FALSE(stream.synchronize(kPatienceMs));
   std::vector<int> expected(kNumWorks);
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(order, expected);
@@ -71,7 +72,7 @@ TEST(CpuStream, CopyAndFillSeeWhatCameBefore) {
   stream.copy(b.data(), a.data(), 60);
   stream.fill(nullptr, 0, 0);
   stream.copy(nullptr, nullptr, 0);
-  EXPECT_FALSE(stream.synchronize(kTimeoutMs));
+  EXPECT_FALSE(stream.synchronize(kPatienceMs));
   for (size_t i = 0; i < b.size(); ++i)
     EXPECT_EQ(b[i], i < 60 ? 7 : 1) << i;
 }
@@ -90,7 +91,7 @@ TEST(CpuStream, LaunchCopiesFewAndManyPointers) {
       stream.launch(kernel, pointers);
       std::fill(pointers.begin(), pointers.end(), nullptr);
     }
-    EXPECT_FALSE(stream.synchronize(kTimeoutMs));
+    EXPECT_FALSE(stream.synchronize(kPatienceMs));
     EXPECT_EQ(kernel->seen, expected);
   }
 }
@@ -113,7 +114,7 @@ TEST(CpuStream, SynchronizeHasADeadline) {
     EXPECT_NE(std::string(e.what()).find("stream busy: 1 of 1"), std::string::npos) << e.what();
   }
   go.set_value();
-  EXPECT_FALSE(stream.synchronize(kTimeoutMs));
+  EXPECT_FALSE(stream.synchronize(kPatienceMs));
   EXPECT_FALSE(stream.synchronize(INT64_MAX));
 }
 
@@ -133,7 +134,7 @@ TEST(CpuStream, WaitBlocksTheStreamAndNotTheCaller) {
   second.wait(event);
   run_on(second, look);
   go.set_value();  // reached, so wait() did not block
-  EXPECT_FALSE(second.synchronize(kTimeoutMs));
+  EXPECT_FALSE(second.synchronize(kPatienceMs));
   EXPECT_EQ(seen, 1);
 }
 
@@ -141,7 +142,7 @@ TEST(CpuStream, WaitForAnEventNeverRecordedPasses) {
   Stream stream("test", 1);
   Event event;
   stream.wait(event);
-  EXPECT_FALSE(stream.synchronize(kTimeoutMs));
+  EXPECT_FALSE(stream.synchronize(kPatienceMs));
 }
 
 TEST(CpuStream, EventsAreRecordedAgainEveryStep) {
@@ -160,7 +161,7 @@ TEST(CpuStream, EventsAreRecordedAgainEveryStep) {
     run_on(consumer, consume);
     consumer.record(taken);
   }
-  EXPECT_FALSE(consumer.synchronize(kTimeoutMs));
+  EXPECT_FALSE(consumer.synchronize(kPatienceMs));
   std::vector<int> expected(kNumSteps);
   std::iota(expected.begin(), expected.end(), 1);
   EXPECT_EQ(seen, expected);
@@ -177,7 +178,7 @@ TEST(CpuStream, AnEventMayBeDestroyedWhileWorkNamesIt) {
     second.wait(event);
   }
   go.set_value();
-  EXPECT_FALSE(second.synchronize(kTimeoutMs));
+  EXPECT_FALSE(second.synchronize(kPatienceMs));
 }
 
 TEST(CpuStream, AFailedStreamSkipsLaterWorkAndKeepsTheFirstError) {
@@ -190,7 +191,7 @@ TEST(CpuStream, AFailedStreamSkipsLaterWorkAndKeepsTheFirstError) {
   run_on(stream, set);
   stream.fill(&byte, 2, 1);
   for (int i = 0; i < 2; ++i) {
-    const auto error = stream.synchronize(kTimeoutMs);
+    const auto error = stream.synchronize(kPatienceMs);
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code, TSR_E_ABORTED);
     EXPECT_EQ(error->rank, 3);
@@ -204,7 +205,7 @@ TEST(CpuStream, AFailedStreamSkipsLaterWorkAndKeepsTheFirstError) {
 TEST(CpuStream, AKernelThatThrowsFailsTheStream) {
   Stream stream("test", 1);
   stream.launch(std::make_shared<ThrowingKernel>(), {});
-  const auto error = stream.synchronize(kTimeoutMs);
+  const auto error = stream.synchronize(kPatienceMs);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, TSR_E_INTERNAL);
   EXPECT_STREQ(error->domain, "cpu-device");
@@ -214,7 +215,7 @@ TEST(CpuStream, AKernelThatThrowsFailsTheStream) {
 TEST(CpuStream, AHostFunctionThatSaysNothingStillGetsAMessage) {
   Stream stream("test", 1);
   stream.host_function([](void*, tsr_error*) noexcept -> tsr_status { return TSR_E_DATA_LOSS; }, nullptr);
-  const auto error = stream.synchronize(kTimeoutMs);
+  const auto error = stream.synchronize(kPatienceMs);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, TSR_E_DATA_LOSS);
   EXPECT_NE(std::strstr(error->message, "-15"), nullptr) << error->message;
@@ -235,11 +236,11 @@ TEST(CpuStream, FailureSpreadsThroughEventsButNotBackwards) {
   run_on(third, set);
   other.wait(before);
   run_on(other, set_other);
-  const auto error = third.synchronize(kTimeoutMs);
+  const auto error = third.synchronize(kPatienceMs);
   ASSERT_TRUE(error);
   EXPECT_STREQ(error->message, "rank 3 went away");
   EXPECT_FALSE(ran);
-  EXPECT_FALSE(other.synchronize(kTimeoutMs));
+  EXPECT_FALSE(other.synchronize(kPatienceMs));
   EXPECT_TRUE(other_ran);
 }
 
@@ -266,7 +267,7 @@ TEST(CpuStream, AnyThreadMaySubmit) {
     });
   for (auto& thread : threads)
     thread.join();
-  EXPECT_FALSE(stream.synchronize(kTimeoutMs));
+  EXPECT_FALSE(stream.synchronize(kPatienceMs));
   EXPECT_EQ(num_runs, 1000);
 }
 

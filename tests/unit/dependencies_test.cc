@@ -7,6 +7,7 @@
 #include <random>
 
 #include "support/expect_error.h"
+#include "support/patience.h"
 #include "support/program_builder.h"
 
 namespace tessera::testing {
@@ -174,7 +175,7 @@ TEST_F(Dependencies, WaitsThatDoNotPointBackwardsAreErrors) {
 }
 
 // 100 k actions with five bindings each, ranges of flat buffers among them, on seven streams.
-TEST_F(Dependencies, ALongProgramTakesLessThanASecond) {
+TEST_F(Dependencies, ALongProgramIsDoneSoon) {
   constexpr int kUnits = 50, kPieces = 12, kActions = 100000;
   Program p = empty_program(model_, mesh_);
   for (const char* lane : {"gather", "reduce", "send", "recv"})
@@ -203,7 +204,7 @@ TEST_F(Dependencies, ALongProgramTakesLessThanASecond) {
     num_dependencies += action.dependencies.size();
   std::cout << kActions << " actions, " << num_dependencies << " dependencies kept, " << seconds << " s\n";
   EXPECT_GT(num_dependencies, kActions / 10u);
-  EXPECT_LT(seconds, 5.0);  // with a sanitizer, on a busy machine
+  EXPECT_LT(seconds, kPatience.count());
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 // and the debug mode sees what should not happen.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <functional>
-#include <thread>
 #include <tuple>
 
 #include "exec/rank_runtime.h"
@@ -12,6 +12,7 @@
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
+#include "support/patience.h"
 #include "support/plugin_loader.h"
 #include "tessera/strategy.hpp"
 
@@ -92,7 +93,10 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
     setup.device.num_threads = 3;
     setup.strategies = {&on_axis, 1};
     setup.debug = {check_memory, guard_bytes, {}};
-    setup.cancelled = [this] { return cancelled_; };
+    setup.cancelled = [this] {
+      ++num_questions_;
+      return cancelled_.load();
+    };
     RankRuntime runtime(setup, compile_rank(input, {0}));
     const auto& actions = runtime.programs().steps[0].actions;
     const auto is_call = [](const Action& action) { return action.kind == TSR_ACTION_CALL; };
@@ -108,8 +112,9 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
   Mesh mesh_{{{"dp", 1, TSR_SPLITS_BATCH}}};
   Model model_ = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
                            {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
-  bool cancelled_ = false;
-  size_t first_call_ = 0;  // of the last step's program
+  std::atomic<bool> cancelled_{false};
+  std::atomic<int> num_questions_{0};  ///< whether the run is cancelled
+  size_t first_call_ = 0;              // of the last step's program
 };
 
 TEST_P(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
@@ -182,7 +187,11 @@ TEST_P(ExecutableTest, DebugModeChangesNoResult) {
 
 TEST_P(ExecutableTest, ACancelledRunStops) {
   cancelled_ = true;
-  expect_error([&] { step([](auto) { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); }); }, {"stopped"});
+  const auto until_it_is_known = [&](auto) {
+    const int before = num_questions_;
+    EXPECT_TRUE(eventually([&] { return num_questions_ > before; }));
+  };
+  expect_error([&] { step(until_it_is_known); }, {"stopped"});
 }
 
 TEST_P(ExecutableTest, AStepThatIsNotFiniteIsSkipped) {

@@ -14,6 +14,7 @@
 #include "storage/file_store.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
+#include "support/patience.h"
 #include "support/refused_call.h"
 #include "support/store_files.h"
 #include "support/temp_folder.h"
@@ -23,7 +24,6 @@ using namespace host;
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr int64_t kChildMs = 60'000;
 constexpr CallArgument kTmpfile = {2, O_TMPFILE, O_TMPFILE};                                // of openat
 const std::vector<CallArgument> kSetDirect = {{1, ~0u, F_SETFL}, {2, O_DIRECT, O_DIRECT}};  // of fcntl
 
@@ -55,7 +55,7 @@ void use(FileStore& store) {
 /// What the body, in a process of its own, throws: "threw ..."; or what it says.
 std::string in_child(const std::function<void(const ChildProcess::Say&)>& body) {
   ChildProcess child(body);
-  return child.next_line(kChildMs);
+  return child.next_line(kPatienceMs);
 }
 
 /// Mounts a file system for this process alone. False where that is not allowed.
@@ -305,10 +305,10 @@ TEST(FileStoreKilled, LeavesNothing) {
       say(concat(info.st_nlink, " names, mode ", std::oct, info.st_mode & 0777));
       ::pause();
     });
-    EXPECT_EQ(child.next_line(kChildMs), "0 names, mode 600");
+    EXPECT_EQ(child.next_line(kPatienceMs), "0 names, mode 600");
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
     child.signal(SIGKILL);
-    EXPECT_EQ(child.next_line(kChildMs), "");
+    EXPECT_EQ(child.next_line(kPatienceMs), "");
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   }
 }

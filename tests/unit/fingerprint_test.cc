@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <set>
 #include <sstream>
@@ -11,6 +10,7 @@
 #include "base/concat.h"
 #include "launch/memory_store.h"
 #include "support/expect_error.h"
+#include "support/shared_text.h"
 
 namespace tessera::host {
 namespace {
@@ -18,7 +18,8 @@ namespace {
 using Lists = std::vector<std::vector<Fingerprint>>;
 
 // What each rank threw; empty where it agreed.
-std::vector<std::string> agree(const Lists& lists, int64_t timeout_ms = 5'000, const std::set<int>& absent = {}) {
+std::vector<std::string> agree(const Lists& lists, int64_t timeout_ms = testing::kPatienceMs,
+                               const std::set<int>& absent = {}) {
   MemoryStore store;
   std::vector<std::string> errors(lists.size());
   std::vector<std::thread> ranks;
@@ -81,23 +82,29 @@ TEST(Agreement, LongValuesAreCut) {
 }
 
 TEST(Agreement, MissingRanksAreNamed) {
-  auto errors = agree({kSame, kSame, kSame}, 200, {1});
-  errors.erase(errors.begin() + 1);
-  expect_all(errors, {"timed out after 200 ms waiting for rank 1 to start"});
+  testing::with_short_time(200, [](int64_t timeout_ms) {
+    auto errors = agree({kSame, kSame, kSame}, timeout_ms, {1});
+    errors.erase(errors.begin() + 1);
+    expect_all(errors, {concat("timed out after ", timeout_ms, " ms waiting for rank 1 to start")});
+  });
 }
 
 // Rank 0 is the one that would say who is missing.
 // Rank 0 was started for more ranks than the others were: the missing one was never meant to come.
 TEST(Agreement, ADifferenceIsBlamedBeforeAMissingRank) {
-  const std::vector<std::string> errors = agree({{{"ranks", "3"}}, {{"ranks", "2"}}, {}}, 200, {2});
-  for (const int rank : {0, 1})
-    EXPECT_EQ(errors[rank], "the ranks differ in ranks: rank 0 has '3' and rank 1 has '2'; make them equal");
+  testing::with_short_time(200, [](int64_t timeout_ms) {
+    const std::vector<std::string> errors = agree({{{"ranks", "3"}}, {{"ranks", "2"}}, {}}, timeout_ms, {2});
+    for (const int rank : {0, 1})
+      EXPECT_EQ(errors[rank], "the ranks differ in ranks: rank 0 has '3' and rank 1 has '2'; make them equal");
+  });
 }
 
 TEST(Agreement, AMissingRankZeroIsNamedByTheOthers) {
-  auto errors = agree({kSame, kSame, kSame, kSame}, 200, {0, 2});
-  EXPECT_EQ(errors[1], "timed out after 200 ms waiting for ranks 0, 2 to start");
-  EXPECT_EQ(errors[3], errors[1]);
+  testing::with_short_time(200, [](int64_t timeout_ms) {
+    auto errors = agree({kSame, kSame, kSame, kSame}, timeout_ms, {0, 2});
+    EXPECT_EQ(errors[1], concat("timed out after ", timeout_ms, " ms waiting for ranks 0, 2 to start"));
+    EXPECT_EQ(errors[3], errors[1]);
+  });
 }
 
 // It came, and stopped before it could decide.
@@ -110,15 +117,15 @@ TEST(Agreement, ASilentRankZeroIsNamed) {
 }
 
 TEST(Agreement, RankZeroSaysForWhomItWaits) {
-  std::ostringstream lines;
+  testing::SharedText lines;
+  std::ostream out(&lines);
   MemoryStore store;
   std::thread late([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2'300));
-    require_equal_fingerprints(store, 1, 2, "start", kSame, 10'000, Log(LogLevel::off));
+    EXPECT_TRUE(lines.wait_for("waiting for rank 1 to start; "));
+    require_equal_fingerprints(store, 1, 2, "start", kSame, testing::kPatienceMs, Log(LogLevel::off));
   });
-  require_equal_fingerprints(store, 0, 2, "start", kSame, 10'000, Log(lines, LogLevel::info));
+  require_equal_fingerprints(store, 0, 2, "start", kSame, testing::kNeverMs, Log(out, LogLevel::info));
   late.join();
-  EXPECT_NE(lines.str().find("waiting for rank 1 to start; "), std::string::npos) << lines.str();
 }
 
 TEST(Agreement, EndsAtOnceWhenTheJobHasFailed) {
@@ -126,7 +133,7 @@ TEST(Agreement, EndsAtOnceWhenTheJobHasFailed) {
   store.close("rank 1 failed: there is no flag --nonsense");
   for (const int rank : {0, 2})
     testing::expect_error(
-        [&] { require_equal_fingerprints(store, rank, 3, "start", kSame, 60'000, Log(LogLevel::off)); },
+        [&] { require_equal_fingerprints(store, rank, 3, "start", kSame, testing::kNeverMs, Log(LogLevel::off)); },
         {"rank 1 failed: there is no flag --nonsense"});
 }
 

@@ -16,7 +16,7 @@ namespace tessera::host {
 namespace {
 
 using testing::expect_error;
-using testing::kSoonMs;
+using testing::kPatienceMs;
 
 const Log kSilent(LogLevel::off);
 
@@ -34,26 +34,26 @@ RankEnvironment rank_zero(uint16_t port, const std::string& secret = "shared") {
 class OtherJob : public ::testing::Test {
  protected:
   TcpStoreServer server_{"127.0.0.1", 0, "shared"};
-  TcpStoreClient zero_{"127.0.0.1", server_.port(), "shared", {0, 1, "hostA"}, kSoonMs};
+  TcpStoreClient zero_{"127.0.0.1", server_.port(), "shared", {0, 1, "hostA"}, kPatienceMs};
 };
 
 TEST_F(OtherJob, ASecondRankZeroEndsBothBeforeTheyStart) {
   const std::string ours = to_string(this_process(0));
-  expect_error([&] { join_job(rank_zero(server_.port()), 600'000, kSilent); },
+  expect_error([&] { join_job(rank_zero(server_.port()), testing::kNeverMs, kSilent); },
                {"rank 0", "process 1 on hostA", ours, "MASTER_PORT"});
-  expect_error([&] { zero_.get("never", kSoonMs); }, {"process 1 on hostA", ours});
+  expect_error([&] { zero_.get("never", kPatienceMs); }, {"process 1 on hostA", ours});
 }
 
 TEST_F(OtherJob, ASecondRankZeroIsRefusedAfterwards) {
   zero_.set(kJobStarted, "");
-  expect_error([&] { join_job(rank_zero(server_.port()), 600'000, kSilent); }, {"process 1 on hostA"});
+  expect_error([&] { join_job(rank_zero(server_.port()), testing::kNeverMs, kSilent); }, {"process 1 on hostA"});
   zero_.set("key", "value");
   EXPECT_EQ(zero_.get("key", 0), "value");
   expect_error([&] { zero_.get("never", 10); }, {"no rank set 'never'"});
 }
 
 TEST_F(OtherJob, WithAnotherSecretItIsLeftAlone) {
-  expect_error([&] { join_job(rank_zero(server_.port(), "another"), 600'000, kSilent); },
+  expect_error([&] { join_job(rank_zero(server_.port(), "another"), testing::kNeverMs, kSilent); },
                {"another secret", "another job", "MASTER_PORT"});
   expect_error([&] { zero_.get("never", 10); }, {"no rank set 'never'"});
 }
@@ -66,25 +66,27 @@ TEST(JobStore, AnotherProgramAtThePortIsNamedAsThat) {
 
 // It refuses at once, so that nothing but a pause keeps rank 0 from asking all the time.
 TEST(JobStore, AsksWhatHasThePortATurnAtATime) {
-  const Socket listener = Socket::listen("127.0.0.1", 0);
-  std::atomic<bool> is_over{false};
-  int num_asked = 0;
-  std::thread web([&] {
-    while (!is_over) {
-      const Socket socket = listener.accept();
-      if (socket.fd() < 0) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        continue;
+  testing::with_short_time(1'000, [](int64_t timeout_ms) {
+    const Socket listener = Socket::listen("127.0.0.1", 0);
+    std::atomic<bool> is_over{false};
+    int num_asked = 0;
+    std::thread web([&] {
+      while (!is_over) {
+        const Socket socket = listener.accept();
+        if (socket.fd() < 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          continue;
+        }
+        ++num_asked;
+        testing::shout(socket, "HTTP/1.1 400 Bad Request\r\n" + std::string(100, ' '));
       }
-      ++num_asked;
-      testing::shout(socket, "HTTP/1.1 400 Bad Request\r\n" + std::string(100, ' '));
-    }
+    });
+    expect_error([&] { join_job(rank_zero(listener.local_port()), timeout_ms, kSilent); }, {"another program"});
+    is_over = true;
+    web.join();
+    EXPECT_GE(num_asked, 1);
+    EXPECT_LE(num_asked, timeout_ms / 100 + 1);
   });
-  expect_error([&] { join_job(rank_zero(listener.local_port()), 1'000, kSilent); }, {"another program"});
-  is_over = true;
-  web.join();
-  EXPECT_GE(num_asked, 1);
-  EXPECT_LE(num_asked, 11);
 }
 
 // The port is taken, but no server listens on it.
@@ -100,7 +102,7 @@ TEST(JobStore, WaitsForAPortThatGetsFree) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     bound = {};
   });
-  EXPECT_NE(join_job(rank_zero(port), kSoonMs, kSilent).server, nullptr);
+  EXPECT_NE(join_job(rank_zero(port), kPatienceMs, kSilent).server, nullptr);
   other.join();
 }
 

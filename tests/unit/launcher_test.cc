@@ -19,11 +19,16 @@
 #include "launch/process_setup.h"
 #include "launch/run_signals.h"
 #include "support/expect_error.h"
+#include "support/patience.h"
 
 namespace tessera::host {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::eventually;
+using testing::kNeverMs;
+using testing::kPatience;
+using testing::kPatienceMs;
 using Clock = std::chrono::steady_clock;
 
 class Launcher : public ::testing::Test {
@@ -49,8 +54,7 @@ class Launcher : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   void wait_for_file(const std::string& name) {
-    for (int i = 0; i < 500 && !fs::exists(folder_ / name); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(eventually([&] { return fs::exists(folder_ / name); })) << name;
   }
   void expect_log(const std::string& part) {
     EXPECT_NE(log_.str().find(part), std::string::npos) << "'" << part << "' is missing in: " << log_.str();
@@ -63,12 +67,8 @@ class Launcher : public ::testing::Test {
     for (int rank = 0; rank < num_ranks; ++rank) {
       const std::string pid = read(concat("pid.", rank));
       if (pid.empty()) continue;
-      bool is_gone = false;
-      for (int i = 0; i < 300 && !is_gone; ++i) {
-        is_gone = ::kill(std::stoi(pid), 0) != 0;
-        if (!is_gone) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-      EXPECT_TRUE(is_gone) << "rank " << rank << " is process " << pid;
+      EXPECT_TRUE(eventually([&] { return ::kill(std::stoi(pid), 0) != 0; }))
+          << "rank " << rank << " is process " << pid;
     }
   }
 
@@ -118,9 +118,9 @@ TEST_F(Launcher, ARankKilledBySignalIsAFailure) {
 
 TEST_F(Launcher, OthersMayEndByThemselvesWithinTheirGrace) {
   const auto start = Clock::now();
-  EXPECT_EQ(launch("[ $TESSERA_RANK = 0 ] && exit 1; sleep 0.3; echo done > $1/$TESSERA_RANK; exit 1", 2, 20'000), 1);
+  EXPECT_EQ(launch("[ $TESSERA_RANK = 0 ] && exit 1; sleep 0.3; echo done > $1/$TESSERA_RANK; exit 1", 2, kNeverMs), 1);
   EXPECT_EQ(read("1"), "done\n");
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(Clock::now() - start, kPatience);
 }
 
 TEST_F(Launcher, RanksThatIgnoreSigtermAreKilled) {
@@ -144,7 +144,7 @@ TEST_F(Launcher, PassesSignalsOn) {
   });
   const std::string trap = "trap 'echo got > $1/got.$TESSERA_RANK; exit 0' TERM; ";
   const std::string script = trap + kNote + "while :; do sleep 0.05; done";
-  const int code = launch(script, 2, 5'000);
+  const int code = launch(script, 2, kPatienceMs);
   sender.join();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   EXPECT_EQ(code, 0);  // what the ranks made of it
@@ -161,7 +161,7 @@ TEST_F(Launcher, AStoppedRankDoesNotHoldTheEndUp) {
                                   "done; sleep 0.1; exit 1",
              2, 200, 100),
       1);
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(3));
+  EXPECT_LT(Clock::now() - start, kPatience);
   expect_failure("ended by the launcher: rank 1");
   expect_no_process_left(2);
 }
@@ -204,7 +204,8 @@ class Signalled : public Launcher {
 class EndedBy : public Signalled, public ::testing::WithParamInterface<int> {};
 
 TEST_P(EndedBy, ASignalThatIsSaid) {
-  const int code = launch_and(std::string(kNote) + "exec sleep 60", 1, 5'000, [] { ::kill(::getpid(), GetParam()); });
+  const int code =
+      launch_and(std::string(kNote) + "exec sleep 60", 1, kPatienceMs, [] { ::kill(::getpid(), GetParam()); });
   EXPECT_EQ(code, 128 + GetParam());
   EXPECT_EQ(failure_, "");
   expect_log(concat("signal ", GetParam(), " ("));
@@ -213,16 +214,21 @@ TEST_P(EndedBy, ASignalThatIsSaid) {
 INSTANTIATE_TEST_SUITE_P(Signals, EndedBy, ::testing::Values(SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU));
 
 TEST_F(Signalled, RanksThatAreAskedToStopHaveAllTheTimeTheyNeed) {
-  const std::string script = concat("trap 'sleep 1; exit 0' TERM; ", kNote, "while :; do sleep 0.05; done");
-  EXPECT_EQ(launch_and(script, 2, 100, [] { ::kill(::getpid(), SIGTERM); }), 0);
-  EXPECT_EQ(failure_, "");
+  testing::with_short_time(100, [this](int64_t grace_ms) {
+    fs::remove(folder_ / "pid.0");
+    fs::remove(folder_ / "pid.1");
+    const std::string trap = concat("trap 'sleep ", grace_ms / 100, "; exit 0' TERM; ");
+    EXPECT_EQ(
+        launch_and(trap + kNote + "while :; do sleep 0.05; done", 2, grace_ms, [] { ::kill(::getpid(), SIGTERM); }), 0);
+    EXPECT_EQ(failure_, "");
+  });
   expect_log("the ranks stop after a step; another one ends them at once");
 }
 
 TEST_F(Signalled, ASecondRequestToStopKillsTheRanks) {
   const std::string script = concat("trap '' TERM; ", kNote, "while :; do sleep 0.05; done");
   const auto start = Clock::now();
-  const int code = launch_and(script, 2, 60'000, [this] {
+  const int code = launch_and(script, 2, kNeverMs, [this] {
     for (; !is_over_; std::this_thread::sleep_for(std::chrono::milliseconds(50)))
       ::kill(::getpid(), SIGTERM);
   });
@@ -235,7 +241,7 @@ TEST_F(Signalled, ASecondRequestToStopKillsTheRanks) {
 TEST_F(Signalled, OneRankIsAskedToSave) {
   const std::string script = concat("trap 'echo > $1/saved.$TESSERA_RANK' USR1; ", kNote,
                                     "until [ -f $1/saved.0 ] || [ -f $1/saved.1 ]; do sleep 0.05; done; sleep 0.2");
-  EXPECT_EQ(launch_and(script, 2, 60'000, [] { ::kill(::getpid(), SIGUSR1); }), 0);
+  EXPECT_EQ(launch_and(script, 2, kNeverMs, [] { ::kill(::getpid(), SIGUSR1); }), 0);
   EXPECT_NE(fs::exists(folder_ / "saved.0"), fs::exists(folder_ / "saved.1"));
 }
 
@@ -280,10 +286,10 @@ TEST(JobStore, RanksOfAForeignLauncherMeetAtRankZero) {
       environment.store_port = port;
       environment.secret = "shared";
       environment.serves_store = rank == 0;
-      const JobStore job = join_job(environment, 5'000, Log(LogLevel::off));
+      const JobStore job = join_job(environment, kPatienceMs, Log(LogLevel::off));
       job.store->set(concat("rank", rank), "here");
       for (int peer = 0; peer < kRanks; ++peer)
-        if (job.store->get(concat("rank", peer), 5'000) == "here") ++met;
+        if (job.store->get(concat("rank", peer), kPatienceMs) == "here") ++met;
       job.store->add("done", 1);
       while (rank == 0 && job.store->add("done", 0) < kRanks)
         std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <thread>
 
+#include "launch/memory_store.h"
 #include "launch/store/join.h"
 #include "support/free_port.h"
 #include "support/store_fixture.h"
+#include "support/temp_folder.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -33,10 +35,10 @@ const RankEnvironment& rank_0() {
 }
 
 /// Ends this process.
-void fail_without_descriptors() {
+void fail_without_descriptors(int64_t short_ms) {
   RankProcess process(rank_0());
-  ::_exit(process.run(kSoonMs, kSoonMs, Log(LogLevel::off), [](const RankInfo&, JobWatch&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the watch has taken the connection by then
+  ::_exit(process.run(kPatienceMs, kPatienceMs, Log(LogLevel::off), [short_ms](const RankInfo&, JobWatch&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(short_ms));  // the watch has taken the connection by then
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_NOFILE, &none);
     throw Error(TSR_E_RESOURCE_EXHAUSTED, "no file can be opened");
@@ -44,18 +46,39 @@ void fail_without_descriptors() {
 }
 
 TEST(RankProcessDeathTest, TheRankThatServesTheStoreNeedsNoDescriptorToSayTheCause) {
-  const Deadline deadline = deadline_in(kSoonMs);
-  EXPECT_EXIT(fail_without_descriptors(), ::testing::ExitedWithCode(1), "cause: +rank 0 .*no file can be opened");
-  EXPECT_GT(remaining_ms(deadline), 0);
+  with_short_time(100, [](int64_t short_ms) {
+    const Deadline deadline = deadline_in(kPatienceMs);
+    EXPECT_EXIT(fail_without_descriptors(short_ms), ::testing::ExitedWithCode(1),
+                "cause: +rank 0 .*no file can be opened");
+    EXPECT_GT(remaining_ms(deadline), 0);
+  });
+}
+
+/// Ends this process: another rank has failed, and the rank's own thread does not notice.
+void be_ended() {
+  const auto store = std::make_shared<MemoryStore>();
+  const JobWatch watch(store, 1, 1, true);
+  store->close("rank 0 failed: the disk is full");
+  for (;;)
+    ::pause();
+}
+
+// It would name this rank as the cause if it found no file with a later time.
+TEST(RankProcessDeathTest, ARankThatIsEndedTellsTorchrunWhy) {
+  const TempFolder folder;
+  ::setenv("TORCHELASTIC_ERROR_FILE", folder.path("error").c_str(), 1);
+  EXPECT_EXIT(be_ended(), ::testing::ExitedWithCode(1), "rank 1 ends: rank 0 failed: the disk is full");
+  ::unsetenv("TORCHELASTIC_ERROR_FILE");
+  EXPECT_NE(file_bytes(folder.path("error")).find("rank 0 failed: the disk is full"), std::string::npos);
 }
 
 // Whose WORLD_SIZE differs, for instance.
 TEST(RankProcess, ALostRankBeyondTheWorldIsSaid) {
   RankProcess process(rank_0());
   ::testing::internal::CaptureStderr();
-  const int exit_code = process.run(kSoonMs, kSoonMs, Log(LogLevel::off), [](const RankInfo& info, JobWatch&) {
-    join_store("127.0.0.1", rank_0().store_port, rank_0().secret, {5, 1, "node"}, kSoonMs);  // and is gone
-    info.store->get("never", kSoonMs);
+  const int exit_code = process.run(kPatienceMs, kPatienceMs, Log(LogLevel::off), [](const RankInfo& info, JobWatch&) {
+    join_store("127.0.0.1", rank_0().store_port, rank_0().secret, {5, 1, "node"}, kPatienceMs);  // and is gone
+    info.store->get("never", kPatienceMs);
   });
   const std::string err = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(exit_code, 1);

@@ -11,6 +11,7 @@
 #include "storage/read_ahead.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
+#include "support/patience.h"
 #include "support/refused_call.h"
 #include "support/temp_folder.h"
 
@@ -20,7 +21,6 @@ namespace {
 using namespace host;
 
 constexpr uint64_t kMost = ReadAhead::kMostBytes;
-constexpr int64_t kChildMs = 60'000;
 
 std::string random_bytes(uint64_t num_bytes) {
   std::mt19937 random(1);
@@ -87,7 +87,7 @@ TEST(ReadAhead, NeedsNoDirectIo) {
         refuse_call(SYS_openat, EINVAL, {{2, O_DIRECT, O_DIRECT}});
       say(reads_the_same(file, bytes, 3) ? "same" : "other");
     });
-    EXPECT_EQ(child.next_line(kChildMs), "same") << is_opened;
+    EXPECT_EQ(child.next_line(kPatienceMs), "same") << is_opened;
   }
 }
 

@@ -2,17 +2,21 @@
 // and every run ends. And a rank whose communicator's work is captured with the device's.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "exec/rank_runtime.h"
 #include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
+#include "support/patience.h"
 #include "support/plugin_loader.h"
 #include "support/scripted_comm.h"
 #include "tessera/strategy.hpp"
@@ -21,7 +25,6 @@ namespace tessera::testing {
 using namespace host;
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 /// Sums every parameter's gradient over the axis, and calls its body after the loss.
@@ -67,6 +70,18 @@ std::string device_path() {
   return device ? device : TESSERA_OTHER_DEVICE;
 }
 
+/// `launch` of the device under test, which notes the kernels.
+struct Launches {
+  static inline const tsr_device_interface* device = nullptr;
+  static inline std::set<tsr_kernel*> kernels;
+
+  static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
+                           tsr_error* err) TSR_NOEXCEPT {
+    kernels.insert(kernel);
+    return device->launch(kernel, stream, pointers, num_pointers, err);
+  }
+};
+
 class RunTest : public ::testing::Test {
  protected:
   std::unique_ptr<RankRuntime> make(bool on_host, std::function<void()> call_body = {}) {
@@ -84,7 +99,7 @@ class RunTest : public ::testing::Test {
                              {.collectives = on_host, .calls = true},
                              true};
     RankSetup setup;
-    setup.device.api = &device_;
+    setup.device.api = &table_;
     setup.device.options = options_;
     setup.device.host = &host_;
     setup.stages_collectives = on_host;
@@ -121,19 +136,20 @@ class RunTest : public ::testing::Test {
   void expect_soon(RankRuntime& runtime, const std::string& error) {
     const auto start = steady_clock::now();
     expect_error([&] { step(runtime); }, {error});
-    EXPECT_LT(steady_clock::now() - start, milliseconds(3000));
+    EXPECT_LT(steady_clock::now() - start, kPatience);
   }
 
   Script script_;
   MemoryKv store_;
   tsr_host host_ = store_.host();
   const tsr_device_interface& device_ = load_plugin<tsr_device_interface>(device_path(), TSR_DEVICE_INTERFACE);
+  tsr_device_interface table_ = device_;
   const std::vector<tsr_option_value> options_ = default_options(device_path());
   const tsr_device_interface& cpu_ = load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE);
   Mesh mesh_{{{"dp", 2, TSR_SPLITS_BATCH}}};
   Model model_ = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 16, .vocab = 32, .positions = 8, .ffn = 64},
                            {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
-  int64_t timeout_ms_ = 60'000;
+  int64_t timeout_ms_ = kNeverMs;
   std::atomic<bool> cancelled_{false};
   bool others_capture_ = true;
   std::vector<bool> captured_;
@@ -244,6 +260,18 @@ TEST_F(RunTest, AGraphIsSubmittedTwiceAndRunEveryTime) {
   EXPECT_EQ(script_.sequences[0], 5u * 2u);
 }
 
+// A kernel that is loaded while a collective waits for other ranks may wait for that collective.
+TEST_F(RunTest, KernelsAreLoadedBeforeCollectivesWait) {
+  Launches::device = &device_;
+  Launches::kernels.clear();
+  table_.launch = &Launches::launch;
+  auto runtime = make(false);
+  const std::set<tsr_kernel*> loaded = std::exchange(Launches::kernels, {});
+  step(*runtime);
+  EXPECT_GT(Launches::kernels.size(), 10u);
+  EXPECT_TRUE(std::ranges::includes(loaded, Launches::kernels));
+}
+
 TEST_F(RunTest, WhatAnotherRankCannotCaptureIsNotCapturedHere) {
   others_capture_ = false;
   auto runtime = make(false);
@@ -256,12 +284,16 @@ TEST_F(RunTest, WhatAnotherRankCannotCaptureIsNotCapturedHere) {
 
 // The time of a collective in a graph is not measured; that of the step is.
 TEST_F(RunTest, AGraphThatDoesNotEndIsGivenUp) {
-  timeout_ms_ = 500;
-  auto runtime = make(false);
-  step(*runtime);
-  step(*runtime);
-  script_.on_run = [&] { script_.wait_for_abort(); };
-  expect_soon(*runtime, "a step that runs as a graph has taken 500 ms (--timeout-ms) longer than without a graph");
+  with_short_time(500, [this](int64_t timeout_ms) {
+    timeout_ms_ = timeout_ms;
+    script_.on_run = [] {};
+    auto runtime = make(false);
+    step(*runtime);
+    step(*runtime);
+    script_.on_run = [&] { script_.wait_for_abort(); };
+    expect_soon(*runtime, "a step that runs as a graph has taken " + std::to_string(timeout_ms) +
+                              " ms (--timeout-ms) longer than without a graph");
+  });
 }
 
 TEST_F(RunTest, WithoutSemaphoresThereIsNoWayBackFromTheHost) {

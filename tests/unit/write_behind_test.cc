@@ -11,6 +11,7 @@
 #include "storage/write_behind.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
+#include "support/patience.h"
 #include "support/refused_call.h"
 #include "support/temp_folder.h"
 
@@ -20,7 +21,6 @@ namespace {
 using namespace host;
 
 constexpr uint64_t kWindow = WriteBehind::kWindowBytes;
-constexpr int64_t kChildMs = 60'000;
 
 /// A file of a name, open for writing.
 class OpenFile {
@@ -110,7 +110,7 @@ TEST(WriteBehind, FullWindowsPassThePageCacheBy) {
 /// What the body says in a process of its own; what it throws: "threw ...".
 std::string in_child(const std::function<void(const ChildProcess::Say&)>& body) {
   ChildProcess child(body);
-  return child.next_line(kChildMs);
+  return child.next_line(kPatienceMs);
 }
 
 constexpr CallArgument kDirect = {2, O_DIRECT, O_DIRECT};  // of openat

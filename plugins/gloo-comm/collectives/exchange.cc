@@ -60,26 +60,20 @@ Flow flow_with(const Collective& c, int rank, int peer) {
   }
 }
 
-/// Between ranks that read each other's memory nothing is sent; each signals when it has read.
-void read(Operation& operation, const Flow& flow) {
-  if (is_inline(flow.num_bytes_in)) {
-    if (flow.num_bytes_in > 0) std::memcpy(flow.in, flow.message, flow.num_bytes_in);
-    return;
-  }
-  operation.read(flow.peer, operation.received_header(flow.peer).address, flow.in, flow.num_bytes_in);
-  operation.signal(flow.peer, kReadPhase);
-}
-
+/// Between ranks that read each other's memory nothing is sent. Those that may read signal when they have, or need not.
 void start(Operation& operation, Flow& flow) {
-  if (operation.reads(flow.peer)) return read(operation, flow);
+  const bool reads = operation.reads(flow.peer);
   const uint64_t slot = data_slot(operation.collective().ticket, 0);
   if (is_inline(flow.num_bytes_in)) {
     if (flow.num_bytes_in > 0) std::memcpy(flow.in, flow.message, flow.num_bytes_in);
+  } else if (reads) {
+    operation.read(flow.peer, operation.received_header(flow.peer).address, flow.in, flow.num_bytes_in);
   } else {
     flow.received = &operation.buffer(flow.in, flow.num_bytes_in);
     operation.receive(*flow.received, flow.peer, slot, 0, flow.num_bytes_in);
   }
-  if (!is_inline(flow.num_bytes_out)) {
+  if (!is_inline(flow.num_bytes_in) && operation.signals(flow.peer)) operation.signal(flow.peer, kReadPhase);
+  if (!is_inline(flow.num_bytes_out) && !reads) {
     flow.sent = &operation.buffer(flow.out, flow.num_bytes_out);
     operation.send(*flow.sent, flow.peer, slot, 0, flow.num_bytes_out);
   }
@@ -129,9 +123,11 @@ void exchange_slices(Operation& operation) {
   std::vector<Flow> flows;
   for (const int peer : operation.peers())
     flows.push_back(flow_with(c, operation.rank(), peer));
+  for (const Flow& flow : flows)
+    if (operation.signals(flow.peer) && !is_inline(flow.num_bytes_out)) operation.offer(flow.out, flow.num_bytes_out);
   for (const Flow& flow : flows) {
-    const bool is_read = operation.reads(flow.peer) && !is_inline(flow.num_bytes_out);
-    if (is_read) operation.expect_signal(flow.peer, kReadPhase);
+    const bool may_be_read = operation.signals(flow.peer) && !is_inline(flow.num_bytes_out);
+    if (may_be_read) operation.expect_signal(flow.peer, kReadPhase);
     Header header = make_header(c, flow.peer, true);
     header.address = reinterpret_cast<uint64_t>(flow.out);
     operation.send_header(flow.peer, header, flow.out, inline_bytes(flow.num_bytes_out));

@@ -81,6 +81,7 @@ void Operation::wait_received(Buffer& buffer, int peer, uint64_t num_messages) {
 
 void Operation::send_header(int peer, Header header, const void* data, uint64_t num_bytes, uint64_t slot) {
   header.num_inline_bytes = num_bytes;
+  header.is_readable = is_readable_;
   HeaderMessage& message = sent_headers_.emplace_back();
   message.peer = peer;
   message.data.resize(sizeof header + num_bytes);
@@ -113,6 +114,10 @@ const std::byte* Operation::receive_header(int peer, Header expected, uint64_t n
   headers_[static_cast<size_t>(peer)] = received;
   received_from_.push_back(peer);
   return message + sizeof received;
+}
+
+void Operation::offer(const void* data, uint64_t num_bytes) {
+  is_readable_ = is_readable_ && CmaReader::is_readable(data, num_bytes);
 }
 
 void Operation::read(int peer, uint64_t address, void* to, uint64_t num_bytes) {

@@ -54,8 +54,12 @@ class Operation {
   /// The header received from the peer.
   const Header& received_header(int peer) const { return headers_.at(static_cast<size_t>(peer)); }
 
-  /// Whether this rank and the peer read one another's memory instead of sending.
-  bool reads(int peer) const { return endpoint_.cma.reads(peer); }
+  /// Whether this rank and the peer may read one another's memory, and then signal what they have read.
+  bool signals(int peer) const { return endpoint_.cma.reads(peer); }
+  /// Before the headers: peers will be told that these bytes cannot be read, if that is so.
+  void offer(const void* data, uint64_t num_bytes);
+  /// Whether this rank and the peer read what their headers name, instead of sending it. Known when the header is here.
+  bool reads(int peer) const { return signals(peer) && is_readable_ && received_header(peer).is_readable != 0; }
   /// Copies from an address in the peer's header. If the peer's process has ended, throws the reason.
   void read(int peer, uint64_t address, void* to, uint64_t num_bytes);
   /// One byte to and from the peer, which says that something has been read.
@@ -93,6 +97,7 @@ class Operation {
     Buffer* buffer = nullptr;
   };
 
+  bool is_readable_ = true;  // all that was offered
   std::deque<HeaderMessage> sent_headers_;
   std::deque<Signal> signals_in_, signals_out_;
   std::vector<Header> headers_;  // by peer

@@ -125,8 +125,9 @@ class ChunkReducer {
   std::byte* own_result() const { return c_.recv + (gathers() ? slices_.begin(operation_.rank()) : 0); }
 
   void meet() {
+    if (std::ranges::any_of(peers_, [this](int peer) { return operation_.signals(peer); })) offer();
     for (const int peer : peers_) {
-      if (operation_.reads(peer)) {
+      if (operation_.signals(peer)) {
         operation_.expect_signal(peer, kReadPhase);
         if (gathers()) operation_.expect_signal(peer, kReadAllPhase);
       }
@@ -137,6 +138,11 @@ class ChunkReducer {
     }
     for (const int peer : peers_)
       operation_.receive_header(peer, make_header(c_, peer, false), 0);
+  }
+
+  void offer() {
+    operation_.offer(c_.send, slices_.offsets.back());
+    if (gathers()) operation_.offer(own_result(), own_bytes());
   }
 
   uint64_t scatter_slot() const { return data_slot(c_.ticket, 0); }
@@ -198,16 +204,17 @@ class ChunkReducer {
     }
     sent_.insert(sent_.end(), results.begin(), results.end());
     for (const int peer : peers_)
-      if (operation_.reads(peer)) operation_.signal(peer, kReadPhase);
+      if (operation_.signals(peer)) operation_.signal(peer, kReadPhase);
   }
 
   // An owner signals that its result is ready after it has read all operands, which may be overwritten then.
   void read_results() {
     for (const int peer : peers_) {
-      if (!operation_.reads(peer)) continue;
+      if (!operation_.signals(peer)) continue;
       operation_.wait_signal(peer, kReadPhase);
-      operation_.read(peer, operation_.received_header(peer).result, c_.recv + slices_.begin(peer),
-                      slices_.num_bytes(peer));
+      if (operation_.reads(peer))
+        operation_.read(peer, operation_.received_header(peer).result, c_.recv + slices_.begin(peer),
+                        slices_.num_bytes(peer));
       operation_.signal(peer, kReadAllPhase);
     }
   }

@@ -44,6 +44,10 @@ class CmaReader {
   /// All peers have been tested: if no pair reads, the permission is revoked.
   void finish_probing();
 
+  /// Whether the system lets other processes read these bytes of this one. Not of memory that a driver maps, such as
+  /// CUDA's own pinned memory.
+  static bool is_readable(const void* data, uint64_t num_bytes);
+
   /// Copies from the peer's memory. False if it cannot be read, because the peer's process has ended.
   bool read(int peer, uint64_t address, void* to, uint64_t num_bytes) const;
 

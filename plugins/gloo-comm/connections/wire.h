@@ -31,7 +31,7 @@ struct Header {
   uint64_t num_inline_bytes;  // that follow
   uint64_t address;           // of the data for the peer, in this rank's memory
   uint64_t result;            // of an ALL_REDUCE: of the slice that this rank reduces, in its memory
-  uint64_t reserved;
+  uint64_t is_readable;       // 1: other processes can read what these addresses name
 };
 static_assert(sizeof(Header) == 80);
 

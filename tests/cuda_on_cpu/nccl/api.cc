@@ -125,7 +125,9 @@ NCCL_ON_CPU_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ra
   int device = -1;
   if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
   if (rank < 0 || rank >= num_ranks) return ncclInvalidArgument;
-  if (config->blocking != 0) return ncclInvalidArgument;  // not emulated
+  if (config->blocking != 0) return ncclInvalidArgument;          // not emulated
+  const char* const asked = std::getenv("NCCL_ON_CPU_MAX_CTAS");  // what a test expects to be asked for
+  if (asked && config->maxCTAs != std::atoi(asked)) return ncclInvalidArgument;
   *comm = new ncclComm(clique_of(id, num_ranks), rank, num_ranks, device);
   nccl_on_cpu::note_made(*comm);
   return (*comm)->start([comm = *comm] { return join(*comm); });

@@ -1,7 +1,6 @@
 // nccl-comm over an emulated NCCL: what only NCCL does, or does not do. Ranks are threads with an emulated GPU each.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -16,7 +15,8 @@ namespace {
 constexpr int64_t kShortMs = 1000;
 
 CommSpec spec(int num_ranks) {
-  return {std::getenv("TESSERA_TEST_COMMUNICATOR"), num_ranks, "dp.test", 30000, std::getenv("TESSERA_TEST_DEVICE")};
+  return {std::getenv("TESSERA_TEST_COMMUNICATOR"), num_ranks, "dp.test", kPatienceMs,
+          std::getenv("TESSERA_TEST_DEVICE")};
 }
 
 class Variable {
@@ -61,6 +61,35 @@ TEST(NcclComm, RefusesAnOlderLibraryWithTheReason) {
   });
 }
 
+TEST(NcclComm, TakesNoMoreChannelsThanItIsAllowed) {
+  const Variable expected("NCCL_ON_CPU_MAX_CTAS", "8");
+  CommSpec limited = spec(2);
+  run_ranks(limited, [](CommRank& rank) {
+    EXPECT_EQ(caught([&] { rank.create(); }).code(), TSR_E_INVALID_ARGUMENT);  // by itself it asks for no limit
+  });
+  limited.plugin += ":max-channels=8";
+  run_ranks(limited, [](CommRank& rank) {
+    TypedBuffer buffer(TSR_F32, 100, [](uint64_t) { return 1; });
+    rank.comm().submit(all_reduce(buffer));
+    rank.synchronize();
+    EXPECT_EQ(buffer.difference(TypedBuffer(TSR_F32, 100, [](uint64_t) { return 2; })), "");
+  });
+}
+
+TEST(NcclComm, AsksForTheOrderOfLaunchesUnlessTheUserDid) {
+  constexpr const char* kVariable = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  CommSpec ordered = spec(1);
+  ordered.plugin += ":launch-order=true";
+  unsetenv(kVariable);
+  run_ranks(spec(1), [](CommRank& rank) { rank.comm(); });
+  EXPECT_EQ(std::getenv(kVariable), nullptr);
+  run_ranks(ordered, [](CommRank& rank) { rank.comm(); });
+  EXPECT_STREQ(std::getenv(kVariable), "1");
+  const Variable own(kVariable, "0");
+  run_ranks(ordered, [](CommRank& rank) { rank.comm(); });
+  EXPECT_STREQ(std::getenv(kVariable), "0");
+}
+
 TEST(NcclComm, RefusesTwoRanksOnOneGpuOnAllRanks) {
   CommSpec shared = spec(4);
   shared.device_indices = {0, 1, 2, 1};
@@ -101,26 +130,31 @@ TEST(NcclComm, TellsWhatNcclFoundAndTheOthersThatARankHasStopped) {
 }
 
 TEST(NcclComm, DoesNotBlameARankThatHasCome) {
-  run_ranks(spec(3), [](CommRank& rank) {
-    TypedBuffer buffer(TSR_F32, 100);
-    auto collective = all_reduce(buffer);
-    rank.comm().submit(collective);
-    rank.synchronize();
-    if (rank.rank() == 2) return std::this_thread::sleep_for(std::chrono::milliseconds(3 * kShortMs));
-    if (rank.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(kShortMs / 2));
-    collective.timeout_ms = kShortMs;
-    rank.comm().submit(collective);
-    const Error error = caught([&] { rank.synchronize(); });
-    if (rank.rank() == 1) return;  // told by rank 0, or late itself
-    EXPECT_EQ(error.code(), TSR_E_DEADLINE) << error.what();
-    EXPECT_TRUE(says(error, "1000 ms waiting for rank 2")) << error.what();
+  with_short_time(kShortMs, [](int64_t short_ms) {
+    Crowd crowd;
+    run_ranks(spec(3), [&](CommRank& rank) {
+      TypedBuffer buffer(TSR_F32, 100);
+      auto collective = all_reduce(buffer);
+      rank.comm().submit(collective);
+      rank.synchronize();
+      if (rank.rank() == 2) return crowd.wait_for(2);
+      if (rank.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(short_ms / 2));
+      collective.timeout_ms = short_ms;
+      rank.comm().submit(collective);
+      const Error error = caught([&] { rank.synchronize(); });
+      crowd.leave();
+      if (rank.rank() == 1) return;  // told by rank 0, or late itself
+      EXPECT_EQ(error.code(), TSR_E_DEADLINE) << error.what();
+      EXPECT_TRUE(says(error, std::to_string(short_ms) + " ms waiting for rank 2")) << error.what();
+    });
   });
 }
 
 TEST(NcclComm, GivesUpAConnectionAtTheDeadline) {
-  run_ranks(spec(2), [](CommRank& rank) {
+  Crowd crowd;
+  run_ranks(spec(2), [&](CommRank& rank) {
     rank.comm();
-    if (rank.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(2 * kShortMs));
+    if (rank.rank() == 1) return crowd.wait_for(1);
     TypedBuffer buffer(TSR_F32, 100);
     auto collective = all_reduce(buffer);
     collective.timeout_ms = kShortMs;
@@ -128,6 +162,7 @@ TEST(NcclComm, GivesUpAConnectionAtTheDeadline) {
     EXPECT_EQ(error.code(), TSR_E_DEADLINE);
     EXPECT_TRUE(says(error, "all_reduce #0") && says(error, "waiting for rank 1")) << error.what();
     expect_error([&] { rank.comm().submit(collective); }, {"all_reduce #0", "waiting for rank 1"});
+    crowd.leave();
   });
 }
 
@@ -165,12 +200,12 @@ TEST(NcclComm, WorkIsCapturedAndRunsAgainInAGraph) {
 }
 
 TEST(NcclComm, DestroyWaitsForNobody) {
-  run_ranks(spec(2), [](CommRank& rank) {
+  Crowd crowd;
+  run_ranks(spec(2), [&](CommRank& rank) {
     auto comm = rank.create();
-    if (rank.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(2 * kShortMs));
-    const auto start = std::chrono::steady_clock::now();
+    if (rank.rank() == 1) return crowd.wait_for(1);
     comm.reset();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(kShortMs));
+    crowd.leave();
   });
 }
 

@@ -19,7 +19,8 @@ struct Nothing : Kernel {
 // float32 elements of w0.
 uint64_t num_scratch_elements(const tsr_op& op, const AttentionShape& shape) {
   const bool may_use_cudnn = cudnn_may_compute(op, shape);
-  if (op.phase == TSR_PHASE_FORWARD) return may_use_cudnn ? kCudnnForwardBytes / sizeof(float) : 0;
+  if (op.phase == TSR_PHASE_FORWARD)
+    return may_use_cudnn ? static_cast<uint64_t>(forward_scratch_bytes(shape)) / sizeof(float) : 0;
   if (!may_use_cudnn) return plain_attention_scratch(shape);
   const AttentionScratch scratch(shape);
   return std::max(plain_attention_scratch(shape),

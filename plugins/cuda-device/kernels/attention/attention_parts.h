@@ -13,6 +13,11 @@ namespace tessera::cuda {
 /// Of cuDNN's forward; of all its versions that were asked, the most was 256.
 inline constexpr int64_t kCudnnForwardBytes = int64_t{1} << 16;
 
+/// Bytes of slot w0 of a forward: cuDNN's, then its statistics, which are written there when they are not kept.
+inline int64_t forward_scratch_bytes(const AttentionShape& shape) {
+  return kCudnnForwardBytes + shape.num_statistics() * static_cast<int64_t>(sizeof(float));
+}
+
 /// True if cuDNN may be asked: 16 bits, head dims in steps of 8 up to 128, more than one token.
 inline bool cudnn_may_compute(const tsr_op& op, const AttentionShape& shape) {
   return (op.dtype == TSR_BF16 || op.dtype == TSR_F16) && shape.head_dim % 8 == 0 && shape.head_dim <= 128 &&

@@ -23,12 +23,6 @@ void* element(void* address, int64_t offset) {
   return static_cast<char*>(address) + 2 * offset;
 }
 
-void execute(cudnnHandle_t handle, cudaStream_t stream, const CudnnPlan& plan, VariantPack& pack, void* workspace) {
-  if (cudnn_frontend::detail::set_stream(handle, stream) != CUDNN_STATUS_SUCCESS)
-    throw Error(TSR_E_INTERNAL, "cudnnSetStream failed");
-  check_cudnn(plan.graph->execute(handle, pack, workspace), TSR_E_INTERNAL, "cuDNN's attention failed");
-}
-
 // cuDNN's kernels read 16 bytes at a time. Operands that are not so aligned are left to `plain`.
 bool are_aligned(void* const* pointers, size_t count) {
   return std::all_of(pointers, pointers + count,
@@ -56,8 +50,9 @@ class Forward : public Kernel {
                      {kCudnnK, element(qkv, shape_.width())},
                      {kCudnnV, element(qkv, 2 * shape_.width())},
                      {kCudnnOutput, output_.in<void>(pointers)}};
-    if (log_sum_.is_bound()) pack[kCudnnStatistics] = log_sum_.in<void>(pointers);
-    execute(handle_, stream, plan_, pack, scratch_.in<void>(pointers));
+    auto* const scratch = scratch_.in<char>(pointers);
+    pack[kCudnnStatistics] = log_sum_.is_bound() ? log_sum_.in<void>(pointers) : scratch + kCudnnForwardBytes;
+    execute_cudnn(handle_, stream, plan_, pack, scratch);
   }
 
  private:
@@ -115,7 +110,7 @@ class Backward : public Kernel {
         {kCudnnQGradient, gradient},
         {kCudnnKGradient, element(gradient, gradient_width)},
         {kCudnnVGradient, element(gradient, 2 * gradient_width)}};
-    execute(handle_, stream, plan_, pack, scratch);
+    execute_cudnn(handle_, stream, plan_, pack, scratch);
     if (gradient_.accumulates)
       add_attention_gradient(stream, shape, attention_.part, sequence, head, attention_.dtype, part_gradient,
                              gradient_.in<void>(pointers));
@@ -154,8 +149,7 @@ class OpenedCudnn : public Cudnn {
     if (!op::find_operand(slots, TSR_ROLE_OUTPUT, 0).is_bound())
       throw Error(TSR_E_UNSUPPORTED, "cuDNN does not compute statistics without the output");
     const AttentionShape shape(op);
-    const bool has_statistics = op::find_operand(slots, TSR_ROLE_SAVED, 0).is_bound();
-    const CudnnAttention attention{shape, {shape.batch, shape.heads}, op.dtype, is_deterministic_, has_statistics};
+    const CudnnAttention attention{shape, {shape.batch, shape.heads}, op.dtype, is_deterministic_};
     return std::make_unique<Forward>(target_.handle, shape, plan(attention, plan_cudnn_forward, kCudnnForwardBytes),
                                      slots, plain_attention_forward(op, slots));
   }

@@ -21,6 +21,7 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
+constexpr const char* kNoPlan = "cuDNN does not plan it";
 constexpr char kLibrary[] = "libcudnn.so." TESSERA_TEXT_OF(CUDNN_MAJOR);
 const CudaLibrary& open_library() {
   // cuDNN compiles kernels of attention when it plans them.
@@ -76,9 +77,7 @@ void head_output(const Tensor& tensor, const CudnnAttention& attention, CudnnTen
 
 // Plans `graph`, whose tensors are all named.
 CudnnPlan plan(const std::shared_ptr<CudnnGraph>& graph, const CudnnTarget& target) {
-  const auto check = [](const fe::error_t& result) {
-    check_cudnn(result, TSR_E_UNSUPPORTED, "cuDNN does not plan it");
-  };
+  const auto check = [](const fe::error_t& result) { check_cudnn(result, TSR_E_UNSUPPORTED, kNoPlan); };
   check(graph->validate());
   check(graph->build_operation_graph(target.handle));
   check(graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
@@ -103,15 +102,15 @@ void check_backward(const CudnnAttention& backward) {
     throw Error(TSR_E_UNSUPPORTED, "a gradient that is not deterministic needs cuDNN 9.6");
 }
 
-// An exception of the front end becomes an Error.
-template <class Build>
-CudnnPlan plan_guarded(const Build& build) {
+// An exception of the front end becomes an Error: it throws when it finds no libcudart, for instance.
+template <class Call>
+auto guarded(tsr_status code, const char* what, const Call& call) {
   try {
-    return build();
+    return call();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error(TSR_E_UNSUPPORTED, std::string("cuDNN does not plan it: ") + error.what());
+    throw Error(code, std::string(what) + ": " + error.what());
   }
 }
 
@@ -136,28 +135,29 @@ CudnnTarget cudnn_target(const std::string& json, int compute_capability) {
   return {nullptr, properties, compute_capability};
 }
 
+// One plan, with statistics whether they are kept or not: for a graph without them cuDNN might choose another engine,
+// and the forward that is computed again would have other bits than the first, which leaves none.
 CudnnPlan plan_cudnn_forward(const CudnnAttention& attention, const CudnnTarget& target) {
-  return plan_guarded([&] {
+  return guarded(TSR_E_UNSUPPORTED, kNoPlan, [&] {
     const int64_t heads = attention.shape.heads;
     const auto graph = make_graph(attention, target);
     const auto [output, statistics] = graph->sdpa(head_input(*graph, attention, kCudnnQ, 3 * heads),
                                                   head_input(*graph, attention, kCudnnK, 3 * heads),
                                                   head_input(*graph, attention, kCudnnV, 3 * heads),
                                                   fe::graph::SDPA_attributes()
-                                                      .set_generate_stats(attention.has_statistics)
+                                                      .set_generate_stats(true)
                                                       .set_attn_scale(attention.shape.scale())
                                                       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                                                       .set_diagonal_band_right_bound(0));
     head_output(output, attention, kCudnnOutput, heads);
-    if (attention.has_statistics)
-      set_statistics_layout(attention, statistics->set_output(true).set_uid(kCudnnStatistics));
+    set_statistics_layout(attention, statistics->set_output(true).set_uid(kCudnnStatistics));
     return plan(graph, target);
   });
 }
 
 CudnnPlan plan_cudnn_backward(const CudnnAttention& attention, const CudnnTarget& target) {
   check_backward(attention);
-  return plan_guarded([&] {
+  return guarded(TSR_E_UNSUPPORTED, kNoPlan, [&] {
     const int64_t heads = attention.shape.heads;
     const auto graph = make_graph(attention, target);
     fe::graph::Tensor_attributes statistics;
@@ -175,6 +175,16 @@ CudnnPlan plan_cudnn_backward(const CudnnAttention& attention, const CudnnTarget
     head_output(k, attention, kCudnnKGradient, 3 * attention.gradient_heads);
     head_output(v, attention, kCudnnVGradient, 3 * attention.gradient_heads);
     return plan(graph, target);
+  });
+}
+
+void execute_cudnn(cudnnHandle_t handle, cudaStream_t stream, const CudnnPlan& plan,
+                   std::unordered_map<int64_t, void*>& tensors, void* workspace) {
+  constexpr const char* kFailed = "cuDNN's attention failed";
+  guarded(TSR_E_INTERNAL, kFailed, [&] {
+    if (fe::detail::set_stream(handle, stream) != CUDNN_STATUS_SUCCESS)
+      throw Error(TSR_E_INTERNAL, "cudnnSetStream failed");
+    check_cudnn(plan.graph->execute(handle, tensors, workspace), TSR_E_INTERNAL, kFailed);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cuda-device/kernels/attention/attention_parts.h"
@@ -48,7 +49,6 @@ struct CudnnAttention {
   AttentionPart part;
   tsr_dtype dtype;             // TSR_BF16 or TSR_F16
   bool is_deterministic;       // of a backward
-  bool has_statistics = true;  // of a forward: whether it writes them
   int64_t gradient_heads = 0;  // of a backward: heads of a row of the gradient of q|k|v
 
   auto operator<=>(const CudnnAttention&) const = default;
@@ -63,6 +63,10 @@ struct CudnnPlan {
 };
 CudnnPlan plan_cudnn_forward(const CudnnAttention& attention, const CudnnTarget& target);
 CudnnPlan plan_cudnn_backward(const CudnnAttention& attention, const CudnnTarget& target);
+
+/// Puts the plan's work on the stream. Throws INTERNAL with cuDNN's reason.
+void execute_cudnn(cudnnHandle_t handle, cudaStream_t stream, const CudnnPlan& plan,
+                   std::unordered_map<int64_t, void*>& tensors, void* workspace);
 
 /// Throws Error with `code` and the first line of the front end's message unless `result` is good.
 void check_cudnn(cudnn_frontend::error_t result, tsr_status code, const char* what);
