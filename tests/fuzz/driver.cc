@@ -1,9 +1,9 @@
 // Runs a target without libFuzzer, which only clang has: on its seeds, and on changes of these. Changes pile up on an
-// input for a while, so that a second one can build on the first. An input that takes too long ends the process by an
-// alarm, and inputs that take much memory fail.
+// input for a while, so that a second one can build on the first. An input that takes much processor time ends the
+// process by a signal (SIGPROF), and inputs that take much memory fail.
 //
 // usage: TARGET RUNS
-#include <unistd.h>
+#include <sys/time.h>
 
 #include <algorithm>
 #include <random>
@@ -16,7 +16,7 @@ namespace tessera::testing {
 namespace {
 
 constexpr size_t kLongestInput = 8192, kMostChanges = 6;
-constexpr unsigned kMostSeconds = 60;               // of an input
+constexpr time_t kMostSeconds = 60;                 // of an input
 constexpr int64_t kMostBytes = int64_t{512} << 20;  // of the process, sanitizers included
 
 /// Numbers at which sizes overflow, and marks of JSON.
@@ -89,7 +89,8 @@ class Mutator {
 int run(uint64_t num_runs) {
   const std::vector<std::string> seeds = fuzz_seeds();
   const auto take = [](const std::string& input) {
-    ::alarm(kMostSeconds);
+    const itimerval limit{{}, {kMostSeconds, 0}};
+    ::setitimer(ITIMER_PROF, &limit, nullptr);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
   };
   for (const std::string& seed : seeds)

@@ -51,6 +51,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t num_image_bytes = std::min<size_t>(both.size(), size_t{data[size - 2]} << 8 | data[size - 1]);
   images.write(both.substr(0, num_image_bytes));
   labels.write(both.substr(num_image_bytes));
-  succeeds([] { use(*tessera::host::open_examples(images.path() + ":" + labels.path(), {.shape = kShape})); });
+  succeeds([] { use(*tessera::host::open_examples(images.path() + ":" + labels.path(), {kShape, {}, {}})); });
   return 0;
 }

@@ -1,5 +1,8 @@
-// --save-async: the checkpoints are those of the run that waits for them, byte for byte, and so are the steps.
+// --save-async: the checkpoints are those of the run that waits for them, byte for byte, and so are the steps. On a
+// device with memory of its own too: TESSERA_TEST_DEVICE, or else `other`.
 #include <gtest/gtest.h>
+
+#include <cstdlib>
 
 #include "parity/checkpoint_layouts.h"
 
@@ -66,6 +69,50 @@ TEST(AsyncSaveMomentum, IsCopiedToo) {
   }
   expect_same_files(folder.path("waits"), folder.path("runs"));
 }
+
+Flags on_device() {
+  const char* device = std::getenv("TESSERA_TEST_DEVICE");
+  if (!device) return {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES};
+  return {"--device=" + std::string(device), "--cuda.share=true"};
+}
+
+/// `off`: steps are issued one action at a time; `auto`: from the second on as a graph, where the device has graphs.
+class AsyncSaveOnDevice : public ::testing::TestWithParam<std::tuple<int, const char*>> {};
+
+TEST_P(AsyncSaveOnDevice, HasTheFilesOfASaveThatStepsWaitFor) {
+  const auto& [layout, graph] = GetParam();
+  const TempFolder folder;
+  std::vector<RunResult> results;
+  for (const char* name : {"waits", "runs"}) {
+    Flags flags = on_device();
+    flags.insert(flags.end(), {"--steps=5", "--save-every=1", "--keep=0", "--cuda-graph=" + std::string(graph),
+                               "--save=" + folder.path(name)});
+    if (name == std::string("runs")) flags.push_back("--save-async");
+    results.push_back(run_layout(checkpoint_layouts()[static_cast<size_t>(layout)], flags));
+  }
+  EXPECT_EQ(first_difference(results[0], results[1]), "");
+  expect_same_files(folder.path("waits"), folder.path("runs"));
+}
+
+/// And goes on from them, as the run that never stopped.
+TEST_P(AsyncSaveOnDevice, IsGoneOnFrom) {
+  const auto& [layout, graph] = GetParam();
+  const CheckpointLayout& on = checkpoint_layouts()[static_cast<size_t>(layout)];
+  const TempFolder folder;
+  const auto run = [&](const Flags& more) {
+    Flags flags = on_device();
+    flags.insert(flags.end(), {"--steps=5", "--cuda-graph=" + std::string(graph)});
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run_layout(on, flags);
+  };
+  const RunResult whole = run({"--save-every=2", "--save-async", "--save=" + folder.path("saved")});
+  const RunResult rest = run({"--resume=" + folder.path("saved/step-00000002")});
+  EXPECT_EQ(first_difference(without_steps(whole, 2), rest), "");
+}
+
+// One rank.
+INSTANTIATE_TEST_SUITE_P(Checkpoint, AsyncSaveOnDevice,
+                         ::testing::Combine(::testing::Values(0), ::testing::Values("off", "auto")));
 
 }  // namespace
 }  // namespace tessera::testing
