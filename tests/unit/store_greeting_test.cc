@@ -174,9 +174,9 @@ TEST_F(TcpStore, AnErrorWithoutAReasonHasASentence) {
       write_frame(store, read_frame<wire::Claim>(client));
       write_frame(client, read_frame<wire::Answer>(store));
       shout(client, wire::reply(TSR_E_INVALID_ARGUMENT, reason));
-      is_dropped(client, kSoonMs);
+      is_dropped(client, kPatienceMs);
     });
-    TcpStoreClient client("127.0.0.1", relay.port(), secret_, {}, kSoonMs);
+    TcpStoreClient client("127.0.0.1", relay.port(), secret_, {}, kPatienceMs);
     expect_error([&] { client.set("key", "value"); }, {"refused a request without a reason"});
   }
 }
