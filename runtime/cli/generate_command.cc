@@ -20,6 +20,7 @@
 #include "config/default_plugins.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "exec/self_test/test_device.h"
 #include "generate/generator.h"
 #include "generate/sampler.h"
 #include "plugins/host_services.h"
@@ -163,6 +164,7 @@ int run(const CommandLine& line) {
   if (line.has("plugin-dir")) folders.push_back(line.value("plugin-dir"));
   const LoadedPlugin cpu = load_plugin(PluginKind::device, kDefaultDevice, plugin_folders(folders), log);
   const Device device({.api = cpu.device(), .num_threads = num_threads(line), .host = host.of(cpu)});
+  test_device(device, CallTimeouts().start_ms);
   const int64_t context = line.integer("context", 0, 0, kMost);
   Generator generator(model.named.architecture, *model.weights, device, context > 0 ? context : model.trained_seq_len);
   TokenText text(line, folder, generator.vocab());

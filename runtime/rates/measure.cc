@@ -10,6 +10,7 @@
 
 #include "base/concat.h"
 #include "base/progress.h"
+#include "exec/self_test/test_device.h"
 #include "plugins/host_services.h"
 #include "rates/op_bench.h"
 #include "rates/transfer_bench.h"
@@ -40,6 +41,7 @@ Rates measure_rates(const Job& job, const RankPrograms& programs, const Log& log
   rates.num_threads = threads_of_a_rank(job);
   const Device device({job.plugins.device.device(), job.options.device.values(), 0,
                        static_cast<uint32_t>(rates.num_threads), host.of(job.plugins.device)});
+  test_device(device, job.config.start_timeout_ms);
   OpBench ops(device, programs.steps[0]);
   {
     Progress progress(log, "measuring ops");

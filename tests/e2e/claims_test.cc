@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "e2e/cli.h"
 
@@ -70,6 +71,33 @@ TEST(SelfTest, FindsADeviceThatDoesNothing) {
                  head + "add gave 10 instead of 11 in element 0, and reported no error; use another --device", 1);
   expect_refused(run("fill-nothing", flags), head + "fill ", 1);
   expect_refused(run("copy-nothing", flags), head + "fill left byte 0 at 238 instead of 63", 1);
+}
+
+/// The program beside a default device that wraps the repository's, as it would be installed.
+std::string program_with_hostile_device(const TempFolder& folder) {
+  namespace fs = std::filesystem;
+  fs::copy(TESSERA_PROGRAM, folder.path("tessera"));
+  fs::copy(TESSERA_BAD_PLUGIN_DIR "/default", folder.path("plugins"));
+  return folder.path("tessera");
+}
+
+TEST(SelfTest, FindsSuchADeviceInEveryCommandThatComputes) {
+  const TempFolder folder;
+  const std::string talk = source_dir("tests/golden/gpt2-talk"), model = "--model=" + golden();
+  const auto run = [&, program = program_with_hostile_device(folder)](Parts parts) {
+    parts.insert(parts.begin(), program);
+    parts.push_back("--threads=1");
+    return Command(parts, {{"TESSERA_TEST_FAULT", "launch-nothing"}}).wait(std::chrono::seconds(120));
+  };
+  const std::string sentence = "cpu-device.so) fails its self-test: add gave 10 instead of 11 in element 0";
+  for (const Parts& command : {Parts{"generate", talk, "--prompt=1", "--max-tokens=2"},
+                               Parts{"eval", golden(), "--data=" + golden("/tokens.bin"), "--seq-len=32"},
+                               Parts{"bench", "rates", model, "--seq-len=32", "--rates=" + folder.path("rates")}}) {
+    const CommandResult result = run(command);
+    expect_refused(result, sentence, 1);
+    EXPECT_EQ(result.out, "") << command[0];
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path("rates")));
 }
 
 }  // namespace

@@ -37,8 +37,6 @@ class Communicator {
 
 /// The member that takes part in create, from the ABI's arguments. INVALID_ARGUMENT when they contradict one another.
 inline Member make_member(std::string_view plugin, const tsr_comm_create_args& args) {
-  if (!TSR_HAS(&args, tsr_comm_create_args, cancel))
-    throw Error(TSR_E_INVALID_ARGUMENT, "[" + std::string(plugin) + "] create: struct_size is too small");
   Member member{std::string(plugin), to_string(args.name), args.rank, args.size, {}, args.timeout_ms};
   const std::string where = "[" + member.plugin + "] " + member.name + ": ";
   if (args.is_local > 1)
@@ -101,7 +99,11 @@ class CommunicatorTable {
     });
   }
   static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) noexcept {
-    return guard(err, Plugin::kName, [&] { *comm = handle(Plugin::create(*args)); });
+    return guard(err, Plugin::kName, [&] {
+      if (!TSR_HAS(args, tsr_comm_create_args, cancel))
+        throw Error(TSR_E_INVALID_ARGUMENT, "[" + std::string(Plugin::kName) + "] create: struct_size is too small");
+      *comm = handle(Plugin::create(*args));
+    });
   }
   static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] { of(comm).submit(*collective); });

@@ -1,5 +1,5 @@
-// Asks a device for results that are known, before a run begins: with one that does nothing and says OK a run would go
-// on over garbage.
+// Asks a device for results that are known, before a rank runs, text is generated or rates are measured: with one that
+// does nothing and says OK all of them would go on over garbage.
 #pragma once
 
 #include "exec/device.h"
