@@ -1,0 +1,28 @@
+// Checks the programs of a whole job, one rank of each class, program by program. A program whose ranks do not fit one
+// another is not held against the model: it cannot be walked.
+
+#include "base/concat.h"
+#include "base/progress.h"
+#include "compile/compile.h"
+#include "compile/compile_homes.h"
+#include "verify/model/verify_model.h"
+
+namespace tessera::host {
+
+Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
+  Diagnostics diagnostics;
+  Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
+  ModelVerifier model(input.mesh, job.classes,
+                      [&](int rank) { return compile_homes(input, input.mesh.coordinates(rank)); });
+  const size_t num_programs = job.of(0).all().size();
+  for (size_t i = 0; i < num_programs; ++i) {
+    progress.at(i, num_programs);
+    const ProgramOf program = [&](int r) -> const Program& { return *job.of(r).all()[i]; };
+    Diagnostics found = verify_ranks(input.mesh, job.classes, program);
+    if (found.empty()) found = model.check(program);
+    diagnostics.insert(diagnostics.end(), found.begin(), found.end());
+  }
+  return diagnostics;
+}
+
+}  // namespace tessera::host
