@@ -12,6 +12,7 @@
 #include "support/paths.h"
 #include "tessera/error.hpp"
 #include "verify/verify.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::testing {
 namespace {
@@ -85,7 +86,10 @@ void MutationJob::replan(RankPrograms& programs, const Change& change) const {
   change(step);
   for (Action& action : step.actions)
     action.dependencies.clear();
-  refuse(verify_rank(step));
+  DiagnosticList form;  // what deriving relies on; without dependencies everything else would be a race
+  verify_tables(step, form);
+  verify_actions(step, form);
+  refuse(form.take());
   derive_dependencies(step);
   refuse(verify_rank(step));
   std::vector<Program*> all{&programs.init, &step};
