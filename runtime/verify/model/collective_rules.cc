@@ -52,14 +52,23 @@ class Collective {
     return ranks_.homes(member).resolve(walk(ranks_.classes.representative(member)).read(range));
   }
 
+  /// The same for a rank that has it in the same place afterwards. What both keep there alike stays named by its place:
+  /// then it is right for the other ranks that `rank` is walked for, too.
+  ContentParts of_member_at(int rank, int member, const Binding& range) const {
+    const ContentParts kept = walk(ranks_.classes.representative(member)).read(range);
+    ContentParts own = ranks_.homes(rank).resolve(kept), given = ranks_.homes(member).resolve(kept);
+    return own == given ? kept : given;
+  }
+
   ContentParts result(int rank, const Binding& destination) const {
     const std::vector<int> members = ranks_.mesh.members(group_of(rank), ranks_.mesh.coordinates(rank));
     switch (action_of(rank).kind) {
       case TSR_ACTION_ALL_GATHER:
         return gathered(rank, destination, members);
-      case TSR_ACTION_BROADCAST:
-        return of_member(members[static_cast<size_t>(action_of(rank).peer)],
-                         *given_by(members[static_cast<size_t>(action_of(rank).peer)]));
+      case TSR_ACTION_BROADCAST: {
+        const int root = members[static_cast<size_t>(action_of(rank).peer)];
+        return of_member_at(rank, root, *given_by(root));
+      }
       case TSR_ACTION_ALL_TO_ALL:
         return exchanged(rank, members);
       case TSR_ACTION_REDUCE_SCATTER:
@@ -143,7 +152,7 @@ class Collective {
 
   /// What a rank gives to a sum. Squares are of all of its homes, and their number in a rank is its own affair.
   ContentParts addends_of(int rank) const {
-    ContentParts parts = of_member(rank, *given_by(rank));
+    ContentParts parts = of_member_at(places_.begin()->first, rank, *given_by(rank));
     for (ContentPart& part : parts) {
       if (part.content.kind != ContentKind::squares) continue;
       const Content all = walk(rank).all_squares();

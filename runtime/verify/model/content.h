@@ -50,6 +50,8 @@ struct Content {
 struct ContentPart {
   uint64_t offset = 0, num_elements = 0;
   Content content;
+
+  bool operator==(const ContentPart&) const = default;
 };
 using ContentParts = std::vector<ContentPart>;
 

@@ -31,9 +31,9 @@ AddendSets::Set first(int n) {
 
 ModelNeeds::ModelNeeds(const Program& program, AddendSets& sets)
     : model_(*program.model), num_micro_batches_(program.shape.num_micro_batches) {
-  has_rows_.assign(model_.values.size(), false);
   for (const Value& value : model_.values)
-    if (value.same_as >= 0) has_rows_[static_cast<size_t>(value.same_as)] = true;
+    is_in_rows_.push_back(
+        std::ranges::any_of(value.splits, [](const ValueSplit& split) { return split.dim == TSR_DIM_ROWS; }));
   input_uses_.assign(model_.values.size(), 0);
   gradient_uses_.assign(model_.parameters.size(), 0);
   for (const Segment& segment : model_.segments)
@@ -102,7 +102,7 @@ Content ModelNeeds::value(int v, int micro_batch) const {
   const int same_as = model_.values[static_cast<size_t>(v)].same_as;
   Content content{ContentKind::value};
   content.index = same_as >= 0 ? same_as : v;
-  content.is_rows = same_as < 0 && has_rows_[static_cast<size_t>(v)];
+  content.is_rows = is_in_rows_[static_cast<size_t>(v)];
   content.micro_batch = micro_batch;
   return content;
 }

@@ -47,7 +47,7 @@ class ModelNeeds {
 
   const Model& model_;
   uint32_t num_micro_batches_;
-  std::vector<bool> has_rows_;                   // of each value
+  std::vector<bool> is_in_rows_;                 // of each value
   std::vector<int> input_uses_, gradient_uses_;  // of each value, of each parameter: how often
   BySlot input_addends_, parameter_addends_;
   std::vector<bool> needs_backward_, goes_on_, trains_;  // of each segment

@@ -3,9 +3,9 @@
 //
 //     the layout splits the gradient of h.0.ln_1.weight over dp, but ranks 0 and 1 both own its elements 0 to 31
 //
-// Where it does not, a rank owns all of its part, as the ranks beside it do. A value may be whole where gradient and
-// states are split (ZeRO-1): its homes are of the slices that are updated, and what the step leaves in the rest
-// verify_model sees. Cost: the homes of the ranks of an axis that splits.
+// Where it does not, a rank owns all of its part, as the ranks beside it do. A value may be whole where homes
+// are of slices (ZeRO-1): those that are updated, or that their owner fills; what is in the rest verify_model sees.
+// Cost: the homes of the ranks of an axis that splits.
 
 #include "verify/model/verify_homes.h"
 
@@ -41,7 +41,7 @@ class HomeVerifier {
       for (const uint32_t role : {TSR_HOME_GRADIENT, TSR_HOME_M, TSR_HOME_V, TSR_HOME_VALUE}) {
         if (!trains && role != TSR_HOME_VALUE) continue;
         const std::vector<int> axes = split_axes(static_cast<int>(p), role);
-        const bool is_free = trains && role == TSR_HOME_VALUE && axes.empty();
+        const bool is_free = role == TSR_HOME_VALUE && !splits_batch(axes);
         if (!is_free && checked.insert(axes).second && !check(static_cast<int>(p), role, axes)) break;
       }
     }
@@ -67,6 +67,11 @@ class HomeVerifier {
         axes.push_back(static_cast<int>(axis));
     }
     return axes;
+  }
+
+  bool splits_batch(const std::vector<int>& axes) const {
+    return std::ranges::any_of(
+        axes, [&](int axis) { return mesh_.axes()[static_cast<size_t>(axis)].splits == TSR_SPLITS_BATCH; });
   }
 
   const Owned& owned_by(int rank) {
