@@ -5,8 +5,8 @@
 #include "base/progress.h"
 #include "compile/compile.h"
 #include "compile/compile_homes.h"
+#include "verify/model/verify_described.h"
 #include "verify/model/verify_model.h"
-#include "verify/verify_described.h"
 
 namespace tessera::host {
 

@@ -1,7 +1,7 @@
 // Asks the device about every action that computes. Which slots may be left out verify_model sees: it misses what they
 // make. Cost: a call of the device's describe for each action.
 
-#include "verify/verify_described.h"
+#include "verify/model/verify_described.h"
 
 #include <algorithm>
 
