@@ -35,7 +35,7 @@
 
 #include "base/concat.h"
 #include "base/progress.h"
-#include "compile/conflicts.h"
+#include "compile/declared_layout.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "guard/plugin_calls.h"
@@ -74,21 +74,6 @@ void refuse(const Program& program, const Diagnostics& diagnostics) {
   if (diagnostics.size() > kDiagnosticsShown)
     text += "\n  and " + std::to_string(diagnostics.size() - kDiagnosticsShown) + " more";
   throw Error(TSR_E_INTERNAL, text);  // a pass is to blame, not the flags
-}
-
-/// Strategies declare layouts before any program exists, for the whole model, in the order of the passes: the first
-/// entries are applied first.
-Layout layout_of(const CompileInput& input, const Coordinates& coordinates, std::span<const StrategyOnAxis> order) {
-  Program bare;
-  bare.model = &input.model;
-  bare.mesh = &input.mesh;
-  bare.coordinates = coordinates;
-  bare.shape = input.shape;
-  bare.strategies.assign(input.strategies.begin(), input.strategies.end());
-  for (const StrategyOnAxis& strategy : order)
-    add_layout(bare, strategy);
-  refuse_conflicts(input.mesh, bare.layout, input.strategies);
-  return bare.layout;
 }
 
 /// Policies are asked about steps; the other programs find persistent buffers where a step has left them.
@@ -154,7 +139,7 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
 
 RankPrograms compile_checked(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
   const auto order = pass_order(input.strategies);
-  const Layout layout = layout_of(input, coordinates, order);
+  const Layout layout = declared_layout(input.model, input.mesh, input.shape, input.strategies, coordinates, order);
   RankPrograms result;
   Model local = shard_model(input.model, input.mesh, coordinates, layout);
   scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
@@ -281,19 +266,6 @@ JobPrograms compile_job(const CompileInput& input) {
                                   compile_within_memory(input, input.mesh.coordinates(representative), progress));
   }
   return job;
-}
-
-Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
-  Diagnostics diagnostics;
-  Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
-  const size_t num_programs = job.of(0).all().size();
-  for (size_t i = 0; i < num_programs; ++i) {
-    progress.at(i, num_programs);
-    const Diagnostics found =
-        verify_ranks(input.mesh, job.classes, [&](int r) -> const Program& { return *job.of(r).all()[i]; });
-    diagnostics.insert(diagnostics.end(), found.begin(), found.end());
-  }
-  return diagnostics;
 }
 
 }  // namespace tessera::host

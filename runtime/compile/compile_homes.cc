@@ -1,0 +1,30 @@
+// The first passes of the pipeline (compile.cc), over a program without compute: enough for homes.
+
+#include "compile/compile_homes.h"
+
+#include "compile/declared_layout.h"
+#include "passes/shard_model.h"
+
+namespace tessera::host {
+
+HomesCompiler::HomesCompiler(const CompileInput& input)
+    : input_(input),
+      order_(pass_order(input.strategies)),
+      layout_(
+          declared_layout(input.model, input.mesh, input.shape, input.strategies, input.mesh.coordinates(0), order_)) {}
+
+RankHomes HomesCompiler::compile(const Coordinates& coordinates) {
+  Coordinates part = coordinates;
+  for (size_t axis = 0; axis < part.size(); ++axis)
+    if (input_.mesh.axes()[axis].splits != TSR_SPLITS_TENSORS) part[axis] = 0;
+  std::shared_ptr<const Model>& model = models_[part];
+  if (!model) model = std::make_shared<const Model>(shard_model(input_.model, input_.mesh, coordinates, layout_));
+  RankHomes homes{model, build_program(*model, input_.mesh, coordinates, input_.shape, layout_, TSR_PURPOSE_INIT,
+                                       input_.describe_op)};
+  homes.init.strategies.assign(input_.strategies.begin(), input_.strategies.end());
+  for (const StrategyOnAxis& strategy : order_)
+    run_pass(homes.init, strategy, input_.describe_op);
+  return homes;
+}
+
+}  // namespace tessera::host

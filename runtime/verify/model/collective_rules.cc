@@ -1,0 +1,231 @@
+// Collectives, on all ranks that take part at once. Ranks that are not walked are what their representative is, but for
+// what they keep in their homes.
+//
+//     all_gather, all_to_all, broadcast   ranges come with what they hold on the rank that they come from
+//     sums over stages                    put different addends together
+//     sums over other axes                of the same addends of other tokens or tensors: verify_placement counts these
+//
+// Rows of a value are gathered to the whole, and a whole that is scattered is in rows. Cost: one of each collective's
+// members that differ; of gathers, each member.
+
+#include "verify/model/collective_rules.h"
+
+#include <algorithm>
+
+#include "base/concat.h"
+
+namespace tessera::host {
+namespace {
+
+class Collective {
+ public:
+  Collective(WalkedRanks& ranks, const std::vector<ActionRef>& members) : ranks_(ranks) {
+    for (const ActionRef& member : members)
+      places_[member.rank] = member.action;
+  }
+
+  void apply() {
+    std::map<int, ContentParts> results;  // all are made of what was there before
+    for (const auto& [rank, action] : places_)
+      if (const Binding* destination = form_of(rank).destination) results[rank] = result(rank, *destination);
+    for (const auto& [rank, parts] : results) {
+      put_scratch(rank);
+      walk(rank).write(*form_of(rank).destination, parts);
+    }
+  }
+
+ private:
+  RankWalk& walk(int rank) const { return ranks_.walks.at(rank); }
+  const Action& action_of(int rank) const { return walk(rank).program().actions[places_.at(rank)]; }
+  CollectiveOperands form_of(int rank) const { return CollectiveOperands(walk(rank).program(), action_of(rank)); }
+  const Group& group_of(int rank) const {
+    return walk(rank).program().groups[static_cast<size_t>(action_of(rank).group)];
+  }
+
+  void put_scratch(int rank) const {
+    for (const Binding& binding : action_of(rank).bindings)
+      if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_WORKSPACE) walk(rank).write(binding, Content{});
+  }
+
+  /// A range as `member`, one of those for which `rank` is walked, has it.
+  ContentParts of_member(int member, const Binding& range) const {
+    return ranks_.homes(member).resolve(walk(ranks_.classes.representative(member)).read(range));
+  }
+
+  /// The same for a rank that has it in the same place afterwards. What both keep there alike stays named by its place:
+  /// then it is right for the other ranks that `rank` is walked for, too.
+  ContentParts of_member_at(int rank, int member, const Binding& range) const {
+    const ContentParts kept = walk(ranks_.classes.representative(member)).read(range);
+    ContentParts own = ranks_.homes(rank).resolve(kept), given = ranks_.homes(member).resolve(kept);
+    return own == given ? kept : given;
+  }
+
+  ContentParts result(int rank, const Binding& destination) const {
+    const std::vector<int> members = ranks_.mesh.members(group_of(rank), ranks_.mesh.coordinates(rank));
+    switch (action_of(rank).kind) {
+      case TSR_ACTION_ALL_GATHER:
+        return gathered(rank, destination, members);
+      case TSR_ACTION_BROADCAST: {
+        const int root = members[static_cast<size_t>(action_of(rank).peer)];
+        return of_member_at(rank, root, *given_by(root));
+      }
+      case TSR_ACTION_ALL_TO_ALL:
+        return exchanged(rank, members);
+      case TSR_ACTION_REDUCE_SCATTER:
+        return scattered(rank, destination);
+      default:
+        return summed(rank);
+    }
+  }
+
+  const Binding* given_by(int member) const {
+    const int rank = ranks_.classes.representative(member);
+    const Action& action = action_of(rank);
+    const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+    return source ? source : action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  }
+
+  ContentParts gathered(int rank, const Binding& destination, const std::vector<int>& members) const {
+    const auto offsets = slice_offsets(action_of(rank), destination.num_elements, static_cast<int>(members.size()));
+    ContentParts all;
+    for (size_t i = 0; i < members.size(); ++i) {
+      Binding slice = *given_by(members[i]);
+      if (form_of(ranks_.classes.representative(members[i])).in_place) {
+        slice.offset += offsets[i];
+        slice.num_elements = offsets[i + 1] - offsets[i];
+      }
+      ContentParts parts = of_member(members[i], slice);
+      for (ContentPart& part : parts)
+        if (part.content.is_rows) {  // of the whole, they follow those of the members before
+          part.content.is_rows = false;
+          part.content.shift += static_cast<int64_t>(offsets[i]);
+        }
+      append_at(all, offsets[i], parts);
+    }
+    return all;
+  }
+
+  ContentParts exchanged(int rank, const std::vector<int>& members) const {
+    ContentParts all;
+    uint64_t at = 0;
+    const int position = form_of(rank).position;
+    for (const int member : members) {
+      const int from = ranks_.classes.representative(member);
+      const Binding& source = *given_by(member);
+      const auto offsets = slice_offsets(action_of(from), source.num_elements, static_cast<int>(members.size()));
+      const uint64_t begin = offsets[static_cast<size_t>(position)], end = offsets[static_cast<size_t>(position) + 1];
+      append_at(all, at, slice(of_member(member, source), begin, end));
+      at += end - begin;
+    }
+    return all;
+  }
+
+  ContentParts scattered(int rank, const Binding& destination) const {
+    const CollectiveOperands form = form_of(rank);
+    ContentParts sum = summed(rank);
+    if (form.in_place) return sum;
+    const auto offsets = slice_offsets(action_of(rank), form.source->num_elements, form.num_ranks);
+    const auto position = static_cast<size_t>(form.position);
+    ContentParts own = slice(sum, offsets[position], offsets[position + 1]);
+    const bool splits_tensors = axis_splits(rank) == TSR_SPLITS_TENSORS;
+    for (ContentPart& part : own)
+      if (splits_tensors &&
+          (part.content.kind == ContentKind::value || part.content.kind == ContentKind::value_gradient)) {
+        part.content.is_rows = true;
+        part.content.shift -= static_cast<int64_t>(destination.num_elements) * form.position;
+      }
+    return own;
+  }
+
+  uint32_t axis_splits(int rank) const {
+    const int axis = group_of(rank).axis;
+    return axis == TSR_WORLD_AXIS ? 0 : ranks_.mesh.axes()[static_cast<size_t>(axis)].splits;
+  }
+
+  /// Which stage a rank is of: its coordinates on the axes that split layers.
+  Coordinates stage_of(int rank) const {
+    Coordinates stage = ranks_.mesh.coordinates(rank);
+    for (size_t axis = 0; axis < stage.size(); ++axis)
+      if (ranks_.mesh.axes()[axis].splits != TSR_SPLITS_LAYERS) stage[axis] = 0;
+    return stage;
+  }
+
+  /// What a rank gives to a sum. Squares are of all of its homes, and their number in a rank is its own affair.
+  ContentParts addends_of(int rank) const {
+    ContentParts parts = of_member_at(places_.begin()->first, rank, *given_by(rank));
+    for (ContentPart& part : parts) {
+      if (part.content.kind != ContentKind::squares) continue;
+      const Content all = walk(rank).all_squares();
+      if (part.content.addends != all.addends)
+        walk(rank).report(places_.at(rank), concat("sums the squares of ", ranks_.sets.set(part.content.addends).size(),
+                                                   " of ", ranks_.sets.set(all.addends).size(), " homes"));
+      part.content.addends = 0;
+    }
+    return parts;
+  }
+
+  ContentParts summed(int rank) const {
+    std::map<Coordinates, ContentParts> by_stage;
+    for (const auto& [other, action] : places_) {
+      ContentParts parts = addends_of(other);
+      const auto [known, is_new] = by_stage.try_emplace(stage_of(other), parts);
+      if (!is_new) known->second = combined(rank, known->second, parts, false);
+    }
+    ContentParts sum = by_stage.begin()->second;
+    for (auto stage = std::next(by_stage.begin()); stage != by_stage.end(); ++stage)
+      sum = combined(rank, sum, stage->second, true);
+    for (ContentPart& part : sum) {
+      if (part.content.kind == ContentKind::squares) part.content.addends = walk(rank).all_squares().addends;
+      if (!completes(rank, part.content)) part.content = {};
+    }
+    return sum;
+  }
+
+  /// Values are made whole over axes that split tensors, by the reduction that the model names.
+  bool completes(int rank, const Content& content) const {
+    if (content.kind != ContentKind::value && content.kind != ContentKind::value_gradient) return true;
+    const uint32_t wanted = walk(rank).needs().reduction(content);
+    if (axis_splits(rank) == TSR_SPLITS_TENSORS && action_of(rank).reduce == wanted) return true;
+    walk(rank).report(places_.at(rank), concat("reduces ", walk(rank).text(content), ", which only a ",
+                                               wanted == TSR_REDUCE_MAX ? "maximum" : "sum",
+                                               " over an axis that splits tensors completes"));
+    return false;
+  }
+
+  /// The sum of what two ranks give: of other addends if they are of different stages, else of the same.
+  ContentParts combined(int rank, const ContentParts& a, const ContentParts& b, bool of_stages) const {
+    ContentParts result;
+    for (size_t i = 0, k = 0; i < a.size() && k < b.size();) {
+      const uint64_t begin = std::max(a[i].offset, b[k].offset);
+      const uint64_t a_end = a[i].offset + a[i].num_elements, b_end = b[k].offset + b[k].num_elements;
+      append(result, {begin, std::min(a_end, b_end) - begin, combined(rank, a[i].content, b[k].content, of_stages)});
+      if (a_end <= b_end) ++i;
+      if (b_end <= a_end) ++k;
+    }
+    return result;
+  }
+
+  Content combined(int rank, const Content& a, const Content& b, bool of_stages) const {
+    if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return {ContentKind::opaque};
+    const bool is_shared = a.kind == ContentKind::squares || a.kind == ContentKind::run_words;
+    if (a == b && (!of_stages || is_shared || a.kind == ContentKind::zero || a.kind == ContentKind::unknown)) return a;
+    if (of_stages)
+      if (const auto sum = sum_of(a, b, ranks_.sets)) return *sum;
+    if (a.kind == ContentKind::unknown || b.kind == ContentKind::unknown) return {};
+    walk(rank).report(places_.at(rank),
+                      concat("sums ", walk(rank).text(a), " on one rank and ", walk(rank).text(b), " on another",
+                             a == b ? ": each stage must add what the others do not" : ""));
+    return {ContentKind::opaque};
+  }
+
+  WalkedRanks& ranks_;
+  std::map<int, uint32_t> places_;  // the action of each representative
+};
+
+}  // namespace
+
+void apply_collective(WalkedRanks& ranks, const std::vector<ActionRef>& members) {
+  Collective(ranks, members).apply();
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,26 @@
+// What collectives and messages make of the contents of the ranks that take part in them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "program/collective_operands.h"
+#include "verify/collective_matching.h"
+#include "verify/model/rank_walk.h"
+
+namespace tessera::host {
+
+/// The ranks that are walked, and those that they stand for.
+struct WalkedRanks {
+  const Mesh& mesh;
+  const RankClasses& classes;
+  std::map<int, RankWalk>& walks;                          ///< by representative
+  const std::function<const HomeTable&(int rank)>& homes;  ///< of any rank
+  AddendSets& sets;
+};
+
+/// Applies the collective that these actions are together.
+void apply_collective(WalkedRanks& ranks, const std::vector<ActionRef>& members);
+
+}  // namespace tessera::host

@@ -1,0 +1,136 @@
+// Forward, backward and loss: an operand must be what the model names for the slot, whatever way it came there, and a
+// result is what the model names. Gradients are sums: of a value over the segments that use it, of a parameter over its
+// uses and the micro-batches; a backward takes a value's gradient when all addends are in it.
+
+#include "base/concat.h"
+#include "verify/model/rank_walk.h"
+
+namespace tessera::host {
+
+void RankWalk::count_phase() {
+  const auto count = [&](SegmentPhase phase) {
+    phases_[{action_->segment, action_->micro_batch, phase}].push_back(index_);
+  };
+  switch (action_->kind) {
+    case TSR_ACTION_FORWARD:
+      return count(SegmentPhase::forward);
+    case TSR_ACTION_LOSS:
+      return count(SegmentPhase::loss);
+    case TSR_ACTION_BACKWARD:
+      count(SegmentPhase::backward_input);
+      return count(SegmentPhase::backward_weight);
+    case TSR_ACTION_BACKWARD_INPUT:
+      return count(SegmentPhase::backward_input);
+    case TSR_ACTION_BACKWARD_WEIGHT:
+      return count(SegmentPhase::backward_weight);
+    default:
+      return;  // a recomputation may run any number of times
+  }
+}
+
+void RankWalk::compute() {
+  count_phase();
+  for (const Binding& binding : action_->bindings)
+    if (binding.mode == TSR_MODE_READ) take_operand(binding);
+  for (const Binding& binding : action_->bindings)
+    if (binding.mode != TSR_MODE_READ) put_result(binding);
+}
+
+/// The rank's part of a parameter before its update; what pads it are zeros.
+const ContentParts& RankWalk::parameter(int p) {
+  const auto [found, is_new] = parameters_.try_emplace(p);
+  if (!is_new) return found->second;
+  const Parameter& parameter = program_.model->parameters[static_cast<size_t>(p)];
+  Content value{ContentKind::state};
+  value.role = TSR_HOME_VALUE;
+  value.index = p;
+  uint64_t end = 0;
+  const auto real = [&](uint64_t begin, uint64_t num_elements) {
+    if (begin > end) append(found->second, {end, begin - end, {ContentKind::zero}});
+    append(found->second, {begin, num_elements, value});
+    end = begin + num_elements;
+  };
+  if (!parameter.part) real(0, parameter.num_elements);
+  if (parameter.part)
+    for (const ParameterPiece& piece : parameter.part->pieces)
+      real(piece.local_offset, piece.num_elements);
+  if (end < parameter.num_elements) append(found->second, {end, parameter.num_elements - end, {ContentKind::zero}});
+  return found->second;
+}
+
+void RankWalk::take_operand(const Binding& binding) {
+  const Segment& segment = program_.model->segments[static_cast<size_t>(action_->segment)];
+  const uint32_t slot = TSR_SLOT_INDEX(binding.slot);
+  const int mb = action_->micro_batch;
+  const auto of_segment = [&](ContentKind kind) {
+    Content content{kind};
+    content.index = action_->segment;
+    content.part = static_cast<int>(slot);
+    content.micro_batch = mb;
+    return content;
+  };
+  switch (TSR_SLOT_ROLE(binding.slot)) {
+    case TSR_ROLE_PARAMETER:
+      take(binding, parameter(segment.parameters[slot]));
+      return;
+    case TSR_ROLE_INPUT:
+      take(binding, needs_.value(segment.inputs[slot], mb));
+      return;
+    case TSR_ROLE_OUTPUT:
+      take(binding, needs_.value(segment.outputs[slot], mb));
+      return;
+    case TSR_ROLE_OUTPUT_GRADIENT:
+      take(binding, needs_.value_gradient(segment.outputs[slot], mb));
+      return;
+    case TSR_ROLE_SAVED:
+      take(binding, of_segment(ContentKind::saved));
+      return;
+    case TSR_ROLE_CONTEXT:
+      take(binding, of_segment(ContentKind::context));
+      return;
+    case TSR_ROLE_SCALAR:
+      take(binding, scalar(static_cast<int>(slot), 0));
+      return;
+    default:
+      return;
+  }
+}
+
+void RankWalk::put_gradient(const Binding& binding, int addend, Content sum) {
+  if (addend < 0)
+    return report(concat("writes ", slot_text(program_, *action_, binding.slot), ", which has no gradient"));
+  add(binding, sum, static_cast<uint32_t>(addend));
+}
+
+void RankWalk::put_result(const Binding& binding) {
+  const Segment& segment = program_.model->segments[static_cast<size_t>(action_->segment)];
+  const uint32_t slot = TSR_SLOT_INDEX(binding.slot);
+  const int mb = action_->micro_batch;
+  Content kept{};
+  kept.index = action_->segment;
+  kept.part = static_cast<int>(slot);
+  kept.micro_batch = mb;
+  switch (TSR_SLOT_ROLE(binding.slot)) {
+    case TSR_ROLE_OUTPUT:
+      return contents_.write(binding, needs_.value(segment.outputs[slot], mb));
+    case TSR_ROLE_SAVED:
+      kept.kind = ContentKind::saved;
+      return contents_.write(binding, kept);
+    case TSR_ROLE_CONTEXT:
+      kept.kind = ContentKind::context;
+      return contents_.write(binding, kept);
+    case TSR_ROLE_INPUT_GRADIENT:
+      return put_gradient(binding, needs_.input_addend(action_->segment, slot),
+                          needs_.value_gradient(segment.inputs[slot], mb));
+    case TSR_ROLE_GRADIENT:
+      return put_gradient(binding, needs_.parameter_addend(action_->segment, slot, mb),
+                          needs_.gradient(segment.parameters[slot]));
+    case TSR_ROLE_SCALAR:
+      return add(binding, {slot == TSR_SCALAR_LOSS ? ContentKind::loss : ContentKind::correct},
+                 static_cast<uint32_t>(mb));
+    default:
+      return;
+  }
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,102 @@
+// What a range of a buffer holds, in the model's words: value numbers for verify_model.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program/program.h"
+#include "program/range_map.h"
+
+namespace tessera::host {
+
+enum class ContentKind : uint8_t {
+  unknown,         ///< nothing that an action may need
+  opaque,          ///< what a strategy's own arithmetic made: fits every need
+  zero,            ///< zeros
+  kept,            ///< what a persistent buffer had before the program, by its place: `index` names the buffer
+  state,           ///< of parameter `index`: its value or, by `role`, a state of the optimizer
+  value,           ///< `index`, of a micro-batch
+  value_gradient,  ///< of value `index`: the sum of `addends`
+  gradient,        ///< of parameter `index`: the sum of `addends`
+  saved,           ///< slot `part` that segment `index` saves for its backward
+  context,         ///< slot `part` that the first half of a backward leaves for the second
+  loss,            ///< the sum over the micro-batches in `addends`
+  correct,         ///< the same of correct predictions
+  squares,         ///< of the gradients of the homes in `addends`
+  run_words,       ///< what ranks ask of one another
+  scalar,          ///< TSR_SCALAR_* `index`
+};
+
+/// Contents are the same when all fields are. The element at position x of a range is `x + shift`.
+struct Content {
+  ContentKind kind = ContentKind::unknown;
+  uint8_t version = 0;   ///< of states and scalars: 1 after the step's update
+  bool is_rows = false;  ///< this rank's rows of a value that others have whole
+  uint32_t role = 0;     ///< TSR_HOME_*, of states
+  int index = -1, part = -1, micro_batch = -1;
+  uint32_t addends = 0;  ///< a set of AddendSets
+  int64_t shift = 0;
+
+  bool operator==(const Content&) const = default;
+  /// Elements have places in it; of the others every element is like the next.
+  bool has_places() const { return kind > ContentKind::zero && kind != ContentKind::run_words; }
+  Content moved_by(int64_t positions) const;  ///< as seen from a range that begins `positions` later
+};
+
+/// A range from `offset` of a binding on; `content` counts from the binding's start.
+struct ContentPart {
+  uint64_t offset = 0, num_elements = 0;
+  Content content;
+
+  bool operator==(const ContentPart&) const = default;
+};
+using ContentParts = std::vector<ContentPart>;
+
+/// Appends; joins what continues the last part.
+void append(ContentParts& parts, const ContentPart& part);
+/// The parts of [begin, end), counted from `begin`.
+ContentParts slice(const ContentParts& parts, uint64_t begin, uint64_t end);
+/// Appends all of `more`, which begins at `at`.
+void append_at(ContentParts& parts, uint64_t at, const ContentParts& more);
+
+/// Sets of small numbers, each once, by an id: 0 is empty.
+class AddendSets {
+ public:
+  AddendSets() { sets_.emplace_back(); }
+  using Set = std::vector<uint32_t>;  ///< ascending
+  uint32_t id_of(Set set);
+  /// The set with one more; UINT32_MAX when it has it already.
+  uint32_t with(uint32_t set, uint32_t addend);
+  /// Both together; UINT32_MAX when they have an addend in common.
+  uint32_t united(uint32_t a, uint32_t b);
+  const Set& set(uint32_t id) const { return sets_[id]; }
+
+ private:
+  std::vector<Set> sets_;
+  std::map<Set, uint32_t> ids_{{{}, 0}};
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> with_, united_;
+};
+inline constexpr uint32_t kTwice = UINT32_MAX;
+
+/// The contents of all elements of a program's buffers.
+class ContentMap {
+ public:
+  explicit ContentMap(const Program& program);
+  ContentParts read(const Binding& range);
+  void write(const Binding& range, const Content& content);
+  void write(const Binding& range, const ContentParts& parts);
+
+ private:
+  RangeMap<Content>& buffer(uint64_t id) { return buffers_[&program_.buffer(id) - program_.buffers.data()]; }
+
+  const Program& program_;
+  std::vector<RangeMap<Content>> buffers_;
+};
+
+/// "the gradient of h.0.ln_1.weight mb=0", for findings; `names` are those of kept buffers.
+std::string content_text(const Content& content, const Model& model, const std::vector<std::string>& names);
+
+}  // namespace tessera::host

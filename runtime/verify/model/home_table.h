@@ -1,0 +1,51 @@
+// Which elements of which parameters a rank keeps in its persistent buffers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+#include "verify/model/content.h"
+
+namespace tessera::host {
+
+/// Numbers for persistent buffers, by kind, strategy and name: a buffer that several programs or ranks have is one.
+class KeptBuffers {
+ public:
+  int number_of(const Buffer& buffer);
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  std::map<std::string, int> numbers_;
+  std::vector<std::string> names_;
+};
+
+/// Elements of a home that are next to one another in the rank's part of a parameter.
+struct HomeRun {
+  uint64_t offset = 0, num_elements = 0;  ///< in the home
+  int parameter = -1;
+  uint64_t element = 0;
+};
+/// Of one home, ascending. What is in none is padding.
+std::vector<HomeRun> runs_of(const Home& home, const Model& model);
+
+/// What kept contents are on this rank.
+class HomeTable {
+ public:
+  HomeTable(const Program& program, KeptBuffers& buffers);
+  /// The same parts, with states and zeros for what was kept.
+  ContentParts resolve(const ContentParts& parts) const;
+
+ private:
+  struct Kept {
+    uint64_t end;
+    Content content;  // of the range's first element on: the shift counts from there
+  };
+  void resolve(const ContentPart& part, ContentParts& result) const;
+
+  std::map<int, std::map<uint64_t, Kept>> kept_;  // by buffer, by begin
+};
+
+}  // namespace tessera::host

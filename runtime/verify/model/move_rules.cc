@@ -1,0 +1,91 @@
+// Elementwise actions and calls. Copies and casts keep what a range holds, `add` puts sums of different addends
+// together, `zero` empties an accumulator. What a strategy's call makes only the strategy knows: it fits every need
+// (verify_placement has its rules).
+
+#include "base/concat.h"
+#include "verify/model/rank_walk.h"
+
+namespace tessera::host {
+namespace {
+
+bool is_sum(ContentKind kind) {
+  return kind == ContentKind::gradient || kind == ContentKind::value_gradient || kind == ContentKind::loss ||
+         kind == ContentKind::correct;
+}
+
+ContentKind accumulator_kind(const Buffer& buffer) {
+  if (buffer.kind != TSR_BUFFER_ACCUMULATOR) return ContentKind::zero;
+  if (buffer.name == kLossAccumulator) return ContentKind::loss;
+  if (buffer.name == kCorrectCount) return ContentKind::correct;
+  return ContentKind::squares;
+}
+
+}  // namespace
+
+std::optional<Content> sum_of(const Content& a, const Content& b, AddendSets& sets) {
+  if (a.kind == ContentKind::opaque || b.kind == ContentKind::zero) return a;
+  if (b.kind == ContentKind::opaque || a.kind == ContentKind::zero) return b;
+  Content sum = a;
+  sum.addends = b.addends;
+  if (!is_sum(a.kind) || sum != b) return std::nullopt;
+  sum.addends = sets.united(a.addends, b.addends);
+  if (sum.addends == kTwice) return std::nullopt;
+  return sum;
+}
+
+void RankWalk::zero() {
+  for (const Binding& binding : action_->bindings)
+    if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_DESTINATION)
+      contents_.write(binding, {accumulator_kind(program_.buffer(binding.buffer))});
+}
+
+/// Factors of gradients are verify_placement's; a parameter may be scaled where strategies average those that diverge.
+void RankWalk::scale() {
+  const Binding& binding = *action_->find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  ContentParts parts = contents_.read(binding);
+  for (ContentPart& part : parts) {
+    const ContentKind kind = part.content.kind;
+    const bool is_state = kind == ContentKind::kept || kind == ContentKind::state;
+    const bool stays = kind == ContentKind::opaque || kind == ContentKind::zero || kind == ContentKind::gradient ||
+                       (is_state && diverges_);
+    if (!stays) part.content = {};
+  }
+  contents_.write(binding, parts);
+}
+
+void RankWalk::add_into(const Binding& source, const Binding& destination) {
+  const ContentParts there = homes_.resolve(contents_.read(destination)), more = homes_.resolve(contents_.read(source));
+  ContentParts sums;
+  for (size_t i = 0, k = 0; i < there.size() && k < more.size();) {
+    const uint64_t begin = std::max(there[i].offset, more[k].offset);
+    const uint64_t there_end = there[i].offset + there[i].num_elements,
+                   more_end = more[k].offset + more[k].num_elements;
+    const auto sum = sum_of(there[i].content, more[k].content, context_.sets);
+    if (!sum) {
+      report(concat("adds ", text(more[k].content), " in ", range_text(program_, source), " to ",
+                    text(there[i].content), " in ", range_text(program_, destination),
+                    ": such a sum is not in the model, or has an addend twice"));
+      return contents_.write(destination, {ContentKind::opaque});
+    }
+    append(sums, {begin, std::min(there_end, more_end) - begin, *sum});
+    if (there_end <= more_end) ++i;
+    if (more_end <= there_end) ++k;
+  }
+  contents_.write(destination, sums);
+}
+
+void RankWalk::elementwise() {
+  if (action_->kind == TSR_ACTION_ZERO) return zero();
+  if (action_->kind == TSR_ACTION_SCALE) return scale();
+  const Binding& source = *action_->find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+  const Binding& destination = *action_->find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  if (destination.mode == TSR_MODE_ADD) return add_into(source, destination);
+  contents_.write(destination, contents_.read(source));
+}
+
+void RankWalk::call() {
+  for (const Binding& binding : action_->bindings)
+    if (binding.mode != TSR_MODE_READ) contents_.write(binding, {ContentKind::opaque});
+}
+
+}  // namespace tessera::host

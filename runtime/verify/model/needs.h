@@ -1,0 +1,59 @@
+// What a model needs of a step, said from the model alone: which segments run, what is added to which gradient.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "program/program.h"
+#include "verify/model/content.h"
+
+namespace tessera::host {
+
+/// Of one rank's model. A value that exists whole and in rows is one value here, in two forms.
+class ModelNeeds {
+ public:
+  ModelNeeds(const Program& program, AddendSets& sets);
+
+  /// What an operand of a segment has to hold, but for states: the forms that the model names.
+  Content value(int v, int micro_batch) const;
+  /// Its complete gradient.
+  Content value_gradient(int v, int micro_batch) const;
+  Content gradient(int parameter) const;  ///< complete: of all uses and micro-batches
+  Content loss(ContentKind kind) const;   ///< complete, of `loss` or `correct`
+
+  /// What completes a value of which each rank has a part, where an axis splits a dim that is contracted: TSR_REDUCE_*.
+  uint32_t reduction(const Content& content) const;
+
+  /// The number of the addend that a use contributes; -1 where the op has none.
+  int input_addend(int segment, uint32_t slot) const { return find(input_addends_, segment, slot); }
+  int parameter_addend(int segment, uint32_t slot, int micro_batch) const;
+
+  /// Whether its backward has a use: it leads to a trainable parameter.
+  bool needs_backward(int segment) const { return needs_backward_[static_cast<size_t>(segment)]; }
+  /// Whether the gradient of one of its inputs leads there; whether one of its own parameters is trainable.
+  bool goes_on(int segment) const { return goes_on_[static_cast<size_t>(segment)]; }
+  bool trains(int segment) const { return trains_[static_cast<size_t>(segment)]; }
+
+ private:
+  using BySlot = std::vector<std::vector<int>>;  // [segment][slot]
+  static int find(const BySlot& all, int segment, uint32_t slot) {
+    const auto& of = all[static_cast<size_t>(segment)];
+    return slot < of.size() ? of[slot] : -1;
+  }
+  int gradient_root(int v) const;
+  void count_uses(const Segment& segment);
+  void find_backwards();
+  void find_reductions();
+
+  const Model& model_;
+  uint32_t num_micro_batches_;
+  std::vector<bool> is_in_rows_;                 // of each value
+  std::vector<int> input_uses_, gradient_uses_;  // of each value, of each parameter: how often
+  BySlot input_addends_, parameter_addends_;
+  std::vector<bool> needs_backward_, goes_on_, trains_;  // of each segment
+  std::vector<uint32_t> all_inputs_, all_gradients_;     // complete sets: of each value, of each parameter
+  std::vector<uint32_t> reductions_;                     // of each value
+  uint32_t all_micro_batches_ = 0;
+};
+
+}  // namespace tessera::host

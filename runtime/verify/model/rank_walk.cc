@@ -1,0 +1,215 @@
+// Enters a program with what its persistent buffers hold, and leaves it with what they must hold then: the steps of a
+// run repeat because a step finds what the step before it has left, with every trainable element updated once.
+//
+//     rank 0 #31 compute backward h.0.ln_1 mb=0 takes p0 (ln_1.weight) = home h.0[0:32], which holds h.0.ln_1.weight,
+//     updated; the model needs h.0.ln_1.weight
+//
+// After a finding an action leaves what the model names, so a fault is reported once.
+
+#include "verify/model/rank_walk.h"
+
+#include <algorithm>
+
+#include "base/concat.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr std::pair<std::string_view, uint32_t> kScalars[] = {{kClipResult, TSR_SCALAR_CLIP},
+                                                              {kOptimizerStep, TSR_SCALAR_STEP},
+                                                              {kLearningRate, TSR_SCALAR_LR},
+                                                              {kLossScale, TSR_SCALAR_LOSS_SCALE}};
+
+}  // namespace
+
+RankWalk::RankWalk(const Program& program, int rank, const HomeTable& homes, const KeptContents& entry,
+                   WalkContext& context)
+    : program_(program),
+      rank_(rank),
+      homes_(homes),
+      context_(context),
+      needs_(program, context.sets),
+      contents_(program) {
+  diverges_ =
+      std::ranges::any_of(program.layout, [](const LayoutEntry& split) { return split.kind == TSR_LAYOUT_DIVERGENT; });
+  enter_scalars();
+  enter_kept(entry);
+}
+
+/// Parameters and states. What a strategy keeps for itself is its own affair.
+bool RankWalk::is_kept(const Buffer& buffer) const {
+  return buffer.persistent && (buffer.kind == TSR_BUFFER_HOME || buffer.kind == TSR_BUFFER_OPTIMIZER);
+}
+
+void RankWalk::enter_scalars() {
+  for (const auto& [name, index] : kScalars)
+    if (const uint64_t id = find_buffer(program_, TSR_BUFFER_SCALAR, name))
+      contents_.write({id, 0, program_.buffer(id).num_elements, 0, 0}, scalar(static_cast<int>(index), 0));
+  if (const uint64_t squares = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator))
+    contents_.write({squares, TSR_ACCUMULATOR_LIMBS, TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS, 0, 0},
+                    {ContentKind::run_words});
+  const std::vector<int> values = program_.model->inputs();
+  for (const InputBuffer& input : program_.inputs)
+    contents_.write({input.buffer, 0, program_.buffer(input.buffer).num_elements, 0, 0},
+                    needs_.value(values[static_cast<size_t>(input.input)], input.micro_batch));
+}
+
+void RankWalk::enter_kept(const KeptContents& entry) {
+  for (const Buffer& buffer : program_.buffers) {
+    const Binding whole{buffer.id, 0, buffer.num_elements, 0, 0};
+    if (buffer.kind == TSR_BUFFER_PLUGIN && buffer.persistent) contents_.write(whole, {ContentKind::opaque});
+    if (!is_kept(buffer)) continue;
+    const int number = context_.buffers.number_of(buffer);
+    Content kept{ContentKind::kept};
+    kept.index = number;
+    const auto left = entry.find(number);
+    const ContentParts parts = left == entry.end() ? ContentParts{{0, buffer.num_elements, kept}} : left->second;
+    contents_.write(whole, parts);
+    entered_[buffer.id] = homes_.resolve(parts);
+  }
+}
+
+void RankWalk::apply(size_t index) {
+  index_ = index;
+  action_ = &program_.actions[index];
+  put_scratch();
+  if (is_compute(action_->kind)) return compute();
+  if (is_elementwise(action_->kind)) return elementwise();
+  switch (action_->kind) {
+    case TSR_ACTION_SUM_SQUARES:
+      return sum_squares();
+    case TSR_ACTION_CLIP:
+      return clip();
+    case TSR_ACTION_OPTIMIZER:
+      return optimizer();
+    default:
+      return call();
+  }
+}
+
+void RankWalk::report(size_t index, const std::string& what) {
+  const std::string finding = action_text(program_, -1, index) + " " + what;
+  if (context_.reported.insert(finding).second) context_.diagnostics->add(action_text(program_, index) + " " + what);
+}
+
+/// Where `held` is not what is wanted; empty where it fits.
+std::string RankWalk::first_difference(const ContentParts& held, const ContentParts& wanted) const {
+  size_t k = 0;
+  for (const ContentPart& want : wanted) {
+    uint64_t at = want.offset;
+    const uint64_t end = want.offset + want.num_elements;
+    while (at < end && k < held.size()) {
+      const uint64_t held_end = held[k].offset + held[k].num_elements;
+      const Content& content = held[k].content;
+      if (content.kind != ContentKind::opaque && content != want.content) {
+        const Content seen = content.moved_by(static_cast<int64_t>(at));
+        const Content needed = want.content.moved_by(static_cast<int64_t>(at));
+        if (text(seen) == text(needed)) return concat("has not all addends of ", text(needed));
+        return concat("holds ", text(seen), "; the model needs ", text(needed));
+      }
+      at = std::min(end, held_end);
+      if (held_end <= end) ++k;
+    }
+  }
+  return "";
+}
+
+bool RankWalk::take(const Binding& binding, const ContentParts& wanted) {
+  const std::string difference = first_difference(homes_.resolve(contents_.read(binding)), wanted);
+  if (difference.empty()) return true;
+  report(concat("takes ", slot_text(program_, *action_, binding.slot), " = ", range_text(program_, binding), ", which ",
+                difference));
+  return false;
+}
+
+bool RankWalk::take(const Binding& binding, const Content& wanted) {
+  return take(binding, ContentParts{{0, binding.num_elements, wanted}});
+}
+
+/// Scratch leaves nothing that another action may need.
+void RankWalk::put_scratch() {
+  for (const Binding& binding : action_->bindings)
+    if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_WORKSPACE) contents_.write(binding, Content{});
+}
+
+/// A *write* makes a sum of one addend, an *add* puts it to those that are there.
+void RankWalk::add(const Binding& binding, Content sum, uint32_t addend) {
+  sum.addends = 0;
+  if (binding.mode == TSR_MODE_ADD)
+    for (const ContentPart& part : contents_.read(binding)) {
+      Content before = part.content;
+      if (before.kind == ContentKind::opaque) return;
+      if (before.kind == ContentKind::zero && part.num_elements == binding.num_elements) continue;
+      sum.addends = before.addends;
+      if (before == sum && part.num_elements == binding.num_elements) continue;
+      report(concat("adds to ", range_text(program_, binding), ", which holds ", text(before), ", not ", text(sum)));
+      sum.addends = 0;
+      break;
+    }
+  const uint32_t with = context_.sets.with(sum.addends, addend);
+  if (with == kTwice)
+    report(concat("adds to ", text(sum), " in ", range_text(program_, binding), ", which has this addend already"));
+  else
+    sum.addends = with;
+  contents_.write(binding, sum);
+}
+
+// ---- after the last action ------------------------------------------------------------------------------------
+
+/// Of a step: what was there before it, trainable parameters and their states updated.
+ContentParts RankWalk::wanted_of_kept(const ContentParts& entry) const {
+  ContentParts wanted = entry;
+  if (program_.purpose == TSR_PURPOSE_STEP)
+    for (ContentPart& part : wanted)
+      if (part.content.kind == ContentKind::state &&
+          program_.model->parameters[static_cast<size_t>(part.content.index)].trainable)
+        part.content.version = 1;
+  return wanted;
+}
+
+void RankWalk::check_kept(const Buffer& buffer, const ContentParts& wanted) {
+  const ContentParts held = homes_.resolve(contents_.read({buffer.id, 0, buffer.num_elements, 0, 0}));
+  const std::string difference = first_difference(held, wanted);
+  if (difference.empty()) return;
+  const std::string finding = concat("after the program ", buffer_text(buffer), " ", difference);
+  if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
+}
+
+void RankWalk::check_scalar(uint64_t id, uint64_t num_elements, const Content& wanted) {
+  if (id == 0) return;
+  const std::string difference =
+      first_difference(contents_.read({id, 0, num_elements, 0, 0}), {{0, num_elements, wanted}});
+  if (difference.empty()) return;
+  const std::string finding = concat("after the program ", buffer_text(program_.buffer(id)), " ", difference);
+  if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
+}
+
+void RankWalk::check_scalars() {
+  const bool trains = program_.purpose == TSR_PURPOSE_STEP;
+  for (const auto& [name, index] : kScalars) {
+    const bool is_counted = trains && (index == TSR_SCALAR_CLIP || index == TSR_SCALAR_STEP);
+    if (const uint64_t id = find_buffer(program_, TSR_BUFFER_SCALAR, name))
+      check_scalar(id, program_.buffer(id).num_elements, scalar(static_cast<int>(index), is_counted));
+  }
+  if (program_.purpose == TSR_PURPOSE_INIT) return;
+  const auto sum = [&](std::string_view name, const Content& wanted, uint64_t num_elements) {
+    check_scalar(find_buffer(program_, TSR_BUFFER_ACCUMULATOR, name), num_elements, wanted);
+  };
+  sum(kLossAccumulator, needs_.loss(ContentKind::loss), TSR_ACCUMULATOR_LIMBS);
+  sum(kCorrectCount, needs_.loss(ContentKind::correct), 1);
+  if (trains) sum(kSquaresAccumulator, all_squares(), TSR_ACCUMULATOR_LIMBS);
+}
+
+KeptContents RankWalk::finish() {
+  KeptContents kept;
+  for (const Buffer& buffer : program_.buffers) {
+    if (!is_kept(buffer)) continue;
+    // Init may fill what it likes: the other programs show whether it is what they need.
+    if (program_.purpose != TSR_PURPOSE_INIT) check_kept(buffer, wanted_of_kept(entered_.at(buffer.id)));
+    kept[context_.buffers.number_of(buffer)] = contents_.read({buffer.id, 0, buffer.num_elements, 0, 0});
+  }
+  check_scalars();
+  return kept;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,118 @@
+// One rank of verify_model: what its buffers hold while its list is walked, and the rules of the actions that need no
+// other rank. Implemented in rank_walk.cc, compute_rules.cc, update_rules.cc and move_rules.cc.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "verify/diagnostics.h"
+#include "verify/model/content.h"
+#include "verify/model/home_table.h"
+#include "verify/model/needs.h"
+
+namespace tessera::host {
+
+/// What the ranks of a walk share.
+struct WalkContext {
+  AddendSets sets = {};
+  KeptBuffers buffers = {};
+  std::set<std::string> reported = {};  ///< findings without their rank: those of several ranks are one
+  DiagnosticList* diagnostics = nullptr;
+};
+
+/// What persistent buffers hold between programs, by their number.
+using KeptContents = std::map<int, ContentParts>;
+
+/// Parts of a segment's work that run once for each micro-batch.
+enum class SegmentPhase : uint8_t { forward, backward_input, backward_weight, loss };
+using PhaseKey = std::tuple<int, int, SegmentPhase>;  // segment, micro-batch
+
+class RankWalk {
+ public:
+  /// `entry` is what init left; empty when this is init. Borrows all.
+  RankWalk(const Program& program, int rank, const HomeTable& homes, const KeptContents& entry, WalkContext& context);
+
+  const Program& program() const { return program_; }
+  const ModelNeeds& needs() const { return needs_; }
+  int rank() const { return rank_; }
+  /// Any action that is neither collective nor message.
+  void apply(size_t index);
+  /// After the last action: what must have come of the program. What it keeps.
+  KeptContents finish();
+  /// The actions that ran each phase.
+  const std::map<PhaseKey, std::vector<size_t>>& phases() const { return phases_; }
+
+  // For the rules of collectives.
+  ContentParts read(const Binding& range) { return contents_.read(range); }
+  void write(const Binding& range, const ContentParts& parts) { contents_.write(range, parts); }
+  void write(const Binding& range, const Content& content) { contents_.write(range, content); }
+  void report(size_t index, const std::string& what);
+  std::string text(const Content& content) const {
+    return content_text(content, *program_.model, context_.buffers.names());
+  }
+  /// The squares of all homes of this rank, each once.
+  Content all_squares() const;
+
+ private:
+  void enter(const KeptContents& entry);
+  void enter_scalars();
+  void enter_kept(const KeptContents& entry);
+  ContentParts wanted_of_kept(const ContentParts& entry) const;
+  void check_kept(const Buffer& buffer, const ContentParts& wanted);
+  void check_scalars();
+  void check_scalar(uint64_t id, uint64_t num_elements, const Content& wanted);
+  bool is_kept(const Buffer& buffer) const;
+
+  // Used by every rule.
+  void report(const std::string& what) { report(index_, what); }
+  bool take(const Binding& binding, const ContentParts& wanted);
+  bool take(const Binding& binding, const Content& wanted);
+  std::string first_difference(const ContentParts& held, const ContentParts& wanted) const;
+  void add(const Binding& binding, Content sum, uint32_t addend);
+  void put_scratch();
+
+  void compute();
+  void count_phase();
+  void take_operand(const Binding& binding);
+  void put_result(const Binding& binding);
+  void put_gradient(const Binding& binding, int addend, Content sum);
+  const ContentParts& parameter(int p);
+
+  void sum_squares();
+  void clip();
+  void optimizer();
+  void take_state(const Binding& binding, const Home& home, const std::vector<HomeRun>& runs, uint32_t role);
+  void take_gradient(const Binding& binding, const std::vector<HomeRun>& runs);
+  void update(const Binding& binding);
+  Content scalar(int index, int version) const;
+  void take_scalar(uint32_t index, int version);
+
+  void elementwise();
+  void zero();
+  void scale();
+  void add_into(const Binding& source, const Binding& destination);
+  void call();
+
+  const Program& program_;
+  const int rank_;
+  const HomeTable& homes_;
+  WalkContext& context_;
+  const ModelNeeds needs_;
+  ContentMap contents_;
+  std::map<uint64_t, ContentParts> entered_;  // of each kept buffer
+  std::map<int, ContentParts> parameters_;    // what compute needs of each: its value before the update
+  std::map<PhaseKey, std::vector<size_t>> phases_;
+  bool diverges_ = false;
+  size_t index_ = 0;
+  const Action* action_ = nullptr;
+};
+
+/// The content of a + b; nothing when one has an addend of the other, or they are sums of different things.
+std::optional<Content> sum_of(const Content& a, const Content& b, AddendSets& sets);
+
+}  // namespace tessera::host

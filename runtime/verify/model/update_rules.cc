@@ -1,0 +1,117 @@
+// Norm, clip and optimizer. A home's gradient must hold all addends of each of its elements; the squares of every home
+// are summed once, one clip takes them, and every home is updated once, after it: its states are those from before the
+// step when the optimizer takes them.
+
+#include "base/concat.h"
+#include "verify/model/rank_walk.h"
+
+namespace tessera::host {
+namespace {
+
+Binding part_of(Binding whole, uint64_t offset, uint64_t num_elements) {
+  whole.offset += offset;
+  whole.num_elements = num_elements;
+  return whole;
+}
+
+/// Even where the rank's slice of it is padding.
+bool is_trained(const Home& home, const Model& model) {
+  if (home.roles[TSR_HOME_GRADIENT].buffer != 0) return true;
+  for (const tsr_piece& piece : home.pieces)
+    if (model.parameters[static_cast<size_t>(piece.parameter)].trainable) return true;
+  return false;
+}
+
+}  // namespace
+
+Content RankWalk::scalar(int index, int version) const {
+  Content content{ContentKind::scalar};
+  content.index = index;
+  content.version = static_cast<uint8_t>(version);
+  return content;
+}
+
+void RankWalk::take_scalar(uint32_t index, int version) {
+  if (const Binding* binding = action_->find(TSR_SLOT(TSR_ROLE_SCALAR, index)))
+    take(*binding, scalar(static_cast<int>(index), version));
+}
+
+Content RankWalk::all_squares() const {
+  AddendSets::Set homes;
+  for (size_t h = 0; h < program_.homes.size(); ++h)
+    if (is_trained(program_.homes[h], *program_.model)) homes.push_back(static_cast<uint32_t>(h));
+  Content content{ContentKind::squares};
+  content.addends = context_.sets.id_of(std::move(homes));
+  return content;
+}
+
+void RankWalk::take_gradient(const Binding& binding, const std::vector<HomeRun>& runs) {
+  for (const HomeRun& run : runs)
+    if (!take(part_of(binding, run.offset, run.num_elements),
+              needs_.gradient(run.parameter).moved_by(static_cast<int64_t>(run.element))))
+      return;
+}
+
+void RankWalk::sum_squares() {
+  const Home& home = program_.home(action_->home);
+  take_gradient(*action_->find(TSR_SLOT(TSR_ROLE_SOURCE, 0)), runs_of(home, *program_.model));
+  add(*action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR)), {ContentKind::squares},
+      static_cast<uint32_t>(&home - program_.homes.data()));
+}
+
+void RankWalk::clip() {
+  const Binding& accumulator = *action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR));
+  ContentParts wanted{{0, TSR_ACCUMULATOR_LIMBS, all_squares()}};
+  append(wanted, {TSR_ACCUMULATOR_LIMBS, TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS, {ContentKind::run_words}});
+  take(accumulator, wanted);
+  take_scalar(TSR_SCALAR_STEP, 0);
+  take_scalar(TSR_SCALAR_LOSS_SCALE, 0);
+  contents_.write(*action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP)), scalar(TSR_SCALAR_CLIP, 1));
+  contents_.write(*action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP)), scalar(TSR_SCALAR_STEP, 1));
+}
+
+void RankWalk::take_state(const Binding& binding, const Home& home, const std::vector<HomeRun>& runs, uint32_t role) {
+  if (binding.num_elements != home.num_elements) return;  // verify_slots says so
+  for (const HomeRun& run : runs) {
+    Content state{ContentKind::state};
+    state.role = role;
+    state.index = run.parameter;
+    if (!take(part_of(binding, run.offset, run.num_elements), state.moved_by(static_cast<int64_t>(run.element))))
+      return;
+  }
+}
+
+void RankWalk::update(const Binding& binding) {
+  ContentParts parts = contents_.read(binding);
+  for (ContentPart& part : parts)
+    if (part.content.kind == ContentKind::kept || part.content.kind == ContentKind::state) part.content.version = 1;
+  contents_.write(binding, parts);
+}
+
+void RankWalk::optimizer() {
+  const Home& home = program_.home(action_->home);
+  const std::vector<HomeRun> runs = runs_of(home, *program_.model);
+  if (!(action_->flags & TSR_ACTION_PREDICATED))
+    report("is not predicated: it would update in a step that the run skips");
+  for (const Binding& binding : action_->bindings)
+    switch (TSR_SLOT_ROLE(binding.slot)) {
+      case TSR_ROLE_DESTINATION:
+        take_state(binding, home, runs, TSR_HOME_VALUE);
+        update(binding);
+        break;
+      case TSR_ROLE_STATE:
+        take_state(binding, home, runs, TSR_HOME_STATE(TSR_SLOT_INDEX(binding.slot)));
+        update(binding);
+        break;
+      case TSR_ROLE_SOURCE:
+        take_gradient(binding, runs);
+        break;
+      default:
+        break;
+    }
+  take_scalar(TSR_SCALAR_CLIP, 1);
+  take_scalar(TSR_SCALAR_STEP, 1);
+  take_scalar(TSR_SCALAR_LR, 0);
+}
+
+}  // namespace tessera::host

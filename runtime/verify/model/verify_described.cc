@@ -1,0 +1,40 @@
+// Asks the device about every action that computes. Which slots may be left out verify_model sees: it misses what they
+// make. Cost: a call of the device's describe for each action.
+
+#include "verify/model/verify_described.h"
+
+#include <algorithm>
+
+#include "base/concat.h"
+
+namespace tessera::host {
+namespace {
+
+/// Whose operands have sizes of their own; those of elementwise actions are as long as one another.
+bool is_kernel(uint32_t kind) {
+  return is_compute(kind) || kind == TSR_ACTION_SUM_SQUARES || kind == TSR_ACTION_CLIP || kind == TSR_ACTION_OPTIMIZER;
+}
+
+}  // namespace
+
+void verify_described(const Program& program, const DescribeOp& describe, DiagnosticList& diagnostics) {
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const Action& action = program.actions[i];
+    if (!is_kernel(action.kind)) continue;
+    const std::vector<tsr_slot_spec> slots = describe(op_of(program, action));
+    for (const Binding& binding : action.bindings) {
+      const auto spec = std::ranges::find(slots, binding.slot, &tsr_slot_spec::slot);
+      const std::string bound = concat(action_text(program, i), " binds ", slot_text(program, action, binding.slot));
+      if (spec == slots.end())
+        diagnostics.add(bound + ", which the device does not list for its op");
+      else if (spec->num_elements != binding.num_elements)
+        diagnostics.add(
+            concat(bound, " to ", binding.num_elements, " elements; the device's op has ", spec->num_elements));
+      else if (spec->dtype != program.buffer(binding.buffer).dtype)
+        diagnostics.add(concat(bound, " to ", dtype_name(program.buffer(binding.buffer).dtype),
+                               "; the device's op has ", dtype_name(spec->dtype)));
+    }
+  }
+}
+
+}  // namespace tessera::host

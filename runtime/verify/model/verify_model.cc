@@ -1,0 +1,272 @@
+// Walks the lists of all ranks, one of each class, as they would run: each from top to bottom, waiting at collectives
+// and receives. verify_ranks has proved that this ends. Then counts what ran over the axes that split layers:
+//
+//     rank 0 #12 compute backward h.0.ln_1 mb=0 is one of 2 that run this over pp; it must run once
+//
+// Cost: linear in the bindings of the walked ranks, up to the pieces that buffers fall into.
+
+#include "verify/model/verify_model.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <set>
+
+#include "base/concat.h"
+#include "verify/model/collective_rules.h"
+#include "verify/model/verify_homes.h"
+
+namespace tessera::host {
+namespace {
+
+const char* phase_name(SegmentPhase phase) {
+  switch (phase) {
+    case SegmentPhase::forward:
+      return "forward";
+    case SegmentPhase::backward_input:
+      return "backward by its inputs";
+    case SegmentPhase::backward_weight:
+      return "backward by its parameters";
+    default:
+      return "loss";
+  }
+}
+
+/// All ranks' lists, one of each class, run together.
+class JointWalk {
+ public:
+  JointWalk(WalkedRanks ranks, const MatchedOps& matched) : ranks_(ranks), matched_(matched) {
+    for (size_t c = 0; c < matched.collectives.size(); ++c)
+      for (const ActionRef& member : matched.collectives[c])
+        collective_[{member.rank, member.action}] = c;
+    arrived_.resize(matched.collectives.size());
+    is_done_.resize(matched.collectives.size());
+    sent_.resize(matched.transfers.size());
+    for (size_t t = 0; t < matched.transfers.size(); ++t) {
+      const auto& [sender, receiver] = matched.transfers[t];
+      outgoing_[{sender.rank, sender.action}].push_back(t);
+      incoming_[{receiver.rank, receiver.action}].push_back(t);
+    }
+  }
+
+  /// False when ranks wait for one another forever.
+  bool run() {
+    bool moves = true;
+    while (moves) {
+      moves = false;
+      for (auto& [rank, walk] : ranks_.walks)
+        while (position_[rank] < walk.program().actions.size() && pass(rank, walk, position_[rank])) {
+          ++position_[rank];
+          moves = true;
+        }
+    }
+    return std::ranges::all_of(ranks_.walks, [&](const auto& entry) {
+      return position_[entry.first] == entry.second.program().actions.size();
+    });
+  }
+
+ private:
+  using Place = std::pair<int, uint32_t>;
+
+  /// Whether the rank gets past the action.
+  bool pass(int rank, RankWalk& walk, size_t index) {
+    const Action& action = walk.program().actions[index];
+    const Place place{rank, static_cast<uint32_t>(index)};
+    if (!is_collective(action.kind)) {
+      walk.apply(index);
+      return true;
+    }
+    if (action.kind == TSR_ACTION_BARRIER) return true;
+    return is_message(action.kind) ? exchange(walk, action, place) : meet(place);
+  }
+
+  bool meet(const Place& place) {
+    const auto found = collective_.find(place);
+    if (found == collective_.end()) return true;
+    const size_t c = found->second;
+    if (is_done_[c]) return true;
+    arrived_[c].insert(place.first);
+    if (arrived_[c].size() < matched_.collectives[c].size()) return false;
+    apply_collective(ranks_, matched_.collectives[c]);
+    is_done_[c] = true;
+    return true;
+  }
+
+  int peer_of(const RankWalk& walk, const Action& action, const Message& message) const {
+    const Group& group = walk.program().groups[static_cast<size_t>(action.group)];
+    const std::vector<int> members = ranks_.mesh.members(group, ranks_.mesh.coordinates(walk.rank()));
+    return ranks_.classes.representative(members[static_cast<size_t>(message.peer)]);
+  }
+
+  /// Sends what the action sends, once; then receives, if all has been sent.
+  bool exchange(RankWalk& walk, const Action& action, const Place& place) {
+    const std::vector<Message> messages = messages_of(action);
+    std::deque<size_t> out(outgoing_[place].begin(), outgoing_[place].end());
+    std::deque<size_t> in(incoming_[place].begin(), incoming_[place].end());
+    if (begun_.insert(place).second)
+      for (const Message& message : messages)
+        if (!message.is_receive) send(walk, take(out, peer_of(walk, action, message), false), *message.binding);
+    if (std::ranges::any_of(in, [&](size_t t) { return !sent_[t]; })) return false;
+    for (const Message& message : messages)
+      if (message.is_receive)
+        if (const auto t = take(in, peer_of(walk, action, message), true)) walk.write(*message.binding, *sent_[*t]);
+    return true;
+  }
+
+  /// The first of these transfers to or from that peer.
+  std::optional<size_t> take(std::deque<size_t>& transfers, int peer, bool receives) const {
+    const auto found = std::ranges::find_if(transfers, [&](size_t t) {
+      return (receives ? matched_.transfers[t].sender : matched_.transfers[t].receiver).rank == peer;
+    });
+    if (found == transfers.end()) return std::nullopt;
+    const size_t t = *found;
+    transfers.erase(found);
+    return t;
+  }
+
+  void send(RankWalk& walk, std::optional<size_t> transfer, const Binding& binding) {
+    if (transfer) sent_[*transfer] = ranks_.homes(walk.rank()).resolve(walk.read(binding));
+  }
+
+  WalkedRanks ranks_;
+  const MatchedOps& matched_;
+  std::map<int, size_t> position_;
+  std::map<Place, size_t> collective_;
+  std::map<Place, std::vector<size_t>> outgoing_, incoming_;
+  std::vector<std::set<int>> arrived_;  // of each collective
+  std::vector<bool> is_done_;
+  std::set<Place> begun_;
+  std::vector<std::optional<ContentParts>> sent_;  // of each transfer
+};
+
+/// What ran of each segment on the ranks that differ from one in axes that split layers alone.
+class PhaseCounter {
+ public:
+  PhaseCounter(const WalkedRanks& ranks, WalkContext& context) : ranks_(ranks), context_(context) {}
+
+  void check(const RankWalk& walk) {
+    std::map<PhaseKey, std::vector<std::pair<int, size_t>>> runs;
+    for (const int rank : line_of(walk.rank())) {
+      const int walked = ranks_.classes.representative(rank);
+      for (const auto& [key, actions] : ranks_.walks.at(walked).phases())
+        for (const size_t action : actions)
+          runs[key].emplace_back(walked, action);
+    }
+    const Model& model = *walk.program().model;
+    const bool trains = walk.program().purpose == TSR_PURPOSE_STEP;
+    const auto num_segments = static_cast<int>(model.segments.size());
+    for (int mb = 0; mb < static_cast<int>(walk.program().shape.num_micro_batches); ++mb)
+      for (int s = 0; s < num_segments; ++s) {
+        const bool is_loss = s == num_segments - 1;
+        const bool goes_back = trains && !is_loss && walk.needs().needs_backward(s);
+        require({s, mb, SegmentPhase::forward}, runs, !is_loss, !is_loss);
+        require({s, mb, SegmentPhase::loss}, runs, is_loss, is_loss);
+        require({s, mb, SegmentPhase::backward_input}, runs, goes_back && walk.needs().goes_on(s), goes_back);
+        require({s, mb, SegmentPhase::backward_weight}, runs, goes_back && walk.needs().trains(s), goes_back);
+      }
+  }
+
+ private:
+  using Runs = std::map<PhaseKey, std::vector<std::pair<int, size_t>>>;
+
+  /// Those that differ from `rank` in axes that split layers alone.
+  std::vector<int> line_of(int rank) const {
+    std::vector<int> line;
+    const Coordinates own = ranks_.mesh.coordinates(rank);
+    for (int other = 0; other < ranks_.mesh.num_ranks(); ++other) {
+      const Coordinates coordinates = ranks_.mesh.coordinates(other);
+      bool differs = false;
+      for (size_t axis = 0; axis < own.size(); ++axis)
+        differs |= ranks_.mesh.axes()[axis].splits != TSR_SPLITS_LAYERS && own[axis] != coordinates[axis];
+      if (!differs) line.push_back(other);
+    }
+    return line;
+  }
+
+  void require(const PhaseKey& key, const Runs& runs, bool once, bool at_most_once) {
+    const auto found = runs.find(key);
+    const size_t n = found == runs.end() ? 0 : found->second.size();
+    if ((n == 1 && at_most_once) || (n == 0 && !once)) return;
+    const auto& [s, mb, phase] = key;
+    const Program& program = ranks_.walks.begin()->second.program();
+    std::string finding = concat("segment ", program.model->segments[static_cast<size_t>(s)].name, " mb=", mb, ": ");
+    if (n == 0) finding += concat("nothing runs its ", phase_name(phase), ", which the model needs once");
+    if (n > 0) {
+      finding += concat("its ", phase_name(phase), " runs ", n, " times where the model needs it ",
+                        at_most_once ? "once" : "not at all");
+      for (const auto& [rank, action] : found->second)
+        finding += (action == found->second.front().second && rank == found->second.front().first ? ": " : ", ") +
+                   action_text(ranks_.walks.at(rank).program(), rank, action);
+    }
+    if (context_.reported.insert(finding).second) context_.diagnostics->add(finding);
+  }
+
+  const WalkedRanks& ranks_;
+  WalkContext& context_;
+};
+
+/// The program of `rank`, which is that of another rank of its class, with what is its own.
+Program own_program(const Program& of_class, int rank, const RankHomes& homes) {
+  Program own = of_class;
+  own.coordinates = of_class.mesh->coordinates(rank);
+  own.model = homes.model.get();
+  for (size_t h = 0; h < own.homes.size() && own.homes.size() == homes.init.homes.size(); ++h)
+    own.homes[h].pieces = homes.init.homes[h].pieces;
+  return own;
+}
+
+}  // namespace
+
+const RankHomes& ModelVerifier::homes(int rank) {
+  const auto found = homes_.find(rank);
+  return found != homes_.end() ? found->second : homes_.emplace(rank, homes_of_(rank)).first->second;
+}
+
+/// Findings about ranks of one class are the same, and so are those about several.
+void ModelVerifier::check_homes(const ProgramOf& init, DiagnosticList& diagnostics) {
+  std::set<std::string> reported;
+  for (const auto& [rank, members] : classes_.members()) {
+    DiagnosticList found;
+    verify_homes(
+        init(rank), [&](int other) -> const Program& { return homes(other).init; }, found);
+    for (const std::string& finding : found.take())
+      if (reported.insert(finding).second) diagnostics.add(finding);
+  }
+}
+
+Diagnostics ModelVerifier::check(const ProgramOf& program) {
+  DiagnosticList diagnostics;
+  context_.diagnostics = &diagnostics;
+  context_.reported.clear();
+  const RankClasses walked = matched_ranks(mesh_, classes_, program);
+  const MatchedOps matched = match_ranks(mesh_, walked, program, diagnostics);
+  std::map<int, Program> own_programs;
+  std::map<int, HomeTable> tables;
+  std::map<int, RankWalk> walks;
+  const std::function<const HomeTable&(int)> table_of = [&](int rank) -> const HomeTable& {
+    const auto known = tables.find(rank);
+    return known != tables.end() ? known->second
+                                 : tables.emplace(rank, HomeTable(homes(rank).init, context_.buffers)).first->second;
+  };
+  for (const auto& [rank, members] : walked.members()) {
+    const Program* of_rank = &program(rank);
+    if (of_rank->coordinates != mesh_.coordinates(rank))
+      of_rank = &own_programs.emplace(rank, own_program(*of_rank, rank, homes(rank))).first->second;
+    const HomeTable& table = tables.emplace(rank, HomeTable(*of_rank, context_.buffers)).first->second;
+    walks.try_emplace(rank, *of_rank, rank, table, kept_[rank], context_);
+  }
+  if (walks.begin()->second.program().purpose == TSR_PURPOSE_INIT) check_homes(program, diagnostics);
+  WalkedRanks ranks{mesh_, walked, walks, table_of, context_.sets};
+  if (!JointWalk(ranks, matched).run()) diagnostics.add("the ranks wait for one another forever");
+  PhaseCounter counter(ranks, context_);
+  for (auto& [rank, walk] : walks) {
+    KeptContents left = walk.finish();
+    if (walk.program().purpose == TSR_PURPOSE_INIT)
+      kept_[rank] = std::move(left);
+    else
+      counter.check(walk);
+  }
+  return diagnostics.take();
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,52 @@
+// A job whose step programs can be changed: whether the host refuses them, and what they compute.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "job/job.h"
+#include "job/job_policies.h"
+#include "plugins/host_services.h"
+
+namespace tessera::testing {
+using namespace host;
+
+using Change = std::function<void(Program&)>;
+
+class MutationJob {
+ public:
+  /// Of `tessera train` with these flags. Throws what planning throws.
+  MutationJob(std::vector<std::string> flags, int num_ranks);
+  ~MutationJob();
+
+  /// The ranks of which one stands for its class.
+  std::vector<int> representatives() const;
+  const Program& step(int rank) const { return programs_.of(rank).steps.front(); }
+
+  /// What the host says of the job when the step of every rank of this class is changed; empty when it is proved.
+  std::string refusal(int representative, const Change& change) const;
+  /// The same of its init program, whose homes are those of the job.
+  std::string refusal_of_init(int representative, const Change& change) const;
+  /// The bits that all ranks have after two steps of the job with that change: losses, norms, parameters and states.
+  /// Throws what a rank throws, and when ranks wait for one another for seconds.
+  std::vector<std::byte> run(int representative, const Change& change) const;
+
+ private:
+  struct RankBits;
+  CompileInput input() const;
+  void replan(RankPrograms& programs, const Change& change) const;
+  void run_rank(int rank, RankPrograms programs, const std::shared_ptr<KeyValueStore>& store, RankBits& bits) const;
+
+  Log log_;
+  Job job_;
+  HostServices host_;
+  JobStrategies strategies_;
+  JobPolicies policies_;
+  JobPrograms programs_;
+  mutable std::vector<RankPrograms> own_;  // of every rank, compiled when something runs
+};
+
+}  // namespace tessera::testing
