@@ -283,10 +283,10 @@ uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_hom
   }
   for (uint64_t id : gone)
     remove(id);
-  for (uint64_t id : ids) {
+  for (uint64_t id : ids)
     home(id);
-    std::erase_if(program_.homes, [&](const Home& h) { return h.id == id; });
-  }
+  if (std::erase_if(program_.homes, [&](const Home& h) { return std::ranges::count(ids, h.id) > 0; }) != ids.size())
+    throw invalid("a home to replace is named twice");
   if (replacement) program_.homes.push_back(std::move(made));
   return replacement ? program_.homes.back().id : 0;
 }

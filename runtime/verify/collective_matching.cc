@@ -83,7 +83,8 @@ struct End {
   const Binding* binding;
 };
 
-/// A communicator: the ranks of a group on streams of one name.
+/// A communicator: the ranks of a group on streams of one name. Ranks that list the same members as another group wait
+/// in another communicator (exec/communicators.cc).
 struct Channel {
   std::string stream;
   std::vector<int> members;
@@ -151,7 +152,8 @@ class Matcher {
     const auto own = std::ranges::find(members, rank);
     if (own == members.end()) return {0, -1};
     const auto position = static_cast<int>(own - members.begin());
-    const auto [entry, is_new] = by_members_.try_emplace({members, stream}, channels_.size());
+    const auto [entry, is_new] =
+        by_group_.try_emplace({members, stream, group.axis, group.coordinates}, channels_.size());
     if (is_new) {
       channels_.push_back({stream, members, {}, {}});
       channels_.back().collectives.resize(members.size());
@@ -173,9 +175,11 @@ class Matcher {
     if (fewest->size() == most->size()) return;
     const int few = channel.members[fewest - channel.collectives.begin()];
     const int many = channel.members[most - channel.collectives.begin()];
+    const uint32_t extra = (*most)[fewest->size()];
     diagnostics_.add("rank " + std::to_string(few) + " issues " + std::to_string(fewest->size()) + " collectives on " +
                      channel.stream + ", rank " + std::to_string(many) + " issues " + std::to_string(most->size()) +
-                     "; the first extra is " + text(many, (*most)[fewest->size()]));
+                     "; the first extra is " + text(many, extra) + ", in group " +
+                     group_text(program_(many), program_(many).groups[action_at({many, extra}).group]));
   }
 
   bool match_collective(const Channel& channel, size_t k) {
@@ -281,7 +285,7 @@ class Matcher {
   const ProgramOf& program_;
   DiagnosticList& diagnostics_;
   std::vector<Channel> channels_;
-  std::map<std::pair<std::vector<int>, std::string>, size_t> by_members_;
+  std::map<std::tuple<std::vector<int>, std::string, int, std::vector<int32_t>>, size_t> by_group_;
   std::map<const Program*, DataOrigins> origins_;  // ranks of one class may share a program
   MatchedOps result_;
 };

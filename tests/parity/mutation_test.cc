@@ -109,9 +109,13 @@ class MutationRun {
 
 class Mutation : public ::testing::TestWithParam<MutationCase> {};
 
+#ifndef TESSERA_MUTANTS_EVERY
+#define TESSERA_MUTANTS_EVERY "97"
+#endif
+
 TEST_P(Mutation, EachIsRefusedOrChangesNothing) {
   const char* share = std::getenv("TESSERA_MUTANTS_EVERY");
-  MutationRun(GetParam()).try_every(share ? static_cast<size_t>(std::atoi(share)) : 97);
+  MutationRun(GetParam()).try_every(std::stoul(share ? share : TESSERA_MUTANTS_EVERY));
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Mutation, ::testing::ValuesIn(cases()),

@@ -82,11 +82,24 @@ TEST_F(MatchRanks, FindingsNameTheFirstRanksOfTheClasses) {
   EXPECT_TRUE(has_diagnostic(diagnostics_, "rank 3 issues 1 collectives on comm.pp.test, rank 0 issues 2"));
 }
 
+TEST_F(MatchRanks, OneGroupUnderTwoNamesIsTwoCommunicators) {
+  sum(0, {0, {}});
+  sum(1, {0, {0, 1}});
+  match();
+  EXPECT_TRUE(has_diagnostic(diagnostics_,
+                             "rank 3 issues 0 collectives on comm.pp.test, rank 0 issues 1; the first extra is "
+                             "rank 0 #0 comm.pp.test all_reduce x, in group pp"));
+  EXPECT_TRUE(has_diagnostic(diagnostics_,
+                             "rank 0 issues 0 collectives on comm.pp.test, rank 3 issues 1; the first extra is "
+                             "rank 3 #0 comm.pp.test all_reduce x, in group pp {0,1}"));
+}
+
 TEST_F(MatchRanks, ARankOutsideAGroupIsToldSo) {
   sum(0, {1, {0, 1}});
   const MatchedOps matched = match();
   EXPECT_EQ(matched.ranks.size(), 6u);
-  EXPECT_TRUE(has_diagnostic(diagnostics_, "rank 2 #0 comm.dp.test all_reduce x: rank 2 is outside its group dp {0,1}"));
+  EXPECT_TRUE(
+      has_diagnostic(diagnostics_, "rank 2 #0 comm.dp.test all_reduce x: rank 2 is outside its group dp {0,1}"));
 }
 
 TEST_F(MatchRanks, MessagesWithinAClassAreMatchedOneByOne) {

@@ -10,7 +10,12 @@ namespace {
 
 bool is_sum(ContentKind kind) {
   return kind == ContentKind::gradient || kind == ContentKind::value_gradient || kind == ContentKind::loss ||
-         kind == ContentKind::correct;
+         kind == ContentKind::correct || kind == ContentKind::squares;
+}
+
+/// Also an accumulator to which nothing was added.
+bool is_zero(const Content& content) {
+  return content.kind == ContentKind::zero || (content.kind == ContentKind::squares && content.addends == 0);
 }
 
 ContentKind accumulator_kind(const Buffer& buffer) {
@@ -23,8 +28,8 @@ ContentKind accumulator_kind(const Buffer& buffer) {
 }  // namespace
 
 std::optional<Content> sum_of(const Content& a, const Content& b, AddendSets& sets) {
-  if (a.kind == ContentKind::opaque || b.kind == ContentKind::zero) return a;
-  if (b.kind == ContentKind::opaque || a.kind == ContentKind::zero) return b;
+  if (a.kind == ContentKind::opaque || is_zero(b)) return a;
+  if (b.kind == ContentKind::opaque || is_zero(a)) return b;
   Content sum = a;
   sum.addends = b.addends;
   if (!is_sum(a.kind) || sum != b) return std::nullopt;
