@@ -1,6 +1,8 @@
-// Two streams copy: one of the device what is in memory, one of the host what is in files. Both are new for each copy,
-// since a stream that failed stays failed. The last work of each is a function of the host, so wait() learns of the end
-// without a call of the device, and works on any thread. A stream that has failed skips it; finish() then tells.
+// Two streams copy: one of the device what is in memory, one of the host what is in files. Both are made with the copy,
+// before any rank runs a step: where ranks share a GPU, a call that makes something waits for streams of the others,
+// which may wait for this rank. One that failed stays failed and is made anew. The last work of each is a function of
+// the host, so wait() learns of the end without a call of the device, and works on any thread. A stream that has failed
+// skips it; finish() then tells.
 //
 //     control thread   begin(): copies, then end_stream, on each stream | a step begins | finish() | the step updates
 //     other thread                                                      wait(), then reads bytes()
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "tessera/error.hpp"
 
@@ -44,6 +47,8 @@ StateCopy::StateCopy(ExecutionContext& context, const Program& program, const Me
     add(program, memory, place, address);
     address += num_bytes_of(program, {&place, 1});
   }
+  add_lane(context.device(), "copy_state", &StateCopy::copy_memory);
+  if (!transfers_.empty()) add_lane(context.host_device(), "read_state", &StateCopy::copy_files);
 }
 
 StateCopy::~StateCopy() {
@@ -66,10 +71,18 @@ void StateCopy::add(const Program& program, const MemoryPlan& memory, const Stat
                           buffer.name});
 }
 
-void StateCopy::begin_stream(const Device& device, const char* name) {
-  streams_.push_back(make_stream(device, name));
-  const std::lock_guard lock(mutex_);
-  ++num_under_way_;
+void StateCopy::add_lane(const Device& device, const char* name, void (StateCopy::*copy)(tsr_stream* stream)) {
+  lanes_.push_back({device, name, copy, make_stream(device, name)});
+}
+
+void StateCopy::copy_memory(tsr_stream* stream) {
+  for (const Source& source : sources_)
+    call(context_.device().api().copy, stream, bytes_.at(source.address), source.pointer, source.num_bytes);
+}
+
+void StateCopy::copy_files(tsr_stream* stream) {
+  for (FileCopy& transfer : transfers_)
+    call(context_.host_device().api().host_function, stream, &FileCopy::run, &transfer);
 }
 
 void StateCopy::begin() {
@@ -77,24 +90,15 @@ void StateCopy::begin() {
   waited_ms_ = 0;
   {
     const std::lock_guard lock(mutex_);
-    num_under_way_ = 0;
+    num_under_way_ = lanes_.size();
     error_ = nullptr;
   }
-  const auto submit = [&](const Device& device, const char* name, const auto& work) {
-    begin_stream(device, name);
-    tsr_stream* const stream = streams_.back().get();
-    work(device.api(), stream);
-    call(device.api().host_function, stream, &StateCopy::end_stream, this);
-  };
-  submit(context_.device(), "copy_state", [&](const tsr_device_interface& api, tsr_stream* stream) {
-    for (const Source& source : sources_)
-      call(api.copy, stream, bytes_.at(source.address), source.pointer, source.num_bytes);
-  });
-  if (transfers_.empty()) return;
-  submit(context_.host_device(), "read_state", [&](const tsr_device_interface& api, tsr_stream* stream) {
-    for (FileCopy& transfer : transfers_)
-      call(api.host_function, stream, &FileCopy::run, &transfer);
-  });
+  is_under_way_ = true;
+  for (Lane& lane : lanes_) {
+    if (!lane.stream) lane.stream = make_stream(lane.device, lane.name);
+    (this->*lane.copy)(lane.stream.get());
+    call(lane.device.api().host_function, lane.stream.get(), &StateCopy::end_stream, this);
+  }
 }
 
 void StateCopy::end_one(std::exception_ptr error) {
@@ -127,15 +131,15 @@ void StateCopy::wait_for(const tsr_device_interface& api, tsr_stream* stream) {
 }
 
 void StateCopy::finish() {
-  if (streams_.empty()) return;
+  if (!std::exchange(is_under_way_, false)) return;
   std::exception_ptr error;
-  for (const StreamHandle& stream : streams_)
+  for (Lane& lane : lanes_)
     try {
-      wait_for(*stream.get_deleter().api, stream.get());
+      if (lane.stream) wait_for(lane.device.api(), lane.stream.get());
     } catch (...) {
       error = std::current_exception();
+      lane.stream.reset();  // waits for its work in flight
     }
-  streams_.clear();  // waits for work in flight of a stream that has failed
   if (error) end_one(error);
 }
 

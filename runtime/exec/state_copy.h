@@ -46,8 +46,18 @@ class StateCopy {
     uint64_t address = 0, num_bytes = 0;  // in bytes_
   };
 
+  /// A stream of its own, and what puts its share of a copy on it.
+  struct Lane {
+    const Device& device;
+    const char* name;
+    void (StateCopy::*copy)(tsr_stream* stream);
+    StreamHandle stream = {};  // null after it has failed
+  };
+
   void add(const Program& program, const MemoryPlan& memory, const StatePlace& place, uint64_t address);
-  void begin_stream(const Device& device, const char* name);
+  void add_lane(const Device& device, const char* name, void (StateCopy::*copy)(tsr_stream* stream));
+  void copy_memory(tsr_stream* stream);
+  void copy_files(tsr_stream* stream);
   void end_one(std::exception_ptr error);
   void wait_for(const tsr_device_interface& api, tsr_stream* stream);
   bool is_computing() const;
@@ -58,11 +68,12 @@ class StateCopy {
   Arena bytes_;
   std::vector<Source> sources_;
   std::vector<FileCopy> transfers_;
-  std::vector<StreamHandle> streams_;  // of the copy under way
+  std::vector<Lane> lanes_;
+  bool is_under_way_ = false;
   double waited_ms_ = 0;
   std::mutex mutex_;
   std::condition_variable ended_;
-  size_t num_under_way_ = 0;  // streams; guarded by mutex_, as is the next one
+  size_t num_under_way_ = 0;  // lanes; guarded by mutex_, as is the next one
   std::exception_ptr error_;
 };
 
