@@ -99,7 +99,7 @@ TEST_P(AsyncSaveOnDevice, IsGoneOnFrom) {
   const auto& [layout, graph] = GetParam();
   const CheckpointLayout& on = checkpoint_layouts()[static_cast<size_t>(layout)];
   const TempFolder folder;
-  const auto run = [&](const Flags& more) {
+  const auto run = [&, graph = graph](const Flags& more) {
     Flags flags = on_device();
     flags.insert(flags.end(), {"--steps=5", "--cuda-graph=" + std::string(graph)});
     flags.insert(flags.end(), more.begin(), more.end());

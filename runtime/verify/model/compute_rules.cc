@@ -39,23 +39,24 @@ void RankWalk::compute() {
 /// The rank's part of a parameter before its update; what pads it are zeros.
 const ContentParts& RankWalk::parameter(int p) {
   const auto [found, is_new] = parameters_.try_emplace(p);
-  if (!is_new) return found->second;
+  ContentParts& parts = found->second;
+  if (!is_new) return parts;
   const Parameter& parameter = program_.model->parameters[static_cast<size_t>(p)];
   Content value{ContentKind::state};
   value.role = TSR_HOME_VALUE;
   value.index = p;
   uint64_t end = 0;
   const auto real = [&](uint64_t begin, uint64_t num_elements) {
-    if (begin > end) append(found->second, {end, begin - end, {ContentKind::zero}});
-    append(found->second, {begin, num_elements, value});
+    if (begin > end) append(parts, {end, begin - end, {ContentKind::zero}});
+    append(parts, {begin, num_elements, value});
     end = begin + num_elements;
   };
   if (!parameter.part) real(0, parameter.num_elements);
   if (parameter.part)
     for (const ParameterPiece& piece : parameter.part->pieces)
       real(piece.local_offset, piece.num_elements);
-  if (end < parameter.num_elements) append(found->second, {end, parameter.num_elements - end, {ContentKind::zero}});
-  return found->second;
+  if (end < parameter.num_elements) append(parts, {end, parameter.num_elements - end, {ContentKind::zero}});
+  return parts;
 }
 
 void RankWalk::take_operand(const Binding& binding) {
