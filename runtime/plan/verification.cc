@@ -97,6 +97,8 @@ std::string verification_text(const VerificationSummary& p) {
                 "summed before they are used (",
                 p.num_homes, " shards of parameters)\n", "  across ranks  ", p.num_collectives, " collectives and ",
                 p.num_messages, " messages match in order, kind, elements and dtype; the waits form no cycle\n",
+                "  the model     each segment runs once for each micro-batch and phase, on what the model names; each "
+                "trained element is updated once, after one clip\n",
                 "  memory        ", human_bytes(p.arena_bytes), " hold every program of rank ", p.largest_rank,
                 ", which needs the most\n");
 }

@@ -64,9 +64,9 @@ TEST(Plan, SaysWhatItProvedOfAllRanks) {
   // Two stages of 4 ranks: each pair passes an activation and a gradient per micro-batch, and evaluates the same
   // number.
   const int num_messages = 4 * (2 * 4 + 4);
-  expect_all(result.out,
-             {"proved for 8 ranks (2 classes of equal programs), in init, step, eval:", " on all ranks)",
-              " collectives and " + std::to_string(num_messages) + " messages match", "the waits form no cycle"});
+  expect_all(result.out, {"proved for 8 ranks (2 classes of equal programs), in init, step, eval:", " on all ranks)",
+                          " collectives and " + std::to_string(num_messages) + " messages match",
+                          "the waits form no cycle", "each trained element is updated once, after one clip"});
 }
 
 TEST(Plan, DrawsThePipeline) {
