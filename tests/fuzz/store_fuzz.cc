@@ -106,7 +106,7 @@ void attack_client(std::string_view bytes) {
     std::optional<TcpStoreClient> client;
     require(succeeds([&] { client.emplace(kAddress, listener.local_port(), kSecret, kRank, kLongestMs); }),
             "a client was not let in");
-    // After an error the connection may be gone, and there is no server for another one.
+    // After an error the connection may be closed, and no server would accept another one.
     if (succeeds([&] { client->get("key", 1); })) succeeds([&] { client->add("key", 1); });
   }
   server.join();

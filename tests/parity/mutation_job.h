@@ -22,7 +22,7 @@ class MutationJob {
   MutationJob(std::vector<std::string> flags, int num_ranks);
   ~MutationJob();
 
-  /// The ranks of which one stands for its class.
+  /// One rank of each class.
   std::vector<int> representatives() const;
   const Program& step(int rank) const { return programs_.of(rank).steps.front(); }
 

@@ -1,7 +1,7 @@
 // How long tests wait. What must come is waited for, with one limit that no machine needs; that it comes at once, and
 // not when a time-out ends, shows with a time-out that no test lives to see. Where a time-out itself is tested, it is
-// short, and who is there must come sooner: on a machine that is too busy for that the test runs again with a longer
-// one.
+// short, and the ranks that take part must arrive within it: on a machine too busy for that, the test runs again with a
+// longer one.
 #pragma once
 
 #include <gtest/gtest-spi.h>

@@ -11,7 +11,7 @@
 
 namespace tessera::host {
 
-/// The ranks that are walked, and those that they stand for.
+/// The ranks that are walked, one of each class, and the classes.
 struct WalkedRanks {
   const Mesh& mesh;
   const RankClasses& classes;
