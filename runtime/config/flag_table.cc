@@ -233,6 +233,9 @@ void add_report_flags(std::vector<Flag>& flags) {
         [](const C& config) { return config.log_level; }, false},
        turned_on(kReports, "debug-memory", "fill buffers with NaN before use and check the guard bytes at their ends",
                  &C::debug_memory),
+       integer(kReports, "debug-replicas",
+               "every N steps, compare checksums of all that is proved to be the same on several ranks; 0: never",
+               &C::debug_replicas, 0, kMostSteps),
        {kReports, "stream-delay", "SEED", "delay every stream at random, to expose races; results must not change",
         read_delay, print_delay, false}});
 }

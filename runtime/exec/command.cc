@@ -10,6 +10,7 @@
 #include <span>
 #include <thread>
 
+#include "storage/block_sums.h"
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
 
@@ -58,6 +59,12 @@ tsr_status Watch::check(void* self, tsr_error*) noexcept {
   // The minimum over all streams: the first in list order is the one that caused the others.
   while (watch.position < first && !watch.first->compare_exchange_weak(first, watch.position)) {
   }
+  return TSR_OK;
+}
+
+tsr_status WriteSum::take(void* self, tsr_error*) noexcept {
+  WriteSum& sum = *static_cast<WriteSum*>(self);
+  sum.crc32c = tessera::host::crc32c({sum.seen, sum.num_bytes});
   return TSR_OK;
 }
 

@@ -45,6 +45,16 @@ struct Watch {
   static tsr_status check(void* self, tsr_error* err) noexcept;
 };
 
+/// The checksum of what an action has written, in the runs that take them (Executable::sum_writes).
+struct WriteSum {
+  const std::byte* begin = nullptr;
+  uint64_t num_bytes = 0;
+  std::byte* seen = nullptr;  // memory of the host, used by one stream
+  uint32_t crc32c = 0;        // of the last such run
+
+  static tsr_status take(void* self, tsr_error* err) noexcept;
+};
+
 /// A plugin's own arithmetic, called on a stream, on operands in the host's memory.
 struct StrategyCall {
   const StrategyOnAxis* strategy = nullptr;

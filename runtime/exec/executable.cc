@@ -51,7 +51,10 @@ void ask(const std::function<bool()>& cancelled) {
 }  // namespace
 
 Executable::Executable(const Program& program, const MemoryPlan& memory, ExecutionContext& context)
-    : program_(program), context_(context), commands_(build_commands(program, memory, context, first_not_finite_)) {
+    : program_(program),
+      memory_(memory),
+      context_(context),
+      commands_(build_commands(program, memory, context, first_not_finite_)) {
   const auto is_collective = [](const auto& command) { return command->comm != nullptr; };
   if (!commands_.syncs.empty() || std::ranges::any_of(commands_.list, is_collective)) load_kernels();
 }
@@ -78,7 +81,8 @@ void Executable::load_kernels() const {
   }
 }
 
-void Executable::issue(Command& command) {
+void Executable::issue(size_t position) {
+  Command& command = *commands_.list[position];
   const tsr_device_interface& api = command.stream.api();
   tsr_stream* const stream = command.stream.handle;
   for (tsr_event* event : command.waits)
@@ -115,6 +119,7 @@ void Executable::issue(Command& command) {
     call(api.copy, stream, watch.seen, watch.begin, watch.num_bytes());
     call(api.host_function, stream, &Watch::check, &watch);
   }
+  if (takes_sums_ && !sums_of_.empty()) take_sums(position);
   if (command.record) call(api.event_record, command.record, stream);
   if (command.sync) command.sync->signal(command.stream);
 }
@@ -131,7 +136,7 @@ void Executable::issue_all(const Cancelled& cancelled) {
         ++waiting;
     }
     if (i == first_write_) before_write_();
-    issue(*commands_.list[i]);
+    issue(i);
   }
 }
 
@@ -143,6 +148,40 @@ void Executable::call_before_writing(std::span<const StatePlace> places, std::fu
       program_.actions, [&](const Action& action) { return std::ranges::any_of(action.bindings, writes); });
   first_write_ = first == program_.actions.end() ? kNone : static_cast<size_t>(first - program_.actions.begin());
   before_write_ = std::move(before);
+}
+
+void Executable::sum_writes(std::span<const Write> writes) {
+  std::map<tsr_stream*, uint64_t> most;
+  for (const Write& write : writes) {
+    const Buffer& buffer = program_.buffer(write.range.buffer);
+    write_sums_.push_back({static_cast<const std::byte*>(context_.pointer(buffer, memory_, write.range.offset)),
+                           TSR_NUM_BYTES(buffer.dtype, write.range.num_elements)});
+    uint64_t& bytes = most[commands_.list[write.action]->stream.handle];
+    bytes = std::max(bytes, write_sums_.back().num_bytes);
+  }
+  sums_of_.resize(commands_.list.size());
+  for (size_t i = 0; i < writes.size(); ++i) {
+    const RankStream& stream = commands_.list[writes[i].action]->stream;
+    // The sums of a stream are taken one after the other, so they share memory.
+    const auto arena = summed_.try_emplace(stream.handle, *stream.device, TSR_MEMORY_HOST, most[stream.handle]).first;
+    write_sums_[i].seen = static_cast<std::byte*>(arena->second.at(0));
+    sums_of_[writes[i].action].push_back(&write_sums_[i]);
+  }
+}
+
+void Executable::take_sums(size_t position) {
+  const RankStream& stream = commands_.list[position]->stream;
+  for (WriteSum* sum : sums_of_[position]) {
+    call(stream.api().copy, stream.handle, sum->seen, sum->begin, sum->num_bytes);
+    call(stream.api().host_function, stream.handle, &WriteSum::take, sum);
+  }
+}
+
+std::vector<uint32_t> Executable::write_sums() const {
+  std::vector<uint32_t> sums;
+  for (const WriteSum& sum : write_sums_)
+    sums.push_back(sum.crc32c);
+  return sums;
 }
 
 const CrossDeviceSync* Executable::unsignalled_sync(const Command& command) const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,6 +17,12 @@
 #include "program/state_place.h"
 
 namespace tessera::host {
+
+/// Elements that an action writes.
+struct Write {
+  size_t action = 0;
+  Binding range;
+};
 
 class Executable {
  public:
@@ -31,6 +38,13 @@ class Executable {
   /// From now on calls `before` in each run, on the thread that issues, before an action may write to a buffer
   /// of these places: before the first that does is issued, or before the launch of a graph. [control-thread]
   void call_before_writing(std::span<const StatePlace> places, std::function<void()> before);
+  /// From now on a run with `takes_sums` computes the crc32c of each of these, right after their actions; it is not a
+  /// graph. Takes memory of the device. Once.
+  /// [control-thread]
+  void sum_writes(std::span<const Write> writes);
+  void set_takes_sums(bool takes_sums) { takes_sums_ = takes_sums; }
+  /// Of the last run that computed them, in the order of sum_writes. [control-thread]
+  std::vector<uint32_t> write_sums() const;
   /// With DebugOptions::check_memory: the index of the first action in the last run that wrote a value that is not
   /// finite. [control-thread]
   std::optional<size_t> first_not_finite() const;
@@ -40,7 +54,8 @@ class Executable {
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   using Cancelled = std::function<bool()>;
   void load_kernels() const;
-  void issue(Command& command);
+  void issue(size_t position);
+  void take_sums(size_t position);
   void issue_all(const Cancelled& cancelled);
   const CrossDeviceSync* unsignalled_sync(const Command& command) const;
   void wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const;
@@ -50,13 +65,18 @@ class Executable {
   void stop_after_error();
 
   const Program& program_;
+  const MemoryPlan& memory_;
   ExecutionContext& context_;
   std::atomic<size_t> first_not_finite_{kNone};  // position; set by streams
   Commands commands_;
   size_t first_write_ = kNone;  // position of the action before which before_write_ is called
   std::function<void()> before_write_;
   uint64_t num_runs_ = 0;
-  Clock::duration longest_run_{0};  // without a graph
+  Clock::duration longest_run_{0};               // without a graph
+  std::vector<WriteSum> write_sums_;             // of sum_writes
+  std::map<tsr_stream*, Arena> summed_;          // memory of the host for what a stream has written
+  std::vector<std::vector<WriteSum*>> sums_of_;  // of each action; empty: none are taken
+  bool takes_sums_ = false;
   std::optional<Graph> graph_;
 };
 

@@ -22,6 +22,7 @@ std::string obstacle_to_capture(const ExecutionContext& context, const Program& 
   if (!context.graphs().is_on) return "--cuda-graph is off";
   const DebugOptions& debug = context.debug();
   if (debug.check_memory || debug.stream_delay) return "--debug-memory and --stream-delay inspect every action";
+  if (debug.sums_writes) return "--debug-replicas inspects every action";
   if (!context.device().table<tsr_device_capture>(TSR_DEVICE_CAPTURE))
     return "the device does not capture work (it has no " TSR_DEVICE_CAPTURE ")";
   const auto is_call = [](const Action& action) { return action.kind == TSR_ACTION_CALL; };

@@ -282,8 +282,7 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   write(scalar(TSR_BUFFER_SCALAR, kLearningRate), 0, &learning_rate, sizeof learning_rate);
   if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
   wait();
-  // executables_: init, the variants of the step, then eval, if any.
-  Executable& executable = *executables_[1 + step % programs_.steps.size()];
+  Executable& executable = step_executable(step);
   executable.run(setup_.cancelled);
   double clip[3];
   fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);

@@ -91,7 +91,8 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const HostServices& h
   setup.log = log;
   setup.communicators = communicator_setup(job, info, host);
   setup.strategies = strategies;
-  setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay};
+  setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay,
+                 job.config.debug_replicas > 0};
   setup.graphs = graph_options(job, info, log);
   setup.cancelled = info.cancelled;
   setup.before_joining = [&job, info, log] {
@@ -147,6 +148,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   const int64_t process_before = resident_memory().now_bytes;
   RankRuntime runtime(rank_setup(job, info, host, strategies.all(), log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
+  ReplicaCheck replicas(job, info, runtime);
   // For ranks that share a device: while one prepares, its allocations and loads could wait for a stream of another
   // rank that in turn waits for it.
   barrier(info, job.mesh.num_ranks(), "prepare their programs", job.config.start_timeout_ms, log);
@@ -168,7 +170,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   observer.on_start(run_metrics(job, runtime, loaded));
   MoveMeter moves(job, runtime);
-  const RankParts parts{job, data, info, observer, log, first_log, runtime, meter, moves};
+  const RankParts parts{job, data, info, observer, log, first_log, runtime, replicas, meter, moves};
   RunEnd end;
   if (job.trains)
     end = train_steps(parts, saver, start);

@@ -7,10 +7,10 @@
 #include <chrono>
 #include <optional>
 
+#include "train/checks/lost_run.h"
 #include "train/evaluator.h"
 #include "train/learning_rate.h"
 #include "train/loss_scaler.h"
-#include "train/lost_run.h"
 #include "train/run_requests.h"
 #include "train/saving/resume.h"
 
@@ -104,6 +104,7 @@ class TrainLoop {
     line.items = parts_.job.items();
     line.lr = learning_rate(config_, step);
     line.loss_scale = scaler_.scale();
+    parts_.replicas.before_step(step);
     const StepResult result = parts_.runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches,
                                                       requests_.before_step());
     requests_.after_step(result.requested);
@@ -111,6 +112,7 @@ class TrainLoop {
     state_.step = line.step;
     state_.tokens += parts_.job.tokens_per_step();
     report(line, result, start);
+    parts_.replicas.after_step(step);
     lost_.after_step(line.step, result);
   }
 

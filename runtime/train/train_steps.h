@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "exec/rank_runtime.h"
 #include "job/job.h"
+#include "train/checks/replica_check.h"
 #include "train/meters/memory_meter.h"
 #include "train/meters/move_meter.h"
 #include "train/rank_info.h"
@@ -24,6 +25,7 @@ struct RankParts {
   const Log& log;        ///< of all ranks
   const Log& first_log;  ///< of rank 0: for lines that are the same on all ranks
   RankRuntime& runtime;
+  ReplicaCheck& replicas;
   MemoryMeter& meter;
   MoveMeter& moves;
 };

@@ -1,6 +1,6 @@
 // What is proved of programs before step 1. Each function returns diagnostics, none for a correct program; a diagnostic
 // is one sentence that names the actions ("rank 3 #41 comm.dp.gather all_gather h.2") and what is wrong. Implemented in
-// verify_rank.cc, verify_ranks.cc and verify_placement.cc.
+// verify_rank.cc, verify_ranks.cc and placement/verify_placement.cc.
 #pragma once
 
 #include <functional>

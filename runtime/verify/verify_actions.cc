@@ -130,7 +130,7 @@ class ActionChecker {
       report("has a group, a peer or a reduction, but is not a collective");
   }
 
-  /// A group and a reduction say what its results are (placement_call.cc).
+  /// A group and a reduction say what its results are (placement/call_rules.cc).
   void check_call() {
     if (!is_index(action_.strategy, program_.strategies))
       return report("calls strategy " + std::to_string(action_.strategy) + " of " +

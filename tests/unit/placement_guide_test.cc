@@ -7,7 +7,7 @@
 
 #include "support/paths.h"
 #include "support/temp_folder.h"
-#include "verify/placement.h"
+#include "verify/placement/placement.h"
 
 namespace tessera::testing {
 namespace {

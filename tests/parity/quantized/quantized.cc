@@ -85,6 +85,10 @@ void decode(std::span<const tsr_tensor_view> o, size_t num_ranks) {
   }
 }
 
+void change_a_bit(float& value) {
+  value = std::nextafter(value, 1.0f);
+}
+
 std::vector<float> shared_scales(std::span<const float> bounds, size_t num_ranks) {
   const auto levels = static_cast<float>(127 / num_ranks);
   std::vector<float> scales(bounds.begin(), bounds.end());
@@ -165,7 +169,9 @@ class Quantized final : public Strategy {
       case kEncode:
         return encode(o);
       case kDecode:
-        return decode(o, n);
+        decode(o, n);
+        if (fault_ == "drift" && call.coordinate == 1) change_a_bit(values<float>(o[2])[0]);
+        return;
       case kMeasure:
         return measure(values<float>(o[0]), values<float>(o[1]), values<float>(o[2]));
       case kRound:
@@ -252,8 +258,8 @@ class Quantized final : public Strategy {
 constexpr tsr_option kOptions[] = {
     string_option("scheme", "gather", "gather|sum", "gather: all ranks' codes; sum: codes under shared scales"),
     string_option("fault", "none",
-                  "none|summed|forgotten-gather|other-group|other-code|undeclared|undecoded|incomplete",
-                  "what the host must refuse")};
+                  "none|summed|forgotten-gather|other-group|other-code|undeclared|undecoded|incomplete|drift",
+                  "what the host must refuse; drift: the second rank decodes another bit, which no plan shows")};
 constexpr tsr_descriptor kDescriptor =
     descriptor("quantized", TSR_KIND_STRATEGY, "org.tessera.tests.quantized", "1",
                "sums gradients that it sends as int8, with error feedback", kOptions);

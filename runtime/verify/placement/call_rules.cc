@@ -14,7 +14,7 @@
 
 #include <algorithm>
 
-#include "verify/placement_rules.h"
+#include "verify/placement/placement_rules.h"
 
 namespace tessera::host {
 namespace {

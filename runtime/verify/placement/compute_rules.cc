@@ -10,7 +10,7 @@
 //     rank 0 #41 compute sum_squares wte.weight takes src0 = gradient bucket 0 of dp[28928:32000], which is an
 //     unreduced partial sum over dp: squares of partial sums are not those of the sum; is a collective missing?
 
-#include "verify/placement_rules.h"
+#include "verify/placement/placement_rules.h"
 
 namespace tessera::host {
 namespace {

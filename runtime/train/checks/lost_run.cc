@@ -9,7 +9,7 @@
 //
 // All ranks then throw the same sentence, after a barrier: no rank ends while another still uses the store.
 
-#include "train/lost_run.h"
+#include "train/checks/lost_run.h"
 
 #include <bit>
 #include <cmath>

@@ -1,8 +1,7 @@
 // Checks placements, axis by axis: it interprets the program on placements (placement.cc) instead of numbers. It finds
 // what no other check can: mistakes that all ranks make alike, which race with nothing and match perfectly.
 //
-//     enter     tokens are varying on a batch axis, run words partial; homes are placed as in the layout; pads are zero
-//     walk      each action by its rule (placement_rules.h)
+//     walk      placement_walk.h, from what the layout says of each home
 //     leave     every persistent home must have the placement that it entered with, and the loss must be summed
 //
 // The last condition makes steps repeatable: a step that takes replicated values and leaves shards would train on
@@ -14,34 +13,20 @@
 // Unknown contents (a strategy's own buffers, other ranks' slices on some axes) fit everything, so the check can miss
 // mistakes in them. Cost: linear in the bindings, up to pieces, for each axis of more than one rank.
 
-#include <vector>
-
-#include "verify/placement_rules.h"
+#include "verify/diagnostics.h"
+#include "verify/placement/placement_walk.h"
 #include "verify/verify.h"
 
 namespace tessera::host {
 namespace {
 
-/// A range of a home that lives across steps, with its placement when the step begins.
-struct Entered {
-  const Home* home;
-  uint32_t role;
-  Binding range;
-  Placement placement;
-};
-
 class AxisVerifier {
  public:
   AxisVerifier(const Program& program, int axis, DiagnosticList& diagnostics)
-      : program_(program), axis_(axis), diagnostics_(diagnostics), placements_(program) {}
+      : program_(program), axis_(axis), diagnostics_(diagnostics), walk_(program, axis, diagnostics) {}
 
   void run() {
-    enter_buffers();
-    enter_run_words();
-    enter_homes();
-    PlacementRules rules(program_, axis_, placements_, diagnostics_);
-    for (size_t i = 0; i < program_.actions.size(); ++i)
-      rules.apply(i);
+    walk_.run();
     check_homes();
     check_loss();
   }
@@ -49,53 +34,10 @@ class AxisVerifier {
  private:
   const Axis& axis() const { return program_.mesh->axes()[axis_]; }
 
-  void enter_buffers() {
-    for (const Buffer& buffer : program_.buffers)
-      placements_.write({buffer.id, 0, buffer.num_elements, 0, 0}, {entry_placement(buffer)});
-  }
-
-  /// Each rank sets its own before the step; CLIP takes their sum.
-  void enter_run_words() {
-    if (const uint64_t squares = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator))
-      placements_.write({squares, TSR_ACCUMULATOR_LIMBS, TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS, 0, 0},
-                        Placement{PlacementKind::partial});
-  }
-
-  PlacementKind entry_placement(const Buffer& buffer) const {
-    if (buffer.kind == TSR_BUFFER_INPUT)
-      return axis().splits == TSR_SPLITS_BATCH ? PlacementKind::varying : PlacementKind::replicated;
-    if (buffer.kind == TSR_BUFFER_SCALAR) return PlacementKind::replicated;
-    if (!buffer.persistent) return PlacementKind::unknown;
-    switch (buffer.kind) {
-      case TSR_BUFFER_ACCUMULATOR:
-        return PlacementKind::replicated;
-      case TSR_BUFFER_HOME:
-      case TSR_BUFFER_OPTIMIZER:
-        return PlacementKind::zero;  // pads; enter_homes sets the rest
-      default:
-        return PlacementKind::unknown;  // a strategy's own
-    }
-  }
-
-  void enter_homes() {
-    for (const Home& home : program_.homes) {
-      const std::vector<HomeRange> ranges = ranges_of(home);
-      for (const auto& [role, place] : home.roles) {
-        if (!place.buffer || !program_.buffer(place.buffer).persistent) continue;
-        for (const HomeRange& range : ranges) {
-          const Binding binding{place.buffer, place.offset + range.home_offset, range.num_elements, 0, 0};
-          const Placement placement{layout_placement(program_, range.parameter, axis_, role)};
-          placements_.write(binding, placement);
-          entered_.push_back({&home, role, binding, placement});
-        }
-      }
-    }
-  }
-
   /// Divergent parameters may leave equal: that is what averaging them is for.
   void check_homes() {
-    for (const Entered& entered : entered_)
-      for (const PlacementPart& part : placements_.read(entered.range)) {
+    for (const EnteredHome& entered : walk_.homes())
+      for (const PlacementPart& part : walk_.read(entered.range)) {
         const PlacementKind before = entered.placement.kind, after = part.placement.kind;
         if (part.placement.is_neutral() || after == before) continue;
         if (before == PlacementKind::varying && after == PlacementKind::replicated) continue;
@@ -124,7 +66,7 @@ class AxisVerifier {
   void check_sum(std::string_view name, const char* what) {
     const uint64_t sum = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, name);
     if (!sum) return;
-    for (const PlacementPart& part : placements_.read({sum, 0, program_.buffer(sum).num_elements, 0, 0}))
+    for (const PlacementPart& part : walk_.read({sum, 0, program_.buffer(sum).num_elements, 0, 0}))
       if (part.placement.kind == PlacementKind::partial) {
         diagnostics_.add("rank " + std::to_string(program_.mesh->rank(program_.coordinates)) + " ends with " + what +
                          " that is " + placement_text(part.placement, axis().name));
@@ -135,8 +77,7 @@ class AxisVerifier {
   const Program& program_;
   const int axis_;
   DiagnosticList& diagnostics_;
-  PlacementMap placements_;
-  std::vector<Entered> entered_;
+  PlacementWalk walk_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What each kind of action does to placements on one axis, and what it must not do. Implemented in placement_rules.cc,
-// placement_compute.cc, placement_tensor.cc, placement_collective.cc, placement_step.cc and placement_call.cc.
+// What each kind of action does to placements on one axis, and what it must not do. Implemented in placement_rules.cc
+// and the *_rules.cc beside it.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 #include "passes/host_staging.h"
 #include "program/collective_operands.h"
 #include "verify/diagnostics.h"
-#include "verify/placement.h"
+#include "verify/placement/placement.h"
 
 namespace tessera::host {
 

@@ -10,12 +10,12 @@
 //     shard         varying      -         shard     varying
 //     varying       varying      -         varying   varying
 //
-// Codes of addends are in no sum: what they mean only the strategy knows, in its calls (placement_call.cc).
+// Codes of addends are in no sum: what they mean only the strategy knows, in its calls (call_rules.cc).
 //
 // Zero and unknown fit everything. `factor` is the product of all scales so far, so that a strategy that averages where
 // it must sum is found too.
 
-#include "verify/placement.h"
+#include "verify/placement/placement.h"
 
 #include <algorithm>
 

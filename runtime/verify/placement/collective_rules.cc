@@ -18,7 +18,7 @@
 
 #include <algorithm>
 
-#include "verify/placement_rules.h"
+#include "verify/placement/placement_rules.h"
 
 namespace tessera::host {
 

@@ -1,10 +1,9 @@
 // Abstract interpretation of a program for one axis: each action is applied to placements instead of numbers. The rules
-// are in five files: placement_compute.cc (axes that split the batch or the layers), placement_tensor.cc,
-// placement_collective.cc, placement_step.cc (elementwise, norm, optimizer), placement_call.cc. A range that caused a
-// diagnostic becomes unknown, which fits everything, so a fault is reported once and not again for each action after
-// it.
+// are in five files: compute_rules.cc (axes that split the batch or the layers), tensor_rules.cc, collective_rules.cc,
+// step_rules.cc (elementwise, norm, optimizer), call_rules.cc. A range that caused a diagnostic becomes unknown, which
+// fits everything, so a fault is reported once and not again for each action after it.
 
-#include "verify/placement_rules.h"
+#include "verify/placement/placement_rules.h"
 
 namespace tessera::host {
 

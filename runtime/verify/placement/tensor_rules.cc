@@ -15,7 +15,7 @@
 #include <set>
 
 #include "tessera/op_table.hpp"
-#include "verify/placement_rules.h"
+#include "verify/placement/placement_rules.h"
 
 namespace tessera::host {
 

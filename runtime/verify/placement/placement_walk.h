@@ -1,0 +1,48 @@
+// A walk through a program that knows how every element is placed over one axis. What is so before the first action:
+// tokens are varying on a batch axis, run words partial, homes placed as in the layout, pads zero; each action then
+// changes it by its rule (placement_rules.h).
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "verify/placement/placement.h"
+
+namespace tessera::host {
+
+class DiagnosticList;
+
+/// A range of a home that lives across steps, with its placement when the step begins.
+struct EnteredHome {
+  const Home* home;
+  uint32_t role;
+  Binding range;
+  Placement placement;
+};
+
+class PlacementWalk {
+ public:
+  /// Borrows its arguments.
+  PlacementWalk(const Program& program, int axis, DiagnosticList& diagnostics);
+
+  /// Applies all actions, and calls `after` after each. What breaks a rule is a diagnostic.
+  void run(const std::function<void(size_t action)>& after = {});
+
+  const std::vector<EnteredHome>& homes() const { return homes_; }
+  /// After the last action that was applied.
+  PlacementParts read(const Binding& range) { return placements_.read(range); }
+
+ private:
+  void enter_buffers();
+  void enter_run_words();
+  void enter_homes();
+  PlacementKind entry_placement(const Buffer& buffer) const;
+
+  const Program& program_;
+  const int axis_;
+  DiagnosticList& diagnostics_;
+  PlacementMap placements_;
+  std::vector<EnteredHome> homes_;
+};
+
+}  // namespace tessera::host

@@ -1,0 +1,108 @@
+#include "verify/placement/replicated_writes.h"
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/concat.h"
+#include "verify/diagnostics.h"
+#include "verify/placement/placement_rules.h"
+#include "verify/placement/placement_walk.h"
+
+namespace tessera::host {
+namespace {
+
+/// Results of which every rank has all, codes included.
+constexpr uint32_t kSame = bit(PlacementKind::replicated) | bit(PlacementKind::gathered) | bit(PlacementKind::bound);
+
+using Key = std::tuple<size_t, uint64_t, uint64_t, uint64_t>;  // action, buffer, offset, elements
+
+/// Neighbours that are the same on all ranks, as one range.
+std::vector<std::pair<uint64_t, uint64_t>> same_ranges(const PlacementParts& parts) {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // begin, end
+  for (const PlacementPart& part : parts) {
+    if (!(bit(part.placement.kind) & kSame)) continue;
+    if (ranges.empty() || ranges.back().second != part.offset) ranges.emplace_back(part.offset, part.offset);
+    ranges.back().second = part.offset + part.num_elements;
+  }
+  return ranges;
+}
+
+/// The keys of what actions write. Actions come in the program's order.
+class Keys {
+ public:
+  explicit Keys(const Program& program) : program_(program) {}
+
+  void next(size_t action) {
+    const Action& a = program_.actions[action];
+    const std::string text = action_text(program_, -1, action);  // "#41 comm.dp.gather all_gather h.2"
+    name_ = text.substr(text.find(' ') + 1);
+    by_order_ = is_collective(a.kind);
+    if (!by_order_) return;
+    name_ = concat(program_.streams[a.stream].name, " ",
+                   group_text(program_, program_.groups[static_cast<size_t>(a.group)]));
+    name_ += concat(" ", num_collectives_[name_]++);
+  }
+  /// Elements of the binding, from `begin` on.
+  std::string of(const Binding& written, const Binding& range) const {
+    if (!by_order_) return concat(name_, " ", range_text(program_, range));
+    return concat(name_, " ", written.slot, "+", range.offset - written.offset, ":", range.num_elements);
+  }
+
+ private:
+  const Program& program_;
+  std::string name_;
+  bool by_order_ = false;
+  std::map<std::string, int> num_collectives_;  // of a group and stream, so far
+};
+
+/// On an axis that splits the layers, ranks have different actions; only a collective over it is one for all of them.
+bool is_comparable(const Program& program, const Action& action, size_t axis) {
+  if (program.mesh->axes()[axis].splits != TSR_SPLITS_LAYERS || !is_collective(action.kind)) return true;
+  const int over = program.groups[static_cast<size_t>(action.group)].axis;
+  return action.kind != TSR_ACTION_EXCHANGE && (over == TSR_WORLD_AXIS || over == static_cast<int>(axis));
+}
+
+/// Without those whose keys are not theirs alone.
+std::vector<ReplicatedWrite> with_own_key(std::map<Key, ReplicatedWrite> found) {
+  std::map<std::string, int> times;
+  for (const auto& [at, write] : found)
+    ++times[write.key];
+  std::vector<ReplicatedWrite> writes;
+  for (auto& [at, write] : found)
+    if (times[write.key] == 1) writes.push_back(std::move(write));
+  return writes;
+}
+
+}  // namespace
+
+std::vector<ReplicatedWrite> replicated_writes(const Program& program) {
+  std::map<Key, ReplicatedWrite> found;
+  for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
+    if (program.mesh->axes()[axis].num_ranks < 2) continue;
+    DiagnosticList ignored;
+    PlacementWalk walk(program, static_cast<int>(axis), ignored);
+    Keys keys(program);
+    walk.run([&](size_t action) {
+      keys.next(action);
+      if (!is_comparable(program, program.actions[action], axis)) return;
+      for (const Binding& written : program.actions[action].bindings) {
+        if (!is_output(written) || has_role(written, TSR_ROLE_WORKSPACE)) continue;
+        if (program.buffer(written.buffer).memory == TSR_MEMORY_FILE) continue;
+        for (const auto& [begin, end] : same_ranges(walk.read(written))) {
+          Binding range = written;
+          range.offset += begin;
+          range.num_elements = end - begin;
+          ReplicatedWrite& write = found[{action, range.buffer, range.offset, range.num_elements}];
+          write.action = action;
+          write.range = range;
+          write.key = keys.of(written, range);
+          write.axes.push_back(static_cast<int>(axis));
+        }
+      }
+    });
+  }
+  return with_own_key(std::move(found));
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,26 @@
+// What a program proves to be the same on all ranks of an axis, action by action: what --debug-replicas compares.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+
+namespace tessera::host {
+
+/// Elements that an action writes and that are proved to be the same, after it, on all ranks of `axes` that write
+/// them: values and moments that ranks share, sums of gradients, gathered parameters.
+struct ReplicatedWrite {
+  size_t action = 0;
+  Binding range;
+  std::vector<int> axes;  ///< of the mesh, each of several ranks
+  /// What they are, in words that mean the same elements on every rank of the axes that has them, whatever the numbers
+  /// of its actions are: collectives by their order in group and stream, the rest by kind, segment and buffer.
+  std::string key;
+};
+
+/// In the order of the actions, of a program that verify_placement accepts. Without workspaces, what is in files, and
+/// what no key tells apart from another write of the same action and buffer.
+std::vector<ReplicatedWrite> replicated_writes(const Program& program);
+
+}  // namespace tessera::host
