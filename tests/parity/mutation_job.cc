@@ -9,7 +9,6 @@
 #include "launch/memory_store.h"
 #include "model/initial_values.h"
 #include "passes/dependencies.h"
-#include "support/paths.h"
 #include "tessera/error.hpp"
 #include "verify/verify.h"
 #include "verify/verify_rank.h"
@@ -20,11 +19,6 @@ namespace {
 constexpr double kMemoryBudget = 1.02;
 constexpr int64_t kTimeoutMs = 4000;
 constexpr int kNumSteps = 2;
-
-Job job_of(std::vector<std::string> flags, int num_ranks, const Log& log) {
-  flags.insert(flags.end(), {"--comm=local", "--plugin-dir=" + plugin_dir()});
-  return make_job(parse_flags(FlagSet::plan, flags), num_ranks, log);
-}
 
 /// Tokens that differ by rank, step, micro-batch and place.
 std::vector<MicroBatch> batches_of(const Job& job, int data_rank, int step) {
@@ -56,23 +50,13 @@ struct MutationJob::RankBits {
   }
 };
 
-MutationJob::MutationJob(std::vector<std::string> flags, int num_ranks)
-    : log_(LogLevel::off),
-      job_(job_of(std::move(flags), num_ranks, log_)),
-      host_(log_),
-      strategies_(job_, host_),
-      policies_(job_, host_),
-      programs_(compile_job(input())) {}
+MutationJob::MutationJob(std::vector<std::string> flags, int num_ranks) : compiled_(std::move(flags), num_ranks) {}
 
 MutationJob::~MutationJob() = default;
 
-CompileInput MutationJob::input() const {
-  return compile_input(job_, strategies_.all(), policies_.all());
-}
-
 std::vector<int> MutationJob::representatives() const {
   std::vector<int> ranks;
-  for (const auto& [rank, programs] : programs_.by_representative)
+  for (const auto& [rank, programs] : compiled_.programs().by_representative)
     ranks.push_back(rank);
   return ranks;
 }
@@ -103,12 +87,12 @@ void MutationJob::replan(RankPrograms& programs, const Change& change) const {
 
 std::string MutationJob::refusal(int representative, const Change& change) const {
   try {
-    JobPrograms changed = programs_;
+    JobPrograms changed = compiled_.programs();
     for (auto& [rank, programs] : changed.by_representative) {
       programs.eval.reset();
       if (rank == representative) replan(programs, change);
     }
-    const Diagnostics diagnostics = verify_job(input(), changed);
+    const Diagnostics diagnostics = verify_job(compiled_.input(), changed);
     return diagnostics.empty() ? "" : diagnostics.front();
   } catch (const Error& error) {
     return error.what();
@@ -116,32 +100,33 @@ std::string MutationJob::refusal(int representative, const Change& change) const
 }
 
 std::string MutationJob::refusal_of_init(int representative, const Change& change) const {
-  JobPrograms changed = programs_;
+  JobPrograms changed = compiled_.programs();
   change(changed.by_representative.at(representative).init);
-  const Diagnostics diagnostics = verify_job(input(), changed);
+  const Diagnostics diagnostics = verify_job(compiled_.input(), changed);
   return diagnostics.empty() ? "" : diagnostics.front();
 }
 
 void MutationJob::run_rank(int rank, RankPrograms programs, const std::shared_ptr<KeyValueStore>& store,
                            RankBits& bits) const {
-  const HostServices host(log_, store);
+  const Job& job = compiled_.job();
+  const HostServices host(compiled_.log(), store);
   RankSetup setup;
-  setup.device = {job_.plugins.device.device(), job_.options.device.values(), 0, 1, host.of(job_.plugins.device)};
+  setup.device = {job.plugins.device.device(), job.options.device.values(), 0, 1, host.of(job.plugins.device)};
   setup.device_memory_is_host = true;
-  if (job_.plugins.communicator) {
-    setup.communicators.api = job_.plugins.communicator->communicator();
-    setup.communicators.host = host.of(*job_.plugins.communicator);
-    setup.communicators.options = job_.options.communicator.values();
+  if (job.plugins.communicator) {
+    setup.communicators.api = job.plugins.communicator->communicator();
+    setup.communicators.host = host.of(*job.plugins.communicator);
+    setup.communicators.options = job.options.communicator.values();
     setup.communicators.start_timeout_ms = setup.communicators.timeout_ms = kTimeoutMs;
   }
-  setup.strategies = strategies_.all();
+  setup.strategies = compiled_.strategies();
   setup.debug.check_memory = true;
   setup.debug.guard_bytes = kBufferAlignment;
   RankRuntime runtime(setup, std::move(programs));
-  runtime.initialise(InitialValues(1, job_.model.parameters));
+  runtime.initialise(InitialValues(1, job.model.parameters));
   for (int step = 0; step < kNumSteps; ++step) {
-    const int data_rank = job_.mesh.data_rank(job_.mesh.coordinates(rank));
-    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), 1e-2, 1, batches_of(job_, data_rank, step));
+    const int data_rank = job.mesh.data_rank(job.mesh.coordinates(rank));
+    const StepResult result = runtime.run_step(static_cast<uint64_t>(step), 1e-2, 1, batches_of(job, data_rank, step));
     bits.add(&result.loss_sum, sizeof result.loss_sum);
     bits.add(&result.grad_norm, sizeof result.grad_norm);
   }
@@ -156,12 +141,12 @@ void MutationJob::run_rank(int rank, RankPrograms programs, const std::shared_pt
 }
 
 std::vector<std::byte> MutationJob::run(int representative, const Change& change) const {
-  const int num_ranks = job_.mesh.num_ranks();
+  const int num_ranks = compiled_.job().mesh.num_ranks();
   for (int rank = static_cast<int>(own_.size()); rank < num_ranks; ++rank)
-    own_.push_back(compile_rank(input(), job_.mesh.coordinates(rank)));
+    own_.push_back(compile_rank(compiled_.input(), compiled_.job().mesh.coordinates(rank)));
   std::vector<RankPrograms> programs = own_;
   for (int rank = 0; rank < num_ranks; ++rank) {
-    const bool is_changed = programs_.classes.representative(rank) == representative;
+    const bool is_changed = compiled_.programs().classes.representative(rank) == representative;
     replan(
         programs[static_cast<size_t>(rank)], is_changed ? change : [](Program&) {});
   }

@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "job/job.h"
-#include "job/job_policies.h"
-#include "plugins/host_services.h"
+#include "launch/key_value_store.h"
+#include "support/compiled_job.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -24,7 +23,7 @@ class MutationJob {
 
   /// One rank of each class.
   std::vector<int> representatives() const;
-  const Program& step(int rank) const { return programs_.of(rank).steps.front(); }
+  const Program& step(int rank) const { return compiled_.step(rank); }
 
   /// What the host says of the job when the step of every rank of this class is changed; empty when it is proved.
   std::string refusal(int representative, const Change& change) const;
@@ -36,16 +35,10 @@ class MutationJob {
 
  private:
   struct RankBits;
-  CompileInput input() const;
   void replan(RankPrograms& programs, const Change& change) const;
   void run_rank(int rank, RankPrograms programs, const std::shared_ptr<KeyValueStore>& store, RankBits& bits) const;
 
-  Log log_;
-  Job job_;
-  HostServices host_;
-  JobStrategies strategies_;
-  JobPolicies policies_;
-  JobPrograms programs_;
+  CompiledJob compiled_;
   mutable std::vector<RankPrograms> own_;  // of every rank, compiled when something runs
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,12 @@ class CompiledJob {
   const RankPrograms& of(int rank) const { return programs_.of(rank); }
   const Program& step(int rank) const { return of(rank).steps.front(); }
   const Diagnostics& diagnostics() const { return diagnostics_; }
+  const JobPrograms& programs() const { return programs_; }
+  CompileInput input() const { return compile_input(job_, strategies_.all(), policies_.all()); }
+  std::span<const StrategyOnAxis> strategies() const { return strategies_.all(); }
+  const Log& log() const { return log_; }
 
  private:
-  CompileInput input() const { return compile_input(job_, strategies_.all(), policies_.all()); }
-
   Job make(std::vector<std::string> flags, int num_ranks, const std::string& comm) {
     flags.insert(flags.end(), {"--comm=" + comm, "--plugin-dir=" + plugin_dir()});
     Job job = make_job(parse_flags(FlagSet::plan, flags), num_ranks, log_);

@@ -68,29 +68,21 @@ uint32_t AddendSets::united(uint32_t a, uint32_t b) {
   return united_[{a, b}] = id_of(std::move(both));
 }
 
-ContentMap::ContentMap(const Program& program) : program_(program) {
-  for (const Buffer& one : program.buffers)
-    buffers_.emplace_back(one.num_elements);
-}
-
 ContentParts ContentMap::read(const Binding& range) {
   ContentParts parts;
-  for (const auto& [begin, part] : buffer(range.buffer).parts(range.offset, range.offset + range.num_elements))
+  for (const auto& [begin, part] : values_.parts(range))
     append(parts, {begin - range.offset, part.end - begin, part.value.moved_by(static_cast<int64_t>(range.offset))});
   return parts;
 }
 
 void ContentMap::write(const Binding& range, const Content& content) {
-  buffer(range.buffer)
-      .assign(range.offset, range.offset + range.num_elements, content.moved_by(-static_cast<int64_t>(range.offset)));
+  values_.assign(range, range.offset, range.num_elements, content.moved_by(-static_cast<int64_t>(range.offset)));
 }
 
 void ContentMap::write(const Binding& range, const ContentParts& parts) {
-  for (const ContentPart& part : parts) {
-    const uint64_t begin = range.offset + part.offset;
-    buffer(range.buffer)
-        .assign(begin, begin + part.num_elements, part.content.moved_by(-static_cast<int64_t>(range.offset)));
-  }
+  for (const ContentPart& part : parts)
+    values_.assign(range, range.offset + part.offset, part.num_elements,
+                   part.content.moved_by(-static_cast<int64_t>(range.offset)));
 }
 
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "program/buffer_values.h"
 #include "program/program.h"
-#include "program/range_map.h"
 
 namespace tessera::host {
 
@@ -84,16 +84,13 @@ inline constexpr uint32_t kTwice = UINT32_MAX;
 /// The contents of all elements of a program's buffers.
 class ContentMap {
  public:
-  explicit ContentMap(const Program& program);
+  explicit ContentMap(const Program& program) : values_(program) {}
   ContentParts read(const Binding& range);
   void write(const Binding& range, const Content& content);
   void write(const Binding& range, const ContentParts& parts);
 
  private:
-  RangeMap<Content>& buffer(uint64_t id) { return buffers_[&program_.buffer(id) - program_.buffers.data()]; }
-
-  const Program& program_;
-  std::vector<RangeMap<Content>> buffers_;
+  BufferValues<Content> values_;
 };
 
 /// "the gradient of h.0.ln_1.weight mb=0", for findings; `names` are those of kept buffers.

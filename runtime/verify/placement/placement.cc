@@ -103,27 +103,20 @@ std::vector<PlacementPair> zip(const PlacementParts& first, const PlacementParts
   return result;
 }
 
-PlacementMap::PlacementMap(const Program& program) : program_(program) {
-  for (const Buffer& one : program.buffers)
-    buffers_.emplace_back(one.num_elements);
-}
-
 PlacementParts PlacementMap::read(const Binding& range) {
   PlacementParts result;
-  for (const auto& [begin, part] : buffer(range.buffer).parts(range.offset, range.offset + range.num_elements))
+  for (const auto& [begin, part] : values_.parts(range))
     result.push_back({begin - range.offset, part.end - begin, part.value});
   return result;
 }
 
 void PlacementMap::write(const Binding& range, const Placement& placement) {
-  buffer(range.buffer).assign(range.offset, range.offset + range.num_elements, placement);
+  values_.assign(range, range.offset, range.num_elements, placement);
 }
 
 void PlacementMap::write(const Binding& range, const PlacementParts& parts) {
-  for (const PlacementPart& part : parts) {
-    const uint64_t begin = range.offset + part.offset;
-    buffer(range.buffer).assign(begin, begin + part.num_elements, part.placement);
-  }
+  for (const PlacementPart& part : parts)
+    values_.assign(range, range.offset + part.offset, part.num_elements, part.placement);
 }
 
 PlacementKind layout_placement(const Program& program, int parameter, int axis, uint32_t role) {

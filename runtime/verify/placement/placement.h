@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "program/buffer_values.h"
 #include "program/program.h"
-#include "program/range_map.h"
 
 namespace tessera::host {
 
@@ -75,16 +75,13 @@ std::vector<PlacementPair> zip(const PlacementParts& first, const PlacementParts
 /// The placements of all elements of a program's buffers.
 class PlacementMap {
  public:
-  explicit PlacementMap(const Program& program);
+  explicit PlacementMap(const Program& program) : values_(program) {}
   PlacementParts read(const Binding& range);
   void write(const Binding& range, const Placement& placement);
   void write(const Binding& range, const PlacementParts& parts);
 
  private:
-  RangeMap<Placement>& buffer(uint64_t id) { return buffers_[&program_.buffer(id) - program_.buffers.data()]; }
-
-  const Program& program_;
-  std::vector<RangeMap<Placement>> buffers_;
+  BufferValues<Placement> values_;
 };
 
 /// The placement of a parameter's role on an axis, according to the layout.
