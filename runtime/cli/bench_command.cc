@@ -1,9 +1,13 @@
 // `tessera bench rates`: measures on this machine what a step of the job consists of, and writes it for `plan --rates`.
+// And what the parts of `tessera bench` share.
 
+#include <algorithm>
 #include <iostream>
 
+#include "base/concat.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "cli/bench_commands.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
@@ -12,13 +16,22 @@
 #include "rates/measure.h"
 
 namespace tessera::host {
+namespace {
 
-int bench_command(std::span<const std::string> arguments) {
-  if (arguments.empty() || arguments[0] != "rates")
-    throw UsageError(arguments.empty() ? "tessera bench needs what to measure; give tessera bench rates"
-                                       : "tessera bench measures rates, not '" + arguments[0] +
-                                             "'; give tessera bench rates (see tessera bench rates --help)");
-  const ParsedFlags flags = parse_flags(FlagSet::bench, arguments.subspan(1));
+constexpr std::string_view kHelp =
+    "usage: tessera bench comm|device|disk|rates [flags]\n\n"
+    "  comm     every collective of a communicator: time, algorithm and bus bandwidth\n"
+    "  device   products by size and dtype, memory bandwidth, copies, launches\n"
+    "  disk     the files of --offload-dir and of checkpoints\n"
+    "  rates    all that a job needs, for plan --rates to predict the time of its steps\n\n"
+    "tessera bench PART --help lists the flags.\n";
+
+Output rates_output(const std::string& path, bool overwrite) {
+  return {.flag = "--rates", .path = path, .is_ours = begins_like_rates, .overwrite = overwrite};
+}
+
+int bench_rates(std::span<const std::string> arguments) {
+  const ParsedFlags flags = parse_flags(FlagSet::bench, arguments);
   if (flags.help) {
     std::cout << flags_help(FlagSet::bench, models_help());
     return 0;
@@ -33,6 +46,58 @@ int bench_command(std::span<const std::string> arguments) {
   if (!is_standard_output(flags.plan.rates))
     std::cout << "wrote the rates of " << rates.ops.size() << " ops to " << flags.plan.rates << '\n';
   return 0;
+}
+
+}  // namespace
+
+int bench_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  const std::string part = arguments.empty() ? "" : arguments[0];
+  const auto rest = arguments.empty() ? arguments : arguments.subspan(1);
+  if (part == "rates") return bench_rates(rest);
+  if (part == "comm") return bench_comm_command(rest, argv);
+  if (part == "device") return bench_device_command(rest);
+  if (part == "disk") return bench_disk_command(rest);
+  if (part == "--help" || part == "-h") {
+    std::cout << kHelp;
+    return 0;
+  }
+  throw UsageError(part.empty() ? "tessera bench needs what to measure; give comm, device, disk or rates"
+                                : concat("tessera bench does not measure '", part,
+                                         "'; give comm, device, disk or rates (see tessera bench --help)"));
+}
+
+std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments) {
+  std::vector<PluginFlag> flags;
+  std::vector<std::string> others;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    if (!word.starts_with("--") || name.find('.') == name.npos) {
+      others.push_back(word);
+      continue;
+    }
+    if (std::ranges::count(flags, name.substr(2), &PluginFlag::name))
+      throw UsageError(concat(name, " is given more than once; give it once"));
+    if (equals != word.npos)
+      flags.push_back({name.substr(2), word.substr(equals + 1), true});
+    else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+      flags.push_back({name.substr(2), arguments[++i], true});
+    else
+      flags.push_back({name.substr(2), "true", false});
+  }
+  arguments = std::move(others);
+  return flags;
+}
+
+void check_rates_file(const std::string& path, bool overwrite) {
+  if (path.empty()) throw UsageError("--rates is empty; give a file");
+  if (const std::string refusal = refusal_of(rates_output(path, overwrite)); !refusal.empty())
+    throw UsageError(refusal);
+}
+
+void write_rates_file(const std::string& path, bool overwrite, const Rates& rates) {
+  OutputFile(rates_output(path, overwrite)).write(rates_json(rates));
 }
 
 }  // namespace tessera::host

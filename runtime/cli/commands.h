@@ -18,6 +18,6 @@ int plugins_command(std::span<const std::string> arguments);
 int convert_command(std::span<const std::string> arguments);
 int generate_command(std::span<const std::string> arguments);
 int tokenize_command(std::span<const std::string> arguments);
-int bench_command(std::span<const std::string> arguments);
+int bench_command(std::span<const std::string> arguments, const std::vector<std::string>& argv);
 
 }  // namespace tessera::host

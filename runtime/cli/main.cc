@@ -48,7 +48,7 @@ constexpr Command kCommands[] = {
     {"generate", [](Arguments arguments, const std::vector<std::string>&) { return generate_command(arguments); }},
     {"convert", [](Arguments arguments, const std::vector<std::string>&) { return convert_command(arguments); }},
     {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
-    {"bench", [](Arguments arguments, const std::vector<std::string>&) { return bench_command(arguments); }},
+    {"bench", bench_command},
     {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
     {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},

@@ -24,20 +24,20 @@ int threads_of_a_rank(const Job& job) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job.mesh.num_ranks());
 }
 
-std::string now() {
+}  // namespace
+
+std::string time_of_measurement() {
   const std::time_t time = std::time(nullptr);
   std::tm utc{};
   ::gmtime_r(&time, &utc);
   return concat(std::put_time(&utc, "%Y-%m-%dT%H:%M:%SZ"));
 }
 
-}  // namespace
-
 Rates measure_rates(const Job& job, const RankPrograms& programs, const Log& log) {
   const HostServices host(log);
   Rates rates;
   rates.device = job.plugins.device.name;
-  rates.measured = now();
+  rates.measured = time_of_measurement();
   rates.num_threads = threads_of_a_rank(job);
   const Device device({job.plugins.device.device(), job.options.device.values(), 0,
                        static_cast<uint32_t>(rates.num_threads), host.of(job.plugins.device)});
@@ -48,12 +48,12 @@ Rates measure_rates(const Job& job, const RankPrograms& programs, const Log& log
     rates.ops = ops.measure(&progress);
   }
   log.info("measured ", rates.ops.size(), " ops; copies follow");
-  rates.copies = measure_copies(device, ops);
+  rates.copies = measure_copies(device, ops.load());
   if (job.config.offload_dirs.empty()) return rates;
   log.info("files in --offload-dir follow");
   const FileStoreOptions files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check,
                                   job.config.timeout_ms};
-  rates.files = measure_files(files, job.config.offload_chunk, ops, log);
+  rates.files = measure_files(files, job.config.offload_chunk, ops.load(), log);
   return rates;
 }
 

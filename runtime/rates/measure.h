@@ -8,6 +8,9 @@
 
 namespace tessera::host {
 
+/// The time now, as files of rates have it.
+std::string time_of_measurement();
+
 /// Measures the ops of the rank's step, copies, and files where the job has --offload-dir, on the device of the job as
 /// a rank would open it. Takes some seconds, and the memory of the largest op or 1 GiB. Throws what the device reports,
 /// and what FileStore throws. [control-thread]

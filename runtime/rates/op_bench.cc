@@ -10,7 +10,6 @@
 #include "rates/op_bench.h"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -25,7 +24,6 @@ namespace {
 
 constexpr size_t kLeastRounds = 5, kMostRounds = 200;
 constexpr double kSeconds = 2;  // of rounds, where more than the least fit
-constexpr int kTurns = 5;       // alone and beside other work
 constexpr int64_t kRoundMs = 600'000;
 
 /// Blocks a stream until it is opened.
@@ -52,12 +50,6 @@ class Gate {
 tsr_status read_clock(void* time, tsr_error*) noexcept {
   *static_cast<std::chrono::steady_clock::time_point*>(time) = std::chrono::steady_clock::now();
   return TSR_OK;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 /// The first action of each op and shape, in list order, and how often the program has it.
@@ -149,40 +141,9 @@ const OpBench::Op& OpBench::largest() const {
                                    [](const Op& op) { return op.rate.seconds * static_cast<double>(op.num_times); });
 }
 
-double OpBench::run_largest(uint64_t num_times, const Meanwhile& meanwhile) {
-  struct Span {
-    Clock::time_point start, end;
-    std::atomic<bool> computes{true};
-  } span;
-  const auto finish = [](void* self, tsr_error* err) noexcept {
-    auto& run = *static_cast<Span*>(self);
-    const tsr_status status = read_clock(&run.end, err);
-    run.computes = false;
-    return status;
-  };
+KernelLoad OpBench::load() const {
   const Op& op = largest();
-  call(device_.api().host_function, stream_.get(), &read_clock, &span.start);
-  for (uint64_t i = 0; i < num_times; ++i)
-    call(device_.api().launch, op.kernel.get(), stream_.get(), op.pointers.data(), op.pointers.size());
-  call(device_.api().host_function, stream_.get(), +finish, &span);
-  try {
-    meanwhile([&] { return span.computes.load(); });
-  } catch (...) {
-    stream_.reset();  // waits for what uses `span`
-    throw;
-  }
-  call_for(kRoundMs, device_.api().stream_synchronize, stream_.get(), kRoundMs);
-  return std::chrono::duration<double>(span.end - span.start).count();
-}
-
-double OpBench::share_kept(double seconds, const Meanwhile& work) {
-  const auto num_times = static_cast<uint64_t>(std::max(1.0, seconds / kTurns / largest().rate.seconds));
-  std::vector<double> shares;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    const double alone = run_largest(num_times, [](const auto&) {});
-    shares.push_back(alone / run_largest(num_times, work));
-  }
-  return std::clamp(median(shares), 1e-3, 1.0);
+  return {device_, stream_.get(), op.kernel.get(), op.pointers, op.rate.seconds};
 }
 
 }  // namespace tessera::host

@@ -49,11 +49,6 @@ double rate_of(const std::function<uint64_t()>& move, const Stop& stop) {
   return static_cast<double>(num_bytes) / seconds_since(start);
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.at(values.size() / 2);
-}
-
 double share(double together, double alone) {
   return std::clamp(together / alone, 1e-3, 1.0);
 }
@@ -161,7 +156,7 @@ class StoreBench {
 
 }  // namespace
 
-CopyRates measure_copies(const Device& device, OpBench& compute) {
+CopyRates measure_copies(const Device& device, const KernelLoad& compute) {
   const CopyPair pair(device);
   const auto rate = [&](bool in, bool out, const Stop& stop) {
     return rate_of([&] { return pair.move(in, out); }, stop);
@@ -178,7 +173,7 @@ CopyRates measure_copies(const Device& device, OpBench& compute) {
   return rates;
 }
 
-FileRates measure_files(FileStoreOptions options, uint64_t chunk_bytes, OpBench& compute, const Log& log) {
+FileRates measure_files(FileStoreOptions options, uint64_t chunk_bytes, const KernelLoad& compute, const Log& log) {
   options.num_bytes = 2 * kFileBytes;
   StoreBench store(options, std::clamp(whole_blocks(chunk_bytes), kMiB, kFileBytes / 2), log);
   store.fill();
