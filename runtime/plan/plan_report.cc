@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
 #include "checkpoint/held_state.h"
+#include "config/text_values.h"
 #include "plan/format.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"

@@ -53,11 +53,12 @@ tsr_status read_clock(void* time, tsr_error*) noexcept {
 }
 
 /// The first action of each op and shape, in list order, and how often the program has it.
-std::vector<std::pair<uint32_t, uint64_t>> distinct_ops(const Program& program) {
+std::vector<std::pair<uint32_t, uint64_t>> distinct_ops(const Program& program, OpBench::Where where) {
   std::vector<std::pair<uint32_t, uint64_t>> distinct;
   std::map<std::pair<std::string, std::string>, size_t> seen;
   for (uint32_t i = 0; i < program.actions.size(); ++i) {
-    if (!is_op(program, program.actions[i])) continue;
+    const bool is_of_host = is_host_op(program, program.actions[i]);
+    if (where == OpBench::Where::host ? !is_of_host : !is_op(program, program.actions[i])) continue;
     const OpRate rate = unmeasured(program, program.actions[i]);
     const auto [entry, is_new] = seen.try_emplace({rate.op, rate.shape}, distinct.size());
     if (is_new) distinct.emplace_back(i, 0);
@@ -68,10 +69,10 @@ std::vector<std::pair<uint32_t, uint64_t>> distinct_ops(const Program& program) 
 
 }  // namespace
 
-OpBench::OpBench(const Device& device, const Program& program)
+OpBench::OpBench(const Device& device, const Program& program, Where where)
     : device_(device), program_(program), stream_(make_stream(device, "compute")) {
   std::vector<uint32_t> actions;
-  const auto distinct = distinct_ops(program);
+  const auto distinct = distinct_ops(program, where);
   for (const auto& [index, num_times] : distinct)
     actions.push_back(index);
   memory_ = std::make_unique<OpMemory>(device, program, actions);

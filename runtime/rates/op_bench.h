@@ -17,7 +17,10 @@ namespace tessera::host {
 /// Measures the ops of one program, each shape once. Borrows device and program. All functions: [control-thread].
 class OpBench {
  public:
-  OpBench(const Device& device, const Program& program);
+  /// Which of the program's ops: the device's, or those of the host, which `device` then is.
+  enum class Where { device, host };
+  OpBench(const Device& device, const Program& program, Where where);
+  bool is_empty() const { return ops_.empty(); }
 
   /// The mean of several rounds over all ops, in the order of the program.
   std::vector<OpRate> measure(Progress* progress);

@@ -38,6 +38,7 @@ struct FileRates {
   double both_bytes_per_second = 0;                              ///< of both together, when both are at work
   double seconds_per_transfer = 0;                               ///< beyond the time of its bytes
   Together beside_compute;
+  double random_bytes_per_second = 0;  ///< read in pieces of 64 KiB at random places; not kept in the file
 };
 
 /// How long one collective takes by itself.

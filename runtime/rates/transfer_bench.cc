@@ -11,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -95,6 +96,11 @@ class StoreBench {
     std::fill_n(out_.get(), chunk_bytes, std::byte{0x5A});
   }
 
+  /// Reads at a random place.
+  uint64_t read_anywhere(uint64_t num_bytes) {
+    store_.read(generator_() % (kFileBytes / num_bytes) * num_bytes, {in_.get(), num_bytes}, "what is measured");
+    return num_bytes;
+  }
   /// One transfer, the next in its half.
   uint64_t move(bool is_write, uint64_t num_bytes) {
     uint64_t& next = is_write ? next_write_ : next_read_;
@@ -152,6 +158,7 @@ class StoreBench {
   FileStore store_;
   Memory in_, out_;
   uint64_t next_read_ = 0, next_write_ = 0;
+  std::minstd_rand generator_;
 };
 
 }  // namespace
@@ -185,6 +192,7 @@ FileRates measure_files(FileStoreOptions options, uint64_t chunk_bytes, const Ke
   const double small = rate_of([&] { return store.move(false, kSmallBytes); }, after(kSeconds / 4));
   rates.seconds_per_transfer =
       std::max(0.0, static_cast<double>(kSmallBytes) * (1 / small - 1 / rates.read_bytes_per_second));
+  rates.random_bytes_per_second = rate_of([&] { return store.read_anywhere(kSmallBytes); }, after(kSeconds / 4));
   std::vector<double> beside;
   rates.beside_compute.compute = compute.share_kept(
       2 * kSeconds, [&](const Stop& computes) { beside.push_back(store.both([&] { return !computes(); })); });
