@@ -63,7 +63,6 @@ int bench_rates(std::span<const std::string> arguments, const std::vector<std::s
     std::cout << flags_help(FlagSet::bench, models_help());
     return 0;
   }
-  const Log log(parse_log_level(flags.config.log_level));
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
   const int requested = requested_world(flags.config);
   const int num_ranks = std::max(1, environment.world_size > 1 ? environment.world_size : requested);

@@ -33,6 +33,7 @@ constexpr CommandFlag kFlags[] = {
     {"factor", "N", "each size is N times the one before it (default 2)"},
     {"iters", "N", "launches that are measured, of each (default 10)"},
     {"warmup", "N", "launches before these (default 2)"},
+    {"only", "products|memory|copies|launches", "measure this part alone"},
     {"plugin-dir", "FOLDER", "search this folder for plugins too"},
     {"rates", "FILE", "also write the rates for plan --rates to this file"},
     {"overwrite", "", "let --rates replace a file that tessera did not write"},
@@ -56,7 +57,11 @@ constexpr NamedDtype kDtypes[] = {{"float32", TSR_F32}, {"bf16", TSR_BF16}, {"fp
 struct DeviceBench {
   int64_t min_size = 0, max_size = 0, factor = 0;
   int num_measured = 0, num_warmups = 0;
+  std::string only;
+
+  bool has(std::string_view part) const { return only.empty() || only == part; }
 };
+constexpr std::string_view kParts = "products|memory|copies|launches";
 
 DeviceBench read_bench(const CommandLine& line) {
   DeviceBench bench;
@@ -65,6 +70,10 @@ DeviceBench read_bench(const CommandLine& line) {
   bench.factor = line.integer("factor", 2, 2, 1 << 16);
   bench.num_measured = static_cast<int>(line.integer("iters", 10, 1, 1'000'000));
   bench.num_warmups = static_cast<int>(line.integer("warmup", 2, 0, 1'000'000));
+  if (line.has("only")) {
+    bench.only = line.value("only");
+    parse_choice("only", bench.only, kParts);
+  }
   if (bench.min_size > bench.max_size)
     throw UsageError(concat("--min-size ", bench.min_size, " is above --max-size ", bench.max_size,
                             "; lower it, or raise --max-size"));
@@ -93,7 +102,14 @@ void measure_products(const Device& device, const DeviceBench& bench, const Name
   }
 }
 
+void measure_products(const Device& device, const DeviceBench& bench, Rates& rates) {
+  std::cout << format("%-28s %12s %12s %12s\n", "# product, N x N", "time (us)", "min (us)", "GFLOP/s");
+  for (const NamedDtype& dtype : kDtypes)
+    measure_products(device, bench, dtype, rates);
+}
+
 void measure_memory_ops(const Device& device, const DeviceBench& bench, Rates& rates) {
+  std::cout << format("%-28s %12s %12s %12s\n", "# memory", "time (us)", "min (us)", "GB/s");
   for (const auto& [name, op] : {std::pair("zero, 16 MiB", zero_op(kManyElements)),
                                  std::pair("cast to bf16, 16 MiB", cast_op(kManyElements))}) {
     KernelBench kernel(device, op);
@@ -101,17 +117,25 @@ void measure_memory_ops(const Device& device, const DeviceBench& bench, Rates& r
     rates.ops.push_back(kernel.rate());
     print_seconds(name, seconds, format("%12.1f", kernel.rate().num_bytes / seconds.median * 1e-9));
   }
+  std::cout << format("copies within, 64 MiB        %38.1f  read and written\n",
+                      measure_memory(device, uint64_t{64} << 20) * 1e-9);
 }
 
 void measure_launches(const Device& device) {
+  std::cout << format("%-28s %12s %12s\n", "# launches", "time (us)", "min (us)");
   KernelBench small(device, zero_op(1));
   print_seconds("launch, one after another", small.measure(kLaunches, kLaunches), "");
   print_seconds("launch and wait", small.measure_round_trip(kLaunches), "");
 }
 
-void print_copies(const CopyRates& copies) {
-  std::cout << format("copies to the device         %30.1f\n", copies.in_bytes_per_second * 1e-9)
-            << format("copies to the host           %30.1f\n", copies.out_bytes_per_second * 1e-9)
+void measure_copies_of(const Device& device, const DeviceBench& bench, Rates& rates) {
+  KernelBench load(device, product_op(TSR_F32, std::min<int64_t>(512, bench.max_size)));
+  load.measure(bench.num_warmups, bench.num_measured);
+  rates.copies = measure_copies(device, load.load());
+  const CopyRates& copies = *rates.copies;
+  std::cout << format("%-28s %12s %12s %12s\n", "# copies", "", "", "GB/s")
+            << format("to the device                %38.1f\n", copies.in_bytes_per_second * 1e-9)
+            << format("to the host                  %38.1f\n", copies.out_bytes_per_second * 1e-9)
             << format("beside products, both keep %.0f %% of their speed, and products %.0f %%\n",
                       100 * copies.beside_compute.copies, 100 * copies.beside_compute.compute);
 }
@@ -145,20 +169,11 @@ int bench_device_command(std::span<const std::string> arguments) {
   rates.device = plugin.name;
   rates.measured = time_of_measurement();
   std::cout << "# device " << plugin.name << ' ' << plugin.version << ", " << rates.num_threads
-            << (rates.num_threads == 1 ? " thread\n" : " threads\n")
-            << format("%-28s %12s %12s %12s\n", "# product, N x N", "time (us)", "min (us)", "GFLOP/s");
-  for (const NamedDtype& dtype : kDtypes)
-    measure_products(device, bench, dtype, rates);
-  std::cout << format("%-28s %12s %12s %12s\n", "# memory", "time (us)", "min (us)", "GB/s");
-  measure_memory_ops(device, bench, rates);
-  std::cout << format("copies within, 64 MiB        %30.1f%s\n", measure_memory(device, uint64_t{64} << 20) * 1e-9,
-                      "  read and written");
-  KernelBench load(device, product_op(TSR_F32, std::min<int64_t>(512, bench.max_size)));
-  load.measure(bench.num_warmups, bench.num_measured);
-  rates.copies = measure_copies(device, load.load());
-  print_copies(*rates.copies);
-  std::cout << format("%-28s %12s %12s\n", "# launches", "time (us)", "min (us)");
-  measure_launches(device);
+            << (rates.num_threads == 1 ? " thread\n" : " threads\n");
+  if (bench.has("products")) measure_products(device, bench, rates);
+  if (bench.has("memory")) measure_memory_ops(device, bench, rates);
+  if (bench.has("copies")) measure_copies_of(device, bench, rates);
+  if (bench.has("launches")) measure_launches(device);
   if (line.has("rates")) {
     write_rates_file(line.value("rates"), line.has("overwrite"), rates);
     std::cout << "# wrote the rates to " << line.value("rates") << '\n';
