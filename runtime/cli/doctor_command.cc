@@ -39,7 +39,7 @@ constexpr int64_t kMeetMs = 60'000;
 int listen_for_others(uint16_t port) {
   announce_ending_signals();
   const Answerer answerer(port);
-  std::cout << "answering doctors on port " << answerer.port() << std::endl;
+  Log().info("answering doctors on port ", answerer.port());
   for (;;)
     ::pause();
 }
