@@ -1,6 +1,6 @@
-// Copies are cut into chunks of a megabyte, and sums into chunks that stay in the nearest caches until they are in every
-// result: in place the lines that are written are then there already. Each loop checks between two chunks whether the
-// group has failed: abort() must take effect within two seconds, and a copy of gigabytes takes longer.
+// Copies are cut into chunks of a megabyte, and sums into chunks that stay in the nearest caches until they are in
+// every result: in place the lines that are written are then there already. Each loop checks between two chunks whether
+// the group has failed: abort() must take effect within two seconds, and a copy of gigabytes takes longer.
 #include "local-comm/memory.h"
 
 #include <algorithm>

@@ -23,8 +23,9 @@ constexpr CommandFlag kFlags[] = {
     {"comm", "auto|PLUGIN", "communicator to measure (default auto)"},
     {"device", "PLUGIN", "device whose memory is sent (default " TESSERA_DEFAULT_DEVICE ")"},
     {"nproc", "N", "ranks to start on this machine (default 2); under a launcher: its ranks"},
-    {"collectives", "NAME,...", "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, send, "
-                                "exchange, barrier (default: all)"},
+    {"collectives", "NAME,...",
+     "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, send, "
+     "exchange, barrier (default: all)"},
     {"min-size", "SIZE", "smallest buffer (default 1KiB)"},
     {"max-size", "SIZE", "largest buffer (default 64MiB)"},
     {"factor", "N", "each size is N times the one before it (default 4)"},
@@ -41,7 +42,8 @@ constexpr CommandFlag kFlags[] = {
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench comm [--comm PLUGIN] [--nproc N] [flags]",
     "times every collective of a communicator over a range of sizes, and checks the results. The columns are those of\n"
-    "nccl-tests: size of the whole buffer, time of one collective (median, least), algorithm and bus bandwidth. errors\n"
+    "NCCL's tests: size of the whole buffer, time of one collective (median, least), algorithm and bus bandwidth. "
+    "errors\n"
     "are wrong elements; memory is the share of this machine's memory bandwidth, measured in the same run. Options of\n"
     "the communicator and the device are accepted, as --PLUGIN.OPTION=VALUE.",
     kFlags, 0};
@@ -93,20 +95,18 @@ std::vector<CollectiveKind> kinds_of(const CommandLine& line, const Communicator
 
 void check_claims(const CommBench& bench) {
   if (std::ranges::count(bench.claims.dtypes, bench.dtype.dtype) == 0)
-    throw UsageError(
-        concat("--comm ", bench.claims.name, " has no ", bench.dtype.name, "; give another --dtype"));
+    throw UsageError(concat("--comm ", bench.claims.name, " has no ", bench.dtype.name, "; give another --dtype"));
   if ((bench.claims.reduces >> bench.reduce.reduce & 1) == 0)
     throw UsageError(concat("--comm ", bench.claims.name, " has no ", bench.reduce.name, "; give another --redop"));
 }
 
 void load(CommBench& bench, const CommandLine& line, const std::vector<PluginFlag>& options, const Log& log) {
-  const auto folders = plugin_folders(line.has("plugin-dir") ? std::vector{line.value("plugin-dir")}
-                                                             : std::vector<std::string>());
+  const auto folders =
+      plugin_folders(line.has("plugin-dir") ? std::vector{line.value("plugin-dir")} : std::vector<std::string>());
   bench.cpu = load_plugin(PluginKind::device, kDefaultDevice, folders, log);
   const std::string device = line.value("device", kDefaultDevice);
   bench.device = device == kDefaultDevice ? bench.cpu : load_plugin(PluginKind::device, device, folders, log);
-  auto chosen =
-      choose_communicator(line.value("comm", kAutoCommunicator), bench.device, bench.cpu, folders, log);
+  auto chosen = choose_communicator(line.value("comm", kAutoCommunicator), bench.device, bench.cpu, folders, log);
   bench.communicator = std::move(chosen.plugin);
   bench.reason = std::move(chosen.reason);
   const tsr_communicator_interface& api = *bench.communicator.communicator();
@@ -158,8 +158,7 @@ int bench_comm_command(std::span<const std::string> arguments, const std::vector
   const auto requested = static_cast<int>(line.integer("nproc", 0, 1, 1 << 16));
   const int num_ranks = environment.world_size > 1 ? environment.world_size : line.has("nproc") ? requested : 2;
   ranks_to_start(requested, environment);
-  if (num_ranks < 2)
-    throw UsageError("--nproc 1: a collective of one rank moves nothing; give 2 ranks or more");
+  if (num_ranks < 2) throw UsageError("--nproc 1: a collective of one rank moves nothing; give 2 ranks or more");
   const CommBench bench = read_bench(line, options, environment.rank == 0 ? log : Log(LogLevel::off));
   BenchRanks ranks{num_ranks, (bench.claims.flags & TSR_COMM_ONE_PROCESS) != 0, line.has("insecure")};
   ranks.start_timeout_ms = ranks.timeout_ms = bench.timeout_ms;

@@ -40,7 +40,8 @@ constexpr CommandFlag kFlags[] = {
 };
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench device [--device PLUGIN] [flags]",
-    "measures a device: products by size and dtype, memory bandwidth, copies between it and the host, and the time of a\n"
+    "measures a device: products by size and dtype, memory bandwidth, copies between it and the host, and the time of "
+    "a\n"
     "launch. Times are medians, then the least. Options of the device are accepted, as --PLUGIN.OPTION=VALUE.",
     kFlags, 0};
 
@@ -110,8 +111,8 @@ void measure_products(const Device& device, const DeviceBench& bench, Rates& rat
 
 void measure_memory_ops(const Device& device, const DeviceBench& bench, Rates& rates) {
   std::cout << format("%-28s %12s %12s %12s\n", "# memory", "time (us)", "min (us)", "GB/s");
-  for (const auto& [name, op] : {std::pair("zero, 16 MiB", zero_op(kManyElements)),
-                                 std::pair("cast to bf16, 16 MiB", cast_op(kManyElements))}) {
+  for (const auto& [name, op] :
+       {std::pair("zero, 16 MiB", zero_op(kManyElements)), std::pair("cast to bf16, 16 MiB", cast_op(kManyElements))}) {
     KernelBench kernel(device, op);
     const auto seconds = kernel.measure(bench.num_warmups, bench.num_measured);
     rates.ops.push_back(kernel.rate());
@@ -156,15 +157,14 @@ int bench_device_command(std::span<const std::string> arguments) {
   rates.num_threads = static_cast<int>(line.integer("threads", cores, 1, 4096));
   if (line.has("rates")) check_rates_file(line.value("rates"), line.has("overwrite"));
   const Log log;
-  const auto folders = plugin_folders(line.has("plugin-dir") ? std::vector{line.value("plugin-dir")}
-                                                             : std::vector<std::string>());
+  const auto folders =
+      plugin_folders(line.has("plugin-dir") ? std::vector{line.value("plugin-dir")} : std::vector<std::string>());
   const LoadedPlugin plugin = load_plugin(PluginKind::device, line.value("device", kDefaultDevice), folders, log);
   const std::vector<PluginUse> uses{{&plugin, ""}};
   refuse_unknown_flags(options, uses);
   const PluginOptions values(plugin, "", options);
   const HostServices host(log);
-  const Device device(
-      {plugin.device(), values.values(), 0, static_cast<uint32_t>(rates.num_threads), host.of(plugin)});
+  const Device device({plugin.device(), values.values(), 0, static_cast<uint32_t>(rates.num_threads), host.of(plugin)});
   test_device(device, kTestMs);
   rates.device = plugin.name;
   rates.measured = time_of_measurement();

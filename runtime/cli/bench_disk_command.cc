@@ -33,7 +33,8 @@ constexpr CommandFlag kFlags[] = {
 };
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench disk FOLDER[,FOLDER...] [flags]",
-    "measures the disks of these folders as a run uses them: the file store of --offload-dir, of which several folders\n"
+    "measures the disks of these folders as a run uses them: the file store of --offload-dir, of which several "
+    "folders\n"
     "have a share each, in sequence, at random, and beside compute; and in the first folder a file of a checkpoint.\n"
     "Takes 512 MiB and the size of the checkpoint of free space, and leaves nothing.",
     kFlags, 1};

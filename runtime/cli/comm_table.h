@@ -17,7 +17,7 @@ struct CommLine {
   CollectiveSeconds out_of_place;
   std::optional<CollectiveSeconds> in_place;
   double bus_factor = 1;
-  uint64_t num_wrong = 0;  ///< elements, on all ranks
+  uint64_t num_wrong = 0;              ///< elements, on all ranks
   std::optional<double> memory_share;  ///< of memory bandwidth, of the faster of both
 };
 

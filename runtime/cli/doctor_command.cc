@@ -27,12 +27,13 @@ constexpr CommandFlag kFlags[] = {
     {"insecure", "", "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only"},
     {"json", "", "print one JSON object"},
 };
-constexpr CommandSyntax kSyntax = {
-    "usage: tessera doctor [--peers HOST[:PORT],...] [--json]",
-    "shows what works on this machine: processor, memory, limits, plugins, devices, communicators, clock, and whom it\n"
-    "reaches; with one sentence on what to do about each failure. Under a launcher every rank tries to reach every other.\n"
-    "The exit code is 0 if training on the CPU works, else 1.",
-    kFlags, 0};
+constexpr CommandSyntax kSyntax = {"usage: tessera doctor [--peers HOST[:PORT],...] [--json]",
+                                   "shows what works on this machine: processor, memory, limits, plugins, devices, "
+                                   "communicators, clock, which machines it\n"
+                                   "reaches; with one sentence on what to do about each failure. Under a launcher "
+                                   "every rank tries to reach every other.\n"
+                                   "The exit code is 0 if training on the CPU works, else 1.",
+                                   kFlags, 0};
 
 constexpr int64_t kMeetMs = 60'000;
 
@@ -91,7 +92,8 @@ Findings examine_ranks(const RankInfo& info, int num_ranks) {
         return info.store->get(concat("doctor/found/", rank, "/", i, "/", what), kMeetMs);
       };
       all.push_back({concat("reached from rank ", rank), of("name"),
-                     static_cast<Finding::Level>(parse_integer("level", of("level"), 0, 3)), of("value"), of("remedy")});
+                     static_cast<Finding::Level>(parse_integer("level", of("level"), 0, 3)), of("value"),
+                     of("remedy")});
     }
   barrier(info, num_ranks, "end", kMeetMs, log);
   return all;
@@ -124,7 +126,8 @@ int doctor_command(std::span<const std::string> arguments, const std::vector<std
     std::cout << help_of(kSyntax);
     return 0;
   }
-  if (line.has("listen")) return listen_for_others(static_cast<uint16_t>(line.integer("listen", kDoctorPort, 1, 65535)));
+  if (line.has("listen"))
+    return listen_for_others(static_cast<uint16_t>(line.integer("listen", kDoctorPort, 1, 65535)));
   const std::vector<Peer> peers = line.has("peers") ? parse_peers(line.value("peers")) : std::vector<Peer>();
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
   bool works = false;

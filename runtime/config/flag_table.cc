@@ -170,8 +170,8 @@ void add_rank_flags(std::vector<Flag>& flags) {
         "how each axis divides the work (default " TESSERA_DEFAULT_STRATEGY ")", read_strategies,
         [](const C& config) { return print_strategies(config.strategies); }},
        text(kRanks, "comm", "auto|PLUGIN",
-            "communicator between ranks; auto: one that works on the device's own streams, as NCCL does on GPUs, or "
-            TESSERA_DEFAULT_COMMUNICATOR,
+            "communicator between ranks; auto: one that works on the device's own streams, as NCCL does on GPUs, "
+            "or " TESSERA_DEFAULT_COMMUNICATOR,
             &C::comm),
        text(kRanks, "device", "PLUGIN", "device to compute on; tessera plugins list shows all plugins", &C::device),
        choice(kRanks, "cuda-graph", kCudaGraphChoices,

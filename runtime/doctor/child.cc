@@ -25,10 +25,9 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMostBytes = 1 << 20;  // of output
 
 /// By them a process knows that it is a rank.
-constexpr std::string_view kRankVariables[] = {"TESSERA_RANK=",  "TESSERA_WORLD_SIZE=", "TESSERA_LOCAL_", "TESSERA_STORE_",
-                                               "RANK=",          "WORLD_SIZE=",         "LOCAL_",         "MASTER_",
-                                               "TORCHELASTIC_",  "SLURM_",              "OMPI_",          "PMI_",
-                                               "PMIX_",          "MPI_"};
+constexpr std::string_view kRankVariables[] = {
+    "TESSERA_RANK=", "TESSERA_WORLD_SIZE=", "TESSERA_LOCAL_", "TESSERA_STORE_", "RANK=", "WORLD_SIZE=", "LOCAL_",
+    "MASTER_",       "TORCHELASTIC_",       "SLURM_",         "OMPI_",          "PMI_",  "PMIX_",       "MPI_"};
 
 std::vector<char*> environment_of_child() {
   std::vector<char*> kept;

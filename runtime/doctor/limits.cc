@@ -49,11 +49,10 @@ Findings examine_limits() {
     if (::getrlimit(static_cast<__rlimit_resource_t>(limit.resource), &value) != 0) continue;
     const bool is_low = limit.least == kNone ? value.rlim_cur != kNone : value.rlim_max < limit.least;
     const Level level = !is_low ? Level::ok : limit.least == kNone ? Level::note : Level::warning;
-    const std::string hard = value.rlim_max == value.rlim_cur
-                                 ? ""
-                                 : concat(", may be raised to ", text_of(value.rlim_max, limit.is_bytes));
-    findings.push_back({"limits", limit.name, level, text_of(value.rlim_cur, limit.is_bytes) + hard,
-                        is_low ? limit.remedy : ""});
+    const std::string hard =
+        value.rlim_max == value.rlim_cur ? "" : concat(", may be raised to ", text_of(value.rlim_max, limit.is_bytes));
+    findings.push_back(
+        {"limits", limit.name, level, text_of(value.rlim_cur, limit.is_bytes) + hard, is_low ? limit.remedy : ""});
   }
   return findings;
 }

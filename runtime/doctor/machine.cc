@@ -58,7 +58,8 @@ uint64_t kilobytes_in_meminfo(const std::string& name) {
 void examine_system(Findings& findings) {
   utsname name{};
   if (::uname(&name) == 0)
-    findings.push_back({"machine", "system", Level::ok, concat(name.sysname, " ", name.release, " ", name.machine), ""});
+    findings.push_back(
+        {"machine", "system", Level::ok, concat(name.sysname, " ", name.release, " ", name.machine), ""});
   findings.push_back({"machine", "C library", Level::ok, concat("glibc ", ::gnu_get_libc_version()), ""});
   const std::string model = value_in("/proc/cpuinfo", "model name");
   std::istringstream words(value_in("/proc/cpuinfo", "flags") + " " + value_in("/proc/cpuinfo", "Features"));
@@ -81,7 +82,8 @@ std::vector<std::string> cgroup_folders(const std::string& controller) {
     if (second == line.npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
     if (controllers.empty()) folders.push_back("/sys/fs/cgroup" + path);
-    if (controllers.find(controller) != controllers.npos) folders.push_back(concat("/sys/fs/cgroup/", controller, path));
+    if (controllers.find(controller) != controllers.npos)
+      folders.push_back(concat("/sys/fs/cgroup/", controller, path));
   }
   folders.emplace_back("/sys/fs/cgroup");  // of a container, whose path outside of it is shown
   folders.push_back("/sys/fs/cgroup/" + controller);
@@ -106,11 +108,10 @@ void examine_memory(Findings& findings) {
 void examine_cores(Findings& findings) {
   const auto seen = std::max(1u, std::thread::hardware_concurrency());
   const auto online = static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  findings.push_back({"machine", "cores", seen < online ? Level::note : Level::ok,
-                      seen < online ? concat(seen, " of ", online, ", by the affinity of this process")
-                                    : std::to_string(seen),
-                      ""});
-  for (const std::string& folder : cgroup_folders("cpu")) {
+  findings.push_back(
+      {"machine", "cores", seen < online ? Level::note : Level::ok,
+       seen < online ? concat(seen, " of ", online, ", by the affinity of this process") : std::to_string(seen), ""});
+  for (const std::string& folder : cgroup_folders("cpu,cpuacct")) {
     std::istringstream max(first_line(folder + "/cpu.max"));
     double quota = 0, period = 0;
     if (!(max >> quota >> period)) {
@@ -118,9 +119,10 @@ void examine_cores(Findings& findings) {
       period = std::atof(first_line(folder + "/cpu.cfs_period_us").c_str());
     }
     if (quota <= 0 || period <= 0 || quota / period >= seen) continue;
-    findings.push_back({"machine", "cores of the cgroup", Level::warning, format("%.2f", quota / period),
-                        concat("Ranks think that they have ", seen, " cores and are stopped for a part of each period; give ",
-                               "--threads so that all threads of all ranks fit into the quota.")});
+    findings.push_back(
+        {"machine", "cores of the cgroup", Level::warning, format("%.2f", quota / period),
+         concat("Ranks think that they have ", seen, " cores and are stopped for a part of each period; give ",
+                "--threads so that all threads of all ranks fit into the quota.")});
     return;
   }
 }
@@ -158,10 +160,11 @@ void examine_clock(Findings& findings) {
                       concat(is_monotonic ? "monotonic" : "goes backwards", ", resolution ", resolution.tv_nsec,
                              " ns, least step seen ", least == INT64_MAX ? 0 : least, " ns, source ",
                              source.empty() ? "unknown" : source),
-                      !is_monotonic ? "Timeouts cannot be trusted on this machine; choose another clocksource in /sys/devices/"
-                                      "system/clocksource."
-                      : is_slow     ? "Reading this clock is slow; boot with clocksource=tsc if the processor's is stable."
-                                    : ""});
+                      !is_monotonic
+                          ? "Timeouts cannot be trusted on this machine; choose another clocksource in /sys/devices/"
+                            "system/clocksource."
+                      : is_slow ? "Reading this clock is slow; boot with clocksource=tsc if the processor's is stable."
+                                : ""});
 }
 
 void examine_space(Findings& findings) {
@@ -171,7 +174,8 @@ void examine_space(Findings& findings) {
       findings.push_back({"machine", name, Level::warning, std::strerror(errno), remedy});
       return;
     }
-    const uint64_t free_bytes = uint64_t{space.f_bavail} * space.f_frsize, all = uint64_t{space.f_blocks} * space.f_frsize;
+    const uint64_t free_bytes = uint64_t{space.f_bavail} * space.f_frsize,
+                   all = uint64_t{space.f_blocks} * space.f_frsize;
     const bool is_small = free_bytes < least;
     findings.push_back({"machine", name, is_small ? Level::warning : Level::ok,
                         concat(human_bytes(free_bytes), " free of ", human_bytes(all)), is_small ? remedy : ""});
@@ -203,10 +207,11 @@ void examine_io_uring(Findings& findings) {
                       error == 0  ? "allowed"
                       : error < 0 ? std::string("forbidden: the process that asks is ended")
                                   : concat("refused: ", std::strerror(error)),
-                      error == 0 ? ""
-                                 : "--offload-dir uses threads instead; to allow it, set kernel.io_uring_disabled to 0 and "
-                                   "let the container's seccomp profile have io_uring_setup, io_uring_enter and "
-                                   "io_uring_register."});
+                      error == 0
+                          ? ""
+                          : "--offload-dir uses threads instead; to allow it, set kernel.io_uring_disabled to 0 and "
+                            "let the container's seccomp profile have io_uring_setup, io_uring_enter and "
+                            "io_uring_register."});
 }
 
 void examine_memory_of_others(Findings& findings) {

@@ -24,12 +24,13 @@ struct Loaded {
 };
 
 /// A sum of two ranks, on each of the devices.
-std::vector<std::vector<std::string>> sums_on(const std::string& communicator, const std::vector<std::string>& devices) {
+std::vector<std::vector<std::string>> sums_on(const std::string& communicator,
+                                              const std::vector<std::string>& devices) {
   std::vector<std::vector<std::string>> tries;
   for (const std::string& device : devices)
-    tries.push_back({"bench", "comm", "--comm", communicator, "--device", device, "--nproc", "2", "--collectives",
-                     "all_reduce", "--min-size", "4KiB", "--max-size", "4KiB", "--iters", "1", "--warmup", "0",
-                     "--timeout-ms", kJoinMs});
+    tries.push_back({"bench",         "comm",       "--comm",       communicator, "--device",   device, "--nproc", "2",
+                     "--collectives", "all_reduce", "--min-size",   "4KiB",       "--max-size", "4KiB", "--iters", "1",
+                     "--warmup",      "0",          "--timeout-ms", kJoinMs});
   return tries;
 }
 
@@ -103,10 +104,9 @@ Findings examine_plugins(const std::vector<std::string>& plugin_dirs, bool& work
   for (const auto& [candidate, version] : loaded) {
     if (candidate.kind != PluginKind::communicator) continue;
     const bool is_default = candidate.name == kDefaultCommunicator;
-    const bool is_ok = try_out(
-        findings, "communicators", candidate.name, is_default,
-        sums_on(candidate.path.string(), devices),
-        "Two ranks on this machine cannot use it; do what the sentence says, or give another --comm.");
+    const bool is_ok =
+        try_out(findings, "communicators", candidate.name, is_default, sums_on(candidate.path.string(), devices),
+                "Two ranks on this machine cannot use it; do what the sentence says, or give another --comm.");
     if (is_default) communicator_works = is_ok;
   }
   works = device_works && communicator_works && has_strategy;

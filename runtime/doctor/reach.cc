@@ -1,6 +1,6 @@
-// A question is eight bytes, the answer the same bytes and the time of day in nanoseconds, both in the byte order of the
-// network. As in NTP the clocks differ by the answer's time less the middle between question and answer, give or take
-// half of the way there and back; of several questions the fastest counts.
+// A question is eight bytes, the answer the same bytes and the time of day in nanoseconds, both in the byte order of
+// the network. As in NTP the clocks differ by the answer's time less the middle between question and answer, give or
+// take half of the way there and back; of several questions the fastest counts.
 //
 // Names are looked up in a thread that is left behind if the resolver does not answer.
 
@@ -43,7 +43,8 @@ constexpr int kQuestions = 8;
 constexpr double kFarApart = 1;  // seconds between clocks, at which logs and files confuse their readers
 
 int64_t time_of_day_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 /// A socket, closed with it.
@@ -128,7 +129,8 @@ std::optional<ClockDifference> compare_clocks(int descriptor) {
     const int64_t asked = time_of_day_ns();
     const auto start = Clock::now();
     Answer answer{};
-    if (::send(descriptor, kQuestion.data(), kQuestion.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(kQuestion.size()) ||
+    if (::send(descriptor, kQuestion.data(), kQuestion.size(), MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(kQuestion.size()) ||
         !receive_all(descriptor, &answer, sizeof answer, kAnswerMs) || answer.question != kQuestion)
       return std::nullopt;
     const double round_trip = std::chrono::duration<double>(Clock::now() - start).count();
@@ -173,8 +175,8 @@ Answerer::Answerer(uint16_t port) : socket_(::socket(AF_INET6, SOCK_STREAM | SOC
       ::getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &length) != 0) {
     const int error = errno;
     if (socket_ >= 0) ::close(socket_);
-    throw Error(TSR_E_UNAVAILABLE, concat("cannot listen on port ", port, ": ", std::strerror(error),
-                                          "; give --listen another port"));
+    throw Error(TSR_E_UNAVAILABLE,
+                concat("cannot listen on port ", port, ": ", std::strerror(error), "; give --listen another port"));
   }
   port_ = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(name).sin6_port
                                            : reinterpret_cast<sockaddr_in&>(name).sin_port);
@@ -230,7 +232,8 @@ Finding examine_peer(const Peer& peer, const std::string& section) {
   std::string reason;
   const Addresses addresses = look_up(peer, reason);
   if (!addresses)
-    return {section, name, Level::failure, reason, "Correct the name, or add it to DNS or to /etc/hosts on this machine."};
+    return {section, name, Level::failure, reason,
+            "Correct the name, or add it to DNS or to /etc/hosts on this machine."};
   int error = 0;
   for (const addrinfo* address = addresses.get(); address; address = address->ai_next) {
     const Socket socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -239,10 +242,11 @@ Finding examine_peer(const Peer& peer, const std::string& section) {
     if (error == 0) return connected(peer, section, socket.descriptor);
   }
   return {section, name, Level::failure, concat("not reached: ", std::strerror(error)),
-          error == ECONNREFUSED ? concat("The machine answers, but nothing listens on that port; run tessera doctor --listen ",
-                                         peer.port, " there.")
-                                : "Look at the route and at the firewalls between the two machines: ranks connect to one "
-                                  "another on any port."};
+          error == ECONNREFUSED
+              ? concat("The machine answers, but nothing listens on that port; run tessera doctor --listen ", peer.port,
+                       " there.")
+              : "Look at the route and at the firewalls between the two machines: ranks connect to one "
+                "another on any port."};
 }
 
 std::vector<std::string> own_addresses() {

@@ -1,4 +1,4 @@
-// Who can reach whom, and how far clocks are apart.
+// Which machines reach one another, and how far clocks are apart.
 #pragma once
 
 #include <atomic>

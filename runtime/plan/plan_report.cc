@@ -106,8 +106,8 @@ void predict_time(PlanReport& report, const JobPlan& planned, const std::string&
     files.emplace_back(file);
   const Rates rates = read_all_rates(files);
   if (rates.ops.empty())
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("--rates ", rates_file,
-                                               " has no ops; add a file of tessera bench rates or bench device"));
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("--rates ", rates_file, " has no ops; add a file of tessera bench rates or bench device"));
   if (rates.device != report.device)
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat("--rates ", rates_file, " was measured on --device ", printable(rates.device),

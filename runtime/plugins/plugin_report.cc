@@ -53,8 +53,7 @@ std::set<std::string> mapped_libraries() {
 std::vector<std::string> libraries_of(const LoadedPlugin& plugin, const std::set<std::string>& before) {
   std::vector<std::string> libraries;
   for (const std::string& library : mapped_libraries())
-    if (!before.contains(library) && library != plugin.path)
-      libraries.push_back(fs::path(library).filename().string());
+    if (!before.contains(library) && library != plugin.path) libraries.push_back(fs::path(library).filename().string());
   return libraries;
 }
 

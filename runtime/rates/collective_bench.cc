@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 
+#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
 

@@ -16,7 +16,7 @@ namespace tessera::host {
 
 /// What one line of a report measures.
 struct CollectiveCase {
-  uint32_t kind = 0;  ///< TSR_COLL_*
+  uint32_t kind = 0;       ///< TSR_COLL_*
   uint64_t num_bytes = 0;  ///< of the whole buffer, what all slices have together; a message: its own
   tsr_dtype dtype = TSR_F32;
   uint32_t reduce = TSR_REDUCE_SUM;  ///< of reductions

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <set>
 
+#include "guard/plugin_calls.h"
 #include "program/collective_operands.h"
 #include "rates/collective_bench.h"
 

@@ -14,9 +14,9 @@
 #include <map>
 #include <mutex>
 
+#include "guard/plugin_calls.h"
 #include "program/lower_op.h"
 #include "rates/op_rate.h"
-#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "memory/footprint.h"
 #include "guard/plugin_calls.h"
+#include "memory/footprint.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

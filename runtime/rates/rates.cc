@@ -113,7 +113,8 @@ CopyRates copies_of(const Reader& reader) {
 }
 
 CollectiveRates collectives_of(const Reader& reader) {
-  CollectiveRates rates{reader.text("communicator"), static_cast<int>(reader.count("ranks")),
+  CollectiveRates rates{reader.text("communicator"),
+                        static_cast<int>(reader.count("ranks")),
                         together_of(reader.object("beside_compute")),
                         {}};
   if (rates.num_ranks < 2) reader.refuse("ranks", "is 1, and a collective needs 2");
@@ -212,9 +213,9 @@ Rates read_all_rates(std::span<const std::string> paths) {
   for (const std::string& path : paths) {
     Rates one = read_rates(path);
     if (!all.device.empty() && !one.device.empty() && all.device != one.device)
-      throw Error(TSR_E_INVALID_ARGUMENT, printable(concat("--rates ", path, " was measured on --device ", one.device,
-                                                           ", and what is before it on --device ", all.device,
-                                                           "; give files of one device")));
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  printable(concat("--rates ", path, " was measured on --device ", one.device,
+                                   ", and what is before it on --device ", all.device, "; give files of one device")));
     merge(std::move(one), all);
   }
   return all;

@@ -1,5 +1,5 @@
-// What a machine does in a second, as measured by `tessera bench` and read by `plan --rates`. A file has what one command
-// measured: `bench rates` all that a job needs, `bench comm`, `device` and `disk` a part each.
+// What a machine does in a second, as measured by `tessera bench` and read by `plan --rates`. A file has what one
+// command measured: `bench rates` all that a job needs, `bench comm`, `device` and `disk` a part each.
 #pragma once
 
 #include <cstdint>

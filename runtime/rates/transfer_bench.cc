@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "storage/block_sums.h"
 #include "guard/plugin_calls.h"
+#include "storage/block_sums.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

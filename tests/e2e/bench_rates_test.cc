@@ -138,7 +138,8 @@ TEST_F(BenchRates, WhatTheRatesLackIsSaid) {
   const auto without = [](const char* key) { return changed([=](json& all) { all.erase(key); }); };
   expect_refused(Flags{"plan", "--rates=" + without("files")} + kStream,
                  "--rates has no rates of files, which this job uses; give tessera bench rates an --offload-dir");
-  expect_refused({"plan", "--nproc=2", "--rates=" + file()}, "--rates has no times of all_reduce between 2 ranks and no \"link_bytes_per_second\"");
+  expect_refused({"plan", "--nproc=2", "--rates=" + file()},
+                 "--rates has no times of all_reduce between 2 ranks and no \"link_bytes_per_second\"");
   EXPECT_EQ(
       run({"plan", "--nproc=2", "--rates=" + changed([](json& all) { all["link_bytes_per_second"] = 1e9; })}).exit_code,
       0);

@@ -112,26 +112,25 @@ TEST(BenchCommRanks, OfALauncherAreItsOwn) {
 }
 
 TEST(BenchCommRanks, WrongResultsAreCountedAndFail) {
-  const CommandResult result = run_command(
-      comm({"--comm=hostile", std::string("--plugin-dir=") + TESSERA_BAD_PLUGIN_DIR, "--max-size=1KiB",
-            "--collectives=all_reduce"}),
-      {{"TESSERA_TEST_FAULT", "submit-nothing"}});
+  const CommandResult result =
+      run_command(comm({"--comm=hostile", std::string("--plugin-dir=") + TESSERA_BAD_PLUGIN_DIR, "--max-size=1KiB",
+                        "--collectives=all_reduce"}),
+                  {{"TESSERA_TEST_FAULT", "submit-nothing"}});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("gave 512 wrong elements, and reported no error"), std::string::npos) << result.err;
 }
 
 TEST(Bench, DeviceAndCommFeedAPlan) {
   const TempFolder folder;
-  const CommandResult device =
-      run_command(tessera({"bench", "device", "--threads=1", "--min-size=32", "--max-size=64", "--iters=2",
-                           "--rates=" + folder.path("device")}));
+  const CommandResult device = run_command(tessera({"bench", "device", "--threads=1", "--min-size=32", "--max-size=64",
+                                                    "--iters=2", "--rates=" + folder.path("device")}));
   ASSERT_EQ(device.exit_code, 0) << device.err;
   for (const char* part : {"float32 32", "float32 64", "# memory", "# copies", "launch and wait"})
     EXPECT_NE(device.out.find(part), std::string::npos) << part << " is missing in\n" << device.out;
   const CommandResult sums = run_command(comm({"--comm=local", "--rates=" + folder.path("comm")}));
   ASSERT_EQ(sums.exit_code, 0) << sums.err;
-  const Flags plan = {"plan", "--model=" + golden(), "--batch-size=1", "--seq-len=32", "--threads=1", "--nproc=2",
-                      "--json"};
+  const Flags plan = {"plan",        "--model=" + golden(), "--batch-size=1", "--seq-len=32",
+                      "--threads=1", "--nproc=2",           "--json"};
   const auto planned = [&](const std::string& files) {
     Flags flags = plan;
     flags.push_back("--rates=" + files);
@@ -146,9 +145,8 @@ TEST(Bench, DeviceAndCommFeedAPlan) {
 
 TEST(Bench, DiskLeavesNothing) {
   const TempFolder folder, results;
-  const CommandResult result =
-      run_command(tessera({"bench", "disk", folder.path(), "--checkpoint-size=2MiB", "--chunk=1MiB",
-                           "--rates=" + results.path("disk")}));
+  const CommandResult result = run_command(tessera(
+      {"bench", "disk", folder.path(), "--checkpoint-size=2MiB", "--chunk=1MiB", "--rates=" + results.path("disk")}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   for (const char* part : {"read in sequence", "written in sequence", "read at random", "written, durable"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << " is missing in\n" << result.out;

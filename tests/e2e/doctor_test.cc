@@ -61,8 +61,7 @@ TEST(Doctor, ReachesItsPeersAndComparesClocks) {
   const std::string port = std::to_string(free_port()), closed = std::to_string(free_port());
   Command listening(tessera({"doctor", "--listen=" + port}));
   ASSERT_TRUE(listening.wait_for("answering doctors on port " + port));
-  const json report =
-      doctor({"--peers=127.0.0.1:" + port + ",127.0.0.1:" + closed + ",no-such-host.invalid"}, 0);
+  const json report = doctor({"--peers=127.0.0.1:" + port + ",127.0.0.1:" + closed + ",no-such-host.invalid"}, 0);
   const json reached = find(report, "peers", "127.0.0.1:" + port);
   EXPECT_EQ(reached["level"], "ok");
   EXPECT_NE(reached["value"].get<std::string>().find("clock"), std::string::npos) << reached;
@@ -75,12 +74,13 @@ TEST(Doctor, ReachesItsPeersAndComparesClocks) {
 TEST(Doctor, RanksOfALauncherReachOneAnother) {
   const std::string port = std::to_string(free_port() - 1);
   const auto start = [&](const std::string& rank) {
-    return std::make_unique<Command>(tessera({"doctor"}), std::map<std::string, std::string>{{"RANK", rank},
-                                                                                            {"WORLD_SIZE", "2"},
-                                                                                            {"LOCAL_RANK", rank},
-                                                                                            {"LOCAL_WORLD_SIZE", "2"},
-                                                                                            {"MASTER_ADDR", "127.0.0.1"},
-                                                                                            {"MASTER_PORT", port}});
+    return std::make_unique<Command>(tessera({"doctor"}),
+                                     std::map<std::string, std::string>{{"RANK", rank},
+                                                                        {"WORLD_SIZE", "2"},
+                                                                        {"LOCAL_RANK", rank},
+                                                                        {"LOCAL_WORLD_SIZE", "2"},
+                                                                        {"MASTER_ADDR", "127.0.0.1"},
+                                                                        {"MASTER_PORT", port}});
   };
   const auto first = start("0"), second = start("1");
   const CommandResult report = first->wait(std::chrono::minutes(3)), silent = second->wait();

@@ -202,9 +202,7 @@ TEST_F(CostsOf, CollectivesLieBetweenTheSizesThatWereMeasured) {
     action.group = program.group({0, {}});
     return action;
   };
-  const auto seconds = [&](uint64_t num_elements) {
-    return Costs(rates_).seconds(program, all_reduce(num_elements));
-  };
+  const auto seconds = [&](uint64_t num_elements) { return Costs(rates_).seconds(program, all_reduce(num_elements)); };
   expect_error([&] { seconds(8); }, {"no times of all_reduce between 2 ranks", "tessera bench comm --nproc 2"});
   rates_.collectives = {{"gloo", 2, {}, {{"all_reduce", 4000, 4}, {"all_reduce", 400, 1}, {"all_gather", 40, 9}}}};
   EXPECT_EQ(seconds(100), 1);
