@@ -7,8 +7,8 @@
 
 #include "exec/communicators.h"
 
+#include "guard/cancel_watch.h"
 #include "guard/process_state.h"
-#include "launch/cancel_watch.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
 

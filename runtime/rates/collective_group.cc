@@ -1,7 +1,7 @@
 #include "rates/collective_group.h"
 
+#include "guard/cancel_watch.h"
 #include "guard/process_state.h"
-#include "launch/cancel_watch.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
