@@ -38,13 +38,17 @@ CollectiveGroup::CollectiveGroup(const CommunicatorSetup& setup, const Device& d
   comm_ = create_by<tsr_comm>(false, setup.api->create, &args);
 }
 
-// What was submitted may still touch the caller's memory, unless it is done or aborted.
 CollectiveGroup::~CollectiveGroup() {
-  tsr_error err{};
-  if (enter(device_.api().stream_synchronize, stream_.get(), int64_t{0}, &err) != TSR_OK)
-    end_with(setup_.api->abort, &comm_, uint64_t{1});
+  stop(false);
+}
+
+/// What was submitted, here and by others, may touch the caller's memory until then.
+void CollectiveGroup::stop(bool has_failed) noexcept {
+  if (!comm_) return;
+  if (has_failed || num_waited_ < num_collectives_) end_with(setup_.api->abort, &comm_, uint64_t{1});
   stream_.reset();
   end_with(setup_.api->destroy, comm_);
+  comm_ = nullptr;
 }
 
 uint64_t CollectiveGroup::workspace_bytes(const tsr_collective& collective) const {
@@ -58,10 +62,15 @@ void CollectiveGroup::submit(tsr_collective collective) {
   collective.stream = stream_.get();
   collective.timeout_ms = setup_.timeout_ms;
   collective.sequence = num_collectives_++;
-  call(setup_.api->submit, comm_, &collective);
+  try {
+    call(setup_.api->submit, comm_, &collective);
+  } catch (...) {
+    stop(true);
+    throw;
+  }
 }
 
-void CollectiveGroup::wait() {
+void CollectiveGroup::wait() try {
   const auto synchronize = device_.api().stream_synchronize;
   for (;;) {
     tsr_error err{};
@@ -71,6 +80,10 @@ void CollectiveGroup::wait() {
     if (setup_.cancelled()) throw Error(TSR_E_CANCELLED, "another rank has failed");
   }
   call(setup_.api->async_error, comm_);
+  num_waited_ = num_collectives_;
+} catch (...) {
+  stop(true);
+  throw;
 }
 
 }  // namespace tessera::host

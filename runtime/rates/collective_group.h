@@ -18,7 +18,8 @@ struct GroupMember {
   std::string name;                  ///< the same on all members, and of this group alone
 };
 
-/// Borrows what `setup` points to, and the device. All functions: [control-thread].
+/// Borrows what `setup` points to, and the device. After an error of a function nothing touches memory that was
+/// submitted, and the group cannot be used any more. All functions: [control-thread].
 class CollectiveGroup {
  public:
   /// Creates the communicator, which all members do at the same time. Throws what it reports.
@@ -40,12 +41,14 @@ class CollectiveGroup {
   void wait();
 
  private:
+  void stop(bool has_failed) noexcept;
+
   const CommunicatorSetup setup_;
   const Device& device_;
   const int position_, num_ranks_;
   StreamHandle stream_;
   tsr_comm* comm_ = nullptr;
-  uint64_t num_collectives_ = 0;
+  uint64_t num_collectives_ = 0, num_waited_ = 0;  ///< submitted, and of these done
 };
 
 }  // namespace tessera::host

@@ -1,5 +1,5 @@
 // Beside compute all ranks must submit equally many collectives, though each computes for as long as it takes: after
-// each of them they agree, by the maximum of one number, whether any of them still computes.
+// each of them they vote on whether any of them still computes.
 
 #include "rates/collective_rates.h"
 
@@ -54,28 +54,29 @@ uint64_t bytes_of(const Program& program, const Action& action) {
   return most;
 }
 
-/// One number of each rank, and the largest of them.
-class LargestNumber {
+/// A vote of all ranks.
+class Vote {
  public:
-  explicit LargestNumber(CollectiveGroup& group)
-      : group_(group), number_(group.device(), TSR_MEMORY_DEVICE, sizeof(int32_t)) {
+  explicit Vote(CollectiveGroup& group) : group_(group), number_(group.device(), TSR_MEMORY_DEVICE, sizeof(float)) {
     collective_.struct_size = sizeof collective_;
     collective_.kind = TSR_COLL_ALL_REDUCE;
-    collective_.reduce = TSR_REDUCE_MAX;
-    collective_.dtype = TSR_I32;
+    collective_.reduce = TSR_REDUCE_SUM;
+    collective_.dtype = TSR_F32;
     collective_.num_elements = 1;
     collective_.send = collective_.recv = number_.at(0);
     collective_.label = str("bench");
     workspace_.emplace(group.device(), TSR_MEMORY_DEVICE, group.workspace_bytes(collective_));
     if (workspace_->num_bytes() > 0) collective_.workspace = workspace_->at(0);
   }
-  int32_t of_all(int32_t own) {
+  /// Whether any of them is for it.
+  bool any(bool own) {
     const auto& api = group_.device().api();
-    call(api.copy, group_.stream(), number_.at(0), &own, sizeof own);
+    float number = own ? 1 : 0;
+    call(api.copy, group_.stream(), number_.at(0), &number, sizeof number);
     group_.submit(collective_);
-    call(api.copy, group_.stream(), &own, number_.at(0), sizeof own);
+    call(api.copy, group_.stream(), &number, number_.at(0), sizeof number);
     group_.wait();
-    return own;
+    return number > 0;
   }
 
  private:
@@ -86,26 +87,26 @@ class LargestNumber {
 };
 
 /// Sums until no rank goes on; how many a second.
-double sums_per_second(CollectiveBench& bench, LargestNumber& largest, const std::function<bool()>& goes_on) {
+double sums_per_second(CollectiveBench& bench, Vote& vote, const std::function<bool()>& goes_on) {
   const CollectiveCase sum{TSR_COLL_ALL_REDUCE, kBesideBytes};
   const auto start = Clock::now();
   int num_sums = 0;
   do {
     bench.measure(sum, {0, 1}, false);
     ++num_sums;
-  } while (largest.of_all(goes_on() ? 1 : 0) != 0);
+  } while (vote.any(goes_on()));
   return num_sums / seconds_since(start);
 }
 
 Together measure_beside(CollectiveGroup& group, const KernelLoad& compute) {
   CollectiveBench bench(group, kBesideBytes, TSR_F32);
-  LargestNumber largest(group);
+  Vote vote(group);
   const auto start = Clock::now();
-  const double alone = sums_per_second(bench, largest, [&] { return seconds_since(start) < kSeconds; });
+  const double alone = sums_per_second(bench, vote, [&] { return seconds_since(start) < kSeconds; });
   std::vector<double> beside;
   Together together;
   together.compute = compute.share_kept(
-      kSeconds, [&](const Stop& computes) { beside.push_back(sums_per_second(bench, largest, computes)); });
+      kSeconds, [&](const Stop& computes) { beside.push_back(sums_per_second(bench, vote, computes)); });
   together.copies = std::clamp(median(beside) / alone, 1e-3, 1.0);
   return together;
 }
