@@ -81,7 +81,7 @@ class Monitor {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::microseconds kSpin{30};
+  static constexpr std::chrono::microseconds kSpin{5};
 
   static void pause() noexcept {
 #if defined(__x86_64__)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "base/concat.h"
 #include "cli/bench_commands.h"
@@ -20,7 +21,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint64_t kMemoryBytes = uint64_t{64} << 20;
+constexpr uint64_t kLeastMemoryBytes = uint64_t{1} << 20;  // of less, latency is what counts
 
 /// The sum over all ranks.
 double summed(const RankInfo& info, int num_ranks, const std::string& question, double own, int64_t timeout_ms) {
@@ -46,12 +47,7 @@ class CommRank {
 
   void run() {
     check_equal();
-    const bool is_host = view(device_.api().stream_kind) == view(bench_.cpu.device()->stream_kind) && info_.is_local;
-    const uint64_t most = bench_.sizes.back();
-    if (is_host) {
-      barrier(info_, num_ranks_, "measure memory", bench_.timeout_ms, log_);
-      memory_ = sum("memory", measure_memory(device_, std::max(most, kMemoryBytes)));
-    }
+    measure_memory_by_size();
     if (info_.rank == 0) print_start();
     CollectiveBench collectives(group_, most, bench_.dtype.dtype);
     for (const CollectiveKind& kind : bench_.kinds)
@@ -106,14 +102,25 @@ class CommRank {
                                bench_.timeout_ms, log_);
   }
 
+  /// Where all ranks work in the memory of one machine. Of each size, since caches hold some of them.
+  void measure_memory_by_size() {
+    if (!info_.is_local || view(device_.api().stream_kind) != view(bench_.cpu.device()->stream_kind)) return;
+    for (const uint64_t size : bench_.sizes) {
+      if (size < kLeastMemoryBytes) continue;
+      barrier(info_, num_ranks_, concat("measure memory by ", size, " bytes"), bench_.timeout_ms, log_);
+      memory_[size] = sum(concat("memory/", size), measure_memory(device_, size));
+    }
+  }
+
   void print_start() const {
     std::cout << "# " << bench_.communicator.name << " " << bench_.communicator.version << ", " << num_ranks_
               << " ranks, device " << device_name() << "; times of rank 0: median and least of "
               << bench_.rounds.num_measured << " after " << bench_.rounds.num_warmups << '\n';
     if (!bench_.reason.empty())
       std::cout << "# --comm auto chose " << bench_.communicator.name << " since " << bench_.reason << '\n';
-    if (memory_ > 0)
-      std::cout << format("# memory: %.1f GB/s read and written by copies of all ranks at once\n", memory_ * 1e-9);
+    for (const auto& [size, rate] : memory_)
+      std::cout << "# memory: copies of " << print_bytes(size) << " by all ranks at once read and write "
+                << format("%.1f GB/s\n", rate * 1e-9);
     std::cout << comm_header() << std::flush;
   }
   std::string device_name() const { return bench_.used_device().name; }
@@ -130,9 +137,9 @@ class CommRank {
     line.out_of_place = collectives.measure(one, bench_.rounds, false);
     if (CollectiveBench::can_be_in_place(kind.kind)) line.in_place = collectives.measure(one, bench_.rounds, true);
     const double seconds = std::min(line.out_of_place.median, line.in_place.value_or(line.out_of_place).median);
-    if (memory_ > 0 && line.num_bytes > 0)
+    if (const auto memory = memory_.find(size); memory != memory_.end() && line.num_bytes > 0)
       line.memory_share =
-          memory_factor(kind.kind, num_ranks_) * static_cast<double>(line.num_bytes) / seconds / memory_;
+          memory_factor(kind.kind, num_ranks_) * static_cast<double>(line.num_bytes) / seconds / memory->second;
     if (info_.rank != 0) return;
     std::cout << comm_text(line) << std::flush;
     rates_.times.push_back({std::string(kind.name), static_cast<double>(line.num_bytes), seconds});
@@ -157,7 +164,7 @@ class CommRank {
   const HostServices host_;
   const Device device_;
   CollectiveGroup group_;
-  double memory_ = 0;  ///< bytes a second of all ranks; 0: not known
+  std::map<uint64_t, double> memory_;  ///< by size: bytes a second of all ranks
   uint64_t num_wrong_ = 0;
   CollectiveRates rates_;
 };
