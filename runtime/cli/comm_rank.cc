@@ -49,7 +49,7 @@ class CommRank {
     check_equal();
     measure_memory_by_size();
     if (info_.rank == 0) print_start();
-    CollectiveBench collectives(group_, most, bench_.dtype.dtype);
+    CollectiveBench collectives(group_, bench_.sizes.back(), bench_.dtype.dtype);
     for (const CollectiveKind& kind : bench_.kinds)
       for (const uint64_t size : bench_.sizes) {
         if (kind.kind == TSR_COLL_BARRIER && size != bench_.sizes.front()) continue;
