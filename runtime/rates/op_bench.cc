@@ -80,6 +80,7 @@ OpBench::OpBench(const Device& device, const Program& program, Where where)
     const Action& action = program.actions[index];
     ops_.push_back({.rate = unmeasured(program, action),
                     .num_times = num_times,
+                    .is_update = action.kind == TSR_ACTION_OPTIMIZER,
                     .kernel = nullptr,
                     .pointers = memory_->operands(action)});
     prepare(action, ops_.back());
@@ -108,8 +109,11 @@ void OpBench::run_round(bool is_held) {
   Gate gate;
   if (is_held) call(device_.api().host_function, stream_.get(), &Gate::run, &gate);
   try {
-    for (Op& op : ops_)
+    for (Op& op : ops_) {
+      // What the ops before have made of the gradients may not be finite, and an update by such ones is skipped.
+      if (op.is_update) memory_->restore_fixed(stream_.get());
       launch(op);
+    }
   } catch (...) {
     gate.open();
     throw;

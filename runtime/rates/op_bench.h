@@ -33,6 +33,7 @@ class OpBench {
   struct Op {
     OpRate rate;
     uint64_t num_times = 0;  ///< in the step
+    bool is_update = false;
     KernelHandle kernel;
     std::vector<void*> pointers;
     Clock::time_point start = {}, end = {};
