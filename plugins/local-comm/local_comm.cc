@@ -2,14 +2,15 @@
 // leaves (all have finished, so operands may be changed again).
 //
 //     ALL_REDUCE, 3 ranks          slice 0     slice 1     slice 2
-//     1. rank r reduces slice r    0 reads 012 1 reads 012 2 reads 012      from all ranks' send, into its own recv
-//     2. barrier                   all slices are reduced
-//     3. rank r copies the others  1, 2 read 0 0, 2 read 1 0, 1 read 2      from the owners' recv
+//     rank r reduces slice r       0 reads 012 1 reads 012 2 reads 012      from all ranks' send
+//     and writes all its results   0 writes 012 ...                         into all ranks' recv
 //
-// Cost for n ranks and b bytes: each rank reads b and writes b / n in step 1, reads and writes b (n - 1) / n in step 3.
-// All cores work at once, and no element is reduced twice. Copies start with the next rank, so that not all ranks read
-// the same memory first.
+// Cost for n ranks and b bytes: each rank reads b and writes b, which in place is what it has just read. All cores work
+// at once, and no element is reduced twice. Copies start with the next rank, so that not all ranks read the same memory
+// first.
 #include "local-comm/local_comm.h"
+
+#include <array>
 
 #include "local-comm/memory.h"
 
@@ -28,7 +29,9 @@ LocalCommunicator::LocalCommunicator(const tsr_comm_create_args& args)
     : QueuedCommunicator("local-comm", args),
       abort_(std::make_shared<Failure>(Failure{TSR_E_ABORTED, member().world_rank(),
                                                "was aborted by rank " + std::to_string(member().world_rank())})),
-      shared_(join_shared_state(KeyValue(args.host), rendezvous(), member(), CancelFlag(args.cancel))) {}
+      shared_(join_shared_state(KeyValue(args.host), rendezvous(), member(), CancelFlag(args.cancel))) {
+  outs_.reserve(static_cast<size_t>(member().num_ranks));  // between enter and leave nothing may throw
+}
 
 void LocalCommunicator::interrupt() noexcept {
   const auto lock = shared_->monitor().lock();
@@ -49,10 +52,10 @@ void LocalCommunicator::work(PendingCollective& pending, const Collective& colle
     case TSR_COLL_ALL_REDUCE:
       return all_reduce(pending, collective);
     case TSR_COLL_REDUCE_SCATTER:
-      return reduce_own_slice(pending, collective, collective.recv);
+      return reduce_own_slice(pending, collective, std::array{collective.recv});
     case TSR_COLL_REDUCE:
       return reduce_own_slice(pending, collective,
-                              slice(pending.post(collective.peer).recv, collective, member().rank));
+                              std::array{slice(pending.post(collective.peer).recv, collective, member().rank)});
     case TSR_COLL_BROADCAST:
       return copy(shared_->monitor(), collective.recv, pending.post(collective.peer).send,
                   collective.num_elements * collective.element_bytes());
@@ -64,22 +67,18 @@ void LocalCommunicator::work(PendingCollective& pending, const Collective& colle
   }
 }
 
-void LocalCommunicator::reduce_own_slice(PendingCollective& pending, const Collective& collective, std::byte* out) {
+void LocalCommunicator::reduce_own_slice(PendingCollective& pending, const Collective& collective,
+                                         std::span<std::byte* const> outs) {
   const int rank = member().rank;
-  reduce(shared_->monitor(), pending, rank, collective.slice_begin(rank), collective.slice_elements(rank), out);
+  reduce(shared_->monitor(), pending, rank, collective.slice_begin(rank), collective.slice_elements(rank), outs);
 }
 
-// In place (send == recv) is safe: a rank writes slice i of its memory only after the barrier, when the owner of slice
-// i, its only reader, has finished.
+// In place (send == recv) is safe: slice i of every rank is read and written by the owner of slice i alone.
 void LocalCommunicator::all_reduce(PendingCollective& pending, const Collective& collective) {
-  reduce_own_slice(pending, collective, slice(collective.recv, collective, member().rank));
-  shared_->collectives().barrier(pending);
-  for (int step = 1; step < member().num_ranks; ++step) {
-    const int owner = (member().rank + step) % member().num_ranks;
-    copy(shared_->monitor(), slice(collective.recv, collective, owner),
-         slice(pending.post(owner).recv, collective, owner),
-         collective.slice_elements(owner) * collective.element_bytes());
-  }
+  outs_.clear();
+  for (int step = 0; step < member().num_ranks; ++step)
+    outs_.push_back(slice(pending.post((member().rank + step) % member().num_ranks).recv, collective, member().rank));
+  reduce_own_slice(pending, collective, outs_);
 }
 
 // ALL_GATHER copies the whole send of each rank, ALL_TO_ALL its slice for this rank. In place, a gather's own slice is

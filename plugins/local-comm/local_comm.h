@@ -20,11 +20,12 @@ class LocalCommunicator final : public QueuedCommunicator {
 
   void work(PendingCollective& pending, const Collective& collective);
   void all_reduce(PendingCollective& pending, const Collective& collective);
-  void reduce_own_slice(PendingCollective& pending, const Collective& collective, std::byte* out);
+  void reduce_own_slice(PendingCollective& pending, const Collective& collective, std::span<std::byte* const> outs);
   void copy_slices(const PendingCollective& pending, const Collective& collective);
 
   const std::shared_ptr<const Failure> abort_;  // made in advance: interrupt() allocates nothing
   SharedStateRef shared_;
+  std::vector<std::byte*> outs_;  // of an ALL_REDUCE, with room for all ranks; of the stream's worker
 };
 
 }  // namespace tessera::local

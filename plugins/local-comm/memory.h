@@ -10,8 +10,9 @@ namespace tessera::local {
 
 void copy(const Monitor& monitor, std::byte* destination, const std::byte* source, uint64_t num_bytes);
 
-/// The canonical reduction of [begin, begin + num_elements) of every rank's send, into `out`; done by `rank`.
+/// The canonical reduction of [begin, begin + num_elements) of every rank's send, done by `rank`, into each of `outs`;
+/// these are operands of the same range, or overlap none.
 void reduce(const Monitor& monitor, PendingCollective& pending, int rank, uint64_t begin, uint64_t num_elements,
-            std::byte* out);
+            std::span<std::byte* const> outs);
 
 }  // namespace tessera::local

@@ -1,13 +1,19 @@
-// The lock of a group. One mutex and one condition variable for the whole group: groups are small, waits are long
+// The lock of a group. Who waits looks for changes for some microseconds before it sleeps: to sleep and to be woken
+// takes longer than a small collective. Not where ranks have no core each: there the waiting rank would keep the one
+// it waits for from running.
+//
+// One mutex and one condition variable for the whole group: groups are small, waits are long
 // compared with the work under the lock, and with one lock "all ranks have entered" and "a rank timed out" cannot both
 // become true.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tessera/collective.hpp"
@@ -28,9 +34,14 @@ class Monitor {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
+  explicit Monitor(int num_ranks) : spins_(num_ranks <= static_cast<int>(std::thread::hardware_concurrency())) {}
+
   [[nodiscard]] Lock lock() { return Lock(mutex_); }
   /// To be called after state guarded by the lock has changed.
-  void notify() noexcept { changed_.notify_all(); }
+  void notify() noexcept {
+    num_changes_.fetch_add(1, std::memory_order_release);
+    changed_.notify_all();
+  }
 
   /// Keeps the first failure and wakes all. [any-thread]
   void fail(const Lock&, std::shared_ptr<const Failure> failure) noexcept {
@@ -56,16 +67,49 @@ class Monitor {
   /// Waits until ready(), a failure or the deadline; returns ready().
   template <class Ready>
   bool wait(Lock& lock, const Deadline& deadline, Ready ready) {
-    changed_.wait_until(lock, deadline.at(), [&] { return failure_ || ready(); });
+    const auto is_over = [&] { return failure_ || ready(); };
+    spin(lock, is_over);
+    changed_.wait_until(lock, deadline.at(), is_over);
     return ready();
   }
   /// Waits for ranks that are busy and wait for no other rank, so it needs no deadline.
   template <class Ready>
   void wait_for_busy(Lock& lock, Ready ready) {
+    spin(lock, ready);
     changed_.wait(lock, std::move(ready));
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::microseconds kSpin{5};
+
+  static void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  /// Returns with the lock when is_over() is true, or after kSpin.
+  template <class Over>
+  void spin(Lock& lock, Over is_over) {
+    if (!spins_) return;
+    const auto end = Clock::now() + kSpin;
+    while (!is_over() && Clock::now() < end) {
+      const uint64_t seen = num_changes_.load(std::memory_order_relaxed);
+      lock.unlock();
+      while (num_changes_.load(std::memory_order_acquire) == seen && Clock::now() < end)
+        pause();
+      // Who has changed something is about to release the lock: to sleep for that would take longer.
+      while (!lock.try_lock() && Clock::now() < end)
+        pause();
+      if (!lock.owns_lock()) lock.lock();
+    }
+  }
+
+  const bool spins_;
+  std::atomic<uint64_t> num_changes_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const Failure> failure_;  // guarded by mutex_

@@ -16,7 +16,8 @@ namespace tessera::local {
 class SharedState {
  public:
   explicit SharedState(int num_ranks)
-      : collectives_(monitor_, num_ranks),
+      : monitor_(num_ranks),
+        collectives_(monitor_, num_ranks),
         messages_(monitor_),
         present_(static_cast<size_t>(num_ranks)),
         num_references_(num_ranks) {}

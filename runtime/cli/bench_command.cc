@@ -1,38 +1,136 @@
 // `tessera bench rates`: measures on this machine what a step of the job consists of, and writes it for `plan --rates`.
+// And what the parts of `tessera bench` share.
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <iostream>
 
+#include "base/concat.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "cli/bench_commands.h"
+#include "cli/bench_ranks.h"
 #include "cli/commands.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "model/architectures.h"
 #include "plan/job_plan.h"
+#include "plugins/host_services.h"
 #include "rates/measure.h"
+#include "train/consistency.h"
+#include "train/train_rank.h"
 
 namespace tessera::host {
+namespace {
 
-int bench_command(std::span<const std::string> arguments) {
-  if (arguments.empty() || arguments[0] != "rates")
-    throw UsageError(arguments.empty() ? "tessera bench needs what to measure; give tessera bench rates"
-                                       : "tessera bench measures rates, not '" + arguments[0] +
-                                             "'; give tessera bench rates (see tessera bench rates --help)");
-  const ParsedFlags flags = parse_flags(FlagSet::bench, arguments.subspan(1));
+constexpr std::string_view kHelp =
+    "usage: tessera bench comm|device|disk|rates [flags]\n\n"
+    "  comm     every collective of a communicator: time, algorithm and bus bandwidth\n"
+    "  device   products by size and dtype, memory bandwidth, copies, launches\n"
+    "  disk     the files of --offload-dir and of checkpoints\n"
+    "  rates    all that a job needs, for plan --rates to predict the time of its steps\n\n"
+    "tessera bench PART --help lists the flags.\n";
+
+Output rates_output(const std::string& path, bool overwrite) {
+  return {.flag = "--rates", .path = path, .is_ours = begins_like_rates, .overwrite = overwrite};
+}
+
+/// All ranks measure the ops of the largest; rank 0 writes what it has measured.
+void measure_as_rank(const JobPlan& planned, const ParsedFlags& flags, const RankInfo& info, const Log& log) {
+  const Job& job = planned.job();
+  const JobPrograms& programs = planned.programs();
+  const HostServices host(log, info.store);
+  RatesRank rank{info.rank, info.local_rank, job.mesh.num_ranks(), info.num_local_ranks, info.store, {}, {}};
+  if (rank.num_ranks > 1) {
+    rank.communicator = communicator_setup(job, info, host);
+    int num_meetings = 0;
+    rank.meet = [&job, &info, &log, num_meetings]() mutable {
+      barrier(info, job.mesh.num_ranks(), concat("reach part ", ++num_meetings, " of the measurement"),
+              job.config.start_timeout_ms, log);
+    };
+  }
+  const Rates rates = measure_rates(job, programs.of(largest_rank(programs)), rank, log);
+  if (info.rank != 0) return;
+  write_rates(job, flags.plan.rates, rates_json(rates));
+  if (!is_standard_output(flags.plan.rates))
+    std::cout << "wrote the rates of " << rates.ops.size() << " ops to " << flags.plan.rates << '\n';
+}
+
+int bench_rates(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  const ParsedFlags flags = parse_flags(FlagSet::bench, arguments);
   if (flags.help) {
     std::cout << flags_help(FlagSet::bench, models_help());
     return 0;
   }
-  const Log log(parse_log_level(flags.config.log_level));
-  Job job = make_job(flags, std::max(1, requested_world(flags.config)), log);
-  check_rates(job, flags.plan.rates);
-  const JobPlan planned(std::move(job), log);
-  const JobPrograms& programs = planned.programs();
-  const Rates rates = measure_rates(planned.job(), programs.of(largest_rank(programs)), log);
-  write_rates(planned.job(), flags.plan.rates, rates_json(rates));
-  if (!is_standard_output(flags.plan.rates))
-    std::cout << "wrote the rates of " << rates.ops.size() << " ops to " << flags.plan.rates << '\n';
-  return 0;
+  const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
+  const int requested = requested_world(flags.config);
+  const int num_ranks = std::max(1, environment.world_size > 1 ? environment.world_size : requested);
+  ranks_to_start(requested, environment);
+  const Log log(parse_log_level(flags.config.log_level), environment.rank, environment.world_size);
+  const Log first_log = environment.rank == 0 ? log : Log(LogLevel::off);
+  Job job = make_job(flags, num_ranks, first_log);
+  if (environment.rank == 0) check_rates(job, flags.plan.rates);
+  const JobPlan planned(std::move(job), first_log);
+  BenchRanks ranks{num_ranks, planned.job().ranks_are_threads(), flags.config.insecure};
+  ranks.start_timeout_ms = flags.config.start_timeout_ms;
+  ranks.timeout_ms = flags.config.timeout_ms;
+  ranks.argv = &argv;
+  return run_bench_ranks(ranks, environment, log, [&](const RankInfo& info) {
+    measure_as_rank(planned, flags, info, info.rank == 0 ? log : Log(LogLevel::warning, info.rank, num_ranks));
+  });
+}
+
+}  // namespace
+
+int bench_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  const std::string part = arguments.empty() ? "" : arguments[0];
+  const auto rest = arguments.empty() ? arguments : arguments.subspan(1);
+  if (part == "rates") return bench_rates(rest, argv);
+  if (part == "comm") return bench_comm_command(rest, argv);
+  if (part == "device") return bench_device_command(rest);
+  if (part == "disk") return bench_disk_command(rest);
+  if (part == "--help" || part == "-h") {
+    std::cout << kHelp;
+    return 0;
+  }
+  throw UsageError(part.empty() ? "tessera bench needs what to measure; give comm, device, disk or rates"
+                                : concat("tessera bench does not measure '", part,
+                                         "'; give comm, device, disk or rates (see tessera bench --help)"));
+}
+
+std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments) {
+  std::vector<PluginFlag> flags;
+  std::vector<std::string> others;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    if (!word.starts_with("--") || name.find('.') == name.npos) {
+      others.push_back(word);
+      continue;
+    }
+    if (std::ranges::count(flags, name.substr(2), &PluginFlag::name))
+      throw UsageError(concat(name, " is given more than once; give it once"));
+    if (equals != word.npos)
+      flags.push_back({name.substr(2), word.substr(equals + 1), true});
+    else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+      flags.push_back({name.substr(2), arguments[++i], true});
+    else
+      flags.push_back({name.substr(2), "true", false});
+  }
+  arguments = std::move(others);
+  return flags;
+}
+
+void check_rates_file(const std::string& path, bool overwrite) {
+  if (path.empty()) throw UsageError("--rates is empty; give a file");
+  if (const std::string refusal = refusal_of(rates_output(path, overwrite)); !refusal.empty())
+    throw UsageError(refusal);
+}
+
+void write_rates_file(const std::string& path, bool overwrite, const Rates& rates) {
+  OutputFile(rates_output(path, overwrite)).write(rates_json(rates));
 }
 
 }  // namespace tessera::host

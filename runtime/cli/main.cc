@@ -29,7 +29,8 @@ constexpr std::string_view kHelp =
     "  convert FOLDER   a model for Hugging Face's transformers (tessera convert --help)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
     "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
-    "  bench rates      measure this machine, for plan --rates to predict the time of a step\n"
+    "  bench PART       measure this machine: comm, device, disk, or rates for plan --rates to predict steps\n"
+    "  doctor           what works on this machine, and what to do about what does not\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
     "  tokenize IN OUT  text to tokens, by a tokenizer.json (tessera tokenize --help)\n\n"
@@ -48,13 +49,14 @@ constexpr Command kCommands[] = {
     {"generate", [](Arguments arguments, const std::vector<std::string>&) { return generate_command(arguments); }},
     {"convert", [](Arguments arguments, const std::vector<std::string>&) { return convert_command(arguments); }},
     {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
-    {"bench", [](Arguments arguments, const std::vector<std::string>&) { return bench_command(arguments); }},
+    {"bench", bench_command},
+    {"doctor", doctor_command},
     {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
     {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},
 };
 
-constexpr std::array kLater = {"check", "simulate", "doctor", "coordinator", "worker"};
+constexpr std::array kLater = {"check", "simulate", "coordinator", "worker"};
 
 [[noreturn]] void refuse_command(const std::string& command) {
   std::vector<std::string> known;

@@ -10,6 +10,8 @@ namespace tessera::host {
 inline constexpr std::string_view kDefaultDevice = TESSERA_DEFAULT_DEVICE;
 /// Uses the host's streams, so it works with any device.
 inline constexpr std::string_view kDefaultCommunicator = TESSERA_DEFAULT_COMMUNICATOR;
+/// --comm: the communicator is chosen by the device (job/choose_communicator.h).
+inline constexpr std::string_view kAutoCommunicator = "auto";
 /// Works for every model, and with any strategy on another axis.
 inline constexpr std::string_view kDefaultStrategy = TESSERA_DEFAULT_STRATEGY;
 

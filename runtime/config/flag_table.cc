@@ -169,7 +169,10 @@ void add_rank_flags(std::vector<Flag>& flags) {
        {kRanks, "strategy", "[AXIS=]PLUGIN,...",
         "how each axis divides the work (default " TESSERA_DEFAULT_STRATEGY ")", read_strategies,
         [](const C& config) { return print_strategies(config.strategies); }},
-       text(kRanks, "comm", "PLUGIN", "communicator between ranks", &C::comm),
+       text(kRanks, "comm", "auto|PLUGIN",
+            "communicator between ranks; auto: one that works on the device's own streams, as NCCL does on GPUs, "
+            "or " TESSERA_DEFAULT_COMMUNICATOR,
+            &C::comm),
        text(kRanks, "device", "PLUGIN", "device to compute on; tessera plugins list shows all plugins", &C::device),
        choice(kRanks, "cuda-graph", kCudaGraphChoices,
               "auto: run steps as CUDA graphs where device and communicator support it", &C::cuda_graph),

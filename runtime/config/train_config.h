@@ -94,7 +94,7 @@ struct TrainConfig {
   int nproc = 0;                           ///< local ranks to start; 0: the mesh's product, or the launcher's world
   std::vector<AxisFlag> mesh;              ///< empty: one axis "dp" over the world
   std::vector<StrategyFlag> strategies;    ///< empty: the default one when there is more than one rank
-  std::string comm{kDefaultCommunicator};  ///< name, or path of a plugin
+  std::string comm{kAutoCommunicator};  ///< name, or path of a plugin; what auto has chosen, once plugins are loaded
   std::string device{kDefaultDevice};      ///< name, or path of a plugin
   std::vector<std::string> offload;        ///< policies, names or paths, in the order in which they decide
   std::vector<std::string> offload_dirs;   ///< of what goes to files

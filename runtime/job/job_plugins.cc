@@ -11,6 +11,7 @@
 
 #include "base/concat.h"
 #include "config/usage_error.h"
+#include "job/choose_communicator.h"
 #include "plugins/loader.h"
 
 namespace tessera::host {
@@ -24,7 +25,8 @@ bool is_one_rank(const std::vector<MeshAxis>& axes) {
 std::vector<LoadedPlugin> left_out_plugins(const JobPlugins& plugins, const TrainConfig& config, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
   std::vector<LoadedPlugin> left_out;
-  if (!plugins.communicator) left_out.push_back(load_plugin(PluginKind::communicator, config.comm, folders, log));
+  if (!plugins.communicator)
+    left_out.push_back(choose_communicator(config.comm, plugins.device, plugins.cpu, folders, log).plugin);
   if (config.strategies.empty()) left_out.push_back(load_plugin(PluginKind::strategy, kDefaultStrategy, folders, log));
   return left_out;
 }
@@ -82,11 +84,15 @@ std::vector<LoadedPlugin> load_policies(const TrainConfig& config, const std::ve
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
   // The default device is the CPU, which is always loaded: it provides host memory and streams beside another device.
-  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}, {}};
+  JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}, {}, {}};
   plugins.cpu =
       config.device == kDefaultDevice ? plugins.device : load_plugin(PluginKind::device, kDefaultDevice, folders, log);
-  if (!is_one_rank(axes) || config.comm != kDefaultCommunicator)
-    plugins.communicator = load_plugin(PluginKind::communicator, config.comm, folders, log);
+  const bool is_named = config.comm != kAutoCommunicator && config.comm != kDefaultCommunicator;
+  if (!is_one_rank(axes) || is_named) {
+    auto chosen = choose_communicator(config.comm, plugins.device, plugins.cpu, folders, log);
+    plugins.communicator = std::move(chosen.plugin);
+    plugins.why_communicator = std::move(chosen.reason);
+  }
   for (const MeshAxis& axis : axes)
     plugins.strategies.push_back(axis.strategy.empty()
                                      ? std::nullopt

@@ -12,12 +12,13 @@
 
 namespace tessera::host {
 
-/// The loaded plugins. `communicator` is set only when there is more than one rank or --comm is not the default. The
+/// The loaded plugins. `communicator` is set only when there is more than one rank or --comm names one. The
 /// CPU is always loaded, for host memory; `cpu` may be `device`.
 struct JobPlugins {
   LoadedPlugin device;
   LoadedPlugin cpu;
   std::optional<LoadedPlugin> communicator;
+  std::string why_communicator;  ///< how --comm auto chose it; empty when it was named
   std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
   std::vector<LoadedPlugin> offload;                    ///< in the order of --offload
 };

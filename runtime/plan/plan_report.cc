@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
 #include "checkpoint/held_state.h"
+#include "config/text_values.h"
 #include "plan/format.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
@@ -99,7 +101,13 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
 }
 
 void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file) {
-  const Rates rates = read_rates(rates_file);
+  std::vector<std::string> files;
+  for (const std::string_view file : split(rates_file, ','))
+    files.emplace_back(file);
+  const Rates rates = read_all_rates(files);
+  if (rates.ops.empty())
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("--rates ", rates_file, " has no ops; add a file of tessera bench rates or bench device"));
   if (rates.device != report.device)
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat("--rates ", rates_file, " was measured on --device ", printable(rates.device),

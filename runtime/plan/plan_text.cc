@@ -223,20 +223,20 @@ std::string seconds_or_dash(double seconds) {
 std::string time_part(const PlanReport& r) {
   if (!r.prediction) return "";
   const Prediction& p = *r.prediction;
-  const auto line = [](std::string_view name, const std::array<std::string, 5>& cells) {
+  const auto line = [](std::string_view name, const std::array<std::string, 6>& cells) {
     std::string text = format("  %-18s", std::string(name).c_str());
     for (const std::string& cell : cells)
-      text += format(" %12s", cell.c_str());
+      text += format(" %13s", cell.c_str());
     return text + "\n";
   };
   std::string text = concat("\ntime of a step, by ", r.rates->file, " (measured ", printable(r.rates->measured), ", ",
                             r.rates->num_threads, r.rates->num_threads == 1 ? " thread" : " threads", ")\n",
-                            line("busy", {"compute", "in", "out", "files", "at least"}));
+                            line("busy", {"compute", "in", "out", "files", "between ranks", "at least"}));
   for (const MovePhase phase : kMovePhases) {
     const PhaseTime& time = p.of(phase);
     text += line(to_string(phase), {seconds_or_dash(time.compute_seconds), seconds_or_dash(time.in_seconds),
                                     seconds_or_dash(time.out_seconds), seconds_or_dash(time.file_seconds),
-                                    seconds_or_dash(time.bound())});
+                                    seconds_or_dash(time.link_seconds), seconds_or_dash(time.bound())});
   }
   return text + format("  predicted: %.4g s, %.4g %s/s; at least %.4g s, if all copies ran beside compute\n",
                        p.step_seconds, static_cast<double>(r.tokens_per_step) / p.step_seconds, r.items.c_str(),

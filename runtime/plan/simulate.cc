@@ -56,7 +56,8 @@ std::vector<Interval> run_alone(std::span<const WaitGraph::Edge> edges, const st
   return intervals;
 }
 
-/// By node: the rank, by its position among those matched, and what its action keeps busy there.
+/// By node: the rank, by its position among those matched, and what its action keeps busy there. A collective is one
+/// node of all its members, and keeps the first of them busy.
 std::vector<Sharer> sharers(const WaitGraph& graph, const MatchedOps& matched_ops, const ProgramOf& program,
                             const Sharing& sharing) {
   std::vector<Sharer> result(graph.num_nodes());
@@ -64,8 +65,8 @@ std::vector<Sharer> sharers(const WaitGraph& graph, const MatchedOps& matched_op
     const int rank = matched_ops.ranks[position];
     const Program& own = program(rank);
     for (uint32_t i = 0; i < own.actions.size(); ++i)
-      if (!is_collective(own.actions[i].kind))
-        result[graph.end_node({rank, i})] = {static_cast<int>(position), sharing.resource(own, own.actions[i])};
+      if (Sharer& sharer = result[graph.end_node({rank, i})]; sharer.rank < 0)
+        sharer = {static_cast<int>(position), sharing.resource(own, own.actions[i])};
   }
   return result;
 }

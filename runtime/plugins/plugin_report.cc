@@ -4,7 +4,10 @@
 #include "plugins/plugin_report.h"
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 #include "base/concat.h"
 #include "config/usage_error.h"
@@ -36,7 +39,25 @@ std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Json to_json(const LoadedPlugin& plugin) {
+/// The libraries that this process has mapped.
+std::set<std::string> mapped_libraries() {
+  std::set<std::string> libraries;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (const size_t path = line.find('/'); path != line.npos && line.find(".so", path) != line.npos)
+      libraries.insert(line.substr(path));
+  return libraries;
+}
+
+/// Those that came with the plugin, as their files are named, which holds their versions.
+std::vector<std::string> libraries_of(const LoadedPlugin& plugin, const std::set<std::string>& before) {
+  std::vector<std::string> libraries;
+  for (const std::string& library : mapped_libraries())
+    if (!before.contains(library) && library != plugin.path) libraries.push_back(fs::path(library).filename().string());
+  return libraries;
+}
+
+Json to_json(const LoadedPlugin& plugin, const std::vector<std::string>& libraries) {
   Json options = Json::array();
   for (const PluginOption& option : plugin.options) {
     Json one = {{"name", option.name},
@@ -56,6 +77,7 @@ Json to_json(const LoadedPlugin& plugin) {
           {"path", plugin.path},
           {"sha256", plugin.sha256},
           {"abi", concat(TSR_ABI_MAJOR, ".", plugin.abi_minor)},
+          {"libraries", libraries},
           {"options", options}};
 }
 
@@ -107,8 +129,9 @@ std::string plugins_list(const std::vector<fs::path>& folders, bool as_json) {
 }
 
 std::string plugin_info(const std::string& name, const std::vector<fs::path>& folders, bool as_json, const Log& log) {
+  const std::set<std::string> before = mapped_libraries();
   const LoadedPlugin plugin = load_plugin(find_any(name, folders), log);
-  return as_json ? dump(to_json(plugin)) : to_text(plugin);
+  return as_json ? dump(to_json(plugin, libraries_of(plugin, before))) : to_text(plugin);
 }
 
 }  // namespace tessera::host

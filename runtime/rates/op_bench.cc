@@ -10,14 +10,13 @@
 #include "rates/op_bench.h"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 
+#include "guard/plugin_calls.h"
 #include "program/lower_op.h"
 #include "rates/op_rate.h"
-#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -25,7 +24,6 @@ namespace {
 
 constexpr size_t kLeastRounds = 5, kMostRounds = 200;
 constexpr double kSeconds = 2;  // of rounds, where more than the least fit
-constexpr int kTurns = 5;       // alone and beside other work
 constexpr int64_t kRoundMs = 600'000;
 
 /// Blocks a stream until it is opened.
@@ -54,18 +52,13 @@ tsr_status read_clock(void* time, tsr_error*) noexcept {
   return TSR_OK;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 /// The first action of each op and shape, in list order, and how often the program has it.
-std::vector<std::pair<uint32_t, uint64_t>> distinct_ops(const Program& program) {
+std::vector<std::pair<uint32_t, uint64_t>> distinct_ops(const Program& program, OpBench::Where where) {
   std::vector<std::pair<uint32_t, uint64_t>> distinct;
   std::map<std::pair<std::string, std::string>, size_t> seen;
   for (uint32_t i = 0; i < program.actions.size(); ++i) {
-    if (!is_op(program, program.actions[i])) continue;
+    const bool is_of_host = is_host_op(program, program.actions[i]);
+    if (where == OpBench::Where::host ? !is_of_host : !is_op(program, program.actions[i])) continue;
     const OpRate rate = unmeasured(program, program.actions[i]);
     const auto [entry, is_new] = seen.try_emplace({rate.op, rate.shape}, distinct.size());
     if (is_new) distinct.emplace_back(i, 0);
@@ -76,10 +69,10 @@ std::vector<std::pair<uint32_t, uint64_t>> distinct_ops(const Program& program) 
 
 }  // namespace
 
-OpBench::OpBench(const Device& device, const Program& program)
+OpBench::OpBench(const Device& device, const Program& program, Where where)
     : device_(device), program_(program), stream_(make_stream(device, "compute")) {
   std::vector<uint32_t> actions;
-  const auto distinct = distinct_ops(program);
+  const auto distinct = distinct_ops(program, where);
   for (const auto& [index, num_times] : distinct)
     actions.push_back(index);
   memory_ = std::make_unique<OpMemory>(device, program, actions);
@@ -87,6 +80,7 @@ OpBench::OpBench(const Device& device, const Program& program)
     const Action& action = program.actions[index];
     ops_.push_back({.rate = unmeasured(program, action),
                     .num_times = num_times,
+                    .is_update = action.kind == TSR_ACTION_OPTIMIZER,
                     .kernel = nullptr,
                     .pointers = memory_->operands(action)});
     prepare(action, ops_.back());
@@ -115,8 +109,11 @@ void OpBench::run_round(bool is_held) {
   Gate gate;
   if (is_held) call(device_.api().host_function, stream_.get(), &Gate::run, &gate);
   try {
-    for (Op& op : ops_)
+    for (Op& op : ops_) {
+      // What the ops before have made of the gradients may not be finite, and an update by such ones is skipped.
+      if (op.is_update) memory_->restore_fixed(stream_.get());
       launch(op);
+    }
   } catch (...) {
     gate.open();
     throw;
@@ -149,40 +146,9 @@ const OpBench::Op& OpBench::largest() const {
                                    [](const Op& op) { return op.rate.seconds * static_cast<double>(op.num_times); });
 }
 
-double OpBench::run_largest(uint64_t num_times, const Meanwhile& meanwhile) {
-  struct Span {
-    Clock::time_point start, end;
-    std::atomic<bool> computes{true};
-  } span;
-  const auto finish = [](void* self, tsr_error* err) noexcept {
-    auto& run = *static_cast<Span*>(self);
-    const tsr_status status = read_clock(&run.end, err);
-    run.computes = false;
-    return status;
-  };
+KernelLoad OpBench::load() const {
   const Op& op = largest();
-  call(device_.api().host_function, stream_.get(), &read_clock, &span.start);
-  for (uint64_t i = 0; i < num_times; ++i)
-    call(device_.api().launch, op.kernel.get(), stream_.get(), op.pointers.data(), op.pointers.size());
-  call(device_.api().host_function, stream_.get(), +finish, &span);
-  try {
-    meanwhile([&] { return span.computes.load(); });
-  } catch (...) {
-    stream_.reset();  // waits for what uses `span`
-    throw;
-  }
-  call_for(kRoundMs, device_.api().stream_synchronize, stream_.get(), kRoundMs);
-  return std::chrono::duration<double>(span.end - span.start).count();
-}
-
-double OpBench::share_kept(double seconds, const Meanwhile& work) {
-  const auto num_times = static_cast<uint64_t>(std::max(1.0, seconds / kTurns / largest().rate.seconds));
-  std::vector<double> shares;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    const double alone = run_largest(num_times, [](const auto&) {});
-    shares.push_back(alone / run_largest(num_times, work));
-  }
-  return std::clamp(median(shares), 1e-3, 1.0);
+  return {device_, stream_.get(), op.kernel.get(), op.pointers, op.rate.seconds};
 }
 
 }  // namespace tessera::host

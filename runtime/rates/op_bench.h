@@ -2,13 +2,13 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "base/progress.h"
 #include "exec/device.h"
 #include "program/program.h"
+#include "rates/kernel_load.h"
 #include "rates/op_memory.h"
 #include "rates/rates.h"
 
@@ -17,23 +17,23 @@ namespace tessera::host {
 /// Measures the ops of one program, each shape once. Borrows device and program. All functions: [control-thread].
 class OpBench {
  public:
-  OpBench(const Device& device, const Program& program);
+  /// Which of the program's ops: the device's, or those of the host, which `device` then is.
+  enum class Where { device, host };
+  OpBench(const Device& device, const Program& program, Where where);
+  bool is_empty() const { return ops_.empty(); }
 
   /// The mean of several rounds over all ops, in the order of the program.
   std::vector<OpRate> measure(Progress* progress);
 
-  /// Other work; it returns when compute no longer runs.
-  using Meanwhile = std::function<void(const std::function<bool()>& computes)>;
-  /// The share of its speed that compute keeps beside other work. The op that takes most of the step runs alone and
-  /// beside `work` in turns, for about `seconds` alone in all. Call it after measure(); if `work` throws, nothing can
-  /// be measured any more.
-  double share_kept(double seconds, const Meanwhile& work);
+  /// The op that takes most of the step. Call it after measure(); it borrows this object.
+  KernelLoad load() const;
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Op {
     OpRate rate;
     uint64_t num_times = 0;  ///< in the step
+    bool is_update = false;
     KernelHandle kernel;
     std::vector<void*> pointers;
     Clock::time_point start = {}, end = {};
@@ -45,8 +45,6 @@ class OpBench {
   /// All ops once; held back until all of them are issued, so that none waits for its launch.
   void run_round(bool is_held);
   const Op& largest() const;
-  /// Seconds of that many launches of largest(), with `meanwhile` on this thread.
-  double run_largest(uint64_t num_times, const Meanwhile& meanwhile);
 
   const Device& device_;
   const Program& program_;

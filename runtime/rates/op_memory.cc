@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "memory/footprint.h"
 #include "guard/plugin_calls.h"
+#include "memory/footprint.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -76,6 +76,7 @@ OpMemory::OpMemory(const Device& device, const Program& program, std::vector<uin
     next += num_bytes;
   }
   fixed_arena_.emplace(device, TSR_MEMORY_DEVICE, fixed_bytes_);
+  fixed_copy_.emplace(device, TSR_MEMORY_DEVICE, fixed_bytes_);
   shared_arena_.emplace(device, TSR_MEMORY_DEVICE, shared_bytes_);
 }
 
@@ -118,7 +119,12 @@ void OpMemory::reset(tsr_stream* stream) const {
     call(device_.api().copy, stream, fixed_arena_->at(address), bytes.data(), bytes.size());
     call_for(kCopyMs, device_.api().stream_synchronize, stream, kCopyMs);
   }
+  if (fixed_bytes_ > 0) call(device_.api().copy, stream, fixed_copy_->at(0), fixed_arena_->at(0), fixed_bytes_);
   call_for(kCopyMs, device_.api().stream_synchronize, stream, kCopyMs);
+}
+
+void OpMemory::restore_fixed(tsr_stream* stream) const {
+  if (fixed_bytes_ > 0) call(device_.api().copy, stream, fixed_arena_->at(0), fixed_copy_->at(0), fixed_bytes_);
 }
 
 }  // namespace tessera::host

@@ -24,6 +24,8 @@ class OpMemory {
   std::vector<void*> operands(const Action& action) const;
   /// Sets all of it to what it was at the start; the stream has then done so.
   void reset(tsr_stream* stream) const;
+  /// Enqueues that inputs and scalars are what they were at the last reset().
+  void restore_fixed(tsr_stream* stream) const;
 
  private:
   using Place = std::pair<uint64_t, uint64_t>;  // of a binding: its action's id, and its slot
@@ -38,7 +40,7 @@ class OpMemory {
   std::map<uint64_t, uint64_t> fixed_;  // by buffer: inputs, scalars, accumulators, each with memory of its own
   std::map<Place, uint64_t> shared_;    // of all other operands; those of one action do not overlap
   uint64_t fixed_bytes_ = 0, shared_bytes_ = 0;
-  std::optional<Arena> fixed_arena_, shared_arena_;
+  std::optional<Arena> fixed_arena_, fixed_copy_, shared_arena_;
 };
 
 }  // namespace tessera::host

@@ -57,12 +57,23 @@ bool is_op(const Program& program, const Action& action) {
          std::ranges::all_of(action.bindings, [&](const Binding& b) { return is_in_device_memory(program, b); });
 }
 
+bool is_host_op(const Program& program, const Action& action) {
+  return program.streams[action.stream].kind == TSR_STREAM_KIND_HOST && !is_collective(action.kind) &&
+         action.kind != TSR_ACTION_CALL && action.kind != TSR_ACTION_COPY;
+}
+
+OpRate unmeasured(const tsr_op& op, uint64_t num_bytes) {
+  return {name_of(op), shape_of(op), num_operations(op), static_cast<double>(num_bytes), 0};
+}
+
 OpRate unmeasured(const Program& program, const Action& action) {
   const tsr_op op = op_of(program, action);
   uint64_t num_bytes = 0;
   for (const Binding& binding : action.bindings)
     num_bytes += TSR_NUM_BYTES(program.buffer(binding.buffer).dtype, binding.num_elements);
-  return {name_of(op), shape_of(op), num_operations(op), static_cast<double>(num_bytes), 0};
+  OpRate rate = unmeasured(op, num_bytes);
+  if (is_host_op(program, action)) rate.op += kOnHost;
+  return rate;
 }
 
 }  // namespace tessera::host

@@ -3,8 +3,10 @@
 
 #include "rates/rates.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/concat.h"
 #include "base/read_only_file.h"
@@ -105,34 +107,81 @@ Together together_of(const Reader& reader) {
   return {reader.share("compute"), reader.share("copies")};
 }
 
+CopyRates copies_of(const Reader& reader) {
+  return {reader.above_zero("in_bytes_per_second"), reader.above_zero("out_bytes_per_second"),
+          together_of(reader.object("beside_compute"))};
+}
+
+CollectiveRates collectives_of(const Reader& reader) {
+  CollectiveRates rates{reader.text("communicator"),
+                        static_cast<int>(reader.count("ranks")),
+                        together_of(reader.object("beside_compute")),
+                        {}};
+  if (rates.num_ranks < 2) reader.refuse("ranks", "is 1, and a collective needs 2");
+  for (const Reader& time : reader.objects("times"))
+    rates.times.push_back({time.text("collective"), time.at_least_zero("bytes"), time.above_zero("seconds")});
+  return rates;
+}
+
 FileRates files_of(const Reader& reader) {
   return {reader.above_zero("read_bytes_per_second"), reader.above_zero("write_bytes_per_second"),
           reader.above_zero("both_bytes_per_second"), reader.at_least_zero("seconds_per_transfer"),
           together_of(reader.object("beside_compute"))};
 }
 
+Json json_of(const CollectiveRates& group) {
+  Json json = {{"communicator", group.communicator},
+               {"ranks", group.num_ranks},
+               {"beside_compute", json_of(group.beside_compute)}};
+  for (const CollectiveTime& time : group.times)
+    json["times"].push_back({{"collective", time.collective}, {"bytes", time.num_bytes}, {"seconds", time.seconds}});
+  return json;
+}
+
+/// Adds `from` to `to`, where it replaces what is of the same key.
+template <class T, class Key>
+void merge(std::vector<T>&& from, std::vector<T>& to, Key key) {
+  for (T& one : from) {
+    const auto same = std::ranges::find_if(to, [&](const T& other) { return key(other) == key(one); });
+    if (same == to.end())
+      to.push_back(std::move(one));
+    else
+      *same = std::move(one);
+  }
+}
+
+void merge(Rates&& from, Rates& to) {
+  to.measured = std::max(to.measured, from.measured);
+  if (!from.device.empty()) to.device = from.device;
+  if (!from.ops.empty()) to.num_threads = from.num_threads;
+  if (from.copies) to.copies = from.copies;
+  if (from.files) to.files = from.files;
+  if (from.link_bytes_per_second) to.link_bytes_per_second = from.link_bytes_per_second;
+  merge(std::move(from.ops), to.ops, [](const OpRate& op) { return std::tie(op.op, op.shape); });
+  merge(std::move(from.collectives), to.collectives, [](const CollectiveRates& group) { return group.num_ranks; });
+}
+
 }  // namespace
 
 std::string rates_json(const Rates& rates) {
-  Json ops = Json::array();
-  for (const OpRate& op : rates.ops)
-    ops.push_back(json_of(op));
-  Json json = {{"tessera_rates", kVersion},
-               {"device", rates.device},
-               {"measured", rates.measured},
-               {"threads", rates.num_threads},
-               {"copies",
-                {{"in_bytes_per_second", rates.copies.in_bytes_per_second},
-                 {"out_bytes_per_second", rates.copies.out_bytes_per_second},
-                 {"beside_compute", json_of(rates.copies.beside_compute)}}}};
+  Json json = {{"tessera_rates", kVersion}, {"measured", rates.measured}};
+  if (!rates.device.empty()) json["device"] = rates.device;
+  if (!rates.ops.empty()) json["threads"] = rates.num_threads;
+  if (const auto& copies = rates.copies)
+    json["copies"] = {{"in_bytes_per_second", copies->in_bytes_per_second},
+                      {"out_bytes_per_second", copies->out_bytes_per_second},
+                      {"beside_compute", json_of(copies->beside_compute)}};
   if (const auto& files = rates.files)
     json["files"] = {{"read_bytes_per_second", files->read_bytes_per_second},
                      {"write_bytes_per_second", files->write_bytes_per_second},
                      {"both_bytes_per_second", files->both_bytes_per_second},
                      {"seconds_per_transfer", files->seconds_per_transfer},
                      {"beside_compute", json_of(files->beside_compute)}};
+  for (const CollectiveRates& group : rates.collectives)
+    json["collectives"].push_back(json_of(group));
   if (rates.link_bytes_per_second) json["link_bytes_per_second"] = *rates.link_bytes_per_second;
-  json["ops"] = ops;
+  for (const OpRate& op : rates.ops)
+    json["ops"].push_back(json_of(op));
   return json.dump(2) + "\n";
 }
 
@@ -142,18 +191,34 @@ Rates read_rates(const std::string& path) {
   if (const int64_t version = file.count("tessera_rates"); version != kVersion)
     file.refuse("tessera_rates", "is ", version, "; this tessera reads version ", kVersion);
   Rates rates;
-  rates.device = file.text("device");
   rates.measured = file.text("measured");
-  rates.num_threads = static_cast<int>(file.count("threads"));
-  const Reader copies = file.object("copies");
-  rates.copies = {copies.above_zero("in_bytes_per_second"), copies.above_zero("out_bytes_per_second"),
-                  together_of(copies.object("beside_compute"))};
+  if (file.has("ops")) {
+    rates.num_threads = static_cast<int>(file.count("threads"));
+    for (const Reader& op : file.objects("ops"))
+      rates.ops.push_back({op.text("op"), op.text("shape"), op.at_least_zero("operations"), op.at_least_zero("bytes"),
+                           op.above_zero("seconds")});
+  }
+  if (file.has("copies")) rates.copies = copies_of(file.object("copies"));
+  if (file.has("ops") || file.has("copies")) rates.device = file.text("device");
   if (file.has("files")) rates.files = files_of(file.object("files"));
+  if (file.has("collectives"))
+    for (const Reader& group : file.objects("collectives"))
+      rates.collectives.push_back(collectives_of(group));
   if (file.has("link_bytes_per_second")) rates.link_bytes_per_second = file.above_zero("link_bytes_per_second");
-  for (const Reader& op : file.objects("ops"))
-    rates.ops.push_back({op.text("op"), op.text("shape"), op.at_least_zero("operations"), op.at_least_zero("bytes"),
-                         op.above_zero("seconds")});
   return rates;
+}
+
+Rates read_all_rates(std::span<const std::string> paths) {
+  Rates all;
+  for (const std::string& path : paths) {
+    Rates one = read_rates(path);
+    if (!all.device.empty() && !one.device.empty() && all.device != one.device)
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  printable(concat("--rates ", path, " was measured on --device ", one.device,
+                                   ", and what is before it on --device ", all.device, "; give files of one device")));
+    merge(std::move(one), all);
+  }
+  return all;
 }
 
 bool begins_like_rates(std::string_view begin) {

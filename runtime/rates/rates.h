@@ -1,8 +1,10 @@
-// What a machine does in a second, as measured by `tessera bench rates` and read by `plan --rates`.
+// What a machine does in a second, as measured by `tessera bench` and read by `plan --rates`. A file has what one
+// command measured: `bench rates` all that a job needs, `bench comm`, `device` and `disk` a part each.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,15 +38,32 @@ struct FileRates {
   double both_bytes_per_second = 0;                              ///< of both together, when both are at work
   double seconds_per_transfer = 0;                               ///< beyond the time of its bytes
   Together beside_compute;
+  double random_bytes_per_second = 0;  ///< read in pieces of 64 KiB at random places; not kept in the file
+};
+
+/// How long one collective takes by itself.
+struct CollectiveTime {
+  std::string collective;  ///< "all_reduce", as programs print it
+  double num_bytes = 0;    ///< of the whole buffer: what all slices have together, or one message
+  double seconds = 0;
+};
+
+/// The collectives of groups of one size.
+struct CollectiveRates {
+  std::string communicator;
+  int num_ranks = 2;
+  Together beside_compute;  ///< `copies`: the share that collectives keep
+  std::vector<CollectiveTime> times;
 };
 
 struct Rates {
-  std::string device;    ///< the plugin that was measured
+  std::string device;    ///< the plugin that was measured; empty without ops and copies
   std::string measured;  ///< when: ISO 8601, UTC
   int num_threads = 1;   ///< of the device, where it is a CPU
   std::vector<OpRate> ops;
-  CopyRates copies;
-  std::optional<FileRates> files;               ///< measured with --offload-dir only
+  std::optional<CopyRates> copies;
+  std::optional<FileRates> files;  ///< measured with --offload-dir, or by bench disk
+  std::vector<CollectiveRates> collectives;
   std::optional<double> link_bytes_per_second;  ///< what a rank sends to others; never measured, for users to add
 };
 
@@ -53,6 +72,9 @@ std::string rates_json(const Rates& rates);
 /// Throws NOT_FOUND, UNAVAILABLE for a file that cannot be read, INVALID_ARGUMENT for one that does not hold rates,
 /// naming the file and what is wrong with it.
 Rates read_rates(const std::string& path);
+/// Of several files: what a later one has replaces what an earlier one has for the same op, group or part. Throws what
+/// read_rates throws, and INVALID_ARGUMENT for files of two devices.
+Rates read_all_rates(std::span<const std::string> paths);
 
 /// Whether a file that begins like this has our rates.
 bool begins_like_rates(std::string_view begin);

@@ -11,11 +11,12 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <random>
 #include <thread>
 #include <vector>
 
-#include "storage/block_sums.h"
 #include "guard/plugin_calls.h"
+#include "storage/block_sums.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -47,11 +48,6 @@ double rate_of(const std::function<uint64_t()>& move, const Stop& stop) {
     num_bytes += move();
   while (!stop());
   return static_cast<double>(num_bytes) / seconds_since(start);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.at(values.size() / 2);
 }
 
 double share(double together, double alone) {
@@ -100,6 +96,11 @@ class StoreBench {
     std::fill_n(out_.get(), chunk_bytes, std::byte{0x5A});
   }
 
+  /// Reads at a random place.
+  uint64_t read_anywhere(uint64_t num_bytes) {
+    store_.read(generator_() % (kFileBytes / num_bytes) * num_bytes, {in_.get(), num_bytes}, "what is measured");
+    return num_bytes;
+  }
   /// One transfer, the next in its half.
   uint64_t move(bool is_write, uint64_t num_bytes) {
     uint64_t& next = is_write ? next_write_ : next_read_;
@@ -157,11 +158,12 @@ class StoreBench {
   FileStore store_;
   Memory in_, out_;
   uint64_t next_read_ = 0, next_write_ = 0;
+  std::minstd_rand generator_;
 };
 
 }  // namespace
 
-CopyRates measure_copies(const Device& device, OpBench& compute) {
+CopyRates measure_copies(const Device& device, const KernelLoad& compute) {
   const CopyPair pair(device);
   const auto rate = [&](bool in, bool out, const Stop& stop) {
     return rate_of([&] { return pair.move(in, out); }, stop);
@@ -178,7 +180,7 @@ CopyRates measure_copies(const Device& device, OpBench& compute) {
   return rates;
 }
 
-FileRates measure_files(FileStoreOptions options, uint64_t chunk_bytes, OpBench& compute, const Log& log) {
+FileRates measure_files(FileStoreOptions options, uint64_t chunk_bytes, const KernelLoad& compute, const Log& log) {
   options.num_bytes = 2 * kFileBytes;
   StoreBench store(options, std::clamp(whole_blocks(chunk_bytes), kMiB, kFileBytes / 2), log);
   store.fill();
@@ -190,6 +192,7 @@ FileRates measure_files(FileStoreOptions options, uint64_t chunk_bytes, OpBench&
   const double small = rate_of([&] { return store.move(false, kSmallBytes); }, after(kSeconds / 4));
   rates.seconds_per_transfer =
       std::max(0.0, static_cast<double>(kSmallBytes) * (1 / small - 1 / rates.read_bytes_per_second));
+  rates.random_bytes_per_second = rate_of([&] { return store.read_anywhere(kSmallBytes); }, after(kSeconds / 4));
   std::vector<double> beside;
   rates.beside_compute.compute = compute.share_kept(
       2 * kSeconds, [&](const Stop& computes) { beside.push_back(store.both([&] { return !computes(); })); });

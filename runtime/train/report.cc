@@ -151,6 +151,9 @@ void report_start(const Log& log, const Job& job, const RunData& data, const Ran
            ", ", job.architecture().summary());
   log.info("mesh: ", mesh_text(job), "; ", job.tokens_per_step(), " ", job.items(),
            job.trains ? " per step" : " per batch");
+  if (!job.plugins.why_communicator.empty() && job.mesh.num_ranks() > 1)
+    log.info("communicator: ", job.plugins.communicator->name, ", which --comm auto chose since ",
+             job.plugins.why_communicator);
   log.info("memory: arena of ", human_bytes(runtime.arena_bytes()), " per rank");
   report_device(log, job, runtime);
   report_offload(log, job, runtime.programs());

@@ -53,15 +53,12 @@ class Failures {
 
 }  // namespace
 
-void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int)>& observer,
-                        const Log& log) {
-  const int num_ranks = job.mesh.num_ranks();
+void run_thread_ranks(int num_ranks, const std::function<void(const RankInfo& info)>& body) {
   const auto store = std::make_shared<MemoryStore>();
   Failures failures(*store);
   const auto run = [&](int rank) {
     try {
-      const RankInfo info{rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }};
-      train_rank(job, data, info, observer(rank), rank == 0 ? log : Log(LogLevel::warning, rank, num_ranks));
+      body({rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }});
     } catch (const std::exception& error) {
       failures.add(rank, error);
     }
@@ -83,6 +80,15 @@ void train_thread_ranks(const Job& job, const RunData& data, const std::function
     thread.join();
   if (cannot_start) throw *cannot_start;  // ranks that did start only failed because of it
   failures.throw_cause(num_ranks);
+}
+
+void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int)>& observer,
+                        const Log& log) {
+  const int num_ranks = job.mesh.num_ranks();
+  run_thread_ranks(num_ranks, [&](const RankInfo& info) {
+    const Log own = info.rank == 0 ? log : Log(LogLevel::warning, info.rank, num_ranks);
+    train_rank(job, data, info, observer(info.rank), own);
+  });
 }
 
 }  // namespace tessera::host

@@ -47,21 +47,6 @@ void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
                              : "--threads or --nproc");
 }
 
-CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const HostServices& host) {
-  CommunicatorSetup setup;
-  setup.start_timeout_ms = job.config.start_timeout_ms;
-  setup.timeout_ms = job.config.timeout_ms;
-  if (!job.plugins.communicator) return setup;
-  setup.api = job.plugins.communicator->communicator();
-  setup.host = host.of(*job.plugins.communicator);
-  setup.options = job.options.communicator.values();
-  setup.is_local = info.is_local;
-  setup.store_host = info.store_host;
-  setup.cancelled = info.cancelled;
-  setup.is_capturable = (job.comm_claims.flags & TSR_COMM_CAPTURABLE) != 0;
-  return setup;
-}
-
 GraphOptions graph_options(const Job& job, const RankInfo& info, const Log& log) {
   GraphOptions graphs;
   graphs.is_on = job.config.cuda_graph == CudaGraph::automatic;
@@ -128,6 +113,21 @@ void warn_of_data(const Log& log, const Job& job, const RunData& data) {
 }
 
 }  // namespace
+
+CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const HostServices& host) {
+  CommunicatorSetup setup;
+  setup.start_timeout_ms = job.config.start_timeout_ms;
+  setup.timeout_ms = job.config.timeout_ms;
+  if (!job.plugins.communicator) return setup;
+  setup.api = job.plugins.communicator->communicator();
+  setup.host = host.of(*job.plugins.communicator);
+  setup.options = job.options.communicator.values();
+  setup.is_local = info.is_local;
+  setup.store_host = info.store_host;
+  setup.cancelled = info.cancelled;
+  setup.is_capturable = (job.comm_claims.flags & TSR_COMM_CAPTURABLE) != 0;
+  return setup;
+}
 
 void train_rank(const Job& job, const RunData& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log) {

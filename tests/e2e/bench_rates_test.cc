@@ -82,6 +82,11 @@ TEST_F(BenchRates, MeasureOpsCopiesAndFiles) {
   for (const char* name : {"linear forward f32", "linear backward f32", "attention backward f32", "loss backward f32",
                            "token_embedding forward f32", "sum_squares f32", "clip f32", "adamw f32", "zero i64"})
     EXPECT_TRUE(names.contains(name)) << name;
+  // An update that was skipped takes next to no time.
+  std::map<std::string, double> most;
+  for (const json& op : all["ops"])
+    most[op["op"]] = std::max(most[op["op"]], op["seconds"].get<double>());
+  EXPECT_GT(most["adamw f32"], 0.1 * most["sum_squares f32"]);
   EXPECT_GT(all["copies"]["in_bytes_per_second"], 1e6);
   EXPECT_GT(all["files"]["read_bytes_per_second"], 1e5);
 }
@@ -138,7 +143,8 @@ TEST_F(BenchRates, WhatTheRatesLackIsSaid) {
   const auto without = [](const char* key) { return changed([=](json& all) { all.erase(key); }); };
   expect_refused(Flags{"plan", "--rates=" + without("files")} + kStream,
                  "--rates has no rates of files, which this job uses; give tessera bench rates an --offload-dir");
-  expect_refused({"plan", "--nproc=2", "--rates=" + file()}, "--rates has no \"link_bytes_per_second\"");
+  expect_refused({"plan", "--nproc=2", "--rates=" + file()},
+                 "--rates has no times of all_reduce between 2 ranks and no \"link_bytes_per_second\"");
   EXPECT_EQ(
       run({"plan", "--nproc=2", "--rates=" + changed([](json& all) { all["link_bytes_per_second"] = 1e9; })}).exit_code,
       0);
@@ -147,6 +153,21 @@ TEST_F(BenchRates, WhatTheRatesLackIsSaid) {
   const std::string two_threads = changed([](json& all) { all["threads"] = 2; });
   EXPECT_NE(run({"plan", "--rates=" + two_threads}).err.find("was measured with 2 threads, not with --threads 1"),
             std::string::npos);
+}
+
+TEST_F(BenchRates, SeveralRanksMeasureTheirCollectives) {
+  const Flags ranks = {"--nproc=2", "--strategy=fsdp", "--comm=local"};
+  const CommandResult result = run(Flags{"bench", "rates", "--rates=" + file("ranks")} + ranks);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json group = json::parse(file_bytes(file("ranks")))["collectives"][0];
+  EXPECT_EQ(group["ranks"], 2);
+  std::set<std::string> names;
+  for (const json& time : group["times"])
+    names.insert(time["collective"]);
+  EXPECT_TRUE(names.contains("all_gather") && names.contains("reduce_scatter")) << group;
+  EXPECT_LE(group["beside_compute"]["compute"], 1);
+  const json time = plan(ranks, file("ranks"))["time"];
+  EXPECT_GT(time["phases"][0]["link_seconds"], 0);
 }
 
 TEST_F(BenchRates, MayBeReplacedAndNothingElse) {

@@ -27,7 +27,7 @@ void refuse(Words words, const std::vector<std::string>& parts) {
 
 TEST(Flags, HaveTheDefaultsOfTheDesign) {
   const TrainConfig config = parse({}).config;
-  EXPECT_EQ(config.comm, "gloo");
+  EXPECT_EQ(config.comm, "auto");
   EXPECT_EQ(config.device, "cpu");
   EXPECT_EQ(config.dtype, Precision::float32);
   EXPECT_EQ(config.reduce_dtype, Precision::float32);

@@ -81,6 +81,42 @@ TEST_F(RatesFile, WhatIsWrongIsRefusedByItsPath) {
   expect_error([&] { read_rates(folder_.path("nowhere")); }, {"nowhere"});
 }
 
+TEST_F(RatesFile, SeveralFilesAreOne) {
+  const auto write_as = [&](const char* name, const Rates& rates) {
+    std::ofstream(folder_.path(name)) << rates_json(rates);
+    return folder_.path(name);
+  };
+  Rates comm, later;
+  comm.collectives = {{"gloo", 2, {0.5, 0.25}, {{"all_reduce", 1024, 3}}}};
+  later.device = "cpu";
+  later.num_threads = 1;
+  later.ops = {{"zero f32", "elements 8", 0, 32, 7}};
+  const std::vector<std::string> files = {write_as("all", some_rates()), write_as("comm", comm),
+                                          write_as("later", later)};
+  const Rates all = read_all_rates(files);
+  EXPECT_EQ(all.ops.size(), 3u);
+  EXPECT_EQ(all.ops[0].seconds, 7);  // replaced
+  EXPECT_EQ(all.ops[1].seconds, 2);
+  EXPECT_EQ(all.collectives.at(0).times.at(0).seconds, 3);
+  EXPECT_TRUE(all.files && all.copies);
+  later.device = "cuda";
+  const std::vector<std::string> differ = {files[0], write_as("later", later)};
+  expect_error([&] { read_all_rates(differ); }, {"was measured on --device cuda", "on --device cpu"});
+}
+
+TEST_F(RatesFile, CollectivesAreReadStrictly) {
+  Rates rates = some_rates();
+  rates.collectives = {{"gloo", 2, {0.5, 0.25}, {{"all_reduce", 1024, 3}}}};
+  const std::string text = rates_json(rates);
+  EXPECT_EQ(rates_json(read_rates(write(text))), text);
+  nlohmann::json json = nlohmann::json::parse(text);
+  json["collectives"][0]["ranks"] = 1;
+  expect_error([&] { read_rates(write(json.dump())); }, {"\"collectives[0].ranks\" is 1, and a collective needs 2"});
+  json["collectives"][0]["ranks"] = 2;
+  json["collectives"][0]["times"][0]["seconds"] = 0;
+  expect_error([&] { read_rates(write(json.dump())); }, {"\"collectives[0].times[0].seconds\" is 0"});
+}
+
 class CostsOf : public ::testing::Test {
  protected:
   uint64_t buffer(uint32_t memory, uint64_t num_elements) {
@@ -150,6 +186,30 @@ TEST_F(CostsOf, WhatRunsTogetherSharesADiskAndCores) {
   EXPECT_EQ(costs.speed(file_read, running({file_read, file_write})), 0.5);  // 200 of 100 + 300
   EXPECT_EQ(costs.speed(file_write, running({compute, file_read, file_write})), 0.5 * 0.8);
   EXPECT_EQ(costs.speed(link, running({compute, file_read})), 1);
+  rates_.collectives = {{"gloo", 2, {0.5, 0.25}, {{"all_reduce", 1024, 3}}}};
+  EXPECT_EQ(costs.speed(compute, running({compute, link})), 0.5);
+  EXPECT_EQ(costs.speed(link, running({compute, link})), 0.25);
+  EXPECT_EQ(costs.speed(link, running({link})), 1);
+}
+
+TEST_F(CostsOf, CollectivesLieBetweenTheSizesThatWereMeasured) {
+  const Mesh mesh({{"dp", 2}});
+  Program program = empty_program(model_, mesh, {0});
+  const uint64_t buffer = program.add_buffer({0, "b", TSR_BUFFER_SAVED, TSR_MEMORY_DEVICE, TSR_F32, false, 4096});
+  const auto all_reduce = [&](uint64_t num_elements) {
+    Action action = add_action(program, TSR_ACTION_ALL_REDUCE, TSR_STREAM_COMPUTE,
+                               {{buffer, TSR_MODE_ADD, TSR_SLOT(TSR_ROLE_DESTINATION, 0), 0, num_elements}});
+    action.group = program.group({0, {}});
+    return action;
+  };
+  const auto seconds = [&](uint64_t num_elements) { return Costs(rates_).seconds(program, all_reduce(num_elements)); };
+  expect_error([&] { seconds(8); }, {"no times of all_reduce between 2 ranks", "tessera bench comm --nproc 2"});
+  rates_.collectives = {{"gloo", 2, {}, {{"all_reduce", 4000, 4}, {"all_reduce", 400, 1}, {"all_gather", 40, 9}}}};
+  EXPECT_EQ(seconds(100), 1);
+  EXPECT_EQ(seconds(10), 1);  // below the least: its latency
+  EXPECT_EQ(seconds(1000), 4);
+  EXPECT_DOUBLE_EQ(seconds(550), 2.5);
+  EXPECT_EQ(seconds(2000), 8);
 }
 
 }  // namespace

@@ -23,13 +23,16 @@ class Costs {
 
   /// Seconds that the action takes when nothing runs beside it. An op of a shape that was not measured takes as long
   /// for each operation (or byte, where it has no products) as the nearest that was. Throws INVALID_ARGUMENT for a
-  /// program that uses files or links when their rates are not known.
+  /// program that uses copies, files or links when their rates are not known.
   double seconds(const Program& program, const Action& action) const;
   /// The share of its speed that work keeps while all of `running` is at work on the same rank.
   double speed(Resource resource, const ResourceSet& running) const;
 
  private:
   double op_seconds(const OpRate& op) const;
+  double collective_seconds(const Program& program, const Action& action) const;
+  const CopyRates& copies() const;
+  const CollectiveRates* collectives_of(int num_ranks) const;
   double nearest_seconds(const OpRate& op) const;
   const FileRates& files() const;
 

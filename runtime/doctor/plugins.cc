@@ -1,0 +1,116 @@
+// Every plugin is tried by a tessera of its own: `plugins info` loads it, `bench device` opens and tests a device,
+// `bench comm` sums between two ranks. So what crashes or hangs is a line of the report.
+
+#include <nlohmann/json.hpp>
+
+#include "base/concat.h"
+#include "config/default_plugins.h"
+#include "doctor/child.h"
+#include "doctor/finding.h"
+#include "plan/format.h"
+#include "plugins/loader.h"
+
+namespace tessera::host {
+namespace {
+
+using Level = Finding::Level;
+
+constexpr int64_t kLoadMs = 20'000, kTryMs = 30'000;
+constexpr const char* kJoinMs = "10000";
+
+struct Loaded {
+  PluginCandidate candidate;
+  std::string version;
+};
+
+/// A sum of two ranks, on each of the devices.
+std::vector<std::vector<std::string>> sums_on(const std::string& communicator,
+                                              const std::vector<std::string>& devices) {
+  std::vector<std::vector<std::string>> tries;
+  for (const std::string& device : devices)
+    tries.push_back({"bench",         "comm",       "--comm",       communicator, "--device",   device, "--nproc", "2",
+                     "--collectives", "all_reduce", "--min-size",   "4KiB",       "--max-size", "4KiB", "--iters", "1",
+                     "--warmup",      "0",          "--timeout-ms", kJoinMs});
+  return tries;
+}
+
+/// The version and libraries that `plugins info --json` printed.
+std::string describe(const std::string& printed, std::string& version) {
+  const auto json = nlohmann::json::parse(printed, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) return "loads";
+  version = json.value("version", "");
+  std::string libraries;
+  for (const auto& library : json.value("libraries", nlohmann::json::array()))
+    if (library.is_string()) libraries += concat(libraries.empty() ? "" : ", ", library.get<std::string>());
+  return concat(version, libraries.empty() ? "" : concat("; ", libraries));
+}
+
+std::vector<Loaded> load_all(const std::vector<std::string>& plugin_dirs, Findings& findings) {
+  std::vector<Loaded> loaded;
+  const auto folders = plugin_folders(plugin_dirs);
+  const auto candidates = list_plugins(folders);
+  for (const PluginCandidate& candidate : candidates) {
+    const ChildResult child = run_child({"plugins", "info", candidate.path.string(), "--json"}, kLoadMs);
+    const std::string name = concat(to_string(candidate.kind), " ", candidate.name);
+    std::string version;
+    if (child.is_ok()) {
+      findings.push_back({"plugins", name, Level::ok, describe(child.out, version), ""});
+      loaded.push_back({candidate, version});
+    } else {
+      findings.push_back({"plugins", name, Level::warning, concat("refused: ", child.reason()),
+                          "Do what the sentence says, or remove the file if nothing uses it."});
+    }
+  }
+  if (!candidates.empty()) return loaded;
+  std::string searched;
+  for (const auto& folder : folders)
+    searched += concat(searched.empty() ? "" : ", ", folder.string());
+  findings.push_back({"plugins", "none", Level::failure, concat("no plugins in ", searched),
+                      "Install the plugins beside the program, or give --plugin-dir."});
+  return loaded;
+}
+
+/// Runs these until one works, and adds what came of it; whether one did.
+bool try_out(Findings& findings, const char* section, const std::string& name, bool is_default,
+             const std::vector<std::vector<std::string>>& tries, const char* remedy) {
+  ChildResult child;
+  child.err = "there is no device that works";
+  for (const auto& arguments : tries)
+    if (child = run_child(arguments, kTryMs); child.is_ok()) break;
+  if (child.is_ok())
+    findings.push_back({section, name, Level::ok, format("works, tried in %.1f s", child.seconds), ""});
+  else
+    findings.push_back({section, name, is_default ? Level::failure : Level::warning, child.reason(), remedy});
+  return child.is_ok();
+}
+
+}  // namespace
+
+Findings examine_plugins(const std::vector<std::string>& plugin_dirs, bool& works) {
+  Findings findings;
+  const std::vector<Loaded> loaded = load_all(plugin_dirs, findings);
+  std::vector<std::string> devices;
+  bool device_works = false, communicator_works = false, has_strategy = false;
+  for (const auto& [candidate, version] : loaded) {
+    has_strategy |= candidate.kind == PluginKind::strategy && candidate.name == kDefaultStrategy;
+    if (candidate.kind != PluginKind::device) continue;
+    const bool is_default = candidate.name == kDefaultDevice;
+    const bool is_ok = try_out(findings, "devices", candidate.name, is_default,
+                               {{"bench", "device", "--device", candidate.path.string(), "--only", "launches"}},
+                               "Do what the sentence says; runs on this device fail in the same way.");
+    if (is_default) device_works = is_ok;
+    if (is_ok) devices.push_back(candidate.path.string());
+  }
+  for (const auto& [candidate, version] : loaded) {
+    if (candidate.kind != PluginKind::communicator) continue;
+    const bool is_default = candidate.name == kDefaultCommunicator;
+    const bool is_ok =
+        try_out(findings, "communicators", candidate.name, is_default, sums_on(candidate.path.string(), devices),
+                "Two ranks on this machine cannot use it; do what the sentence says, or give another --comm.");
+    if (is_default) communicator_works = is_ok;
+  }
+  works = device_works && communicator_works && has_strategy;
+  return findings;
+}
+
+}  // namespace tessera::host

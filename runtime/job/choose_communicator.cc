@@ -1,0 +1,51 @@
+#include "job/choose_communicator.h"
+
+#include <optional>
+
+#include "base/concat.h"
+#include "config/default_plugins.h"
+#include "config/usage_error.h"
+#include "guard/plugin_calls.h"
+#include "plugins/loader.h"
+#include "program/claims.h"
+
+namespace tessera::host {
+namespace {
+
+bool works_on(const LoadedPlugin& communicator, tsr_str stream_kind) {
+  std::string reason;
+  const auto claims = claims_on(*communicator.communicator(), communicator.name, stream_kind, reason);
+  return claims && !(claims->flags & TSR_COMM_ONE_PROCESS);
+}
+
+std::optional<LoadedPlugin> first_that_works_on(tsr_str stream_kind, const std::vector<std::filesystem::path>& folders,
+                                                const Log& log) {
+  for (const PluginCandidate& candidate : list_plugins(folders)) {
+    if (candidate.kind != PluginKind::communicator) continue;
+    try {
+      LoadedPlugin plugin = load_plugin(candidate.path, log);
+      if (plugin.kind == PluginKind::communicator && works_on(plugin, stream_kind)) return plugin;
+    } catch (const UsageError& refused) {
+      log.info("--comm auto passes over ", candidate.path.string(), ": ", refused.what());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ChosenCommunicator choose_communicator(std::string_view given, const LoadedPlugin& device, const LoadedPlugin& cpu,
+                                       const std::vector<std::filesystem::path>& folders, const Log& log) {
+  if (given != kAutoCommunicator) return {load_plugin(PluginKind::communicator, given, folders, log), ""};
+  const tsr_str kind = device.device()->stream_kind;
+  const bool is_cpu = view(kind) == view(cpu.device()->stream_kind);
+  if (!is_cpu)
+    if (auto plugin = first_that_works_on(kind, folders, log))
+      return {std::move(*plugin), concat("it works on the streams of --device ", device.name)};
+  return {load_plugin(PluginKind::communicator, kDefaultCommunicator, folders, log),
+          is_cpu ? std::string("it connects processes, on one machine or several")
+                 : concat("no communicator here works on the streams of --device ", device.name,
+                          "; its collectives pass through host memory")};
+}
+
+}  // namespace tessera::host

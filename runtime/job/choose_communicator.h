@@ -1,0 +1,26 @@
+// What --comm means.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "plugins/loaded_plugin.h"
+
+namespace tessera::host {
+
+struct ChosenCommunicator {
+  LoadedPlugin plugin;
+  std::string reason;  ///< why auto chose it, as the end of "NAME, since ..."; empty when it was named
+};
+
+/// The communicator that `given` names. For `auto` the first, by name, that works on the streams of `device`; if none
+/// does, or if the device is the CPU, the default one, which connects processes and hosts. Never one that keeps all
+/// ranks in one process: such ranks share their fate, so that is for the user to choose. Throws what load_plugin throws
+/// for the one that is chosen; others that cannot be loaded are passed over. [control-thread]
+ChosenCommunicator choose_communicator(std::string_view given, const LoadedPlugin& device, const LoadedPlugin& cpu,
+                                       const std::vector<std::filesystem::path>& folders, const Log& log);
+
+}  // namespace tessera::host

@@ -1,0 +1,69 @@
+#include "rates/kernel_load.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+namespace tessera::host {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kTurns = 5;  // alone and beside other work
+constexpr int64_t kTurnMs = 600'000;
+
+/// The time of several launches.
+struct Span {
+  Clock::time_point start, end;
+  std::atomic<bool> computes{true};
+};
+
+tsr_status start_span(void* self, tsr_error*) noexcept {
+  static_cast<Span*>(self)->start = Clock::now();
+  return TSR_OK;
+}
+
+tsr_status end_span(void* self, tsr_error*) noexcept {
+  auto& span = *static_cast<Span*>(self);
+  span.end = Clock::now();
+  span.computes = false;
+  return TSR_OK;
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// Seconds of that many launches, with `meanwhile` on this thread.
+double KernelLoad::run(uint64_t num_times, const Meanwhile& meanwhile) const {
+  Span span;
+  call(device.api().host_function, stream, &start_span, &span);
+  for (uint64_t i = 0; i < num_times; ++i)
+    call(device.api().launch, kernel, stream, pointers.data(), pointers.size());
+  call(device.api().host_function, stream, &end_span, &span);
+  try {
+    meanwhile([&] { return span.computes.load(); });
+  } catch (...) {
+    tsr_error err{};
+    enter_for(kTurnMs, device.api().stream_synchronize, stream, kTurnMs, &err);  // until nothing uses `span`
+    throw;
+  }
+  call_for(kTurnMs, device.api().stream_synchronize, stream, kTurnMs);
+  return std::chrono::duration<double>(span.end - span.start).count();
+}
+
+double KernelLoad::share_kept(double total_seconds, const Meanwhile& work) const {
+  const auto num_times = static_cast<uint64_t>(std::max(1.0, total_seconds / kTurns / seconds));
+  std::vector<double> shares;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const double alone = run(num_times, [](const auto&) {});
+    shares.push_back(alone / run(num_times, work));
+  }
+  return std::clamp(median(shares), 1e-3, 1.0);
+}
+
+}  // namespace tessera::host
