@@ -32,8 +32,16 @@ bool needs_conversion(const tsr_op& op) {
 
 const OpImpl* bf16_implementation(const tsr_op& op) {
   if (op.dtype != TSR_BF16) return nullptr;
-  if (op.kind == TSR_OP_LINEAR) return &kBf16Linear;
-  return op.kind == TSR_OP_LOSS ? &kBf16Loss : nullptr;
+  switch (op.kind) {
+    case TSR_OP_LINEAR:
+      return &kBf16Linear;
+    case TSR_OP_LOSS:
+      return &kBf16Loss;
+    case TSR_OP_HEAD_LOGITS:
+      return &kBf16HeadLogits;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace

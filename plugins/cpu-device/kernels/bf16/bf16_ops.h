@@ -6,6 +6,6 @@
 
 namespace tessera::cpu {
 
-extern const OpImpl kBf16Linear, kBf16Loss;
+extern const OpImpl kBf16Linear, kBf16Loss, kBf16HeadLogits;
 
 }  // namespace tessera::cpu

@@ -120,9 +120,7 @@ class InputHalf {
     for_each_tile(product_.grid(), num_threads_, [&](const Tile& tile, uint64_t thread) {
       float* sums = scratch_.in(pointers) + thread * product_.grid().tile_elements();
       product_.run(tile, dz, weight_.in<const uint16_t>(pointers), sums);
-      for (uint64_t r = 0; r < tile.num_rows; ++r)
-        store(sums + r * tile.num_columns, tile.num_columns, input_gradient_.accumulates,
-              dx + (tile.row + r) * shape_.in + tile.column);
+      store_tile(tile, sums, input_gradient_.accumulates, shape_.in, dx);
     });
   }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cpu-device/kernels/bf16/product.h"
+#include "cpu-device/kernels/bf16/rows.h"
 #include "cpu-device/kernels/parallel.h"
 
 namespace tessera::cpu {
@@ -96,6 +97,13 @@ void for_each_tile(const TileGrid& grid, int num_threads, const Body& body) {
     for (uint64_t i = begin; i < end; ++i)
       body(grid.tile(i), static_cast<uint64_t>(thread));
   });
+}
+
+/// The tile's part of `matrix`, whose rows are `stride` apart, (+)= its dense `sums`, rounded once; `sums` is
+/// overwritten.
+inline void store_tile(const Tile& tile, float* sums, bool accumulate, uint64_t stride, uint16_t* matrix) {
+  for (uint64_t r = 0; r < tile.num_rows; ++r)
+    store(sums + r * tile.num_columns, tile.num_columns, accumulate, matrix + (tile.row + r) * stride + tile.column);
 }
 
 }  // namespace tessera::cpu
