@@ -230,6 +230,8 @@ Tolerance tolerance_of(const CheckedDevice& device, const tsr_op& op, const tsr_
   if (is_cuda && has_products(op)) tolerance.relative += kProductRoundoffs * roundoff(op.dtype);
   tolerance.relative += roundoff(slot.dtype);
   if (op.phase == TSR_PHASE_FORWARD) return tolerance;
+  if (op.dtype == TSR_BF16 && (op.kind == TSR_OP_LOSS || op.kind == TSR_OP_HEAD_LOGITS))
+    tolerance.relative += kBf16LossRoundoffs * roundoff(op.dtype);
   const auto slots = op::slots_of(op);
   const bool reads_rounded = std::any_of(slots.begin(), slots.end(), [](const tsr_slot_spec& s) {
     const uint32_t role = TSR_SLOT_ROLE(s.slot);

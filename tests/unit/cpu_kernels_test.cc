@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "cpu-device/device.h"
+#include "cpu-device/kernels/bf16/product.h"
 #include "support/op_cases.h"
 #include "support/op_check.h"
 #include "support/reference_kernels.h"
@@ -61,7 +63,7 @@ TEST_P(CpuLossTest, IsTheSameInBothPhases) {
 }
 
 TEST_P(CpuLossTest, IsTheFloat32LossOfRoundedOperands) {
-  for (const tsr_dtype dtype : {TSR_BF16, TSR_F16}) {
+  for (const tsr_dtype dtype : {TSR_F16}) {
     OpCase c = loss_case(GetParam());
     for (auto& [slot, values] : c.operands.floats)
       for (float& value : values)
@@ -79,6 +81,74 @@ TEST_P(CpuLossTest, IsTheFloat32LossOfRoundedOperands) {
 INSTANTIATE_TEST_SUITE_P(Extents, CpuLossTest,
                          ::testing::Values(LossExtents{1, 1, 7, 96}, LossExtents{2, 5, 48, 101},
                                            LossExtents{1, 33, 33, 96}, LossExtents{2, 16, 7, 2000}));
+
+// CMakeLists.txt also runs these without instructions for bfloat16, and without tiles (AMX).
+TEST(CpuBf16, InstructionsCanBeHeldBack) {
+  const char* const held_back = std::getenv("ONEDNN_MAX_CPU_ISA");
+  if (!held_back) GTEST_SKIP() << "ONEDNN_MAX_CPU_ISA is not set";
+  if (std::string_view(held_back) == "AVX512_CORE") {
+    EXPECT_FALSE(cpu::has_bf16_instructions());
+  }
+}
+
+/// `c` with teams of several sizes, and operands at several addresses.
+void expect_one_result(OpCase c, uint32_t mode) {
+  c.op.dtype = TSR_BF16;
+  const Operands expected = run(cpu(), c.op, c.operands, {.gradient_mode = mode});
+  for (const int num_threads : {2, 3, 5, 40})
+    for (const int offset : {0, 1}) {
+      const RunOptions options{.num_threads = num_threads, .gradient_mode = mode, .offset = offset};
+      const Operands results = run(cpu(), c.op, c.operands, options);
+      expect_same_bits(c.op, results, expected, std::to_string(num_threads) + " threads");
+      EXPECT_EQ(results.loss, expected.loss);
+    }
+}
+
+// More than one tile each way, the last ones narrower, and an inner dim that oneDNN would cut for a team.
+TEST(CpuBf16, LinearHasTheSameBitsOnAnyNumberOfThreads) {
+  for (const LinearExtents& extents : {LinearExtents{2, 150, 70, 801, TSR_ACTIVATION_GELU_TANH, true},
+                                       LinearExtents{1, 24, 3072, 768, TSR_ACTIVATION_NONE, false}}) {
+    OpCase c = linear_case(extents);
+    c.op.dtype = TSR_BF16;
+    c.op.phase = TSR_PHASE_FORWARD;
+    expect_one_result(c, TSR_MODE_WRITE);
+    const auto rows = static_cast<uint64_t>(extents.batch * extents.seq);
+    const Operands forward = run(cpu(), c.op, c.operands);
+    c.operands = forward;
+    c.operands.floats[dout(0)] = random_floats(rows * static_cast<uint64_t>(extents.out), 7);
+    c.op.phase = TSR_PHASE_BACKWARD;
+    expect_one_result(c, TSR_MODE_WRITE);
+    c.operands.floats[g(0)] = random_floats(static_cast<uint64_t>(extents.in * extents.out), 8);
+    c.operands.floats[g(1)] = random_floats(static_cast<uint64_t>(extents.out), 9);
+    c.operands.floats[din(0)] = random_floats(rows * static_cast<uint64_t>(extents.in), 10);
+    if (!extents.has_bias) c.operands.floats.erase(g(1));
+    expect_one_result(c, TSR_MODE_ADD);
+  }
+}
+
+// Two chunks of tokens and three blocks of the vocabulary, the last ones smaller.
+TEST(CpuBf16, LossHasTheSameBitsOnAnyNumberOfThreads) {
+  const OpCase c = loss_case({3, 100, 40, 2500});
+  expect_one_result(c, TSR_MODE_WRITE);
+}
+
+TEST(CpuBf16, LossIsTheReferenceOverChunksAndBlocks) {
+  OpCase c = loss_case({3, 100, 40, 2500});
+  c.op.dtype = TSR_BF16;
+  for (auto& [slot, values] : c.operands.floats)
+    for (float& value : values)
+      value = rounded(TSR_BF16, value);
+  Tensors tensors;
+  for (const auto& [slot, values] : c.operands.floats)
+    tensors[slot].assign(values.begin(), values.end());
+  const Operands results = run(cpu(), c.op, c.operands, kWrite);
+  const double loss = reference_forward(c.op, tensors, c.operands.tokens).begin()->second[0];
+  EXPECT_NEAR(decode(ConstAccumulatorView(results.loss.data(), TSR_ACCUMULATOR_LIMBS)), loss, 1e-6 * loss);
+  const Tensors reference = reference_backward(c.op, tensors, c.operands.tokens);
+  const double once = kBf16LossRoundoffs * roundoff(TSR_BF16);
+  expect_close(results.floats.at(g(0)), reference.at(g(0)), {4e-6 + once}, "g0");
+  expect_close(results.floats.at(din(0)), reference.at(din(0)), {4e-6 + once + roundoff(TSR_BF16)}, "di0");
+}
 
 TEST(CpuLoss, GoesOverChunksOfTokens) {
   // 64 MiB of logits hold 16 tokens of this vocabulary: a chunk and a shorter one.

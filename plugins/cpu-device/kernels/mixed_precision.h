@@ -1,6 +1,7 @@
-// Ops on 16-bit values. There is one set of kernels, in float32; an op on bfloat16 or float16 values is the float32 op
-// between conversions: what it reads is widened (exactly) into a workspace, what it writes is rounded once, to nearest
-// even. So sums, norms and softmax are in float32, and results depend on neither position nor number of threads.
+// Ops on 16-bit values, but for those of bf16/bf16_ops.h. There is one set of kernels, in float32; an op on bfloat16 or
+// float16 values is the float32 op between conversions: what it reads is widened (exactly) into a workspace, what it
+// writes is rounded once, to nearest even. So sums, norms and softmax are in float32, and results depend on neither
+// position nor number of threads.
 #pragma once
 
 #include "cpu-device/kernels/operands.h"

@@ -1,6 +1,6 @@
 // The ops that this device computes, one line each: declarations and the lookup of ops.cc follow from it. An op has its
 // kernel in a file of its own, which defines the object that is named here. Ops of segments compute in float32;
-// mixed_precision.h makes 16-bit ops of them.
+// mixed_precision.h makes 16-bit ops of them, and bf16/bf16_ops.h has kernels for bfloat16.
 #pragma once
 
 #include "cpu-device/kernel.h"

@@ -1,6 +1,8 @@
-// From TSR_OP_* to its implementation, with the conversions of 16-bit values around it where it needs them.
+// From TSR_OP_* to its implementation. On 16-bit values it is the bfloat16 kernel where there is one, else the float32
+// kernel between conversions.
 #include "cpu-device/kernels/ops.h"
 
+#include "cpu-device/kernels/bf16/bf16_ops.h"
 #include "cpu-device/kernels/mixed_precision.h"
 #include "cpu-device/kernels/op_table.h"
 #include "tessera/error.hpp"
@@ -28,14 +30,30 @@ bool needs_conversion(const tsr_op& op) {
   return !(op.kind == TSR_OP_TOKEN_EMBEDDING && op.phase == TSR_PHASE_FORWARD);
 }
 
+const OpImpl* bf16_implementation(const tsr_op& op) {
+  if (op.dtype != TSR_BF16) return nullptr;
+  switch (op.kind) {
+    case TSR_OP_LINEAR:
+      return &kBf16Linear;
+    case TSR_OP_LOSS:
+      return &kBf16Loss;
+    case TSR_OP_HEAD_LOGITS:
+      return &kBf16HeadLogits;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 op::SlotList describe_op(const tsr_op& op) {
+  if (const OpImpl* impl = bf16_implementation(op)) return impl->describe(op);
   const OpImpl& impl = implementation(op);
   return needs_conversion(op) ? describe_16_bit(impl, op) : impl.describe(op);
 }
 
 std::unique_ptr<Kernel> prepare_op(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  if (const OpImpl* impl = bf16_implementation(op)) return impl->prepare(op, slots, num_threads);
   const OpImpl& impl = implementation(op);
   return needs_conversion(op) ? prepare_16_bit(impl, op, slots, num_threads) : impl.prepare(op, slots, num_threads);
 }

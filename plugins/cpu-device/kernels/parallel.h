@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 
 // The thread sanitizer cannot see how OpenMP's threads wait for each other: under it, a team is made of plain threads.
 #if defined(__SANITIZE_THREAD__)
@@ -49,6 +51,22 @@ void parallel_for(int num_threads, uint64_t num_items, uint64_t grain, const Bod
   for (int thread = 0; thread < num_threads; ++thread)
     run_part(thread);
 #endif
+}
+
+/// parallel_for with a body that may throw; rethrows an exception of one thread.
+template <class Body>
+void parallel_for_throwing(int num_threads, uint64_t num_items, uint64_t grain, const Body& body) {
+  std::exception_ptr failure;
+  std::mutex mutex;
+  parallel_for(num_threads, num_items, grain, [&](uint64_t begin, uint64_t end, int thread) {
+    try {
+      body(begin, end, thread);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace tessera::cpu

@@ -5,8 +5,6 @@
 // one head (or one thread) the products inside use the whole team; sgemm's bits are the same with any team. Scratch
 // is a slot, so it is sized before the team is known: for at most 32 threads, which then is the largest team.
 #include <algorithm>
-#include <exception>
-#include <mutex>
 
 #include "cpu-device/kernels/attention/attention_head.h"
 #include "cpu-device/kernels/op_table.h"
@@ -47,19 +45,11 @@ HeadOffsets offsets_of(const Shape& shape, uint64_t index) {
 // Calls body(offsets, thread) for every head; rethrows an exception of one.
 template <class Body>
 void for_each_head(const Shape& shape, int num_threads, const Body& body) {
-  std::exception_ptr failure;
-  std::mutex mutex;
   const int team = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(num_threads), shape.max_threads()));
-  parallel_for(team, shape.batch * shape.heads, 1, [&](uint64_t begin, uint64_t end, int thread) {
-    try {
-      for (uint64_t index = begin; index < end; ++index)
-        body(offsets_of(shape, index), static_cast<uint64_t>(thread));
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
-    }
+  parallel_for_throwing(team, shape.batch * shape.heads, 1, [&](uint64_t begin, uint64_t end, int thread) {
+    for (uint64_t index = begin; index < end; ++index)
+      body(offsets_of(shape, index), static_cast<uint64_t>(thread));
   });
-  if (failure) std::rethrow_exception(failure);
 }
 
 class Forward : public Kernel {

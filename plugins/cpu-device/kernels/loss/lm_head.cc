@@ -1,9 +1,17 @@
 // The three products of the head, written once for loss.cc and head_logits.cc.
 #include "cpu-device/kernels/loss/lm_head.h"
 
+#include <algorithm>
+
 #include "cpu-device/kernels/matmul.h"
 
 namespace tessera::cpu {
+
+uint64_t loss_chunk_length(uint64_t rows, uint64_t vocabulary) {
+  constexpr uint64_t kLogits = (uint64_t{64} << 20) / sizeof(float);
+  const uint64_t fitting = std::max<uint64_t>(1, kLogits / vocabulary);
+  return std::min(rows, fitting < 16 ? fitting : fitting / 16 * 16);
+}
 
 void Head::multiply(uint64_t num_rows, const float* x, const float* table, float* logits) const {
   matmul({num_rows, vocabulary, columns}, {x, columns}, {table, columns, true}, {logits, vocabulary}, false,

@@ -5,6 +5,10 @@
 
 namespace tessera::cpu {
 
+/// Tokens of a chunk of the loss: as many as 64 MiB of float32 logits hold, a multiple of 16. Larger ones make the
+/// products no faster, and smaller ones pass over the gradient of the table more often.
+uint64_t loss_chunk_length(uint64_t rows, uint64_t vocabulary);
+
 struct Head {
   uint64_t columns, vocabulary;  // C, V
   int num_threads;

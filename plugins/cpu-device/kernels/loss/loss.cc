@@ -20,20 +20,12 @@
 namespace tessera::cpu {
 namespace {
 
-// Tokens of a chunk: as many as 64 MiB of logits hold, a multiple of 16. Larger ones make the products no faster, and
-// smaller ones pass over the gradient of the table more often.
-uint64_t chunk_length(uint64_t rows, uint64_t vocabulary) {
-  constexpr uint64_t kLogits = (uint64_t{64} << 20) / sizeof(float);
-  const uint64_t fitting = std::max<uint64_t>(1, kLogits / vocabulary);
-  return std::min(rows, fitting < 16 ? fitting : fitting / 16 * 16);
-}
-
 struct Shape {
   explicit Shape(const tsr_op& op)
       : rows(num_rows(op)),
         columns(extent(op, TSR_DIM_EMBED)),
         vocabulary(extent(op, TSR_DIM_VOCAB)),
-        chunk(chunk_length(rows, vocabulary)) {}
+        chunk(loss_chunk_length(rows, vocabulary)) {}
 
   uint64_t rows, columns, vocabulary, chunk;
 };

@@ -1,0 +1,161 @@
+// oneDNN cuts a product, its inner dim too, by the size of OpenMP's team when the product is made. Each is made for one
+// thread here; a kernel with a team cuts the result into tiles (tiles.h).
+//
+// Without instructions the inner dim goes by in steps, and sgemm adds each to c:
+//
+//     a [m, 512] -> float32 scratch   |
+//     b [512, n] -> float32 scratch   -> c += a b      both stay in the second-level cache
+#include "cpu-device/kernels/bf16/product.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "cpu-device/kernels/bf16/rows.h"
+#include "tessera/error.hpp"
+
+namespace tessera::cpu {
+namespace {
+
+using dnnl::memory;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+memory::desc describe_matrix(uint64_t rows, uint64_t columns, memory::data_type type, uint64_t stride,
+                             bool transposed) {
+  const auto dim = [](uint64_t extent) { return static_cast<memory::dim>(extent); };
+  const memory::dims strides = transposed ? memory::dims{1, dim(stride)} : memory::dims{dim(stride), 1};
+  return {{dim(rows), dim(columns)}, type, strides};
+}
+
+/// Sets this thread's team to one thread, and back.
+class OneThread {
+ public:
+  OneThread() { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int before_ = omp_get_max_threads();
+};
+
+dnnl::matmul::primitive_desc describe_product(const memory::desc& a, const memory::desc& b, const memory::desc& c,
+                                              bool accumulate) {
+  dnnl::post_ops after;
+  if (accumulate) after.append_sum(1.0f);
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(after);
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return {dnnl::matmul::desc(a, b, c), attributes, engine()};
+}
+
+/// What a thread needs to run products. The library's own scratch would bind a product to the thread that made it.
+class Worker {
+ public:
+  dnnl::stream& stream() { return stream_; }
+  /// At least that many bytes, from a multiple of a page on.
+  void* scratch(size_t num_bytes) {
+    constexpr size_t kPage = 4096;
+    if (num_bytes > num_bytes_) {
+      num_bytes_ = 0;
+      scratch_.reset(std::aligned_alloc(kPage, (num_bytes + kPage - 1) / kPage * kPage));
+      if (!scratch_) throw std::bad_alloc();
+      num_bytes_ = num_bytes;
+    }
+    return scratch_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  dnnl::stream stream_{engine()};
+  std::unique_ptr<void, Free> scratch_;
+  size_t num_bytes_ = 0;
+};
+
+Worker& this_worker() {
+  thread_local Worker worker;
+  return worker;
+}
+
+/// The matrix of rows x columns, in float32 and dense, as it lies.
+ConstMatrix widen_part(const uint16_t* matrix, uint64_t rows, uint64_t columns, Bf16Layout layout, float* wide) {
+  const auto [lines, length] = layout.transposed ? std::pair(columns, rows) : std::pair(rows, columns);
+  if (layout.stride == length) {
+    widen(matrix, lines * length, wide);
+  } else {
+    for (uint64_t line = 0; line < lines; ++line)
+      widen(matrix + line * layout.stride, length, wide + line * length);
+  }
+  return {wide, length, layout.transposed};
+}
+
+}  // namespace
+
+bool has_bf16_instructions() {
+  constexpr int kBits = dnnl_cpu_isa_avx512_core_bf16;
+  static const bool has_them = (dnnl_get_effective_cpu_isa() & kBits) == kBits;
+  return has_them;
+}
+
+Bf16Product::Bf16Product(ProductExtents extents, Bf16Layout a, Bf16Layout b, uint64_t c_stride, bool accumulate)
+    : extents_(extents), layout_a_(a), layout_b_(b), c_stride_(c_stride), accumulate_(accumulate) {
+  if (!has_bf16_instructions()) return;
+  a_ = describe_matrix(extents.m, extents.k, memory::data_type::bf16, a.stride, a.transposed);
+  b_ = describe_matrix(extents.k, extents.n, memory::data_type::bf16, b.stride, b.transposed);
+  c_ = describe_matrix(extents.m, extents.n, memory::data_type::f32, c_stride, false);
+  const OneThread one_thread;
+  try {
+    const auto described = describe_product(a_, b_, c_, accumulate);
+    scratch_ = described.scratchpad_desc();
+    product_ = dnnl::matmul(described);
+  } catch (const dnnl::error& error) {
+    throw Error(TSR_E_INTERNAL, "oneDNN has no bfloat16 product of " + std::to_string(extents.m) + " x " +
+                                    std::to_string(extents.k) + " by " + std::to_string(extents.k) + " x " +
+                                    std::to_string(extents.n) + ": " + error.what());
+  }
+}
+
+void Bf16Product::run(const uint16_t* a, const uint16_t* b, float* c) const {
+  if (!product_) return widen_and_multiply(a, b, c);
+  const auto bind = [](const memory::desc& desc, const void* data) {
+    return memory(desc, engine(), const_cast<void*>(data));
+  };
+  Worker& worker = this_worker();
+  try {
+    product_.execute(worker.stream(), {{DNNL_ARG_SRC, bind(a_, a)},
+                                       {DNNL_ARG_WEIGHTS, bind(b_, b)},
+                                       {DNNL_ARG_DST, bind(c_, c)},
+                                       {DNNL_ARG_SCRATCHPAD, bind(scratch_, worker.scratch(scratch_.get_size()))}});
+  } catch (const dnnl::error& error) {
+    throw Error(TSR_E_INTERNAL, std::string("oneDNN's bfloat16 product failed: ") + error.what());
+  }
+}
+
+void Bf16Product::widen_and_multiply(const uint16_t* a, const uint16_t* b, float* c) const {
+  constexpr uint64_t kStep = 512;
+  const auto [m, n, k] = extents_;
+  const uint64_t longest = std::min(kStep, k);
+  float* const wide_a = static_cast<float*>(this_worker().scratch((m + n) * longest * sizeof(float)));
+  float* const wide_b = wide_a + m * longest;
+  for (uint64_t first = 0; first < k; first += kStep) {
+    const uint64_t step = std::min(kStep, k - first);
+    const ConstMatrix left =
+        widen_part(a + first * (layout_a_.transposed ? layout_a_.stride : 1), m, step, layout_a_, wide_a);
+    const ConstMatrix right =
+        widen_part(b + first * (layout_b_.transposed ? 1 : layout_b_.stride), step, n, layout_b_, wide_b);
+    matmul({m, n, step}, left, right, {c, c_stride_}, accumulate_ || first > 0, 1);
+  }
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,46 @@
+// Products of bfloat16 matrices: a product of two values is exact in float32, and sums are in float32. By the
+// instructions that a processor has for them (AVX512-BF16, AMX), through oneDNN's matmul; elsewhere by its sgemm, on
+// operands that are widened a cache's worth at a time.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <cstdint>
+#include <utility>
+
+#include "cpu-device/kernels/matmul.h"
+
+namespace tessera::cpu {
+
+/// Whether the processor has such instructions, and oneDNN uses them: ONEDNN_MAX_CPU_ISA may hold it back. The same in
+/// every call. [any thread]
+bool has_bf16_instructions();
+
+/// How a matrix of bfloat16 lies in memory: element (i, j) at i * stride + j, or at j * stride + i if transposed.
+struct Bf16Layout {
+  uint64_t stride;
+  bool transposed = false;
+};
+
+/// c[m,n] = a[m,k] b[k,n], or += if `accumulate`, for float32 rows of c that are `c_stride` apart.
+class Bf16Product {
+ public:
+  /// Throws INTERNAL if oneDNN has no such product. [any thread]
+  Bf16Product(ProductExtents extents, Bf16Layout a, Bf16Layout b, uint64_t c_stride, bool accumulate);
+
+  /// By the calling thread alone: so bits depend on the processor, the extents and the layouts, not on the team. Throws
+  /// INTERNAL, and bad_alloc without memory for the thread's scratch. [any thread, several at a time]
+  void run(const uint16_t* a, const uint16_t* b, float* c) const;
+
+ private:
+  void widen_and_multiply(const uint16_t* a, const uint16_t* b, float* c) const;
+
+  const ProductExtents extents_;
+  const Bf16Layout layout_a_, layout_b_;
+  const uint64_t c_stride_;
+  const bool accumulate_;
+  dnnl::memory::desc a_, b_, c_, scratch_;
+  dnnl::matmul product_;  // where there are instructions
+};
+
+}  // namespace tessera::cpu
