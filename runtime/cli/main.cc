@@ -29,6 +29,7 @@ constexpr std::string_view kHelp =
     "  convert FOLDER   a model for Hugging Face's transformers (tessera convert --help)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
     "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
+    "  trace FILE       where the time of a run's steps went (tessera train --profile)\n"
     "  bench rates      measure this machine, for plan --rates to predict the time of a step\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
@@ -49,6 +50,7 @@ constexpr Command kCommands[] = {
     {"convert", [](Arguments arguments, const std::vector<std::string>&) { return convert_command(arguments); }},
     {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
     {"bench", [](Arguments arguments, const std::vector<std::string>&) { return bench_command(arguments); }},
+    {"trace", [](Arguments arguments, const std::vector<std::string>&) { return trace_command(arguments); }},
     {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
     {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},
