@@ -13,7 +13,7 @@
 #include "data/examples/idx_pair.h"
 #include "data/file_list.h"
 #include "model/model_name.h"
-#include "plan/step_svg.h"
+#include "plan/drawing/step_svg.h"
 #include "rates/rates.h"
 #include "trace/gzip.h"
 #include "trace/write_trace.h"

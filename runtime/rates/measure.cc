@@ -18,12 +18,6 @@
 namespace tessera::host {
 namespace {
 
-/// As a rank of the job takes on a machine that has all of its ranks.
-int threads_of_a_rank(const Job& job) {
-  if (job.config.threads > 0) return job.config.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job.mesh.num_ranks());
-}
-
 std::string now() {
   const std::time_t time = std::time(nullptr);
   std::tm utc{};
@@ -32,6 +26,11 @@ std::string now() {
 }
 
 }  // namespace
+
+int threads_of_a_rank(const Job& job) {
+  if (job.config.threads > 0) return job.config.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job.mesh.num_ranks());
+}
 
 Rates measure_rates(const Job& job, const RankPrograms& programs, const Log& log) {
   const HostServices host(log);

@@ -8,6 +8,9 @@
 
 namespace tessera::host {
 
+/// As a rank of the job takes on a machine that has all of its ranks. Pure but for the number of cores.
+int threads_of_a_rank(const Job& job);
+
 /// Measures the ops of the rank's step, copies, and files where the job has --offload-dir, on the device of the job as
 /// a rank would open it. Takes some seconds, and the memory of the largest op or 1 GiB. Throws what the device reports,
 /// and what FileStore throws. [control-thread]
