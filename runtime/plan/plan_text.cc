@@ -71,7 +71,7 @@ std::string estimate_lines(const PlanReport& r) {
   const StepEstimate& e = *r.estimate;
   const double per_second = static_cast<double>(r.tokens_per_step) / e.seconds;
   return concat("a step takes ", e.caveat.empty() ? "" : "about ", format("%.3g s", e.seconds),
-                format(", %.3g ", per_second), r.items, "/s, ", e.source, "\n",
+                format(per_second < 100 ? ", %.3g " : ", %.0f ", per_second), r.items, "/s, ", e.source, "\n",
                 e.caveat.empty() ? "" : concat("  (", e.caveat, ")\n"));
 }
 

@@ -11,6 +11,8 @@
 namespace tessera::host {
 namespace {
 
+constexpr double kLeastSeconds = 1e-6;  // below that a ratio says nothing
+
 const KindTime* find(const TraceSummary& summary, const std::string& kind) {
   const auto found = std::ranges::find(summary.kinds, kind, &KindTime::kind);
   return found == summary.kinds.end() ? nullptr : &*found;
@@ -27,7 +29,7 @@ std::string row(const std::string& name, const std::string& predicted, const std
 }
 
 std::string times_row(const std::string& name, double predicted, double measured) {
-  const std::string ratio = predicted > 0 ? format("%.2f", measured / predicted) : std::string("-");
+  const std::string ratio = predicted >= kLeastSeconds ? format("%.2f", measured / predicted) : std::string("-");
   return row(name, milliseconds(predicted), milliseconds(measured), ratio);
 }
 

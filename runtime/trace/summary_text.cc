@@ -110,7 +110,7 @@ std::string kinds_sentence(const TraceSummary& summary, size_t max_kinds) {
     text += concat(i ? ", " : "", kind.kind, format(" %.1f %%", 100 * kind.seconds / all));
     rest -= kind.seconds;
   }
-  return summary.kinds.size() > max_kinds ? text + format(", others %.1f %%", 100 * rest / all) : text;
+  return rest > 0.0005 * all ? text + format(", others %.1f %%", 100 * rest / all) : text;
 }
 
 std::string communication_sentence(const TraceSummary& summary) {

@@ -36,7 +36,8 @@ void expect_whole(const json& trace, int num_ranks, const std::set<int64_t>& ste
   for (const json& event : trace["traceEvents"]) {
     if (event["ph"] != "X") continue;
     const int rank = event["pid"];
-    EXPECT_TRUE(found[{rank, event["args"]["step"]}].insert(event["args"]["action"]).second) << event;
+    auto& actions = found[{rank, event["args"]["step"]}];
+    EXPECT_TRUE(actions.insert(event["args"]["action"].get<size_t>()).second) << event;
     EXPECT_GE(event["ts"].get<double>(), 0) << event;
     double& free = free_from[{rank, event["tid"]}];
     EXPECT_GE(event["ts"].get<double>(), free - 0.002) << event;

@@ -164,7 +164,7 @@ class Drawing {
         concat("Simulated ", drawn_.source, drawn_.caveat.empty() ? "" : concat(" (", drawn_.caveat, ")"));
     return svg_words(10, 18, first) + svg_words(10, 36, second) +
            svg_words(10, 54,
-                     "Idle shares differ from those of --schedule: there a forward is one slot, a backward two and all "
+                     "Idle shares differ from those of --schedule, where a forward is one slot, a backward two and all "
                      "else nothing; here every action takes its own time, and so do the update and what waits for it.");
   }
 

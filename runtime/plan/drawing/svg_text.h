@@ -15,7 +15,7 @@ std::string svg_rectangle(std::string_view css_class, double x, double y, double
 std::string svg_words(double x, double y, const std::string& text, std::string_view css_class = "");
 std::string svg_line(double x1, double y1, double x2, double y2);
 
-/// "12.3 us" or "1.234 ms".
+/// "12.3 us", "1.234 ms" or "12.34 s".
 std::string duration_text(double seconds);
 
 /// A mark on an axis.
