@@ -3,8 +3,8 @@
 // them through the store, in compressed pieces.
 //
 // Samples: one step in 16, at most 16 of them; then every second one is dropped, and the interval doubles. So a run of
-// any length has 8 to 16 samples spread over it, in constant memory. A recorded step of a small model (240 actions on a
-// CPU) takes about 0.1 ms longer, so sampling costs well below 1 %.
+// any length has 8 to 16 samples spread over it, in constant memory. Where a step of 177 actions takes 2.4 ms, a recorded
+// one takes about 0.15 ms longer, so sampling costs 0.4 %; of longer steps less.
 
 #include "train/profile/profiler.h"
 
