@@ -1,4 +1,4 @@
-// The clocks of hosts: how far they are apart is found to within what is said.
+// The clocks of hosts: how far they are apart is found to within the error that is given.
 #include "train/profile/clocks.h"
 
 #include <gtest/gtest.h>

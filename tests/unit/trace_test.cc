@@ -183,7 +183,7 @@ TEST(CriticalPath, GoesThroughTheRankThatComesLast) {
   EXPECT_EQ(found, expected);
 }
 
-// Ranks that contradict one another: each is said to have come last. The walk ends.
+// Ranks that contradict one another: all meet, and none came last. The walk ends.
 TEST(CriticalPath, EndsForAnyActions) {
   Trace trace = two_ranks();
   for (TracedAction& action : trace.actions) {
