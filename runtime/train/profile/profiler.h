@@ -49,6 +49,7 @@ class Profiler {
   Trace trace_of(const std::vector<Recorded>& steps) const;
   const StepEvents& events_of(int64_t step) const;
   void write();
+  int64_t agree_on_origin(int64_t begin_ns) const;
   void gather(const Trace& header, const std::string& own_events);
 
   const Job& job_;
