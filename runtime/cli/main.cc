@@ -31,6 +31,7 @@ constexpr std::string_view kHelp =
     "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
     "  bench PART       measure this machine: comm, device, disk, or rates for plan --rates to predict steps\n"
     "  doctor           what works on this machine, and what to do about what does not\n"
+    "  trace FILE       where the time of a run's steps went (tessera train --profile)\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
     "  tokenize IN OUT  text to tokens, by a tokenizer.json (tessera tokenize --help)\n\n"
@@ -51,6 +52,7 @@ constexpr Command kCommands[] = {
     {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
     {"bench", bench_command},
     {"doctor", doctor_command},
+    {"trace", [](Arguments arguments, const std::vector<std::string>&) { return trace_command(arguments); }},
     {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
     {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},

@@ -13,8 +13,10 @@
 #include "data/examples/idx_pair.h"
 #include "data/file_list.h"
 #include "model/model_name.h"
-#include "plan/step_svg.h"
+#include "plan/drawing/step_svg.h"
 #include "rates/rates.h"
+#include "trace/gzip.h"
+#include "trace/write_trace.h"
 #include "weights/weight_files.h"
 
 namespace tessera::host {
@@ -69,6 +71,14 @@ Output metrics_output(const Job& job) {
           .inputs = inputs_of(job)};
 }
 
+Output trace_output(const Job& job) {
+  return {.flag = "--profile-out",
+          .path = trace_path(job.config),
+          .is_ours = begins_like_trace,
+          .overwrite = job.config.overwrite,
+          .inputs = inputs_of(job)};
+}
+
 Output svg_output(const Job& job, const std::string& path) {
   return {.flag = "--svg",
           .path = path,
@@ -95,15 +105,23 @@ void check_metrics(const Job& job, int rank) {
   if (rank == 0 && !job.config.metrics.empty()) check(metrics_output(job));
 }
 
+void check_trace(const Job& job, int rank) {
+  if (rank == 0 && job.config.profile) check(trace_output(job));
+}
+
 void check_save(const Job& job) {
   if (job.config.save.empty()) return;
   if (const std::string refusal = refusal_of_folder("--save", job.config.save, inputs_of(job)); !refusal.empty())
     throw UsageError(refusal);
 }
 
-RankObserver write_metrics(const Job& job, int rank) {
+RankObserver write_outputs(const Job& job, int rank) {
   RankObserver observer;
-  if (rank != 0 || job.config.metrics.empty()) return observer;
+  if (rank != 0) return observer;
+  observer.on_trace = [output = trace_output(job)](const std::string& trace) {
+    OutputFile(output).write(output.path.ends_with(".gz") ? gzip(trace) : trace);
+  };
+  if (job.config.metrics.empty()) return observer;
   const auto writer = std::make_shared<std::unique_ptr<MetricsWriter>>();
   observer.on_start = [writer, output = metrics_output(job)](RunMetrics run) {
     run.version = TESSERA_VERSION;

@@ -10,11 +10,13 @@ namespace tessera::host {
 
 /// Throws UsageError when rank 0's metrics cannot be written; other ranks write none.
 void check_metrics(const Job& job, int rank);
+/// Throws UsageError when rank 0's trace cannot be written, the --profile of a run that has one.
+void check_trace(const Job& job, int rank);
 /// Throws UsageError when the job cannot save into --save, or would read there what it has saved.
 void check_save(const Job& job);
-/// Writes the metrics during the run, on rank 0. A run that is refused before its first step creates no file and leaves
-/// an existing one unchanged.
-RankObserver write_metrics(const Job& job, int rank);
+/// Writes metrics and trace during the run, on rank 0. A run that is refused before its first step creates no file and
+/// leaves an existing one unchanged.
+RankObserver write_outputs(const Job& job, int rank);
 
 /// Throws UsageError when the drawing cannot be written.
 void check_svg(const Job& job, const std::string& path);

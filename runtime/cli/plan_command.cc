@@ -10,11 +10,14 @@
 #include "config/usage_error.h"
 #include "model/architectures.h"
 #include "plan/advice/memory_advisor.h"
+#include "plan/drawing/step_svg.h"
 #include "plan/pipeline_schedule.h"
 #include "plan/plan_report.h"
-#include "plan/step_svg.h"
+#include "plan/step_events.h"
 #include "plan/verification.h"
 #include "program/program_text.h"
+#include "trace/comparison.h"
+#include "trace/read_trace.h"
 
 namespace tessera::host {
 namespace {
@@ -33,8 +36,15 @@ void print_schedule(const JobPlan& planned) {
                          : "there is no pipeline: no axis with two or more ranks has a strategy that splits layers\n");
 }
 
-void draw_svg(const JobPlan& planned, const std::string& path) {
-  const std::string drawing = step_svg(planned.job().mesh, planned.programs());
+StepCost cost_of(const JobPlan& planned, const PlanFlags& flags) {
+  return as_usage([&] { return flags.rates.empty() ? StepCost(planned) : StepCost(planned, flags.rates); });
+}
+
+/// Draws the step as simulated, and as a run did it where there is a trace.
+void draw_svg(const JobPlan& planned, const std::string& path, const StepCost& cost, const Trace* measured) {
+  const Simulation simulation = as_usage([&] { return cost.simulate_step(planned); });
+  const std::string drawing =
+      step_svg(planned.job().mesh, planned.programs(), {simulation, cost.source(), cost.caveat(), measured});
   if (is_standard_output(path)) {
     std::cout << drawing;
     return;
@@ -47,12 +57,34 @@ void draw_svg(const JobPlan& planned, const std::string& path) {
     std::cout << "drew a step of each of the " << num_classes << " ranks that differ in " << path << '\n';
 }
 
+/// Predicted against measured, per kind of action.
+void compare(const JobPlan& planned, const StepCost& cost, const Trace& measured, const std::string& path) {
+  const ProgramOf program = [&](int rank) -> const Program& { return planned.programs().of(rank).steps[0]; };
+  const Simulation simulation = as_usage([&] { return cost.simulate_step(planned); });
+  const TraceSummary predicted = summarize(simulated_trace(planned.job().mesh, program, simulation));
+  const TraceSummary traced = summarize(measured);
+  as_usage([&] { check_same_program(predicted, traced, path); });
+  std::cout << "predicted " << cost.source() << '\n'
+            << "measured in steps " << traced.first_step << " to " << traced.last_step << " of "
+            << printable(measured.job) << ", in " << path << "\n\n"
+            << comparison_text(predicted, traced);
+}
+
 /// Prints what flags ask for instead of the report; false if none does.
 bool draw(const JobPlan& planned, const PlanFlags& flags) {
   if (flags.verify) std::cout << verification_text(summarize_verification(planned));
   if (flags.schedule) print_schedule(planned);
-  if (!flags.svg.empty()) draw_svg(planned, flags.svg);
-  return flags.verify || flags.schedule || !flags.svg.empty();
+  const bool simulates = !flags.svg.empty() || !flags.trace.empty();
+  if (simulates) {
+    const StepCost cost = cost_of(planned, flags);
+    std::optional<Trace> measured;
+    if (!flags.trace.empty()) {
+      measured = as_usage([&] { return read_trace(flags.trace); });
+      compare(planned, cost, *measured, flags.trace);
+    }
+    if (!flags.svg.empty()) draw_svg(planned, flags.svg, cost, measured ? &*measured : nullptr);
+  }
+  return flags.verify || flags.schedule || simulates;
 }
 
 }  // namespace
@@ -84,7 +116,9 @@ int plan_command(std::span<const std::string> arguments) {
     shortfall = find_shortfall(planned.job(), planned.programs(), log);
   } else {
     PlanReport report = plan_report(planned, flags.plan.rank);
-    if (!flags.plan.rates.empty()) as_usage([&] { predict_time(report, planned, flags.plan.rates); });
+    // Of JSON every value is the same each time, so it has no estimate.
+    if (!flags.plan.as_json || !flags.plan.rates.empty())
+      as_usage([&] { predict_time(report, planned, flags.plan.rates); });
     std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));
     shortfall = report.shortfall;
   }

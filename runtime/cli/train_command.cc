@@ -71,12 +71,13 @@ int train_alone(const ParsedFlags& flags) {
   const Log log = rank_log(flags, 0, 1);
   const Job job = make_job(flags, 1, log);
   check_metrics(job, 0);
+  check_trace(job, 0);
   check_save(job);
   check_checkpoints(job);
   const auto data = open_data(job);
   RankInfo info;
   info.store = std::make_shared<MemoryStore>();
-  train_rank(job, data, info, with_signals(write_metrics(job, 0), signals), log);
+  train_rank(job, data, info, with_signals(write_outputs(job, 0), signals), log);
   return 0;
 }
 
@@ -95,6 +96,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
                             " started ", environment.world_size, " processes; give --comm ", kDefaultCommunicator,
                             ", or start one process with --nproc ", environment.world_size));
   check_metrics(job, environment.rank);
+  check_trace(job, environment.rank);
   if (environment.rank == 0) {
     check_save(job);
     check_checkpoints(job);
@@ -102,7 +104,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
-    RankObserver observer = with_signals(write_metrics(job, environment.rank), signals);
+    RankObserver observer = with_signals(write_outputs(job, environment.rank), signals);
     observer.on_step = [&watch, inner = observer.on_step](const StepMetrics& step) {
       inner(step);
       watch.note_step(step.step);
@@ -115,7 +117,7 @@ int train_as_threads(const Job& job, RunSignals& signals, const Log& log) {
   announce_ending_signals();
   const auto data = open_data(job);
   train_thread_ranks(
-      job, data, [&](int rank) { return with_signals(write_metrics(job, rank), signals); }, log);
+      job, data, [&](int rank) { return with_signals(write_outputs(job, rank), signals); }, log);
   return 0;
 }
 
@@ -127,6 +129,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     RunSignals signals(true);  // before plugins start threads
     Job unplanned = make_job(flags, num_ranks, log);
     check_metrics(unplanned, 0);
+    check_trace(unplanned, 0);
     check_save(unplanned);
     check_checkpoints(unplanned);
     open_data(unplanned);

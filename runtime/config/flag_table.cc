@@ -205,6 +205,12 @@ void add_rank_flags(std::vector<Flag>& flags) {
        integer(kRanks, "threads", "threads per rank; 0: cores / ranks on this machine", &C::threads, 0, 4096)});
 }
 
+Flag profile_flag() {
+  const auto read = [](TrainConfig& config, string_view given) { config.profile = parse_steps(given); };
+  const auto print = [](const TrainConfig& config) { return config.profile ? print_steps(*config.profile) : ""; };
+  return {kReports, "profile", "FROM:TO", "trace these steps, from 1 on: every action of every rank", read, print};
+}
+
 void add_report_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   const auto read_level = [](C& config, string_view given) {
@@ -225,10 +231,15 @@ void add_report_flags(std::vector<Flag>& flags) {
        local(text(kReports, "metrics", "FILE",
                   "append JSON lines to this file: one object for the run, then one per step; -: standard output",
                   &C::metrics)),
-       local(turned_on(
-           kReports, "overwrite",
-           "let --metrics and --svg replace files that tessera did not write, except those that the job reads",
-           &C::overwrite)),
+       profile_flag(),
+       local(text(kReports, "profile-out", "FILE",
+                  "the trace of --profile, for Perfetto and tessera trace; compressed where the name ends in .gz "
+                  "(default trace.json.gz)",
+                  &C::profile_out)),
+       local(turned_on(kReports, "overwrite",
+                       "let --metrics, --profile-out and --svg replace files that tessera did not write, except those "
+                       "that the job reads",
+                       &C::overwrite)),
        integer(kReports, "max-skipped-steps",
                "fail after this many steps in a row were skipped because a gradient was not finite; 0: never",
                &C::max_skipped_steps, 0, kMostSteps),

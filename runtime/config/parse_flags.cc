@@ -34,7 +34,6 @@ constexpr LaterFlag kLaterFlags[] = {
     {"generate", "tessera generate FOLDER continues a text"},
     {"tensorboard", kMetricsFile},
     {"wandb", kMetricsFile},
-    {"profile", "tessera plan --svg FILE draws a step as it is planned"},
     {"config", "give the flags on the command line"},
 };
 
@@ -72,10 +71,10 @@ struct Description {
 
 /// What only training asks: `eval` has no such flags, as they would change nothing.
 bool is_of_training(const Flag& flag) {
-  constexpr std::string_view kOfTraining[] = {"eval-data",    "eval-every", "grad-accum",        "reduce-dtype",
-                                              "reduce-every", "recompute",  "max-skipped-steps", "offload",
-                                              "offload-dir",  "offload-io", "offload-check",     "offload-chunk",
-                                              "cuda-graph",   "seed",       "host-memory"};
+  constexpr std::string_view kOfTraining[] = {
+      "eval-data",         "eval-every", "grad-accum",  "reduce-dtype", "reduce-every",  "recompute",
+      "max-skipped-steps", "offload",    "offload-dir", "offload-io",   "offload-check", "offload-chunk",
+      "cuda-graph",        "seed",       "host-memory", "profile",      "profile-out"};
   return flag.group == kOptimisation || flag.group == kCheckpoints || std::ranges::count(kOfTraining, flag.name) > 0;
 }
 
@@ -191,11 +190,21 @@ void join_optional_values(std::vector<std::string>& words) {
   }
 }
 
+void check_profile_flags(FlagSet set, const TrainConfig& config) {
+  if (!config.profile && !config.profile_out.empty())
+    throw UsageError(concat("--profile-out ", config.profile_out,
+                            " changes nothing without --profile FROM:TO; add it, or leave this out"));
+  if (set == FlagSet::train && config.profile && config.profile->last > config.steps)
+    throw UsageError(concat("--profile ", print_steps(*config.profile), " goes beyond --steps ", config.steps,
+                            "; give steps from 1 to ", config.steps));
+}
+
 void check_together(FlagSet set, const TrainConfig& config) {
   requested_world(config);
   if (config.min_lr > config.lr)
     throw UsageError(concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr),
                             "; lower it, or raise --lr"));
+  check_profile_flags(set, config);
   // A flag without effect is a mistake, even where the result is well defined.
   if (config.min_lr > 0 && config.lr_schedule == LrSchedule::constant)
     throw UsageError(

@@ -50,9 +50,16 @@ void add_plan_flags(po::options_description& group, std::vector<std::string>& na
     plan.svg = path;
   }),
                       "draw one step into this file: all streams of all ranks, and live memory");
-  names.insert(names.end(), {"print-program", "json", "rank", "verify", "schedule", "svg"});
-  add_rates_flag(group, names, plan.rates,
-                 "predict the time of a step from these rates, which tessera bench rates wrote");
+  group.add_options()("trace", text("FILE")->notifier([&plan](const std::string& path) {
+    if (path.empty()) throw UsageError("--trace is empty; give a file that tessera train --profile wrote");
+    plan.trace = path;
+  }),
+                      "compare the step with this trace of a run: predicted and measured time by kind of action; --svg "
+                      "draws both");
+  names.insert(names.end(), {"print-program", "json", "rank", "verify", "schedule", "svg", "trace"});
+  add_rates_flag(
+      group, names, plan.rates,
+      "predict the time of a step from these rates, which tessera bench rates wrote; also for --svg and --trace");
 }
 
 void add_bench_flags(po::options_description& group, std::vector<std::string>& names, PlanFlags& plan) {
@@ -60,17 +67,20 @@ void add_bench_flags(po::options_description& group, std::vector<std::string>& n
 }
 
 void check_plan(const PlanFlags& plan) {
-  if (is_standard_output(plan.svg) && (plan.verify || plan.schedule))
+  if (is_standard_output(plan.svg) && (plan.verify || plan.schedule || !plan.trace.empty()))
     throw UsageError(
-        "--svg - writes the drawing to standard output, where --verify and --schedule write too; give a file");
-  const bool draws = plan.verify || plan.schedule || !plan.svg.empty();
+        "--svg - writes the drawing to standard output, where --verify, --schedule and --trace write too; give a file");
+  const bool simulates = !plan.svg.empty() || !plan.trace.empty();
+  const bool draws = plan.verify || plan.schedule || simulates;
   if (int{plan.print_program} + int{plan.as_json} + int{draws} > 1)
     throw UsageError(
-        "--print-program, --json, and --verify, --schedule or --svg select different outputs; choose one (the last "
-        "three may be combined)");
-  if (!plan.rates.empty() && (plan.print_program || draws))
+        "--print-program, --json, and --verify, --schedule, --svg or --trace select different outputs; choose one (the "
+        "last four may be combined)");
+  if (!plan.rates.empty() && (plan.print_program || (draws && !simulates)))
     throw UsageError(
-        "--rates changes the report only, which --print-program, --verify, --schedule and --svg replace; leave it out");
+        "--rates changes the report, --svg and --trace; --print-program, --verify and --schedule print neither, so "
+        "leave "
+        "it out");
 }
 
 }  // namespace tessera::host

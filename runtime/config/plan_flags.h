@@ -17,6 +17,7 @@ struct PlanFlags {
   bool verify = false;    ///< print what was verified
   bool schedule = false;  ///< draw the pipeline as text
   std::string svg;        ///< file that the step of all ranks is drawn into; empty: none
+  std::string trace;      ///< file of a trace that is compared with the plan; empty: none
   int rank = -1;          ///< the rank to show; -1: the one that needs most memory (for programs: rank 0)
   std::string rates;      ///< file of rates, read by plan and written by bench; empty: none
 };

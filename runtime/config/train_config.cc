@@ -42,4 +42,8 @@ std::string_view to_string(CudaGraph cuda_graph) {
   return name_of(kCudaGraphChoices, cuda_graph);
 }
 
+std::string trace_path(const TrainConfig& config) {
+  return config.profile_out.empty() ? std::string(kDefaultProfileOut) : config.profile_out;
+}
+
 }  // namespace tessera::host

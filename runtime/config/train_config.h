@@ -9,6 +9,7 @@
 
 #include "config/default_plugins.h"
 #include "config/recompute_option.h"
+#include "config/step_range.h"
 #include "storage/io_engine.h"
 
 namespace tessera::host {
@@ -37,6 +38,10 @@ inline constexpr std::string_view kCudaGraphChoices = "auto|off";
 
 inline constexpr std::string_view kIoEngineChoices = "auto|uring|threads";
 
+struct TrainConfig;
+/// Where the trace of --profile goes.
+std::string trace_path(const TrainConfig& config);
+
 std::string_view to_string(LabelColumn label);
 std::string_view to_string(DataScale scale);
 std::string_view to_string(DataOrder order);
@@ -58,6 +63,8 @@ struct StrategyFlag {
   std::string axis;  ///< empty: the whole world is one axis "dp"
   std::string plugin;
 };
+
+inline constexpr std::string_view kDefaultProfileOut = "trace.json.gz";
 
 struct TrainConfig {
   // Model and data.
@@ -126,9 +133,11 @@ struct TrainConfig {
   int64_t timeout_ms = 100'000;        ///< every later collective
 
   // Logs, metrics and checks.
-  std::string metrics;             ///< path, or "-" for standard output; empty: no metrics
-  bool overwrite = false;          ///< replace a file that Tessera did not write by one that it writes
-  int64_t max_skipped_steps = 20;  ///< in a row, after which the run is lost; 0: any number
+  std::string metrics;               ///< path, or "-" for standard output; empty: no metrics
+  std::optional<StepRange> profile;  ///< the steps that are traced
+  std::string profile_out;           ///< the trace; empty: kDefaultProfileOut
+  bool overwrite = false;            ///< replace a file that Tessera did not write by one that it writes
+  int64_t max_skipped_steps = 20;    ///< in a row, after which the run is lost; 0: any number
   std::string log_level = "info";
   int64_t debug_replicas = 0;            ///< compare what ranks share after every so many steps; 0: never
   bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends

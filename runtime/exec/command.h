@@ -94,6 +94,7 @@ struct Command {
   bool delayed = false;
   std::vector<Fill> fills;                     // debug: before the action
   std::vector<std::unique_ptr<Guard>> guards;  // debug: after it
+  std::vector<WriteSum*> sums;
   std::vector<Watch> watches;                  // debug: of its results
 };
 

@@ -32,8 +32,6 @@ constexpr int64_t kPollMs = 10;
 /// issuing thread after about a thousand pending launches, and a blocked thread cannot notice that the awaited action
 /// failed.
 constexpr size_t kMaxAfterWait = 128;
-/// The second run is captured: libraries initialise lazily in the first.
-constexpr uint64_t kCapturedRun = 2;
 
 /// False after `timeout_ms`; throws the stream's error.
 bool is_done(const RankStream& stream, int64_t timeout_ms) {
@@ -81,8 +79,8 @@ void Executable::load_kernels() const {
   }
 }
 
-void Executable::issue(size_t position) {
-  Command& command = *commands_.list[position];
+/// With a `time` the action lies between two marks on its stream: after what it waits for, before what waits for it.
+void Executable::issue(Command& command, ActionTime* time) {
   const tsr_device_interface& api = command.stream.api();
   tsr_stream* const stream = command.stream.handle;
   for (tsr_event* event : command.waits)
@@ -92,6 +90,25 @@ void Executable::issue(size_t position) {
   if (command.delayed) call(api.host_function, stream, &Delay::run, &command.delay);
   for (const Fill& fill : command.fills)
     call(api.fill, stream, fill.pointer, fill.byte, fill.num_bytes);
+  if (time) mark(command.stream, time->begin_ns);
+  issue_work(command);
+  if (time) mark(command.stream, time->end_ns);
+  for (const auto& guard : command.guards) {
+    call(api.copy, stream, guard->seen.at(0), guard->begin, guard->seen.num_bytes());
+    call(api.host_function, stream, &Guard::check, guard.get());
+  }
+  for (Watch& watch : command.watches) {
+    call(api.copy, stream, watch.seen, watch.begin, watch.num_bytes());
+    call(api.host_function, stream, &Watch::check, &watch);
+  }
+  if (takes_sums_) take_sums(command);
+  if (command.record) call(api.event_record, command.record, stream);
+  if (command.sync) command.sync->signal(command.stream);
+}
+
+void Executable::issue_work(Command& command) {
+  const tsr_device_interface& api = command.stream.api();
+  tsr_stream* const stream = command.stream.handle;
   switch (command.kind) {
     case Command::Kind::kernel:
       call(api.launch, command.kernel, stream, command.pointers.data(), command.pointers.size());
@@ -111,20 +128,9 @@ void Executable::issue(size_t position) {
     case Command::Kind::nothing:
       break;
   }
-  for (const auto& guard : command.guards) {
-    call(api.copy, stream, guard->seen.at(0), guard->begin, guard->seen.num_bytes());
-    call(api.host_function, stream, &Guard::check, guard.get());
-  }
-  for (Watch& watch : command.watches) {
-    call(api.copy, stream, watch.seen, watch.begin, watch.num_bytes());
-    call(api.host_function, stream, &Watch::check, &watch);
-  }
-  if (takes_sums_ && !sums_of_.empty()) take_sums(position);
-  if (command.record) call(api.event_record, command.record, stream);
-  if (command.sync) command.sync->signal(command.stream);
 }
 
-void Executable::issue_all(const Cancelled& cancelled) {
+void Executable::issue_all(const Cancelled& cancelled, StepTimes* times) {
   size_t waiting = 0;  // the first action that may be waiting at an unsignalled semaphore
   for (size_t i = 0; i < commands_.list.size(); ++i) {
     while (waiting < i) {
@@ -136,7 +142,7 @@ void Executable::issue_all(const Cancelled& cancelled) {
         ++waiting;
     }
     if (i == first_write_) before_write_();
-    issue(i);
+    issue(*commands_.list[i], times ? &times->actions[i] : nullptr);
   }
 }
 
@@ -159,21 +165,21 @@ void Executable::sum_writes(std::span<const Write> writes) {
     uint64_t& bytes = most[commands_.list[write.action]->stream.handle];
     bytes = std::max(bytes, write_sums_.back().num_bytes);
   }
-  sums_of_.resize(commands_.list.size());
   for (size_t i = 0; i < writes.size(); ++i) {
-    const RankStream& stream = commands_.list[writes[i].action]->stream;
+    Command& command = *commands_.list[writes[i].action];
+    const RankStream& stream = command.stream;
     // The sums of a stream are taken one after the other, so they share memory.
     const auto arena = summed_.try_emplace(stream.handle, *stream.device, TSR_MEMORY_HOST, most[stream.handle]).first;
     write_sums_[i].seen = static_cast<std::byte*>(arena->second.at(0));
-    sums_of_[writes[i].action].push_back(&write_sums_[i]);
+    command.sums.push_back(&write_sums_[i]);
   }
 }
 
-void Executable::take_sums(size_t position) {
-  const RankStream& stream = commands_.list[position]->stream;
-  for (WriteSum* sum : sums_of_[position]) {
-    call(stream.api().copy, stream.handle, sum->seen, sum->begin, sum->num_bytes);
-    call(stream.api().host_function, stream.handle, &WriteSum::take, sum);
+void Executable::take_sums(Command& command) {
+  const tsr_device_interface& api = command.stream.api();
+  for (WriteSum* sum : command.sums) {
+    call(api.copy, command.stream.handle, sum->seen, sum->begin, sum->num_bytes);
+    call(api.host_function, command.stream.handle, &WriteSum::take, sum);
   }
 }
 
@@ -210,7 +216,8 @@ std::optional<size_t> Executable::first_not_finite() const {
   return first == kNone ? std::nullopt : std::optional(first);
 }
 
-void Executable::run(const Cancelled& cancelled) {
+void Executable::run(const Cancelled& cancelled, StepTimes* times) {
+  if (times) times->begin(commands_.list.size());
   if (commands_.streams.empty()) return;
   first_not_finite_ = kNone;
   try {
@@ -219,14 +226,18 @@ void Executable::run(const Cancelled& cancelled) {
     for (const auto& command : commands_.list)
       if (command->comm) command->collective.sequence = command->comm->num_collectives++;
     const bool is_step = program_.purpose == TSR_PURPOSE_STEP;
-    const bool is_captured = ++num_runs_ == kCapturedRun && is_step && context_.captures();
-    if ((graph_ || is_captured) && first_write_ != kNone) before_write_();  // a capture cannot wait
+    // Not the first run, in which libraries initialise lazily.
+    const bool is_captured = has_run_ && !has_tried_capture_ && !times && is_step && context_.captures();
+    if (((graph_ && !times) || is_captured) && first_write_ != kNone) before_write_();  // a capture cannot wait
     if (is_captured) capture(cancelled);
-    if (graph_)
+    const bool is_graph = graph_ && !times;
+    if (is_graph)
       graph_->launch();
     else
-      issue_all(cancelled);
-    finish(cancelled);
+      issue_all(cancelled, times);
+    finish(cancelled, is_graph);
+    has_run_ = true;
+    if (times) times->end();
     note_error("");  // what was recovered from
   } catch (const std::exception& error) {
     note_error(error.what());
@@ -236,10 +247,11 @@ void Executable::run(const Cancelled& cancelled) {
 }
 
 void Executable::capture(const Cancelled& cancelled) {
+  has_tried_capture_ = true;
   std::string why = obstacle_to_capture(context_, program_);
   const bool has_tried = why.empty();
   try {
-    if (has_tried) graph_.emplace(context_.device(), commands_.streams, [&] { issue_all(cancelled); });
+    if (has_tried) graph_.emplace(context_.device(), commands_.streams, [&] { issue_all(cancelled, nullptr); });
   } catch (const Error& e) {
     why = e.what();
   }
@@ -249,7 +261,7 @@ void Executable::capture(const Cancelled& cancelled) {
   if (has_tried) context_.graphs().warn("the step cannot be captured as a graph and runs without one: " + why);
 }
 
-void Executable::finish(const Cancelled& cancelled) {
+void Executable::finish(const Cancelled& cancelled, bool is_graph) {
   const auto start = Clock::now();
   auto question = start + kQuestion;
   std::vector<RankStream> busy = commands_.streams;
@@ -259,12 +271,12 @@ void Executable::finish(const Cancelled& cancelled) {
     std::erase_if(busy, [&](const RankStream& stream) { return is_done(stream, std::exchange(timeout_ms, 0)); });
     context_.comms().check();  // also after work has ended: not every stream can fail
     if (busy.empty()) break;
-    if (graph_) check_deadline(start);
+    if (is_graph) check_deadline(start);
     if (Clock::now() < question) continue;
     ask(cancelled);
     question += kQuestion;
   }
-  if (!graph_) longest_run_ = std::max(longest_run_, Clock::now() - start);
+  if (!is_graph) longest_run_ = std::max(longest_run_, Clock::now() - start);
 }
 
 /// In a graph no collective has its own timeout, so the whole step is timed against the longest one without a graph.

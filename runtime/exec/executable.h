@@ -13,6 +13,7 @@
 #include "exec/command.h"
 #include "exec/execution_context.h"
 #include "exec/graph.h"
+#include "exec/record/step_times.h"
 #include "memory/memory_plan.h"
 #include "program/state_place.h"
 
@@ -33,8 +34,9 @@ class Executable {
   /// Issues the whole program in list order and waits for its end. When an action fails, or `cancelled` (called about
   /// once a second) returns true, aborts all communicators, waits for everything outstanding, closes all streams and
   /// throws the first error; nothing may run on this rank afterwards. A step that can be captured as a graph is
-  /// captured for its second run, and launched as one from then on. [control-thread]
-  void run(const std::function<bool()>& cancelled);
+  /// captured for its second run, and launched as one from then on. With `times` it runs without a graph, and each
+  /// action leaves there when it began and ended. [control-thread]
+  void run(const std::function<bool()>& cancelled, StepTimes* times = nullptr);
   /// From now on calls `before` in each run, on the thread that issues, before an action may write to a buffer
   /// of these places: before the first that does is issued, or before the launch of a graph. [control-thread]
   void call_before_writing(std::span<const StatePlace> places, std::function<void()> before);
@@ -54,13 +56,14 @@ class Executable {
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   using Cancelled = std::function<bool()>;
   void load_kernels() const;
-  void issue(size_t position);
-  void take_sums(size_t position);
-  void issue_all(const Cancelled& cancelled);
+  void issue(Command& command, ActionTime* time);
+  void issue_work(Command& command);
+  void take_sums(Command& command);
+  void issue_all(const Cancelled& cancelled, StepTimes* times);
   const CrossDeviceSync* unsignalled_sync(const Command& command) const;
   void wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const;
   void capture(const Cancelled& cancelled);
-  void finish(const Cancelled& cancelled);
+  void finish(const Cancelled& cancelled, bool is_graph);
   void check_deadline(Clock::time_point start) const;
   void stop_after_error();
 
@@ -71,12 +74,12 @@ class Executable {
   Commands commands_;
   size_t first_write_ = kNone;  // position of the action before which before_write_ is called
   std::function<void()> before_write_;
-  uint64_t num_runs_ = 0;
-  Clock::duration longest_run_{0};               // without a graph
-  std::vector<WriteSum> write_sums_;             // of sum_writes
-  std::map<tsr_stream*, Arena> summed_;          // memory of the host for what a stream has written
-  std::vector<std::vector<WriteSum*>> sums_of_;  // of each action; empty: none are taken
+  std::vector<WriteSum> write_sums_;     // of sum_writes
+  std::map<tsr_stream*, Arena> summed_;  // memory of the host for what a stream has written
   bool takes_sums_ = false;
+  bool has_run_ = false;
+  bool has_tried_capture_ = false;
+  Clock::duration longest_run_{0};  // without a graph
   std::optional<Graph> graph_;
 };
 

@@ -274,7 +274,8 @@ bool RankRuntime::scales_loss() const {
 }
 
 StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double loss_scale,
-                                 std::span<const MicroBatch> micro_batches, const StepRequests& requests) {
+                                 std::span<const MicroBatch> micro_batches, const StepRequests& requests,
+                                 StepTimes* times) {
   write_batches(micro_batches);  // first: it may refuse them, and copies from this frame must not be on their way then
   const Buffer& squares = scalar(TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator);
   RunWordValues words = run_words(requests);
@@ -283,7 +284,7 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
   if (scales_loss()) write(scalar(TSR_BUFFER_SCALAR, kLossScale), 0, &loss_scale, sizeof loss_scale);
   wait();
   Executable& executable = step_executable(step);
-  executable.run(setup_.cancelled);
+  executable.run(setup_.cancelled, times);
   double clip[3];
   fetch(scalar(TSR_BUFFER_SCALAR, kClipResult), 0, clip, sizeof clip);
   fetch(squares, kRunWordsBegin, words.data(), sizeof words);

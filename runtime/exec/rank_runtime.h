@@ -112,9 +112,9 @@ class RankRuntime {
   bool scales_loss() const;
   /// One step on num_micro_batches micro-batches; `step` counts from 0 and selects the variant. `loss_scale` is used
   /// only if scales_loss(). Throws DATA_LOSS when the sum of squares is not that of all ranks: no parameter was updated
-  /// then.
+  /// then. With `times` the step runs without a graph, and they hold its actions' times.
   StepResult run_step(uint64_t step, double learning_rate, double loss_scale, std::span<const MicroBatch> micro_batches,
-                      const StepRequests& requests = {});
+                      const StepRequests& requests = {}, StepTimes* times = nullptr);
   /// The loss on these micro-batches; no parameter changes. Throws FAILED_PRECONDITION without an eval program.
   Evaluation run_eval(std::span<const MicroBatch> micro_batches);
   /// Reads this rank's pieces of a parameter's value into their places; other elements are left alone. [num_elements]

@@ -3,21 +3,13 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 #include "base/concat.h"
+#include "base/format.h"
 #include "plan/memory_report.h"
 
 namespace tessera::host {
-
-/// Like printf, up to 255 characters.
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
-  std::array<char, 256> text;
-  std::snprintf(text.data(), text.size(), pattern, args...);
-  return text.data();
-}
 
 /// "init", "step", "step 1" (the second variant), "eval".
 std::string program_name(const Program& program);

@@ -132,8 +132,10 @@ Json trial_json(const Trial& trial) {
 
 Json shortfall_json(const MemoryShortfall& shortfall) {
   Json fitting = Json::array();
-  for (const Trial& trial : shortfall.fitting)
+  for (const Trial& trial : shortfall.fitting) {
     fitting.push_back(trial_json(trial));
+    if (!trial.command.empty()) fitting.back()["command"] = trial.command;
+  }
   return {{"memory", memory_name(shortfall.memory)},
           {"rank", shortfall.rank},
           {"arena_bytes", shortfall.arena_bytes},

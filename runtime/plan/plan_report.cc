@@ -3,6 +3,8 @@
 
 #include "plan/plan_report.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/concat.h"
@@ -14,6 +16,8 @@
 
 namespace tessera::host {
 namespace {
+
+constexpr size_t kMaxEstimatedActions = 2'000'000;  // of all classes of ranks; they take about two seconds
 
 uint64_t sent_in(const Program& program) {
   uint64_t num_bytes = 0;
@@ -46,6 +50,12 @@ std::optional<ReduceEveryCost> reduce_every_cost(const JobPlan& planned, int ran
   } catch (const Error&) {
     return std::nullopt;
   }
+}
+
+/// Of a machine that computes on its own processor.
+uint64_t machine_memory() {
+  const int64_t num_pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
+  return num_pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(num_pages) * static_cast<uint64_t>(page_bytes) : 0;
 }
 
 /// The step program that sends the most: strategies such as local SGD alternate between several.
@@ -96,29 +106,25 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
   report.reduce_every = job.shape.reduce_every;
   report.reduce_every_cost = reduce_every_cost(planned, report.rank);
   report.balance = balance_of(all);
+  report.verdict = {all.of(largest).arena_bytes(TSR_MEMORY_DEVICE), job.config.device_memory,
+                    job.device_is_cpu() ? machine_memory() : 0};
   report.shortfall = find_shortfall(job, all, planned.log());
   return report;
 }
 
 void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file) {
-  std::vector<std::string> files;
-  for (const std::string_view file : split(rates_file, ','))
-    files.emplace_back(file);
-  const Rates rates = read_all_rates(files);
-  if (rates.ops.empty())
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat("--rates ", rates_file, " has no ops; add a file of tessera bench rates or bench device"));
-  if (rates.device != report.device)
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat("--rates ", rates_file, " was measured on --device ", printable(rates.device),
-                       ", but the plan is for --device ", report.device, "; measure that one"));
-  const int num_threads = planned.job().config.threads;
-  if (num_threads > 0 && num_threads != rates.num_threads)
-    planned.log().warning("--rates ", rates_file, " was measured with ", rates.num_threads,
-                          rates.num_threads == 1 ? " thread" : " threads", ", not with --threads ", num_threads,
-                          "; the time is that of the former");
-  report.rates = {rates_file, rates.measured, rates.num_threads};
-  report.prediction = predict(planned, report.rank, rates);
+  if (rates_file.empty()) {
+    const JobPrograms& programs = planned.programs();
+    const size_t num_actions = programs.of(report.rank).steps[0].actions.size();
+    if (num_actions * programs.classes.members().size() > kMaxEstimatedActions) return;
+    const StepCost cost(planned);
+    report.estimate = {cost.step_seconds(planned), cost.source(), cost.caveat()};
+    return;
+  }
+  const StepCost cost(planned, rates_file);
+  report.rates = {rates_file, cost.rates()->measured, cost.rates()->num_threads};
+  report.prediction = predict(planned, report.rank, cost);
+  report.estimate = {report.prediction->step_seconds, cost.source(), cost.caveat()};
 }
 
 }  // namespace tessera::host

@@ -29,6 +29,19 @@ struct ReduceEveryCost {
   uint64_t micro_batch_gradient_bytes = 0, micro_batch_sent_bytes = 0;
 };
 
+/// How long a step takes, and how one knows.
+struct StepEstimate {
+  double seconds = 0;
+  std::string source, caveat;  ///< as StepCost says
+};
+
+/// What decides whether the job fits, in bytes of memory of the device.
+struct MemoryVerdict {
+  uint64_t most_bytes = 0;     ///< the arena of the rank that needs the most
+  uint64_t limit_bytes = 0;    ///< --device-memory; 0: not given
+  uint64_t machine_bytes = 0;  ///< memory of this machine, where its processor computes; else 0
+};
+
 /// Where a prediction comes from.
 struct RatesUsed {
   std::string file;
@@ -63,15 +76,17 @@ struct PlanReport {
   uint32_t reduce_every = TSR_EVERY_STEP;
   std::optional<ReduceEveryCost> reduce_every_cost;
   Balance balance;
+  MemoryVerdict verdict;
   std::optional<MemoryShortfall> shortfall;
+  std::optional<StepEstimate> estimate;  ///< none where it would take long
   std::optional<RatesUsed> rates;        ///< with --rates
   std::optional<Prediction> prediction;  ///< with --rates
 };
 
 /// `rank` -1: the first of those that need the most memory.
 PlanReport plan_report(const JobPlan& planned, int rank);
-/// Adds the time of a step by the rates in this file. Throws what read_rates and predict throw, and INVALID_ARGUMENT
-/// for rates of another device.
+/// Adds the time of a step: with a `rates_file` as predict() finds it, else (empty) an estimate. Throws what StepCost
+/// and predict throw.
 void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file);
 
 /// The report as text, and as one JSON object (docs/plan.md).

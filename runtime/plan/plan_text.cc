@@ -50,6 +50,31 @@ std::string heading(const PlanReport& r) {
   return text + concat("; ", r.tokens_per_step, " ", r.items, " per step on ", r.device, "\n\n");
 }
 
+/// Whether it fits, in a line.
+std::string verdict_line(const PlanReport& r) {
+  const MemoryVerdict& v = r.verdict;
+  const std::string need = concat("a rank needs ", r.num_ranks > 1 ? "up to " : "", human_bytes(v.most_bytes));
+  if (r.shortfall)
+    return concat("does not fit: ", need, " of device memory",
+                  r.shortfall->memory == TSR_MEMORY_DEVICE ? "" : " and too much host memory", "\n");
+  if (v.limit_bytes) return concat("fits: ", need, " of the ", human_bytes(v.limit_bytes), " of --device-memory\n");
+  if (v.machine_bytes == 0) return concat(need, " of device memory; --device-memory SIZE says whether that fits\n");
+  const uint64_t all = v.most_bytes * static_cast<uint64_t>(r.num_ranks);
+  const std::string in_all = r.num_ranks > 1 ? concat(", all ", r.num_ranks, " together ", human_bytes(all)) : "";
+  return concat(all <= v.machine_bytes ? "fits this machine: " : "does not fit this machine: ", need, in_all,
+                "; it has ", human_bytes(v.machine_bytes), "\n");
+}
+
+/// The time of a step, in a line, and where it comes from, in a second one.
+std::string estimate_lines(const PlanReport& r) {
+  if (!r.estimate) return "the time of a step is not estimated for so many actions; --rates FILE predicts it\n";
+  const StepEstimate& e = *r.estimate;
+  const double per_second = static_cast<double>(r.tokens_per_step) / e.seconds;
+  return concat("a step takes ", e.caveat.empty() ? "" : "about ", format("%.3g s", e.seconds),
+                format(per_second < 100 ? ", %.3g " : ", %.0f ", per_second), r.items, "/s, ", e.source, "\n",
+                e.caveat.empty() ? "" : concat("  (", e.caveat, ")\n"));
+}
+
 std::string bytes_or_dash(uint64_t num_bytes) {
   return num_bytes ? human_bytes(num_bytes) : "-";
 }
@@ -246,8 +271,8 @@ std::string time_part(const PlanReport& r) {
 }  // namespace
 
 std::string plan_text(const PlanReport& report) {
-  std::string text = heading(report) + memory_part(report) + peak_part(report) + offload_part(report) +
-                     time_part(report) + traffic_part(report);
+  std::string text = verdict_line(report) + estimate_lines(report) + "\n" + heading(report) + memory_part(report) +
+                     peak_part(report) + offload_part(report) + time_part(report) + traffic_part(report);
   const std::string notes = gradients_part(report) + save_part(report) + balance_part(report);
   return text + (notes.empty() ? "" : "\n") + notes;
 }

@@ -21,12 +21,6 @@
 namespace tessera::host {
 namespace {
 
-/// As a rank of the job takes on a machine that has all of its ranks.
-int threads_of_a_rank(const Job& job, int num_local_ranks) {
-  if (job.config.threads > 0) return job.config.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_local_ranks);
-}
-
 /// Opens the CPU beside the job's device, where something works on it.
 std::unique_ptr<Device> open_cpu(const Job& job, const RatesRank& rank, int num_threads, const HostServices& host) {
   if (job.device_is_cpu()) return nullptr;
@@ -52,6 +46,11 @@ std::vector<CollectiveRates> measure_groups(const Job& job, const Program& step,
 }
 
 }  // namespace
+
+int threads_of_a_rank(const Job& job, int num_local_ranks) {
+  if (job.config.threads > 0) return job.config.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_local_ranks);
+}
 
 std::string time_of_measurement() {
   const std::time_t time = std::time(nullptr);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "base/metrics.h"
 #include "exec/rank_runtime.h"
@@ -17,6 +18,8 @@ struct RankObserver {
   /// After each checkpoint, or the attempt.
   std::function<void(const SaveMetrics&)> on_save = [](const SaveMetrics&) {};
   std::function<void(const EvalMetrics&)> on_eval = [](const EvalMetrics&) {};
+  /// On rank 0, after the last step of --profile: the trace of all ranks, as the text of a file.
+  std::function<void(const std::string& trace)> on_trace = [](const std::string&) {};
   /// Before and after each step: what signals have asked of this process so far.
   std::function<SignalRequests()> requests = [] { return SignalRequests{}; };
   /// After the last step, while everything is still open.

@@ -170,7 +170,8 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   barrier(info, job.mesh.num_ranks(), "fill their parameters", job.config.start_timeout_ms, log);
   observer.on_start(run_metrics(job, runtime, loaded));
   MoveMeter moves(job, runtime);
-  const RankParts parts{job, data, info, observer, log, first_log, runtime, replicas, meter, moves};
+  Profiler profiler(job, info, observer, runtime, start.step, first_log);
+  const RankParts parts{job, data, info, observer, log, first_log, runtime, replicas, meter, moves, profiler};
   RunEnd end;
   if (job.trains)
     end = train_steps(parts, saver, start);
@@ -179,6 +180,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
   if (info.rank == 0) report_end(log, job, runtime, end, meter.measure(), moves.in_run());
+  report_time_use(first_log, profiler.time_use());
   if (!end.save_error.empty()) throw Error(TSR_E_UNAVAILABLE, unsaved_text(job, end));
 }
 

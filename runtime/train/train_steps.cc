@@ -81,6 +81,7 @@ class TrainLoop {
         save_if_due();
     }
     end.last_step = state_.step;
+    parts_.profiler.end();
     if (end.stopped_by.empty())
       lost_.after_last_step();
     else if (saver_.is_on())
@@ -106,13 +107,14 @@ class TrainLoop {
     line.loss_scale = scaler_.scale();
     parts_.replicas.before_step(step);
     const StepResult result = parts_.runtime.run_step(static_cast<uint64_t>(step), line.lr, line.loss_scale, batches,
-                                                      requests_.before_step());
+                                                      requests_.before_step(), parts_.profiler.before_step(line.step));
     requests_.after_step(result.requested);
     scaler_.update(result.updated);
     state_.step = line.step;
     state_.tokens += parts_.job.tokens_per_step();
     report(line, result, start);
     parts_.replicas.after_step(step);
+    parts_.profiler.after_step(line.step);
     lost_.after_step(line.step, result);
   }
 

@@ -9,6 +9,7 @@
 #include "train/checks/replica_check.h"
 #include "train/meters/memory_meter.h"
 #include "train/meters/move_meter.h"
+#include "train/profile/profiler.h"
 #include "train/rank_info.h"
 #include "train/rank_observer.h"
 #include "train/report.h"
@@ -28,6 +29,7 @@ struct RankParts {
   ReplicaCheck& replicas;
   MemoryMeter& meter;
   MoveMeter& moves;
+  Profiler& profiler;
 };
 
 /// Runs the steps after `state` until the last one, or until any rank is asked to stop; evaluates and saves where the

@@ -19,16 +19,6 @@ std::string kind_text(uint32_t kind) {
   return is_known_action(kind) ? std::string(action_name(kind)) : "kind " + std::to_string(kind);
 }
 
-/// The object of the action: its segment, its home, or the first buffer it binds.
-std::string object_of(const Program& program, const Action& action) {
-  if (is_compute(action.kind) && program.model && is_index(action.segment, program.model->segments))
-    return " " + program.model->segments[action.segment].name;
-  if (const Home* home = home_or_null(program, action.home)) return " " + home->name;
-  if (action.bindings.empty()) return "";
-  const Buffer* buffer = buffer_or_null(program, action.bindings.front().buffer);
-  return buffer ? " " + buffer->name : "";
-}
-
 const std::vector<int>* names_of(const Segment& segment, uint32_t role) {
   switch (role) {
     case TSR_ROLE_PARAMETER:
@@ -71,9 +61,18 @@ std::string action_text(const Program& program, int rank, size_t index) {
   text.append("#").append(std::to_string(index)).append(" ");
   text += is_index(action.stream, program.streams) ? program.streams[action.stream].name
                                                    : "stream " + std::to_string(action.stream);
-  text.append(" ").append(kind_text(action.kind)).append(object_of(program, action));
+  text.append(" ").append(kind_text(action.kind)).append(object_text(program, action));
   if (is_compute(action.kind)) text += " mb=" + std::to_string(action.micro_batch);
   return text;
+}
+
+std::string object_text(const Program& program, const Action& action) {
+  if (is_compute(action.kind) && program.model && is_index(action.segment, program.model->segments))
+    return " " + program.model->segments[action.segment].name;
+  if (const Home* home = home_or_null(program, action.home)) return " " + home->name;
+  if (action.bindings.empty()) return "";
+  const Buffer* buffer = buffer_or_null(program, action.bindings.front().buffer);
+  return buffer ? " " + buffer->name : "";
 }
 
 std::string buffer_text(const Buffer& buffer) {

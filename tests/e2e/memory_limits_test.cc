@@ -44,6 +44,17 @@ Flags with_offer(Flags flags, const std::string& offer) {
   return flags + words;
 }
 
+/// The command line of an offer is printed, and a shell runs it as it is.
+void expect_command(const json& offer, const char* which, const std::string& printed) {
+  const std::string command = offer["command"];
+  EXPECT_NE(printed.find("\n    " + command), std::string::npos) << printed;
+  ASSERT_TRUE(command.starts_with("tessera plan ")) << command;
+  const std::string line = TESSERA_PROGRAM + command.substr(7) + " --json";
+  const CommandResult pasted = run_command({"/bin/sh", "-c", line});
+  EXPECT_EQ(pasted.exit_code, 0) << command << pasted.err;
+  EXPECT_EQ(json::parse(pasted.out)[which], offer["arena_bytes"]) << command;
+}
+
 /// What is offered to a job that does not fit, each of which must fit with the bytes that are said.
 Flags true_offers(const Flags& job, const std::string& limit, const char* which = "arena_bytes") {
   const CommandResult refused = plan(job + Flags{limit});
@@ -56,6 +67,7 @@ Flags true_offers(const Flags& job, const std::string& limit, const char* which 
     EXPECT_EQ(offered.exit_code, 0) << offers.back() << offered.err;
     EXPECT_EQ(json::parse(offered.out)[which], offer["arena_bytes"]) << offers.back();
     EXPECT_NE(refused.err.find("\n  " + offers.back() + ": "), std::string::npos) << refused.err;
+    expect_command(offer, which, refused.err);
   }
   return offers;
 }
@@ -102,7 +114,7 @@ TEST(DeviceMemory, FilesAreOfferedWhereThereIsAFolder) {
 TEST(DeviceMemory, FilesAreOfferedWhereHostMemoryWouldNotDo) {
   const std::string limit = "--device-memory=" + std::to_string(arena(kJob) * 7 / 10);
   const Flags little = true_offers(kJob + Flags{"--host-memory=100KiB"}, limit);
-  EXPECT_TRUE(has(little, "--offload stream --stream.to=file --offload-dir FOLDER")) << joined(little);
+  EXPECT_TRUE(has(little, "--offload stream --stream.to=file --offload-dir /var/tmp")) << joined(little);
   EXPECT_FALSE(has(little, "--offload stream")) << joined(little);
   const Flags enough = true_offers(kJob + Flags{"--host-memory=1GiB"}, limit);
   EXPECT_TRUE(has(enough, "--offload stream")) << joined(enough);
@@ -158,7 +170,7 @@ TEST(HostMemory, OfWhatLeavesIsLimited) {
   const std::string limit = "--host-memory=" + std::to_string(host * 75 / 100);
   const Flags offers = true_offers(job, limit, "host_arena_bytes");
   EXPECT_TRUE(has(offers, "--optimizer-state.fraction=0.7")) << joined(offers);
-  EXPECT_TRUE(has(offers, "--optimizer-state.to=file --offload-dir FOLDER")) << joined(offers);
+  EXPECT_TRUE(has(offers, "--optimizer-state.to=file --offload-dir /var/tmp")) << joined(offers);
   const CommandResult refused = plan(job + Flags{limit});
   EXPECT_EQ(json::parse(refused.out)["shortfall"]["memory"], "host");
   for (const char* part : {"the run does not fit --host-memory ", ": rank 0 needs ", " (optimizer ", "what would fit:"})

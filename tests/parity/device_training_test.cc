@@ -141,6 +141,13 @@ TEST_F(DeviceTraining, GraphsChangeNoBit) {
   }
 }
 
+// They run without a graph: before the capture, and between two launches of what was captured.
+TEST_F(DeviceTraining, StepsOfAProfileChangeNoBit) {
+  const RunResult plain = run_on_device({});
+  for (const char* steps : {"--profile=2", "--profile=3"})
+    EXPECT_EQ(first_difference(run_on_device({steps}), plain), "") << steps;
+}
+
 TEST_F(DeviceTraining, RecomputationChangesNoBit) {
   EXPECT_EQ(first_difference(run_on_device({"--dtype=bf16", "--recompute=full"}), run_on_device({"--dtype=bf16"})), "");
 }

@@ -159,10 +159,27 @@ TEST(Flags, OfEvalAreThoseThatItUses) {
 }
 
 TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
-  for (const char* flag : {"tensorboard", "wandb", "config", "profile", "generate"})
+  for (const char* flag : {"tensorboard", "wandb", "config", "generate"})
     refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; leave it out: "});
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});
+}
+
+TEST(Flags, ProfilesAreOfStepsOfTheRun) {
+  const auto profile = parse({"--steps=20", "--profile", "10:12"}).config.profile;
+  ASSERT_TRUE(profile);
+  EXPECT_EQ(profile->first, 10);
+  EXPECT_EQ(profile->last, 12);
+  EXPECT_EQ(parse({"--profile=7"}).config.profile->last, 7);
+  EXPECT_EQ(trace_path(parse({"--profile=7"}).config), "trace.json.gz");
+  EXPECT_EQ(trace_path(parse({"--profile=7", "--profile-out=t.json"}).config), "t.json");
+  refuse({"--profile-out=t.json"}, {"--profile-out t.json changes nothing without --profile FROM:TO"});
+  refuse({"--steps=11", "--profile=10:12"}, {"--profile 10:12 goes beyond --steps 11; give steps from 1 to 11"});
+  refuse({"--profile=0:2"}, {"--profile is '0'"});
+  refuse({"--profile=5:2"}, {"--profile is '5:2', which ends before it begins"});
+  refuse({"--profile=1:2:3"}, {"give FROM:TO, such as 10:12"});
+  refuse({"--profile=a:b"}, {"--profile is 'a'"});
+  refuse({"--steps=1000", "--profile=1:101"}, {"more than 100 steps"});
 }
 
 TEST(Flags, CheckpointsNeedAFolder) {

@@ -7,6 +7,7 @@
 #include "base/concat.h"
 #include "config/flag_table.h"
 #include "config/usage_error.h"
+#include "plan/advice/command_line.h"
 #include "plan/job_plan.h"
 #include "tessera/error.hpp"
 
@@ -18,7 +19,7 @@ constexpr size_t kMaxClasses = 64;
 void set(ParsedFlags& flags, const Setting& setting) {
   if (setting.is_option()) {
     std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) { return flag.name == setting.flag; });
-    flags.plugin_flags.push_back({setting.flag, setting.value});
+    flags.plugin_flags.push_back({setting.flag, setting.value, true});
     return;
   }
   const auto flag = std::ranges::find(train_flags(), setting.flag, &Flag::name);
@@ -79,7 +80,7 @@ NeededMemory needed_memory(const JobPrograms& programs) {
   return needed;
 }
 
-std::optional<NeededMemory> try_change(const Job& job, const Change& change) {
+std::optional<TriedChange> try_change(const Job& job, const Change& change) {
   try {
     ParsedFlags flags;
     flags.config = job.config;
@@ -89,11 +90,13 @@ std::optional<NeededMemory> try_change(const Job& job, const Change& change) {
       set(flags, setting);
     if (std::ranges::count(change, "strategy", &Setting::flag)) drop_strategy_options(flags, job);
     const Log quiet(LogLevel::off);
+    const std::string command = job.trains ? command_of(flags) : "";
+    flags = parse_flags(FlagSet::plan, words_of(flags));
     Job changed = make_job(flags, requested_world(flags.config), quiet);
     changed.evaluates = job.evaluates;
     if (!is_quick_to_plan(changed, quiet)) return std::nullopt;
     const JobPlan planned(std::move(changed), quiet);
-    return needed_memory(planned.programs());
+    return TriedChange{needed_memory(planned.programs()), command};
   } catch (const Error&) {
     return std::nullopt;
   }

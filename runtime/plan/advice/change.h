@@ -36,9 +36,14 @@ struct NeededMemory {
 };
 NeededMemory needed_memory(const JobPrograms& programs);
 
-/// Plans the job with the change; nothing when a flag, a plugin or a check refuses it, or when its ranks are in too
-/// many classes to plan quickly.
-std::optional<NeededMemory> try_change(const Job& job, const Change& change);
+/// A job with a change that was planned.
+struct TriedChange {
+  NeededMemory needed;
+  std::string command;  ///< what was planned, as a command line
+};
+/// Plans the job with the change, by its command line; nothing when a flag, a plugin or a check refuses it, or when its
+/// ranks are in too many classes to plan quickly.
+std::optional<TriedChange> try_change(const Job& job, const Change& change);
 
 /// The axis whose ranks see other data and may become more: the innermost one; -1 when there is none.
 int batch_axis(const Job& job);

@@ -51,7 +51,7 @@ Change shard(const Job& job, uint32_t memory, const NeededMemory& needed) {
   if (axis < 0) return {};
   for (const Change& change : sharding_strategies(job)) {
     const auto then = try_change(job, change);
-    if (then && (then->of(memory) < needed.of(memory) || job.mesh.axes()[axis].num_ranks == 1)) return change;
+    if (then && (then->needed.of(memory) < needed.of(memory) || job.mesh.axes()[axis].num_ranks == 1)) return change;
   }
   return {};
 }

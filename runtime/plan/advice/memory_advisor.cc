@@ -47,9 +47,9 @@ void try_changes(const Job& job, const NeededMemory& needed, MemoryShortfall& sh
       if (std::ranges::any_of(fitting, is_smaller)) break;  // larger ones of the family add to it too
       const auto then = try_change(job, change);
       if (!then) continue;
-      const Trial trial{text_of(change), then->of(shortfall.memory)};
+      const Trial trial{text_of(change), then->needed.of(shortfall.memory), then->command};
       if (trial.arena_bytes < shortfall.smallest.arena_bytes) shortfall.smallest = trial;
-      if (!fits(job, *then)) continue;
+      if (!fits(job, then->needed)) continue;
       fitting.push_back(change);
       shortfall.fitting.push_back(trial);
       break;
@@ -92,7 +92,8 @@ std::string offers_of(const MemoryShortfall& shortfall) {
   if (!shortfall.fitting.empty()) {
     text += "; what would fit:";
     for (const Trial& trial : shortfall.fitting)
-      text += concat("\n  ", trial.flags, ": ", size(trial.arena_bytes));
+      text += concat("\n  ", trial.flags, ": ", size(trial.arena_bytes),
+                     trial.command.empty() ? "" : "\n    " + trial.command);
   } else if (shortfall.smallest.flags.empty()) {
     text += "; none of the changes of flags that were tried needs less";
   } else {

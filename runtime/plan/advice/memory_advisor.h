@@ -15,6 +15,7 @@ namespace tessera::host {
 struct Trial {
   std::string flags;         ///< as typed: "--recompute full --nproc 4"
   uint64_t arena_bytes = 0;  ///< of the rank that needs the most
+  std::string command = {};  ///< the whole job with them, as it was planned
 };
 
 /// A job that needs more of a memory than its limit. All sizes are of that memory.

@@ -61,10 +61,12 @@ bool offers_files(const LoadedPlugin& policy) {
   return to != policy.options.end() && std::ranges::count(to->choices, "file") > 0;
 }
 
-/// With a folder to be given by the user where the job has none.
+/// Where the job names no folder: one that every Linux has, and on a disk, not in memory as /tmp may be.
+constexpr const char* kFolder = "/var/tmp";
+
 Change to_files(const Job& job, const LoadedPlugin& policy) {
   Change change = {{policy.name + ".to", "file"}};
-  if (job.config.offload_dirs.empty()) change.push_back({"offload-dir", "FOLDER"});
+  if (job.config.offload_dirs.empty()) change.push_back({"offload-dir", kFolder});
   return change;
 }
 

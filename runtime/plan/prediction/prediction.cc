@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "plan/prediction/costs.h"
-#include "plan/simulate.h"
 
 namespace tessera::host {
 namespace {
@@ -79,20 +78,10 @@ double Prediction::bound() const {
   return sum;
 }
 
-Prediction predict(const JobPlan& planned, int rank, const Rates& rates) {
-  const JobPrograms& programs = planned.programs();
-  const Costs costs(rates);
-  const ActionCost cost = [&](const Program& program, const Action& action) { return costs.seconds(program, action); };
-  const Sharing sharing = {
-      resource_of, [&](Resource resource, const ResourceSet& running) { return costs.speed(resource, running); }};
+Prediction predict(const JobPlan& planned, int rank, const StepCost& cost) {
   Prediction prediction;
-  const size_t num_variants = programs.of(rank).steps.size();
-  for (size_t variant = 0; variant < num_variants; ++variant) {
-    const auto program_of = [&](int of) -> const Program& { return programs.of(of).steps[variant]; };
-    prediction.step_seconds += simulate(planned.job().mesh, programs.classes, program_of, cost, sharing).end() /
-                               static_cast<double>(num_variants);
-  }
-  prediction.phases = phase_times(most_moving_step(programs.of(rank)), costs, rates);
+  prediction.step_seconds = cost.step_seconds(planned);
+  prediction.phases = phase_times(most_moving_step(planned.programs().of(rank)), *cost.costs(), *cost.rates());
   return prediction;
 }
 

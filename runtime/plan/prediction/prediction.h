@@ -5,7 +5,7 @@
 
 #include "plan/job_plan.h"
 #include "plan/moved.h"
-#include "rates/rates.h"
+#include "plan/prediction/step_cost.h"
 
 namespace tessera::host {
 
@@ -30,8 +30,8 @@ struct Prediction {
   double bound() const;
 };
 
-/// Simulates the programs of all ranks with these rates. Throws INVALID_ARGUMENT where the programs need rates that are
-/// not there.
-Prediction predict(const JobPlan& planned, int rank, const Rates& rates);
+/// Simulates the programs of all ranks with these costs, which are by measured rates. Throws INVALID_ARGUMENT where the
+/// programs need rates that are not there.
+Prediction predict(const JobPlan& planned, int rank, const StepCost& cost);
 
 }  // namespace tessera::host

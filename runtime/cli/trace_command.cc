@@ -1,0 +1,34 @@
+// `tessera trace FILE`: where the time of the steps went that `tessera train --profile` recorded.
+
+#include <iostream>
+
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "trace/read_trace.h"
+#include "trace/summary_text.h"
+
+namespace tessera::host {
+namespace {
+
+const CommandSyntax kSyntax = {"usage: tessera trace FILE",
+                               "Prints where the time of the steps in FILE went, which tessera train --profile wrote: "
+                               "the critical path,\ntime by kind of action, idle time of each stream, and "
+                               "communication hidden and exposed.\n"
+                               "tessera plan --trace FILE, with the flags of the run, compares it with the plan.",
+                               {},
+                               1};
+
+}  // namespace
+
+int trace_command(std::span<const std::string> arguments) {
+  const CommandLine line(kSyntax, arguments);
+  if (line.wants_help()) {
+    std::cout << help_of(kSyntax);
+    return 0;
+  }
+  const Trace trace = read_trace(line.words()[0]);
+  std::cout << summary_text(trace, summarize(trace));
+  return 0;
+}
+
+}  // namespace tessera::host

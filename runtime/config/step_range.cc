@@ -1,0 +1,27 @@
+#include "config/step_range.h"
+
+#include <limits>
+
+#include "base/concat.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+
+namespace tessera::host {
+
+StepRange parse_steps(std::string_view text) {
+  constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
+  const std::vector<std::string_view> parts = split(text, ':');
+  if (parts.size() > 2) throw UsageError(concat("--profile is '", text, "'; give FROM:TO, such as 10:12"));
+  const int64_t first = parse_integer("profile", parts.front(), 1, kLastStep);
+  const int64_t last = parse_integer("profile", parts.back(), 1, kLastStep);
+  if (last < first) throw UsageError(concat("--profile is '", text, "', which ends before it begins"));
+  if (last - first >= StepRange::kMaxSteps)
+    throw UsageError(concat("--profile is '", text, "', which is more than ", StepRange::kMaxSteps, " steps"));
+  return {first, last};
+}
+
+std::string print_steps(const StepRange& steps) {
+  return concat(steps.first, ":", steps.last);
+}
+
+}  // namespace tessera::host

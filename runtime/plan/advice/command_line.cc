@@ -1,0 +1,51 @@
+#include "plan/advice/command_line.h"
+
+#include <algorithm>
+
+#include "config/flag_table.h"
+
+namespace tessera::host {
+namespace {
+
+/// In single quotes unless it has only characters that no shell treats.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
+  std::string quoted = "'";
+  for (const char c : word)
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+std::vector<std::string> words_of(const ParsedFlags& flags) {
+  std::vector<std::string> words;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    words.push_back("--" + name);
+    words.push_back(value);
+  };
+  const TrainConfig defaults;
+  for (const Flag& flag : train_flags()) {
+    const std::string name(flag.name), value = flag.print(flags.config);
+    if (value == flag.print(defaults)) continue;
+    if (!flag.value.empty())
+      add(name, value);
+    else
+      words.push_back("--" + name + (value == "true" ? "" : "=" + value));
+  }
+  for (const std::string& folder : flags.config.plugin_dirs)
+    add("plugin-dir", folder);
+  for (const PluginFlag& option : flags.plugin_flags)
+    words.push_back("--" + option.name + (option.has_value ? "=" + option.value : ""));
+  return words;
+}
+
+std::string command_of(const ParsedFlags& flags) {
+  std::string line = flags.config.data.empty() ? "tessera plan" : "tessera train";
+  for (const std::string& word : words_of(flags))
+    line += " " + shell_word(word);
+  return line;
+}
+
+}  // namespace tessera::host

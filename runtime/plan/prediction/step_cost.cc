@@ -1,0 +1,76 @@
+#include "plan/prediction/step_cost.h"
+
+#include "config/text_values.h"
+#include "plan/format.h"
+#include "rates/quick_rates.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+std::string threads_text(int num_threads) {
+  return concat(num_threads, num_threads == 1 ? " thread" : " threads");
+}
+
+/// "43.1 Gflop/s", "100 Tflop/s": three digits that count.
+std::string rate_text(double per_second, const char* unit) {
+  const bool is_tera = per_second >= 1e12;
+  return format("%.3g ", per_second * (is_tera ? 1e-12 : 1e-9)) + (is_tera ? "T" : "G") + unit;
+}
+
+}  // namespace
+
+StepCost::StepCost(const JobPlan& planned, const std::string& rates_file) {
+  std::vector<std::string> files;
+  for (const std::string_view file : split(rates_file, ','))
+    files.emplace_back(file);
+  rates_ = std::make_shared<Rates>(read_all_rates(files));
+  costs_ = std::make_shared<Costs>(*rates_);
+  if (rates_->ops.empty())
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("--rates ", rates_file, " has no ops; add a file of tessera bench rates or bench device"));
+  const std::string& device = planned.job().plugins.device.name;
+  if (rates_->device != device)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("--rates ", rates_file, " was measured on --device ", printable(rates_->device),
+                       ", but the plan is for --device ", device, "; measure that one"));
+  const int num_threads = planned.job().config.threads;
+  if (num_threads > 0 && num_threads != rates_->num_threads)
+    planned.log().warning("--rates ", rates_file, " was measured with ", threads_text(rates_->num_threads),
+                          ", not with --threads ", num_threads, "; the time is that of the former");
+  source_ = concat("by ", rates_file, " (measured ", printable(rates_->measured), ", ",
+                   threads_text(rates_->num_threads), ")");
+}
+
+StepCost::StepCost(const JobPlan& planned) {
+  const auto quick = quick_rates(planned.job());
+  if (quick) rough_ = {quick->operations_per_second, quick->bytes_per_second, quick->bytes_per_second / 2};
+  const std::string rates =
+      concat(rate_text(rough_.operations, "flop/s"), " of products, ", rate_text(rough_.memory_bytes, "B/s"),
+             " of memory, ", rate_text(rough_.link_bytes, "B/s"), " sent");
+  source_ = quick ? concat("by rates of this machine, taken now with ", threads_text(quick->num_threads), ": ", rates)
+                  : concat("by assumed rates, not this machine's: ", rates);
+  caveat_ = "rough: tessera bench rates measures every op of the job, and --rates FILE predicts by that";
+}
+
+Simulation StepCost::simulate_step(const JobPlan& planned, size_t variant) const {
+  const JobPrograms& programs = planned.programs();
+  const auto program_of = [&](int rank) -> const Program& { return programs.of(rank).steps[variant]; };
+  if (!costs_)
+    return simulate(planned.job().mesh, programs.classes, program_of,
+                    [&](const Program& p, const Action& a) { return estimated_seconds(p, a, rough_); });
+  return simulate(
+      planned.job().mesh, programs.classes, program_of,
+      [&](const Program& p, const Action& a) { return costs_->seconds(p, a); },
+      {resource_of, [&](Resource resource, const ResourceSet& running) { return costs_->speed(resource, running); }});
+}
+
+double StepCost::step_seconds(const JobPlan& planned) const {
+  const size_t num_variants = planned.programs().by_representative.begin()->second.steps.size();
+  double seconds = 0;
+  for (size_t variant = 0; variant < num_variants; ++variant)
+    seconds += simulate_step(planned, variant).end() / static_cast<double>(num_variants);
+  return seconds;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,95 @@
+// One product and one copy say what a step will cost to within a factor of two, which is what a first look at a plan
+// needs. `bench rates` measures every op of the job.
+
+#include "rates/quick_rates.h"
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+
+#include "exec/device.h"
+#include "plugins/host_services.h"
+#include "program/lower_op.h"
+#include "rates/measure.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSeconds = 0.03;
+constexpr uint64_t kCopyBytes = 32 << 20;
+constexpr int64_t kTimeoutMs = 10'000;
+
+/// Seconds of one piece of work on the stream: the mean of as many as fit into a moment, after one that warms up.
+double seconds_of(const RankStream& stream, const std::function<void()>& issue) {
+  const auto finish = [&] { call_for(kTimeoutMs, stream.api().stream_synchronize, stream.handle, kTimeoutMs); };
+  issue();
+  finish();
+  const auto start = Clock::now();
+  for (int num_times = 1;; ++num_times) {
+    issue();
+    finish();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (seconds > kSeconds) return seconds / num_times;
+  }
+}
+
+double product_rate(const Device& device, const RankStream& stream) {
+  tsr_op op{};
+  op.struct_size = sizeof op;
+  op.kind = TSR_OP_LINEAR;
+  op.phase = TSR_PHASE_FORWARD;
+  op.dtype = op.gradient_dtype = TSR_F32;
+  op.dims[TSR_DIM_BATCH] = 1;
+  op.dims[TSR_DIM_SEQ] = 256;
+  op.dims[TSR_DIM_IN] = op.dims[TSR_DIM_OUT] = 768;
+  op = trimmed(op);
+  const std::vector<tsr_slot_spec> slots = describe(device.api(), op);
+  const KernelHandle kernel = make_kernel(device, op, slots);
+  std::vector<uint64_t> offsets;
+  uint64_t num_bytes = 0;
+  for (const tsr_slot_spec& slot : slots) {
+    offsets.push_back(num_bytes);
+    num_bytes += (TSR_NUM_BYTES(slot.dtype, slot.num_elements) + 4095) / 4096 * 4096;
+  }
+  const Arena arena(device, TSR_MEMORY_DEVICE, num_bytes);
+  std::vector<void*> pointers;
+  for (const uint64_t offset : offsets)
+    pointers.push_back(arena.at(offset));
+  call(device.api().fill, stream.handle, arena.at(0), uint32_t{0}, num_bytes);
+  const double seconds = seconds_of(
+      stream, [&] { call(device.api().launch, kernel.get(), stream.handle, pointers.data(), pointers.size()); });
+  return num_operations(op) / seconds;
+}
+
+double copy_rate(const Device& device, const RankStream& stream) {
+  const Arena arena(device, TSR_MEMORY_DEVICE, 2 * kCopyBytes);
+  call(device.api().fill, stream.handle, arena.at(0), uint32_t{0}, 2 * kCopyBytes);
+  const double seconds = seconds_of(
+      stream, [&] { call(device.api().copy, stream.handle, arena.at(0), arena.at(kCopyBytes), kCopyBytes); });
+  return 2 * static_cast<double>(kCopyBytes) / seconds;
+}
+
+}  // namespace
+
+std::optional<QuickRates> quick_rates(const Job& job) {
+  if (!job.device_is_cpu()) return std::nullopt;
+  try {
+    const HostServices host(Log(LogLevel::off));
+    QuickRates rates;
+    rates.num_threads = threads_of_a_rank(job, job.mesh.num_ranks());
+    const Device device({job.plugins.device.device(), job.options.device.values(), 0,
+                         static_cast<uint32_t>(rates.num_threads), host.of(job.plugins.device)});
+    const StreamHandle handle = make_stream(device, "compute");
+    const RankStream stream{&device, handle.get()};
+    rates.operations_per_second = product_rate(device, stream);
+    rates.bytes_per_second = copy_rate(device, stream);
+    return rates;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,72 @@
+#include "trace/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/concat.h"
+#include "base/format.h"
+#include "tessera/error.hpp"
+#include "trace/summary_text.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr double kLeastSeconds = 1e-6;  // below that a ratio says nothing
+
+const KindTime* find(const TraceSummary& summary, const std::string& kind) {
+  const auto found = std::ranges::find(summary.kinds, kind, &KindTime::kind);
+  return found == summary.kinds.end() ? nullptr : &*found;
+}
+
+double actions_of(const TraceSummary& summary, const std::string& kind) {
+  const KindTime* const found = find(summary, kind);
+  return found ? found->num_actions : 0;
+}
+
+std::string row(const std::string& name, const std::string& predicted, const std::string& measured,
+                const std::string& ratio) {
+  return format("  %-28.60s %12s %12s %12s\n", name.c_str(), predicted.c_str(), measured.c_str(), ratio.c_str());
+}
+
+std::string times_row(const std::string& name, double predicted, double measured) {
+  const std::string ratio = predicted >= kLeastSeconds ? format("%.2f", measured / predicted) : std::string("-");
+  return row(name, milliseconds(predicted), milliseconds(measured), ratio);
+}
+
+}  // namespace
+
+void check_same_program(const TraceSummary& predicted, const TraceSummary& measured, const std::string& where) {
+  if (predicted.num_traced_ranks != measured.num_traced_ranks)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(where, " is of a run of ", measured.num_traced_ranks, " ranks, and the plan has ",
+                       predicted.num_traced_ranks, "; give plan the flags of that run"));
+  for (const TraceSummary* summary : {&predicted, &measured})
+    for (const KindTime& kind : summary->kinds) {
+      const double planned = actions_of(predicted, kind.kind), traced = actions_of(measured, kind.kind);
+      if (std::abs(planned - traced) < 1e-6) continue;
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat(where, " is of another program: a rank does ", traced, " ", printable(kind.kind),
+                         " in a step, and in the plan ", planned, "; give plan the flags of that run"));
+    }
+}
+
+std::string comparison_text(const TraceSummary& predicted, const TraceSummary& measured) {
+  std::string text = row("ms of a rank and step", "predicted", "measured", "ratio");
+  text += times_row("step", predicted.mean_step_seconds(), measured.mean_step_seconds());
+  for (const KindTime& kind : measured.kinds)
+    if (const KindTime* const planned = find(predicted, kind.kind))
+      text += times_row("  " + printable(kind.kind), planned->seconds, kind.seconds);
+  if (measured.communication.seconds > 0) {
+    text += times_row("communication, hidden", predicted.communication.hidden_seconds,
+                      measured.communication.hidden_seconds);
+    text += times_row("communication, exposed", predicted.communication.exposed_seconds(),
+                      measured.communication.exposed_seconds());
+  }
+  const auto idle = [](const TraceSummary& summary) {
+    const auto compute = std::ranges::find(summary.streams, "compute", &StreamTime::stream);
+    return compute == summary.streams.end() ? std::string("-") : format("%.1f %%", 100 * compute->idle_share);
+  };
+  return text + row("compute idle", idle(predicted), idle(measured), "");
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,16 @@
+// gzip in memory.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tessera::host {
+
+std::string gzip(std::string_view text);
+/// Whether it begins as gzip does.
+bool is_gzip(std::string_view bytes);
+/// The text of one gzip member, up to `max_bytes` of it. Sets `is_whole` when that is all of it and the checksum is
+/// right; false: the bytes are truncated, damaged, or hold more.
+std::string gunzip(std::string_view bytes, size_t max_bytes, bool& is_whole);
+
+}  // namespace tessera::host

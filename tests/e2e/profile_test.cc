@@ -1,0 +1,158 @@
+// train --profile: the trace holds every action of every rank; tessera trace and plan --trace read it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+void expect_all(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in\n" << text;
+}
+
+/// Number of actions on each line that begins with an index, in the step program as plan prints it.
+size_t num_planned_actions(const std::vector<std::string>& flags) {
+  std::vector<std::string> all = {"plan", "--model", golden(), "--batch-size=1", "--seq-len=32", "--json"};
+  all.insert(all.end(), flags.begin(), flags.end());
+  const json plan = json::parse(run_command(tessera(all)).out);
+  for (const json& program : plan["programs"])
+    if (program["name"] == "step") return program["actions"];
+  return 0;
+}
+
+/// A run's trace: actions by rank and step, each of which holds all indices of the program once.
+void expect_whole(const json& trace, int num_ranks, const std::set<int64_t>& steps, size_t num_actions) {
+  std::map<std::pair<int, int64_t>, std::set<size_t>> found;
+  std::map<std::pair<int, int>, double> free_from;  // by thread: actions of a stream do not overlap
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const int rank = event["pid"];
+    auto& actions = found[{rank, event["args"]["step"]}];
+    EXPECT_TRUE(actions.insert(event["args"]["action"].get<size_t>()).second) << event;
+    EXPECT_GE(event["ts"].get<double>(), 0) << event;
+    double& free = free_from[{rank, event["tid"]}];
+    EXPECT_GE(event["ts"].get<double>(), free - 0.002) << event;
+    free = event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  EXPECT_EQ(found.size(), static_cast<size_t>(num_ranks) * steps.size());
+  for (const auto& [of, actions] : found) {
+    EXPECT_TRUE(steps.contains(of.second)) << of.second;
+    EXPECT_EQ(actions.size(), num_actions) << "rank " << of.first << " step " << of.second;
+  }
+}
+
+class ProfileOver : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ProfileOver, HoldsEveryActionOfEveryRank) {
+  const TempFolder folder;
+  const std::string file = folder.path("t.json"), svg = folder.path("both.svg");
+  const std::vector<std::string> ranks = {"--nproc=2", "--strategy=fsdp"};
+  const CommandResult run = run_command(train({"--nproc=2", "--strategy=fsdp", std::string("--comm=") + GetParam(),
+                                               "--steps=4", "--profile=2:3", "--profile-out", file}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_all(run.err, {"trace: --profile 2:3 is in " + file, "time of rank 0 by kind of action", "communication "});
+  expect_whole(json::parse(file_bytes(file)), 2, {2, 3}, num_planned_actions(ranks));
+
+  const CommandResult summary = run_command(tessera({"trace", file}));
+  EXPECT_EQ(summary.exit_code, 0) << summary.err;
+  expect_all(summary.out, {"on dp=2 fsdp; steps 2 to 3; 2 ranks", "critical path of a step", "forward", "all_gather",
+                           "comm.dp.gather", "hidden by compute"});
+
+  std::vector<std::string> plan = {"plan", "--model", golden(), "--batch-size=1", "--seq-len=32", "--trace", file};
+  plan.insert(plan.end(), ranks.begin(), ranks.end());
+  auto drawn = plan;
+  drawn.insert(drawn.end(), {"--svg", svg});
+  const CommandResult compared = run_command(tessera(drawn));
+  EXPECT_EQ(compared.exit_code, 0) << compared.err;
+  expect_all(compared.out, {"predicted", "measured in steps 2 to 3", "reduce_scatter", "compute idle"});
+  expect_all(file_bytes(svg), {"run: forward", "of the run", "in the run for"});
+  plan.push_back("--grad-accum=2");
+  const CommandResult other = run_command(tessera(plan));
+  EXPECT_EQ(other.exit_code, 2);
+  expect_all(other.err, {file + " is of another program: a rank does ", "give plan the flags of that run"});
+}
+INSTANTIATE_TEST_SUITE_P(Communicators, ProfileOver, ::testing::Values("gloo", "local"));
+
+TEST(Profile, DoesNotChangeABit) {
+  const TempFolder folder;
+  const std::string metrics = folder.path("m.jsonl");
+  const CommandResult plain = run_command(train({"--steps=3", "--metrics", metrics}));
+  const CommandResult traced = run_command(
+      train({"--steps=3", "--metrics", metrics, "--profile=1:3", "--profile-out", folder.path("t.json.gz")}));
+  ASSERT_EQ(plain.exit_code + traced.exit_code, 0) << plain.err << traced.err;
+  const auto steps = read_metrics(metrics);
+  ASSERT_EQ(steps.size(), 6u);
+  for (size_t i = 0; i < 3; ++i)
+    for (const char* field : {"loss", "grad_norm"})
+      EXPECT_EQ(steps[i][field], steps[i + 3][field]) << "step " << i + 1;
+  EXPECT_EQ(run_command(tessera({"trace", folder.path("t.json.gz")})).exit_code, 0);
+}
+
+TEST(Profile, ReplacesOnlyATrace) {
+  const TempFolder folder;
+  const std::string file = folder.path("t.json.gz");
+  const auto profiled = train({"--steps=1", "--profile=1", "--profile-out", file});
+  EXPECT_EQ(run_command(profiled).exit_code, 0);
+  EXPECT_EQ(run_command(profiled).exit_code, 0) << "its own file is replaced";
+  std::ofstream(file) << "a letter";
+  const CommandResult refused = run_command(profiled);
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_all(refused.err, {"--profile-out " + file});
+  EXPECT_EQ(file_bytes(file), "a letter");
+}
+
+TEST(Profile, ResumedRunsHaveLaterSteps) {
+  const TempFolder folder;
+  ASSERT_EQ(run_command(train({"--steps=2", "--save", folder.path("save")})).exit_code, 0);
+  const CommandResult refused = run_command(
+      train({"--steps=4", "--resume", folder.path("save"), "--profile=1:2", "--profile-out", folder.path("t.json")}));
+  EXPECT_NE(refused.exit_code, 0);
+  expect_all(refused.err, {"--profile 1:2 names no step of this run, which goes on after step 2"});
+  EXPECT_FALSE(fs::exists(folder.path("t.json")));
+}
+
+TEST(TraceCommand, RefusesWhatIsNoTrace) {
+  const TempFolder folder;
+  EXPECT_EQ(run_command(tessera({"trace"})).exit_code, 2);
+  for (const char* text : {"", "{}", "{\"otherData\":{\"tessera_trace\":1,", "\x1f\x8b"}) {
+    std::ofstream(folder.path("bad")) << text;
+    const CommandResult refused = run_command(tessera({"trace", folder.path("bad")}));
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    expect_all(refused.err, {folder.path("bad")});
+  }
+  expect_all(run_command(tessera({"trace", folder.path("missing")})).err, {folder.path("missing")});
+}
+
+// Perfetto's own reader, from PyPI; it needs a program that it downloads when it is first used.
+TEST(Profile, PerfettoReadsIt) {
+  const CommandResult there = run_command(
+      {"/bin/sh", "-c",
+       "command -v python3 >/dev/null && python3 -c 'from perfetto.trace_processor import TraceProcessor'"});
+  if (there.exit_code != 0) GTEST_SKIP() << "python3 has no module perfetto (pip install perfetto)";
+  const TempFolder folder;
+  const std::string file = folder.path("t.json.gz");
+  ASSERT_EQ(run_command(train({"--nproc=2", "--steps=2", "--profile=2", "--profile-out", file})).exit_code, 0);
+  const std::string script =
+      "import sys\n"
+      "from perfetto.trace_processor import TraceProcessor\n"
+      "try:\n  tp = TraceProcessor(trace=sys.argv[1])\n"
+      "except Exception as e:\n  print(e, file=sys.stderr); sys.exit(77)\n"
+      "print(next(iter(tp.query('select count(*) as n from slice'))).n)\n"
+      "print(sorted({r.name for r in tp.query('select name from process where name is not null')}))\n";
+  const CommandResult read = run_command({"python3", "-c", script, file});
+  if (read.exit_code == 77) GTEST_SKIP() << "trace_processor cannot start here: " << read.err;
+  EXPECT_EQ(read.exit_code, 0) << read.err;
+  EXPECT_EQ(read.out, std::to_string(2 * num_planned_actions({"--nproc=2"})) + "\n['rank 0', 'rank 1']\n");
+}
+
+}  // namespace
+}  // namespace tessera::testing
