@@ -7,7 +7,7 @@
 
 #include "base/concat.h"
 #include "base/log.h"
-#include "cli/bench_ranks.h"
+#include "cli/bench/bench_ranks.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "config/text_values.h"

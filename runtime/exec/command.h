@@ -95,7 +95,7 @@ struct Command {
   std::vector<Fill> fills;                     // debug: before the action
   std::vector<std::unique_ptr<Guard>> guards;  // debug: after it
   std::vector<WriteSum*> sums;
-  std::vector<Watch> watches;                  // debug: of its results
+  std::vector<Watch> watches;  // debug: of its results
 };
 
 /// The commands of a program, in list order, and the objects that they use.

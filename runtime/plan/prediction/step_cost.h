@@ -13,7 +13,8 @@ namespace tessera::host {
 /// The costs of one job's actions on one machine. All functions but the constructor are pure.
 class StepCost {
  public:
-  /// By the rates in these files, separated by commas. Throws what read_rates throws, and INVALID_ARGUMENT for rates of another device.
+  /// By the rates in these files, separated by commas. Throws what read_rates throws, and INVALID_ARGUMENT for rates of
+  /// another device.
   StepCost(const JobPlan& planned, const std::string& rates_file);
   /// Roughly: by a product and a copy that are timed now where the job computes on the CPU, else by MachineRates().
   explicit StepCost(const JobPlan& planned);

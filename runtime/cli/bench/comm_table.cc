@@ -2,7 +2,7 @@
 //
 // algbw is bytes of the buffer in a second, busbw what the busiest link carries for it (collective_bench.h).
 
-#include "cli/comm_table.h"
+#include "cli/bench/comm_table.h"
 
 #include "plan/format.h"
 

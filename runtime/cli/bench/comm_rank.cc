@@ -6,9 +6,9 @@
 #include <map>
 
 #include "base/concat.h"
-#include "cli/bench_commands.h"
-#include "cli/comm_bench.h"
-#include "cli/comm_table.h"
+#include "cli/bench/bench_commands.h"
+#include "cli/bench/comm_bench.h"
+#include "cli/bench/comm_table.h"
 #include "config/text_values.h"
 #include "launch/fingerprint.h"
 #include "plan/format.h"

@@ -6,9 +6,9 @@
 #include <iostream>
 
 #include "base/concat.h"
-#include "cli/bench_commands.h"
-#include "cli/bench_ranks.h"
-#include "cli/comm_bench.h"
+#include "cli/bench/bench_commands.h"
+#include "cli/bench/bench_ranks.h"
+#include "cli/bench/comm_bench.h"
 #include "cli/command_line.h"
 #include "config/default_plugins.h"
 #include "config/text_values.h"

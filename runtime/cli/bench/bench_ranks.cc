@@ -1,4 +1,4 @@
-#include "cli/bench_ranks.h"
+#include "cli/bench/bench_ranks.h"
 
 #include "base/concat.h"
 #include "config/default_plugins.h"

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/concat.h"
-#include "cli/bench_commands.h"
+#include "cli/bench/bench_commands.h"
 #include "cli/command_line.h"
 #include "config/default_plugins.h"
 #include "config/text_values.h"
