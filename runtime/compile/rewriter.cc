@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <unordered_set>
 
 #include "passes/completion.h"
 #include "tessera/error.hpp"
@@ -34,6 +35,12 @@ int role_of(const Home& home, const Binding& binding) {
   return -1;
 }
 
+/// Of the actions on homes that become one, those with equal keys do.
+using HomeActionKey = std::tuple<uint32_t, int, int>;  // kind, group, micro-batch
+HomeActionKey key_of(const Action& action) {
+  return {action.kind, action.group, action.micro_batch};
+}
+
 }  // namespace
 
 Rewriter::Rewriter(const Program& program, const DescribeOp& describe, int strategy)
@@ -47,12 +54,14 @@ Rewriter::Rewriter(const Program& program, const DescribeOp& describe, int strat
 
 void Rewriter::index(Position position, uint64_t inserted_after) {
   by_id_[position->id] = {position, position, inserted_after};
+  if (position->home) on_home_[position->home].push_back(position->id);
 }
 
 Program Rewriter::take() {
   for (Action& a : actions_)
     // A pass may ask for a wait and later remove the awaited action.
     std::erase_if(a.waits_for, [&](uint64_t earlier) { return !by_id_.contains(earlier); });
+  erase_replaced_homes();
   program_.actions.assign(std::make_move_iterator(actions_.begin()), std::make_move_iterator(actions_.end()));
   return std::move(program_);
 }
@@ -69,7 +78,8 @@ Buffer& Rewriter::buffer(uint64_t id) {
 }
 Home& Rewriter::home(uint64_t id) {
   const auto found = std::ranges::lower_bound(program_.homes, id, {}, &Home::id);
-  if (found == program_.homes.end() || found->id != id) throw invalid("there is no home " + std::to_string(id));
+  if (found == program_.homes.end() || found->id != id || replaced_homes_.contains(id))
+    throw invalid("there is no home " + std::to_string(id));
   return *found;
 }
 
@@ -216,6 +226,7 @@ void Rewriter::remove(uint64_t id) {
   // The next insert after that anchor goes to where this one was.
   if (anchor != by_id_.end() && anchor->second.last_after == gone) anchor->second.last_after = std::prev(gone);
   if (first_ == gone) ++first_;
+  if (gone->home) std::erase(on_home_[gone->home], id);
   actions_.erase(gone);
   by_id_.erase(id);
 }
@@ -250,6 +261,8 @@ void Rewriter::set_role(uint64_t id, const tsr_home_role& role) {
 }
 
 void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
+  std::erase(on_home_[a.home], a.id);
+  on_home_[to.id].push_back(a.id);
   a.home = to.id;
   for (Binding& b : a.bindings) {
     const int role = role_of(from, b);
@@ -272,23 +285,43 @@ void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
 uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
   Home made;
   if (replacement) made = copy_of(*replacement);
-  std::set<std::tuple<uint32_t, int, int>> seen;  // kind, group, micro-batch
-  std::vector<uint64_t> gone;
-  for (Action& a : actions_) {
-    if (!a.home || !std::ranges::count(ids, a.home)) continue;
-    if (!replacement || !seen.insert({a.kind, a.group, a.micro_batch}).second)
-      gone.push_back(a.id);
-    else
+  std::set<HomeActionKey> seen;
+  for (const uint64_t id : actions_on(ids)) {
+    Action& a = action(id);
+    if (replacement && seen.insert(key_of(a)).second)
       bind_home_action(a, home(a.home), made);
+    else
+      remove(id);
   }
-  for (uint64_t id : gone)
-    remove(id);
   for (uint64_t id : ids)
     home(id);
-  if (std::erase_if(program_.homes, [&](const Home& h) { return std::ranges::count(ids, h.id) > 0; }) != ids.size())
-    throw invalid("a home to replace is named twice");
+  for (uint64_t id : ids)
+    if (!replaced_homes_.insert(id).second) throw invalid("a home to replace is named twice");
   if (replacement) program_.homes.push_back(std::move(made));
   return replacement ? program_.homes.back().id : 0;
+}
+
+// In the list's order where it matters: of two actions with one key the first stays. Finding out which that is takes a
+// walk over the list, which for each of a thousand homes would be too many.
+std::vector<uint64_t> Rewriter::actions_on(const std::vector<uint64_t>& homes) {
+  std::vector<uint64_t> found;
+  std::set<HomeActionKey> keys;
+  for (const uint64_t home : homes)
+    for (const uint64_t id : on_home_[home]) {
+      found.push_back(id);
+      keys.insert(key_of(action(id)));
+    }
+  if (keys.size() == found.size()) return found;
+  const std::unordered_set<uint64_t> all(found.begin(), found.end());
+  found.clear();
+  for (const Action& a : actions_)
+    if (all.contains(a.id)) found.push_back(a.id);
+  return found;
+}
+
+void Rewriter::erase_replaced_homes() {
+  std::erase_if(program_.homes, [&](const Home& h) { return replaced_homes_.contains(h.id); });
+  replaced_homes_.clear();
 }
 
 // One half of a backward, with the bindings of the whole, or 0 if it would produce nothing (a segment without
@@ -372,6 +405,7 @@ uint64_t Rewriter::complete(uint64_t id) {
 }
 
 void Rewriter::collect_garbage() {
+  erase_replaced_homes();
   program_.erase_unused_buffers(actions_);
 }
 
