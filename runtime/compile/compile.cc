@@ -14,9 +14,9 @@
 //     host_staging    copies for collectives that work in the host's memory, those of finalize too
 //     workspaces      scratch memory of communicators
 //     dependencies    waits between streams, from the bindings
-//     verify_rank     well formed, written before read, ordered
+//     verify_form     well formed, written before read
 //     plan_memory     addresses, over all programs of the rank at once; adds waits
-//     verify_rank     again, by address; then verify_placement
+//     verify_waits    by address; then verify_placement
 //
 // The order matters: reductions that run before a pass that inserts further uses of a gradient would miss those. So
 // roles decide the order, never the command line (decision 0003).
@@ -30,32 +30,22 @@
 #include <iterator>
 #include <map>
 #include <new>
-#include <tuple>
 #include <utility>
 
 #include "base/concat.h"
 #include "base/progress.h"
-#include "compile/declared_layout.h"
-#include "config/default_plugins.h"
-#include "config/usage_error.h"
-#include "guard/plugin_calls.h"
+#include "compile/lower.h"
 #include "passes/casts.h"
 #include "passes/chunks.h"
-#include "passes/dce.h"
 #include "passes/dependencies.h"
-#include "passes/divergence.h"
-#include "passes/recompute.h"
-#include "passes/shard_model.h"
 #include "tessera/error.hpp"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
 
 /// One mistake usually causes many diagnostics; report the first few.
 constexpr size_t kDiagnosticsShown = 8;
-/// Each is a program of its own, which is planned, checked and kept.
-constexpr uint32_t kMaxVariants = 4096;
-
 /// Ratio of arena to live peak up to which the planner prefers addresses that need no wait.
 constexpr double kMemoryBudget = 1.02;
 
@@ -90,71 +80,27 @@ void offload(Program& program, const CompileInput& input, std::vector<RestingBuf
     std::ranges::move(run_policy(program, policy, input.offload_limits), std::back_inserter(resting));
 }
 
-Program compile_program(const CompileInput& input, const Model& model, const Coordinates& coordinates,
-                        const Layout& layout, std::span<const StrategyOnAxis> order, uint32_t purpose, uint32_t variant,
-                        std::vector<RestingBuffer>& resting) {
-  Program program = build_program(model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
-  program.variant = variant;
-  program.strategies.assign(input.strategies.begin(), input.strategies.end());
-  eliminate_dead_code(program);
-  const auto num_schedules = static_cast<size_t>(
-      std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
-  for (const StrategyOnAxis& strategy : order.first(num_schedules))
-    run_pass(program, strategy, input.describe_op);
-  recompute_forward(program, input.describe_op);
-  for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
-    run_pass(program, strategy, input.describe_op);
+/// What the host does once the passes are done.
+void finish_program(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
   finalize_program(program);
   offload(program, input, resting);
   zero_pads(program);
   stage_through_host(program, input.staged);
   bind_workspaces(program, input.describe_collective);
   derive_dependencies(program);
-  refuse(program, verify_rank(program));
-  return program;
+  refuse(program, verify_form(program));
 }
 
-/// Two strategies with periods of their own would need a program for each pair of variants, so only one may alternate.
-uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
-  uint32_t variants = 1;
-  const StrategyOnAxis* alternating = nullptr;
-  for (const StrategyOnAxis& strategy : order) {
-    if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, num_variants)) continue;
-    const uint32_t own = enter(strategy.interface->num_variants, strategy.instance);
-    if (own > kMaxVariants)
-      throw Error(TSR_E_INVALID_ARGUMENT,
-                  concat("strategy ", strategy.name, " on axis ", mesh.axes()[strategy.axis].name, " asks for ", own,
-                         " variants of a step; the limit is ", kMaxVariants));
-    if (own <= 1) continue;
-    const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
-    if (alternating)
-      throw UsageError(concat("--strategy ", named(*alternating), ",", named(strategy),
-                              ": both alternate between step programs, and only one axis may; give the other one ",
-                              kDefaultStrategy));
-    alternating = &strategy;
-    variants = own;
-  }
-  return variants;
-}
-
-RankPrograms compile_checked(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
-  const auto order = pass_order(input.strategies);
-  const Layout layout = declared_layout(input.model, input.mesh, input.shape, input.strategies, coordinates, order);
-  RankPrograms result;
-  Model local = shard_model(input.model, input.mesh, coordinates, layout);
-  scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
-  result.model = std::make_shared<const Model>(std::move(local));
+RankPrograms compile_checked(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
+  RankPrograms result{
+      std::move(lowered.model), std::move(lowered.init), std::move(lowered.steps), std::move(lowered.eval), {}};
   std::vector<RestingBuffer> resting;
-  const auto compile = [&](uint32_t purpose, uint32_t variant) {
-    return compile_program(input, *result.model, coordinates, layout, order, purpose, variant, resting);
-  };
-  progress.phase("writing its programs");
-  for (uint32_t variant = 0; input.trains && variant < num_variants(input.mesh, order); ++variant)
-    result.steps.push_back(compile(TSR_PURPOSE_STEP, variant));
+  for (Program& step : result.steps)
+    finish_program(step, input, resting);
   for (Program& step : result.steps)
     agree_on_resting_buffers(step, resting);
-  result.init = compile(TSR_PURPOSE_INIT, 0);
-  if (input.evaluates) result.eval = compile(TSR_PURPOSE_EVAL, 0);
+  finish_program(result.init, input, resting);
+  if (result.eval) finish_program(*result.eval, input, resting);
 
   std::vector<Program*> programs{&result.init};
   for (Program& step : result.steps)
@@ -167,7 +113,7 @@ RankPrograms compile_checked(const CompileInput& input, const Coordinates& coord
   result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
   progress.phase("checking its programs");
   for (size_t i = 0; i < programs.size(); ++i) {
-    refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));
+    refuse(*programs[i], verify_waits(*programs[i], &result.memory[i]));
     refuse(*programs[i], verify_placement(*programs[i]));
   }
   return result;
@@ -187,18 +133,19 @@ uint64_t live_peak_bytes(const RankPrograms& programs) {
 /// A policy may choose its moves by the device memory that a rank may use, but all it can count is what is alive at
 /// once. Where the arena is larger than that memory, policies are told of as much less, and their answers are placed
 /// anew.
-RankPrograms compile_within_limit(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
-  RankPrograms smallest = compile_checked(input, coordinates, progress);
+RankPrograms compile_within_limit(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
+  if (input.policies.empty()) return compile_checked(input, std::move(lowered), progress);
+  RankPrograms smallest = compile_checked(input, lowered, progress);
   uint64_t arena = smallest.arena_bytes(TSR_MEMORY_DEVICE), live = live_peak_bytes(smallest);
   std::pair<uint64_t, uint64_t> last;
   CompileInput tighter = input;
   uint64_t& told = tighter.offload_limits.device_bytes;
-  const uint64_t limit = input.policies.empty() ? UINT64_MAX : told;
+  const uint64_t limit = told;
   for (int i = 0; i < kMaxTighterPlans && arena > limit && last != std::pair(arena, live); ++i) {
     last = {arena, live};
     told = std::min(told, live) - std::min({arena - limit, told, live});
     try {
-      RankPrograms programs = compile_checked(tighter, coordinates, progress);
+      RankPrograms programs = compile_checked(tighter, lowered, progress);
       arena = programs.arena_bytes(TSR_MEMORY_DEVICE), live = live_peak_bytes(programs);
       if (arena < smallest.arena_bytes(TSR_MEMORY_DEVICE)) smallest = std::move(programs);
     } catch (const PolicyRefusal&) {
@@ -209,9 +156,10 @@ RankPrograms compile_within_limit(const CompileInput& input, const Coordinates& 
 }
 
 /// Reports what was being planned when memory ran out.
-RankPrograms compile_within_memory(const CompileInput& input, const Coordinates& coordinates, Progress& progress) {
+template <class Work>
+auto within_memory(const CompileInput& input, const Coordinates& coordinates, Work&& work) {
   try {
-    return compile_within_limit(input, coordinates, progress);
+    return work();
   } catch (const std::bad_alloc&) {
     throw Error(TSR_E_RESOURCE_EXHAUSTED,
                 concat("planning rank ", input.mesh.rank(coordinates), " of ", input.mesh.num_ranks(),
@@ -239,33 +187,46 @@ uint64_t RankPrograms::arena_bytes(uint32_t memory_kind) const {
   return bytes;
 }
 
-std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies) {
-  std::vector<StrategyOnAxis> order(strategies.begin(), strategies.end());
-  std::ranges::sort(order, {}, [](const StrategyOnAxis& s) {
-    const bool shards = (s.interface->flags & TSR_STRATEGY_SHARDS_HOMES) != 0;
-    // Shards before sums: with replicate=2,shard=4, ddp then sums slices, not whole gradients. Innermost axis first:
-    // nested sums can equal the flat canonical sum in that order only.
-    return std::tuple(s.interface->role, !shards, -s.axis);
-  });
-  return order;
-}
-
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {
   Progress progress(input.log, concat("planning rank ", input.mesh.rank(coordinates)));
-  return compile_within_memory(input, coordinates, progress);
+  progress.phase("writing its programs");
+  return within_memory(input, coordinates,
+                       [&] { return compile_within_limit(input, Lowering(input).lower(coordinates), progress); });
 }
 
+// A rank of each class that strategies declare is lowered. Of those with equal programs the first is finished, and
+// coordinates that turn out to be alike make larger classes. A rank that has the program of another one and is not of
+// its class is finished after all.
 JobPrograms compile_job(const CompileInput& input) {
-  JobPrograms job{RankClasses(input.mesh, input.strategies), {}};
-  const size_t num_classes = job.classes.members().size();
-  Progress progress(input.log, num_classes == 1 ? "planning what every rank does"
-                                                : concat("planning ", num_classes, " ranks that differ"));
-  for (const auto& [representative, members] : job.classes.members()) {
-    progress.at(job.by_representative.size(), num_classes);
-    job.by_representative.emplace(representative,
-                                  compile_within_memory(input, input.mesh.coordinates(representative), progress));
+  const RankClasses declared(input.mesh, input.strategies);
+  const size_t num_declared = declared.members().size();
+  Progress progress(input.log, num_declared == 1 ? "planning what every rank does"
+                                                 : concat("planning ", num_declared, " ranks that differ"));
+  Lowering lowering(input);
+  std::map<int, RankPrograms> finished;
+  std::map<std::string, int> number_of;  // by digest
+  std::vector<int> programs(static_cast<size_t>(input.mesh.num_ranks()));
+  const auto plan = [&](int rank, bool is_needed) {
+    const Coordinates coordinates = input.mesh.coordinates(rank);
+    progress.phase("writing its programs");
+    return within_memory(input, coordinates, [&] {
+      LoweredPrograms lowered = lowering.lower(coordinates);
+      const auto [number, is_new] = number_of.try_emplace(digest_of(lowered), static_cast<int>(number_of.size()));
+      if (is_new || is_needed) finished.emplace(rank, compile_within_limit(input, std::move(lowered), progress));
+      return number->second;
+    });
+  };
+  size_t num_done = 0;
+  for (const auto& [rank, members] : declared.members()) {
+    progress.at(num_done++, num_declared);
+    const int number = plan(rank, false);
+    for (const int member : members)
+      programs[static_cast<size_t>(member)] = number;
   }
-  return job;
+  RankClasses classes = RankClasses::of_programs(input.mesh, programs);
+  for (const auto& [rank, members] : classes.members())
+    if (!finished.contains(rank)) plan(rank, true);
+  return {std::move(classes), std::move(finished)};
 }
 
 }  // namespace tessera::host

@@ -14,7 +14,7 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include "passes/completion.h"
 #include "tessera/error.hpp"
@@ -27,18 +27,11 @@ Error invalid(const std::string& text) {
   return Error(TSR_E_INVALID_ARGUMENT, text);
 }
 
-/// The role of `home` that a binding of one of its actions covers, or -1.
-int role_of(const Home& home, const Binding& binding) {
-  for (const auto& [number, role] : home.roles)
-    if (role.buffer && role.buffer == binding.buffer && role.offset == binding.offset) return static_cast<int>(number);
-  return -1;
-}
-
 }  // namespace
 
-Rewriter::Rewriter(const Program& program, const DescribeOp& describe, int strategy)
-    : program_(program), describe_(describe), strategy_(strategy) {
-  actions_.assign(program_.actions.begin(), program_.actions.end());
+Rewriter::Rewriter(Program program, const DescribeOp& describe, int strategy)
+    : program_(std::move(program)), describe_(describe), strategy_(strategy) {
+  actions_.assign(std::make_move_iterator(program_.actions.begin()), std::make_move_iterator(program_.actions.end()));
   program_.actions.clear();
   for (auto position = actions_.begin(); position != actions_.end(); ++position)
     index(position);
@@ -47,12 +40,14 @@ Rewriter::Rewriter(const Program& program, const DescribeOp& describe, int strat
 
 void Rewriter::index(Position position, uint64_t inserted_after) {
   by_id_[position->id] = {position, position, inserted_after};
+  if (position->home) on_home_[position->home].push_back(position->id);
 }
 
 Program Rewriter::take() {
   for (Action& a : actions_)
     // A pass may ask for a wait and later remove the awaited action.
     std::erase_if(a.waits_for, [&](uint64_t earlier) { return !by_id_.contains(earlier); });
+  erase_replaced_homes();
   program_.actions.assign(std::make_move_iterator(actions_.begin()), std::make_move_iterator(actions_.end()));
   return std::move(program_);
 }
@@ -69,7 +64,8 @@ Buffer& Rewriter::buffer(uint64_t id) {
 }
 Home& Rewriter::home(uint64_t id) {
   const auto found = std::ranges::lower_bound(program_.homes, id, {}, &Home::id);
-  if (found == program_.homes.end() || found->id != id) throw invalid("there is no home " + std::to_string(id));
+  if (found == program_.homes.end() || found->id != id || replaced_homes_.contains(id))
+    throw invalid("there is no home " + std::to_string(id));
   return *found;
 }
 
@@ -216,6 +212,7 @@ void Rewriter::remove(uint64_t id) {
   // The next insert after that anchor goes to where this one was.
   if (anchor != by_id_.end() && anchor->second.last_after == gone) anchor->second.last_after = std::prev(gone);
   if (first_ == gone) ++first_;
+  if (gone->home) std::erase(on_home_[gone->home], id);
   actions_.erase(gone);
   by_id_.erase(id);
 }
@@ -247,48 +244,6 @@ void Rewriter::rebind(uint64_t from, uint64_t to, uint64_t offset) {
 void Rewriter::set_role(uint64_t id, const tsr_home_role& role) {
   const HomeRole place = place_of(role);
   home(id).roles[role.number] = place;
-}
-
-void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
-  a.home = to.id;
-  for (Binding& b : a.bindings) {
-    const int role = role_of(from, b);
-    if (role < 0) continue;
-    const HomeRole& place = to.roles[static_cast<uint32_t>(role)];
-    b = {place.buffer, place.offset, place.num_elements, b.slot, b.mode};
-  }
-  std::erase_if(a.bindings, [](const Binding& b) { return b.buffer == 0; });
-}
-
-// Several homes become one, and so do the actions on them. fsdp makes one home for each unit, which leaves one action
-// of a dozen:
-//
-//     sum_squares home=h.0.ln_1.weight  ...           sum_squares home=h.0  r %101 src  a %2 x:squares
-//     sum_squares home=h.0.ln_1.bias  ...       ->
-//     ...
-//
-// Of the actions of one kind, group and micro-batch the first stays and is bound to the new home's roles; the others
-// are removed. Without a replacement all are: another rank owns the homes.
-uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
-  Home made;
-  if (replacement) made = copy_of(*replacement);
-  std::set<std::tuple<uint32_t, int, int>> seen;  // kind, group, micro-batch
-  std::vector<uint64_t> gone;
-  for (Action& a : actions_) {
-    if (!a.home || !std::ranges::count(ids, a.home)) continue;
-    if (!replacement || !seen.insert({a.kind, a.group, a.micro_batch}).second)
-      gone.push_back(a.id);
-    else
-      bind_home_action(a, home(a.home), made);
-  }
-  for (uint64_t id : gone)
-    remove(id);
-  for (uint64_t id : ids)
-    home(id);
-  if (std::erase_if(program_.homes, [&](const Home& h) { return std::ranges::count(ids, h.id) > 0; }) != ids.size())
-    throw invalid("a home to replace is named twice");
-  if (replacement) program_.homes.push_back(std::move(made));
-  return replacement ? program_.homes.back().id : 0;
 }
 
 // One half of a backward, with the bindings of the whole, or 0 if it would produce nothing (a segment without
@@ -372,6 +327,7 @@ uint64_t Rewriter::complete(uint64_t id) {
 }
 
 void Rewriter::collect_garbage() {
+  erase_replaced_homes();
   program_.erase_unused_buffers(actions_);
 }
 

@@ -3,6 +3,7 @@
 
 #include <list>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "passes/build_program.h"
@@ -15,7 +16,7 @@ namespace tessera::host {
 class Rewriter {
  public:
   /// `strategy`: index of the one that edits, which its own buffers are for; -1: none.
-  Rewriter(const Program& program, const DescribeOp& describe, int strategy);
+  Rewriter(Program program, const DescribeOp& describe, int strategy);
   /// The edited program, to be called once.
   Program take();
 
@@ -51,6 +52,8 @@ class Rewriter {
   void check_is_member(const tsr_action& action);
   Action copy_of(const tsr_action& action);
   void index(Position position, uint64_t inserted_after = 0);
+  std::vector<uint64_t> actions_on(const std::vector<uint64_t>& homes);
+  void erase_replaced_homes();
   void bind_home_action(Action& action, const Home& from, const Home& to);
   uint64_t half_of(const Action& whole, uint32_t kind, std::vector<uint64_t>& contexts);
 
@@ -59,7 +62,9 @@ class Rewriter {
   const int strategy_;
   std::list<Action> actions_;
   std::unordered_map<uint64_t, Anchored> by_id_;
-  Position first_;  // inserts at the start of the program go before this
+  std::unordered_map<uint64_t, std::vector<uint64_t>> on_home_;  // the actions that name a home
+  std::unordered_set<uint64_t> replaced_homes_;                  // that program_ still has
+  Position first_;                                               // inserts at the start of the program go before this
 };
 
 }  // namespace tessera::host

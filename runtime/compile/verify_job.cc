@@ -1,10 +1,13 @@
 // Checks the programs of a whole job, one rank of each class, program by program. A program whose ranks do not fit one
 // another is not held against the model: it cannot be walked.
 
+#include <map>
+
 #include "base/concat.h"
 #include "base/progress.h"
 #include "compile/compile.h"
 #include "compile/compile_homes.h"
+#include "verify/collective_matching.h"
 #include "verify/model/verify_described.h"
 #include "verify/model/verify_model.h"
 
@@ -18,13 +21,20 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   const size_t num_programs = job.of(0).all().size();
   for (size_t i = 0; i < num_programs; ++i) {
     progress.at(i, num_programs);
-    const ProgramOf program = [&](int r) -> const Program& { return *job.of(r).all()[i]; };
-    DiagnosticList described;
-    for (const auto& [rank, programs] : job.by_representative)
-      verify_described(*programs.all()[i], input.describe_op, described);
-    Diagnostics found = described.take();
-    if (found.empty()) found = verify_ranks(input.mesh, job.classes, program);
-    if (found.empty()) found = model.check(program);
+    std::map<int, const Program*> programs;
+    for (const auto& [rank, all] : job.by_representative)
+      programs.emplace(rank, all.all()[i]);
+    const ProgramOf program = [&](int r) -> const Program& { return *programs.at(job.classes.representative(r)); };
+    DiagnosticList list;
+    for (const auto& [rank, own] : programs)
+      verify_described(*own, input.describe_op, list);
+    Diagnostics found = list.take();
+    if (found.empty()) {
+      const RankClasses matched = matched_ranks(input.mesh, job.classes, program);
+      const MatchedOps ops = match_ranks(input.mesh, matched, program, list);
+      found = list.empty() ? verify_order(program, ops) : list.take();
+      if (found.empty()) found = model.check(program, matched, ops);
+    }
     diagnostics.insert(diagnostics.end(), found.begin(), found.end());
   }
   return diagnostics;

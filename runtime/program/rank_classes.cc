@@ -2,38 +2,69 @@
 // optimizer_only), pipeline one per stage, zero3 one per owner. Programs can be equal because they name homes and
 // coordinates, not ranks and pieces. The declaration is checked later: each rank compares the hash of its own program
 // with that of the one that rank 0 planned for it.
+//
+// Where coordinates may differ, the programs tell which do: under zero3 the ranks that own nothing have one.
 
 #include "program/rank_classes.h"
+
+#include <numeric>
 
 #include "guard/plugin_calls.h"
 
 namespace tessera::host {
 namespace {
 
-/// For each axis: whether its strategy depends on the coordinate.
-std::vector<bool> dependent_axes(const Mesh& mesh, std::span<const StrategyOnAxis> strategies) {
-  std::vector<bool> depends(mesh.axes().size(), false);
-  for (const StrategyOnAxis& strategy : strategies)
-    if (TSR_HAS_FN(strategy.interface, tsr_strategy_interface, depends_on_coordinate))
-      depends[strategy.axis] = enter(strategy.interface->depends_on_coordinate, strategy.instance) != 0;
-  return depends;
+bool depends_on_coordinate(const StrategyOnAxis& strategy) {
+  return TSR_HAS_FN(strategy.interface, tsr_strategy_interface, depends_on_coordinate) &&
+         enter(strategy.interface->depends_on_coordinate, strategy.instance) != 0;
+}
+
+std::vector<int> each_its_own(const Axis& axis) {
+  std::vector<int> coordinates(static_cast<size_t>(axis.num_ranks));
+  std::iota(coordinates.begin(), coordinates.end(), 0);
+  return coordinates;
 }
 
 }  // namespace
 
 RankClasses::RankClasses(const Mesh& mesh, std::span<const StrategyOnAxis> strategies) {
-  sort(mesh, dependent_axes(mesh, strategies));
+  Planned planned;
+  for (const Axis& axis : mesh.axes())
+    planned.emplace_back(static_cast<size_t>(axis.num_ranks), 0);
+  for (const StrategyOnAxis& strategy : strategies)
+    if (depends_on_coordinate(strategy))
+      planned[static_cast<size_t>(strategy.axis)] = each_its_own(mesh.axes()[static_cast<size_t>(strategy.axis)]);
+  sort(mesh, planned);
+}
+
+RankClasses RankClasses::of_programs(const Mesh& mesh, std::span<const int> programs) {
+  Planned planned;
+  for (size_t axis = 0; axis < mesh.axes().size(); ++axis) {
+    std::vector<std::vector<int>> of_coordinate(static_cast<size_t>(mesh.axes()[axis].num_ranks));
+    for (int rank = 0; rank < mesh.num_ranks(); ++rank)
+      of_coordinate[static_cast<size_t>(mesh.coordinates(rank)[axis])].push_back(programs[static_cast<size_t>(rank)]);
+    std::map<std::vector<int>, int> first;
+    std::vector<int>& planned_of = planned.emplace_back();
+    for (const std::vector<int>& programs_there : of_coordinate)
+      planned_of.push_back(first.try_emplace(programs_there, static_cast<int>(planned_of.size())).first->second);
+  }
+  RankClasses classes;
+  classes.sort(mesh, planned);
+  return classes;
 }
 
 RankClasses::RankClasses(const Mesh& mesh) {
-  sort(mesh, std::vector<bool>(mesh.axes().size(), true));
+  Planned planned;
+  for (const Axis& axis : mesh.axes())
+    planned.push_back(each_its_own(axis));
+  sort(mesh, planned);
 }
 
-void RankClasses::sort(const Mesh& mesh, const std::vector<bool>& depends_on_axis) {
+void RankClasses::sort(const Mesh& mesh, const Planned& planned) {
   for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
     Coordinates coordinates = mesh.coordinates(rank);
     for (size_t axis = 0; axis < coordinates.size(); ++axis)
-      if (!depends_on_axis[axis]) coordinates[axis] = 0;
+      coordinates[axis] = planned[axis][static_cast<size_t>(coordinates[axis])];
     representative_.push_back(mesh.rank(coordinates));
     members_[representative_.back()].push_back(rank);
   }

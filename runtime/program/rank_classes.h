@@ -14,16 +14,23 @@ namespace tessera::host {
 class RankClasses {
  public:
   RankClasses(const Mesh& mesh, std::span<const StrategyOnAxis> strategies);
+  /// Ranks whose programs have turned out to be equal: `programs` has a number for each rank's. Two coordinates of an
+  /// axis are one if they have equal programs wherever the rank is on the other axes, so that classes that meet in a
+  /// group have representatives that do.
+  static RankClasses of_programs(const Mesh& mesh, std::span<const int> programs);
   /// Each rank is a class of its own.
   explicit RankClasses(const Mesh& mesh);
 
-  /// The rank that is planned for this one: coordinate 0 on all such axes, the first of its class.
+  /// The rank that is planned for this one: on all such axes coordinate 0, the first of its class.
   int representative(int rank) const { return representative_[static_cast<size_t>(rank)]; }
   /// The ranks of each class, ascending, by representative.
   const std::map<int, std::vector<int>>& members() const { return members_; }
 
  private:
-  void sort(const Mesh& mesh, const std::vector<bool>& depends_on_axis);
+  RankClasses() = default;
+  /// For each axis and coordinate: the coordinate that is planned for it.
+  using Planned = std::vector<std::vector<int>>;
+  void sort(const Mesh& mesh, const Planned& planned);
 
   std::vector<int> representative_;
   std::map<int, std::vector<int>> members_;

@@ -22,8 +22,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -39,8 +41,12 @@ struct Signature {
   tsr_dtype dtype = 0;
   int root = -1;
   uint64_t num_elements = 0;  // of the whole buffer that is scattered or gathered
-  std::vector<uint64_t> counts;
-  bool operator==(const Signature&) const = default;
+  std::span<const uint64_t> counts;
+
+  bool operator==(const Signature& other) const {
+    return kind == other.kind && reduce == other.reduce && dtype == other.dtype && root == other.root &&
+           num_elements == other.num_elements && std::ranges::equal(counts, other.counts);
+  }
 };
 
 /// The operand of equal size on all members: the destination of a gather or broadcast, the source of the others.
@@ -100,8 +106,10 @@ class Matcher {
   MatchedOps run() {
     for (const auto& [rank, members] : matched_.members()) {
       result_.ranks.push_back(rank);
+      const Program& program = program_(rank);
+      const DataOrigins& origins = origins_.try_emplace(&program, program).first->second;
+      known_.emplace(rank, Known{&program, &origins});
       collect(rank);
-      origins_.try_emplace(&program_(rank), program_(rank));
     }
     for (const Channel& channel : channels_) {
       match_collectives(channel);
@@ -188,11 +196,15 @@ class Matcher {
       places.push_back({channel.members[m], channel.collectives[m][k]});
     const Signature first = signature_at(places[0]);
     ActionRef known = places[0];  // the first member that knows the origin of its operand
+    DataOrigin known_origin = origin_at(known);
     for (const ActionRef& place : places) {
       const Signature signature = signature_at(place);
       if (signature != first) return mismatch(channel, k, places[0], text_of(first), place, text_of(signature));
-      if (!origin_at(known).is_known()) known = place;
-      if (!agree(place, known)) return mismatch(channel, k, known, origin_text_at(known), place, origin_text_at(place));
+      const DataOrigin origin = origin_at(place);
+      if (!known_origin.is_known()) known = place, known_origin = origin;
+      const bool is_same = origin == known_origin && origin.position == 0;
+      if (!is_same && !agree(place, known))
+        return mismatch(channel, k, known, origin_text_at(known), place, origin_text_at(place));
     }
     if (first.kind == TSR_ACTION_ALL_TO_ALL && !match_slices(channel, k, places)) return false;
     result_.collectives.push_back(std::move(places));
@@ -226,8 +238,10 @@ class Matcher {
     return false;
   }
 
-  const Action& action_at(ActionRef place) const { return program_(place.rank).actions[place.action]; }
-  Signature signature_at(ActionRef place) const { return signature_of(program_(place.rank), action_at(place)); }
+  const Action& action_at(ActionRef place) const { return known_.at(place.rank).program->actions[place.action]; }
+  Signature signature_at(ActionRef place) const {
+    return signature_of(*known_.at(place.rank).program, action_at(place));
+  }
   /// The first known origin from element `begin` of the operand on.
   DataOrigin origin_at(ActionRef place, uint64_t begin = 0) const {
     const Binding* whole = whole_of(action_at(place));
@@ -235,7 +249,7 @@ class Matcher {
     Binding rest = *whole;
     rest.offset += begin;
     rest.num_elements -= begin;
-    return origins_.at(&program_(place.rank)).of(rest);
+    return known_.at(place.rank).origins->of(rest);
   }
   /// Whether both agree where both know something: of a gathered buffer, each may know only its own slice.
   bool agree(ActionRef a, ActionRef b) const {
@@ -287,6 +301,11 @@ class Matcher {
   std::vector<Channel> channels_;
   std::map<std::tuple<std::vector<int>, std::string, int, std::vector<int32_t>>, size_t> by_group_;
   std::map<const Program*, DataOrigins> origins_;  // ranks of one class may share a program
+  struct Known {
+    const Program* program;
+    const DataOrigins* origins;
+  };
+  std::unordered_map<int, Known> known_;  // by rank
   MatchedOps result_;
 };
 

@@ -44,15 +44,15 @@ class ActionChecker {
 
   void check_binding(const Binding& binding) {
     const Buffer* buffer = buffer_or_null(program_, binding.buffer);
-    const std::string slot = slot_text(program_, action_, binding.slot);
+    const auto slot = [&] { return slot_text(program_, action_, binding.slot); };
     if (!buffer)
-      return report("binds " + slot + " to buffer %" + std::to_string(binding.buffer) + ", which does not exist");
+      return report("binds " + slot() + " to buffer %" + std::to_string(binding.buffer) + ", which does not exist");
     if (binding.offset > buffer->num_elements || binding.num_elements > buffer->num_elements - binding.offset)
-      report("binds " + slot + " to " + std::to_string(binding.num_elements) + " elements from " +
+      report("binds " + slot() + " to " + std::to_string(binding.num_elements) + " elements from " +
              std::to_string(binding.offset) + " of " + buffer_text(*buffer) + ", which has " +
              std::to_string(buffer->num_elements));
     if (binding.mode < TSR_MODE_READ || binding.mode > TSR_MODE_ADD)
-      report("binds " + slot + " with the unknown mode " + std::to_string(binding.mode));
+      report("binds " + slot() + " with the unknown mode " + std::to_string(binding.mode));
     if (TSR_SLOT_ROLE(binding.slot) < TSR_ROLE_PARAMETER || TSR_SLOT_ROLE(binding.slot) > TSR_ROLE_STATE)
       report("binds the unknown slot " + std::to_string(binding.slot));
   }

@@ -54,15 +54,15 @@ class CollectiveChecker {
   void check_slots() {
     for (const Binding& binding : action_.bindings) {
       const uint32_t role = TSR_SLOT_ROLE(binding.slot), index = TSR_SLOT_INDEX(binding.slot);
-      const std::string name = slot_text(program_, action_, binding.slot);
+      const auto name = [&] { return slot_text(program_, action_, binding.slot); };
       if (role == TSR_ROLE_WORKSPACE) continue;
       const bool is_source = role == TSR_ROLE_SOURCE;
-      if (!is_source && role != TSR_ROLE_DESTINATION) report("binds " + name + "; a collective has src, dst and w");
+      if (!is_source && role != TSR_ROLE_DESTINATION) report("binds " + name() + "; a collective has src, dst and w");
       if (index > 0 && action_.kind != TSR_ACTION_EXCHANGE)
-        report("binds " + name + "; only exchange has more than one");
-      if (action_.find(binding.slot) != &binding) report("binds " + name + " twice");
+        report("binds " + name() + "; only exchange has more than one");
+      if (action_.find(binding.slot) != &binding) report("binds " + name() + " twice");
       if (is_source != (binding.mode == TSR_MODE_READ))
-        report("binds " + name + " with a mode that does not fit: src is read, dst written or added to");
+        report("binds " + name() + " with a mode that does not fit: src is read, dst written or added to");
     }
   }
 

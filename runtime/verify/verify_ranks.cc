@@ -65,8 +65,12 @@ std::string chain_text(const ProgramOf& program, const std::vector<WaitGraph::Wa
 Diagnostics verify_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
   DiagnosticList diagnostics;
   const MatchedOps matched_ops = match_ranks(mesh, matched_ranks(mesh, classes, program), program, diagnostics);
-  if (!diagnostics.empty()) return diagnostics.take();
-  const WaitGraph graph(program, matched_ops);
+  return diagnostics.empty() ? verify_order(program, matched_ops) : diagnostics.take();
+}
+
+Diagnostics verify_order(const ProgramOf& program, const MatchedOps& matched) {
+  DiagnosticList diagnostics;
+  const WaitGraph graph(program, matched);
   if (const auto cycle = graph.find_cycle(WaitGraph::Order::list); !cycle.empty())
     diagnostics.add(
         "the ranks list shared collectives in different orders, so that running every list from top to bottom "

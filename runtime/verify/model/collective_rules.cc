@@ -11,6 +11,7 @@
 #include "verify/model/collective_rules.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/concat.h"
 
@@ -27,10 +28,10 @@ class Collective {
   void apply() {
     std::map<int, ContentParts> results;  // all are made of what was there before
     for (const auto& [rank, action] : places_)
-      if (const Binding* destination = form_of(rank).destination) results[rank] = result(rank, *destination);
+      if (const Binding* destination = destination_of(rank)) results[rank] = result(rank, *destination);
     for (const auto& [rank, parts] : results) {
       put_scratch(rank);
-      walk(rank).write(*form_of(rank).destination, parts);
+      walk(rank).write(*destination_of(rank), parts);
     }
   }
 
@@ -38,6 +39,7 @@ class Collective {
   RankWalk& walk(int rank) const { return ranks_.walks.at(rank); }
   const Action& action_of(int rank) const { return walk(rank).program().actions[places_.at(rank)]; }
   CollectiveOperands form_of(int rank) const { return CollectiveOperands(walk(rank).program(), action_of(rank)); }
+  const Binding* destination_of(int rank) const { return action_of(rank).find(TSR_SLOT(TSR_ROLE_DESTINATION, 0)); }
   const Group& group_of(int rank) const {
     return walk(rank).program().groups[static_cast<size_t>(action_of(rank).group)];
   }
@@ -60,17 +62,40 @@ class Collective {
     return own == given ? kept : given;
   }
 
-  ContentParts result(int rank, const Binding& destination) const {
-    const std::vector<int> members = ranks_.mesh.members(group_of(rank), ranks_.mesh.coordinates(rank));
+  std::vector<int> members_with(int rank) const {
+    return ranks_.mesh.members(group_of(rank), ranks_.mesh.coordinates(rank));
+  }
+
+  /// members_with(rank)[action.peer], without the others: they may be many.
+  int root_of(int rank) const {
+    const Group& group = group_of(rank);
+    const int peer = action_of(rank).peer;
+    if (group.axis == TSR_WORLD_AXIS) return peer;
+    Coordinates root = ranks_.mesh.coordinates(rank);
+    root[static_cast<size_t>(group.axis)] =
+        group.coordinates.empty() ? peer : group.coordinates[static_cast<size_t>(peer)];
+    return ranks_.mesh.rank(root);
+  }
+
+  /// Most of what is broadcast was not kept, and is the same wherever it goes.
+  ContentParts broadcast(int rank) {
+    const int root = root_of(rank);
+    if (root != root_) {
+      root_ = root;
+      sent_ = walk(ranks_.classes.representative(root)).read(*given_by(root));
+      is_kept_ = std::ranges::any_of(sent_, [](const ContentPart& p) { return p.content.kind == ContentKind::kept; });
+    }
+    return is_kept_ ? of_member_at(rank, root, *given_by(root)) : sent_;
+  }
+
+  ContentParts result(int rank, const Binding& destination) {
     switch (action_of(rank).kind) {
       case TSR_ACTION_ALL_GATHER:
-        return gathered(rank, destination, members);
-      case TSR_ACTION_BROADCAST: {
-        const int root = members[static_cast<size_t>(action_of(rank).peer)];
-        return of_member_at(rank, root, *given_by(root));
-      }
+        return gathered(rank, destination, members_with(rank));
+      case TSR_ACTION_BROADCAST:
+        return broadcast(rank);
       case TSR_ACTION_ALL_TO_ALL:
-        return exchanged(rank, members);
+        return exchanged(rank, members_with(rank));
       case TSR_ACTION_REDUCE_SCATTER:
         return scattered(rank, destination);
       default:
@@ -120,7 +145,7 @@ class Collective {
     return all;
   }
 
-  ContentParts scattered(int rank, const Binding& destination) const {
+  ContentParts scattered(int rank, const Binding& destination) {
     const CollectiveOperands form = form_of(rank);
     ContentParts sum = summed(rank);
     if (form.in_place) return sum;
@@ -142,12 +167,13 @@ class Collective {
     return axis == TSR_WORLD_AXIS ? 0 : ranks_.mesh.axes()[static_cast<size_t>(axis)].splits;
   }
 
-  /// Which stage a rank is of: its coordinates on the axes that split layers.
-  Coordinates stage_of(int rank) const {
+  /// Which stage a rank is of, by the first rank with its coordinates on the axes that split layers.
+  int stage_of(int rank) const {
+    if (std::ranges::count(ranks_.mesh.axes(), TSR_SPLITS_LAYERS, &Axis::splits) == 0) return 0;
     Coordinates stage = ranks_.mesh.coordinates(rank);
     for (size_t axis = 0; axis < stage.size(); ++axis)
       if (ranks_.mesh.axes()[axis].splits != TSR_SPLITS_LAYERS) stage[axis] = 0;
-    return stage;
+    return ranks_.mesh.rank(stage);
   }
 
   /// What a rank gives to a sum. Squares are of all of its homes, and their number in a rank is its own affair.
@@ -164,16 +190,23 @@ class Collective {
     return parts;
   }
 
-  ContentParts summed(int rank) const {
-    std::map<Coordinates, ContentParts> by_stage;
+  /// What all give together, which `rank` is the first to take.
+  ContentParts sum_of_all(int rank) const {
+    std::map<int, ContentParts> by_stage;
     for (const auto& [other, action] : places_) {
       ContentParts parts = addends_of(other);
       const auto [known, is_new] = by_stage.try_emplace(stage_of(other), parts);
-      if (!is_new) known->second = combined(rank, known->second, parts, false);
+      if (!is_new && known->second != parts) known->second = combined(rank, known->second, parts, false);
     }
     ContentParts sum = by_stage.begin()->second;
     for (auto stage = std::next(by_stage.begin()); stage != by_stage.end(); ++stage)
       sum = combined(rank, sum, stage->second, true);
+    return sum;
+  }
+
+  ContentParts summed(int rank) {
+    if (!sum_) sum_ = sum_of_all(rank);
+    ContentParts sum = *sum_;
     for (ContentPart& part : sum) {
       if (part.content.kind == ContentKind::squares) part.content.addends = walk(rank).all_squares().addends;
       if (!completes(rank, part.content)) part.content = {};
@@ -220,6 +253,10 @@ class Collective {
 
   WalkedRanks& ranks_;
   std::map<int, uint32_t> places_;  // the action of each representative
+  std::optional<ContentParts> sum_;
+  int root_ = -1;  // of what was broadcast last
+  ContentParts sent_;
+  bool is_kept_ = false;
 };
 
 }  // namespace

@@ -24,13 +24,17 @@ void verify_described(const Program& program, const DescribeOp& describe, Diagno
     const std::vector<tsr_slot_spec> slots = describe(op_of(program, action));
     for (const Binding& binding : action.bindings) {
       const auto spec = std::ranges::find(slots, binding.slot, &tsr_slot_spec::slot);
+      const bool is_listed = spec != slots.end();
+      if (is_listed && spec->num_elements == binding.num_elements &&
+          spec->dtype == program.buffer(binding.buffer).dtype)
+        continue;
       const std::string bound = concat(action_text(program, i), " binds ", slot_text(program, action, binding.slot));
-      if (spec == slots.end())
+      if (!is_listed)
         diagnostics.add(bound + ", which the device does not list for its op");
       else if (spec->num_elements != binding.num_elements)
         diagnostics.add(
             concat(bound, " to ", binding.num_elements, " elements; the device's op has ", spec->num_elements));
-      else if (spec->dtype != program.buffer(binding.buffer).dtype)
+      else
         diagnostics.add(concat(bound, " to ", dtype_name(program.buffer(binding.buffer).dtype),
                                "; the device's op has ", dtype_name(spec->dtype)));
     }

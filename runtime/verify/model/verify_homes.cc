@@ -5,13 +5,12 @@
 //
 // Where it does not, a rank owns all of its part, as the ranks beside it do. A value may be whole where homes
 // are of slices (ZeRO-1): those that are updated, or that their owner fills; what is in the rest verify_model sees.
-// Cost: the homes of the ranks of an axis that splits.
+// Cost: once the homes of all ranks of an axis
+// that splits.
 
 #include "verify/model/verify_homes.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -21,172 +20,161 @@
 namespace tessera::host {
 namespace {
 
-/// Ranges of a rank's part of a parameter.
-struct OwnedRange {
-  uint64_t begin, end;
-  int rank;
-};
-/// By parameter.
-using Owned = std::map<int, std::vector<OwnedRange>>;
-
-class HomeVerifier {
- public:
-  HomeVerifier(const Program& program, const std::function<const Program&(int)>& homes_of, DiagnosticList& diagnostics)
-      : program_(program), mesh_(*program.mesh), homes_of_(homes_of), diagnostics_(diagnostics) {}
-
-  void run() {
-    for (size_t p = 0; p < program_.model->parameters.size(); ++p) {
-      const bool trains = program_.model->parameters[p].trainable;
-      std::set<std::vector<int>> checked;  // one finding for roles that are split alike
-      for (const uint32_t role : {TSR_HOME_GRADIENT, TSR_HOME_M, TSR_HOME_V, TSR_HOME_VALUE}) {
-        if (!trains && role != TSR_HOME_VALUE) continue;
-        const std::vector<int> axes = split_axes(static_cast<int>(p), role);
-        const bool is_free = role == TSR_HOME_VALUE && !splits_batch(axes);
-        if (!is_free && checked.insert(axes).second && !check(static_cast<int>(p), role, axes)) break;
-      }
-    }
+bool is_within_layers(const Program& program, int p, uint32_t role) {
+  for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
+    const LayoutEntry* entry = entry_on(program, p, static_cast<int>(axis), role);
+    if (entry && entry->kind == TSR_LAYOUT_REPLICATED && !entry->coordinates.empty() &&
+        std::ranges::count(entry->coordinates, program.coordinates[axis]) == 0)
+      return false;
   }
+  return true;
+}
 
- private:
-  bool is_within_layers(int p, uint32_t role) const {
-    for (size_t axis = 0; axis < mesh_.axes().size(); ++axis) {
-      const LayoutEntry* entry = entry_on(program_, p, static_cast<int>(axis), role);
-      if (entry && entry->kind == TSR_LAYOUT_REPLICATED && !entry->coordinates.empty() &&
-          std::ranges::count(entry->coordinates, program_.coordinates[axis]) == 0)
-        return false;
-    }
-    return true;
+/// The axes whose ranks have slices of it; where tensors are split, each rank's part is a whole.
+std::vector<int> split_axes(const Program& program, int p, uint32_t role) {
+  std::vector<int> axes;
+  for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
+    const LayoutEntry* entry = entry_on(program, p, static_cast<int>(axis), role);
+    if (entry && entry->kind == TSR_LAYOUT_SPLIT && program.mesh->axes()[axis].splits != TSR_SPLITS_TENSORS)
+      axes.push_back(static_cast<int>(axis));
   }
+  return axes;
+}
 
-  /// The axes whose ranks have slices of it; where tensors are split, each rank's part is a whole.
-  std::vector<int> split_axes(int p, uint32_t role) const {
-    std::vector<int> axes;
-    for (size_t axis = 0; axis < mesh_.axes().size(); ++axis) {
-      const LayoutEntry* entry = entry_on(program_, p, static_cast<int>(axis), role);
-      if (entry && entry->kind == TSR_LAYOUT_SPLIT && mesh_.axes()[axis].splits != TSR_SPLITS_TENSORS)
-        axes.push_back(static_cast<int>(axis));
-    }
-    return axes;
+/// Where the rank's part of a parameter is real: the rest pads it.
+std::vector<OwnedRange> needed(const Parameter& parameter) {
+  if (!parameter.part) return {{0, parameter.num_elements, -1}};
+  std::vector<OwnedRange> all;
+  for (const ParameterPiece& piece : parameter.part->pieces) {
+    const uint64_t end = piece.local_offset + piece.num_elements;
+    if (!all.empty() && all.back().end == piece.local_offset)
+      all.back().end = end;
+    else
+      all.push_back({piece.local_offset, end, -1});
   }
+  return all;
+}
 
-  bool splits_batch(const std::vector<int>& axes) const {
-    return std::ranges::any_of(
-        axes, [&](int axis) { return mesh_.axes()[static_cast<size_t>(axis)].splits == TSR_SPLITS_BATCH; });
+void take(std::vector<OwnedRange>& left, const OwnedRange& owned) {
+  std::vector<OwnedRange> rest;
+  for (const OwnedRange& range : left) {
+    if (range.begin < std::min(range.end, owned.begin))
+      rest.push_back({range.begin, std::min(range.end, owned.begin), -1});
+    if (std::max(range.begin, owned.end) < range.end) rest.push_back({std::max(range.begin, owned.end), range.end, -1});
   }
+  left = std::move(rest);
+}
 
-  const Owned& owned_by(int rank) {
-    const auto [found, is_new] = owned_.try_emplace(rank);
-    if (!is_new) return found->second;
-    const Program& program = rank == mesh_.rank(program_.coordinates) ? program_ : homes_of_(rank);
-    for (const Home& home : program.homes)
-      for (const HomeRun& run : runs_of(home, *program.model))
-        found->second[run.parameter].push_back({run.element, run.element + run.num_elements, rank});
-    return found->second;
+std::string both(int a, int b) {
+  return a == b ? concat("rank ", a, " owns twice") : concat("ranks ", a, " and ", b, " both own");
+}
+
+/// What is wrong with the ranges, ascending, that should be a parameter; empty if they are.
+std::string fault_of(const Parameter& parameter, const std::vector<OwnedRange>& owned) {
+  std::vector<OwnedRange> left = needed(parameter);
+  const OwnedRange* last = nullptr;
+  for (const OwnedRange& range : owned) {
+    if (last && range.begin < last->end)
+      return concat("but ", both(last->rank, range.rank), " its elements ", range.begin, " to ",
+                    std::min(last->end, range.end) - 1);
+    last = &range;
+    take(left, range);
   }
-
-  /// The rank and those that differ from it on these axes only.
-  std::vector<int> ranks_over(const std::vector<int>& axes) const {
-    std::vector<Coordinates> all{program_.coordinates};
-    for (const int axis : axes) {
-      std::vector<Coordinates> more;
-      for (Coordinates one : all)
-        for (int c = 0; c < mesh_.axes()[static_cast<size_t>(axis)].num_ranks; ++c) {
-          one[static_cast<size_t>(axis)] = c;
-          more.push_back(one);
-        }
-      all = std::move(more);
-    }
-    std::vector<int> ranks;
-    for (const Coordinates& one : all)
-      ranks.push_back(mesh_.rank(one));
-    return ranks;
-  }
-
-  /// Where the rank's part of a parameter is real: the rest pads it.
-  std::vector<OwnedRange> needed(int p) const {
-    const Parameter& parameter = program_.model->parameters[static_cast<size_t>(p)];
-    if (!parameter.part) return {{0, parameter.num_elements, -1}};
-    std::vector<OwnedRange> all;
-    for (const ParameterPiece& piece : parameter.part->pieces) {
-      const uint64_t end = piece.local_offset + piece.num_elements;
-      if (!all.empty() && all.back().end == piece.local_offset)
-        all.back().end = end;
-      else
-        all.push_back({piece.local_offset, end, -1});
-    }
-    return all;
-  }
-
-  bool check(int p, uint32_t role, const std::vector<int>& axes) {
-    std::vector<OwnedRange> owned;
-    for (const int rank : ranks_over(axes)) {
-      const Owned& by_parameter = owned_by(rank);
-      if (const auto found = by_parameter.find(p); found != by_parameter.end())
-        owned.insert(owned.end(), found->second.begin(), found->second.end());
-    }
-    std::ranges::sort(owned, {}, &OwnedRange::begin);
-    if (!is_within_layers(p, role)) {
-      if (owned.empty()) return true;
-      return report(p, role, axes,
-                    concat("but rank ", owned.front().rank, " owns a part of it, which is on other stages"));
-    }
-    return check_covers(p, role, axes, owned);
-  }
-
-  bool check_covers(int p, uint32_t role, const std::vector<int>& axes, const std::vector<OwnedRange>& owned) {
-    std::vector<OwnedRange> left = needed(p);
-    const OwnedRange* last = nullptr;
-    for (const OwnedRange& range : owned) {
-      if (last && range.begin < last->end)
-        return report(p, role, axes,
-                      concat("but ", both(last->rank, range.rank), " its elements ", range.begin, " to ",
-                             std::min(last->end, range.end) - 1));
-      last = &range;
-      take(left, range);
-    }
-    if (left.empty()) return true;
-    return report(
-        p, role, axes,
-        concat("but none of these ranks owns its elements ", left.front().begin, " to ", left.front().end - 1));
-  }
-
-  static std::string both(int a, int b) {
-    return a == b ? concat("rank ", a, " owns twice") : concat("ranks ", a, " and ", b, " both own");
-  }
-
-  static void take(std::vector<OwnedRange>& left, const OwnedRange& owned) {
-    std::vector<OwnedRange> rest;
-    for (const OwnedRange& range : left) {
-      if (range.begin < std::min(range.end, owned.begin))
-        rest.push_back({range.begin, std::min(range.end, owned.begin), -1});
-      if (std::max(range.begin, owned.end) < range.end)
-        rest.push_back({std::max(range.begin, owned.end), range.end, -1});
-    }
-    left = std::move(rest);
-  }
-
-  bool report(int p, uint32_t role, const std::vector<int>& axes, const std::string& what) {
-    std::string over;
-    for (const int axis : axes)
-      over += (over.empty() ? "" : " and ") + mesh_.axes()[static_cast<size_t>(axis)].name;
-    const std::string& name = program_.model->parameters[static_cast<size_t>(p)].name;
-    diagnostics_.add(concat("the layout ", axes.empty() ? "leaves" : "splits", " the ", home_role_name(role), " of ",
-                            name, axes.empty() ? " whole on each rank" : " over " + over, ", ", what));
-    return false;
-  }
-
-  const Program& program_;
-  const Mesh& mesh_;
-  const std::function<const Program&(int)>& homes_of_;
-  DiagnosticList& diagnostics_;
-  std::map<int, Owned> owned_;  // by rank
-};
+  if (left.empty()) return "";
+  return concat("but none of these ranks owns its elements ", left.front().begin, " to ", left.front().end - 1);
+}
 
 }  // namespace
 
-void verify_homes(const Program& program, const std::function<const Program&(int rank)>& homes_of,
-                  DiagnosticList& diagnostics) {
-  HomeVerifier(program, homes_of, diagnostics).run();
+void HomeVerifier::check(const Program& program, DiagnosticList& diagnostics) {
+  for (size_t p = 0; p < program.model->parameters.size(); ++p) {
+    const bool trains = program.model->parameters[p].trainable;
+    std::set<std::vector<int>> checked;  // one finding for roles that are split alike
+    for (const uint32_t role : {TSR_HOME_GRADIENT, TSR_HOME_M, TSR_HOME_V, TSR_HOME_VALUE}) {
+      if (!trains && role != TSR_HOME_VALUE) continue;
+      const std::vector<int>& axes = axes_of(program, static_cast<int>(p), role);
+      const bool is_free = role == TSR_HOME_VALUE && !splits_batch(axes);
+      if (is_free || !checked.insert(axes).second) continue;
+      Shared shared{static_cast<int>(p), axes, first_over(program, axes)};
+      const auto known = checked_.find(shared);
+      const bool is_right = known != checked_.end()
+                                ? known->second
+                                : is_shared_right(program, static_cast<int>(p), role, axes, diagnostics);
+      if (known == checked_.end()) checked_.emplace(std::move(shared), is_right);
+      if (!is_right) break;
+    }
+  }
+}
+
+/// The layout is equal on all ranks.
+const std::vector<int>& HomeVerifier::axes_of(const Program& program, int p, uint32_t role) {
+  const auto [found, is_new] = axes_.try_emplace({p, role});
+  if (is_new) found->second = split_axes(program, p, role);
+  return found->second;
+}
+
+bool HomeVerifier::splits_batch(const std::vector<int>& axes) const {
+  return std::ranges::any_of(
+      axes, [&](int axis) { return mesh_.axes()[static_cast<size_t>(axis)].splits == TSR_SPLITS_BATCH; });
+}
+
+const HomeVerifier::Owned& HomeVerifier::owned_by(int rank) {
+  const auto [found, is_new] = owned_.try_emplace(rank);
+  if (!is_new) return found->second;
+  const Program& program = homes_of_(rank);
+  for (const Home& home : program.homes)
+    for (const HomeRun& run : runs_of(home, *program.model))
+      found->second[run.parameter].push_back({run.element, run.element + run.num_elements, rank});
+  return found->second;
+}
+
+int HomeVerifier::first_over(const Program& program, const std::vector<int>& axes) const {
+  Coordinates first = program.coordinates;
+  for (const int axis : axes)
+    first[static_cast<size_t>(axis)] = 0;
+  return mesh_.rank(first);
+}
+
+/// The rank and those that differ from it on these axes only.
+std::vector<int> HomeVerifier::ranks_over(const Program& program, const std::vector<int>& axes) const {
+  std::vector<Coordinates> all{program.coordinates};
+  for (const int axis : axes) {
+    std::vector<Coordinates> more;
+    for (Coordinates one : all)
+      for (int c = 0; c < mesh_.axes()[static_cast<size_t>(axis)].num_ranks; ++c) {
+        one[static_cast<size_t>(axis)] = c;
+        more.push_back(one);
+      }
+    all = std::move(more);
+  }
+  std::vector<int> ranks;
+  for (const Coordinates& one : all)
+    ranks.push_back(mesh_.rank(one));
+  return ranks;
+}
+
+bool HomeVerifier::is_shared_right(const Program& program, int p, uint32_t role, const std::vector<int>& axes,
+                                   DiagnosticList& diagnostics) {
+  std::vector<OwnedRange> owned;
+  for (const int rank : ranks_over(program, axes)) {
+    const Owned& by_parameter = owned_by(rank);
+    if (const auto found = by_parameter.find(p); found != by_parameter.end())
+      owned.insert(owned.end(), found->second.begin(), found->second.end());
+  }
+  std::ranges::sort(owned, {}, &OwnedRange::begin);
+  const Parameter& parameter = program.model->parameters[static_cast<size_t>(p)];
+  std::string fault;
+  if (is_within_layers(program, p, role))
+    fault = fault_of(parameter, owned);
+  else if (!owned.empty())
+    fault = concat("but rank ", owned.front().rank, " owns a part of it, which is on other stages");
+  if (fault.empty()) return true;
+  std::string over;
+  for (const int axis : axes)
+    over += (over.empty() ? "" : " and ") + mesh_.axes()[static_cast<size_t>(axis)].name;
+  diagnostics.add(concat("the layout ", axes.empty() ? "leaves" : "splits", " the ", home_role_name(role), " of ",
+                         parameter.name, axes.empty() ? " whole on each rank" : " over " + over, ", ", fault));
+  return false;
 }
 
 }  // namespace tessera::host

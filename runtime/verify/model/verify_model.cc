@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/concat.h"
 #include "verify/model/collective_rules.h"
@@ -36,11 +37,13 @@ const char* phase_name(SegmentPhase phase) {
 class JointWalk {
  public:
   JointWalk(WalkedRanks ranks, const MatchedOps& matched) : ranks_(ranks), matched_(matched) {
-    for (size_t c = 0; c < matched.collectives.size(); ++c)
+    for (auto& [rank, walk] : ranks_.walks)
+      lists_.emplace(rank, List{walk, std::vector<uint32_t>(walk.program().actions.size(), kNone)});
+    for (size_t c = 0; c < matched.collectives.size(); ++c) {
       for (const ActionRef& member : matched.collectives[c])
-        collective_[{member.rank, member.action}] = c;
-    arrived_.resize(matched.collectives.size());
-    is_done_.resize(matched.collectives.size());
+        lists_.at(member.rank).collectives[member.action] = static_cast<uint32_t>(c);
+      num_missing_.push_back(matched.collectives[c].size());
+    }
     sent_.resize(matched.transfers.size());
     for (size_t t = 0; t < matched.transfers.size(); ++t) {
       const auto& [sender, receiver] = matched.transfers[t];
@@ -54,42 +57,49 @@ class JointWalk {
     bool moves = true;
     while (moves) {
       moves = false;
-      for (auto& [rank, walk] : ranks_.walks)
-        while (position_[rank] < walk.program().actions.size() && pass(rank, walk, position_[rank])) {
-          ++position_[rank];
+      for (auto& [rank, list] : lists_)
+        while (!list.is_done() && pass(list)) {
+          ++list.position;
+          list.has_arrived = false;
           moves = true;
         }
     }
-    return std::ranges::all_of(ranks_.walks, [&](const auto& entry) {
-      return position_[entry.first] == entry.second.program().actions.size();
-    });
+    return std::ranges::all_of(lists_, [](const auto& entry) { return entry.second.is_done(); });
   }
 
  private:
+  static constexpr uint32_t kNone = UINT32_MAX;
   using Place = std::pair<int, uint32_t>;
 
-  /// Whether the rank gets past the action.
-  bool pass(int rank, RankWalk& walk, size_t index) {
-    const Action& action = walk.program().actions[index];
-    const Place place{rank, static_cast<uint32_t>(index)};
+  /// A rank's list.
+  struct List {
+    RankWalk& walk;
+    std::vector<uint32_t> collectives;  ///< that each action is a member of
+    size_t position = 0;
+    bool has_arrived = false;  ///< at the collective there
+
+    bool is_done() const { return position == collectives.size(); }
+  };
+
+  /// Whether the rank gets past its next action.
+  bool pass(List& list) {
+    const Action& action = list.walk.program().actions[list.position];
     if (!is_collective(action.kind)) {
-      walk.apply(index);
+      list.walk.apply(list.position);
       return true;
     }
     if (action.kind == TSR_ACTION_BARRIER) return true;
-    return is_message(action.kind) ? exchange(walk, action, place) : meet(place);
+    return is_message(action.kind)
+               ? exchange(list.walk, action, {list.walk.rank(), static_cast<uint32_t>(list.position)})
+               : meet(list);
   }
 
-  bool meet(const Place& place) {
-    const auto found = collective_.find(place);
-    if (found == collective_.end()) return true;
-    const size_t c = found->second;
-    if (is_done_[c]) return true;
-    arrived_[c].insert(place.first);
-    if (arrived_[c].size() < matched_.collectives[c].size()) return false;
-    apply_collective(ranks_, matched_.collectives[c]);
-    is_done_[c] = true;
-    return true;
+  bool meet(List& list) {
+    const uint32_t c = list.collectives[list.position];
+    if (c == kNone) return true;
+    if (!std::exchange(list.has_arrived, true) && --num_missing_[c] == 0)
+      apply_collective(ranks_, matched_.collectives[c]);
+    return num_missing_[c] == 0;
   }
 
   int peer_of(const RankWalk& walk, const Action& action, const Message& message) const {
@@ -130,11 +140,9 @@ class JointWalk {
 
   WalkedRanks ranks_;
   const MatchedOps& matched_;
-  std::map<int, size_t> position_;
-  std::map<Place, size_t> collective_;
+  std::map<int, List> lists_;
+  std::vector<size_t> num_missing_;  // of each collective: the members that have not come to it
   std::map<Place, std::vector<size_t>> outgoing_, incoming_;
-  std::vector<std::set<int>> arrived_;  // of each collective
-  std::vector<bool> is_done_;
   std::set<Place> begun_;
   std::vector<std::optional<ContentParts>> sent_;  // of each transfer
 };
@@ -224,22 +232,22 @@ const RankHomes& ModelVerifier::homes(int rank) {
 
 /// Findings about ranks of one class are the same, and so are those about several.
 void ModelVerifier::check_homes(const ProgramOf& init, DiagnosticList& diagnostics) {
+  HomeVerifier verifier(mesh_, [&](int rank) -> const Program& {
+    return classes_.representative(rank) == rank ? init(rank) : homes(rank).init;
+  });
   std::set<std::string> reported;
   for (const auto& [rank, members] : classes_.members()) {
     DiagnosticList found;
-    verify_homes(
-        init(rank), [&](int other) -> const Program& { return homes(other).init; }, found);
+    verifier.check(init(rank), found);
     for (const std::string& finding : found.take())
       if (reported.insert(finding).second) diagnostics.add(finding);
   }
 }
 
-Diagnostics ModelVerifier::check(const ProgramOf& program) {
+Diagnostics ModelVerifier::check(const ProgramOf& program, const RankClasses& walked, const MatchedOps& matched) {
   DiagnosticList diagnostics;
   context_.diagnostics = &diagnostics;
   context_.reported.clear();
-  const RankClasses walked = matched_ranks(mesh_, classes_, program);
-  const MatchedOps matched = match_ranks(mesh_, walked, program, diagnostics);
   std::map<int, Program> own_programs;
   std::map<int, HomeTable> tables;
   std::map<int, RankWalk> walks;

@@ -21,7 +21,8 @@ class ModelVerifier {
   /// Init first: the others find what it leaves. The programs have passed verify_ranks. Each segment runs once for a
   /// micro-batch; operands hold what the model names; each trainable element is updated once, after one clip that
   /// takes each square once; nothing else changes what outlives the program.
-  Diagnostics check(const ProgramOf& program);
+  /// `matched`: the actions of the ranks that `walked` has.
+  Diagnostics check(const ProgramOf& program, const RankClasses& walked, const MatchedOps& matched);
 
   /// The homes of a rank that need not be one of those checked.
   const RankHomes& homes(int rank);

@@ -1,0 +1,191 @@
+// Layout, local model, base program, then the passes by role. What comes after them (compile.cc) does the same for
+// ranks whose programs are equal here, so one of them is finished for all: under zero3 the ranks that own nothing, 444
+// of 1,024 for gpt2_xl.
+
+#include "compile/lower.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/concat.h"
+#include "base/sha256.h"
+#include "compile/declared_layout.h"
+#include "config/default_plugins.h"
+#include "config/usage_error.h"
+#include "guard/plugin_calls.h"
+#include "passes/dce.h"
+#include "passes/divergence.h"
+#include "passes/recompute.h"
+#include "passes/shard_model.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+/// Each is a program of its own, which is planned, checked and kept.
+constexpr uint32_t kMaxVariants = 4096;
+
+/// Two strategies with periods of their own would need a program for each pair of variants, so only one may alternate.
+uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
+  uint32_t variants = 1;
+  const StrategyOnAxis* alternating = nullptr;
+  for (const StrategyOnAxis& strategy : order) {
+    if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, num_variants)) continue;
+    const uint32_t own = enter(strategy.interface->num_variants, strategy.instance);
+    if (own > kMaxVariants)
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat("strategy ", strategy.name, " on axis ", mesh.axes()[strategy.axis].name, " asks for ", own,
+                         " variants of a step; the limit is ", kMaxVariants));
+    if (own <= 1) continue;
+    const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
+    if (alternating)
+      throw UsageError(concat("--strategy ", named(*alternating), ",", named(strategy),
+                              ": both alternate between step programs, and only one axis may; give the other one ",
+                              kDefaultStrategy));
+    alternating = &strategy;
+    variants = own;
+  }
+  return variants;
+}
+
+/// The fields of programs in a fixed order, as words. What all ranks of a job share (mesh, shape, strategies) is left
+/// out; of the model, whose parts differ over axes that split tensors, the coordinates there are enough.
+class Words {
+ public:
+  void add(const Program& program) {
+    add_all({program.purpose, program.variant, program.next_id});
+    for (size_t axis = 0; axis < program.coordinates.size(); ++axis)
+      if (program.mesh->axes()[axis].splits == TSR_SPLITS_TENSORS) add_number(program.coordinates[axis]);
+    add_each(program.buffers, [&](const Buffer& b) {
+      add_all({b.id, b.kind, b.memory, b.dtype, b.persistent, b.num_elements});
+      add_number(b.strategy);
+      add_text(b.name);
+    });
+    add_each(program.inputs, [&](const InputBuffer& i) {
+      add_all({i.buffer});
+      add_number(i.input), add_number(i.micro_batch);
+    });
+    add_each(program.homes, [&](const Home& home) { add_home(home); });
+    add_each(program.streams, [&](const Stream& s) {
+      add_text(s.name);
+      add_number(s.axis), add_all({s.kind});
+    });
+    add_each(program.groups, [&](const Group& g) {
+      add_number(g.axis);
+      add_each(g.coordinates, [&](int c) { add_number(c); });
+    });
+    add_each(program.actions, [&](const Action& action) { add_action(action); });
+  }
+
+  std::string sha256() const {
+    return sha256_hex({reinterpret_cast<const char*>(words_.data()), words_.size() * sizeof(uint64_t)});
+  }
+
+ private:
+  void add_number(int64_t number) { words_.push_back(static_cast<uint64_t>(number)); }
+  void add_all(std::initializer_list<uint64_t> words) { words_.insert(words_.end(), words); }
+  void add_text(std::string_view text) {
+    words_.push_back(text.size());
+    const size_t begin = words_.size();
+    words_.resize(begin + (text.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    text.copy(reinterpret_cast<char*>(words_.data() + begin), text.size());
+  }
+  template <class All, class Add>
+  void add_each(const All& all, Add&& add) {
+    words_.push_back(all.size());
+    for (const auto& one : all)
+      add(one);
+  }
+
+  void add_home(const Home& home) {
+    add_all({home.id, home.num_elements});
+    add_number(home.unit);
+    add_text(home.name);
+    add_each(home.pieces, [&](const tsr_piece& p) {
+      add_number(p.parameter);
+      add_all({p.parameter_offset, p.home_offset, p.num_elements});
+    });
+    for (const auto& [number, role] : home.roles)
+      add_all({number, role.buffer, role.offset, role.num_elements});
+    words_.push_back(UINT64_MAX);  // no role has this number
+  }
+
+  void add_action(const Action& a) {
+    add_all({a.id, a.kind, a.stream, a.reduce, a.flags, a.home, a.tag, a.code, std::bit_cast<uint64_t>(a.scale)});
+    for (const int number : {a.segment, a.micro_batch, a.group, a.peer, a.strategy})
+      add_number(number);
+    add_each(a.bindings, [&](const Binding& b) {
+      add_all({b.buffer, b.offset, b.num_elements, uint64_t{b.slot} << 32 | b.mode});
+    });
+    add_each(a.counts, [&](uint64_t count) { words_.push_back(count); });
+    add_each(a.peers, [&](int32_t peer) { add_number(peer); });
+    add_each(a.waits_for, [&](uint64_t id) { words_.push_back(id); });
+  }
+
+  std::vector<uint64_t> words_;
+};
+
+}  // namespace
+
+Lowering::Part& Lowering::part_at(const Coordinates& coordinates, const Layout& layout) {
+  Coordinates at = coordinates;
+  for (size_t axis = 0; axis < at.size(); ++axis)
+    if (input_.mesh.axes()[axis].splits != TSR_SPLITS_TENSORS) at[axis] = 0;
+  Part& part = parts_[at];
+  if (part.model) return part;
+  Model local = shard_model(input_.model, input_.mesh, coordinates, layout);
+  scale_loss_of_own_tokens(local, input_.mesh, divergent_axes(input_.model, input_.mesh, layout));
+  part.model = std::make_shared<const Model>(std::move(local));
+  return part;
+}
+
+Program Lowering::lower(Part& part, const Coordinates& coordinates, const Layout& layout, uint32_t purpose,
+                        uint32_t variant) {
+  const auto [base, is_new] = part.base.try_emplace(purpose);
+  if (is_new) {
+    base->second = build_program(*part.model, input_.mesh, coordinates, input_.shape, {}, purpose, input_.describe_op);
+    base->second.strategies.assign(input_.strategies.begin(), input_.strategies.end());
+    eliminate_dead_code(base->second);
+  }
+  Program program = base->second;
+  program.coordinates = coordinates;
+  program.layout = layout;
+  program.variant = variant;
+  const std::span order(order_);
+  const auto num_schedules = static_cast<size_t>(
+      std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
+  for (const StrategyOnAxis& strategy : order.first(num_schedules))
+    run_pass(program, strategy, input_.describe_op);
+  recompute_forward(program, input_.describe_op);
+  for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
+    run_pass(program, strategy, input_.describe_op);
+  return program;
+}
+
+LoweredPrograms Lowering::lower(const Coordinates& coordinates) {
+  const Layout layout =
+      declared_layout(input_.model, input_.mesh, input_.shape, input_.strategies, coordinates, order_);
+  Part& part = part_at(coordinates, layout);
+  LoweredPrograms result;
+  result.model = part.model;
+  const auto lowered = [&](uint32_t purpose, uint32_t variant) {
+    return lower(part, coordinates, layout, purpose, variant);
+  };
+  for (uint32_t variant = 0; input_.trains && variant < num_variants(input_.mesh, order_); ++variant)
+    result.steps.push_back(lowered(TSR_PURPOSE_STEP, variant));
+  result.init = lowered(TSR_PURPOSE_INIT, 0);
+  if (input_.evaluates) result.eval = lowered(TSR_PURPOSE_EVAL, 0);
+  return result;
+}
+
+std::string digest_of(const LoweredPrograms& programs) {
+  Words words;
+  words.add(programs.init);
+  for (const Program& step : programs.steps)
+    words.add(step);
+  if (programs.eval) words.add(*programs.eval);
+  return words.sha256();
+}
+
+}  // namespace tessera::host
