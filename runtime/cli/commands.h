@@ -1,6 +1,6 @@
 // The commands of `tessera`, each implemented in a file of its name: train_command.cc (and eval), plan_command.cc,
 // inspect_command.cc, plugins_command.cc, bench_command.cc, tokenize_command.cc, generate_command.cc,
-// convert_command.cc. A command takes the arguments after its name and returns the exit code: 0 success, 1 the run
+// convert_command.cc, report_command.cc. A command takes the arguments after its name and returns the exit code: 0 success, 1 the run
 // failed. Wrong usage is thrown as UsageError, which becomes exit code 2.
 #pragma once
 
@@ -18,6 +18,7 @@ int plugins_command(std::span<const std::string> arguments);
 int convert_command(std::span<const std::string> arguments);
 int generate_command(std::span<const std::string> arguments);
 int tokenize_command(std::span<const std::string> arguments);
+int report_command(std::span<const std::string> arguments);
 int bench_command(std::span<const std::string> arguments);
 
 }  // namespace tessera::host

@@ -29,6 +29,7 @@ constexpr std::string_view kHelp =
     "  convert FOLDER   a model for Hugging Face's transformers (tessera convert --help)\n"
     "  plan             plan a run without running it: memory and programs of every rank\n"
     "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
+    "  report FOLDER    the record of a run (train --out FOLDER) as a page for a browser\n"
     "  bench rates      measure this machine, for plan --rates to predict the time of a step\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
@@ -48,6 +49,7 @@ constexpr Command kCommands[] = {
     {"generate", [](Arguments arguments, const std::vector<std::string>&) { return generate_command(arguments); }},
     {"convert", [](Arguments arguments, const std::vector<std::string>&) { return convert_command(arguments); }},
     {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
+    {"report", [](Arguments arguments, const std::vector<std::string>&) { return report_command(arguments); }},
     {"bench", [](Arguments arguments, const std::vector<std::string>&) { return bench_command(arguments); }},
     {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},

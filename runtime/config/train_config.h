@@ -127,6 +127,7 @@ struct TrainConfig {
 
   // Logs, metrics and checks.
   std::string metrics;             ///< path, or "-" for standard output; empty: no metrics
+  std::string out;                 ///< folder of the run's record; empty: none
   bool overwrite = false;          ///< replace a file that Tessera did not write by one that it writes
   int64_t max_skipped_steps = 20;  ///< in a row, after which the run is lost; 0: any number
   std::string log_level = "info";

@@ -70,6 +70,8 @@ struct PlanReport {
 
 /// `rank` -1: the first of those that need the most memory.
 PlanReport plan_report(const JobPlan& planned, int rank);
+/// The same without the cost of the other --reduce-every, for which a job is planned anew.
+PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const Log& log);
 /// Adds the time of a step by the rates in this file. Throws what read_rates and predict throw, and INVALID_ARGUMENT
 /// for rates of another device.
 void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file);

@@ -56,12 +56,19 @@ class Failures {
 void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int)>& observer,
                         const Log& log) {
   const int num_ranks = job.mesh.num_ranks();
+  train_thread_ranks(job, data, observer,
+                     [&](int rank) { return rank == 0 ? log : Log(LogLevel::warning, rank, num_ranks); });
+}
+
+void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int)>& observer,
+                        const std::function<Log(int)>& log) {
+  const int num_ranks = job.mesh.num_ranks();
   const auto store = std::make_shared<MemoryStore>();
   Failures failures(*store);
   const auto run = [&](int rank) {
     try {
       const RankInfo info{rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }};
-      train_rank(job, data, info, observer(rank), rank == 0 ? log : Log(LogLevel::warning, rank, num_ranks));
+      train_rank(job, data, info, observer(rank), log(rank));
     } catch (const std::exception& error) {
       failures.add(rank, error);
     }

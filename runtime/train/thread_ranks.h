@@ -10,7 +10,11 @@
 namespace tessera::host {
 
 /// Runs every rank of the job on its own thread and waits for all. When a rank fails the others are stopped, and the
-/// error of the rank that failed first is thrown, with its number. `observer(rank)` returns a rank's observer.
+/// error of the rank that failed first is thrown, with its number. `observer(rank)` returns a rank's observer, and
+/// `log(rank)` its log.
+void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int rank)>& observer,
+                        const std::function<Log(int rank)>& log);
+/// The same with `log` for rank 0, and the warnings of the others on standard error.
 void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int rank)>& observer,
                         const Log& log);
 
