@@ -17,12 +17,13 @@ constexpr CommandFlag kFlags[] = {
     {"to", "FILE", "write the page there (default: report.html in FOLDER; -: standard output)"},
     {"overwrite", "", "replace a file that tessera report did not write"}};
 
-constexpr CommandSyntax kSyntax = {
-    "usage: tessera report FOLDER [--to FILE]",
-    "Writes the record of a run (train --out FOLDER) as one HTML page, which needs no network: curves of loss, gradient\n"
-    "norm, learning rate, speed and memory, the timeline of a step, configuration and environment. The run may still go\n"
-    "on.",
-    kFlags, 1};
+constexpr CommandSyntax kSyntax = {"usage: tessera report FOLDER [--to FILE]",
+                                   "Writes the record of a run (train --out FOLDER) as one HTML page, which needs no "
+                                   "network: curves of loss, gradient\n"
+                                   "norm, learning rate, speed and memory, the timeline of a step, configuration and "
+                                   "environment. The run may still go\n"
+                                   "on.",
+                                   kFlags, 1};
 
 }  // namespace
 
@@ -35,7 +36,8 @@ int report_command(std::span<const std::string> arguments) {
   const std::string& folder = line.words()[0];
   const RecordedRun run = read_recorded_run(folder);
   const std::string path = line.value("to", (std::filesystem::path(folder) / kReportFile).string());
-  const Output output = {.flag = "--to", .path = path, .is_ours = begins_like_report, .overwrite = line.has("overwrite")};
+  const Output output = {
+      .flag = "--to", .path = path, .is_ours = begins_like_report, .overwrite = line.has("overwrite")};
   if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
   const std::string page = report_page(run);
   if (is_standard_output(path)) {

@@ -84,7 +84,8 @@ class Taking {
         note("--", flag.name, " is ", here, ", as the command line has it; --config ", path_, " has ", there);
     } else if (const std::string_view other = voided_by(flag.name); !other.empty()) {
       if (there != shown(flag, TrainConfig()))
-        note("--config ", path_, ": \"", setting.key, "\", ", there, ", is left out, since the command line has --", other);
+        note("--config ", path_, ": \"", setting.key, "\", ", there, ", is left out, since the command line has --",
+             other);
     } else {
       read(flag, setting, flags_.config);
     }

@@ -1,6 +1,6 @@
-// One queue, one thread. A part that could not be written is taken back by truncating the file to its size before, which
-// works on a full disk too; later parts are tried again, since space may come back. The destructor does not join a
-// thread that hangs in a call of the system: it leaves it, with the state that it shares.
+// One queue, one thread. A part that could not be written is taken back by truncating the file to its size before,
+// which works on a full disk too; later parts are tried again, since space may come back. The destructor does not join
+// a thread that hangs in a call of the system: it leaves it, with the state that it shares.
 
 #include "record/background_writer.h"
 
@@ -93,8 +93,9 @@ struct BackgroundWriter::State {
 BackgroundWriter::BackgroundWriter(std::string what, Log log, std::chrono::milliseconds patience)
     : state_(std::make_shared<State>(std::move(what), std::move(log))), patience_(patience) {
   if (const int error = start_small_thread(thread_, [state = state_] { write_until_stopped(state); }))
-    throw Error(TSR_E_RESOURCE_EXHAUSTED,
-                concat(state_->what, ": cannot start a thread that writes: ", std::strerror(error), "; raise ulimit -u"));
+    throw Error(
+        TSR_E_RESOURCE_EXHAUSTED,
+        concat(state_->what, ": cannot start a thread that writes: ", std::strerror(error), "; raise ulimit -u"));
 }
 
 BackgroundWriter::~BackgroundWriter() {
@@ -113,12 +114,11 @@ BackgroundWriter::~BackgroundWriter() {
   const size_t num_waiting = state_->parts.size();
   lock.unlock();
   pthread_detach(thread_);
-  state_->log.warning(state_->what, ": the disk does not answer; ", num_waiting,
-                      " lines and records were not written");
+  state_->log.warning(state_->what, ": the disk does not answer; ", num_waiting, " lines and records were not written");
 }
 
 int BackgroundWriter::open(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
   if (descriptor < 0)
     throw Error(TSR_E_UNAVAILABLE, concat(state_->what, ": cannot open ", path, ": ", std::strerror(errno)));
   struct stat file {};

@@ -15,8 +15,8 @@ namespace tessera::host {
 /// these files and a warning, not the run. Each part is written whole or not at all, so a file never has half a line.
 class BackgroundWriter {
  public:
-  /// `what` begins the warnings: "--out runs/a". `log` must not write to this writer. Throws RESOURCE_EXHAUSTED when the
-  /// system starts no thread. `patience`: how long the destructor waits.
+  /// `what` begins the warnings: "--out runs/a". `log` must not write to this writer. Throws RESOURCE_EXHAUSTED when
+  /// the system starts no thread. `patience`: how long the destructor waits.
   BackgroundWriter(std::string what, Log log, std::chrono::milliseconds patience = std::chrono::seconds(10));
   /// Waits until all is written, for a limited time: what a disk has not taken by then is lost, with a warning.
   ~BackgroundWriter();

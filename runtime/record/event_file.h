@@ -6,9 +6,9 @@
 //     Event     1: wall_time (double)   2: step (int64)   one of 3: file_version (text), 5: Summary, 7: SessionLog
 //     Summary   1: Value, repeated      Value   1: tag (text)   2: simple_value (float)
 //
-// All numbers are little-endian. The first event of a file has the version "brain.Event:2". A SessionLog that says START
-// has TensorBoard drop the points from its step on that earlier files of the folder have: those that a run made after
-// the checkpoint from which it was resumed.
+// All numbers are little-endian. The first event of a file has the version "brain.Event:2". A SessionLog that says
+// START has TensorBoard drop the points from its step on that earlier files of the folder have: those that a run made
+// after the checkpoint from which it was resumed.
 //
 // The messages are encoded here, in a few lines: protobuf's library would be a dependency at build and run time, with
 // generated code, for five fields. The format: tensorflow/core/lib/io/record_writer.cc and core/util/event.proto.

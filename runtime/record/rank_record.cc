@@ -1,12 +1,16 @@
 // Rank 0's files follow the run through its observer: the plan when all programs have passed, the rest from the start
-// on. Metrics and events are written after each step, by the background writer. The other ranks note about once a second
-// which step they are in, so that the log of a rank that hangs or lags shows where.
+// on. Metrics and events are written after each step, by the background writer. The other ranks note about once a
+// second which step they are in, so that the log of a rank that hangs or lags shows where.
 
 #include "record/rank_record.h"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -87,7 +91,8 @@ PlanFiles plan_files(const Job& job, const JobPrograms& programs) {
 }  // namespace
 
 struct RankRecord::State {
-  State(std::string in_folder, int of_rank, const Log& warn) : folder(std::move(in_folder)), rank(of_rank), warnings(warn) {}
+  State(std::string in_folder, int of_rank, const Log& warn)
+      : folder(std::move(in_folder)), rank(of_rank), warnings(warn) {}
 
   /// Hands each text that is flushed to the log.
   class LineBuffer : public std::stringbuf {
@@ -103,7 +108,7 @@ struct RankRecord::State {
     State& state_;
   };
 
-  std::string path(std::string_view name) const { return (std::filesystem::path(folder) / name).string(); }
+  std::string path(std::string_view file) const { return (std::filesystem::path(folder) / file).string(); }
 
   void add_to_log(std::string text) {
     const std::lock_guard lock(mutex);
@@ -125,9 +130,9 @@ struct RankRecord::State {
     const auto environment = run_environment();
     {
       const std::lock_guard lock(mutex);
-      new_writer->append(log, concat(time_text(), " note: rank ", rank, " of ", job.mesh.num_ranks(), " begins, process ",
-                                     ::getpid(), " on ", environment.empty() ? "" : environment[0].second, "\n",
-                                     std::exchange(early, "")));
+      new_writer->append(
+          log, concat(time_text(), " note: rank ", rank, " of ", job.mesh.num_ranks(), " begins, process ", ::getpid(),
+                      " on ", environment.empty() ? "" : environment[0].second, "\n", std::exchange(early, "")));
       log_file = log;
       writer = std::move(new_writer);
     }

@@ -26,8 +26,8 @@ void add_options(std::vector<PluginSetting>& settings, const std::string& prefix
                  const PluginOptions& options) {
   const auto values = options.values();
   for (size_t i = 0; i < values.size(); ++i)
-    settings.push_back({concat(prefix, plugin.name, ".", plugin.options[i].name),
-                        value_of(plugin.options[i], values[i])});
+    settings.push_back(
+        {concat(prefix, plugin.name, ".", plugin.options[i].name), value_of(plugin.options[i], values[i])});
 }
 
 /// As DatasetUse says.

@@ -29,7 +29,10 @@ std::string in_folder(const std::string& folder, std::string_view name) {
   return (fs::path(folder) / name).string();
 }
 
+/// Of a file; empty for anything else, such as a FIFO, which would be waited for.
 std::string beginning_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
   std::array<char, Output::kJudgedBytes> begin{};
   std::ifstream in(path, std::ios::binary);
   in.read(begin.data(), begin.size());
@@ -77,13 +80,15 @@ std::string refusal_of_record(const std::string& folder, bool resumes, bool over
     if (const std::string refusal = refusal_of_file(folder, name, is_ours, overwrite, inputs); !refusal.empty())
       return refusal;
   if (has && !resumes)
-    return concat("--out ", folder, " has the record of a run; give another folder, or go on with that run by --resume");
+    return concat("--out ", folder,
+                  " has the record of a run; give another folder, or go on with that run by --resume");
   return "";
 }
 
 void remove_other_metrics(const std::string& folder) {
   const std::string path = in_folder(folder, kMetricsFile);
-  if (!begins_like_metrics(beginning_of(path))) fs::remove(path);
+  std::error_code error;
+  if (fs::is_regular_file(path, error) && !begins_like_metrics(beginning_of(path))) fs::remove(path);
 }
 
 void write_config(const std::string& folder, const std::string& settings) {

@@ -19,9 +19,9 @@ std::string log_file_name(int rank);
 /// Whether the folder has the record of a run: metrics or a configuration that tessera wrote.
 bool has_record(const std::string& folder);
 
-/// Why a run may not be recorded in the folder, as a sentence; empty if it may. A folder that has the record of a run is
-/// for runs that resume. Without `overwrite`, files with the names of ours that tessera did not write are left alone;
-/// what the job reads always is. Creates nothing.
+/// Why a run may not be recorded in the folder, as a sentence; empty if it may. A folder that has the record of a run
+/// is for runs that resume. Without `overwrite`, files with the names of ours that tessera did not write are left
+/// alone; what the job reads always is. Creates nothing.
 std::string refusal_of_record(const std::string& folder, bool resumes, bool overwrite,
                               const std::vector<JobInput>& inputs);
 

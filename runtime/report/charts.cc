@@ -63,7 +63,8 @@ void add_chart(Json& charts, const RecordedRun& run, const char* id, const std::
                const std::vector<SeriesName>& names) {
   Json all = Json::array();
   for (const auto& [curve, shown] : names)
-    if (const auto found = run.curves.find(curve); found != run.curves.end()) all.push_back(series(found->second, shown));
+    if (const auto found = run.curves.find(curve); found != run.curves.end())
+      all.push_back(series(found->second, shown));
   if (!all.empty()) charts.push_back({{"id", id}, {"title", title}, {"unit", unit}, {"series", all}});
 }
 

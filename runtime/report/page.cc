@@ -19,7 +19,8 @@ constexpr std::string_view kBegin = "<!DOCTYPE html>\n<!-- a report of tessera -
 
 std::string escaped(std::string_view text) {
   std::string result;
-  for (const char c : text) switch (c) {
+  for (const char c : text)
+    switch (c) {
       case '<':
         result += "&lt;";
         break;
@@ -53,7 +54,8 @@ std::string script_hash(std::string_view script) {
   EVP_Digest(script.data(), script.size(), hash.data(), &num_bytes, EVP_sha256(), nullptr);
   std::array<unsigned char, 4 * EVP_MAX_MD_SIZE / 3 + 4> text{};
   const int num_chars = EVP_EncodeBlock(text.data(), hash.data(), static_cast<int>(num_bytes));
-  return concat("sha256-", std::string_view(reinterpret_cast<const char*>(text.data()), static_cast<size_t>(num_chars)));
+  return concat("sha256-",
+                std::string_view(reinterpret_cast<const char*>(text.data()), static_cast<size_t>(num_chars)));
 }
 
 const Curve* curve_of(const RecordedRun& run, const char* name) {
@@ -78,8 +80,9 @@ std::string duration(double seconds) {
 }
 
 std::string tile(const std::string& value, const std::string& what) {
-  return value.empty() ? ""
-                       : concat("<div class=\"tile\"><b>", escaped(value), "</b><span>", escaped(what), "</span></div>\n");
+  return value.empty()
+             ? ""
+             : concat("<div class=\"tile\"><b>", escaped(value), "</b><span>", escaped(what), "</span></div>\n");
 }
 
 std::string tiles(const RecordedRun& run) {
@@ -90,7 +93,8 @@ std::string tiles(const RecordedRun& run) {
   };
   last("loss", "training loss");
   last("eval loss", "evaluation loss");
-  if (const Curve* curve = curve_of(run, "per_second")) text += tile(median_of(*curve), run.items + " per second, median");
+  if (const Curve* curve = curve_of(run, "per_second"))
+    text += tile(median_of(*curve), run.items + " per second, median");
   if (run.seconds > 0) text += tile(duration(run.seconds), "since the first step of the last start");
   if (const Curve* curve = curve_of(run, "peak_memory_bytes"))
     text += tile(human_bytes(static_cast<uint64_t>(std::max(0.0, curve->values.back()))), "peak memory of rank 0");
@@ -117,7 +121,8 @@ double attribute_of(const std::string& drawing, const std::string& name) {
 /// In a frame: its style is for a document of its own, and nothing in it may run.
 std::string timeline(const std::string& drawing) {
   if (drawing.empty())
-    return "<div class=\"card\"><pre>There is no drawing of this run's step: tessera plan --svg FILE makes one.</pre></div>\n";
+    return "<div class=\"card\"><pre>There is no drawing of this run's step: tessera plan --svg FILE makes "
+           "one.</pre></div>\n";
   const double width = attribute_of(drawing, "width"), height = attribute_of(drawing, "height");
   const std::string shape =
       width > 0 && height > 0 ? format("aspect-ratio: %.0f / %.0f", width, height) : std::string("height: 600px");
@@ -154,20 +159,23 @@ std::string footer(const RecordedRun& run) {
 }  // namespace
 
 std::string report_page(const RecordedRun& run) {
-  std::string page = concat(
-      kBegin, "<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src '",
-      script_hash(kPageScript), "'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>", escaped(run.model),
-      ": a run of Tessera</title>\n<style>", kPageStyle, "</style>\n</head>\n<body>\n<main>\n", heading(run));
+  std::string page =
+      concat(kBegin, "<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
+             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+             "script-src '",
+             script_hash(kPageScript), "'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
+             escaped(run.model), ": a run of Tessera</title>\n<style>", kPageStyle,
+             "</style>\n</head>\n<body>\n<main>\n", heading(run));
   page += concat("<div class=\"tiles\">\n", tiles(run), "</div>\n<h2>Curves</h2>\n");
   page += run.curves.empty() ? "<p class=\"what\">No step has ended yet.</p>\n" : "";
   page += concat("<div class=\"charts\" id=\"charts\"></div>\n<h2>One step, as planned</h2>\n", timeline(run.drawing));
-  if (!run.plan.empty()) page += concat("<h2>Plan</h2>\n", card("Memory and traffic", "<pre>" + escaped(run.plan) + "</pre>"));
-  page += concat("<h2>Run</h2>\n<div class=\"columns\">\n<div>", card("Environment", table(run.environment)),
-                 "<br>", card("Starts", starts_table(run)), "</div>\n",
+  if (!run.plan.empty())
+    page += concat("<h2>Plan</h2>\n", card("Memory and traffic", "<pre>" + escaped(run.plan) + "</pre>"));
+  page += concat("<h2>Run</h2>\n<div class=\"columns\">\n<div>", card("Environment", table(run.environment)), "<br>",
+                 card("Starts", starts_table(run)), "</div>\n",
                  run.settings.empty() ? "" : card("Configuration", table(run.settings)), "</div>\n");
-  return concat(page, footer(run), "</main>\n<script type=\"application/json\" id=\"run\">", in_script(charts_json(run)),
-                "</script>\n<script>", kPageScript, "</script>\n</body>\n</html>\n");
+  return concat(page, footer(run), "</main>\n<script type=\"application/json\" id=\"run\">",
+                in_script(charts_json(run)), "</script>\n<script>", kPageScript, "</script>\n</body>\n</html>\n");
 }
 
 bool begins_like_report(std::string_view begin) {

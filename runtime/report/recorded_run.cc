@@ -136,7 +136,8 @@ RecordedRun read_recorded_run(const std::string& folder) {
   std::erase_if(run.curves, [](const auto& named) { return named.second.steps.empty(); });
   run.settings = facts_of(Json::parse(text_file(path(kConfigFile)), nullptr, false));
   run.plan = text_file(path(kPlanText));
-  if (const std::string drawing = text_file(path(kStepDrawing)); begins_like_step_svg(drawing.substr(0, Output::kJudgedBytes)))
+  if (const std::string drawing = text_file(path(kStepDrawing));
+      begins_like_step_svg(drawing.substr(0, Output::kJudgedBytes)))
     run.drawing = drawing;
   return run;
 }
