@@ -16,7 +16,7 @@
 #include "config/checkpoint_flags.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"
-#include "config/take_settings.h"
+#include "config/settings/take_settings.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
@@ -84,16 +84,6 @@ void add_config_flags(po::options_description& group, std::vector<std::string>& 
   group.add_options()("print-config", po::bool_switch(&parsed.print_config),
                       "print the resolved configuration, which --config reads, and exit");
   names.emplace_back("print-config");
-}
-
-/// What only training asks: `eval` has no such flags, as they would change nothing.
-bool is_of_training(const Flag& flag) {
-  constexpr std::string_view kOfTraining[] = {"eval-data",    "eval-every", "grad-accum",        "reduce-dtype",
-                                              "reduce-every", "recompute",  "max-skipped-steps", "offload",
-                                              "offload-dir",  "offload-io", "offload-check",     "offload-chunk",
-                                              "cuda-graph",   "seed",       "host-memory",
-                                              "out"};
-  return flag.group == kOptimisation || flag.group == kCheckpoints || std::ranges::count(kOfTraining, flag.name) > 0;
 }
 
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
@@ -253,10 +243,6 @@ void name_model(std::vector<std::string>& words) {
 }
 
 }  // namespace
-
-bool has_flag(FlagSet set, const Flag& flag) {
-  return set != FlagSet::eval || !is_of_training(flag);
-}
 
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   ParsedFlags parsed;

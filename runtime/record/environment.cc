@@ -40,7 +40,7 @@ std::vector<std::pair<std::string, std::string>> run_environment() {
     add("host", system.nodename);
     add("system", concat(system.sysname, " ", system.release, " ", system.machine));
   }
-  add("cpu", processor());
+  add("processor", processor());
   if (const unsigned cores = std::thread::hardware_concurrency()) add("cores", std::to_string(cores));
   const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGE_SIZE);
   if (pages > 0 && page_bytes > 0)

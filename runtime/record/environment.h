@@ -7,7 +7,7 @@
 
 namespace tessera::host {
 
-/// "host", "system", "cpu", "cores", "memory" and "compiler", each with its value; without those that the system does
+/// "host", "system", "processor", "cores", "memory" and "compiler", each with its value; without those that the system does
 /// not tell.
 std::vector<std::pair<std::string, std::string>> run_environment();
 

@@ -64,7 +64,7 @@ std::string event(double wall_time, int64_t step, const std::string& what) {
   return record(double_field(1, wall_time) + number_field(2, static_cast<uint64_t>(step)) + what);
 }
 
-/// The seconds in a name of ours; 0 for another name.
+/// The seconds in the name of an event file; 0 for another name.
 int64_t seconds_of(const std::string& name) {
   int64_t seconds = 0;
   if (name.starts_with(kEventFilePrefix))

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
-#include "config/settings_file.h"
+#include "config/settings/settings_file.h"
 
 namespace tessera::host {
 namespace {

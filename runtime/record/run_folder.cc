@@ -13,7 +13,7 @@
 #include "base/durable_file.h"
 #include "base/metrics.h"
 #include "base/read_only_file.h"
-#include "config/settings_file.h"
+#include "config/settings/settings_file.h"
 #include "plan/step_svg.h"
 
 namespace tessera::host {

@@ -20,12 +20,12 @@ std::string log_file_name(int rank);
 bool has_record(const std::string& folder);
 
 /// Why a run may not be recorded in the folder, as a sentence; empty if it may. A folder that has the record of a run
-/// is for runs that resume. Without `overwrite`, files with the names of ours that tessera did not write are left
+/// is for runs that resume. Without `overwrite`, files with such names that tessera did not write are left
 /// alone; what the job reads always is. Creates nothing.
 std::string refusal_of_record(const std::string& folder, bool resumes, bool overwrite,
                               const std::vector<JobInput>& inputs);
 
-/// Removes a file with the name of ours that has no metrics: after --overwrite has allowed it.
+/// Removes a file with the name of the metrics that has none: after --overwrite has allowed it.
 void remove_other_metrics(const std::string& folder);
 
 /// Writes config.json. One of other settings, of a run before, gets the first free name of config.1.json, config.2.json

@@ -1,4 +1,4 @@
-#include "config/settings_file.h"
+#include "config/settings/settings_file.h"
 
 #include <gtest/gtest.h>
 

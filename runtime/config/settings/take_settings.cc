@@ -7,14 +7,14 @@
 //
 // Each of these is a note for the log.
 
-#include "config/take_settings.h"
+#include "config/settings/take_settings.h"
 
 #include <algorithm>
 #include <array>
 
 #include "base/concat.h"
 #include "config/flag_table.h"
-#include "config/settings_file.h"
+#include "config/settings/settings_file.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 

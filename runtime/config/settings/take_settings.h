@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "config/parse_flags.h"
+#include "config/parsed_flags.h"
 
 namespace tessera::host {
 

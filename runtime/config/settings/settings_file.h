@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "config/parse_flags.h"
+#include "config/parsed_flags.h"
 
 namespace tessera::host {
 

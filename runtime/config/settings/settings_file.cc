@@ -1,7 +1,7 @@
 // Keys are the names of flags, values have the type that one expects in JSON: a number for --lr, true or false for a
 // switch, text for the rest. A reader is strict, since a setting that is overlooked is a run that is not the one meant.
 
-#include "config/settings_file.h"
+#include "config/settings/settings_file.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
