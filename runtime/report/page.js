@@ -1,6 +1,6 @@
 // Draws the charts of a report from the numbers in the page.
 const data = JSON.parse(document.getElementById('run').textContent);
-const W = 620, H = 270, LEFT = 62, RIGHT = 14, TOP = 10, BOTTOM = 26;
+const W = 620, H = 270, LEFT = 74, RIGHT = 14, TOP = 10, BOTTOM = 26;
 
 const svg = (name, attributes, parent, text) => {
   const node = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -38,6 +38,15 @@ const ticks = (low, high, count, base) => {
   return all;
 };
 
+// 1, 2 and 5 times the powers of ten, or the powers alone where these are many; `low` and `high` are logarithms.
+const logTicks = (low, high) => {
+  const all = [];
+  for (let power = Math.floor(low); power <= high; ++power)
+    for (const m of high - low > 3 ? [1] : [1, 2, 5]) all.push(power + Math.log10(m));
+  const shown = all.filter(tick => tick >= low && tick <= high);
+  return shown.filter((_, i) => i % Math.ceil(shown.length / 8) === 0);
+};
+
 const finite = values => values.filter(value => value !== null);
 
 function draw(figure, chart, log) {
@@ -48,7 +57,7 @@ function draw(figure, chart, log) {
   let y0 = to(lows.reduce((a, b) => Math.min(a, b), Infinity)), y1 = to(highs.reduce((a, b) => Math.max(a, b), -Infinity));
   if (!(y1 > y0)) [y0, y1] = Number.isFinite(y0) ? [y0 - (Math.abs(y0) || 1) / 10, y1 + (Math.abs(y1) || 1) / 10] : [0, 1];
   const pad = (y1 - y0) * 0.05;
-  y0 = !log && y0 >= 0 ? Math.max(0, y0 - pad) : y0 - pad;
+  y0 = log || y0 < 0 ? y0 - pad : chart.zero ? 0 : Math.max(0, y0 - pad);
   y1 += pad;
   const px = x => LEFT + (x - x0) / (x1 - x0) * (W - LEFT - RIGHT);
   const py = y => H - BOTTOM - (to(y) - y0) / (y1 - y0) * (H - TOP - BOTTOM);
@@ -56,7 +65,7 @@ function draw(figure, chart, log) {
   figure.querySelector('svg')?.remove();
   const view = svg('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': chart.title}, figure);
   figure.insertBefore(view, figure.querySelector('figcaption'));
-  for (const tick of ticks(y0, y1, 5, chart.unit === 'bytes' && !log ? 1024 : 10)) {
+  for (const tick of log ? logTicks(y0, y1) : ticks(y0, y1, 5, chart.unit === 'bytes' ? 1024 : 10)) {
     const y = py(back(tick));
     svg('line', {class: 'grid', x1: LEFT, x2: W - RIGHT, y1: y, y2: y}, view);
     svg('text', {x: LEFT - 8, y: y + 4, 'text-anchor': 'end'}, view, number(log ? +back(tick).toPrecision(3) : tick, chart.unit));
@@ -83,7 +92,7 @@ function draw(figure, chart, log) {
       const reversed = {x: [...s.x].reverse()};
       svg('path', {class: 'band', fill: color, d: path(s, s.high) + path(reversed, [...s.low].reverse()).replace('M', 'L') + 'Z'}, view);
     }
-    svg('path', {class: 'curve', stroke: color, d: path(s, s.y)}, view);
+    svg('path', {class: `curve c${i}`, stroke: color, d: path(s, s.y)}, view);
     if (s.x.length <= 40)
       s.x.forEach((x, j) => s.y[j] !== null && svg('circle', {cx: px(x), cy: py(s.y[j]), r: 2.6, fill: color}, view));
   });
@@ -127,10 +136,10 @@ for (const chart of data.charts) {
     key.append(s.name);
   });
   const positive = chart.series.every(s => (s.low ?? s.y).every(y => y === null || y > 0));
-  let log = false;
+  let log = positive && chart.log;
   if (positive) {
     const button = html('button', {type: 'button'}, header, 'log');
-    button.setAttribute('aria-pressed', false);
+    button.setAttribute('aria-pressed', log);
     button.onclick = () => {
       button.setAttribute('aria-pressed', log = !log);
       draw(figure, chart, log);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/flag_table.h"
+#include "config/parse_flags.h"
 #include "config/usage_error.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
@@ -114,7 +115,9 @@ TEST(SettingsFile, ReadsBackWhatItWrote) {
   const ParsedFlags read = parse(file(settings_json(given.config, FlagSet::train, options, "0.1")));
   for (const Flag& flag : train_flags()) {
     EXPECT_EQ(flag.print(read.config), flag.print(given.config)) << flag.name;
-    if (flag.items) EXPECT_EQ(flag.items(read.config), flag.items(given.config)) << flag.name;
+    if (flag.items) {
+      EXPECT_EQ(flag.items(read.config), flag.items(given.config)) << flag.name;
+    }
     const bool is_default = flag.items ? flag.items(given.config).empty() : flag.print(given.config) == flag.print({});
     EXPECT_EQ(is_default, flag.name == "init-from") << flag.name << " was not tried";
   }
