@@ -5,8 +5,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/concat.h"
-
 namespace tessera::host {
 namespace {
 
@@ -59,26 +57,39 @@ Json series(const Curve& curve, const char* name) {
   return json;
 }
 
-void add_chart(Json& charts, const RecordedRun& run, const char* id, const std::string& title, const char* unit,
-               const std::vector<SeriesName>& names) {
+struct ChartName {
+  const char* id;
+  std::string title;
+  const char* unit = "";
+  bool zero = false, log = false;
+};
+
+void add_chart(Json& charts, const RecordedRun& run, const ChartName& chart, const std::vector<SeriesName>& names) {
   Json all = Json::array();
   for (const auto& [curve, shown] : names)
     if (const auto found = run.curves.find(curve); found != run.curves.end())
       all.push_back(series(found->second, shown));
-  if (!all.empty()) charts.push_back({{"id", id}, {"title", title}, {"unit", unit}, {"series", all}});
+  if (all.empty()) return;
+  charts.push_back({{"id", chart.id},
+                    {"title", chart.title},
+                    {"unit", chart.unit},
+                    {"zero", chart.zero},
+                    {"log", chart.log},
+                    {"series", all}});
 }
 
 }  // namespace
 
 std::string charts_json(const RecordedRun& run) {
   Json charts = Json::array();
-  add_chart(charts, run, "loss", "Loss", "", {{"loss", "training"}, {"eval loss", "evaluation"}});
-  add_chart(charts, run, "accuracy", "Accuracy", "%", {{"accuracy", "training"}, {"eval accuracy", "evaluation"}});
-  add_chart(charts, run, "norm", "Gradient norm, before clipping", "", {{"grad_norm", "norm"}});
-  add_chart(charts, run, "lr", "Learning rate", "", {{"lr", "rate"}});
-  add_chart(charts, run, "speed", concat(run.items == "tokens" ? "Tokens" : "Examples", " per second, all ranks"), "",
-            {{"per_second", run.items.c_str()}});
-  add_chart(charts, run, "memory", "Memory of rank 0", "bytes",
+  add_chart(charts, run, {"loss", "Loss"}, {{"loss", "training"}, {"eval loss", "evaluation"}});
+  add_chart(charts, run, {"accuracy", "Accuracy", "%"}, {{"accuracy", "training"}, {"eval accuracy", "evaluation"}});
+  add_chart(charts, run, {.id = "norm", .title = "Gradient norm, before clipping", .log = true},
+            {{"grad_norm", "norm"}});
+  add_chart(charts, run, {"lr", "Learning rate", "", true}, {{"lr", "rate"}});
+  const std::string items = run.items == "tokens" ? "Tokens" : "Examples";
+  add_chart(charts, run, {"speed", items + " per second, all ranks", "", true}, {{"per_second", run.items.c_str()}});
+  add_chart(charts, run, {"memory", "Memory of rank 0", "bytes", true},
             {{"memory_bytes", "in use"}, {"peak_memory_bytes", "peak"}});
   return Json({{"charts", charts}}).dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -95,7 +95,8 @@ std::string tiles(const RecordedRun& run) {
   last("eval loss", "evaluation loss");
   if (const Curve* curve = curve_of(run, "per_second"))
     text += tile(median_of(*curve), run.items + " per second, median");
-  if (run.seconds > 0) text += tile(duration(run.seconds), "since the first step of the last start");
+  if (run.seconds > 0)
+    text += tile(duration(run.seconds), run.starts.size() > 1 ? "of training since the last start" : "of training");
   if (const Curve* curve = curve_of(run, "peak_memory_bytes"))
     text += tile(human_bytes(static_cast<uint64_t>(std::max(0.0, curve->values.back()))), "peak memory of rank 0");
   return text;
@@ -108,8 +109,9 @@ std::string table(const Facts& facts) {
   return text + "</table>";
 }
 
-std::string card(const std::string& title, const std::string& content) {
-  return concat("<details class=\"card\" open><summary>", title, "</summary>", content, "</details>\n");
+std::string card(const std::string& title, const std::string& content, bool is_open = true) {
+  return concat("<details class=\"card\"", is_open ? " open" : "", "><summary>", title, "</summary>", content,
+                "</details>\n");
 }
 
 /// An attribute of the drawing's first element; 0 without it.
@@ -170,7 +172,7 @@ std::string report_page(const RecordedRun& run) {
   page += run.curves.empty() ? "<p class=\"what\">No step has ended yet.</p>\n" : "";
   page += concat("<div class=\"charts\" id=\"charts\"></div>\n<h2>One step, as planned</h2>\n", timeline(run.drawing));
   if (!run.plan.empty())
-    page += concat("<h2>Plan</h2>\n", card("Memory and traffic", "<pre>" + escaped(run.plan) + "</pre>"));
+    page += concat("<h2>Plan</h2>\n", card("Memory and traffic", "<pre>" + escaped(run.plan) + "</pre>", false));
   page += concat("<h2>Run</h2>\n<div class=\"columns\">\n<div>", card("Environment", table(run.environment)), "<br>",
                  card("Starts", starts_table(run)), "</div>\n",
                  run.settings.empty() ? "" : card("Configuration", table(run.settings)), "</div>\n");

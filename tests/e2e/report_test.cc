@@ -218,7 +218,7 @@ TEST(Report, IsDrawnByABrowser) {
   ASSERT_TRUE(std::regex_search(dump.out, found, caption)) << dump.out.substr(0, 20000);
   for (const size_t i : {0u, 1u})
     EXPECT_NEAR(std::stod(found[i + 1]), loss["series"][i]["last"][1].get<double>(), 1e-4);
-  const std::regex curve(R"(<path class="curve"[^>]* d="M[^"]*L)");
+  const std::regex curve(R"(<path class="curve c[^>]* d="M[^"]*L)");
   EXPECT_EQ(std::distance(std::sregex_iterator(dump.out.begin(), dump.out.end(), curve), std::sregex_iterator()), 7);
   const std::string picture = folder.path("page.png");
   const CommandResult shot =

@@ -50,7 +50,7 @@ template <class... Parts>
   throw UsageError(concat("--config ", path, ": \"", key, "\" ", parts...));
 }
 
-Setting flag_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
+FileSetting flag_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
   const auto flags = train_flags();
   const auto flag = std::ranges::find(flags, key, [](const Flag& f) { return std::string(f.name); });
   if (flag == flags.end()) {
@@ -61,7 +61,7 @@ Setting flag_setting(const std::string& path, const std::string& key, const nloh
     refuse(path, key, "is not a setting; its keys are the names of flags without dashes",
            near.empty() ? "" : concat("; did you mean \"", near, "\"?"));
   }
-  Setting setting{key, {}};
+  FileSetting setting{key, {}};
   const nlohmann::json list = flag->items ? value : nlohmann::json::array({value});
   if (!list.is_array()) refuse(path, key, "is ", value.dump(), "; give a list of texts: [\"...\"]");
   for (const nlohmann::json& item : list) {
@@ -71,7 +71,7 @@ Setting flag_setting(const std::string& path, const std::string& key, const nloh
   return setting;
 }
 
-Setting option_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
+FileSetting option_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
   if (!value.is_primitive()) refuse(path, key, "is ", value.dump(), "; give a number, true or false, or a text");
   return {key, {text_of(value)}};
 }
@@ -92,14 +92,14 @@ bool begins_like_settings(std::string_view begin) {
   return begin.starts_with(kBegin);
 }
 
-std::vector<Setting> read_settings(const std::string& path) {
+std::vector<FileSetting> read_settings(const std::string& path) {
   nlohmann::json json;
   try {
     json = parse_strict_json(read_text_file(path, kMaxFileBytes), path, kMaxDepth);
   } catch (const Error& error) {
     throw UsageError(concat("--config: ", error.what()), error.code());
   }
-  std::vector<Setting> settings;
+  std::vector<FileSetting> settings;
   for (const auto& [key, value] : json.items()) {
     if (key == kVersionKey && !value.is_string()) refuse(path, key, "is ", value.dump(), "; give a text in quotes");
     if (key == kVersionKey || value.is_null()) continue;

@@ -27,13 +27,13 @@ std::string settings_json(const TrainConfig& config, FlagSet set, std::span<cons
 bool begins_like_settings(std::string_view begin);
 
 /// One key of such a file that is not null.
-struct Setting {
+struct FileSetting {
   std::string key;
   std::vector<std::string> values;  ///< as flags take them; one, unless the flag is repeatable
 };
 
 /// Reads a file of settings. Throws UsageError, with file and key, for what is not such an object, an unknown key and a
 /// value of another type.
-std::vector<Setting> read_settings(const std::string& path);
+std::vector<FileSetting> read_settings(const std::string& path);
 
 }  // namespace tessera::host

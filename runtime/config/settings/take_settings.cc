@@ -48,7 +48,7 @@ class Taking {
       : flags_(flags), path_(flags.config_file), given_(given), settings_(read_settings(path_)) {}
 
   void run() {
-    for (const Setting& setting : settings_) {
+    for (const FileSetting& setting : settings_) {
       if (setting.key.find('.') != setting.key.npos)
         take_option(setting);
       else if (const Flag* flag = flag_for(setting.key))
@@ -64,9 +64,9 @@ class Taking {
     const Flag& flag = flag_of(name);
     return has_flag(flags_.set, flag) ? &flag : nullptr;
   }
-  bool has_key(std::string_view key) const { return std::ranges::count(settings_, key, &Setting::key) > 0; }
+  bool has_key(std::string_view key) const { return std::ranges::count(settings_, key, &FileSetting::key) > 0; }
 
-  void read(const Flag& flag, const Setting& setting, TrainConfig& config) const {
+  void read(const Flag& flag, const FileSetting& setting, TrainConfig& config) const {
     try {
       for (const std::string& value : setting.values)
         flag.read(config, value);
@@ -75,7 +75,7 @@ class Taking {
     }
   }
 
-  void take_flag(const Flag& flag, const Setting& setting) {
+  void take_flag(const Flag& flag, const FileSetting& setting) {
     TrainConfig of_file;
     read(flag, setting, of_file);
     const std::string here = shown(flag, flags_.config), there = shown(flag, of_file);
@@ -98,7 +98,7 @@ class Taking {
     return "";
   }
 
-  void take_option(const Setting& setting) {
+  void take_option(const FileSetting& setting) {
     const auto given = std::ranges::find_if(flags_.plugin_flags, [&](const PluginFlag& flag) {
       return flag.file.empty() && (flag.name == setting.key || flag.name == without_axis(setting.key));
     });
@@ -120,7 +120,7 @@ class Taking {
     const auto parts = split(option, '.');
     if (parts.size() < 2) return "";
     const std::string_view plugin = parts[parts.size() - 2];
-    for (const Setting& setting : settings_) {
+    for (const FileSetting& setting : settings_) {
       const auto flag = std::ranges::find(kNamesPlugins, setting.key);
       if (flag == kNamesPlugins.end() || !given_.contains(setting.key)) continue;
       const std::string here = shown(flag_of(*flag), flags_.config);
@@ -137,7 +137,7 @@ class Taking {
   ParsedFlags& flags_;
   const std::string& path_;
   const std::set<std::string>& given_;
-  const std::vector<Setting> settings_;
+  const std::vector<FileSetting> settings_;
 };
 
 }  // namespace
