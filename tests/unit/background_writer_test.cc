@@ -85,7 +85,7 @@ TEST(BackgroundWriter, AFileThatTakesNothingStopsNoCaller) {
   const TempFolder folder;
   ASSERT_EQ(mkfifo(folder.path("fifo").c_str(), 0600), 0);
   const int reader = ::open(folder.path("fifo").c_str(), O_RDONLY | O_NONBLOCK);
-  std::ostringstream said;
+  static auto& said = *new std::ostringstream;  // the thread that is left may still write to it
   {
     BackgroundWriter writer("--out x", Log(said, LogLevel::info), milliseconds(100));
     const int fifo = writer.open(folder.path("fifo"));
