@@ -181,7 +181,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     Job unplanned = make_job(flags, num_ranks, log);
     check_outputs(unplanned);
     open_data(unplanned);
-    initial_parameters(unplanned, Log(LogLevel::off));
+    if (unplanned.config.init_from.empty()) initial_parameters(unplanned, Log(LogLevel::off));
     const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
     const Job& job = planned.job();

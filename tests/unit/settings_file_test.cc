@@ -183,6 +183,9 @@ TEST(SettingsFile, OtherCommandsTakeWhatTheyHave) {
   EXPECT_EQ(eval.config.batch_size, 3);
   EXPECT_EQ(eval.config.save, "");
   EXPECT_EQ(eval.config.lr, TrainConfig().lr);
+  // Data to train on are not taken for data to judge by.
+  expect_error<UsageError>([] { parse(file("{" + kJob + R"(, "eval-data": null})"), {}, FlagSet::eval); },
+                           {"--data is missing"});
   // What eval itself prints has no other data.
   const std::string printed = file(settings_json(eval.config, FlagSet::eval, {}, "0.1"));
   EXPECT_EQ(parse(printed, {}, FlagSet::eval).config.data, "e.txt");
@@ -190,6 +193,7 @@ TEST(SettingsFile, OtherCommandsTakeWhatTheyHave) {
 
 TEST(SettingsFile, RefusesWithFileAndKey) {
   refuse("{" + kJob + R"(, "learning-rat": 1})", {"\"learning-rat\" is not a setting"});
+  refuse("{" + kJob + R"(, "learning-rat": null})", {"\"learning-rat\" is not a setting"});
   refuse("{" + kJob + R"(, "step": 1})", {"\"step\" is not a setting", "did you mean \"steps\"?"});
   refuse("{" + kJob + R"(, "lr": "0.1"})", {"\"lr\" is \"0.1\"; give a number"});
   refuse("{" + kJob + R"(, "lr": -1})", {"\"lr\": --lr"});

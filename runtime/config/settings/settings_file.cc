@@ -62,6 +62,7 @@ FileSetting flag_setting(const std::string& path, const std::string& key, const 
            near.empty() ? "" : concat("; did you mean \"", near, "\"?"));
   }
   FileSetting setting{key, {}};
+  if (value.is_null()) return setting;
   const nlohmann::json list = flag->items ? value : nlohmann::json::array({value});
   if (!list.is_array()) refuse(path, key, "is ", value.dump(), "; give a list of texts: [\"...\"]");
   for (const nlohmann::json& item : list) {
@@ -72,6 +73,7 @@ FileSetting flag_setting(const std::string& path, const std::string& key, const 
 }
 
 FileSetting option_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
+  if (value.is_null()) return {key, {}};
   if (!value.is_primitive()) refuse(path, key, "is ", value.dump(), "; give a number, true or false, or a text");
   return {key, {text_of(value)}};
 }
@@ -102,7 +104,7 @@ std::vector<FileSetting> read_settings(const std::string& path) {
   std::vector<FileSetting> settings;
   for (const auto& [key, value] : json.items()) {
     if (key == kVersionKey && !value.is_string()) refuse(path, key, "is ", value.dump(), "; give a text in quotes");
-    if (key == kVersionKey || value.is_null()) continue;
+    if (key == kVersionKey) continue;
     settings.push_back(key.find('.') == key.npos ? flag_setting(path, key, value) : option_setting(path, key, value));
   }
   return settings;

@@ -26,10 +26,10 @@ std::string settings_json(const TrainConfig& config, FlagSet set, std::span<cons
 /// Whether a file that begins like this was written by settings_json().
 bool begins_like_settings(std::string_view begin);
 
-/// One key of such a file that is not null.
+/// One key of such a file.
 struct FileSetting {
   std::string key;
-  std::vector<std::string> values;  ///< as flags take them; one, unless the flag is repeatable
+  std::vector<std::string> values;  ///< as flags take them; none for null, else one, unless the flag is repeatable
 };
 
 /// Reads a file of settings. Throws UsageError, with file and key, for what is not such an object, an unknown key and a

@@ -49,6 +49,7 @@ class Taking {
 
   void run() {
     for (const FileSetting& setting : settings_) {
+      if (setting.values.empty()) continue;
       if (setting.key.find('.') != setting.key.npos)
         take_option(setting);
       else if (const Flag* flag = flag_for(setting.key))
@@ -122,7 +123,7 @@ class Taking {
     const std::string_view plugin = parts[parts.size() - 2];
     for (const FileSetting& setting : settings_) {
       const auto flag = std::ranges::find(kNamesPlugins, setting.key);
-      if (flag == kNamesPlugins.end() || !given_.contains(setting.key)) continue;
+      if (flag == kNamesPlugins.end() || setting.values.empty() || !given_.contains(setting.key)) continue;
       const std::string here = shown(flag_of(*flag), flags_.config);
       if (setting.values[0].find(plugin) != std::string::npos && here.find(plugin) == here.npos) return *flag;
     }
