@@ -64,6 +64,12 @@ bool Log::enabled(LogLevel level) const noexcept {
   return sink_->logger.should_log(to_spdlog(level));
 }
 
+void Log::copy_to(std::ostream& out) const {
+  auto copy = std::make_shared<spdlog::sinks::ostream_sink_mt>(out, true);
+  copy->set_pattern("[%Y-%m-%d %H:%M:%S.%e] %l: %v");
+  sink_->logger.sinks().push_back(std::move(copy));
+}
+
 void Log::write(LogLevel level, std::string_view line) const {
   sink_->logger.log(to_spdlog(level), printable(line));
 }

@@ -52,6 +52,9 @@ class Log {
   }
 
   bool enabled(LogLevel level) const noexcept;
+  /// From now on each line is also written to `out`, with its date, and flushed. `out` must outlive the logger and its
+  /// copies. [setup: before the logger is used by other threads]
+  void copy_to(std::ostream& out) const;
   /// One line, as printable() makes it: no text can forge another line.
   void write(LogLevel level, std::string_view line) const;
 

@@ -62,6 +62,8 @@ std::string to_json_line(const RunMetrics& r) {
                {"planned_bytes", planned}};
   if (r.resumed_step) line["resumed_step"] = r.resumed_step;
   if (r.load_ms > 0) line["load_ms"] = r.load_ms;
+  for (const auto& [name, value] : r.environment)
+    line["environment"][name] = value;
   return dump(line);
 }
 

@@ -28,6 +28,8 @@ struct RunMetrics {
   int64_t planned_peak_bytes = 0;  ///< the arena of device memory
   /// Contents of the arena at the planned peak: "parameters", "gradients", ..., and "waste".
   std::vector<std::pair<std::string, int64_t>> planned_bytes = {};
+  /// Where rank 0 runs: "host", "processor", "compiler", ...
+  std::vector<std::pair<std::string, std::string>> environment = {};
 };
 
 struct StepMetrics {

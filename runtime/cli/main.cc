@@ -32,6 +32,7 @@ constexpr std::string_view kHelp =
     "  bench PART       measure this machine: comm, device, disk, or rates for plan --rates to predict steps\n"
     "  doctor           what works on this machine, and what to do about what does not\n"
     "  trace FILE       where the time of a run's steps went (tessera train --profile)\n"
+    "  report FOLDER    the record of a run (train --out FOLDER) as a page for a browser\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
     "  tokenize IN OUT  text to tokens, by a tokenizer.json (tessera tokenize --help)\n\n"
@@ -53,6 +54,7 @@ constexpr Command kCommands[] = {
     {"bench", bench_command},
     {"doctor", doctor_command},
     {"trace", [](Arguments arguments, const std::vector<std::string>&) { return trace_command(arguments); }},
+    {"report", [](Arguments arguments, const std::vector<std::string>&) { return report_command(arguments); }},
     {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
     {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
     {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},

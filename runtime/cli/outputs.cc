@@ -15,6 +15,8 @@
 #include "model/model_name.h"
 #include "plan/drawing/step_svg.h"
 #include "rates/rates.h"
+#include "record/environment.h"
+#include "record/run_folder.h"
 #include "trace/gzip.h"
 #include "trace/write_trace.h"
 #include "weights/weight_files.h"
@@ -115,6 +117,13 @@ void check_save(const Job& job) {
     throw UsageError(refusal);
 }
 
+void check_record(const Job& job) {
+  const TrainConfig& config = job.config;
+  if (config.out.empty()) return;
+  const std::string refusal = refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs_of(job));
+  if (!refusal.empty()) throw UsageError(refusal);
+}
+
 RankObserver write_outputs(const Job& job, int rank) {
   RankObserver observer;
   if (rank != 0) return observer;
@@ -125,6 +134,7 @@ RankObserver write_outputs(const Job& job, int rank) {
   const auto writer = std::make_shared<std::unique_ptr<MetricsWriter>>();
   observer.on_start = [writer, output = metrics_output(job)](RunMetrics run) {
     run.version = TESSERA_VERSION;
+    run.environment = run_environment();
     *writer = std::make_unique<MetricsWriter>(output, run);
   };
   observer.on_step = [writer](const StepMetrics& step) { (*writer)->write(step); };

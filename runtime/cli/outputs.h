@@ -12,6 +12,8 @@ namespace tessera::host {
 void check_metrics(const Job& job, int rank);
 /// Throws UsageError when rank 0's trace cannot be written, the --profile of a run that has one.
 void check_trace(const Job& job, int rank);
+/// Throws UsageError when the run cannot be recorded in --out.
+void check_record(const Job& job);
 /// Throws UsageError when the job cannot save into --save, or would read there what it has saved.
 void check_save(const Job& job);
 /// Writes metrics and trace during the run, on rank 0. A run that is refused before its first step creates no file and

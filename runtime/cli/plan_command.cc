@@ -16,6 +16,7 @@
 #include "plan/step_events.h"
 #include "plan/verification.h"
 #include "program/program_text.h"
+#include "record/resolved_config.h"
 #include "trace/comparison.h"
 #include "trace/read_trace.h"
 
@@ -101,6 +102,10 @@ int plan_command(std::span<const std::string> arguments) {
     throw UsageError("--rank " + std::to_string(flags.plan.rank) + " does not exist; the job has the ranks 0 to " +
                      std::to_string(num_ranks - 1));
   Job job = make_job(flags, num_ranks, log);
+  if (flags.print_config) {
+    std::cout << resolved_config(job, threads_per_rank(job.config, num_ranks));
+    return 0;
+  }
   job.evaluates = true;  // a plan shows and verifies every program that a job can run
   if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
   const JobPlan planned = with_offers(job, log, [&] { return JobPlan(job, log); });

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <iostream>
 
 #include "base/concat.h"
@@ -28,6 +29,8 @@
 #include "plan/advice/memory_advisor.h"
 #include "plan/job_plan.h"
 #include "plan/verification.h"
+#include "record/rank_record.h"
+#include "record/resolved_config.h"
 #include "train/rank_process.h"
 #include "train/saving/resume.h"
 #include "train/thread_ranks.h"
@@ -51,8 +54,33 @@ ParsedFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
   return flags;
 }
 
-Log rank_log(const ParsedFlags& flags, int rank, int num_ranks) {
-  return Log(parse_log_level(flags.config.log_level), rank, num_ranks);
+/// What the rank keeps in --out, and its log, which is copied there.
+struct RecordedLog {
+  RecordedLog(const ParsedFlags& flags, int rank, int num_ranks, LogLevel level)
+      : record(flags.config.out, rank, Log(LogLevel::warning, rank, num_ranks)), log(level, rank, num_ranks) {
+    if (record.is_on()) log.copy_to(record.log_stream());
+  }
+  RecordedLog(const ParsedFlags& flags, int rank, int num_ranks)
+      : RecordedLog(flags, rank, num_ranks, parse_log_level(flags.config.log_level)) {}
+
+  RankRecord record;
+  Log log;
+};
+
+/// Everything that a job writes can be written. Throws UsageError.
+void check_outputs(const Job& job) {
+  check_metrics(job, 0);
+  check_trace(job, 0);
+  check_record(job);
+  check_save(job);
+  check_checkpoints(job);
+}
+
+/// --print-config: `num_local_ranks` will share this host.
+int print_config(const ParsedFlags& flags, int num_ranks, int num_local_ranks, const Log& log) {
+  const Job job = make_job(flags, num_ranks, log);
+  std::cout << resolved_config(job, threads_per_rank(job.config, num_local_ranks));
+  return 0;
 }
 
 /// The run asks for signals before each step; from the first one on they are requests.
@@ -65,19 +93,36 @@ RankObserver with_signals(RankObserver observer, RunSignals& signals) {
   return observer;
 }
 
+/// Metrics, record and signals of a rank's run.
+RankObserver observe(const Job& job, int rank, int num_local_ranks, RankRecord& record, RunSignals& signals) {
+  RankObserver observer = write_outputs(job, rank);
+  record.observe(job, threads_per_rank(job.config, num_local_ranks), observer);
+  return with_signals(std::move(observer), signals);
+}
+
+/// Runs the rank; why it failed is in its record too.
+void run_recorded(RankRecord& record, const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const std::exception& error) {
+    record.note(concat("fails: ", error.what()));
+    throw;
+  }
+}
+
 int train_alone(const ParsedFlags& flags) {
   announce_ending_signals();
   RunSignals signals(true);  // before plugins start threads
-  const Log log = rank_log(flags, 0, 1);
+  RecordedLog recorded(flags, 0, 1);
+  const Log& log = recorded.log;
+  if (flags.print_config) return print_config(flags, 1, 1, log);
   const Job job = make_job(flags, 1, log);
-  check_metrics(job, 0);
-  check_trace(job, 0);
-  check_save(job);
-  check_checkpoints(job);
+  check_outputs(job);
   const auto data = open_data(job);
   RankInfo info;
   info.store = std::make_shared<MemoryStore>();
-  train_rank(job, data, info, with_signals(write_outputs(job, 0), signals), log);
+  run_recorded(recorded.record,
+               [&] { train_rank(job, data, info, observe(job, 0, 1, recorded.record, signals), log); });
   return 0;
 }
 
@@ -85,7 +130,8 @@ int train_alone(const ParsedFlags& flags) {
 int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, RankProcess& process) {
   RunSignals signals(!process.is_launched());  // before plugins start threads
   ranks_to_start(requested_world(flags.config), environment);
-  const Log log = rank_log(flags, environment.rank, environment.world_size);
+  RecordedLog recorded(flags, environment.rank, environment.world_size);
+  const Log& log = recorded.log;
   if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
   require_secret(environment, flags.config.insecure, log);
   // Only one process logs about plugins and model: our launcher, or rank 0.
@@ -95,49 +141,52 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
     throw UsageError(concat("--comm ", job.config.comm, " connects threads of one process, but ", environment.source,
                             " started ", environment.world_size, " processes; give --comm ", kDefaultCommunicator,
                             ", or start one process with --nproc ", environment.world_size));
-  check_metrics(job, environment.rank);
-  check_trace(job, environment.rank);
-  if (environment.rank == 0) {
-    check_save(job);
-    check_checkpoints(job);
-  }
+  if (environment.rank == 0) check_outputs(job);
   const auto data = open_data(job);
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
-    RankObserver observer = with_signals(write_outputs(job, environment.rank), signals);
+    RankObserver observer = observe(job, environment.rank, environment.local_size, recorded.record, signals);
     observer.on_step = [&watch, inner = observer.on_step](const StepMetrics& step) {
       inner(step);
       watch.note_step(step.step);
     };
-    train_rank(job, data, info, observer, log);
+    run_recorded(recorded.record, [&] { train_rank(job, data, info, observer, log); });
   });
 }
 
-int train_as_threads(const Job& job, RunSignals& signals, const Log& log) {
+/// `first`: of rank 0.
+int train_as_threads(const ParsedFlags& flags, const Job& job, RunSignals& signals, RecordedLog& first) {
   announce_ending_signals();
   const auto data = open_data(job);
-  train_thread_ranks(
-      job, data, [&](int rank) { return with_signals(write_outputs(job, rank), signals); }, log);
+  const int num_ranks = job.mesh.num_ranks();
+  std::vector<std::unique_ptr<RecordedLog>> others;
+  for (int rank = 1; rank < num_ranks; ++rank)
+    others.push_back(std::make_unique<RecordedLog>(flags, rank, num_ranks, LogLevel::warning));
+  const auto of = [&](int rank) -> RecordedLog& { return rank == 0 ? first : *others[static_cast<size_t>(rank - 1)]; };
+  run_recorded(first.record, [&] {
+    train_thread_ranks(
+        job, data, [&](int rank) { return observe(job, rank, num_ranks, of(rank).record, signals); },
+        [&](int rank) { return of(rank).log; });
+  });
   return 0;
 }
 
 /// Starts the ranks, after all checks that one process can make for all of them.
 int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::string>& argv) {
-  const Log log = rank_log(flags, 0, num_ranks);
+  RecordedLog recorded(flags, 0, num_ranks);  // of rank 0, if ranks are threads
+  const Log& log = recorded.log;
+  if (flags.print_config) return print_config(flags, num_ranks, num_ranks, log);
   LaunchRequest request{own_executable(), argv, num_ranks};
   {
     RunSignals signals(true);  // before plugins start threads
     Job unplanned = make_job(flags, num_ranks, log);
-    check_metrics(unplanned, 0);
-    check_trace(unplanned, 0);
-    check_save(unplanned);
-    check_checkpoints(unplanned);
+    check_outputs(unplanned);
     open_data(unplanned);
-    initial_parameters(unplanned, Log(LogLevel::off));
+    if (unplanned.config.init_from.empty()) initial_parameters(unplanned, Log(LogLevel::off));
     const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
     const Job& job = planned.job();
-    if (job.ranks_are_threads()) return train_as_threads(job, signals, log);
+    if (job.ranks_are_threads()) return train_as_threads(flags, job, signals, recorded);
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
   }
@@ -157,6 +206,10 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
       std::cout << flags_help(set, models_help());
       return 0;
     }
+    if (flags.print_config)  // without the others
+      return environment.rank == 0 ? print_config(flags, environment.world_size, environment.local_size,
+                                                  Log(parse_log_level(flags.config.log_level)))
+                                   : 0;
     return train_as_rank(flags, environment, process);
   } catch (const std::exception& error) {
     return process.fail_before_joining(error, may_meet);

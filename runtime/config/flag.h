@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/train_config.h"
 
@@ -11,6 +12,9 @@ namespace tessera::host {
 
 /// The group of the flags that say how parameters are updated.
 inline constexpr std::string_view kOptimisation = "Optimisation";
+
+/// How a file of settings writes the value.
+enum class FlagKind { text, number, boolean };
 
 struct Flag {
   std::string_view group;
@@ -23,6 +27,9 @@ struct Flag {
   std::function<std::string(const TrainConfig&)> print;
   bool is_shared = true;  ///< all ranks must agree on it
   bool is_repeatable = false;
+  FlagKind kind = FlagKind::text;
+  /// Of a repeatable flag: its values, each as `read` accepts it.
+  std::function<std::vector<std::string>(const TrainConfig&)> items = {};
 };
 
 }  // namespace tessera::host

@@ -22,13 +22,19 @@ inline Flag text(std::string_view group, std::string_view name, std::string_view
   return {group, name, value, help, read, [field](const TrainConfig& config) { return config.*field; }};
 }
 
+inline Flag numeric(Flag flag) {
+  flag.kind = FlagKind::number;
+  return flag;
+}
+
 template <class T>
 Flag integer(std::string_view group, std::string_view name, std::string_view help, T TrainConfig::*field, int64_t min,
              int64_t max) {
   const auto read = [=](TrainConfig& config, std::string_view given) {
     config.*field = static_cast<T>(parse_integer(name, given, min, max));
   };
-  return {group, name, "N", help, read, [field](const TrainConfig& config) { return std::to_string(config.*field); }};
+  return numeric(
+      {group, name, "N", help, read, [field](const TrainConfig& config) { return std::to_string(config.*field); }});
 }
 
 /// 0 is not set.
@@ -49,7 +55,8 @@ inline Flag number(std::string_view group, std::string_view name, std::string_vi
   const auto read = [=](TrainConfig& config, std::string_view given) {
     config.*field = parse_number(name, given, min, max);
   };
-  return {group, name, "X", help, read, [field](const TrainConfig& config) { return shortest(config.*field); }};
+  return numeric(
+      {group, name, "X", help, read, [field](const TrainConfig& config) { return shortest(config.*field); }});
 }
 
 template <class E>
@@ -78,7 +85,9 @@ Flag choice(std::string_view group, std::string_view name, std::string_view choi
 inline Flag turned_on(std::string_view group, std::string_view name, std::string_view help, bool TrainConfig::*field) {
   const auto read = [=](TrainConfig& config, std::string_view given) { config.*field = parse_bool(name, given); };
   const auto print = [=](const TrainConfig& config) { return std::string(config.*field ? "true" : "false"); };
-  return {group, name, "", help, read, print};
+  Flag flag = {group, name, "", help, read, print};
+  flag.kind = FlagKind::boolean;
+  return flag;
 }
 
 inline Flag local(Flag flag) {

@@ -75,11 +75,8 @@ void add_data_flags(std::vector<Flag>& flags) {
        integer(kData, "seq-len", "tokens per sequence; 0: the context length of the model", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches whose gradients are accumulated in a step", &C::grad_accum, 1,
                1 << 20),
-       {kData, "seed", "N", "random seed for parameter initialisation and for the order of shuffled data",
-        [](C& config, string_view given) {
-          config.seed = static_cast<uint64_t>(parse_integer("seed", given, 0, std::numeric_limits<int64_t>::max()));
-        },
-        [](const C& config) { return std::to_string(config.seed); }}});
+       integer(kData, "seed", "random seed for parameter initialisation and for the order of shuffled data", &C::seed,
+               0, kMostSteps)});
 }
 
 void add_evaluation_flags(std::vector<Flag>& flags) {
@@ -104,10 +101,11 @@ Flag freeze_flag() {
     }
   };
   const auto print = [](const TrainConfig& config) { return print_list(config.freeze); };
-  return {kOptimisation, "freeze",
-          "PATTERN,...", "do not train parameters with these names, such as wte*, *.bias, h.[0-3].*; may be repeated",
-          read,          print,
-          true,          true};
+  return {kOptimisation,  "freeze",
+          "PATTERN,...",  "do not train parameters with these names, such as wte*, *.bias, h.[0-3].*; may be repeated",
+          read,           print,
+          true,           true,
+          FlagKind::text, [](const TrainConfig& config) { return config.freeze; }};
 }
 
 void add_optimisation_flags(std::vector<Flag>& flags) {
@@ -132,8 +130,9 @@ void add_optimisation_flags(std::vector<Flag>& flags) {
 Flag plugin_dir_flag() {
   const auto read = [](TrainConfig& config, string_view given) { config.plugin_dirs.emplace_back(given); };
   const auto print = [](const TrainConfig&) { return std::string(); };
-  return {kRanks, "plugin-dir", "FOLDER", "search this folder for plugins too; may be repeated",
-          read,   print,        false,    true};
+  return {
+      kRanks, "plugin-dir", "FOLDER",       "search this folder for plugins too; may be repeated",       read, print,
+      false,  true,         FlagKind::text, [](const TrainConfig& config) { return config.plugin_dirs; }};
 }
 
 Flag recompute_flag() {
@@ -236,9 +235,13 @@ void add_report_flags(std::vector<Flag>& flags) {
                   "the trace of --profile, for Perfetto and tessera trace; compressed where the name ends in .gz "
                   "(default trace.json.gz)",
                   &C::profile_out)),
+       local(text(kReports, "out", "FOLDER",
+                  "keep the record of the run in this folder: configuration, metrics, TensorBoard events, plan and the "
+                  "log of every rank; tessera report FOLDER shows it",
+                  &C::out)),
        local(turned_on(kReports, "overwrite",
-                       "let --metrics, --profile-out and --svg replace files that tessera did not write, except those "
-                       "that the job reads",
+                       "let --metrics, --profile-out, --out and --svg replace files that tessera did not write, except "
+                       "those that the job reads",
                        &C::overwrite)),
        integer(kReports, "max-skipped-steps",
                "fail after this many steps in a row were skipped because a gradient was not finite; 0: never",
@@ -250,8 +253,9 @@ void add_report_flags(std::vector<Flag>& flags) {
        integer(kReports, "debug-replicas",
                "every N steps, compare checksums of all that is proved to be the same on several ranks; 0: never",
                &C::debug_replicas, 0, kMostSteps),
-       {kReports, "stream-delay", "SEED", "delay every stream at random, to expose races; results must not change",
-        read_delay, print_delay, false}});
+       numeric({kReports, "stream-delay", "SEED",
+                "delay every stream at random, to expose races; results must not change", read_delay, print_delay,
+                false})});
 }
 
 std::vector<Flag> make_flags() {

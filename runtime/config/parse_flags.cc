@@ -16,6 +16,7 @@
 #include "config/checkpoint_flags.h"
 #include "config/did_you_mean.h"
 #include "config/flag_table.h"
+#include "config/settings/take_settings.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
@@ -32,9 +33,8 @@ struct LaterFlag {
 constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
 constexpr LaterFlag kLaterFlags[] = {
     {"generate", "tessera generate FOLDER continues a text"},
-    {"tensorboard", kMetricsFile},
+    {"tensorboard", "--out FOLDER writes event files that TensorBoard reads"},
     {"wandb", kMetricsFile},
-    {"config", "give the flags on the command line"},
 };
 
 std::string with_default(const Flag& flag) {
@@ -69,13 +69,20 @@ struct Description {
   std::vector<std::string> names;
 };
 
-/// What only training asks: `eval` has no such flags, as they would change nothing.
-bool is_of_training(const Flag& flag) {
-  constexpr std::string_view kOfTraining[] = {
-      "eval-data",         "eval-every", "grad-accum",  "reduce-dtype", "reduce-every",  "recompute",
-      "max-skipped-steps", "offload",    "offload-dir", "offload-io",   "offload-check", "offload-chunk",
-      "cuda-graph",        "seed",       "host-memory", "profile",      "profile-out"};
-  return flag.group == kOptimisation || flag.group == kCheckpoints || std::ranges::count(kOfTraining, flag.name) > 0;
+/// The file of --config, and --print-config where a run could begin.
+void add_config_flags(po::options_description& group, std::vector<std::string>& names, FlagSet set,
+                      ParsedFlags& parsed) {
+  const auto read = [&parsed](const std::string& path) {
+    if (path.empty()) throw UsageError("--config is empty; give a file of settings");
+    parsed.config_file = path;
+  };
+  group.add_options()("config", po::value<std::string>()->value_name("FILE")->notifier(read),
+                      "read flags from this file, such as config.json of an --out; those on the command line win");
+  names.emplace_back("config");
+  if (set == FlagSet::bench) return;
+  group.add_options()("print-config", po::bool_switch(&parsed.print_config),
+                      "print the resolved configuration, which --config reads, and exit");
+  names.emplace_back("print-config");
 }
 
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
@@ -83,7 +90,7 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   Description description;
   std::string_view group;
   for (const Flag& flag : train_flags()) {
-    if (set == FlagSet::eval && is_of_training(flag)) continue;
+    if (!has_flag(set, flag)) continue;
     if (flag.group != group) groups.emplace_back(std::string(group = flag.group), 110, 50);
     groups.back().add(describe(flag, &parsed.config));
     description.names.emplace_back(flag.name);
@@ -96,6 +103,8 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
     groups.emplace_back("Bench", 110, 50);
     add_bench_flags(groups.back(), description.names, parsed.plan);
   }
+  groups.emplace_back("Configuration", 110, 50);
+  add_config_flags(groups.back(), description.names, set, parsed);
   groups.emplace_back("Help", 110, 50);
   groups.back().add_options()("help,h", po::bool_switch(&parsed.help), "print this text");
   description.names.emplace_back("help");
@@ -229,6 +238,13 @@ void check_given_once(const po::parsed_options& options) {
       throw UsageError(concat("--", option.string_key, " is given more than once; give it once"));
 }
 
+std::set<std::string> names_of(const po::parsed_options& options) {
+  std::set<std::string> names;
+  for (const po::option& option : options.options)
+    if (!option.unregistered && option.position_key < 0) names.insert(option.string_key);
+  return names;
+}
+
 /// `tessera eval FOLDER` is `tessera eval --model FOLDER`.
 void name_model(std::vector<std::string>& words) {
   if (words.empty() || words[0].starts_with("-")) return;
@@ -259,6 +275,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
     po::variables_map values;
     po::store(options, values);
     po::notify(values);
+    if (!parsed.config_file.empty()) take_settings(parsed, names_of(options));
   } catch (const po::error& e) {
     throw UsageError(concat(e.what(), "; see --help"));
   }

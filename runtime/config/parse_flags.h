@@ -4,30 +4,15 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "config/plan_flags.h"
-#include "config/plugin_flag.h"
-#include "config/train_config.h"
+#include "config/parsed_flags.h"
 
 namespace tessera::host {
 
-/// bench: of `tessera bench rates`.
-enum class FlagSet { train, plan, bench, eval };
-
-struct ParsedFlags {
-  FlagSet set = FlagSet::train;
-  TrainConfig config;
-  PlanFlags plan;
-  /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
-  std::vector<PluginFlag> plugin_flags;
-  bool help = false;  ///< --help was given; then nothing else was checked
-};
-
 /// Reads the arguments after the command's name; eval's --model may be given as a word. Underscores in names count as
-/// dashes. Throws UsageError for unknown
-/// flags (with a suggestion), values that are not valid, flags that are not supported yet, flags given twice, missing
-/// --model (train: and --data), and settings that contradict each other.
+/// dashes. Flags that the file of --config has count where the command line does not give them. Throws UsageError for
+/// unknown flags (with a suggestion), values that are not valid, flags that are not supported yet, flags given twice,
+/// missing --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
 
 /// The text of `--help`: a usage line, groups of flags with their defaults, and `models`, the values of `--model`

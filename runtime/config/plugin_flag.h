@@ -11,6 +11,7 @@ struct PluginFlag {
   std::string name;
   std::string value;      ///< "true" when none was given, which only a boolean option accepts
   bool has_value = true;  ///< a value was given
+  std::string file = {};  ///< that has it; empty: the command line
 };
 
 }  // namespace tessera::host

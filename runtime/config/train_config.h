@@ -98,13 +98,13 @@ struct TrainConfig {
   std::vector<std::string> freeze;  ///< patterns of names of parameters that are not trained
 
   // Ranks, plugins and precision.
-  int nproc = 0;                           ///< local ranks to start; 0: the mesh's product, or the launcher's world
-  std::vector<AxisFlag> mesh;              ///< empty: one axis "dp" over the world
-  std::vector<StrategyFlag> strategies;    ///< empty: the default one when there is more than one rank
-  std::string comm{kAutoCommunicator};  ///< name, or path of a plugin; what auto has chosen, once plugins are loaded
-  std::string device{kDefaultDevice};      ///< name, or path of a plugin
-  std::vector<std::string> offload;        ///< policies, names or paths, in the order in which they decide
-  std::vector<std::string> offload_dirs;   ///< of what goes to files
+  int nproc = 0;                          ///< local ranks to start; 0: the mesh's product, or the launcher's world
+  std::vector<AxisFlag> mesh;             ///< empty: one axis "dp" over the world
+  std::vector<StrategyFlag> strategies;   ///< empty: the default one when there is more than one rank
+  std::string comm{kAutoCommunicator};    ///< name, or path of a plugin; what auto has chosen, once plugins are loaded
+  std::string device{kDefaultDevice};     ///< name, or path of a plugin
+  std::vector<std::string> offload;       ///< policies, names or paths, in the order in which they decide
+  std::vector<std::string> offload_dirs;  ///< of what goes to files
   IoEngine offload_io = IoEngine::automatic;
   bool offload_check = true;             ///< of what is read from files
   uint64_t offload_chunk = 16 << 20;     ///< bytes of float32 values that are updated at once, where state leaves
@@ -136,6 +136,7 @@ struct TrainConfig {
   std::string metrics;               ///< path, or "-" for standard output; empty: no metrics
   std::optional<StepRange> profile;  ///< the steps that are traced
   std::string profile_out;           ///< the trace; empty: kDefaultProfileOut
+  std::string out;                   ///< folder of the run's record; empty: none
   bool overwrite = false;            ///< replace a file that Tessera did not write by one that it writes
   int64_t max_skipped_steps = 20;    ///< in a row, after which the run is lost; 0: any number
   std::string log_level = "info";

@@ -8,6 +8,7 @@
 #include "job/job.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/concat.h"
 #include "config/usage_error.h"
@@ -165,6 +166,8 @@ int64_t Job::tokens_per_step() const {
 
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   set_call_timeouts({flags.config.start_timeout_ms, flags.config.timeout_ms});
+  for (const std::string& note : flags.notes)
+    log.info(note);
   Job job;
   job.config = flags.config;
   job.trains = flags.set != FlagSet::eval;
@@ -193,6 +196,11 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
     freeze_all(job.model);
   check_recompute(job.config.recompute, job.model);
   return job;
+}
+
+int threads_per_rank(const TrainConfig& config, int num_local_ranks) {
+  if (config.threads > 0) return config.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_local_ranks);
 }
 
 RunData open_data(const Job& job) {

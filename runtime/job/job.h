@@ -53,6 +53,9 @@ struct Job {
 /// saying which would. Warnings go to `log`.
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log);
 
+/// The threads of each rank where `num_local_ranks` share a host.
+int threads_per_rank(const TrainConfig& config, int num_local_ranks);
+
 /// What a run reads.
 struct RunData {
   std::unique_ptr<Dataset> training;    ///< --data; null if the job does not train

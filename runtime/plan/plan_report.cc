@@ -66,8 +66,12 @@ const Program& busiest_step(const RankPrograms& programs) {
 }  // namespace
 
 PlanReport plan_report(const JobPlan& planned, int rank) {
-  const Job& job = planned.job();
-  const JobPrograms& all = planned.programs();
+  PlanReport report = plan_report(planned.job(), planned.programs(), rank, planned.log());
+  report.reduce_every_cost = reduce_every_cost(planned, report.rank);
+  return report;
+}
+
+PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const Log& log) {
   const int largest = largest_rank(all);
   PlanReport report;
   report.rank = rank < 0 ? largest : rank;
@@ -104,11 +108,10 @@ PlanReport plan_report(const JobPlan& planned, int rank) {
   report.traffic = traffic_of(busiest);
   report.gathers = gathers_of(busiest);
   report.reduce_every = job.shape.reduce_every;
-  report.reduce_every_cost = reduce_every_cost(planned, report.rank);
   report.balance = balance_of(all);
   report.verdict = {all.of(largest).arena_bytes(TSR_MEMORY_DEVICE), job.config.device_memory,
                     job.device_is_cpu() ? machine_memory() : 0};
-  report.shortfall = find_shortfall(job, all, planned.log());
+  report.shortfall = find_shortfall(job, all, log);
   return report;
 }
 

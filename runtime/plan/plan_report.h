@@ -85,7 +85,9 @@ struct PlanReport {
 
 /// `rank` -1: the first of those that need the most memory.
 PlanReport plan_report(const JobPlan& planned, int rank);
-/// Adds the time of a step: with a `rates_file` as predict() finds it, else (empty) an estimate. Throws what StepCost
+/// The same without the cost of the other --reduce-every, for which a job is planned anew.
+PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const Log& log);
+/// Adds the time of a step: with `rates_files` as predict() finds it, else (empty) an estimate. Throws what StepCost
 /// and predict throw.
 void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file);
 

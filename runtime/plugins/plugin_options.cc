@@ -64,13 +64,18 @@ std::string what_it_takes(const PluginOption& option) {
   return (option.type == TSR_OPTION_INT ? "a whole number" : "a number") + range_of(option);
 }
 
+/// The beginning of an error about a flag that a file has.
+std::string source_of(const PluginFlag& flag) {
+  return flag.file.empty() ? "" : concat("--config ", flag.file, ": ");
+}
+
 OptionValue read_flag(const LoadedPlugin& plugin, const PluginOption& option, const PluginFlag& flag) {
   if (!flag.has_value && option.type != TSR_OPTION_BOOL)
     throw UsageError(concat("--", flag.name, " has no value; give ", what_it_takes(option), see_options(plugin)));
   try {
     return check_option_value(flag.name, option, flag.value);
   } catch (const UsageError& error) {
-    throw UsageError(error.what() + see_options(plugin));
+    throw UsageError(concat(source_of(flag), error.what(), see_options(plugin)));
   }
 }
 
@@ -94,7 +99,7 @@ const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse>
   }
   const std::string near = nearest(flag.name, known);
   const LoadedPlugin* plugin = plugin_of(flag, uses);
-  throw UsageError(concat("no plugin of this run has the option --", flag.name, " (loaded: ", loaded, ")",
+  throw UsageError(concat(source_of(flag), "no plugin of this run has the option --", flag.name, " (loaded: ", loaded, ")",
                           near.empty() ? "" : concat("; did you mean --", near, "?"),
                           plugin ? see_options(*plugin) : "; see tessera plugins list"));
 }

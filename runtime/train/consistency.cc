@@ -91,7 +91,8 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
 
 /// Rank 0: plans one rank of each class, checks all ranks against one another, and publishes what each must have. A
 /// text that is too long for the store is truncated. Returns rank 0's own programs.
-RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store) {
+RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValueStore& store,
+                              const std::function<void(const JobPrograms&)>& on_planned) {
   JobPrograms programs = with_offers(job, input.log, [&] { return as_usage([&] { return compile_job(input); }); });
   if (const auto refusal = refusal_of(job, input, programs)) {
     store.set(kVerdict, std::string(refusal->what()).substr(0, kMaxValueBytes));
@@ -104,6 +105,7 @@ RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValu
       store.set(hash_key(rank), hash);
   }
   store.set(kVerdict, "");
+  on_planned(programs);
   return std::move(programs.by_representative.at(programs.classes.representative(0)));
 }
 
@@ -118,7 +120,9 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const RunData& da
   }
   if (!may_differ) return;
   std::vector<std::string> weights;
-  if (is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
+  // Those of a checkpoint are compared when it is read.
+  if (job.config.init_from.empty() && is_model_folder(job.config.model))
+    weights = weight_fingerprints(job.config.model);
   all.push_back(
       {"the weights", weights.empty() ? "none" : concat(weights.size(), weights.size() == 1 ? " file" : " files")});
   for (const std::string& file : weights)
@@ -155,8 +159,9 @@ void check_job_consistency(const Job& job, const RunData& data, const RankInfo& 
                              job.config.start_timeout_ms, log);
 }
 
-RankPrograms check_program_consistency(const Job& job, const CompileInput& input, const RankInfo& info) {
-  if (info.rank == 0) return publish_programs(job, input, *info.store);
+RankPrograms check_program_consistency(const Job& job, const CompileInput& input, const RankInfo& info,
+                                       const std::function<void(const JobPrograms&)>& on_planned) {
+  if (info.rank == 0) return publish_programs(job, input, *info.store, on_planned);
   RankPrograms own = as_usage([&] { return compile_rank(input, job.mesh.coordinates(info.rank)); });
   const auto published = [&](std::string_view key) {
     return get_from_rank_0(*info.store, key, "plan the programs of all ranks", job.config.start_timeout_ms);

@@ -15,8 +15,10 @@ void check_job_consistency(const Job& job, const RunData& data, const RankInfo& 
 /// Compiles and returns this rank's programs. Rank 0 plans one rank of each class, checks all ranks against one another
 /// and against --device-memory, publishes hash and text, and runs the programs that it checked. Every other rank
 /// compares its own programs with these and throws, with the first line that differs, if a strategy planned something
-/// else.
-RankPrograms check_program_consistency(const Job& job, const CompileInput& input, const RankInfo& info);
+/// else. On rank 0 `on_planned` gets the programs when they have passed.
+RankPrograms check_program_consistency(
+    const Job& job, const CompileInput& input, const RankInfo& info,
+    const std::function<void(const JobPrograms&)>& on_planned = [](const JobPrograms&) {});
 
 /// A min-reduction of text over the store: the lowest non-empty answer of all ranks, or empty. Collective; each
 /// question may be used once. Throws DEADLINE, naming the ranks that are missing.

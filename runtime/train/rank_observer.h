@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/metrics.h"
+#include "compile/compile.h"
 #include "exec/rank_runtime.h"
 #include "launch/run_signals.h"
 
@@ -12,6 +13,8 @@ namespace tessera::host {
 
 /// Callbacks of a run, on the rank's own thread.
 struct RankObserver {
+  /// On rank 0, once the programs of all ranks have passed their checks.
+  std::function<void(const JobPrograms&)> on_planned = [](const JobPrograms&) {};
   /// Before the first step, when the run can no longer be refused. `version` is empty.
   std::function<void(const RunMetrics&)> on_start = [](const RunMetrics&) {};
   std::function<void(const StepMetrics&)> on_step = [](const StepMetrics&) {};

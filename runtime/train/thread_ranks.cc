@@ -83,12 +83,16 @@ void run_thread_ranks(int num_ranks, const std::function<void(const RankInfo& in
 }
 
 void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int)>& observer,
+                        const std::function<Log(int)>& log) {
+  run_thread_ranks(job.mesh.num_ranks(),
+                   [&](const RankInfo& info) { train_rank(job, data, info, observer(info.rank), log(info.rank)); });
+}
+
+void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int)>& observer,
                         const Log& log) {
   const int num_ranks = job.mesh.num_ranks();
-  run_thread_ranks(num_ranks, [&](const RankInfo& info) {
-    const Log own = info.rank == 0 ? log : Log(LogLevel::warning, info.rank, num_ranks);
-    train_rank(job, data, info, observer(info.rank), own);
-  });
+  train_thread_ranks(job, data, observer,
+                     [&](int rank) { return rank == 0 ? log : Log(LogLevel::warning, rank, num_ranks); });
 }
 
 }  // namespace tessera::host

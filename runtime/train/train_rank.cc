@@ -28,9 +28,7 @@ namespace tessera::host {
 namespace {
 
 int num_threads(const Job& job, const RankInfo& info) {
-  // The ranks on a host share its cores.
-  if (job.config.threads > 0) return job.config.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / info.num_local_ranks);
+  return threads_per_rank(job.config, info.num_local_ranks);
 }
 
 void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
@@ -141,7 +139,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   const Log first_log = info.rank == 0 ? log : Log(LogLevel::off);  // for lines that are the same on all ranks
   if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
   const CompileInput input = compile_input(job, strategies.all(), policies.all(), first_log);
-  RankPrograms programs = check_program_consistency(job, input, info);
+  RankPrograms programs = check_program_consistency(job, input, info, observer.on_planned);
   check_offload_space(job, programs, info);
 
   // Measured here, so that the report can separate the arena from earlier memory.

@@ -57,6 +57,23 @@ TEST(Eval, ACommandGivesTheSameBitsOverProcesses) {
   EXPECT_EQ(losses, std::vector<double>(3, losses[0]));
 }
 
+TEST(Eval, OfACheckpointGivesTheSameBitsOverProcesses) {
+  const TempFolder folder;
+  ASSERT_EQ(run_command(train({"--steps=2", "--save", folder.path("saved")})).exit_code, 0);
+  std::vector<double> losses;
+  for (const char* flags : {"--nproc=1", "--nproc=2", "--comm=local"}) {
+    const std::string metrics = folder.path(flags);
+    std::vector<std::string> command = {"eval", folder.path("saved"), "--data",         golden("/tokens.bin"),
+                                        flags,  "--threads=1",        "--batch-size=3", "--metrics",
+                                        metrics};
+    if (std::string(flags) == "--comm=local") command.emplace_back("--nproc=2");
+    const CommandResult run = run_command(tessera(command));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    losses.push_back(evaluations_in(metrics).at(0)["loss"]);
+  }
+  EXPECT_EQ(losses, std::vector<double>(3, losses[0]));
+}
+
 TEST(Eval, ReadsNoDataThatIsNotThere) {
   const CommandResult run = run_command(tessera({"eval", golden(), "--data", "/nowhere"}));
   EXPECT_EQ(run.exit_code, 2);

@@ -14,7 +14,7 @@
 # 11. Each function of the ABI's tables says on which thread it is called, and which errors it has (contracts.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-readonly folders=(base storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates trace plan train doctor cli)
+readonly folders=(base storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates trace plan train record report doctor cli)
 breaches=0
 breach() {
   echo "rules: $*" >&2

@@ -1,0 +1,52 @@
+// `tessera report`: the record of a run as one page.
+
+#include <filesystem>
+#include <iostream>
+
+#include "base/output_file.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "config/usage_error.h"
+#include "record/run_folder.h"
+#include "report/page.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr CommandFlag kFlags[] = {
+    {"to", "FILE", "write the page there (default: report.html in FOLDER; -: standard output)"},
+    {"overwrite", "", "replace a file that tessera report did not write"}};
+
+constexpr CommandSyntax kSyntax = {"usage: tessera report FOLDER [--to FILE]",
+                                   "Writes the record of a run (train --out FOLDER) as one HTML page, which needs no "
+                                   "network: curves of loss, gradient\n"
+                                   "norm, learning rate, speed and memory, the timeline of a step, configuration and "
+                                   "environment. The run may still go\n"
+                                   "on.",
+                                   kFlags, 1};
+
+}  // namespace
+
+int report_command(std::span<const std::string> arguments) {
+  const CommandLine line(kSyntax, arguments);
+  if (line.wants_help()) {
+    std::cout << help_of(kSyntax);
+    return 0;
+  }
+  const std::string& folder = line.words()[0];
+  const RecordedRun run = read_recorded_run(folder);
+  const std::string path = line.value("to", (std::filesystem::path(folder) / kReportFile).string());
+  const Output output = {
+      .flag = "--to", .path = path, .is_ours = begins_like_report, .overwrite = line.has("overwrite")};
+  if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
+  const std::string page = report_page(run);
+  if (is_standard_output(path)) {
+    std::cout << page;
+    return 0;
+  }
+  OutputFile(output).write(page);
+  std::cout << "wrote " << path << '\n';
+  return 0;
+}
+
+}  // namespace tessera::host

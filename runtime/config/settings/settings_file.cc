@@ -1,0 +1,113 @@
+// Keys are the names of flags, values have the type that one expects in JSON: a number for --lr, true or false for a
+// switch, text for the rest. A reader is strict, since a setting that is overlooked is a run that is not the one meant.
+
+#include "config/settings/settings_file.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/concat.h"
+#include "base/read_only_file.h"
+#include "base/strict_json.h"
+#include "config/did_you_mean.h"
+#include "config/flag_table.h"
+#include "config/usage_error.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kVersionKey = "tessera", kBegin = "{\n  \"tessera\": \"";
+constexpr uint64_t kMaxFileBytes = 1 << 20;
+constexpr int kMaxDepth = 2;  // of arrays
+
+Json value_of(const Flag& flag, const TrainConfig& config) {
+  if (flag.items) return flag.items(config);
+  const std::string text = flag.print(config);
+  if (text.empty()) return nullptr;
+  return flag.kind == FlagKind::text ? Json(text) : Json::parse(text);
+}
+
+std::string_view type_of(FlagKind kind) {
+  return kind == FlagKind::number ? "a number" : kind == FlagKind::boolean ? "true or false" : "a text in quotes";
+}
+
+bool has_type(const nlohmann::json& value, FlagKind kind) {
+  return kind == FlagKind::number    ? value.is_number()
+         : kind == FlagKind::boolean ? value.is_boolean()
+                                     : value.is_string();
+}
+
+std::string text_of(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// Refuses a key of the file at `path`.
+template <class... Parts>
+[[noreturn]] void refuse(const std::string& path, const std::string& key, const Parts&... parts) {
+  throw UsageError(concat("--config ", path, ": \"", key, "\" ", parts...));
+}
+
+FileSetting flag_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
+  const auto flags = train_flags();
+  const auto flag = std::ranges::find(flags, key, [](const Flag& f) { return std::string(f.name); });
+  if (flag == flags.end()) {
+    std::vector<std::string> names;
+    for (const Flag& known : flags)
+      names.emplace_back(known.name);
+    const std::string near = nearest(key, names);
+    refuse(path, key, "is not a setting; its keys are the names of flags without dashes",
+           near.empty() ? "" : concat("; did you mean \"", near, "\"?"));
+  }
+  FileSetting setting{key, {}};
+  if (value.is_null()) return setting;
+  const nlohmann::json list = flag->items ? value : nlohmann::json::array({value});
+  if (!list.is_array()) refuse(path, key, "is ", value.dump(), "; give a list of texts: [\"...\"]");
+  for (const nlohmann::json& item : list) {
+    if (!has_type(item, flag->kind)) refuse(path, key, "is ", item.dump(), "; give ", type_of(flag->kind));
+    setting.values.push_back(text_of(item));
+  }
+  return setting;
+}
+
+FileSetting option_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
+  if (value.is_null()) return {key, {}};
+  if (!value.is_primitive()) refuse(path, key, "is ", value.dump(), "; give a number, true or false, or a text");
+  return {key, {text_of(value)}};
+}
+
+}  // namespace
+
+std::string settings_json(const TrainConfig& config, FlagSet set, std::span<const PluginSetting> options,
+                          std::string_view version) {
+  Json json = {{kVersionKey, version}};
+  for (const Flag& flag : train_flags())
+    if (has_flag(set, flag)) json[std::string(flag.name)] = value_of(flag, config);
+  for (const PluginSetting& option : options)
+    std::visit([&](const auto& value) { json[option.name] = value; }, option.value);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";  // a path need not be UTF-8
+}
+
+bool begins_like_settings(std::string_view begin) {
+  return begin.starts_with(kBegin);
+}
+
+std::vector<FileSetting> read_settings(const std::string& path) {
+  nlohmann::json json;
+  try {
+    json = parse_strict_json(read_text_file(path, kMaxFileBytes), path, kMaxDepth);
+  } catch (const Error& error) {
+    throw UsageError(concat("--config: ", error.what()), error.code());
+  }
+  std::vector<FileSetting> settings;
+  for (const auto& [key, value] : json.items()) {
+    if (key == kVersionKey && !value.is_string()) refuse(path, key, "is ", value.dump(), "; give a text in quotes");
+    if (key == kVersionKey) continue;
+    settings.push_back(key.find('.') == key.npos ? flag_setting(path, key, value) : option_setting(path, key, value));
+  }
+  return settings;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,150 @@
+// A flag on the command line takes the place of the file's value, and of values that only make sense with it:
+//
+//     --nproc, --mesh             together they are the number of ranks: one of them makes the file's other void
+//     --resume, --init-from       exclude one another
+//     --strategy, --comm, ...     the options of a plugin that they no longer name
+//     --ddp.bucket-mb             "dp.ddp.bucket-mb", which would win over it
+//
+// Each of these is a note for the log.
+
+#include "config/settings/take_settings.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/concat.h"
+#include "config/flag_table.h"
+#include "config/settings/settings_file.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+
+namespace tessera::host {
+namespace {
+
+/// A flag that makes the file's value of the other void.
+constexpr std::pair<std::string_view, std::string_view> kVoids[] = {
+    {"nproc", "mesh"}, {"mesh", "nproc"}, {"resume", "init-from"}, {"init-from", "resume"}};
+/// Flags that name plugins.
+constexpr std::array<std::string_view, 4> kNamesPlugins = {"strategy", "comm", "device", "offload"};
+
+const Flag& flag_of(std::string_view name) {
+  return *std::ranges::find(train_flags(), name, &Flag::name);
+}
+
+/// The value as one text, for comparison and log.
+std::string shown(const Flag& flag, const TrainConfig& config) {
+  return flag.items ? print_list(flag.items(config)) : flag.print(config);
+}
+
+/// "ddp.bucket-mb" of "dp.ddp.bucket-mb"
+std::string without_axis(const std::string& option) {
+  const auto parts = split(option, '.');
+  return parts.size() < 3 ? option : concat(parts[parts.size() - 2], ".", parts.back());
+}
+
+class Taking {
+ public:
+  Taking(ParsedFlags& flags, const std::set<std::string>& given)
+      : flags_(flags), path_(flags.config_file), given_(given), settings_(read_settings(path_)) {}
+
+  void run() {
+    for (const FileSetting& setting : settings_) {
+      if (setting.values.empty()) continue;
+      if (setting.key.find('.') != setting.key.npos)
+        take_option(setting);
+      else if (const Flag* flag = flag_for(setting.key))
+        take_flag(*flag, setting);
+    }
+  }
+
+ private:
+  /// The flag that the key sets; null: the command has none.
+  const Flag* flag_for(const std::string& key) const {
+    if (flags_.set == FlagSet::eval && key == "data" && has_key("eval-data")) return nullptr;
+    const std::string_view name = flags_.set == FlagSet::eval && key == "eval-data" ? "data" : std::string_view(key);
+    const Flag& flag = flag_of(name);
+    return has_flag(flags_.set, flag) ? &flag : nullptr;
+  }
+  bool has_key(std::string_view key) const { return std::ranges::count(settings_, key, &FileSetting::key) > 0; }
+
+  void read(const Flag& flag, const FileSetting& setting, TrainConfig& config) const {
+    try {
+      for (const std::string& value : setting.values)
+        flag.read(config, value);
+    } catch (const UsageError& error) {
+      throw UsageError(concat("--config ", path_, ": \"", setting.key, "\": ", error.what()), error.code());
+    }
+  }
+
+  void take_flag(const Flag& flag, const FileSetting& setting) {
+    TrainConfig of_file;
+    read(flag, setting, of_file);
+    const std::string here = shown(flag, flags_.config), there = shown(flag, of_file);
+    if (given_.contains(std::string(flag.name))) {
+      if (here != there)
+        note("--", flag.name, " is ", here, ", as the command line has it; --config ", path_, " has ", there);
+    } else if (const std::string_view other = voided_by(flag.name); !other.empty()) {
+      if (there != shown(flag, TrainConfig()))
+        note("--config ", path_, ": \"", setting.key, "\", ", there, ", is left out, since the command line has --",
+             other);
+    } else {
+      read(flag, setting, flags_.config);
+    }
+  }
+
+  /// A flag on the command line without which the file's `name` would count.
+  std::string_view voided_by(std::string_view name) const {
+    for (const auto& [by, what] : kVoids)
+      if (what == name && given_.contains(std::string(by))) return by;
+    return "";
+  }
+
+  void take_option(const FileSetting& setting) {
+    const auto given = std::ranges::find_if(flags_.plugin_flags, [&](const PluginFlag& flag) {
+      return flag.file.empty() && (flag.name == setting.key || flag.name == without_axis(setting.key));
+    });
+    if (given != flags_.plugin_flags.end()) {
+      if (given->value != setting.values[0])
+        note("--", given->name, " is ", given->value, ", as the command line has it; --config ", path_, " has ",
+             setting.values[0]);
+    } else if (const std::string_view flag = replaced_by(setting.key); !flag.empty()) {
+      note("--config ", path_, ": \"", setting.key, "\" is left out, since --", flag,
+           " of the command line names other plugins");
+    } else {
+      flags_.plugin_flags.push_back({setting.key, setting.values[0], true, path_});
+    }
+  }
+
+  /// The flag on the command line that names other plugins than the one of this option, which the file's value of that
+  /// flag names; empty: there is none.
+  std::string_view replaced_by(const std::string& option) const {
+    const auto parts = split(option, '.');
+    if (parts.size() < 2) return "";
+    const std::string_view plugin = parts[parts.size() - 2];
+    for (const FileSetting& setting : settings_) {
+      const auto flag = std::ranges::find(kNamesPlugins, setting.key);
+      if (flag == kNamesPlugins.end() || setting.values.empty() || !given_.contains(setting.key)) continue;
+      const std::string here = shown(flag_of(*flag), flags_.config);
+      if (setting.values[0].find(plugin) != std::string::npos && here.find(plugin) == here.npos) return *flag;
+    }
+    return "";
+  }
+
+  template <class... Parts>
+  void note(const Parts&... parts) {
+    flags_.notes.push_back(concat(parts...));
+  }
+
+  ParsedFlags& flags_;
+  const std::string& path_;
+  const std::set<std::string>& given_;
+  const std::vector<FileSetting> settings_;
+};
+
+}  // namespace
+
+void take_settings(ParsedFlags& flags, const std::set<std::string>& given) {
+  Taking(flags, given).run();
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,16 @@
+// --config FILE: the flags that the command line does not give.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "config/parsed_flags.h"
+
+namespace tessera::host {
+
+/// Reads the file that `flags` names, and sets what the command line has not: `given` has the names of its flags, whose
+/// values `flags` has. What the command line took the place of goes to flags.notes. Keys of flags that the command does
+/// not have are left out; `eval` takes its --data from "eval-data". Throws UsageError, with file and key.
+void take_settings(ParsedFlags& flags, const std::set<std::string>& given);
+
+}  // namespace tessera::host

@@ -1,0 +1,40 @@
+// Files that grow during a run, written by a thread of their own.
+#pragma once
+
+#include <pthread.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+
+namespace tessera::host {
+
+/// Appends to files without ever stopping or delaying the caller: a disk that is full or does not answer costs parts of
+/// these files and a warning, not the run. Each part is written whole or not at all, so a file never has half a line.
+class BackgroundWriter {
+ public:
+  /// `what` begins the warnings: "--out runs/a". `log` must not write to this writer. Throws RESOURCE_EXHAUSTED when
+  /// the system starts no thread. `patience`: how long the destructor waits.
+  BackgroundWriter(std::string what, Log log, std::chrono::milliseconds patience = std::chrono::seconds(10));
+  /// Waits until all is written, for a limited time: what a disk has not taken by then is lost, with a warning.
+  ~BackgroundWriter();
+  BackgroundWriter(const BackgroundWriter&) = delete;
+  BackgroundWriter& operator=(const BackgroundWriter&) = delete;
+
+  /// Opens a file to append to, and ends its last line if that was cut. Returns its number. Throws UNAVAILABLE.
+  int open(const std::string& path);
+  /// Queues the part; drops it, which is reported once, when more than 64 MiB wait. [any-thread]
+  void append(int file, std::string part);
+
+ private:
+  struct State;
+  static void write_until_stopped(const std::shared_ptr<State>& state);
+
+  const std::shared_ptr<State> state_;  // the thread's too: it may outlive this object
+  const std::chrono::milliseconds patience_;
+  pthread_t thread_{};
+};
+
+}  // namespace tessera::host

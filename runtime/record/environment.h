@@ -1,0 +1,14 @@
+// Where a run takes place.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tessera::host {
+
+/// "host", "system", "processor", "cores", "memory" and "compiler", each with its value; without those that the system does
+/// not tell.
+std::vector<std::pair<std::string, std::string>> run_environment();
+
+}  // namespace tessera::host

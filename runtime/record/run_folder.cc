@@ -1,0 +1,106 @@
+// A folder of a run holds files with fixed names, each of which may only replace its like. So that a record is never
+// mixed of two runs that have nothing to do with each other, a folder that has one is refused unless the run resumes.
+
+#include "record/run_folder.h"
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <utility>
+
+#include "base/concat.h"
+#include "base/durable_file.h"
+#include "base/metrics.h"
+#include "base/read_only_file.h"
+#include "config/settings/settings_file.h"
+#include "plan/step_svg.h"
+
+namespace tessera::host {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
+
+using IsOurs = std::function<bool(std::string_view)>;
+
+std::string in_folder(const std::string& folder, std::string_view name) {
+  return (fs::path(folder) / name).string();
+}
+
+/// Of a file; empty for anything else, such as a FIFO, which would be waited for.
+std::string beginning_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
+  std::array<char, Output::kJudgedBytes> begin{};
+  std::ifstream in(path, std::ios::binary);
+  in.read(begin.data(), begin.size());
+  return {begin.data(), static_cast<size_t>(in.gcount())};
+}
+
+/// Asked of the file with this name in `folder`, before it is written.
+std::string refusal_of_file(const std::string& folder, std::string_view name, const IsOurs& is_ours, bool overwrite,
+                            const std::vector<JobInput>& inputs) {
+  const std::string path = in_folder(folder, name);
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) {
+    for (const JobInput& input : inputs)
+      if (input.would_read && input.would_read(path))
+        return concat("--out ", folder, " would get a file ", name, ", which the next run would read for ", input.flag,
+                      " (", input.path, "); give another folder");
+    return "";
+  }
+  return refusal_of({.flag = "--out", .path = path, .is_ours = is_ours, .overwrite = overwrite, .inputs = inputs});
+}
+
+}  // namespace
+
+std::string log_file_name(int rank) {
+  return concat("log.rank", rank, ".txt");
+}
+
+bool has_record(const std::string& folder) {
+  return begins_like_metrics(beginning_of(in_folder(folder, kMetricsFile))) ||
+         begins_like_settings(beginning_of(in_folder(folder, kConfigFile)));
+}
+
+std::string refusal_of_record(const std::string& folder, bool resumes, bool overwrite,
+                              const std::vector<JobInput>& inputs) {
+  if (const std::string refusal = refusal_of_folder("--out", folder, inputs); !refusal.empty()) return refusal;
+  const bool has = has_record(folder);
+  const IsOurs of_record = [has](std::string_view) { return has; };  // files without a beginning of their own
+  const std::pair<std::string_view, IsOurs> files[] = {{kConfigFile, begins_like_settings},
+                                                       {kMetricsFile, begins_like_metrics},
+                                                       {kStepDrawing, begins_like_step_svg},
+                                                       {kPlanText, of_record},
+                                                       {kPlanJson, of_record},
+                                                       {log_file_name(0), of_record}};
+  for (const auto& [name, is_ours] : files)
+    if (const std::string refusal = refusal_of_file(folder, name, is_ours, overwrite, inputs); !refusal.empty())
+      return refusal;
+  if (has && !resumes)
+    return concat("--out ", folder,
+                  " has the record of a run; give another folder, or go on with that run by --resume");
+  return "";
+}
+
+void remove_other_metrics(const std::string& folder) {
+  const std::string path = in_folder(folder, kMetricsFile);
+  std::error_code error;
+  if (fs::is_regular_file(path, error) && !begins_like_metrics(beginning_of(path))) fs::remove(path);
+}
+
+void write_config(const std::string& folder, const std::string& settings) {
+  const std::string path = in_folder(folder, kConfigFile);
+  std::error_code error;
+  if (fs::exists(path, error) && read_text_file(path, kMaxConfigBytes) != settings) {
+    int number = 1;
+    while (fs::exists(in_folder(folder, concat("config.", number, ".json"))))
+      ++number;
+    fs::rename(path, in_folder(folder, concat("config.", number, ".json")));
+  }
+  write_durably(path, settings);
+}
+
+}  // namespace tessera::host

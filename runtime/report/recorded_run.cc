@@ -1,0 +1,145 @@
+// A run that was killed may have left half a line, which the next one has ended; so a line that is not JSON is counted
+// and left out. A resumed run repeats the steps after its checkpoint: what came before of these is dropped.
+
+#include "report/recorded_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/concat.h"
+#include "base/metrics.h"
+#include "base/read_only_file.h"
+#include "config/usage_error.h"
+#include "plan/step_svg.h"
+#include "record/run_folder.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMostBytes = 64 << 20;
+
+std::string text_of(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+int64_t integer_of(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+/// What a table shows of a value.
+std::string shown(const Json& value) {
+  if (value.is_null()) return "not set";
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Facts facts_of(const Json& object) {
+  Facts facts;
+  if (object.is_object())
+    for (const auto& [name, value] : object.items())
+      facts.emplace_back(name, shown(value));
+  return facts;
+}
+
+void add(Curve& curve, int64_t step, const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || (!curve.steps.empty() && curve.steps.back() >= step)) return;
+  curve.steps.push_back(step);
+  curve.values.push_back(found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN());
+}
+
+void drop_after(Curve& curve, int64_t step) {
+  const auto end = std::ranges::upper_bound(curve.steps, step);
+  curve.values.resize(static_cast<size_t>(end - curve.steps.begin()));
+  curve.steps.erase(end, curve.steps.end());
+}
+
+void take_start(RecordedRun& run, const Json& line) {
+  const int64_t resumed = integer_of(line, "resumed_step");
+  for (auto& [name, curve] : run.curves)
+    drop_after(curve, resumed);
+  run.last_step = std::min(run.last_step, resumed);
+  run.seconds = 0;
+  run.starts.push_back({text_of(line, "run"), text_of(line, "started"), resumed});
+  run.model = text_of(line, "model");
+  run.mesh = text_of(line, "mesh");
+  run.world_size = integer_of(line, "world_size");
+  run.num_steps = integer_of(line, "steps");
+  run.items = line.contains("examples_per_step") ? "examples" : "tokens";
+  run.environment = {{"tessera", text_of(line, "tessera")}};
+  if (const auto found = line.find("environment"); found != line.end())
+    std::ranges::copy(facts_of(*found), std::back_inserter(run.environment));
+}
+
+void take_step(RecordedRun& run, const Json& line) {
+  const int64_t step = integer_of(line, "step");
+  for (const char* key : {"loss", "accuracy", "grad_norm", "lr", "memory_bytes", "peak_memory_bytes"})
+    add(run.curves[key], step, line, key);
+  add(run.curves["per_second"], step, line, (run.items + "_per_second").c_str());
+  run.last_step = std::max(run.last_step, step);
+  if (const auto time = line.find("time"); time != line.end() && time->is_number()) run.seconds = time->get<double>();
+}
+
+void take_line(RecordedRun& run, const Json& line) {
+  const std::string kind = text_of(line, "kind");
+  if (kind == "run") take_start(run, line);
+  if (kind.empty() && line.contains("step")) take_step(run, line);
+  if (kind != "eval") return;
+  const int64_t step = integer_of(line, "after_step");
+  add(run.curves["eval loss"], step, line, "loss");
+  add(run.curves["eval accuracy"], step, line, "accuracy");
+}
+
+void read_metrics(RecordedRun& run, const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  for (std::string text; std::getline(in, text);) {
+    const Json line = Json::parse(text, nullptr, false);
+    if (line.is_object())
+      take_line(run, line);
+    else if (!in.eof() && !text.empty())
+      ++run.num_unreadable;
+  }
+}
+
+/// Empty where it cannot be read.
+std::string text_file(const std::string& path) {
+  try {
+    return read_text_file(path, kMostBytes);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+}  // namespace
+
+RecordedRun read_recorded_run(const std::string& folder) {
+  const auto path = [&](std::string_view name) { return (std::filesystem::path(folder) / name).string(); };
+  const std::string metrics = path(kMetricsFile);
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    throw UsageError(concat(folder, " is not a folder; give the folder of a run's --out"));
+  std::string begin(Output::kJudgedBytes, '\0');
+  std::ifstream(metrics, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  if (!std::filesystem::is_regular_file(metrics, error) || !begins_like_metrics(begin))
+    throw UsageError(concat(folder, " has no ", kMetricsFile, " that tessera wrote; give the folder of a run's --out"));
+  RecordedRun run;
+  run.folder = folder;
+  read_metrics(run, metrics);
+  std::erase_if(run.curves, [](const auto& named) { return named.second.steps.empty(); });
+  run.settings = facts_of(Json::parse(text_file(path(kConfigFile)), nullptr, false));
+  run.plan = text_file(path(kPlanText));
+  if (const std::string drawing = text_file(path(kStepDrawing));
+      begins_like_step_svg(drawing.substr(0, Output::kJudgedBytes)))
+    run.drawing = drawing;
+  return run;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,271 @@
+// tessera train --out, --config and --print-config: what a folder of a run holds, and what is made of it again.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "e2e/cli.h"
+#include "support/event_reader.h"
+
+namespace tessera::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+using nlohmann::json;
+
+void expect_said(const CommandResult& result, int exit_code, const Words& parts) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1))
+    ++found;
+  return found;
+}
+
+Words event_files(const std::string& folder) {
+  Words files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+json config_of(const std::string& folder) {
+  return json::parse(file_bytes(folder + "/config.json"));
+}
+
+/// The golden model's own data, judged too: losses at steps 2 and 4.
+Words evaluated(Words more) {
+  more.insert(more.begin(), {"--eval-data=" + golden("/tokens.bin"), "--eval-every=2", "--eval-batches=1"});
+  return train(std::move(more));
+}
+
+/// Events and metrics of a folder have the same numbers.
+void expect_equal_events(const std::string& folder) {
+  std::map<int64_t, std::map<std::string, float>> expected, found;
+  for (const json& line : read_json_lines(folder + "/metrics.jsonl")) {
+    if (line.contains("step")) {
+      auto& step = expected[line["step"]];
+      step["train/loss"] = line["loss"];
+      step["train/norm"] = line["grad_norm"];
+      step["train/lr"] = line["lr"];
+      step["train/tokens_per_second"] = line["tokens_per_second"];
+      step["memory/bytes"] = line["memory_bytes"];
+      step["memory/peak_bytes"] = line["peak_memory_bytes"];
+    }
+    if (line.value("kind", "") == "eval") {
+      expected[line["after_step"]]["eval/loss"] = line["loss"];
+      expected[line["after_step"]]["eval/perplexity"] = line["perplexity"];
+    }
+  }
+  for (const std::string& file : event_files(folder)) {
+    const auto events = EventReader::read(file_bytes(file));
+    ASSERT_GE(events.size(), 3u);
+    EXPECT_EQ(events[0].version, "brain.Event:2");
+    EXPECT_TRUE(events[1].is_start);
+    std::erase_if(found, [&](const auto& step) { return step.first >= events[1].step; });  // as TensorBoard does
+    for (const ReadEvent& event : events)
+      for (const auto& [tag, value] : event.scalars)
+        found[event.step][tag] = value;
+  }
+  EXPECT_EQ(found, expected);
+}
+
+TEST(Record, HoldsTheRun) {
+  const TempFolder folder;
+  const std::string out = folder.path("runs/a");
+  const CommandResult result = run_command(evaluated({"--steps=4", "--nproc=2", "--strategy=fsdp", "--out", out}));
+  expect_said(result, 0, {"done: 4 steps"});
+  const auto lines = read_json_lines(out + "/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 1u + 4 + 2);
+  for (const char* name : {"host", "system", "cores", "memory", "compiler"})
+    EXPECT_FALSE(lines[0]["environment"].value(name, "").empty()) << name;
+  expect_equal_events(out);
+  const json config = config_of(out);
+  EXPECT_EQ(config["mesh"], "dp=2");
+  EXPECT_EQ(config["strategy"], "dp=fsdp");
+  EXPECT_EQ(config["seq-len"], 32);
+  EXPECT_EQ(config["data-order"], "sequential");
+  EXPECT_EQ(config["out"], out);
+  EXPECT_TRUE(std::ranges::any_of(config.items(), [](const auto& item) { return item.key().starts_with("fsdp."); }));
+  EXPECT_EQ(json::parse(file_bytes(out + "/plan.json"))["ranks"], 2);
+  EXPECT_NE(file_bytes(out + "/plan.txt").find("parameters"), std::string::npos);
+  EXPECT_NE(file_bytes(out + "/step.svg").find("</svg>"), std::string::npos);
+  const std::string log = file_bytes(out + "/log.rank0.txt"), other = file_bytes(out + "/log.rank1.txt");
+  for (const std::string part : {"rank 0 of 2 begins", "done: 4 steps"})
+    EXPECT_NE(log.find(part), std::string::npos) << part << " is missing in\n" << log;
+  for (const std::string part : {"rank 1 of 2 begins", "note: step 1, ", "ends after step 4"})
+    EXPECT_NE(other.find(part), std::string::npos) << part << " is missing in\n" << other;
+}
+
+TEST(Record, OfThreadsHasTheLogOfEveryRank) {
+  const TempFolder folder;
+  const std::string out = folder.path("a");
+  expect_said(run_command(train({"--steps=2", "--nproc=3", "--comm=local", "--out", out})), 0, {});
+  for (const int rank : {0, 1, 2})
+    EXPECT_NE(file_bytes(out + "/log.rank" + std::to_string(rank) + ".txt")
+                  .find("rank " + std::to_string(rank) + " of 3 begins"),
+              std::string::npos);
+  expect_equal_events(out);
+}
+
+TEST(Record, IsOneRuns) {
+  const TempFolder folder;
+  const std::string out = folder.path("a"), save = folder.path("save");
+  expect_said(run_command(evaluated({"--steps=2", "--out", out, "--save", save})), 0, {});
+  for (const char* nproc : {"--nproc=1", "--nproc=2"})
+    expect_said(run_command(evaluated({"--steps=2", nproc, "--out", out})), 2,
+                {"--out " + out + " has the record of a run; give another folder, or go on with that run by --resume"});
+  const std::string before = file_bytes(out + "/config.json");
+  expect_said(run_command(evaluated({"--steps=6", "--out", out, "--save", save, "--resume=latest"})), 0, {});
+  EXPECT_EQ(event_files(out).size(), 2u);
+  EXPECT_EQ(count(file_bytes(out + "/log.rank0.txt"), "rank 0 of 1 begins"), 2u);
+  EXPECT_EQ(file_bytes(out + "/config.1.json"), before);
+  EXPECT_EQ(config_of(out)["steps"], 6);
+  EXPECT_EQ(read_metrics(out + "/metrics.jsonl").size(), 6u);
+  expect_equal_events(out);
+}
+
+// A resumed run repeats the steps after its checkpoint: TensorBoard drops what the killed one had of these.
+TEST(Record, OfARunThatWentBackHasEachStepOnce) {
+  const TempFolder folder;
+  const std::string out = folder.path("a"), save = folder.path("save");
+  expect_said(run_command(train({"--steps=5", "--out", out, "--save", save, "--save-every=3", "--keep=0"})), 0, {});
+  std::filesystem::remove_all(save + "/step-00000005");
+  expect_said(run_command(train({"--steps=5", "--out", out, "--save", save, "--resume", save + "/step-00000003"})), 0,
+              {});
+  const auto second = EventReader::read(file_bytes(event_files(out).at(1)));
+  EXPECT_EQ(second[1].step, 4);
+  EXPECT_EQ(second[2].step, 4);
+  expect_equal_events(out);
+}
+
+TEST(Record, NeverReplacesWhatIsNotOurs) {
+  const TempFolder folder;
+  std::filesystem::copy(golden(), folder.path("model"));
+  const std::string config = file_bytes(folder.path("model/config.json"));
+  const Words job = {"train",     "--model",        folder.path("model"), "--data",     golden("/tokens.bin"),
+                     "--steps=1", "--batch-size=1", "--seq-len=32",       "--threads=1"};
+  const auto with = [&](Words more) {
+    Words all = job;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_command(tessera(all));
+  };
+  expect_said(with({"--overwrite", "--out", folder.path("model")}), 2, {"/config.json is a file that the job reads"});
+  EXPECT_EQ(file_bytes(folder.path("model/config.json")), config);
+  folder.write("notes/plan.txt", "mine");
+  expect_said(with({"--out", folder.path("notes")}), 2, {"notes/plan.txt exists and was not written by tessera"});
+  EXPECT_EQ(file_bytes(folder.path("notes/plan.txt")), "mine");
+  folder.write("data/a.txt", std::string(100, 'a'));
+  expect_said(run_command(tessera({"train", "--model", golden(), "--data", folder.path("data"), "--steps=1", "--out",
+                                   folder.path("data/out")})),
+              2, {"is in the folder that the job reads for --data"});
+  folder.write("file", "x");
+  expect_said(with({"--out", folder.path("file")}), 2, {"is not a folder"});
+  // A run that is refused leaves nothing.
+  expect_said(with({"--out", folder.path("new"), "--device-memory=1KiB"}), 1, {});
+  EXPECT_FALSE(std::filesystem::exists(folder.path("new")));
+}
+
+TEST(Record, AFullDiskDoesNotEndTheRun) {
+  const TempFolder folder;
+  for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
+    const std::string out = folder.path(nproc);
+    std::filesystem::create_directories(out);
+    std::filesystem::create_symlink("/dev/full", out + "/metrics.jsonl");
+    const CommandResult result = run_command(train({"--steps=3", nproc, "--out", out}));
+    expect_said(result, 0,
+                {"done: 3 steps", "metrics.jsonl cannot be written: No space left on device; the run goes on",
+                 "4 lines and records are missing"});
+    EXPECT_EQ(count(result.err, "cannot be written: "), 1u) << result.err;
+    EXPECT_EQ(EventReader::read(file_bytes(event_files(out).at(0))).size(), 2u + 3);
+  }
+}
+
+TEST(Record, OfAFailedRunSaysWhy) {
+  const TempFolder folder;
+  const std::string out = folder.path("a");
+  expect_said(run_command(tessera({"train", "--model", golden(), "--data", golden("/tokens.bin"), "--batch-size=1",
+                                   "--seq-len=32", "--threads=1", "--steps=40", "--lr=1e30", "--out", out})),
+              1, {});
+  EXPECT_NE(file_bytes(out + "/log.rank0.txt").find("note: fails: "), std::string::npos);
+}
+
+TEST(Config, ARunIsRepeatedByItsRecord) {
+  const TempFolder folder;
+  const std::string a = folder.path("a"), b = folder.path("b");
+  expect_said(run_command(evaluated({"--steps=3", "--nproc=2", "--strategy=fsdp", "--clip=0.5", "--out", a})), 0, {});
+  const CommandResult again = run_command(tessera({"train", "--config", a + "/config.json", "--out", b, "--steps=4"}));
+  expect_said(again, 0,
+              {"--steps is 4, as the command line has it; --config " + a + "/config.json has 3", "--out is " + b,
+               "done: 4 steps"});
+  EXPECT_EQ(count(again.err, "--steps is 4"), 1u);
+  const auto first = read_metrics(a + "/metrics.jsonl"), second = read_metrics(b + "/metrics.jsonl");
+  ASSERT_EQ(second.size(), 4u);
+  for (size_t i = 0; i < first.size(); ++i)
+    EXPECT_EQ(first[i]["loss"], second[i]["loss"]);
+  expect_said(run_command(tessera({"plan", "--config", a + "/config.json", "--verify"})), 0, {});
+  expect_said(run_command(tessera({"eval", golden(), "--config", a + "/config.json", "--eval-batches=1"})), 0,
+              {"evaluation: loss"});
+}
+
+TEST(Config, IsPrintedAsItIsRecorded) {
+  const TempFolder folder;
+  const std::string out = folder.path("a");
+  const Words words = train({"--steps=1", "--nproc=2", "--out", out});
+  Words print = words;
+  print.push_back("--print-config");
+  const CommandResult printed = run_command(print);
+  expect_said(printed, 0, {});
+  EXPECT_FALSE(std::filesystem::exists(out));
+  expect_said(run_command(words), 0, {});
+  EXPECT_EQ(printed.out, file_bytes(out + "/config.json"));
+  print[1] = "plan";
+  EXPECT_EQ(run_command(print).out, printed.out);
+  const CommandResult eval =
+      run_command(tessera({"eval", golden(), "--data", golden("/tokens.bin"), "--print-config", "--threads=1"}));
+  EXPECT_EQ(json::parse(eval.out)["model"], golden());
+  EXPECT_FALSE(json::parse(eval.out).contains("lr"));
+}
+
+// The package tensorboard is an independent reader, and the one that counts.
+TEST(TensorBoard, LoadsTheRecord) {
+  const char* given = std::getenv("TESSERA_PYTHON");
+  const std::string python = given ? given : "python3";
+  if (run_command({"/usr/bin/env", python, "-c", "import tensorboard"}).exit_code != 0)
+    GTEST_SKIP() << python << " has no tensorboard; TESSERA_PYTHON may name one that has";
+  const TempFolder folder;
+  const std::string out = folder.path("a"), save = folder.path("save");
+  expect_said(run_command(evaluated({"--steps=5", "--out", out, "--save", save, "--save-every=2", "--keep=0"})), 0, {});
+  expect_said(run_command(evaluated({"--steps=7", "--out", out, "--save", save, "--resume", save + "/step-00000004"})),
+              0, {});
+  const CommandResult read =
+      run_command({"/usr/bin/env", python, source_dir("tests/judge/tensorboard_scalars.py"), out});
+  ASSERT_EQ(read.exit_code, 0) << read.err;
+  const json scalars = json::parse(read.out);
+  std::map<int64_t, float> loss, eval;  // of metrics, without the steps that were repeated
+  for (const json& line : read_json_lines(out + "/metrics.jsonl")) {
+    if (line.contains("resumed_step"))
+      for (auto* curve : {&loss, &eval})
+        std::erase_if(*curve, [&](const auto& point) { return point.first > line["resumed_step"]; });
+    if (line.contains("step")) loss[line["step"]] = line["loss"];
+    if (line.value("kind", "") == "eval") eval[line["after_step"]] = line["loss"];
+  }
+  for (const auto& [tag, expected] : {std::pair("train/loss", loss), {"eval/loss", eval}}) {
+    std::map<int64_t, float> found;
+    for (const json& point : scalars[tag])
+      found[point[0]] = point[1];
+    EXPECT_EQ(found, expected) << tag;
+    EXPECT_EQ(scalars[tag].size(), expected.size()) << tag << " has a step twice";
+  }
+  for (const char* tag : {"train/norm", "train/lr", "train/tokens_per_second", "memory/bytes", "memory/peak_bytes"})
+    EXPECT_EQ(scalars[tag].size(), 7u) << tag;
+}
+
+}  // namespace
+}  // namespace tessera::testing
