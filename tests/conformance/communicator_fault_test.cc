@@ -214,12 +214,14 @@ TEST_P(Faults, AbortFromAnotherThreadEndsAllWork) {
 }
 
 TEST_P(Faults, AbortCutsTheFirstBeforeTheOthers) {
-  Crowd done;
+  Crowd ready, done;
   run_ranks(spec(kNeverMs), [&](CommRank& rank) {
     auto& first = rank.comm();
     auto second = rank.create("dp.second");
     connect(rank, first);
     connect(rank, *second, 1);
+    ready.leave();
+    ready.wait_for(rank.num_ranks());
     Sum a, b;
     if (rank.rank() != 0) return done.wait_for(1);  // so that what rank 0 submits does not end
     auto collective = a.collective();
@@ -246,14 +248,17 @@ TEST_P(Faults, AbortCutsTheFirstBeforeTheOthers) {
 
 TEST_P(Faults, AbortWaitsForNoStream) {
   if (is_native()) GTEST_SKIP() << "a function of the host on a stream may hold up the whole device";
+  Crowd ready;
   run_ranks(spec(kNeverMs), [&](CommRank& rank) {
-    auto& comm = rank.comm();
-    connect(rank, comm);
     Sum sum;
+    const auto comm = rank.create();  // destroyed before the memory it may still touch
+    connect(rank, *comm);
+    ready.leave();
+    ready.wait_for(rank.num_ranks());
     std::promise<void> gate;
     rank.run_on_stream([opened = gate.get_future().share()] { opened.wait(); });
-    comm.submit(sum.collective());  // queued after the gate
-    auto aborted = std::async(std::launch::async, [&] { comm.abort(); });
+    comm->submit(sum.collective());  // queued after the gate
+    auto aborted = std::async(std::launch::async, [&] { comm->abort(); });
     EXPECT_EQ(aborted.wait_for(kPatience), std::future_status::ready);
     gate.set_value();
     expect_parts(caught([&] { rank.synchronize(); }), TSR_E_ABORTED, {rank_text(rank.rank()), "aborted"});

@@ -72,8 +72,9 @@ class ProbeRun {
     call(use_.api.async_error, use_.comm.comm);
     for (uint64_t i = 0; i < std::min<uint64_t>(block_.size(), num_compared); ++i)
       if (!std::isnan(probe_.after[i]) && block_[i] != probe_.after[i])
-        refuse(concat("gave ", block_[i], " instead of ", probe_.after[i], " as ", text(i), " over ", use_.num_members,
-                      " ranks, and reported no error"));
+        throw Error(TSR_E_INTERNAL,
+                    sentence(concat("gave ", block_[i], " instead of ", probe_.after[i], " as ", text(i), " over ",
+                                    use_.num_members, " ranks, and reported no error")));
   }
 
   float result(uint64_t i) const { return block_[i]; }
@@ -90,9 +91,9 @@ class ProbeRun {
     const auto synchronize = use_.stream.api().stream_synchronize;
     const int64_t limit_ms = timeout_ms + kGraceMs;
     const tsr_status status = enter_for(limit_ms, synchronize, use_.stream.handle, limit_ms, &err);
-    if (status == TSR_IN_PROGRESS)
-      refuse(concat("has not ended ", probe_.name, " over ", use_.num_members, " ranks within ", timeout_ms,
-                    " ms, and reported no error"));
+    if (status == TSR_IN_PROGRESS)  // nothing can be closed that waits for it
+      end_run(sentence(concat("has not ended ", probe_.name, " over ", use_.num_members, " ranks within ", timeout_ms,
+                              " ms, and reported no error")));
     if (status != TSR_OK) check_call(status, err, address_of(synchronize));
   }
 
@@ -101,9 +102,9 @@ class ProbeRun {
     return concat("number ", element, " of the memory of ", probe_.name);
   }
 
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(TSR_E_INTERNAL, concat(plugin_text(address_of(use_.api.submit)),
-                                       " fails its self-test: ", use_.comm.name, " ", what, "; use another --comm"));
+  std::string sentence(const std::string& what) const {
+    return concat(plugin_text(address_of(use_.api.submit)), " fails its self-test: ", use_.comm.name, " ", what,
+                  "; use another --comm");
   }
 
   const Use& use_;

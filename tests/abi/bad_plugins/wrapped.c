@@ -149,7 +149,7 @@ static tsr_status submit_spoilt(tsr_comm* comm, const tsr_collective* collective
   const int sends = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_SEND;
   if (is_fault("result", "own-part") && sends) changed.send = kZeros;
   const tsr_status status = inner.submit(comm, &changed, err);
-  const int gives = changed.recv && changed.kind != TSR_COLL_ALL_REDUCE && changed.kind != TSR_COLL_REDUCE_SCATTER;
+  const int gives = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_ALL_TO_ALL;
   if (status != TSR_OK || !gives || is_fault("result", "own-part")) return status;
   Result* result = malloc(sizeof *result);
   if (!result) abort();
