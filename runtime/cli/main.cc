@@ -15,6 +15,7 @@
 #include "config/did_you_mean.h"
 #include "config/usage_error.h"
 #include "guard/crash_report.h"
+#include "guard/process_copy.h"
 #include "tessera/core.h"
 #include "tessera/error.hpp"
 
@@ -138,6 +139,7 @@ int main(int argc, char** argv) {
   setenv("GOMP_SPINCOUNT", "20000", 0);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file size then fails with an error that is reported
   tessera::host::open_standard_files();
+  tessera::host::mark_process();
   tessera::host::StandardOutput output;
   const int exit_code = tessera::host::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();

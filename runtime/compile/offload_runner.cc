@@ -9,6 +9,7 @@
 
 #include "base/concat.h"
 #include "compile/program_snapshot.h"
+#include "guard/lent_table.h"
 #include "guard/plugin_calls.h"
 #include "guard/readable.h"
 #include "offload/items.h"
@@ -56,18 +57,19 @@ class AnswerSink {
  public:
   AnswerSink(const Program& program, std::span<const Item> items, const tsr_offload_view& view,
              const OffloadLimits& limits)
-      : program_(program), items_(items), view_(view), limits_(limits) {
-    table_.struct_size = sizeof table_;
-    table_.ctx = this;
-    table_.leave = [](void* ctx, const tsr_leave* leave, tsr_error* err) noexcept {
-      return guard(err, kDomain, [&] { static_cast<AnswerSink*>(ctx)->add(checked(leave, "the answer")); });
-    };
-    table_.run_on_host = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
-      return guard(err, kDomain, [&] { static_cast<AnswerSink*>(ctx)->add_host_run(action); });
-    };
-  }
+      : program_(program), items_(items), view_(view), limits_(limits) {}
 
-  const tsr_offload_sink& table() const { return table_; }
+  static tsr_offload_sink functions() {
+    tsr_offload_sink table{};
+    table.struct_size = sizeof table;
+    table.leave = [](void* ctx, const tsr_leave* leave, tsr_error* err) noexcept {
+      return guard(err, kDomain, [&] { borrowed<AnswerSink>(ctx, "leave").add(checked(leave, "the answer")); });
+    };
+    table.run_on_host = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
+      return guard(err, kDomain, [&] { borrowed<AnswerSink>(ctx, "run_on_host").add_host_run(action); });
+    };
+    return table;
+  }
   const std::vector<tsr_leave>& leaves() const { return leaves_; }
   /// Indices of actions, ascending.
   std::vector<size_t> on_host() const { return {on_host_.begin(), on_host_.end()}; }
@@ -185,7 +187,6 @@ class AnswerSink {
   const std::span<const Item> items_;
   const OffloadView view_;
   const OffloadLimits& limits_;
-  tsr_offload_sink table_{};
   std::vector<tsr_leave> leaves_;
   std::set<std::pair<uint64_t, uint32_t>> answered_;
   std::set<size_t> on_host_;  // actions
@@ -197,9 +198,10 @@ std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& pol
   const std::vector<tsr_visit> visits = visits_of(program);
   const std::vector<Item> items = items_of(program, visits);
   const OffloadSnapshot snapshot(program, visits, items, limits);
-  const AnswerSink sink(program, items, snapshot.view(), limits);
+  AnswerSink sink(program, items, snapshot.view(), limits);
+  const LentTable table(AnswerSink::functions(), &sink, "the offload sink", address_of(policy.interface->plan));
   try {
-    call(policy.interface->plan, policy.instance, &snapshot.view(), &sink.table());
+    call(policy.interface->plan, policy.instance, &snapshot.view(), &table.table());
     sink.check_resting_items();
     sink.check_host_runs();
   } catch (const Error& e) {

@@ -10,6 +10,7 @@
 #include "compile/edit_checks.h"
 #include "compile/program_snapshot.h"
 #include "compile/rewriter.h"
+#include "guard/lent_table.h"
 #include "guard/plugin_calls.h"
 #include "guard/readable.h"
 #include "tessera/error.hpp"
@@ -19,8 +20,8 @@ namespace {
 
 constexpr std::string_view kDomain = "host";
 
-Rewriter& rewriter(void* ctx) {
-  return *static_cast<Rewriter*>(ctx);
+Rewriter& rewriter(void* ctx, const char* function) {
+  return borrowed<Rewriter>(ctx, function);
 }
 
 /// Where a result of an edit goes.
@@ -29,53 +30,53 @@ void check_result(const T* result) {
   checked(result, "the pointer for the result");
 }
 
-tsr_edit edit_table(Rewriter& edits) {
+tsr_edit edit_functions() {
   tsr_edit t{};
   t.struct_size = sizeof t;
-  t.ctx = &edits;
   t.add_stream = [](void* ctx, int32_t axis, tsr_str lane, uint32_t* stream, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       check_text(lane, "the lane's name");
       check_result(stream);
-      *stream = rewriter(ctx).add_stream(axis, view(lane));
+      *stream = rewriter(ctx, "add_stream").add_stream(axis, view(lane));
     });
   };
   t.add_group = [](void* ctx, const tsr_group* group, int32_t* index, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       check_result(index);
-      *index = rewriter(ctx).add_group(checked_group(group));
+      *index = rewriter(ctx, "add_group").add_group(checked_group(group));
     });
   };
   t.add_buffer = [](void* ctx, const tsr_buffer* buffer, uint64_t* id, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       check_result(id);
-      *id = rewriter(ctx).add_buffer(checked_buffer(buffer));
+      *id = rewriter(ctx, "add_buffer").add_buffer(checked_buffer(buffer));
     });
   };
   t.insert = [](void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id,
                 tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       check_result(id);
-      *id = rewriter(ctx).insert(anchor, where, checked_action(action));
+      *id = rewriter(ctx, "insert").insert(anchor, where, checked_action(action));
     });
   };
   t.remove = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).remove(action); });
+    return guard(err, kDomain, [&] { rewriter(ctx, "remove").remove(action); });
   };
   t.bind = [](void* ctx, uint64_t action, const tsr_binding* binding, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).bind(action, checked(binding, "the binding")); });
+    return guard(err, kDomain, [&] { rewriter(ctx, "bind").bind(action, checked(binding, "the binding")); });
   };
   t.rebind = [](void* ctx, uint64_t from, uint64_t to, uint64_t offset, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).rebind(from, to, offset); });
+    return guard(err, kDomain, [&] { rewriter(ctx, "rebind").rebind(from, to, offset); });
   };
   t.set_role = [](void* ctx, uint64_t home, const tsr_home_role* role, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).set_role(home, checked(role, "the role")); });
+    return guard(err, kDomain, [&] { rewriter(ctx, "set_role").set_role(home, checked(role, "the role")); });
   };
   t.replace_homes = [](void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
                        tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       check_array(homes, num_homes, "the array homes");
-      const uint64_t made = rewriter(ctx).replace_homes({homes, homes + num_homes}, checked_home(replacement));
+      const uint64_t made =
+          rewriter(ctx, "replace_homes").replace_homes({homes, homes + num_homes}, checked_home(replacement));
       if (id) *id = made;
     });
   };
@@ -83,25 +84,25 @@ tsr_edit edit_table(Rewriter& edits) {
     return guard(err, kDomain, [&] {
       check_result(input);
       check_result(weight);
-      std::tie(*input, *weight) = rewriter(ctx).split_backward(action);
+      std::tie(*input, *weight) = rewriter(ctx, "split_backward").split_backward(action);
     });
   };
   t.order = [](void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       check_array(actions, num_actions, "the array actions");
-      rewriter(ctx).order({actions, actions + num_actions});
+      rewriter(ctx, "order").order({actions, actions + num_actions});
     });
   };
   t.collect_garbage = [](void* ctx, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).collect_garbage(); });
+    return guard(err, kDomain, [&] { rewriter(ctx, "collect_garbage").collect_garbage(); });
   };
   t.wait_for = [](void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx).wait_for(action, earlier); });
+    return guard(err, kDomain, [&] { rewriter(ctx, "wait_for").wait_for(action, earlier); });
   };
   t.complete = [](void* ctx, uint64_t home, uint64_t* action, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       check_result(action);
-      *action = rewriter(ctx).complete(home);
+      *action = rewriter(ctx, "complete").complete(home);
     });
   };
   return t;
@@ -144,9 +145,9 @@ void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp
   const int index = index_of(program, strategy);
   const ProgramSnapshot snapshot(program, strategy.axis, index);
   Rewriter edits(program, describe, index);
-  const tsr_edit table = edit_table(edits);
+  const LentTable table(edit_functions(), &edits, "the edit table", address_of(strategy.interface->lower));
   try {
-    call(strategy.interface->lower, strategy.instance, &snapshot.view(), &table);
+    call(strategy.interface->lower, strategy.instance, &snapshot.view(), &table.table());
   } catch (const Error& e) {
     refuse(program, strategy, e);
   }
@@ -162,11 +163,10 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
   } sink{strategy, program.model->parameters.size(), {}};
   tsr_layout_sink table{};
   table.struct_size = sizeof table;
-  table.ctx = &sink;
   table.add_entry = [](void* ctx, const tsr_layout_entry* s, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
+      Sink& to = borrowed<Sink>(ctx, "add_entry");
       checked_entry(s);
-      Sink& to = *static_cast<Sink*>(ctx);
       check_entry(*s, to.strategy, to.num_parameters);
       to.layout.push_back({s->parameter,
                            s->axis,
@@ -180,9 +180,10 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
                            s->name});
     });
   };
+  const LentTable lent(table, &sink, "the layout sink", address_of(strategy.interface->layout));
   const ProgramSnapshot snapshot(program, strategy.axis, index_of(program, strategy));
   try {
-    call(strategy.interface->layout, strategy.instance, &snapshot.view(), &table);
+    call(strategy.interface->layout, strategy.instance, &snapshot.view(), &lent.table());
   } catch (const Error& e) {
     refuse(program, strategy, e);
   }

@@ -7,12 +7,65 @@
 
 #include "exec/communicators.h"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "base/concat.h"
+#include "guard/call_watch.h"
 #include "guard/cancel_watch.h"
+#include "guard/known_functions.h"
 #include "guard/process_state.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
 
 namespace tessera::host {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A collective that has outlived its time-out by these ends the run.
+constexpr milliseconds kGrace(2'000);
+constexpr int kGraceShare = 20;
+constexpr milliseconds kMaxStep(1'000);  // between two looks; more was not spent in the collective
+
+}  // namespace
+
+tsr_status CollectiveClock::count(void* counter, tsr_error*) noexcept {
+  static_cast<std::atomic<uint64_t>*>(counter)->fetch_add(1, std::memory_order_release);
+  return TSR_OK;
+}
+
+void CollectiveClock::begin_run() {
+  submitted_.clear();
+  num_begun_ = num_ended_ = 0;
+  seen_ = 0;
+  age_ = {};
+}
+
+void CollectiveClock::submit_begin(const RankStream& stream, const tsr_collective& collective) {
+  submitted_.push_back(&collective);
+  call(stream.api().host_function, stream.handle, &count, &num_begun_);
+}
+
+void CollectiveClock::submit_end(const RankStream& stream) {
+  call(stream.api().host_function, stream.handle, &count, &num_ended_);
+}
+
+void CollectiveClock::check(const std::string& communicator, const void* submit) {
+  const uint64_t num_ended = num_ended_.load(std::memory_order_acquire), num_begun = num_begun_;
+  const auto now = Clock::now();
+  const auto passed = std::min<Clock::duration>(now - std::exchange(last_look_, now), kMaxStep);
+  const bool is_at_work = num_begun > num_ended && num_begun <= submitted_.size();
+  age_ = is_at_work && num_begun == std::exchange(seen_, num_begun) ? age_ + passed : Clock::duration();
+  if (!is_at_work) return;
+  const tsr_collective& c = *submitted_[num_begun - 1];
+  const milliseconds timeout(c.timeout_ms);
+  if (age_ <= timeout + kGrace + timeout / kGraceShare) return;
+  end_run(concat(plugin_text(submit), " has not ended ", view(c.label), " on ", communicator, " (its collective ",
+                 c.sequence, ") within ", c.timeout_ms, " ms, and reported no error, so the run ends"));
+}
 
 Communicators::Key Communicators::key_of(const Program& program, const Action& action) {
   const Group& group = program.groups[action.group];
@@ -74,7 +127,8 @@ void Communicators::create(const Key& key, const Program& program, const Device&
   args.timeout_ms = setup_.start_timeout_ms;
   args.store_host = str(setup_.store_host);
   args.cancel = cancel;
-  by_key_[key] = {name, create_by<tsr_comm>(false, setup_.api->create, &args), 0};
+  by_key_[key] = {name, create_by<tsr_comm>(false, setup_.api->create, &args), 0,
+                  setup_.has_clock ? std::make_unique<CollectiveClock>() : nullptr};
 }
 
 Communicator* Communicators::find(const Program& program, const Action& action) {
@@ -89,15 +143,25 @@ std::vector<Communicator*> Communicators::all() {
   return result;
 }
 
+void Communicators::begin_run() {
+  for (auto& [key, made] : by_key_)
+    if (made.clock) made.clock->begin_run();
+}
+
 void Communicators::check() const {
-  for (const auto& [key, made] : by_key_)
+  for (const auto& [key, made] : by_key_) {
     call(setup_.api->async_error, made.comm);
+    if (made.clock) made.clock->check(made.name, address_of(setup_.api->submit));
+  }
 }
 
 void Communicators::abort() {
   std::vector<tsr_comm*> comms;
-  for (auto& [key, made] : by_key_)
-    comms.push_back(made.comm);
+  // Those of the world first: on streams that cannot fail, the sums over the world must not pass after another
+  // collective was cut short.
+  for (const bool of_world : {true, false})
+    for (auto& [key, made] : by_key_)
+      if ((key.axis == TSR_WORLD_AXIS) == of_world) comms.push_back(made.comm);
   // One call for all: aborted one by one, a peer could fail on the first and report that instead of the cause.
   if (!comms.empty()) end_with(setup_.api->abort, comms.data(), comms.size());
 }

@@ -1,9 +1,12 @@
 // The communicators of one rank: one per (group, comm stream), all made at start.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,8 +27,40 @@ struct CommunicatorSetup {
   int64_t start_timeout_ms = 300'000;
   int64_t timeout_ms = 100'000;
   bool is_capturable = false;  ///< submit may be called while its stream is captured
+  bool has_clock = false;      ///< comm streams are the host's: collectives are timed (CollectiveClock)
   /// Called some times a second, on a thread of its own, while communicators are created; true ends that with an error.
   std::function<bool()> cancelled = [] { return false; };
+};
+
+/// A communicator has time-outs of its own, and its error names the ranks that are missing. This is for one that does
+/// not keep them: its work never ends and reports nothing, and the run would wait for it for ever.
+///
+/// The collectives of one communicator in one run of a program, as functions of the host on its stream see them begin
+/// and end. For streams of the host's processor, where such a function costs next to nothing.
+class CollectiveClock {
+ public:
+  CollectiveClock() = default;
+  CollectiveClock(const CollectiveClock&) = delete;
+  CollectiveClock& operator=(const CollectiveClock&) = delete;
+
+  /// Nothing is in flight. [issue-thread, like the others]
+  void begin_run();
+  /// What is submitted between the two is `collective`, which lives until the run has ended.
+  void submit_begin(const RankStream& stream, const tsr_collective& collective);
+  void submit_end(const RankStream& stream);
+  /// Ends the run if the collective that is at work has outlived its time-out by two seconds and a twentieth. To be
+  /// called often; more than a second since the last call counts as one, as the process may have been stopped.
+  void check(const std::string& communicator, const void* submit);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static tsr_status count(void* counter, tsr_error* err) noexcept;
+
+  std::atomic<uint64_t> num_begun_{0}, num_ended_{0};  // by the stream's thread
+  std::vector<const tsr_collective*> submitted_;
+  uint64_t seen_ = 0;  // num_begun_ at the last look
+  Clock::time_point last_look_ = {};
+  Clock::duration age_ = {};  // of the collective that is at work
 };
 
 /// A communicator and the number of its collectives in all runs so far.
@@ -33,6 +68,7 @@ struct Communicator {
   std::string name;
   tsr_comm* comm = nullptr;
   uint64_t num_collectives = 0;
+  std::unique_ptr<CollectiveClock> clock = {};  ///< null: its collectives are not timed
 };
 
 class Communicators {
@@ -50,9 +86,12 @@ class Communicators {
   /// In the order of their creation, the same on all ranks.
   std::vector<Communicator*> all();
   bool is_capturable() const { return setup_.is_capturable; }
-  /// Throws the first error of their work, if there is one.
+  /// A program is about to run; nothing is in flight.
+  void begin_run();
+  /// Throws the first error of their work, if there is one. Ends the run if work has outlived its time-out.
+  /// [issue-thread]
   void check() const;
-  /// Aborts all at once, from any thread; outstanding work fails as aborted. May be repeated.
+  /// Aborts all at once, those of the world first, from any thread; outstanding work fails as aborted. May be repeated.
   void abort();
   const tsr_communicator_interface& api() const { return *setup_.api; }
   /// For a collective of that program. Ranks take unequal time before they start, so `init` has longer.

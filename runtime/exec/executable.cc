@@ -123,7 +123,9 @@ void Executable::issue_work(Command& command) {
       call(api.host_function, stream, &StrategyCall::run, &command.call);
       break;
     case Command::Kind::collective:
+      if (command.comm->clock) command.comm->clock->submit_begin(command.stream, command.collective);
       call(context_.comms().api().submit, command.comm->comm, &command.collective);
+      if (command.comm->clock) command.comm->clock->submit_end(command.stream);
       break;
     case Command::Kind::nothing:
       break;
@@ -223,6 +225,7 @@ void Executable::run(const Cancelled& cancelled, StepTimes* times) {
   try {
     for (const auto& sync : commands_.syncs)
       sync->begin_run();
+    context_.comms().begin_run();
     for (const auto& command : commands_.list)
       if (command->comm) command->collective.sequence = command->comm->num_collectives++;
     const bool is_step = program_.purpose == TSR_PURPOSE_STEP;

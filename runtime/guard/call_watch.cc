@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/small_thread.h"
 #include "guard/known_functions.h"
+#include "guard/process_copy.h"
 
 namespace tessera::host {
 namespace {
@@ -96,6 +97,7 @@ void watch_for_ever() {
     const auto now = Clock::now();
     const auto passed_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count();
     last = now;
+    if (const void* function = returned_copy()) end_run(copy_sentence(function), -1);
     if (const auto ending = look(std::min(passed_ms, kMaxStepMs))) end_run(ending->sentence, ending->rank);
   }
 }

@@ -11,19 +11,19 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <iterator>
 #include <string_view>
 
 #include "base/concat.h"
 #include "guard/call_watch.h"
 #include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
+#include "guard/process_copy.h"
+#include "guard/write_line.h"
 
 namespace tessera::host {
 namespace {
@@ -48,22 +48,6 @@ const void* instruction_of(const void* context) {
 #endif
 }
 
-/// Texts of one line, written at once.
-class Line {
- public:
-  Line& operator<<(std::string_view text) {
-    if (num_parts_ < std::size(parts_)) parts_[num_parts_++] = {const_cast<char*>(text.data()), text.size()};
-    return *this;
-  }
-  void write() const {
-    if (::writev(STDERR_FILENO, parts_, static_cast<int>(num_parts_)) < 0) return;
-  }
-
- private:
-  iovec parts_[24];
-  size_t num_parts_ = 0;
-};
-
 /// The decimal digits of a number, at the end of `space`.
 std::string_view digits(unsigned number, std::array<char, 12>& space) {
   size_t first = space.size();
@@ -85,19 +69,19 @@ void say(int signal, const void* context) {
   const KnownFunction* known = find_function(calls.function());
   const char* own_thread_of = known ? nullptr : find_code(instruction_of(context));
   const char* name = ::sigabbrev_np(signal);
+  const bool has_rank = calls.rank >= 0;
   std::array<char, 12> space;
-  Line line;
-  line << "tessera: ";
-  if (calls.rank >= 0) line << "rank " << digits(static_cast<unsigned>(calls.rank.load()), space) << ": ";
-  if (calls.has_error) line << calls.error << "; after that ";
+  std::string_view plugin, doing, place;
   if (known)
-    line << "the plugin " << known->plugin << " crashed in " << known->place;
+    plugin = known->plugin, doing = " crashed in ", place = known->place;
   else if (own_thread_of)
-    line << "the plugin " << own_thread_of << " crashed on a thread of its own";
+    plugin = own_thread_of, doing = " crashed on a thread of its own";
   else
-    line << "crashed outside of the calls of plugins";
-  line << " (SIG" << (name ? name : "?") << ")\n";
-  line.write();
+    doing = "crashed outside of the calls of plugins";
+  write_line({"tessera: ", has_rank ? "rank " : "",
+              has_rank ? digits(static_cast<unsigned>(calls.rank.load()), space) : "", has_rank ? ": " : "",
+              calls.has_error ? calls.error : "", calls.has_error ? "; after that " : "",
+              plugin.empty() ? "" : "the plugin ", plugin, doing, place, " (SIG", name ? name : "?", ")\n"});
 }
 
 extern "C" void on_crash(int signal, siginfo_t* info, void* context) {
@@ -133,6 +117,8 @@ void report_crashes() {
 }
 
 void end_of_program() {
+  constexpr int kCopyMs = 1'000;
+  if (const void* function = returned_copy(kCopyMs)) end_run(copy_sentence(function));
   has_ended = true;
 }
 

@@ -9,7 +9,8 @@ namespace tessera::host {
 /// whatever code it was given; so does _exit(0) in a plugin. Call it once, first in main(). [control-thread]
 void report_crashes();
 
-/// The program ends by itself: exit() is what it seems from now on.
+/// The program ends by itself: exit() is what it seems from now on. If a copy of this process comes back into the host
+/// now (process_copy.h), the run ends with 1 and the plugin's name.
 void end_of_program();
 
 }  // namespace tessera::host

@@ -70,6 +70,12 @@ void throw_escaped(const void* function) {
               concat("an exception", what, " has left ", call_text(function), "; a plugin returns a status instead"));
 }
 
+void throw_changed_computing() {
+  const std::string text = concat(call_text(this_thread_calls.function()), " ", kChangesComputing);
+  note_error(text);
+  throw Error(TSR_E_FAILED_PRECONDITION, text);
+}
+
 void end_by_lost_thread(const void* function) {
   end_run(concat(call_text(function), " ended the thread that called it (pthread_exit), so the run ends"));
 }

@@ -1,9 +1,11 @@
 // Every call of a plugin's function goes through call(), enter() or end_with(). Each notes, for the thread that it is
 // called on, which function that is; so a crash, an exit and a call that does not return are named (crash_report.h,
-// call_watch.h), and an exception that leaves a plugin is caught.
+// call_watch.h), and an exception that leaves a plugin is caught. After it the thread computes as before
+// (floating_point.h), and is still in the host's process (process_copy.h).
 //
-// What a call costs is a few stores to memory of its own thread: no lock, no clock, no system call. Names are looked up
-// by the function's address, when something has gone wrong (known_functions.h).
+// What a call costs is a few stores to memory of its own thread and two looks at the floating-point unit: no lock, no
+// clock, no system call. Names are looked up by the function's address, when something has gone wrong
+// (known_functions.h).
 #pragma once
 
 #include <cxxabi.h>
@@ -15,6 +17,8 @@
 #include <utility>
 
 #include "guard/call_watch.h"
+#include "guard/floating_point.h"
+#include "guard/process_copy.h"
 #include "guard/thread_calls.h"
 #include "tessera/core.h"
 #include "tessera/error.hpp"
@@ -29,10 +33,14 @@ void name_rank_of_this_thread(int rank);
 /// the run. An empty one forgets the last.
 void note_error(std::string_view text) noexcept;
 
+/// Throws FAILED_PRECONDITION, naming the innermost function: it has changed how floating-point numbers are computed.
+[[noreturn]] void throw_changed_computing();
+
 /// While it lives this thread is in `function`.
 class PluginCall {
  public:
-  explicit PluginCall(const void* function, int64_t limit_ms = 0) noexcept : calls_(this_thread_calls) {
+  explicit PluginCall(const void* function, int64_t limit_ms = 0) noexcept
+      : calls_(this_thread_calls), computing_(computing_now()) {
     if (!calls_.is_known) [[unlikely]]
       know_this_thread();
     const uint32_t depth = calls_.depth.load(std::memory_order_relaxed);
@@ -44,12 +52,26 @@ class PluginCall {
     }
     calls_.depth.store(depth + 1, std::memory_order_release);
   }
-  ~PluginCall() { calls_.depth.store(calls_.depth.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  ~PluginCall() {
+    if (is_copy_of_host()) [[unlikely]]
+      end_copy();
+    calls_.depth.store(calls_.depth.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
   PluginCall(const PluginCall&) = delete;
   PluginCall& operator=(const PluginCall&) = delete;
 
+  void restore_computing() const noexcept { compute_as(computing_); }
+  /// After the call: restores how floating-point numbers are computed, and throws if that had changed.
+  void check_computing() const {
+    if (computing_now() == computing_) [[likely]]
+      return;
+    restore_computing();
+    throw_changed_computing();
+  }
+
  private:
   ThreadCalls& calls_;
+  const uint64_t computing_;
 };
 
 /// In a handler of exceptions: throws INTERNAL, a sentence that names the function and has the exception's text.
@@ -66,16 +88,28 @@ const void* address_of(R (*function)(P...)) {
   return reinterpret_cast<const void*>(function);
 }
 
-/// Calls any function of a plugin. Its own time-out, if it was given one, is `limit_ms`.
+/// Calls any function of a plugin. Its own time-out, if it was given one, is `limit_ms`. What it changes of the
+/// floating-point unit is restored and thrown, whatever it returned.
 template <class R, class... P, class... A>
 R enter_for(int64_t limit_ms, R (*function)(P...), A&&... args) {
   const PluginCall here(address_of(function), limit_ms);
-  try {
-    return function(std::forward<A>(args)...);
-  } catch (abi::__forced_unwind&) {
-    end_by_lost_thread(address_of(function));
-  } catch (...) {
-    throw_escaped(address_of(function));
+  const auto run = [&]() -> R {
+    try {
+      return function(std::forward<A>(args)...);
+    } catch (abi::__forced_unwind&) {
+      end_by_lost_thread(address_of(function));
+    } catch (...) {
+      here.restore_computing();
+      throw_escaped(address_of(function));
+    }
+  };
+  if constexpr (std::is_void_v<R>) {
+    run();
+    here.check_computing();
+  } else {
+    const R result = run();
+    here.check_computing();
+    return result;
   }
 }
 template <class R, class... P, class... A>

@@ -1,53 +1,19 @@
-// Sticky flags of the floating-point unit (inexact, ...) change all the time and are not compared; its controls are.
-
 #include "guard/process_state.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cfenv>
 #include <clocale>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/concat.h"
+#include "guard/floating_point.h"
 #include "guard/known_functions.h"
-
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 namespace tessera::host {
 namespace {
-
-/// The controls of the floating-point unit in one number.
-uint64_t computing_now() {
-#if defined(__x86_64__)
-  constexpr uint32_t kSticky = 0x3f;
-  uint16_t x87 = 0;
-  asm volatile("fnstcw %0" : "=m"(x87));
-  return uint64_t{_mm_getcsr() & ~kSticky} << 16 | x87;
-#elif defined(__aarch64__)
-  uint64_t control = 0;
-  asm volatile("mrs %0, fpcr" : "=r"(control));
-  return control;
-#else
-  return static_cast<uint64_t>(std::fegetround());
-#endif
-}
-
-void compute_as(uint64_t state) {
-#if defined(__x86_64__)
-  const auto x87 = static_cast<uint16_t>(state);
-  asm volatile("fldcw %0" : : "m"(x87));
-  _mm_setcsr(static_cast<uint32_t>(state >> 16));
-#elif defined(__aarch64__)
-  asm volatile("msr fpcr, %0" : : "r"(state));
-#else
-  std::fesetround(static_cast<int>(state));
-#endif
-}
 
 /// Copies of the standard files must not be what a run lacks when few may be open.
 bool has_room_for_copies() {
@@ -98,8 +64,7 @@ std::string ProcessState::restore() {
 std::string ProcessState::restore_computing() {
   if (computing_now() == computing_) return "";
   compute_as(computing_);
-  return "changes how floating-point numbers are computed (rounding, or flushing denormals to zero), and with that the "
-         "results of everything else; link it without -ffast-math and -Ofast";
+  return kChangesComputing;
 }
 
 std::string ProcessState::restore_signals() {

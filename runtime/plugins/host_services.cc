@@ -6,41 +6,70 @@
 #include <algorithm>
 #include <cstring>
 
+#include "guard/plugin_calls.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
+namespace {
+
+/// The function that receives the plugin's host.
+const void* maker_of(const LoadedPlugin& plugin) {
+  if (!plugin.interface) return nullptr;
+  switch (plugin.kind) {
+    case PluginKind::strategy:
+      return address_of(plugin.strategy()->create);
+    case PluginKind::communicator:
+      return address_of(plugin.communicator()->create);
+    case PluginKind::device:
+      return address_of(plugin.device()->open);
+    case PluginKind::offload:
+      return address_of(plugin.offload()->create);
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 HostServices::HostServices(Log log, std::shared_ptr<KeyValueStore> store)
-    : log_(std::move(log)),
-      store_(std::move(store)),
-      kv_{sizeof(tsr_kv_service), 0, &kv_set, &kv_get, &kv_add},
-      host_{sizeof(tsr_host), TSR_ABI_MINOR, this, &log_line, &get_service} {}
+    : log_(std::move(log)), store_(std::move(store)) {}
+
+const tsr_host* HostServices::lend(const void* key, uint32_t minor, const void* lender, const char* until) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = hosts_.find(key);
+  if (found != hosts_.end()) return &found->second.table();
+  const tsr_host functions{sizeof(tsr_host), minor, nullptr, &log_line, &get_service};
+  auto* const self = const_cast<HostServices*>(this);
+  return &hosts_.try_emplace(key, functions, self, "its tsr_host", lender, until).first->second.table();
+}
 
 const tsr_host* HostServices::of(const LoadedPlugin& plugin) const {
-  const std::lock_guard lock(mutex_);
-  const auto [found, is_new] = hosts_.try_emplace(plugin.interface, host_);
-  if (is_new) found->second.abi_minor = plugin.abi_minor;
-  return &found->second;
+  return lend(plugin.interface, plugin.abi_minor, maker_of(plugin), "what it had made with it was destroyed");
+}
+
+const tsr_host* HostServices::before_query(tsr_plugin_query_fn query) const {
+  const void* const entry = address_of(query);
+  return lend(entry, TSR_ABI_MINOR, entry, "its function " TSR_ENTRY_SYMBOL " had returned");
 }
 
 void HostServices::log_line(void* ctx, int32_t level, tsr_str message) noexcept {
   try {
     // A newer plugin may use levels that this host does not know.
     const auto known = std::clamp(level, TSR_LOG_DEBUG, TSR_LOG_ERROR);
-    static_cast<HostServices*>(ctx)->log_.write(static_cast<LogLevel>(known), view(message));
+    borrowed<HostServices>(ctx, "log").log_.write(static_cast<LogLevel>(known), view(message));
   } catch (...) {  // a log line that cannot be written must not end the plugin
   }
 }
 
 const void* HostServices::get_service(void* ctx, tsr_str id) noexcept {
-  const auto* self = static_cast<HostServices*>(ctx);
-  return self->store_ && view(id) == TSR_KV_SERVICE ? &self->kv_ : nullptr;
+  static constexpr tsr_kv_service kKeyValues{sizeof(tsr_kv_service), 0, &kv_set, &kv_get, &kv_add};
+  const bool has_store = borrowed<HostServices>(ctx, "get_service").store_ != nullptr;
+  return has_store && view(id) == TSR_KV_SERVICE ? &kKeyValues : nullptr;
 }
 
 tsr_status HostServices::kv_set(void* ctx, tsr_str key, const void* value, uint64_t num_bytes,
                                 tsr_error* err) noexcept {
   return guard(err, "host", [&] {
-    static_cast<HostServices*>(ctx)->store_->set(view(key), {static_cast<const char*>(value), num_bytes});
+    borrowed<HostServices>(ctx, "set").store_->set(view(key), {static_cast<const char*>(value), num_bytes});
   });
 }
 
@@ -50,7 +79,7 @@ tsr_status HostServices::kv_get(void* ctx, tsr_str key, void* value, uint64_t* n
     if (timeout_ms < 0)
       throw Error(TSR_E_INVALID_ARGUMENT,
                   "the time-out of a get is " + std::to_string(timeout_ms) + " ms; 0 looks once");
-    const std::string found = static_cast<HostServices*>(ctx)->store_->get(view(key), timeout_ms);
+    const std::string found = borrowed<HostServices>(ctx, "get").store_->get(view(key), timeout_ms);
     const uint64_t capacity = *num_bytes;
     // The size is returned in any case, so the caller can make room and ask again.
     *num_bytes = found.size();
@@ -63,7 +92,7 @@ tsr_status HostServices::kv_get(void* ctx, tsr_str key, void* value, uint64_t* n
 }
 
 tsr_status HostServices::kv_add(void* ctx, tsr_str key, int64_t delta, int64_t* result, tsr_error* err) noexcept {
-  return guard(err, "host", [&] { *result = static_cast<HostServices*>(ctx)->store_->add(view(key), delta); });
+  return guard(err, "host", [&] { *result = borrowed<HostServices>(ctx, "add").store_->add(view(key), delta); });
 }
 
 }  // namespace tessera::host

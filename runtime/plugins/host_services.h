@@ -7,13 +7,14 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "guard/lent_table.h"
 #include "launch/key_value_store.h"
 #include "plugins/loaded_plugin.h"
 #include "tessera/core.h"
 
 namespace tessera::host {
 
-/// A rank's hosts. Must outlive everything that plugins made with them. Not copyable: the tables point here.
+/// A rank's hosts. Must outlive everything that plugins made with them; a plugin that uses one later ends the run.
 class HostServices {
  public:
   /// Without a `store` there is no key-value service (planning and `plugins info` need none).
@@ -23,10 +24,11 @@ class HostServices {
 
   /// That of the plugin, with the minor that host and plugin have in common. [any-thread]
   const tsr_host* of(const LoadedPlugin& plugin) const;
-  /// For `query`, where that minor is not known yet: with this host's.
-  const tsr_host* before_query() const noexcept { return &host_; }
+  /// For a plugin's `query`, where that minor is not known yet: with this host's. [any-thread]
+  const tsr_host* before_query(tsr_plugin_query_fn query) const;
 
  private:
+  const tsr_host* lend(const void* key, uint32_t minor, const void* lender, const char* until) const;
   static void log_line(void* ctx, int32_t level, tsr_str message) noexcept;
   static const void* get_service(void* ctx, tsr_str id) noexcept;
   static tsr_status kv_set(void* ctx, tsr_str key, const void* value, uint64_t num_bytes, tsr_error* err) noexcept;
@@ -36,10 +38,8 @@ class HostServices {
 
   Log log_;
   std::shared_ptr<KeyValueStore> store_;
-  tsr_kv_service kv_;
-  tsr_host host_;
   mutable std::mutex mutex_;
-  mutable std::map<const void*, tsr_host> hosts_;  // guarded by mutex_: by the plugin's table
+  mutable std::map<const void*, LentTable<tsr_host>> hosts_;  // guarded by mutex_: by the plugin's table, or its query
 };
 
 }  // namespace tessera::host

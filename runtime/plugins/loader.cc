@@ -165,7 +165,7 @@ LoadedPlugin query(Query* entry, const std::string& path, const Log& log, const 
   const NamedFunction named{reinterpret_cast<const void*>(entry), TSR_ENTRY_SYMBOL};
   know_functions(path, {&named, 1});
   step("its function " TSR_ENTRY_SYMBOL);
-  const tsr_status status = enter(entry, &handshake, host.before_query(), &factory, &error);
+  const tsr_status status = enter(entry, &handshake, host.before_query(entry), &factory, &error);
   check_handshake(handshake, status, error);
   if (!is_readable(factory, kFactoryFloor) || factory->struct_size < kFactoryFloor || !factory->get_interface)
     throw UsageError(concat("returned a factory that is missing or shorter than ", kFactoryFloor,

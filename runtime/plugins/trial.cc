@@ -26,7 +26,9 @@
 
 #include "base/concat.h"
 #include "config/usage_error.h"
+#include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
+#include "guard/process_copy.h"
 
 namespace tessera::host {
 namespace {
@@ -34,6 +36,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr char kDone = '!';
+constexpr char kRefused = '=';  // before the end of a sentence
+constexpr int kCopyMs = 1'000;
 
 [[noreturn]] void run_child(int out, pid_t parent, const std::function<void(const TrialStep&)>& load) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -45,11 +49,17 @@ constexpr char kDone = '!';
   const int nowhere = ::open("/dev/null", O_RDWR);
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     ::dup2(nowhere, file);
+  const auto report = [&](const char* step) {
+    if (::write(out, step, ::strlen(step) + 1) < 0) ::_exit(1);
+  };
+  mark_process();
   try {
-    load([&](const char* step) {
-      if (::write(out, step, ::strlen(step) + 1) < 0) ::_exit(1);
-    });
+    load(report);
   } catch (...) {  // this process will learn of it by itself
+  }
+  if (const KnownFunction* known = find_function(returned_copy(kCopyMs))) {
+    report(concat(kRefused, "in ", known->place, kForked).c_str());
+    ::_exit(1);
   }
   const char done[] = {kDone, 0};
   if (::write(out, done, sizeof done) < 0) ::_exit(1);
@@ -104,6 +114,7 @@ void try_in_child(const std::function<void(const TrialStep&)>& load) {
   }
   if (is_done) return;
   const std::string step = last_step(text);
+  if (step[0] == kRefused) throw UsageError(step.substr(1));
   if (!in_time) throw UsageError(concat("has not returned from ", step, " within ", kTrialMs / 1000, " s"));
   if (WIFSIGNALED(status)) {
     const char* name = ::sigabbrev_np(WTERMSIG(status));

@@ -59,10 +59,10 @@ class CopyPair {
  public:
   explicit CopyPair(const Device& device)
       : device_(device),
-        in_stream_(make_stream(device, "fetch")),
-        out_stream_(make_stream(device, "evict")),
         device_memory_(device, TSR_MEMORY_DEVICE, 2 * kCopyBytes),
-        host_memory_(device, TSR_MEMORY_HOST, 2 * kCopyBytes) {
+        host_memory_(device, TSR_MEMORY_HOST, 2 * kCopyBytes),
+        in_stream_(make_stream(device, "fetch")),
+        out_stream_(make_stream(device, "evict")) {
     call(device.api().fill, in_stream_.get(), device_memory_.at(0), 0u, 2 * kCopyBytes);
     call(device.api().copy, in_stream_.get(), host_memory_.at(0), device_memory_.at(0), 2 * kCopyBytes);
     wait();
@@ -84,8 +84,8 @@ class CopyPair {
   }
 
   const Device& device_;
-  StreamHandle in_stream_, out_stream_;
   Arena device_memory_, host_memory_;
+  StreamHandle in_stream_, out_stream_;  // end first, and wait for what uses the memory
 };
 
 /// A store with memory for both directions, which have halves of their own.

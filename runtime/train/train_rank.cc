@@ -73,6 +73,7 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const HostServices& h
   setup.files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check, job.config.timeout_ms};
   setup.log = log;
   setup.communicators = communicator_setup(job, info, host);
+  setup.communicators.has_clock = setup.device_memory_is_host || setup.stages_collectives;
   setup.strategies = strategies;
   setup.debug = {job.config.debug_memory, job.config.debug_memory ? kBufferAlignment : 0, job.config.stream_delay,
                  job.config.debug_replicas > 0};

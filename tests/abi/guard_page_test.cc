@@ -102,7 +102,7 @@ TEST_P(GuardPage, QueryReadsNoMoreThanThereIs) {
   void* library = dlopen(GetParam().c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
   const auto query = reinterpret_cast<tsr_plugin_query_fn>(dlsym(library, TSR_ENTRY_SYMBOL));
-  const GuardedStruct<tsr_host> host(*host_.before_query());
+  const GuardedStruct<tsr_host> host(*host_.before_query(nullptr));
   const GuardedStruct<tsr_error> err(tsr_error{});
   const GuardedStruct<tsr_handshake> handshake(
       {TSR_MAGIC, sizeof(tsr_handshake), TSR_ABI_MAJOR, TSR_ABI_MINOR, TSR_ABI_MINOR, 0, 0, 8 * sizeof(void*), 0});

@@ -1,10 +1,11 @@
-// What a step costs beside its segments: elementwise and step ops over 64 Mi elements, which no cache holds, and
-// streams. One thread; kernels by their own processor time.
+// What a step costs beside its segments: elementwise and step ops over 64 Mi elements, which no cache holds, streams,
+// and the guard around calls of plugins. One thread; kernels by their own processor time.
 #include <benchmark/benchmark.h>
 
 #include <vector>
 
 #include "cpu-device/stream.h"
+#include "guard/plugin_calls.h"
 #include "support/cpu_kernel.h"
 #include "support/device_ops.h"
 
@@ -62,6 +63,23 @@ void submit_and_run(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * kNumWorks);
 }
 BENCHMARK(submit_and_run)->UseRealTime();
+
+tsr_status do_nothing(int* number, tsr_error*) noexcept {
+  benchmark::DoNotOptimize(++*number);
+  return TSR_OK;
+}
+/// A call of a plugin's function that does next to nothing.
+template <bool is_guarded>
+void call_of_a_plugin(benchmark::State& state) {
+  auto* function = &do_nothing;
+  benchmark::DoNotOptimize(function);
+  int number = 0;
+  tsr_error err{};
+  for (auto _ : state)
+    benchmark::DoNotOptimize(is_guarded ? host::enter(function, &number, &err) : function(&number, &err));
+}
+BENCHMARK_TEMPLATE(call_of_a_plugin, false);
+BENCHMARK_TEMPLATE(call_of_a_plugin, true);
 
 /// Two streams that wait for each other in turn: the time of one event from record to the other stream's work.
 void hop(benchmark::State& state) {

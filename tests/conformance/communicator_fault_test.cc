@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <thread>
 
 #include "conformance/communicators.h"
@@ -209,6 +210,58 @@ TEST_P(Faults, AbortFromAnotherThreadEndsAllWork) {
     }
     watchdog.join();
     expect_parts(caught([&] { first.submit(c.collective()); }), TSR_E_ABORTED, {rank_text(rank.rank())});
+  });
+}
+
+TEST_P(Faults, AbortCutsTheFirstBeforeTheOthers) {
+  Crowd ready, done;
+  run_ranks(spec(kNeverMs), [&](CommRank& rank) {
+    auto& first = rank.comm();
+    auto second = rank.create("dp.second");
+    connect(rank, first);
+    connect(rank, *second, 1);
+    ready.leave();
+    ready.wait_for(rank.num_ranks());
+    Sum a, b;
+    if (rank.rank() != 0) return done.wait_for(1);  // so that what rank 0 submits does not end
+    auto collective = a.collective();
+    collective.stream = rank.stream(1);
+    second->submit(collective);
+    std::thread watchdog([&] {
+      tsr_comm* const comms[] = {first.handle(), second->handle()};
+      rank.interface().abort(comms, 2);
+    });
+    const auto has_failed = [](Comm& comm) {
+      try {
+        comm.check_async();
+        return false;
+      } catch (const Error&) {
+        return true;
+      }
+    };
+    EXPECT_TRUE(eventually([&] { return has_failed(*second); }));
+    expect_parts(caught([&] { first.submit(b.collective()); }), TSR_E_ABORTED, {"dp.test", "rank 0"});
+    watchdog.join();
+    done.leave();
+  });
+}
+
+TEST_P(Faults, AbortWaitsForNoStream) {
+  if (is_native()) GTEST_SKIP() << "a function of the host on a stream may hold up the whole device";
+  Crowd ready;
+  run_ranks(spec(kNeverMs), [&](CommRank& rank) {
+    Sum sum;
+    const auto comm = rank.create();  // destroyed before the memory it may still touch
+    connect(rank, *comm);
+    ready.leave();
+    ready.wait_for(rank.num_ranks());
+    std::promise<void> gate;
+    rank.run_on_stream([opened = gate.get_future().share()] { opened.wait(); });
+    comm->submit(sum.collective());  // queued after the gate
+    auto aborted = std::async(std::launch::async, [&] { comm->abort(); });
+    EXPECT_EQ(aborted.wait_for(kPatience), std::future_status::ready);
+    gate.set_value();
+    expect_parts(caught([&] { rank.synchronize(); }), TSR_E_ABORTED, {rank_text(rank.rank()), "aborted"});
   });
 }
 

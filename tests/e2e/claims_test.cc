@@ -64,6 +64,49 @@ TEST(SelfTest, FindsACommunicatorThatDoesNothing) {
   }
 }
 
+TEST(SelfTest, FindsACommunicatorWhoseCollectivesAreWrong) {
+  struct Case {
+    std::string fault, strategy, sentence;
+  };
+  const Case cases[] = {
+      {"result-order", "fsdp", "gave 17 instead of 8 as number 1 of the memory of all_gather over 2 ranks"},
+      {"result-range", "fsdp", "gave 0 instead of -7 as number 4 of the memory of all_gather over 2 ranks"},
+      {"result-own-part", "fsdp", "gave 0 instead of 8 as number 1 of the memory of all_gather over 2 ranks"},
+      {"result-own-part", "pipeline", " as number 1 of the memory of recv over 2 ranks"},
+      {"result-order", "routing", " of the memory of all_to_all over 2 ranks"},
+      {"result-range", "routing", " instead of -7 as number "},
+  };
+  for (const std::string comm : {"hostile", "hostile-gloo"})
+    for (const Case& c : cases) {
+      SCOPED_TRACE(c.fault + " under " + c.strategy);
+      const CommandResult result = run(c.fault, {"--comm=" + comm, "--strategy=" + c.strategy});
+      expect_refused(result, comm + "-comm.so) fails its self-test: ", 1);
+      expect_refused(result, c.sentence, 1);
+      expect_refused(result, ", and reported no error; use another --comm", 1);
+    }
+}
+
+TEST(SelfTest, LeavesARightCommunicatorAlone) {
+  for (const std::string strategy : {"ddp", "fsdp", "zero3", "tensor", "pipeline", "routing"})
+    for (const std::string comm : {"local", "gloo"}) {
+      const CommandResult result = run("none", {"--comm=" + comm, "--strategy=" + strategy});
+      EXPECT_EQ(result.exit_code, 0) << strategy << " over " << comm << "\n" << result.err;
+    }
+}
+
+TEST(SelfTest, FindsADeviceWhoseStreamsAreNotInOrder) {
+  const std::string head = "hostile-device.so) fails its self-test: a copy did not wait for the work before it";
+  for (const std::string fault : {"wait-nothing", "copy-at-once"})
+    expect_refused(run(fault, {"--device=hostile", "--comm=gloo"}), head, 1);
+}
+
+#if defined(__x86_64__)
+TEST(SelfTest, FindsADeviceThatTakesDenormalsForZero) {
+  expect_refused(run("kernels-flush", {"--device=hostile", "--comm=gloo"}),
+                 "hostile-device.so) fails its self-test: add gave 0 instead of ", 1);
+}
+#endif
+
 TEST(SelfTest, FindsADeviceThatDoesNothing) {
   const std::string head = "the plugin hostile (" TESSERA_BAD_PLUGIN_DIR "/hostile-device.so) fails its self-test: ";
   const Parts flags = {"--device=hostile", "--comm=gloo"};

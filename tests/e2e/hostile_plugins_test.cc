@@ -5,77 +5,10 @@
 
 #include <memory>
 
-#include "e2e/cli.h"
+#include "e2e/hostile.h"
 
 namespace tessera::testing {
 namespace {
-
-using Parts = std::vector<std::string>;
-
-constexpr const char* kHostile = TESSERA_BAD_PLUGIN_DIR "/hostile.so";
-
-constexpr const char* kNoFlag = "--log-level=error";
-
-std::unique_ptr<Command> start(const Parts& arguments, const std::string& fault) {
-  const std::map<std::string, std::string> environment = {{"TESSERA_TEST_FAULT", fault},
-                                                          {"ASAN_OPTIONS", "detect_leaks=0:handle_abort=1"}};
-  return std::make_unique<Command>(tessera(arguments), environment);
-}
-CommandResult run(const Parts& arguments, const std::string& fault) {
-  return start(arguments, fault)->wait();
-}
-
-/// It failed, and the sentence was said.
-void expect_named(const CommandResult& run, const Parts& parts, int exit_code = -1) {
-  EXPECT_NE(run.exit_code, 0) << run.out << run.err;
-  if (exit_code >= 0) {
-    EXPECT_EQ(run.exit_code, exit_code) << run.err;
-  }
-  for (const std::string& part : parts)
-    EXPECT_NE(run.err.find(part), std::string::npos) << "'" << part << "' is missing in\n" << run.err;
-}
-
-/// The signal's exit code, which a sanitizer replaces by its own.
-int by_signal(int signal) {
-#ifdef TESSERA_IS_SANITIZED
-  return static_cast<void>(signal), -1;
-#else
-  return 128 + signal;
-#endif
-}
-
-CommandResult info(const std::string& fault) {
-  return run({"plugins", "info", kHostile}, fault);
-}
-
-Parts train_with(Parts more) {
-  Parts all = train({"--steps=2"});
-  all.erase(all.begin());
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-/// Two ranks in two threads.
-CommandResult train_threads(const std::string& fault, const Parts& more = {}) {
-  Parts flags = {"--nproc=2", "--comm=local", std::string("--strategy=") + kHostile};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return run(train_with(flags), fault);
-}
-/// The same with another communicator, which may be one that wraps the repository's; `flag` may give the device or the
-/// strategy of that kind.
-std::unique_ptr<Command> start_wrapped(const std::string& fault, const std::string& flag, const std::string& comm,
-                                       int64_t start_ms = kPatienceMs, int64_t step_ms = kPatienceMs) {
-  Parts flags = {"--nproc=2",
-                 "--comm=" + comm,
-                 "--plugin-dir=" TESSERA_BAD_PLUGIN_DIR,
-                 flag,
-                 "--start-timeout-ms=" + std::to_string(start_ms),
-                 "--timeout-ms=" + std::to_string(step_ms)};
-  if (!flag.starts_with("--strategy")) flags.push_back("--strategy=ddp");
-  return start(train_with(flags), fault);
-}
-CommandResult train_wrapped(const std::string& fault, const std::string& flag, const std::string& comm = "local") {
-  return start_wrapped(fault, flag, comm)->wait();
-}
 
 // ---- while a plugin is loaded and asked what it is ------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ Script* current = nullptr;
 
 class ScriptedCommunicator final : public Communicator {
  public:
-  explicit ScriptedCommunicator(const tsr_comm_create_args& args) : device_(*args.device_interface) {}
+  explicit ScriptedCommunicator(const tsr_comm_create_args& args)
+      : name_(view(args.name)), device_(*args.device_interface) {}
 
   void submit(const tsr_collective& collective) override {
     current->sequences.push_back(collective.sequence);
@@ -19,7 +20,10 @@ class ScriptedCommunicator final : public Communicator {
     call(device_.fill, collective.stream, arrivals, uint32_t{current->num_arrivals}, 1);  // its lowest byte
   }
   void check_async() override {}
-  void abort() noexcept override { current->abort(); }
+  void abort() noexcept override {
+    current->aborted.push_back(name_);
+    current->abort();
+  }
 
  private:
   static tsr_status run(void* self, tsr_error* err) noexcept {
@@ -28,6 +32,7 @@ class ScriptedCommunicator final : public Communicator {
     return guard(err, "scripted", [&] { script.on_run(); });
   }
 
+  const std::string name_;
   const tsr_device_interface& device_;
 };
 

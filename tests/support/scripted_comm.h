@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "tessera/communicator.h"
@@ -17,7 +18,8 @@ struct Script {
   /// In place of each collective, on its stream; throws to fail. What a rank sends is what it receives.
   std::function<void()> on_run = [] {};
   std::atomic<int> num_runs{0};
-  std::vector<uint64_t> sequences;  ///< of the collectives that were submitted
+  std::vector<uint64_t> sequences;   ///< of the collectives that were submitted
+  std::vector<std::string> aborted;  ///< names of the communicators, in the order in which abort() has cut them
   /// Ranks that a sum of squares counts: those of a group of two, of which the other sends zeros and its arrival.
   uint8_t num_arrivals = 2;
 

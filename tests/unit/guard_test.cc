@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "guard/known_functions.h"
+#include "guard/lent_table.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_state.h"
 #include "guard/readable.h"
@@ -39,6 +40,14 @@ tsr_status make_nothing(int** made, tsr_error*) noexcept {
   *made = nullptr;
   return TSR_OK;
 }
+tsr_status round_up(tsr_error*) noexcept {
+  fesetround(FE_UPWARD);
+  return TSR_OK;
+}
+void round_up_and_throw() {
+  fesetround(FE_UPWARD);
+  throw 7;
+}
 tsr_status call_again(int depth, tsr_error* err) {
   if (depth > 0) call(call_again, depth - 1);
   return fail_silently(err);
@@ -47,11 +56,10 @@ tsr_status call_again(int depth, tsr_error* err) {
 class Guard : public ::testing::Test {
  protected:
   Guard() {
-    const NamedFunction functions[] = {{address_of(note_function), "note"},
-                                       {address_of(fail_silently), "fail"},
-                                       {address_of(throw_text), "throw_text"},
-                                       {address_of(throw_number), "throw_number"},
-                                       {address_of(make_nothing), "make"}};
+    const NamedFunction functions[] = {
+        {address_of(note_function), "note"},    {address_of(fail_silently), "fail"},
+        {address_of(throw_text), "throw_text"}, {address_of(throw_number), "throw_number"},
+        {address_of(make_nothing), "make"},     {address_of(round_up), "round_up"}};
     know_functions("sample (/s.so)", functions);
   }
 };
@@ -83,6 +91,56 @@ TEST_F(Guard, CatchesWhatEscapes) {
 
 TEST_F(Guard, RefusesOkWithoutAnObject) {
   expect_error([] { made_by<int>(make_nothing); }, {"in its function make returned OK and no object"});
+}
+
+TEST_F(Guard, RestoresHowNumbersAreComputedAndNamesWhoChangesIt) {
+  expect_error([] { call(round_up); },
+               {"the plugin sample (/s.so) in its function round_up changes how floating-point numbers are computed"});
+  EXPECT_EQ(fegetround(), FE_TONEAREST);
+  EXPECT_EQ(this_thread_calls.function(), nullptr);
+  expect_error([] { enter(round_up_and_throw); }, {"an exception has left"});
+  EXPECT_EQ(fegetround(), FE_TONEAREST);
+  fesetround(FE_UPWARD);
+  EXPECT_EQ(enter(round_up, nullptr), TSR_OK) << "it is as it was";
+  fesetround(FE_TONEAREST);
+}
+
+/// A table that is lent to note_function.
+struct Counter {
+  void* ctx;
+  void (*count)(void* ctx) noexcept;
+};
+constexpr Counter kCounter{nullptr, [](void* ctx) noexcept { ++borrowed<int>(ctx, "count"); }};
+
+TEST_F(Guard, LendsATable) {
+  int number = 0;
+  const LentTable lent(kCounter, &number, "the counter", address_of(note_function));
+  lent.table().count(lent.table().ctx);
+  EXPECT_EQ(number, 1);
+}
+
+TEST_F(Guard, EndsTheRunWhenATableIsUsedThatIsNotLent) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  int number = 0;
+  const auto use = [](const Counter& counter) { counter.count(counter.ctx); };
+  const Counter* kept = nullptr;
+  {
+    const LentTable lent(kCounter, &number, "the counter", address_of(note_function));
+    kept = &lent.table();
+    EXPECT_EXIT(
+        std::thread([&] { use(*kept); }).join(), ::testing::ExitedWithCode(1),
+        "the plugin sample \\(/s.so\\) used count of the counter on another thread than that of its function note, "
+        "so the run ends");
+  }
+  EXPECT_EXIT(use(*kept), ::testing::ExitedWithCode(1),
+              "used count of the counter after its function note had returned, so the run ends");
+  {
+    const LentTable lent(kCounter, &number, "the counter", address_of(note_function), "the end");
+    kept = &lent.table();
+    std::thread([&] { use(*kept); }).join();
+  }
+  EXPECT_EXIT(use(*kept), ::testing::ExitedWithCode(1), "used count of the counter after the end, so the run ends");
+  EXPECT_EQ(number, 1);
 }
 
 TEST_F(Guard, TakesCallsOfAnyDepth) {

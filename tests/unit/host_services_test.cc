@@ -33,12 +33,12 @@ TEST(HostServices, AreForEachPluginAHostOfTheMinorThatBothHave) {
   EXPECT_EQ(host.of(older)->abi_minor, 7u);
   EXPECT_EQ(host.of(policy)->abi_minor, TSR_ABI_MINOR);
   EXPECT_EQ(host.of(older), host.of(older));
-  EXPECT_EQ(host.before_query()->abi_minor, TSR_ABI_MINOR);
+  EXPECT_EQ(host.before_query(nullptr)->abi_minor, TSR_ABI_MINOR);
 }
 
 TEST(HostServices, RefuseANegativeTimeout) {
   const HostServices host(kQuiet, std::make_shared<MemoryStore>());
-  const tsr_host* const table = host.before_query();
+  const tsr_host* const table = host.before_query(nullptr);
   const auto* kv = static_cast<const tsr_kv_service*>(table->get_service(table->ctx, str(TSR_KV_SERVICE)));
   uint64_t num_bytes = 0;
   tsr_error err{};

@@ -194,7 +194,10 @@ TEST_F(RunTest, ACollectiveThatFailsOnTheHostEndsTheStep) {
     script_.on_run = [&, fails_at = script_.num_runs + which] {
       if (script_.num_runs > fails_at) throw Error(TSR_E_UNAVAILABLE, "rank 1 went away");
     };
+    script_.aborted.clear();
     expect_soon(*runtime, "rank 1 went away");
+    ASSERT_GE(script_.aborted.size(), 2u);
+    EXPECT_EQ(script_.aborted[0], "world.scalars") << "no other collective is cut short before the sums over the world";
     script_.on_run = [] {};
   }
 }

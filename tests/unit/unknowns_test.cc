@@ -4,6 +4,7 @@
 
 #include "ddp.h"
 #include "fsdp.h"
+#include "support/expect_error.h"
 #include "support/gpt2_pass.h"
 #include "zero3.h"
 
@@ -97,6 +98,14 @@ TEST_P(Unknowns, ActionsBuffersMemoriesAndStreamsAreLeftAlone) {
   EXPECT_EQ(found->bindings.size(), 1u);
   EXPECT_EQ(with.buffer(found->bindings[0].buffer).memory, TSR_MEMORY_OTHER + 1);
   EXPECT_EQ(kinds_of(with), kinds_of(gpt2_.lowered(*strategy_, 0)));
+}
+
+// Purposes from 4 on are the host's: what is a step to one pass must not be to another.
+TEST_P(Unknowns, APurposeIsRefused) {
+  const auto lower = [&] {
+    gpt2_.lowered(*strategy_, 0, TSR_PURPOSE_STEP, [](Program& base) { base.purpose = TSR_PURPOSE_EVAL + 1; });
+  };
+  expect_error(lower, {"on axis dp", "the unknown purpose 4"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Unknowns, ::testing::Values("ddp", "fsdp", "zero3"),

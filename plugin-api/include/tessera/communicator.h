@@ -177,7 +177,10 @@ typedef struct tsr_communicator_interface {
   /* OK, or the first error of any of this communicator's work, which it returns from then on. Errors: those at the top
    * of this file. Where work cannot fail its stream, the error is here before the failed work ends. [any-thread] */
   TSR_FN(tsr_status, async_error)(tsr_comm* comm, tsr_error* err) TSR_NOEXCEPT;
-  /* Aborts all of them at once; every outstanding and later operation fails with ABORTED within 2 seconds. Does not
+  /* Aborts all of them; every outstanding and later operation fails with ABORTED within 2 seconds. comms[0] is cut
+   * before any other is, the others in any order: the host gives the one that carries the step's sums over the world
+   * first, so that nothing passes these sums after another collective was cut short. It waits for no stream: the host
+   * aborts first, and then waits for streams. Does not
    * block, cannot fail, may be repeated; with num_comms 0, where `comms` may be NULL, and for NULL in the array it does
    * nothing. They may be of several ranks. Ranks of other processes learn of it: their work fails too, at the latest at
    * its time-out. After it only async_error and destroy are legal, and until destroy has returned the memory of what

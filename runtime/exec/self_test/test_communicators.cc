@@ -1,120 +1,176 @@
-// The self-test of communicators at the start of a run: each sums eight numbers of each member in place. Four are
-// whole, so that every order of addition gives the same bits; in four the order shows, and these are compared where the
-// communicator says that its order is the canonical one. All communicators are tested at once, in the order in which
-// they were created, which is the same on all ranks. Cost: decision 0041.
+// The self-test of communicators at the start of a run, in two rounds. First each sums a few numbers of each member:
+// whole ones, for which every order of addition gives the same bits, and some whose sum shows the order, which are
+// compared where the communicator says that its order is the canonical one. The second round has the other kinds that
+// the programs use. Kinds of the group are the same for all its members; messages need not be, so the sum also counts
+// the members that use them, and then all take part. In each round all communicators are tested at once, in the order
+// in which they were created, which is the same on all ranks. Cost: decision 0043.
 
 #include "exec/self_test/test_communicators.h"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/concat.h"
+#include "exec/self_test/probes.h"
 #include "guard/known_functions.h"
-#include "tessera/canonical_sum.hpp"
+#include "program/collective.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
 
-constexpr uint64_t kNumWhole = 4, kNumElements = 8;
+/// A communicator, and what the programs use it for.
+struct Use {
+  Communicator& comm;
+  const tsr_communicator_interface& api;
+  RankStream stream;
+  int member, num_members;
+  std::set<uint32_t> kinds;  // TSR_COLL_*
+  bool sends() const { return kinds.contains(TSR_COLL_SEND) || kinds.contains(TSR_COLL_RECV); }
+  bool exchanges() const { return kinds.contains(TSR_COLL_EXCHANGE); }
+};
 
-/// What a member has: whole numbers, then such whose sum depends on the order.
-std::array<float, kNumElements> numbers_of(int member) {
-  std::array<float, kNumElements> numbers{};
-  const auto m = static_cast<float>(member % 97);
-  for (uint64_t i = 0; i < kNumElements; ++i) {
-    const auto k = static_cast<float>(i);
-    numbers[i] = i < kNumWhole ? (m + 1) * (k + 1) : std::ldexp(1 + m / 97, (member * 7 + static_cast<int>(i)) % 24);
-  }
-  return numbers;
-}
-
-std::array<float, kNumElements> sum_of(int num_members) {
-  std::vector<std::array<float, kNumElements>> all;
-  std::vector<const void*> operands;
-  for (int member = 0; member < num_members; ++member)
-    all.push_back(numbers_of(member));
-  for (const auto& one : all)
-    operands.push_back(one.data());
-  std::array<float, kNumElements> sum{};
-  reduce_range(TSR_F32, TSR_REDUCE_SUM, operands, sum.data(), kNumElements);
-  return sum;
-}
-
-/// The sum of one communicator.
-class CommunicatorTest {
+/// One probe of one communicator. Its memory must outlive the stream's work.
+class ProbeRun {
  public:
-  CommunicatorTest(Communicator& comm, const tsr_communicator_interface& api, RankStream stream, int member,
-                   int num_members)
-      : comm_(comm), api_(api), stream_(stream), num_members_(num_members), numbers_(numbers_of(member)) {}
+  ProbeRun(const Use& use, Probe probe) : use_(use), probe_(std::move(probe)), block_(probe_.before) {}
 
   void submit(int64_t timeout_ms) {
-    tsr_collective c{};
-    c.struct_size = sizeof c;
-    c.kind = TSR_COLL_ALL_REDUCE;
-    c.reduce = TSR_REDUCE_SUM;
-    c.dtype = TSR_F32;
-    c.peer = -1;
-    c.num_elements = kNumElements;
-    uint64_t num_bytes = 0;
-    call(api_.describe, &c, num_members_, &num_bytes);
-    data_.emplace(*stream_.device, TSR_MEMORY_DEVICE, sizeof numbers_);
-    workspace_.emplace(*stream_.device, TSR_MEMORY_DEVICE, num_bytes);
-    c.send = c.recv = data_->at(0);
-    if (num_bytes) c.workspace = workspace_->at(0);
-    c.stream = stream_.handle;
+    const uint64_t num_bytes = block_.size() * sizeof(float);
+    tsr_collective c = probe_.collective;
+    if (!probe_.counts.empty()) c.counts = probe_.counts.data();
+    data_.emplace(*use_.stream.device, TSR_MEMORY_DEVICE, num_bytes);
+    c.send = at(probe_.send);
+    c.recv = at(probe_.recv);
+    const tsr_transfer ring[] = {{at(probe_.send), 2, (use_.member + 1) % use_.num_members, 0},
+                                 {at(probe_.recv), 2, (use_.member + use_.num_members - 1) % use_.num_members, 1}};
+    if (c.kind == TSR_COLL_EXCHANGE) {
+      c.transfers = ring;
+      c.num_transfers = 2;
+    }
+    uint64_t workspace_bytes = 0;
+    call(use_.api.describe, &c, use_.num_members, &workspace_bytes);
+    workspace_.emplace(*use_.stream.device, TSR_MEMORY_DEVICE, workspace_bytes);
+    if (workspace_bytes) c.workspace = workspace_->at(0);
+    c.stream = use_.stream.handle;
     c.timeout_ms = timeout_ms;
     c.label = str("self-test");
-    call(stream_.api().copy, stream_.handle, data_->at(0), numbers_.data(), sizeof numbers_);
-    call(api_.submit, comm_.comm, &c);
-    call(stream_.api().copy, stream_.handle, numbers_.data(), data_->at(0), sizeof numbers_);
+    const tsr_device_interface& device = use_.stream.api();
+    call(device.copy, use_.stream.handle, data_->at(0), block_.data(), num_bytes);
+    call(use_.api.submit, use_.comm.comm, &c);
+    call(device.copy, use_.stream.handle, block_.data(), data_->at(0), num_bytes);
   }
 
-  void check(bool is_canonical, int64_t timeout_ms) const {
-    call_for(timeout_ms, stream_.api().stream_synchronize, stream_.handle, timeout_ms);
-    call(api_.async_error, comm_.comm);
-    const auto expected = sum_of(num_members_);
-    for (uint64_t i = 0; i < (is_canonical ? kNumElements : kNumWhole); ++i)
-      if (numbers_[i] != expected[i])
-        throw Error(TSR_E_INTERNAL, concat(plugin_text(address_of(api_.submit)), " fails its self-test: ", comm_.name,
-                                           " gave ", numbers_[i], " instead of ", expected[i], " as a sum over ",
-                                           num_members_, " ranks, and reported no error; use another --comm"));
+  /// Waits for it. Only the first `num_compared` numbers are compared.
+  void check(int64_t timeout_ms, uint64_t num_compared = UINT64_MAX) {
+    wait(timeout_ms);
+    call(use_.api.async_error, use_.comm.comm);
+    for (uint64_t i = 0; i < std::min<uint64_t>(block_.size(), num_compared); ++i)
+      if (!std::isnan(probe_.after[i]) && block_[i] != probe_.after[i])
+        throw Error(TSR_E_INTERNAL,
+                    sentence(concat("gave ", block_[i], " instead of ", probe_.after[i], " as ", text(i), " over ",
+                                    use_.num_members, " ranks, and reported no error")));
   }
+
+  float result(uint64_t i) const { return block_[i]; }
 
  private:
-  Communicator& comm_;
-  const tsr_communicator_interface& api_;
-  const RankStream stream_;
-  const int num_members_;
-  std::array<float, kNumElements> numbers_;
+  void* at(int64_t element) {
+    return element < 0 ? nullptr : data_->at(static_cast<uint64_t>(element) * sizeof(float));
+  }
+
+  /// The communicator has its own time-out, with a better sentence.
+  void wait(int64_t timeout_ms) {
+    constexpr int64_t kGraceMs = 1'000;
+    tsr_error err{};
+    const auto synchronize = use_.stream.api().stream_synchronize;
+    const int64_t limit_ms = timeout_ms + kGraceMs;
+    const tsr_status status = enter_for(limit_ms, synchronize, use_.stream.handle, limit_ms, &err);
+    if (status == TSR_IN_PROGRESS)  // nothing can be closed that waits for it
+      end_run(sentence(concat("has not ended ", probe_.name, " over ", use_.num_members, " ranks within ", timeout_ms,
+                              " ms, and reported no error")));
+    if (status != TSR_OK) check_call(status, err, address_of(synchronize));
+  }
+
+  std::string text(uint64_t element) const {
+    if (probe_.collective.kind == TSR_COLL_ALL_REDUCE) return "a sum";
+    return concat("number ", element, " of the memory of ", probe_.name);
+  }
+
+  std::string sentence(const std::string& what) const {
+    return concat(plugin_text(address_of(use_.api.submit)), " fails its self-test: ", use_.comm.name, " ", what,
+                  "; use another --comm");
+  }
+
+  const Use& use_;
+  const Probe probe_;
+  std::vector<float> block_;
   std::optional<Arena> data_, workspace_;
 };
+
+/// In the order in which the communicators were created.
+std::vector<Use> uses_of(ExecutionContext& context, std::span<const Program* const> programs) {
+  std::map<Communicator*, Use> found;
+  for (const Program* program : programs)
+    for (const Action& action : program->actions) {
+      Communicator* const comm = is_collective(action.kind) ? context.comms().find(*program, action) : nullptr;
+      if (!comm) continue;
+      const Group& group = program->groups[action.group];
+      const auto [use, is_new] = found.try_emplace(comm, Use{*comm,
+                                                             context.comms().api(),
+                                                             context.stream(*program, action.stream),
+                                                             program->mesh->position(group, program->coordinates),
+                                                             program->mesh->num_members(group),
+                                                             {}});
+      use->second.kinds.insert(collective_of(*program, action).kind);
+    }
+  std::vector<Use> uses;
+  for (Communicator* comm : context.comms().all())
+    uses.push_back(found.at(comm));
+  return uses;
+}
+
+std::vector<Probe> other_probes(const Use& use, bool sends, bool exchanges) {
+  std::vector<Probe> probes;
+  for (const uint32_t kind : use.kinds)
+    if (kind != TSR_COLL_EXCHANGE)
+      if (Probe probe = probe_of(kind, use.member, use.num_members); !probe.name.empty())
+        probes.push_back(std::move(probe));
+  if (sends)
+    for (Probe probe : message_probes(use.member, use.num_members))
+      probes.push_back(std::move(probe));
+  if (exchanges) probes.push_back(probe_of(TSR_COLL_EXCHANGE, use.member, use.num_members));
+  return probes;
+}
+
+using Runs = std::vector<std::unique_ptr<ProbeRun>>;
+
+void add(Runs& runs, const Use& use, Probe probe, int64_t timeout_ms) {
+  runs.push_back(std::make_unique<ProbeRun>(use, std::move(probe)));
+  runs.back()->submit(timeout_ms);
+}
 
 }  // namespace
 
 void test_communicators(ExecutionContext& context, std::span<const Program* const> programs, bool is_canonical,
                         int64_t timeout_ms) {
-  std::map<Communicator*, std::pair<const Program*, const Action*>> uses;
-  for (const Program* program : programs)
-    for (const Action& action : program->actions)
-      if (Communicator* comm = is_collective(action.kind) ? context.comms().find(*program, action) : nullptr)
-        uses.try_emplace(comm, program, &action);
-  std::vector<std::unique_ptr<CommunicatorTest>> tests;
+  const std::vector<Use> uses = uses_of(context, programs);
+  Runs sums, others;
   try {
-    for (Communicator* comm : context.comms().all()) {
-      const auto& [program, action] = uses.at(comm);
-      const Group& group = program->groups[action->group];
-      tests.push_back(std::make_unique<CommunicatorTest>(
-          *comm, context.comms().api(), context.stream(*program, action->stream),
-          program->mesh->position(group, program->coordinates), program->mesh->num_members(group)));
-      tests.back()->submit(timeout_ms);
-    }
-    for (const auto& test : tests)
-      test->check(is_canonical, timeout_ms);
+    for (const Use& use : uses)
+      add(sums, use, sum_probe(use.member, use.num_members, use.sends(), use.exchanges()), timeout_ms);
+    for (const auto& sum : sums)
+      sum->check(timeout_ms, is_canonical ? UINT64_MAX : kSumFirstOrdered);
+    for (size_t i = 0; i < uses.size(); ++i)
+      for (Probe probe : other_probes(uses[i], sums[i]->result(kSumSends) > 0, sums[i]->result(kSumExchanges) > 0))
+        add(others, uses[i], std::move(probe), timeout_ms);
+    for (const auto& other : others)
+      other->check(timeout_ms);
   } catch (...) {  // the others may still touch their memory
     context.comms().abort();
     context.close_streams();

@@ -1,15 +1,19 @@
 // The self-test of a device at the start of a run: it adds, converts and squares a few numbers.
 //
 //     stream a   copy in, kernel, event                    what each result must be is written here
-//     stream b   waits for the event, copies out           to the bit: all numbers are small and whole
+//     stream b   waits for the event, copies out           to the bit: all numbers are exact
 //
-// It finds what says OK and does nothing, or something else. It is not a conformance test: one shape of an op is not
-// all of them. Cost: decision 0041.
+// It finds what says OK and does nothing, or something else; streams whose work is not in order, or that do not wait
+// for one another; and denormals that are taken for zero. It is not a conformance test: one shape of an op is not all
+// of them. Cost: decision 0043.
 
 #include "exec/self_test/test_device.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/concat.h"
@@ -35,11 +39,11 @@ class DeviceTest {
   DeviceTest(const Device& device, int64_t timeout_ms)
       : device_(device),
         timeout_ms_(timeout_ms),
-        works_(make_stream(device, "self-test")),
-        reads_(make_stream(device, "self-test results")),
-        done_(make_event(device)),
         host_(device, TSR_MEMORY_HOST, kBytes),
-        memory_(device, TSR_MEMORY_DEVICE, kBytes) {}
+        memory_(device, TSR_MEMORY_DEVICE, kBytes),
+        done_(make_event(device)),
+        works_(make_stream(device, "self-test")),
+        reads_(make_stream(device, "self-test results")) {}
 
   /// Runs the op unless the device does not have it.
   void op(const char* name, const tsr_op& op, const std::vector<Operand>& operands) {
@@ -50,7 +54,6 @@ class DeviceTest {
       if (e.code() == TSR_E_UNSUPPORTED) return;
       throw;
     }
-    std::vector<Arena> workspaces;
     std::vector<void*> pointers;
     for (tsr_slot_spec& slot : described) {
       const auto given = std::ranges::find(operands, slot.slot, &Operand::slot);
@@ -60,15 +63,15 @@ class DeviceTest {
       } else if (slot.flags & TSR_SLOT_OPTIONAL) {
         continue;
       } else {  // its own workspace
-        workspaces.emplace_back(device_, TSR_MEMORY_DEVICE, TSR_NUM_BYTES(slot.dtype, slot.num_elements));
-        pointers.push_back(workspaces.back().at(0));
+        workspaces_.emplace_back(device_, TSR_MEMORY_DEVICE, TSR_NUM_BYTES(slot.dtype, slot.num_elements));
+        pointers.push_back(workspaces_.back().at(0));
       }
       slot.flags = 0;
       slots.push_back(slot);
     }
-    const KernelHandle kernel = make_kernel(device_, op, slots);
+    kernels_.push_back(make_kernel(device_, op, slots));
     write(operands);
-    call(device_.api().launch, kernel.get(), works_.get(), pointers.data(), pointers.size());
+    call(device_.api().launch, kernels_.back().get(), works_.get(), pointers.data(), pointers.size());
     read();
     for (size_t i = 0; i < operands.size(); ++i)
       compare(name, operands[i], host_.at(i * kOperandBytes));
@@ -83,7 +86,28 @@ class DeviceTest {
         refuse("fill", concat("left byte ", i, " at ", std::to_integer<int>(*host_.at(i)), " instead of 63"));
   }
 
+  /// Work that takes a while, what follows it on its stream, and what waits for that on another one.
+  void order() {
+    std::byte *const source = host_.at(0), *const result = host_.at(kOperandBytes);
+    *source = *result = std::byte{0};
+    call(device_.api().host_function, works_.get(), &write_late, source);
+    call(device_.api().copy, works_.get(), memory_.at(0), source, uint64_t{1});
+    call(device_.api().event_record, done_.get(), works_.get());
+    call(device_.api().stream_wait, reads_.get(), done_.get());
+    call(device_.api().copy, reads_.get(), result, memory_.at(0), uint64_t{1});
+    call_for(timeout_ms_, device_.api().stream_synchronize, reads_.get(), timeout_ms_);
+    call_for(timeout_ms_, device_.api().stream_synchronize, works_.get(), timeout_ms_);
+    if (*result != kLate) refuse("a copy", "did not wait for the work before it, on its stream or before an event");
+  }
+
  private:
+  static constexpr std::byte kLate{77};
+  static tsr_status write_late(void* to, tsr_error*) noexcept {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    *static_cast<std::byte*>(to) = kLate;
+    return TSR_OK;
+  }
+
   static constexpr uint64_t kOperandBytes = 256, kBytes = 4 * kOperandBytes;
 
   [[noreturn]] void refuse(const std::string& what, const std::string& problem) const {
@@ -128,9 +152,11 @@ class DeviceTest {
 
   const Device& device_;
   const int64_t timeout_ms_;
-  const StreamHandle works_, reads_;
-  const EventHandle done_;
   Arena host_, memory_;
+  std::vector<Arena> workspaces_;
+  std::vector<KernelHandle> kernels_;
+  const EventHandle done_;
+  const StreamHandle works_, reads_;  // last: the first to end, which waits for work that uses the others
 };
 
 tsr_op make_op(uint32_t kind, int64_t num_elements) {
@@ -180,9 +206,11 @@ void test_squares(DeviceTest& test) {
 void test_device(const Device& device, int64_t timeout_ms) {
   DeviceTest test(device, timeout_ms);
   test.fill();
-  test.op("add", make_op(TSR_OP_ADD_INTO, 3),
-          {{kSource, TSR_MODE_READ, TSR_F32, {1, 2, 3}, {1, 2, 3}},
-           {kDestination, TSR_MODE_ADD, TSR_F32, {10, 20, 30}, {11, 22, 33}}});
+  test.order();
+  const double tiny = std::ldexp(1.0, -140);  // a denormal
+  test.op("add", make_op(TSR_OP_ADD_INTO, 4),
+          {{kSource, TSR_MODE_READ, TSR_F32, {1, 2, 3, tiny}, {1, 2, 3, tiny}},
+           {kDestination, TSR_MODE_ADD, TSR_F32, {10, 20, 30, 2 * tiny}, {11, 22, 33, 3 * tiny}}});
   tsr_op cast = make_op(TSR_OP_CAST, 3);
   cast.destination_dtype = TSR_BF16;
   test.op("cast", cast,

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -46,6 +47,13 @@ static inline void faults_hang(void) {
     pause();
 }
 
+/* Makes a second process that goes on here; once, whatever happens. */
+static inline void faults_fork(int is_bare) {
+  static volatile int has_forked = 0;
+  if (__sync_lock_test_and_set(&has_forked, 1)) return;
+  if ((is_bare ? syscall(SYS_fork) : fork()) < 0) abort();
+}
+
 /* Does what the fault of this place says; nothing without one. */
 static inline void faults_at(const char* place) {
   volatile char top = 0;
@@ -59,8 +67,13 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "end-thread")) pthread_exit(NULL);
   if (is_fault(place, "recursion")) faults_zero = faults_recurse(&top);
   if (is_fault(place, "own-thread") && pthread_create(&thread, NULL, faults_crash_thread, NULL) == 0) faults_hang();
+  if (is_fault(place, "fork")) faults_fork(0);
+  if (is_fault(place, "bare-fork")) faults_fork(1);
 #if defined(__x86_64__)
-  if (is_fault(place, "flush")) _mm_setcsr(_mm_getcsr() | 0x8040); /* as crtfastmath.o does */
+  const unsigned short single = 0x007f;
+  if (is_fault(place, "precision")) __asm__ volatile("fldcw %0" : : "m"(single));
+  if (is_fault(place, "traps")) _mm_setcsr(_mm_getcsr() & ~0x0800u); /* of underflow */
+  if (is_fault(place, "flush")) _mm_setcsr(_mm_getcsr() | 0x8040);   /* as crtfastmath.o does */
   if (is_fault(place, "rounding")) _mm_setcsr(_mm_getcsr() | 0x6000);
 #endif
   if (is_fault(place, "signals")) signal(SIGINT, SIG_IGN);

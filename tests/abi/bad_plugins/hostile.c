@@ -5,9 +5,10 @@
 void throw_in_cpp(void);
 
 #define TEST_NAME "hostile"
-#define TEST_ON_QUERY faults_at("query")
-#define TEST_ON_CREATE at("create")
-#define TEST_ON_DESTROY at("destroy")
+#define TEST_ON_QUERY faults_at("query"), on_query(host)
+#define TEST_ON_CREATE at("create"), on_create(args)
+#define TEST_ON_DESTROY at("destroy"), on_destroy()
+#define TEST_LAYOUT hostile_layout
 #define TEST_LOWER hostile_lower
 #define TEST_NUM_VARIANTS num_variants
 #define TEST_INSTANCE ((tsr_strategy*)&faults_zero)
@@ -21,6 +22,49 @@ __attribute__((constructor)) static void on_load(void) {
 }
 
 #include "tessera/strategy.h"
+
+/* Tables that were lent to it, used when they are no longer, or by a thread that they were not lent to. */
+static const tsr_edit* kept_edit = NULL;
+static const tsr_host* kept_host = NULL;
+static const tsr_layout_sink* kept_sink = NULL;
+
+static void* collect_garbage(void* edit) {
+  tsr_error err = {0};
+  ((const tsr_edit*)edit)->collect_garbage(((const tsr_edit*)edit)->ctx, &err);
+  return NULL;
+}
+static inline void log_to_kept_host(void) {
+  const tsr_str text = {"am I late?", 10};
+  kept_host->log(kept_host->ctx, TSR_LOG_INFO, text);
+}
+static inline void on_query(const tsr_host* host) {
+  if (is_fault("keep", "query-host")) kept_host = host;
+}
+static inline void on_create(const tsr_strategy_create_args* args) {
+  if (is_fault("keep", "query-host")) log_to_kept_host();
+  if (is_fault("keep", "host")) kept_host = args->host;
+}
+static inline void on_destroy(void) {
+  tsr_error err = {0};
+  const tsr_layout_entry entry = {0};
+  if (kept_edit) collect_garbage((void*)kept_edit);
+  if (kept_sink) kept_sink->add_entry(kept_sink->ctx, &entry, &err);
+}
+__attribute__((destructor)) static void on_exit_of_process(void) {
+  if (kept_host) log_to_kept_host();
+}
+static tsr_status hostile_layout(tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink,
+                                 tsr_error* err) {
+  (void)strategy, (void)view, (void)err;
+  if (is_fault("keep", "sink")) kept_sink = sink;
+  return TSR_OK;
+}
+static void misuse(const tsr_edit* edit) {
+  pthread_t thread;
+  if (is_fault("keep", "edit")) kept_edit = edit;
+  if (is_fault("keep", "thread") && pthread_create(&thread, NULL, collect_garbage, (void*)edit) == 0)
+    pthread_join(thread, NULL);
+}
 
 static uint32_t num_variants(tsr_strategy* strategy) {
   (void)strategy;
@@ -72,6 +116,7 @@ static tsr_status hostile_lower(tsr_strategy* strategy, const tsr_program_view* 
                                 tsr_error* err) {
   (void)strategy;
   at("lower");
+  misuse(edit);
   return lying_edit(view, edit, err);
 }
 

@@ -86,6 +86,9 @@
 #ifndef TEST_INSTANCE
 #define TEST_INSTANCE NULL
 #endif
+#ifndef TEST_LAYOUT
+#define TEST_LAYOUT NULL
+#endif
 #ifndef TEST_NUM_VARIANTS
 #define TEST_NUM_VARIANTS NULL
 #endif
@@ -138,6 +141,7 @@ static const tsr_strategy_interface kTable = {.struct_size = TEST_TABLE_SIZE,
                                               .create = create,
                                               .destroy = destroy,
                                               .num_variants = TEST_NUM_VARIANTS,
+                                              .layout = TEST_LAYOUT,
                                               .lower = TEST_LOWER};
 #endif
 

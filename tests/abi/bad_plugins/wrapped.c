@@ -21,6 +21,7 @@ typedef tsr_device_interface Table;
 static Table inner;
 
 static tsr_status describe(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) {
+  faults_at("describe");
   if (!is_fault("describe", "endless")) return inner.describe(op, slots, num_slots, err);
   *num_slots = UINT64_C(1) << 40;
   return TSR_E_RESOURCE_EXHAUSTED;
@@ -47,14 +48,31 @@ static tsr_status stream_synchronize(tsr_stream* stream, int64_t timeout_ms, tsr
   faults_at("synchronize");
   return inner.stream_synchronize(stream, timeout_ms, err);
 }
+#if defined(__x86_64__)
+/* On the stream's thread, where kernels run. */
+static tsr_status flush_denormals(void* user, tsr_error* err) {
+  (void)user, (void)err;
+  _mm_setcsr(_mm_getcsr() | 0x8040);
+  return TSR_OK;
+}
+#endif
 static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
                          tsr_error* err) {
   faults_at("launch");
+#if defined(__x86_64__)
+  if (is_fault("kernels", "flush")) inner.host_function(stream, flush_denormals, NULL, err);
+#endif
   if (is_fault("launch", "nothing")) return TSR_OK;
   return inner.launch(kernel, stream, pointers, num_pointers, err);
 }
 static tsr_status copy(tsr_stream* stream, void* to, const void* from, uint64_t num_bytes, tsr_error* err) {
+  faults_at("copy");
+  if (is_fault("copy", "at-once")) memcpy(to, from, num_bytes);
+  if (is_fault("copy", "at-once")) return TSR_OK;
   return is_fault("copy", "nothing") ? TSR_OK : inner.copy(stream, to, from, num_bytes, err);
+}
+static tsr_status stream_wait(tsr_stream* stream, tsr_event* event, tsr_error* err) {
+  return is_fault("wait", "nothing") ? TSR_OK : inner.stream_wait(stream, event, err);
 }
 static tsr_status fill(tsr_stream* stream, void* to, uint32_t byte, uint64_t num_bytes, tsr_error* err) {
   return is_fault("fill", "nothing") ? TSR_OK : inner.fill(stream, to, byte, num_bytes, err);
@@ -84,6 +102,7 @@ static Table wrapped(Table table) {
   table.stream_synchronize = stream_synchronize;
   table.launch = launch;
   table.copy = copy;
+  table.stream_wait = stream_wait;
   table.fill = fill;
   table.get_extension = get_extension;
   return table;
@@ -93,8 +112,56 @@ static Table wrapped(Table table) {
 typedef tsr_communicator_interface Table;
 static Table inner;
 
+static const tsr_device_interface* device;
+static int num_members;
+
+/* What a collective has received, to be spoilt when it is done. */
+typedef struct Result {
+  float* numbers;
+  uint64_t num_elements;
+} Result;
+static tsr_status spoil(void* user, tsr_error* err) {
+  (void)err;
+  const Result result = *(const Result*)user;
+  free(user);
+  const float first = result.numbers[0];
+  if (is_fault("result", "order")) result.numbers[0] = result.numbers[result.num_elements - 1];
+  if (is_fault("result", "order")) result.numbers[result.num_elements - 1] = first;
+  if (is_fault("result", "range")) result.numbers[result.num_elements] = 0;
+  return TSR_OK;
+}
+/* Work that never ends, on its stream. */
+static tsr_status never_end(void* user, tsr_error* err) {
+  (void)user, (void)err;
+  faults_hang();
+  return TSR_OK;
+}
+static uint64_t total_of(const tsr_collective* c) {
+  uint64_t total = 0;
+  for (int i = 0; c->counts && i < num_members; ++i)
+    total += c->counts[i];
+  return c->counts ? total : c->num_elements * (c->kind == TSR_COLL_ALL_GATHER ? (uint64_t)num_members : 1);
+}
+/* Submits it, and spoils what it gives. */
+static tsr_status submit_spoilt(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
+  static const float kZeros[16] = {0};
+  tsr_collective changed = *collective;
+  const int sends = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_SEND;
+  if (is_fault("result", "own-part") && sends) changed.send = kZeros;
+  const tsr_status status = inner.submit(comm, &changed, err);
+  const int gives = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_ALL_TO_ALL;
+  if (status != TSR_OK || !gives || is_fault("result", "own-part")) return status;
+  Result* result = malloc(sizeof *result);
+  if (!result) abort();
+  result->numbers = changed.recv;
+  result->num_elements = total_of(&changed);
+  return device->host_function(changed.stream, spoil, result, err);
+}
+
 static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
   faults_at("create");
+  device = args->device_interface;
+  num_members = args->size;
   *comm = NULL;
   return is_fault("create", "null") ? TSR_OK : inner.create(args, comm, err);
 }
@@ -102,7 +169,16 @@ static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_e
   faults_at("submit");
   if (is_fault("submit", "silent")) return TSR_E_UNKNOWN;
   if (is_fault("submit", "nothing")) return TSR_OK;
+  if (is_fault("work", "hang")) return device->host_function(collective->stream, never_end, NULL, err);
+  const int is_of_step = collective->kind == TSR_COLL_ALL_REDUCE && collective->label.len != strlen("self-test");
+  if (is_fault("work", "hang-in-step") && is_of_step)
+    return device->host_function(collective->stream, never_end, NULL, err);
+  if (fault_at("result")[0]) return submit_spoilt(comm, collective, err);
   return fault_at("abort")[0] ? fail(err) : inner.submit(comm, collective, err);
+}
+static tsr_status async_error(tsr_comm* comm, tsr_error* err) {
+  faults_at("async");
+  return inner.async_error(comm, err);
 }
 /* Claims less than it does, or what nothing means. */
 static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) {
@@ -135,6 +211,7 @@ static Table wrapped(Table table) {
   table.caps = caps;
   table.create = create;
   table.submit = submit;
+  table.async_error = async_error;
   table.abort = abort_all;
   table.destroy = destroy;
   return table;

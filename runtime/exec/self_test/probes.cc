@@ -1,0 +1,210 @@
+#include "exec/self_test/probes.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tessera/canonical_sum.hpp"
+
+namespace tessera::host {
+namespace {
+
+constexpr float kUndefined = std::numeric_limits<float>::quiet_NaN();
+constexpr float kEdge = -7, kUnset = -9;  // numbers of members are above 0
+
+/// Whole, and so few bits that the sum over thousands of members is exact.
+float number(int member, uint64_t element) {
+  return static_cast<float>((member % 97 + 1) * 8 + static_cast<int>(element % 8));
+}
+float sum_of(int num_members, uint64_t element) {
+  float sum = 0;
+  for (int m = 0; m < num_members; ++m)
+    sum += number(m, element);
+  return sum;
+}
+/// 1, 2, 3, 1, 2, ...
+uint64_t part_of(int member) {
+  return 1 + static_cast<uint64_t>(member) % 3;
+}
+
+Probe make(uint32_t kind, const char* name, uint64_t num_elements) {
+  Probe probe;
+  probe.name = name;
+  tsr_collective& c = probe.collective;
+  c.struct_size = sizeof c;
+  c.kind = kind;
+  c.dtype = TSR_F32;
+  c.peer = -1;
+  c.num_elements = num_elements;
+  probe.before = probe.after = {kEdge};
+  return probe;
+}
+
+/// A range of the block, with an edge after it; where it begins.
+int64_t add_range(Probe& probe, const std::vector<float>& before, const std::vector<float>& after) {
+  const auto begin = static_cast<int64_t>(probe.before.size());
+  probe.before.insert(probe.before.end(), before.begin(), before.end());
+  probe.after.insert(probe.after.end(), after.begin(), after.end());
+  probe.before.push_back(kEdge);
+  probe.after.push_back(kEdge);
+  return begin;
+}
+
+/// Parts of all members, one after another, of which this one's begins at `own`.
+Probe make_of_parts(uint32_t kind, const char* name, int member, int num_members, uint64_t& own, uint64_t& total) {
+  Probe probe = make(kind, name, 0);
+  own = total = 0;
+  for (int m = 0; m < num_members; ++m) {
+    if (m == member) own = total;
+    probe.counts.push_back(part_of(m));
+    total += part_of(m);
+  }
+  return probe;
+}
+
+Probe gather(int member, int num_members) {
+  uint64_t own = 0, total = 0;
+  Probe probe = make_of_parts(TSR_COLL_ALL_GATHER, "all_gather", member, num_members, own, total);
+  std::vector<float> before(total, kUnset), after;
+  for (int m = 0; m < num_members; ++m)
+    for (uint64_t k = 0; k < part_of(m); ++k)
+      after.push_back(number(m, k));
+  for (uint64_t k = 0; k < part_of(member); ++k)
+    before[own + k] = number(member, k);
+  probe.recv = add_range(probe, before, after);
+  probe.send = probe.recv + static_cast<int64_t>(own);
+  return probe;
+}
+
+Probe scatter(int member, int num_members) {
+  uint64_t own = 0, total = 0;
+  Probe probe = make_of_parts(TSR_COLL_REDUCE_SCATTER, "reduce_scatter", member, num_members, own, total);
+  probe.collective.reduce = TSR_REDUCE_SUM;
+  std::vector<float> before, after(total, kUndefined);
+  for (uint64_t k = 0; k < total; ++k)
+    before.push_back(number(member, k));
+  for (uint64_t k = own; k < own + part_of(member); ++k)
+    after[k] = sum_of(num_members, k);
+  probe.send = add_range(probe, before, after);
+  probe.recv = probe.send + static_cast<int64_t>(own);
+  return probe;
+}
+
+/// From the last member, so that a root of 0 shows.
+Probe broadcast(int member, int num_members) {
+  Probe probe = make(TSR_COLL_BROADCAST, "broadcast", 3);
+  const int root = probe.collective.peer = num_members - 1;
+  const std::vector<float> sent = {number(root, 0), number(root, 1), number(root, 2)};
+  probe.send = probe.recv = add_range(probe, member == root ? sent : std::vector<float>(3, kUnset), sent);
+  return probe;
+}
+
+Probe reduce(int member, int num_members) {
+  Probe probe = make(TSR_COLL_REDUCE, "reduce", 3);
+  probe.collective.reduce = TSR_REDUCE_SUM;
+  const int root = probe.collective.peer = num_members - 1;
+  const std::vector<float> own = {number(member, 0), number(member, 1), number(member, 2)};
+  const std::vector<float> sum = {sum_of(num_members, 0), sum_of(num_members, 1), sum_of(num_members, 2)};
+  probe.send = add_range(probe, own, member == root ? sum : own);
+  if (member == root) probe.recv = probe.send;
+  return probe;
+}
+
+/// What a member sends another is as long as what it receives from there.
+Probe exchange_parts(int member, int num_members) {
+  Probe probe = make(TSR_COLL_ALL_TO_ALL, "all_to_all", 0);
+  std::vector<float> sent, received;
+  for (int other = 0; other < num_members; ++other) {
+    probe.counts.push_back(part_of(member + other));
+    for (uint64_t k = 0; k < part_of(member + other); ++k) {
+      sent.push_back(number(member, static_cast<uint64_t>(other) + k));
+      received.push_back(number(other, static_cast<uint64_t>(member) + k));
+    }
+  }
+  probe.send = add_range(probe, sent, sent);
+  probe.recv = add_range(probe, std::vector<float>(received.size(), kUnset), received);
+  return probe;
+}
+
+/// In a ring: to the next member, from the one before.
+Probe exchange(int member, int num_members) {
+  Probe probe = make(TSR_COLL_EXCHANGE, "exchange", 0);
+  const int before = (member + num_members - 1) % num_members;
+  const std::vector<float> sent = {number(member, 0), number(member, 1)};
+  probe.send = add_range(probe, sent, sent);
+  probe.recv = add_range(probe, {kUnset, kUnset}, {number(before, 0), number(before, 1)});
+  return probe;
+}
+
+Probe message(bool is_send, int member, int peer) {
+  Probe probe = make(is_send ? TSR_COLL_SEND : TSR_COLL_RECV, is_send ? "send" : "recv", 2);
+  probe.collective.peer = peer;
+  const std::vector<float> own = {number(member, 0), number(member, 1)};
+  if (is_send)
+    probe.send = add_range(probe, own, own);
+  else
+    probe.recv = add_range(probe, {kUnset, kUnset}, {number(peer, 0), number(peer, 1)});
+  return probe;
+}
+
+}  // namespace
+
+Probe sum_probe(int member, int num_members, bool sends, bool exchanges) {
+  constexpr uint64_t kNumElements = 10;
+  const auto numbers_of = [](int m) {
+    std::array<float, kNumElements> numbers{};
+    const auto scaled = static_cast<float>(m % 97);
+    for (uint64_t i = 0; i < kNumElements; ++i)
+      numbers[i] = i < kSumSends ? (scaled + 1) * static_cast<float>(i + 1)
+                                 : std::ldexp(1 + scaled / 97, (m * 7 + static_cast<int>(i)) % 24);
+    return numbers;
+  };
+  std::vector<std::array<float, kNumElements>> all;
+  std::vector<const void*> operands;
+  for (int m = 0; m < num_members; ++m)
+    all.push_back(numbers_of(m));
+  for (const auto& one : all)
+    operands.push_back(one.data());
+  std::vector<float> sum(kNumElements);
+  reduce_range(TSR_F32, TSR_REDUCE_SUM, operands, sum.data(), kNumElements);
+  sum[kSumSends] = sum[kSumExchanges] = kUndefined;
+
+  Probe probe = make(TSR_COLL_ALL_REDUCE, "all_reduce", kNumElements);
+  probe.collective.reduce = TSR_REDUCE_SUM;
+  std::vector<float> own(all[static_cast<size_t>(member)].begin(), all[static_cast<size_t>(member)].end());
+  own[kSumSends] = sends ? 1 : 0;
+  own[kSumExchanges] = exchanges ? 1 : 0;
+  probe.before = own;
+  probe.after = sum;
+  probe.send = probe.recv = 0;
+  return probe;
+}
+
+Probe probe_of(uint32_t kind, int member, int num_members) {
+  switch (kind) {
+    case TSR_COLL_ALL_GATHER:
+      return gather(member, num_members);
+    case TSR_COLL_REDUCE_SCATTER:
+      return scatter(member, num_members);
+    case TSR_COLL_BROADCAST:
+      return broadcast(member, num_members);
+    case TSR_COLL_REDUCE:
+      return reduce(member, num_members);
+    case TSR_COLL_ALL_TO_ALL:
+      return exchange_parts(member, num_members);
+    case TSR_COLL_EXCHANGE:
+      return exchange(member, num_members);
+    default:
+      return {};
+  }
+}
+
+std::vector<Probe> message_probes(int member, int num_members) {
+  const int peer = member % 2 == 0 ? member + 1 : member - 1;
+  if (peer >= num_members) return {};
+  const bool is_first = member % 2 == 0;
+  return {message(is_first, member, peer), message(!is_first, member, peer)};
+}
+
+}  // namespace tessera::host

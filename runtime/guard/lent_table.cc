@@ -1,0 +1,20 @@
+#include "guard/lent_table.h"
+
+#include "base/concat.h"
+#include "guard/call_watch.h"
+#include "guard/known_functions.h"
+
+namespace tessera::host {
+
+void end_by_stray_use(const Loan& loan, const char* function) noexcept {
+  const KnownFunction* lender = find_function(loan.lender);
+  const std::string place = lender ? lender->place : "the call";
+  const bool is_late = !loan.target.load(std::memory_order_acquire);
+  const std::string how = !is_late      ? concat("on another thread than that of ", place)
+                          : loan.thread ? concat("after ", place, " had returned")
+                                        : concat("after ", loan.until);
+  end_run(concat(plugin_text(loan.lender), " used ", function, " of ", loan.what, " ", how, ", so the run ends"),
+          loan.rank);
+}
+
+}  // namespace tessera::host

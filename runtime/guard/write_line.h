@@ -1,0 +1,22 @@
+// Lines of handlers, and of processes that may do next to nothing.
+#pragma once
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <initializer_list>
+#include <string_view>
+
+namespace tessera::host {
+
+/// Writes the texts to standard error, at once. Safe in handlers.
+inline void write_line(std::initializer_list<std::string_view> texts) noexcept {
+  constexpr size_t kMost = 24;
+  iovec parts[kMost];
+  size_t num_parts = 0;
+  for (const std::string_view text : texts)
+    if (num_parts < kMost) parts[num_parts++] = {const_cast<char*>(text.data()), text.size()};
+  if (::writev(STDERR_FILENO, parts, static_cast<int>(num_parts)) < 0) return;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,25 @@
+/* An offload policy that uses the sink on a thread of its own. */
+#include "faults.h"
+
+#define TEST_NAME "hostile"
+#define TEST_OFFLOAD
+#define TEST_PLAN hostile_plan
+
+#include "tessera/offload.h"
+
+static void* answer(void* sink) {
+  const tsr_leave leave = {0};
+  tsr_error err = {0};
+  ((const tsr_offload_sink*)sink)->leave(((const tsr_offload_sink*)sink)->ctx, &leave, &err);
+  return NULL;
+}
+static tsr_status hostile_plan(tsr_offload* policy, const tsr_offload_view* view, const tsr_offload_sink* sink,
+                               tsr_error* err) {
+  (void)policy, (void)view, (void)err;
+  pthread_t thread;
+  faults_at("plan");
+  if (is_fault("keep", "thread") && pthread_create(&thread, NULL, answer, (void*)sink) == 0) pthread_join(thread, NULL);
+  return TSR_OK;
+}
+
+#include "plugin.h"
