@@ -103,6 +103,20 @@ void RankWalk::put_gradient(const Binding& binding, int addend, Content sum) {
   add(binding, sum, static_cast<uint32_t>(addend));
 }
 
+/// With --reduce-every micro-batch each micro-batch's gradient is a sum of its own until it is complete: added as it is
+/// computed, it would round differently on one rank and on several.
+void RankWalk::check_joins_own_micro_batch(const Binding& binding, int parameter) {
+  if (program_.shape.reduce_every != TSR_EVERY_MICRO_BATCH || binding.mode != TSR_MODE_ADD) return;
+  for (const ContentPart& part : contents_.read(binding)) {
+    if (part.content.kind != ContentKind::gradient) continue;
+    for (const uint32_t addend : context_.sets.set(part.content.addends))
+      if (needs_.micro_batch_of(parameter, addend) != action_->micro_batch)
+        return report(concat("adds to ", range_text(program_, binding),
+                             ", which holds the gradient of another "
+                             "micro-batch; with --reduce-every micro-batch each has a sum of its own"));
+  }
+}
+
 void RankWalk::put_result(const Binding& binding) {
   const Segment& segment = program_.model->segments[static_cast<size_t>(action_->segment)];
   const uint32_t slot = TSR_SLOT_INDEX(binding.slot);
@@ -124,6 +138,7 @@ void RankWalk::put_result(const Binding& binding) {
       return put_gradient(binding, needs_.input_addend(action_->segment, slot),
                           needs_.value_gradient(segment.inputs[slot], mb));
     case TSR_ROLE_GRADIENT:
+      check_joins_own_micro_batch(binding, segment.parameters[slot]);
       return put_gradient(binding, needs_.parameter_addend(action_->segment, slot, mb),
                           needs_.gradient(segment.parameters[slot]));
     case TSR_ROLE_SCALAR:

@@ -27,6 +27,10 @@ class ModelNeeds {
   /// The number of the addend that a use contributes; -1 where the op has none.
   int input_addend(int segment, uint32_t slot) const { return find(input_addends_, segment, slot); }
   int parameter_addend(int segment, uint32_t slot, int micro_batch) const;
+  /// The micro-batch that an addend of a parameter's gradient is of.
+  int micro_batch_of(int parameter, uint32_t addend) const {
+    return static_cast<int>(addend) / gradient_uses_[static_cast<size_t>(parameter)];
+  }
 
   /// Whether its backward has a use: it leads to a trainable parameter.
   bool needs_backward(int segment) const { return needs_backward_[static_cast<size_t>(segment)]; }

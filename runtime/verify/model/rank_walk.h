@@ -80,6 +80,7 @@ class RankWalk {
   void count_phase();
   void take_operand(const Binding& binding);
   void put_result(const Binding& binding);
+  void check_joins_own_micro_batch(const Binding& binding, int parameter);
   void put_gradient(const Binding& binding, int addend, Content sum);
   const ContentParts& parameter(int p);
 
