@@ -14,9 +14,9 @@
 //     host_staging    copies for collectives that work in the host's memory, those of finalize too
 //     workspaces      scratch memory of communicators
 //     dependencies    waits between streams, from the bindings
-//     verify_rank     well formed, written before read, ordered
+//     verify_form     well formed, written before read
 //     plan_memory     addresses, over all programs of the rank at once; adds waits
-//     verify_rank     again, by address; then verify_placement
+//     verify_waits    by address; then verify_placement
 //
 // The order matters: reductions that run before a pass that inserts further uses of a gradient would miss those. So
 // roles decide the order, never the command line (decision 0003).
@@ -40,6 +40,7 @@
 #include "passes/chunks.h"
 #include "passes/dependencies.h"
 #include "tessera/error.hpp"
+#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
@@ -88,7 +89,7 @@ void finish_program(Program& program, const CompileInput& input, std::vector<Res
   stage_through_host(program, input.staged);
   bind_workspaces(program, input.describe_collective);
   derive_dependencies(program);
-  refuse(program, verify_rank(program));
+  refuse(program, verify_form(program));
 }
 
 RankPrograms compile_checked(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
@@ -113,7 +114,7 @@ RankPrograms compile_checked(const CompileInput& input, LoweredPrograms lowered,
   result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
   progress.phase("checking its programs");
   for (size_t i = 0; i < programs.size(); ++i) {
-    refuse(*programs[i], verify_rank(*programs[i], &result.memory[i]));
+    refuse(*programs[i], verify_waits(*programs[i], &result.memory[i]));
     refuse(*programs[i], verify_placement(*programs[i]));
   }
   return result;
@@ -202,7 +203,7 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
   Progress progress(input.log, concat("planning rank ", input.mesh.rank(coordinates)));
   progress.phase("writing its programs");
   return within_memory(input, coordinates, [&] {
-    return compile_within_limit(input, lower_rank(input, coordinates), progress);
+    return compile_within_limit(input, Lowering(input).lower(coordinates), progress);
   });
 }
 
@@ -213,13 +214,14 @@ JobPrograms compile_job(const CompileInput& input) {
   const size_t num_declared = declared.members().size();
   Progress progress(input.log, num_declared == 1 ? "planning what every rank does"
                                                  : concat("planning ", num_declared, " ranks that differ"));
+  Lowering lowering(input);
   std::map<int, RankPrograms> finished;
   std::map<std::string, int> number_of;  // by digest
   std::vector<int> programs(static_cast<size_t>(input.mesh.num_ranks()));
   const auto plan = [&](int rank, bool is_needed) {
     const Coordinates coordinates = input.mesh.coordinates(rank);
     return within_memory(input, coordinates, [&] {
-      LoweredPrograms lowered = lower_rank(input, coordinates);
+      LoweredPrograms lowered = lowering.lower(coordinates);
       const auto [number, is_new] = number_of.try_emplace(digest_of(lowered), static_cast<int>(number_of.size()));
       if (is_new || is_needed) finished.emplace(rank, compile_within_limit(input, std::move(lowered), progress));
       return number->second;

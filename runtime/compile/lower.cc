@@ -49,22 +49,6 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
   return variants;
 }
 
-Program lower_program(const CompileInput& input, const Model& model, const Coordinates& coordinates,
-                      const Layout& layout, std::span<const StrategyOnAxis> order, uint32_t purpose, uint32_t variant) {
-  Program program = build_program(model, input.mesh, coordinates, input.shape, layout, purpose, input.describe_op);
-  program.variant = variant;
-  program.strategies.assign(input.strategies.begin(), input.strategies.end());
-  eliminate_dead_code(program);
-  const auto num_schedules = static_cast<size_t>(
-      std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
-  for (const StrategyOnAxis& strategy : order.first(num_schedules))
-    run_pass(program, strategy, input.describe_op);
-  recompute_forward(program, input.describe_op);
-  for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
-    run_pass(program, strategy, input.describe_op);
-  return program;
-}
-
 /// The fields of programs in a fixed order, as words. What all ranks of a job share (mesh, shape, strategies) is left
 /// out; of the model, whose parts differ over axes that split tensors, the coordinates there are enough.
 class Words {
@@ -143,20 +127,55 @@ class Words {
 
 }  // namespace
 
-LoweredPrograms lower_rank(const CompileInput& input, const Coordinates& coordinates) {
-  const auto order = pass_order(input.strategies);
-  const Layout layout = declared_layout(input.model, input.mesh, input.shape, input.strategies, coordinates, order);
+Lowering::Part& Lowering::part_at(const Coordinates& coordinates, const Layout& layout) {
+  Coordinates at = coordinates;
+  for (size_t axis = 0; axis < at.size(); ++axis)
+    if (input_.mesh.axes()[axis].splits != TSR_SPLITS_TENSORS) at[axis] = 0;
+  Part& part = parts_[at];
+  if (part.model) return part;
+  Model local = shard_model(input_.model, input_.mesh, coordinates, layout);
+  scale_loss_of_own_tokens(local, input_.mesh, divergent_axes(input_.model, input_.mesh, layout));
+  part.model = std::make_shared<const Model>(std::move(local));
+  return part;
+}
+
+Program Lowering::lower(Part& part, const Coordinates& coordinates, const Layout& layout, uint32_t purpose,
+                        uint32_t variant) {
+  const auto [base, is_new] = part.base.try_emplace(purpose);
+  if (is_new) {
+    base->second =
+        build_program(*part.model, input_.mesh, coordinates, input_.shape, {}, purpose, input_.describe_op);
+    base->second.strategies.assign(input_.strategies.begin(), input_.strategies.end());
+    eliminate_dead_code(base->second);
+  }
+  Program program = base->second;
+  program.coordinates = coordinates;
+  program.layout = layout;
+  program.variant = variant;
+  const std::span order(order_);
+  const auto num_schedules = static_cast<size_t>(
+      std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
+  for (const StrategyOnAxis& strategy : order.first(num_schedules))
+    run_pass(program, strategy, input_.describe_op);
+  recompute_forward(program, input_.describe_op);
+  for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
+    run_pass(program, strategy, input_.describe_op);
+  return program;
+}
+
+LoweredPrograms Lowering::lower(const Coordinates& coordinates) {
+  const Layout layout =
+      declared_layout(input_.model, input_.mesh, input_.shape, input_.strategies, coordinates, order_);
+  Part& part = part_at(coordinates, layout);
   LoweredPrograms result;
-  Model local = shard_model(input.model, input.mesh, coordinates, layout);
-  scale_loss_of_own_tokens(local, input.mesh, divergent_axes(input.model, input.mesh, layout));
-  result.model = std::make_shared<const Model>(std::move(local));
-  const auto lower = [&](uint32_t purpose, uint32_t variant) {
-    return lower_program(input, *result.model, coordinates, layout, order, purpose, variant);
+  result.model = part.model;
+  const auto lowered = [&](uint32_t purpose, uint32_t variant) {
+    return lower(part, coordinates, layout, purpose, variant);
   };
-  for (uint32_t variant = 0; input.trains && variant < num_variants(input.mesh, order); ++variant)
-    result.steps.push_back(lower(TSR_PURPOSE_STEP, variant));
-  result.init = lower(TSR_PURPOSE_INIT, 0);
-  if (input.evaluates) result.eval = lower(TSR_PURPOSE_EVAL, 0);
+  for (uint32_t variant = 0; input_.trains && variant < num_variants(input_.mesh, order_); ++variant)
+    result.steps.push_back(lowered(TSR_PURPOSE_STEP, variant));
+  result.init = lowered(TSR_PURPOSE_INIT, 0);
+  if (input_.evaluates) result.eval = lowered(TSR_PURPOSE_EVAL, 0);
   return result;
 }
 

@@ -38,10 +38,11 @@ bool is_moved(const Model& model, int value) {
   });
 }
 
-/// Results that kernels may leave out: gradients of values, and what a forward saves.
-bool may_be_left_out(const Program& program, const Action& action, const Binding& binding) {
+/// Results that kernels may leave out: gradients of values, and what a forward saves. `has_two_forms`: some value of the
+/// model does.
+bool may_be_left_out(const Program& program, const Action& action, const Binding& binding, bool has_two_forms) {
   const uint32_t role = TSR_SLOT_ROLE(binding.slot);
-  if (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) {
+  if (has_two_forms && is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) {
     const int value = program.model->segments[action.segment].inputs[TSR_SLOT_INDEX(binding.slot)];
     if (is_moved(*program.model, value)) return false;
   }
@@ -59,10 +60,12 @@ bool has_result(const Action& action) {
 
 void eliminate_dead_code(Program& program) {
   std::set<uint64_t> read;  // by what follows
+  const bool has_two_forms = std::ranges::any_of(program.model->values, [](const Value& v) { return v.same_as >= 0; });
   for (size_t i = program.actions.size(); i-- > 0;) {
     Action& action = program.actions[i];
-    std::erase_if(action.bindings,
-                  [&](const Binding& b) { return may_be_left_out(program, action, b) && !read.contains(b.buffer); });
+    std::erase_if(action.bindings, [&](const Binding& b) {
+      return may_be_left_out(program, action, b, has_two_forms) && !read.contains(b.buffer);
+    });
     if (is_backward(action.kind) && !has_result(action)) {
       action.bindings.clear();
       continue;

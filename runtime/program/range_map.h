@@ -38,9 +38,13 @@ class RangeMap {
   /// Gives all of [begin, end) one value.
   void assign(uint64_t begin, uint64_t end, Value value) {
     if (begin >= end) return;
-    const Parts covered = parts(begin, end);
-    const Iterator next = parts_.erase(covered.first, covered.last);
-    parts_.emplace_hint(next, begin, Part{end, std::move(value)});
+    const auto [first, last] = parts(begin, end);
+    if (first == last || first->first != begin) {  // beyond the limit
+      parts_.emplace_hint(parts_.erase(first, last), begin, Part{end, std::move(value)});
+      return;
+    }
+    first->second = Part{end, std::move(value)};
+    parts_.erase(std::next(first), last);
   }
 
  private:

@@ -6,8 +6,14 @@
 #include "memory/memory_plan.h"
 #include "program/program.h"
 #include "verify/diagnostics.h"
+#include "verify/verify.h"
 
 namespace tessera::host {
+
+/// verify_rank in two halves: the second, when memory is planned, relies on the first, which the planner relies on too.
+/// It has only added waits since.
+Diagnostics verify_form(const Program& program);
+Diagnostics verify_waits(const Program& program, const MemoryPlan* memory);
 
 /// Tables: ids ascend, ranges and indices exist, homes lie inside their buffers.
 void verify_tables(const Program& program, DiagnosticList& diagnostics);
