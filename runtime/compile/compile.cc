@@ -234,7 +234,7 @@ JobPrograms compile_job(const CompileInput& input) {
     for (const int member : members)
       programs[static_cast<size_t>(member)] = number;
   }
-  JobPrograms job{RankClasses(input.mesh, programs), std::move(finished)};
+  JobPrograms job{RankClasses::of_programs(input.mesh, programs), std::move(finished)};
   for (const auto& [rank, members] : job.classes.members())
     if (!job.by_representative.contains(rank)) plan(rank, true);
   return job;

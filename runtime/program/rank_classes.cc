@@ -37,7 +37,7 @@ RankClasses::RankClasses(const Mesh& mesh, std::span<const StrategyOnAxis> strat
   sort(mesh, planned);
 }
 
-RankClasses::RankClasses(const Mesh& mesh, std::span<const int> programs) {
+RankClasses RankClasses::of_programs(const Mesh& mesh, std::span<const int> programs) {
   Planned planned;
   for (size_t axis = 0; axis < mesh.axes().size(); ++axis) {
     std::vector<std::vector<int>> of_coordinate(static_cast<size_t>(mesh.axes()[axis].num_ranks));
@@ -48,7 +48,9 @@ RankClasses::RankClasses(const Mesh& mesh, std::span<const int> programs) {
     for (const std::vector<int>& programs_there : of_coordinate)
       planned_of.push_back(first.try_emplace(programs_there, static_cast<int>(planned_of.size())).first->second);
   }
-  sort(mesh, planned);
+  RankClasses classes;
+  classes.sort(mesh, planned);
+  return classes;
 }
 
 RankClasses::RankClasses(const Mesh& mesh) {

@@ -17,7 +17,7 @@ class RankClasses {
   /// Ranks whose programs have turned out to be equal: `programs` has a number for each rank's. Two coordinates of an
   /// axis are one if they have equal programs wherever the rank is on the other axes, so that classes that meet in a
   /// group have representatives that do.
-  RankClasses(const Mesh& mesh, std::span<const int> programs);
+  static RankClasses of_programs(const Mesh& mesh, std::span<const int> programs);
   /// Each rank is a class of its own.
   explicit RankClasses(const Mesh& mesh);
 
@@ -27,6 +27,7 @@ class RankClasses {
   const std::map<int, std::vector<int>>& members() const { return members_; }
 
  private:
+  RankClasses() = default;
   /// For each axis and coordinate: the coordinate that is planned for it.
   using Planned = std::vector<std::vector<int>>;
   void sort(const Mesh& mesh, const Planned& planned);

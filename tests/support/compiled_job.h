@@ -28,6 +28,9 @@ class CompiledJob {
 
   const Job& job() const { return job_; }
   const RankPrograms& of(int rank) const { return programs_.of(rank); }
+  const RankClasses& classes() const { return programs_.classes; }
+  /// As the rank itself compiles them.
+  RankPrograms compile(int rank) const { return compile_rank(input(), job_.mesh.coordinates(rank)); }
   const Program& step(int rank) const { return of(rank).steps.front(); }
   const Diagnostics& diagnostics() const { return diagnostics_; }
 

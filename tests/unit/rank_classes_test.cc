@@ -42,6 +42,21 @@ TEST(RankClasses, ATableThatEndsBeforeTheFunctionIsTakenAsTheSame) {
   EXPECT_EQ(RankClasses(Mesh({{"dp", 4}}), strategies).members().size(), 1u);
 }
 
+TEST(RankClasses, OnePerProgramWhereProgramsAreKnown) {
+  const int programs[] = {7, 3, 5, 5, 5};
+  const auto classes = RankClasses::of_programs(Mesh({{"dp", 5}}), programs);
+  EXPECT_EQ(classes.members(), (Members{{0, {0}}, {1, {1}}, {2, {2, 3, 4}}}));
+  EXPECT_EQ(classes.representative(4), 2);
+}
+
+// Stage 1 has one program, stage 0 has two: if ranks 3 to 5 were one class, rank 1 would send to rank 3, which
+// exchanges messages with rank 0 and not with 1.
+TEST(RankClasses, CoordinatesAreOneIfTheyAreOnAllOtherAxes) {
+  const int programs[] = {0, 1, 1, 2, 2, 2};
+  const auto classes = RankClasses::of_programs(Mesh({{"pp", 2}, {"dp", 3}}), programs);
+  EXPECT_EQ(classes.members(), (Members{{0, {0}}, {1, {1, 2}}, {3, {3}}, {4, {4, 5}}}));
+}
+
 TEST(RankClasses, WithoutStrategiesEachRankIsItsOwn) {
   EXPECT_EQ(RankClasses(Mesh({{"a", 2}, {"b", 2}})).members(), (Members{{0, {0}}, {1, {1}}, {2, {2}}, {3, {3}}}));
 }

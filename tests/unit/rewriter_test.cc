@@ -156,6 +156,29 @@ TEST_F(EditTest, ReplacingHomesRebindsTheirActionsOnce) {
   EXPECT_EQ(program.actions[3].home, program.homes[0].id);
 }
 
+// The homes are named in the other order: the first in the list stays, not the first that is named.
+TEST_F(EditTest, OfTheActionsOnReplacedHomesTheFirstInTheListStays) {
+  std::vector<uint64_t> homes, squares;
+  for (const uint32_t offset : {0u, 32u}) {
+    Home home{program.next_id++, "h", 0, {}, 32, {}};
+    home.roles[TSR_HOME_GRADIENT] = {x, offset, 32};
+    Action& action = add_action(program, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE, {read(x).at(offset, 32)});
+    action.home = home.id;
+    squares.push_back(action.id);
+    homes.push_back(home.id);
+    program.homes.push_back(home);
+  }
+  run(program, [&](const ProgramView&, const Edit& edit) {
+    const tsr_home_role gradient{TSR_HOME_GRADIENT, 1, x, 0, 64};
+    const tsr_home flat{0, str("flat"), 0, 0, nullptr, 64, &gradient, 1, 0};
+    edit.replace_homes(std::vector{homes[1], homes[0]}, &flat);
+    expect_error([&] { edit.replace_homes({&homes[0], 1}, nullptr); }, {"there is no home"});
+  });
+  ASSERT_EQ(order(), (std::vector{ids[0], ids[1], ids[2], squares[0]}));
+  EXPECT_EQ(program.actions[3].bindings[0].num_elements, 32u + 32u);
+  EXPECT_EQ(program.homes.size(), 1u);
+}
+
 TEST_F(EditTest, OrderNamesEveryActionOnce) {
   run(program, [&](const ProgramView&, const Edit& edit) {
     const uint64_t reversed[] = {ids[2], ids[1], ids[0]}, doubled[] = {ids[2], ids[2], ids[0]};
