@@ -93,8 +93,8 @@ void finish_program(Program& program, const CompileInput& input, std::vector<Res
 }
 
 RankPrograms compile_checked(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
-  RankPrograms result{std::move(lowered.model), std::move(lowered.init), std::move(lowered.steps),
-                      std::move(lowered.eval), {}};
+  RankPrograms result{
+      std::move(lowered.model), std::move(lowered.init), std::move(lowered.steps), std::move(lowered.eval), {}};
   std::vector<RestingBuffer> resting;
   for (Program& step : result.steps)
     finish_program(step, input, resting);
@@ -202,13 +202,13 @@ std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategie
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {
   Progress progress(input.log, concat("planning rank ", input.mesh.rank(coordinates)));
   progress.phase("writing its programs");
-  return within_memory(input, coordinates, [&] {
-    return compile_within_limit(input, Lowering(input).lower(coordinates), progress);
-  });
+  return within_memory(input, coordinates,
+                       [&] { return compile_within_limit(input, Lowering(input).lower(coordinates), progress); });
 }
 
 // A rank of each class that strategies declare is lowered. Of those with equal programs the first is finished, and
-// coordinates that turn out to be alike make larger classes.
+// coordinates that turn out to be alike make larger classes. A rank that has the program of another one and is not of
+// its class is finished after all.
 JobPrograms compile_job(const CompileInput& input) {
   const RankClasses declared(input.mesh, input.strategies);
   const size_t num_declared = declared.members().size();
@@ -220,6 +220,7 @@ JobPrograms compile_job(const CompileInput& input) {
   std::vector<int> programs(static_cast<size_t>(input.mesh.num_ranks()));
   const auto plan = [&](int rank, bool is_needed) {
     const Coordinates coordinates = input.mesh.coordinates(rank);
+    progress.phase("writing its programs");
     return within_memory(input, coordinates, [&] {
       LoweredPrograms lowered = lowering.lower(coordinates);
       const auto [number, is_new] = number_of.try_emplace(digest_of(lowered), static_cast<int>(number_of.size()));
@@ -234,10 +235,10 @@ JobPrograms compile_job(const CompileInput& input) {
     for (const int member : members)
       programs[static_cast<size_t>(member)] = number;
   }
-  JobPrograms job{RankClasses::of_programs(input.mesh, programs), std::move(finished)};
-  for (const auto& [rank, members] : job.classes.members())
-    if (!job.by_representative.contains(rank)) plan(rank, true);
-  return job;
+  RankClasses classes = RankClasses::of_programs(input.mesh, programs);
+  for (const auto& [rank, members] : classes.members())
+    if (!finished.contains(rank)) plan(rank, true);
+  return {std::move(classes), std::move(finished)};
 }
 
 }  // namespace tessera::host

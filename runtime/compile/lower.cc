@@ -143,8 +143,7 @@ Program Lowering::lower(Part& part, const Coordinates& coordinates, const Layout
                         uint32_t variant) {
   const auto [base, is_new] = part.base.try_emplace(purpose);
   if (is_new) {
-    base->second =
-        build_program(*part.model, input_.mesh, coordinates, input_.shape, {}, purpose, input_.describe_op);
+    base->second = build_program(*part.model, input_.mesh, coordinates, input_.shape, {}, purpose, input_.describe_op);
     base->second.strategies.assign(input_.strategies.begin(), input_.strategies.end());
     eliminate_dead_code(base->second);
   }

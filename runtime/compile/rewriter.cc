@@ -14,8 +14,7 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
-#include <unordered_set>
+#include <utility>
 
 #include "passes/completion.h"
 #include "tessera/error.hpp"
@@ -28,24 +27,11 @@ Error invalid(const std::string& text) {
   return Error(TSR_E_INVALID_ARGUMENT, text);
 }
 
-/// The role of `home` that a binding of one of its actions covers, or -1.
-int role_of(const Home& home, const Binding& binding) {
-  for (const auto& [number, role] : home.roles)
-    if (role.buffer && role.buffer == binding.buffer && role.offset == binding.offset) return static_cast<int>(number);
-  return -1;
-}
-
-/// Of the actions on homes that become one, those with equal keys do.
-using HomeActionKey = std::tuple<uint32_t, int, int>;  // kind, group, micro-batch
-HomeActionKey key_of(const Action& action) {
-  return {action.kind, action.group, action.micro_batch};
-}
-
 }  // namespace
 
-Rewriter::Rewriter(const Program& program, const DescribeOp& describe, int strategy)
-    : program_(program), describe_(describe), strategy_(strategy) {
-  actions_.assign(program_.actions.begin(), program_.actions.end());
+Rewriter::Rewriter(Program program, const DescribeOp& describe, int strategy)
+    : program_(std::move(program)), describe_(describe), strategy_(strategy) {
+  actions_.assign(std::make_move_iterator(program_.actions.begin()), std::make_move_iterator(program_.actions.end()));
   program_.actions.clear();
   for (auto position = actions_.begin(); position != actions_.end(); ++position)
     index(position);
@@ -258,70 +244,6 @@ void Rewriter::rebind(uint64_t from, uint64_t to, uint64_t offset) {
 void Rewriter::set_role(uint64_t id, const tsr_home_role& role) {
   const HomeRole place = place_of(role);
   home(id).roles[role.number] = place;
-}
-
-void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
-  std::erase(on_home_[a.home], a.id);
-  on_home_[to.id].push_back(a.id);
-  a.home = to.id;
-  for (Binding& b : a.bindings) {
-    const int role = role_of(from, b);
-    if (role < 0) continue;
-    const HomeRole& place = to.roles[static_cast<uint32_t>(role)];
-    b = {place.buffer, place.offset, place.num_elements, b.slot, b.mode};
-  }
-  std::erase_if(a.bindings, [](const Binding& b) { return b.buffer == 0; });
-}
-
-// Several homes become one, and so do the actions on them. fsdp makes one home for each unit, which leaves one action
-// of a dozen:
-//
-//     sum_squares home=h.0.ln_1.weight  ...           sum_squares home=h.0  r %101 src  a %2 x:squares
-//     sum_squares home=h.0.ln_1.bias  ...       ->
-//     ...
-//
-// Of the actions of one kind, group and micro-batch the first stays and is bound to the new home's roles; the others
-// are removed. Without a replacement all are: another rank owns the homes.
-uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
-  Home made;
-  if (replacement) made = copy_of(*replacement);
-  std::set<HomeActionKey> seen;
-  for (const uint64_t id : actions_on(ids)) {
-    Action& a = action(id);
-    if (replacement && seen.insert(key_of(a)).second)
-      bind_home_action(a, home(a.home), made);
-    else
-      remove(id);
-  }
-  for (uint64_t id : ids)
-    home(id);
-  for (uint64_t id : ids)
-    if (!replaced_homes_.insert(id).second) throw invalid("a home to replace is named twice");
-  if (replacement) program_.homes.push_back(std::move(made));
-  return replacement ? program_.homes.back().id : 0;
-}
-
-// In the list's order where it matters: of two actions with one key the first stays. Finding out which that is takes a
-// walk over the list, which for each of a thousand homes would be too many.
-std::vector<uint64_t> Rewriter::actions_on(const std::vector<uint64_t>& homes) {
-  std::vector<uint64_t> found;
-  std::set<HomeActionKey> keys;
-  for (const uint64_t home : homes)
-    for (const uint64_t id : on_home_[home]) {
-      found.push_back(id);
-      keys.insert(key_of(action(id)));
-    }
-  if (keys.size() == found.size()) return found;
-  const std::unordered_set<uint64_t> all(found.begin(), found.end());
-  found.clear();
-  for (const Action& a : actions_)
-    if (all.contains(a.id)) found.push_back(a.id);
-  return found;
-}
-
-void Rewriter::erase_replaced_homes() {
-  std::erase_if(program_.homes, [&](const Home& h) { return replaced_homes_.contains(h.id); });
-  replaced_homes_.clear();
 }
 
 // One half of a backward, with the bindings of the whole, or 0 if it would produce nothing (a segment without

@@ -16,7 +16,7 @@ namespace tessera::host {
 class Rewriter {
  public:
   /// `strategy`: index of the one that edits, which its own buffers are for; -1: none.
-  Rewriter(const Program& program, const DescribeOp& describe, int strategy);
+  Rewriter(Program program, const DescribeOp& describe, int strategy);
   /// The edited program, to be called once.
   Program take();
 

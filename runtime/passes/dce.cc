@@ -38,8 +38,8 @@ bool is_moved(const Model& model, int value) {
   });
 }
 
-/// Results that kernels may leave out: gradients of values, and what a forward saves. `has_two_forms`: some value of the
-/// model does.
+/// Results that kernels may leave out: gradients of values, and what a forward saves. `has_two_forms`: some value of
+/// the model does.
 bool may_be_left_out(const Program& program, const Action& action, const Binding& binding, bool has_two_forms) {
   const uint32_t role = TSR_SLOT_ROLE(binding.slot);
   if (has_two_forms && is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) {

@@ -60,8 +60,7 @@ void take(std::vector<OwnedRange>& left, const OwnedRange& owned) {
   for (const OwnedRange& range : left) {
     if (range.begin < std::min(range.end, owned.begin))
       rest.push_back({range.begin, std::min(range.end, owned.begin), -1});
-    if (std::max(range.begin, owned.end) < range.end)
-      rest.push_back({std::max(range.begin, owned.end), range.end, -1});
+    if (std::max(range.begin, owned.end) < range.end) rest.push_back({std::max(range.begin, owned.end), range.end, -1});
   }
   left = std::move(rest);
 }
