@@ -87,8 +87,9 @@ class Words {
   void add_all(std::initializer_list<uint64_t> words) { words_.insert(words_.end(), words); }
   void add_text(std::string_view text) {
     words_.push_back(text.size());
-    for (const char c : text)
-      words_.push_back(static_cast<unsigned char>(c));
+    const size_t begin = words_.size();
+    words_.resize(begin + (text.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    text.copy(reinterpret_cast<char*>(words_.data() + begin), text.size());
   }
   template <class All, class Add>
   void add_each(const All& all, Add&& add) {

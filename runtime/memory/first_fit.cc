@@ -46,13 +46,13 @@ class Ranges {
   void start_query() { ++query_; }
   void avoid(uint32_t live_range) { seen_in_[range_of_[live_range]] = query_; }
 
-  // The lowest gap between what is to be avoided.
+  // The lowest gap between what is to be avoided; alignments are powers of two.
   uint64_t lowest_gap(uint64_t base, uint64_t num_bytes, uint64_t alignment) const {
-    const auto aligned = [&](uint64_t address) { return (address + alignment - 1) / alignment * alignment; };
+    const auto aligned = [&](uint64_t address) { return (address + alignment - 1) & ~(alignment - 1); };
     uint64_t address = aligned(base);
     for (const Numbered& given : by_address_) {
       if (given.range.begin >= address + num_bytes) break;
-      if (seen_in_[given.number] == query_) address = std::max(address, aligned(given.range.end));
+      if (given.range.end > address && seen_in_[given.number] == query_) address = aligned(given.range.end);
     }
     return address;
   }
