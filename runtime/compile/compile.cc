@@ -30,7 +30,6 @@
 #include <iterator>
 #include <map>
 #include <new>
-#include <tuple>
 #include <utility>
 
 #include "base/concat.h"
@@ -186,17 +185,6 @@ uint64_t RankPrograms::arena_bytes(uint32_t memory_kind) const {
     if (const auto use = plan.use.find(memory_kind); use != plan.use.end())
       bytes = std::max(bytes, use->second.arena_bytes);
   return bytes;
-}
-
-std::vector<StrategyOnAxis> pass_order(std::span<const StrategyOnAxis> strategies) {
-  std::vector<StrategyOnAxis> order(strategies.begin(), strategies.end());
-  std::ranges::sort(order, {}, [](const StrategyOnAxis& s) {
-    const bool shards = (s.interface->flags & TSR_STRATEGY_SHARDS_HOMES) != 0;
-    // Shards before sums: with replicate=2,shard=4, ddp then sums slices, not whole gradients. Innermost axis first:
-    // nested sums can equal the flat canonical sum in that order only.
-    return std::tuple(s.interface->role, !shards, -s.axis);
-  });
-  return order;
 }
 
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/compile.h"
+#include "compile/compile_input.h"
 
 namespace tessera::host {
 
