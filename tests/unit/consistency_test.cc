@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <utility>
 
 #include "launch/memory_store.h"
 #include "plugins/host_services.h"
@@ -103,10 +104,10 @@ TEST(AgreeOnPrograms, NoRankCompilesItsProgramsTwice) {
       const RankPrograms own = compile_rank(input, job.mesh.coordinates(rank));
       EXPECT_EQ(print_program(agreed.programs[static_cast<size_t>(rank)].steps[0]), print_program(own.steps[0]));
     }
-    if (strategy == std::string("pipeline")) expected[0] += expected[1];  // rank 0 plans the other class too
     expected.push_back(0);
     const JobPrograms programs = compile_job(input);
-    expected.back() = 0;
+    EXPECT_LE(expected[0], expected.back());
+    expected[0] = std::exchange(expected.back(), 0);  // rank 0 plans the other class too
     EXPECT_EQ(verify_job(input, programs), Diagnostics());
     expected[0] += expected.back();  // and checks the programs, for which it asks about each op again
     expected.pop_back();
