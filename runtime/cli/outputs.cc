@@ -106,8 +106,7 @@ void check_save(const Job& job) {
 void check_record(const Job& job) {
   const TrainConfig& config = job.config;
   if (config.out.empty()) return;
-  const std::string refusal =
-      refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs_of(job));
+  const std::string refusal = refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs_of(job));
   if (!refusal.empty()) throw UsageError(refusal);
 }
 

@@ -55,7 +55,8 @@ inline Flag number(std::string_view group, std::string_view name, std::string_vi
   const auto read = [=](TrainConfig& config, std::string_view given) {
     config.*field = parse_number(name, given, min, max);
   };
-  return numeric({group, name, "X", help, read, [field](const TrainConfig& config) { return shortest(config.*field); }});
+  return numeric(
+      {group, name, "X", help, read, [field](const TrainConfig& config) { return shortest(config.*field); }});
 }
 
 template <class E>

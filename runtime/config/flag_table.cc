@@ -75,8 +75,8 @@ void add_data_flags(std::vector<Flag>& flags) {
        integer(kData, "seq-len", "tokens per sequence; 0: the context length of the model", &C::seq_len, 0, 1 << 24),
        integer(kData, "grad-accum", "micro-batches whose gradients are accumulated in a step", &C::grad_accum, 1,
                1 << 20),
-       integer(kData, "seed", "random seed for parameter initialisation and for the order of shuffled data", &C::seed, 0,
-               kMostSteps)});
+       integer(kData, "seed", "random seed for parameter initialisation and for the order of shuffled data", &C::seed,
+               0, kMostSteps)});
 }
 
 void add_evaluation_flags(std::vector<Flag>& flags) {
@@ -101,10 +101,10 @@ Flag freeze_flag() {
     }
   };
   const auto print = [](const TrainConfig& config) { return print_list(config.freeze); };
-  return {kOptimisation, "freeze",
-          "PATTERN,...", "do not train parameters with these names, such as wte*, *.bias, h.[0-3].*; may be repeated",
-          read,          print,
-          true,          true,
+  return {kOptimisation,  "freeze",
+          "PATTERN,...",  "do not train parameters with these names, such as wte*, *.bias, h.[0-3].*; may be repeated",
+          read,           print,
+          true,           true,
           FlagKind::text, [](const TrainConfig& config) { return config.freeze; }};
 }
 
@@ -130,9 +130,9 @@ void add_optimisation_flags(std::vector<Flag>& flags) {
 Flag plugin_dir_flag() {
   const auto read = [](TrainConfig& config, string_view given) { config.plugin_dirs.emplace_back(given); };
   const auto print = [](const TrainConfig&) { return std::string(); };
-  return {kRanks, "plugin-dir", "FOLDER", "search this folder for plugins too; may be repeated",
-          read,   print,        false,    true,
-          FlagKind::text, [](const TrainConfig& config) { return config.plugin_dirs; }};
+  return {
+      kRanks, "plugin-dir", "FOLDER",       "search this folder for plugins too; may be repeated",       read, print,
+      false,  true,         FlagKind::text, [](const TrainConfig& config) { return config.plugin_dirs; }};
 }
 
 Flag recompute_flag() {

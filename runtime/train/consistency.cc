@@ -121,7 +121,8 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const RunData& da
   if (!may_differ) return;
   std::vector<std::string> weights;
   // Those of a checkpoint are compared when it is read.
-  if (job.config.init_from.empty() && is_model_folder(job.config.model)) weights = weight_fingerprints(job.config.model);
+  if (job.config.init_from.empty() && is_model_folder(job.config.model))
+    weights = weight_fingerprints(job.config.model);
   all.push_back(
       {"the weights", weights.empty() ? "none" : concat(weights.size(), weights.size() == 1 ? " file" : " files")});
   for (const std::string& file : weights)
