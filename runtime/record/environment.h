@@ -7,8 +7,8 @@
 
 namespace tessera::host {
 
-/// "host", "system", "processor", "cores", "memory" and "compiler", each with its value; without those that the system does
-/// not tell.
+/// "host", "system", "processor", "cores", "memory" and "compiler", each with its value; without those that the system
+/// does not tell.
 std::vector<std::pair<std::string, std::string>> run_environment();
 
 }  // namespace tessera::host

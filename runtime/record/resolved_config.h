@@ -7,9 +7,9 @@
 
 namespace tessera::host {
 
-/// The text of config.json (config/settings/settings_file.h): all settings of the job, with the mesh and its strategies, the
-/// length of sequences, the order of the data, the threads of a rank, and every option of every plugin that it uses.
-/// What only depends on the format of the data stays null. `num_threads`: of a rank.
+/// The text of config.json (config/settings/settings_file.h): all settings of the job, with the mesh and its
+/// strategies, the length of sequences, the order of the data, the threads of a rank, and every option of every plugin
+/// that it uses. What only depends on the format of the data stays null. `num_threads`: of a rank.
 std::string resolved_config(const Job& job, int num_threads);
 
 }  // namespace tessera::host

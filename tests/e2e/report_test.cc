@@ -229,6 +229,25 @@ TEST(Report, IsDrawnByABrowser) {
   EXPECT_GT(num_colours, 100u);
 }
 
+// A pointer that a script moves, in a copy of the page whose policy lets it.
+TEST(Report, ShowsValuesUnderThePointer) {
+  if (browser().empty()) GTEST_SKIP() << "there is no chromium; install it to see what a browser makes of the page";
+  const TempFolder folder;
+  std::string page = std::regex_replace(report_of(record()), std::regex(R"(<meta http-equiv[^>]*>)"), "");
+  const std::string move = R"(<script>{ const chart = document.querySelector('#chart-loss svg');
+    const box = chart.getBoundingClientRect();
+    chart.dispatchEvent(new MouseEvent('mousemove', {clientX: box.right - 20, clientY: box.top + 20})); }</script>)";
+  page.insert(page.rfind("</body>"), move);
+  const CommandResult dump = in_browser(folder, {"--dump-dom", "file://" + folder.write("page.html", page)});
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(
+      dump.out, found, std::regex("<div class=\"tip\"[^>]*>step 6\ntraining ([0-9.]+)\nevaluation ([0-9.]+)</div>")))
+      << dump.out.substr(0, 20000);
+  const json loss = chart_of(numbers_of(dump.out), "loss");
+  for (const size_t i : {0u, 1u})
+    EXPECT_NEAR(std::stod(found[i + 1]), loss["series"][i]["y"].back().get<double>(), 1e-4);
+}
+
 // A folder may come from elsewhere: what its files say is text, and never runs.
 TEST(Report, RunsNoScriptOfTheFolder) {
   const std::string script =
