@@ -53,9 +53,9 @@ TEST(Svg, DrawsAllStreams) {
   EXPECT_EQ(by_class["f"], 4 * num_segments + 1);
   EXPECT_EQ(by_class["m"], 2 + 1);
   EXPECT_GT(by_class["i"], 1);
-  for (const std::string part :
-       {"flop/s of products", "Idle shares differ from those of --schedule", "rank 0, for the 4 ranks that do the same, up to rank 3: compute is idle for",
-        "rank 4, for the 4 ranks", "comm.dp.gather", "comm.tp.sum", "live memory"})
+  for (const std::string part : {"flop/s of products", "Idle shares differ from those of --schedule",
+                                 "rank 0, for the 4 ranks that do the same, up to rank 3: compute is idle for",
+                                 "rank 4, for the 4 ranks", "comm.dp.gather", "comm.tp.sum", "live memory"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in\n" << text;
   EXPECT_EQ(plan_eight_ranks({"--svg", folder.path("missing/step.svg")}).exit_code, 2);
 }
