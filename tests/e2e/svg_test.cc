@@ -104,7 +104,7 @@ TEST(Svg, DrawsEveryActionAtItsTime) {
   const std::vector<Bar> bars = bars_of(file, step);
   ASSERT_GT(bars.size(), 400u);
   ASSERT_GT(step, 0);
-  const double pixels = 1400 / step, rounding = 0.02 + 0.6e-6 * pixels;
+  const double pixels = 1400 / step, rounding = 0.02 + 1.1e-6 * pixels;
   std::map<double, double> drawn_to;  // by row
   for (const Bar& bar : bars) {
     EXPECT_NEAR(bar.x, 190 + bar.start * pixels, rounding);
