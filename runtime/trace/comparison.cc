@@ -18,6 +18,14 @@ const KindTime* find(const TraceSummary& summary, const std::string& kind) {
   return found == summary.kinds.end() ? nullptr : &*found;
 }
 
+/// In collectives and messages. A simulated one begins when all are there.
+double waiting_of(const TraceSummary& summary) {
+  double seconds = 0;
+  for (const KindTime& kind : summary.kinds)
+    seconds += kind.waiting_seconds;
+  return seconds;
+}
+
 double actions_of(const TraceSummary& summary, const std::string& kind) {
   const KindTime* const found = find(summary, kind);
   return found ? found->num_actions : 0;
@@ -55,8 +63,9 @@ std::string comparison_text(const TraceSummary& predicted, const TraceSummary& m
   text += times_row("step", predicted.mean_step_seconds(), measured.mean_step_seconds());
   for (const KindTime& kind : measured.kinds)
     if (const KindTime* const planned = find(predicted, kind.kind))
-      text += times_row("  " + printable(kind.kind), planned->seconds, kind.seconds);
+      text += times_row("  " + printable(kind.kind), planned->seconds, kind.seconds - kind.waiting_seconds);
   if (measured.communication.seconds > 0) {
+    text += row("  waiting for other ranks", "", milliseconds(waiting_of(measured)), "");
     text += times_row("communication, hidden", predicted.communication.hidden_seconds,
                       measured.communication.hidden_seconds);
     text += times_row("communication, exposed", predicted.communication.exposed_seconds(),

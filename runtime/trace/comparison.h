@@ -11,7 +11,8 @@ namespace tessera::host {
 /// `where` names the measured one.
 void check_same_program(const TraceSummary& predicted, const TraceSummary& measured, const std::string& where);
 
-/// A table: the step, each kind of action, communication and idle compute, predicted and measured.
+/// A table: the step, each kind of action, communication and idle compute, predicted and measured. Times of
+/// collectives are without their wait for other ranks, which has a row of its own.
 std::string comparison_text(const TraceSummary& predicted, const TraceSummary& measured);
 
 }  // namespace tessera::host

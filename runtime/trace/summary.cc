@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 #include "trace/critical_path.h"
 #include "trace/intervals.h"
@@ -19,6 +20,24 @@ using Actions = std::vector<const TracedAction*>;
 
 double seconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
+}
+
+/// Of each meeting, when the last of its actions began.
+std::map<std::string_view, int64_t> last_begins_of(const Actions& actions) {
+  std::map<std::string_view, int64_t> last;
+  for (const TracedAction* action : actions)
+    for (const std::string& meeting : action->meetings) {
+      int64_t& begin_ns = last.try_emplace(meeting, action->begin_ns).first->second;
+      begin_ns = std::max(begin_ns, action->begin_ns);
+    }
+  return last;
+}
+
+int64_t waiting_ns(const TracedAction& action, const std::map<std::string_view, int64_t>& last_begins) {
+  int64_t begin_ns = action.begin_ns;
+  for (const std::string& meeting : action.meetings)
+    begin_ns = std::max(begin_ns, last_begins.at(meeting));
+  return std::min(begin_ns, action.end_ns) - action.begin_ns;
 }
 
 class Summarizer {
@@ -40,7 +59,8 @@ class Summarizer {
       add_step(actions);
     for (auto& [name, kind] : kinds_)
       result_.kinds.push_back({name, kind.work, kind.num_actions / num_rank_steps_, kind.seconds / num_rank_steps_,
-                               kind.num_bytes / num_rank_steps_, kind.num_operations / num_rank_steps_});
+                               kind.num_bytes / num_rank_steps_, kind.num_operations / num_rank_steps_,
+                               kind.waiting_seconds / num_rank_steps_});
     for (const auto& [name, part] : path_)
       result_.path.push_back({name, part.num_actions / num_steps(), part.seconds / num_steps()});
     std::ranges::stable_sort(result_.kinds, std::ranges::greater(), &KindTime::seconds);
@@ -59,6 +79,7 @@ class Summarizer {
     const int64_t begin = (*std::ranges::min_element(actions, {}, &TracedAction::begin_ns))->begin_ns;
     const int64_t end = (*std::ranges::max_element(actions, {}, &TracedAction::end_ns))->end_ns;
     result_.step_seconds.push_back(seconds(end - begin));
+    const std::map<std::string_view, int64_t> last_begins = last_begins_of(actions);
     std::map<int, Actions> ranks;
     for (const TracedAction* action : actions) {
       ranks[action->rank].push_back(action);
@@ -68,6 +89,7 @@ class Summarizer {
       kind.seconds += seconds(action->end_ns - action->begin_ns);
       kind.num_bytes += static_cast<double>(action->num_bytes);
       kind.num_operations += action->num_operations;
+      kind.waiting_seconds += seconds(waiting_ns(*action, last_begins));
     }
     for (const auto& [rank, own] : ranks)
       add_rank(rank, own);

@@ -14,6 +14,7 @@ struct KindTime {
   std::string kind;
   Work work = Work::compute;
   double num_actions = 0, seconds = 0, num_bytes = 0, num_operations = 0;
+  double waiting_seconds = 0;  ///< of `seconds`: of collectives and messages, until the last of their ranks had come
 };
 
 /// Of one stream, which has this name on all ranks that have it; a share is of the step's time.

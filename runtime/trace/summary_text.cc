@@ -51,13 +51,15 @@ std::string path_part(const TraceSummary& s) {
 }
 
 std::string kinds_part(const TraceSummary& s) {
-  std::string text = "\n" + row("time by kind, of a rank", {"ms", "actions", "GB/s", "Gflop/s"});
+  std::string text = "\n" + row("time by kind, of a rank", {"ms", "waiting", "actions", "GB/s", "Gflop/s"});
   for (const KindTime& kind : s.kinds) {
     const auto rate = [&](double amount) {
-      return amount > 0 && kind.seconds > 0 ? format("%.1f", amount / kind.seconds * 1e-9) : std::string("-");
+      const double own = kind.seconds - kind.waiting_seconds;
+      return amount > 0 && own > 0 ? format("%.1f", amount / own * 1e-9) : std::string("-");
     };
-    text += row(printable(kind.kind), {milliseconds(kind.seconds), count_text(kind.num_actions), rate(kind.num_bytes),
-                                       rate(kind.num_operations)});
+    text += row(printable(kind.kind),
+                {milliseconds(kind.seconds), kind.waiting_seconds > 0 ? milliseconds(kind.waiting_seconds) : "-",
+                 count_text(kind.num_actions), rate(kind.num_bytes), rate(kind.num_operations)});
   }
   return text;
 }

@@ -208,6 +208,10 @@ TEST(TraceSummary, CountsWhatWasHiddenAndWhatIdled) {
   EXPECT_NEAR(summary.communication.hidden_seconds, 1e-3, 1e-12);
   EXPECT_NEAR(summary.communication.exposed_seconds(), 2e-3, 1e-12);
   EXPECT_EQ(summary.kinds.front().kind, "backward");
+  const KindTime& all_reduce = summary.kinds[1];
+  EXPECT_EQ(all_reduce.kind, "all_reduce");
+  EXPECT_NEAR(all_reduce.seconds, 3e-3, 1e-12);
+  EXPECT_NEAR(all_reduce.waiting_seconds, 1e-3, 1e-12);  // rank 0 for 2 ms, rank 1 not at all
   EXPECT_NEAR(summary.kinds.front().seconds, 5e-3, 1e-12);
   const StreamTime& compute = summary.streams.front();
   EXPECT_EQ(compute.stream, "compute");
