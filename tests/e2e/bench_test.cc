@@ -16,8 +16,8 @@ using nlohmann::json;
 const Flags kCollectives = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
                             "all_to_all", "send",           "exchange",   "barrier"};
 
-Flags comm(const Flags& more) {
-  Flags all = {"bench", "comm", "--min-size=1KiB", "--max-size=16KiB", "--iters=2", "--warmup=1"};
+Flags comm(const Flags& more, const std::string& max_size = "1KiB") {
+  Flags all = {"bench", "comm", "--min-size=1KiB", "--max-size=" + max_size, "--iters=2", "--warmup=1"};
   all.insert(all.end(), more.begin(), more.end());
   return tessera(all);
 }
@@ -59,7 +59,7 @@ class BenchComm : public ::testing::TestWithParam<const char*> {};
 TEST_P(BenchComm, MeasuresAndChecksEveryCollective) {
   const TempFolder folder;
   const CommandResult result =
-      run_command(comm({std::string("--comm=") + GetParam(), "--rates=" + folder.path("rates")}));
+      run_command(comm({std::string("--comm=") + GetParam(), "--rates=" + folder.path("rates")}, "16KiB"));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   expect_report(result.out, {"1024", "4096", "16384"});
   const json rates = json::parse(file_bytes(folder.path("rates")));
@@ -74,10 +74,9 @@ TEST_P(BenchComm, MeasuresAndChecksEveryCollective) {
 TEST_P(BenchComm, OtherTypesReductionsAndRanks) {
   for (const auto& [dtype, redop, elements] :
        {std::tuple("bf16", "sum", "512"), std::tuple("int32", "max", "256"), std::tuple("float64", "min", "128")}) {
-    const CommandResult result =
-        run_command(comm({std::string("--comm=") + GetParam(), "--nproc=3", "--max-size=1KiB", "--iters=1",
-                          std::string("--dtype=") + dtype, std::string("--redop=") + redop,
-                          "--collectives=all_reduce,reduce_scatter,all_to_all,exchange"}));
+    const CommandResult result = run_command(
+        comm({std::string("--comm=") + GetParam(), "--nproc=3", std::string("--dtype=") + dtype,
+              std::string("--redop=") + redop, "--collectives=all_reduce,reduce_scatter,all_to_all,exchange"}));
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const auto lines = rows(result.out);
     ASSERT_EQ(lines.size(), 4u) << result.out;
@@ -94,13 +93,12 @@ INSTANTIATE_TEST_SUITE_P(All, BenchComm, ::testing::Values("local", "gloo"));
 TEST(BenchCommRanks, OfALauncherAreItsOwn) {
   const std::string port = std::to_string(free_port() - 1);
   const auto start = [&](const std::string& rank) {
-    return std::make_unique<Command>(comm({"--max-size=1KiB"}),
-                                     std::map<std::string, std::string>{{"RANK", rank},
-                                                                        {"WORLD_SIZE", "2"},
-                                                                        {"LOCAL_RANK", rank},
-                                                                        {"LOCAL_WORLD_SIZE", "2"},
-                                                                        {"MASTER_ADDR", "127.0.0.1"},
-                                                                        {"MASTER_PORT", port}});
+    return std::make_unique<Command>(comm({}), std::map<std::string, std::string>{{"RANK", rank},
+                                                                                  {"WORLD_SIZE", "2"},
+                                                                                  {"LOCAL_RANK", rank},
+                                                                                  {"LOCAL_WORLD_SIZE", "2"},
+                                                                                  {"MASTER_ADDR", "127.0.0.1"},
+                                                                                  {"MASTER_PORT", port}});
   };
   const auto first = start("0"), second = start("1");
   const CommandResult reporting = first->wait(), silent = second->wait();
@@ -112,10 +110,9 @@ TEST(BenchCommRanks, OfALauncherAreItsOwn) {
 }
 
 TEST(BenchCommRanks, WrongResultsAreCountedAndFail) {
-  const CommandResult result =
-      run_command(comm({"--comm=hostile", std::string("--plugin-dir=") + TESSERA_BAD_PLUGIN_DIR, "--max-size=1KiB",
-                        "--collectives=all_reduce"}),
-                  {{"TESSERA_TEST_FAULT", "submit-nothing"}});
+  const CommandResult result = run_command(
+      comm({"--comm=hostile", std::string("--plugin-dir=") + TESSERA_BAD_PLUGIN_DIR, "--collectives=all_reduce"}),
+      {{"TESSERA_TEST_FAULT", "submit-nothing"}});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("gave 512 wrong elements, and reported no error"), std::string::npos) << result.err;
 }
@@ -127,7 +124,7 @@ TEST(Bench, DeviceAndCommFeedAPlan) {
   ASSERT_EQ(device.exit_code, 0) << device.err;
   for (const char* part : {"float32 32", "float32 64", "# memory", "# copies", "launch and wait"})
     EXPECT_NE(device.out.find(part), std::string::npos) << part << " is missing in\n" << device.out;
-  const CommandResult sums = run_command(comm({"--comm=local", "--rates=" + folder.path("comm")}));
+  const CommandResult sums = run_command(comm({"--comm=local", "--rates=" + folder.path("comm")}, "16KiB"));
   ASSERT_EQ(sums.exit_code, 0) << sums.err;
   const Flags plan = {"plan",        "--model=" + golden(), "--batch-size=1", "--seq-len=32",
                       "--threads=1", "--nproc=2",           "--json"};
