@@ -1,5 +1,5 @@
 // loss/loss.cc in bfloat16: the same op, in chunks of tokens whose logits lie in blocks of the vocabulary, each a dense
-// matrix of its own, as the instructions for bfloat16 like it.
+// matrix of its own, as AMX likes it.
 //
 //     chunk      [ block 0 | block 1 | .. | rest ]    block: [tokens of the chunk, up to 1024 columns]
 //

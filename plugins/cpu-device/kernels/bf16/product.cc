@@ -1,7 +1,7 @@
 // oneDNN cuts a product, its inner dim too, by the size of OpenMP's team when the product is made. Each is made for one
 // thread here; a kernel with a team cuts the result into tiles (tiles.h).
 //
-// Without instructions the inner dim goes by in steps, and sgemm adds each to c:
+// Without AMX the inner dim goes by in steps, and sgemm adds each to c:
 //
 //     a [m, 512] -> float32 scratch   |
 //     b [512, n] -> float32 scratch   -> c += a b      both stay in the second-level cache
@@ -102,15 +102,15 @@ ConstMatrix widen_part(const uint16_t* matrix, uint64_t rows, uint64_t columns, 
 
 }  // namespace
 
-bool has_bf16_instructions() {
-  constexpr int kBits = dnnl_cpu_isa_avx512_core_bf16;
-  static const bool has_them = (dnnl_get_effective_cpu_isa() & kBits) == kBits;
-  return has_them;
+bool has_amx() {
+  constexpr int kBits = dnnl_cpu_isa_avx512_core_amx;
+  static const bool has_tiles = (dnnl_get_effective_cpu_isa() & kBits) == kBits;
+  return has_tiles;
 }
 
 Bf16Product::Bf16Product(ProductExtents extents, Bf16Layout a, Bf16Layout b, uint64_t c_stride, bool accumulate)
     : extents_(extents), layout_a_(a), layout_b_(b), c_stride_(c_stride), accumulate_(accumulate) {
-  if (!has_bf16_instructions()) return;
+  if (!has_amx()) return;
   a_ = describe_matrix(extents.m, extents.k, memory::data_type::bf16, a.stride, a.transposed);
   b_ = describe_matrix(extents.k, extents.n, memory::data_type::bf16, b.stride, b.transposed);
   c_ = describe_matrix(extents.m, extents.n, memory::data_type::f32, c_stride, false);

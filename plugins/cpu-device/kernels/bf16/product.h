@@ -1,6 +1,6 @@
-// Products of bfloat16 matrices: a product of two values is exact in float32, and sums are in float32. By the
-// instructions that a processor has for them (AVX512-BF16, AMX), through oneDNN's matmul; elsewhere by its sgemm, on
-// operands that are widened a cache's worth at a time.
+// Products of bfloat16 matrices: a product of two values is exact in float32, and sums are in float32. With AMX
+// by its instructions, through oneDNN's matmul; elsewhere by its sgemm, on operands that are widened a cache's worth at
+// a time. (AVX512-BF16 alone is slower than sgemm where it was measured; docs/performance.md.)
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -12,9 +12,9 @@
 
 namespace tessera::cpu {
 
-/// Whether the processor has such instructions, and oneDNN uses them: ONEDNN_MAX_CPU_ISA may hold it back. The same in
-/// every call. [any thread]
-bool has_bf16_instructions();
+/// Whether the processor has AMX, and oneDNN uses it: ONEDNN_MAX_CPU_ISA may hold it back. The same in every call.
+/// [any thread]
+bool has_amx();
 
 /// How a matrix of bfloat16 lies in memory: element (i, j) at i * stride + j, or at j * stride + i if transposed.
 struct Bf16Layout {
@@ -40,7 +40,7 @@ class Bf16Product {
   const uint64_t c_stride_;
   const bool accumulate_;
   dnnl::memory::desc a_, b_, c_, scratch_;
-  dnnl::matmul product_;  // where there are instructions
+  dnnl::matmul product_;  // with AMX
 };
 
 }  // namespace tessera::cpu
