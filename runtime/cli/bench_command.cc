@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/commands.h"
+#include "cli/flags_help_text.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
-#include "model/architectures.h"
 #include "plan/job_plan.h"
 #include "rates/measure.h"
 
@@ -20,7 +20,7 @@ int bench_command(std::span<const std::string> arguments) {
                                              "'; give tessera bench rates (see tessera bench rates --help)");
   const ParsedFlags flags = parse_flags(FlagSet::bench, arguments.subspan(1));
   if (flags.help) {
-    std::cout << flags_help(FlagSet::bench, models_help());
+    std::cout << flags_help_text(flags);
     return 0;
   }
   const Log log(parse_log_level(flags.config.log_level));

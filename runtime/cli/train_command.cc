@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
+#include "cli/flags_help_text.h"
 #include "cli/model_folder.h"
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
@@ -24,7 +25,6 @@
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
 #include "launch/run_signals.h"
-#include "model/architectures.h"
 #include "plan/advice/memory_advisor.h"
 #include "plan/job_plan.h"
 #include "plan/verification.h"
@@ -73,7 +73,7 @@ int train_alone(const ParsedFlags& flags) {
   check_metrics(job, 0);
   check_save(job);
   check_checkpoints(job);
-  const auto data = open_data(job);
+  const auto data = open_data(job, log);
   RankInfo info;
   info.store = std::make_shared<MemoryStore>();
   train_rank(job, data, info, with_signals(write_metrics(job, 0), signals), log);
@@ -85,10 +85,10 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   RunSignals signals(!process.is_launched());  // before plugins start threads
   ranks_to_start(requested_world(flags.config), environment);
   const Log log = rank_log(flags, environment.rank, environment.world_size);
-  if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
-  require_secret(environment, flags.config.insecure, log);
   // Only one process logs about plugins and model: our launcher, or rank 0.
   const bool speaks = environment.rank == 0 && !process.is_launched();
+  if (speaks) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
+  require_secret(environment, flags.config.insecure, log);
   const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
   if (job.ranks_are_threads())
     throw UsageError(concat("--comm ", job.config.comm, " connects threads of one process, but ", environment.source,
@@ -99,7 +99,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
     check_save(job);
     check_checkpoints(job);
   }
-  const auto data = open_data(job);
+  const auto data = open_data(job, speaks ? log : Log(LogLevel::off));
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
     RankObserver observer = with_signals(write_metrics(job, environment.rank), signals);
@@ -113,7 +113,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
 
 int train_as_threads(const Job& job, RunSignals& signals, const Log& log) {
   announce_ending_signals();
-  const auto data = open_data(job);
+  const auto data = open_data(job, log);
   train_thread_ranks(
       job, data, [&](int rank) { return with_signals(write_metrics(job, rank), signals); }, log);
   return 0;
@@ -129,7 +129,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     check_metrics(unplanned, 0);
     check_save(unplanned);
     check_checkpoints(unplanned);
-    open_data(unplanned);
+    open_data(unplanned, log);
     initial_parameters(unplanned, Log(LogLevel::off));
     const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
@@ -151,7 +151,7 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
     const ParsedFlags flags = flags_of(set, arguments);
     may_meet |= flags.config.insecure;
     if (flags.help) {
-      std::cout << flags_help(set, models_help());
+      std::cout << flags_help_text(flags);
       return 0;
     }
     return train_as_rank(flags, environment, process);
@@ -166,7 +166,7 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
   const ParsedFlags flags = flags_of(set, arguments);
   if (flags.help) {
-    std::cout << flags_help(set, models_help());
+    std::cout << flags_help_text(flags);
     return 0;
   }
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);

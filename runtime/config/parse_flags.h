@@ -6,14 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "config/flag.h"
 #include "config/plan_flags.h"
 #include "config/plugin_flag.h"
 #include "config/train_config.h"
 
 namespace tessera::host {
-
-/// bench: of `tessera bench rates`.
-enum class FlagSet { train, plan, bench, eval };
 
 struct ParsedFlags {
   FlagSet set = FlagSet::train;
@@ -21,7 +19,8 @@ struct ParsedFlags {
   PlanFlags plan;
   /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
   std::vector<PluginFlag> plugin_flags;
-  bool help = false;  ///< --help was given; then nothing else was checked
+  /// --help was given; then nothing else was checked, and only flags that name plugins were read.
+  bool help = false;
 };
 
 /// Reads the arguments after the command's name; eval's --model may be given as a word. Underscores in names count as
@@ -29,9 +28,5 @@ struct ParsedFlags {
 /// flags (with a suggestion), values that are not valid, flags that are not supported yet, flags given twice, missing
 /// --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
-
-/// The text of `--help`: a usage line, groups of flags with their defaults, and `models`, the values of `--model`
-/// (model/architectures.h). Plugins' options are in plugins/plugin_options.h.
-std::string flags_help(FlagSet set, std::string_view models);
 
 }  // namespace tessera::host

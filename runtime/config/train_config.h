@@ -130,6 +130,7 @@ struct TrainConfig {
   bool overwrite = false;          ///< replace a file that Tessera did not write by one that it writes
   int64_t max_skipped_steps = 20;  ///< in a row, after which the run is lost; 0: any number
   std::string log_level = "info";
+  int64_t log_every = 0;                 ///< steps between two lines of the log; 0: so that a run has about a hundred
   bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay before every action of every stream
 };

@@ -8,9 +8,10 @@
 #include "job/job.h"
 #include "train/meters/memory_meter.h"
 #include "train/meters/move_meter.h"
+#include "train/meters/time_meter.h"
 #include "train/rank_info.h"
 #include "train/rank_observer.h"
-#include "train/report.h"
+#include "train/report/report.h"
 #include "train/saving/save.h"
 
 namespace tessera::host {
@@ -26,6 +27,7 @@ struct RankParts {
   RankRuntime& runtime;
   MemoryMeter& meter;
   MoveMeter& moves;
+  TimeMeter& times;
 };
 
 /// Runs the steps after `state` until the last one, or until any rank is asked to stop; evaluates and saves where the

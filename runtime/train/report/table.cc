@@ -1,0 +1,19 @@
+#include "train/report/table.h"
+
+#include <algorithm>
+
+#include "base/concat.h"
+
+namespace tessera::host {
+
+std::string table(std::string_view title, const std::vector<Row>& rows) {
+  size_t width = 0;
+  for (const Row& row : rows)
+    if (!row.value.empty()) width = std::max(width, row.name.size());
+  std::string text(title);
+  for (const auto& [name, value] : rows)
+    if (!value.empty()) text += concat("\n  ", name, std::string(width + 2 - name.size(), ' '), value);
+  return text;
+}
+
+}  // namespace tessera::host
