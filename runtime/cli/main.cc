@@ -27,15 +27,15 @@ constexpr std::string_view kHelp =
     "  eval FOLDER      the loss of a model on data\n"
     "  generate FOLDER  continue a text with a model\n"
     "  convert FOLDER   a model for Hugging Face's transformers\n"
-    "  plan             plan a run without running it: memory and programs of every rank\n"
+    "  plan             what a run would need, without running it\n"
     "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
-    "  bench rates      measure this machine, for plan --rates to predict the time of a step\n"
+    "  bench rates      measure this machine, for plan --rates to predict a step\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
     "  tokenize IN OUT  text to tokens, by a tokenizer.json\n\n"
     "tessera COMMAND --help lists the flags of a command.\n\n"
     "  --help, --version\n\n"
-    "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
+    "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N signal N\n";
 
 using Arguments = std::span<const std::string>;
 

@@ -1,5 +1,7 @@
 #include "config/flag_text.h"
 
+#include <algorithm>
+
 #include "base/concat.h"
 #include "config/text_values.h"
 
@@ -7,6 +9,8 @@ namespace tessera::host {
 namespace {
 
 constexpr int kHelpIndent = 28;
+/// A space at which no line ends.
+constexpr char kTogether = '\x1f';
 
 std::string left_of(const FlagText& flag) {
   return concat("  --", flag.name, flag.value.empty() ? "" : " ", flag.value);
@@ -14,7 +18,7 @@ std::string left_of(const FlagText& flag) {
 
 std::string help_of(const FlagText& flag) {
   return concat(flag.help, flag.is_required ? " (required)" : "",
-                flag.default_value.empty() ? "" : concat(" (default ", flag.default_value, ")"));
+                flag.default_value.empty() ? "" : concat(" (default", kTogether, flag.default_value, ")"));
 }
 
 }  // namespace
@@ -43,7 +47,9 @@ std::string flag_rows(std::span<const FlagText> flags) {
     const std::string left = left_of(flag);
     const bool fits = left.size() + 2 <= kHelpIndent;
     text += left + (fits ? "" : "\n") + std::string(kHelpIndent - (fits ? left.size() : 0), ' ');
-    text += wrapped(help_of(flag), kHelpColumns, kHelpIndent) + "\n";
+    std::string help = wrapped(help_of(flag), kHelpColumns, kHelpIndent);
+    std::ranges::replace(help, kTogether, ' ');
+    text += help + "\n";
   }
   return text;
 }

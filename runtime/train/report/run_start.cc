@@ -28,7 +28,9 @@ std::string model_text(const Job& job) {
 /// "200 of 1024 tokens: 2 ranks x 4 sequences of 128"
 std::string steps_text(const Job& job) {
   const TrainConfig& config = job.config;
-  const std::string what = config.seq_len > 0 ? concat(" sequences of ", config.seq_len) : " examples";
+  const std::string plural = config.batch_size == 1 ? "" : "s";
+  const std::string what =
+      config.seq_len > 0 ? concat(" sequence", plural, " of ", config.seq_len) : " example" + plural;
   const int num_data_ranks = job.mesh.num_data_ranks();
   return concat(job.trains ? concat(config.steps, " of ") : "batches of ", job.tokens_per_step(), " ", job.items(),
                 ": ", num_data_ranks > 1 ? concat(num_data_ranks, " ranks x ") : "",

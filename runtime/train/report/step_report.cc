@@ -19,12 +19,16 @@ constexpr double kKept = 0.95;  // of the weight of older values
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr int kLeastBar = 4, kMostBar = 40;
 
-/// "25.4k", "1.2M", "312"
+std::string three_digits(double value) {
+  return format(value < 9.995 ? "%.2f" : value < 99.95 ? "%.1f" : "%.0f", value);
+}
+
+/// "25.4k", "1.20M", "312"
 std::string short_number(double value) {
   constexpr std::pair<double, const char*> kUnits[] = {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
   for (const auto& [unit, letter] : kUnits)
-    if (value >= 0.9995 * unit) return format("%.3g", value / unit) + letter;
-  return format("%.3g", value);
+    if (value >= 0.9995 * unit) return three_digits(value / unit) + letter;
+  return three_digits(value);
 }
 
 /// "2.9e-3": without the exponent's leading zero.

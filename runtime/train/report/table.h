@@ -14,8 +14,8 @@ struct Row {
 /// The title, and a line for each row that has a value, with the values below one another:
 ///
 ///     training
-///       model     gpt2
-///       mesh      dp=2
+///       model            gpt2
+///       mesh             dp=2
 std::string table(std::string_view title, const std::vector<Row>& rows);
 
 }  // namespace tessera::host
