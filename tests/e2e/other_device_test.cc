@@ -65,8 +65,8 @@ TEST(OtherDevice, ReportsItsMemoryAndWhatPassesThroughTheHost) {
       train_on("other", {"--nproc=2", "--comm=local", "--steps=2", "--metrics", folder.path("m")});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   expect_all(run.err, {"\n  device           other ", " of 4.0 GiB in use; ", " of host memory for staging",
-                       "\n  cuda graph       off, because the communicator works on the host",
-                       "\n  memory measured  ", " at the peak of rank 0's device, ", "by all processes"});
+                       "\n  cuda graph       off, because the communicator works on the host", "\n  memory measured  ",
+                       " at the peak of rank 0's device, ", "by all processes"});
   const auto steps = read_metrics(folder.path("m"));
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_GT(steps[1]["memory_bytes"], 0);

@@ -95,7 +95,8 @@ TEST(TimeMeter, KnowsTheMedianAndTheTenths) {
 }
 
 TEST(Table, AlignsWhatHasAValue) {
-  EXPECT_EQ(table("run", {{"a", "1"}, {"much longer", ""}, {"long", "2"}}), "run\n  a                1\n  long             2");
+  EXPECT_EQ(table("run", {{"a", "1"}, {"much longer", ""}, {"long", "2"}}),
+            "run\n  a                1\n  long             2");
 }
 
 TEST(Bar, IsAsLongAsItsColumns) {
