@@ -13,12 +13,13 @@ struct Terminal {
   bool is_utf8 = false;     ///< by the locale's variables
 };
 
-/// By the environment, when it is first called. [any-thread]
+/// By the environment, when it is first called; from then on also for handlers of signals. [any-thread]
 const Terminal& standard_error();
 /// The columns of its window now; 80 when it does not say. [any-thread]
 int terminal_columns();
 
-/// Takes back the line that the cursor is in; to be written before a line. Empty where nothing can be taken back.
+/// Takes back the line that the cursor is in; to be written before a line. Empty where nothing can be taken back. Also
+/// for handlers of signals, as standard_error().
 std::string_view clear_line();
 /// Writes all of it to standard error, with one write where the system takes it at once, so that lines of several
 /// processes do not mix. What cannot be written is dropped. [any-thread]

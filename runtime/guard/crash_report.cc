@@ -21,6 +21,7 @@
 #include <string_view>
 
 #include "base/concat.h"
+#include "base/terminal.h"
 #include "guard/call_watch.h"
 #include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
@@ -87,7 +88,7 @@ void say(int signal, const void* context) {
   const char* name = ::sigabbrev_np(signal);
   std::array<char, 12> space;
   Line line;
-  line << "tessera: ";
+  line << clear_line() << "tessera: ";
   if (calls.rank >= 0) line << "rank " << digits(static_cast<unsigned>(calls.rank.load()), space) << ": ";
   if (calls.has_error) line << calls.error << "; after that ";
   if (known)
@@ -123,6 +124,7 @@ void on_exit_of_process() {
 
 void report_crashes() {
   process = ::getpid();
+  standard_error();  // looked at now, since a signal's handler may not
   struct sigaction action {};
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;

@@ -86,6 +86,7 @@ class TrainLoop {
       else
         save_if_due();
     }
+    report_.end();
     end.last_step = state_.step;
     if (end.stopped_by.empty())
       lost_.after_last_step();

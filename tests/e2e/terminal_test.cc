@@ -27,6 +27,13 @@ std::vector<std::string> job(std::vector<std::string> more) {
   return all;
 }
 
+std::vector<std::string> quiet_job(std::vector<std::string> more) {  // cli.h's has a line for every step
+  std::vector<std::string> all = {"train",          "--model",      golden(),     "--data", golden("/tokens.bin"),
+                                  "--batch-size=1", "--seq-len=16", "--threads=1"};
+  all.insert(all.end(), more.begin(), more.end());
+  return tessera(all);
+}
+
 size_t times(const std::string& text, std::string_view part) {
   size_t count = 0;
   for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size())
@@ -123,6 +130,18 @@ TEST(Terminal, MetricsOnItAreNotMixedWithALiveLine) {
   EXPECT_EQ(run.written.find("━"), std::string::npos) << run.written;
 }
 
+TEST(Terminal, KeepsAnErrorApartFromTheLiveLine) {
+  // The launcher writes it, while the line of rank 0 is there.
+  const TerminalResult run =
+      run_on_terminal(quiet_job({"--nproc=2", "--lr=1e30", "--clip=0", "--max-skipped-steps=3", "--log-every=1000"}),
+                      terminal(), kColumns);
+  EXPECT_EQ(run.exit_code, 1) << run.written;
+  const auto error = std::ranges::find_if(run.lines, [](const auto& line) { return line.starts_with("tessera: "); });
+  ASSERT_NE(error, run.lines.end()) << run.written;
+  for (auto line = run.lines.begin(); line != error; ++line)
+    EXPECT_TRUE(is_whole(*line)) << *line;
+}
+
 TEST(Pipe, HasLinesAlone) {
   const CommandResult run = run_command(job({"--nproc=2"}), terminal());
   EXPECT_EQ(run.exit_code, 0) << run.err;
@@ -138,13 +157,6 @@ std::vector<int> steps_logged(const std::string& log) {
   for (std::sregex_iterator it(log.begin(), log.end(), line), end; it != end; ++it)
     steps.push_back(std::stoi((*it)[1]));
   return steps;
-}
-
-std::vector<std::string> quiet_job(std::vector<std::string> more) {  // cli.h's has a line for every step
-  std::vector<std::string> all = {"train",          "--model",      golden(),     "--data", golden("/tokens.bin"),
-                                  "--batch-size=1", "--seq-len=16", "--threads=1"};
-  all.insert(all.end(), more.begin(), more.end());
-  return tessera(all);
 }
 
 TEST(LogEvery, IsChosenSoThatARunHasAboutAHundredLines) {

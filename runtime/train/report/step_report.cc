@@ -112,7 +112,7 @@ StepReport::StepReport(const Log& log, const Job& job, int64_t first_step)
   draw();
 }
 
-StepReport::~StepReport() {
+void StepReport::end() {
   if (num_unlogged_ > 0) log_step();
   if (shows_live_line_) log_.set_status("");
 }

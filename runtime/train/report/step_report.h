@@ -42,18 +42,20 @@ struct LiveStep {
 /// where they do not suffice it leaves out the loss of the evaluation, the rate, the norm, and last the bar.
 std::string live_line(const LiveStep& live, int num_columns);
 
-/// A run's steps. Line and status of rank 0; on other ranks `log` is off. The destructor logs the last step if it has
-/// no line yet, and takes the live line away. [control-thread]
+/// A run's steps. Line and status of rank 0; on other ranks `log` is off. [control-thread]
 class StepReport {
  public:
   /// Borrows its arguments. `first_step`: the steps that were done before.
   StepReport(const Log& log, const Job& job, int64_t first_step);
-  ~StepReport();
+  ~StepReport() { end(); }
   StepReport(const StepReport&) = delete;
 
   /// Times and rates in a line are the means of the steps since the line before. Warns when the step was skipped.
   void after_step(const StepMetrics& step, const LossScaler& scaler);
   void after_evaluation(const EvalMetrics& result);
+  /// Logs the last step if it has no line yet, and takes the live line away; the destructor does so where a step
+  /// throws.
+  void end();
 
   std::optional<double> smoothed_loss() const { return loss_.mean(); }
   const std::optional<EvalMetrics>& best_evaluation() const { return best_; }
