@@ -129,10 +129,10 @@ std::string offload_text(const Job& job, const RankPrograms& programs) {
 std::string checkpoints_text(const Job& job, const RankRuntime& runtime) {
   const TrainConfig& config = job.config;
   if (config.save.empty()) return "";
-  const std::string copy = config.save_async
-                               ? concat(", from a copy of ", human_bytes(owned_bytes(runtime.programs().first())),
-                                        " in host memory, while steps run")
-                               : "";
+  const std::string copy = config.save_async ? concat("; ", human_bytes(owned_bytes(runtime.programs().first())),
+                                                      " of host memory for the copy of the state that is written while "
+                                                      "steps run")
+                                             : "";
   return concat(config.save,
                 config.save_every > 0 ? concat(", every ", config.save_every, " steps") : ", after the last step",
                 copy);
