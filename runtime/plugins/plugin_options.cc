@@ -179,7 +179,9 @@ std::string options_help(const LoadedPlugin& plugin) {
                               : option.type == TSR_OPTION_STRING ? "TEXT"
                               : option.type == TSR_OPTION_INT    ? "N"
                                                                  : "X";
-    options.push_back({"", flag_name(plugin, "", option), printable(value), printable(option.help + range_of(option)),
+    const std::string range = range_of(option);
+    options.push_back({"", flag_name(plugin, "", option), printable(value),
+                       printable(concat(option.help, range.empty() ? "" : ",", range)),
                        printable(option.default_value)});
   }
   return flag_rows(options);
