@@ -81,6 +81,25 @@ std::string human_bytes(uint64_t num_bytes) {
   return text.data();
 }
 
+std::string duration_text(double seconds) {
+  if (seconds < 59.95) {
+    std::array<char, 32> text;
+    std::snprintf(text.data(), text.size(), "%.1f s", seconds);
+    return text.data();
+  }
+  struct Unit {
+    int64_t seconds;
+    const char *name, *part;
+    int64_t part_seconds;
+  };
+  constexpr Unit kUnits[] = {{86400, " d ", " h", 3600}, {3600, " h ", " min", 60}, {60, " min ", " s", 1}};
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  for (const Unit& unit : kUnits)
+    if (whole >= unit.seconds)
+      return concat(whole / unit.seconds, unit.name, whole % unit.seconds / unit.part_seconds, unit.part);
+  return concat(whole, " s");
+}
+
 std::string rank_list(std::span<const int> ranks) {
   constexpr int kMostRuns = 8;
   std::string text;

@@ -25,6 +25,9 @@ std::string printable(std::string_view text);
 /// 1536 -> "1.5 KiB".
 std::string human_bytes(uint64_t num_bytes);
 
+/// 3.2 -> "3.2 s", 72 -> "1 min 12 s", 7500 -> "2 h 5 min", 180000 -> "2 d 2 h".
+std::string duration_text(double seconds);
+
 /// Ascending ranks as text: "2, 5 to 9, 12"; a long list is cut: "1, 3, 5, ... (40 ranks)".
 std::string rank_list(std::span<const int> ranks);
 /// The same with the word: "rank 3", "ranks 2, 5 to 9".

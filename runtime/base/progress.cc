@@ -4,11 +4,21 @@
 
 #include "base/progress.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include "base/concat.h"
+#include "base/terminal.h"
 
 namespace tessera::host {
+namespace {
+
+constexpr std::chrono::milliseconds kLongestInterval = std::chrono::minutes(1);
+/// Work shorter than this would only flicker.
+constexpr std::chrono::milliseconds kFirstDrawing{200}, kNextDrawing{100};
+constexpr int kBarColumns = 20;
+
+}  // namespace
 
 Progress::Progress(const Log& log, std::string what, std::chrono::milliseconds interval)
     : log_(log), what_(std::move(what)), interval_(interval) {
@@ -39,16 +49,38 @@ void Progress::phase(const char* name) noexcept {
 
 void Progress::report_until_stopped() {
   std::unique_lock lock(mutex_);
-  for (auto next = start_ + interval_; !stop_.wait_until(lock, next, [&] { return stopped_; }); next += interval_)
+  if (log_.has_status())
+    draw_until_stopped(lock);
+  else
+    log_until_stopped(lock);
+}
+
+void Progress::log_until_stopped(std::unique_lock<std::mutex>& lock) {
+  auto interval = interval_;
+  for (auto next = start_ + interval; !stop_.wait_until(lock, next, [&] { return stopped_; }); next += interval) {
     log_.info(line());
+    interval = std::max(interval_, std::min(interval * 2, kLongestInterval));
+  }
+}
+
+void Progress::draw_until_stopped(std::unique_lock<std::mutex>& lock) {
+  bool is_drawn = false;
+  for (auto next = start_ + kFirstDrawing; !stop_.wait_until(lock, next, [&] { return stopped_; });
+       next += kNextDrawing) {
+    const uint64_t done = done_, total = total_;
+    const double fraction = static_cast<double>(done) / static_cast<double>(std::max<uint64_t>(1, total));
+    log_.set_status(total > 1 ? concat(progress_bar(fraction, kBarColumns, standard_error()), " ", line()) : line());
+    is_drawn = true;
+  }
+  if (is_drawn) log_.set_status("");
 }
 
 std::string Progress::line() const {
-  const auto passed = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start_);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
   std::string text = what_ + ": ";
   if (total_ > 1) text += concat(done_.load(), " of ", total_.load(), ", ");
   if (const char* phase = phase_) text += concat(phase, ", ");
-  return concat(text, passed.count(), " s so far");
+  return concat(text, duration_text(passed.count()), " so far");
 }
 
 }  // namespace tessera::host

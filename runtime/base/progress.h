@@ -1,4 +1,4 @@
-// Progress of long work, as lines in the log.
+// Progress of long work, as lines in the log or, on a terminal, as one line that is drawn again.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,11 @@
 
 namespace tessera::host {
 
-/// Logs, after every `interval`, what is being done and how far it is: "planning 64 ranks: 12 of 64, placing buffers, 4
-/// s so far". Shorter work logs nothing. The lines have level info; below that level no thread is started, and if the
-/// system refuses a thread there are no lines. The destructor joins the thread, so the process may fork afterwards.
+/// Logs what is being done and how far it is: "planning 64 ranks: 12 of 64, placing buffers, 4.0 s so far"; first after
+/// `interval`, then ever more rarely, up to once a minute. Shorter work logs nothing. On a terminal it is the status
+/// line instead (Log::set_status), from a fifth of a second on, with a bar. The lines have level info; below that level
+/// no thread is started, and if the system refuses a thread there are no lines. The destructor joins the thread, so the
+/// process may fork afterwards.
 ///
 ///     Progress progress(log, "planning 64 ranks");
 ///     for (int rank = 0; rank < 64; ++rank) { progress.at(rank, 64); ... progress.phase("placing buffers"); ... }
@@ -33,6 +35,8 @@ class Progress {
 
  private:
   void report_until_stopped();
+  void log_until_stopped(std::unique_lock<std::mutex>& lock);
+  void draw_until_stopped(std::unique_lock<std::mutex>& lock);
   std::string line() const;
 
   const Log log_;

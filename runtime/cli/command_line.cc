@@ -4,6 +4,7 @@
 
 #include "base/concat.h"
 #include "config/did_you_mean.h"
+#include "config/flag_text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
@@ -80,17 +81,12 @@ double CommandLine::number(std::string_view flag, double otherwise, double min, 
 }
 
 std::string help_of(const CommandSyntax& syntax) {
-  std::string text = concat(syntax.usage, "\n\n", syntax.what, "\n\n");
-  const std::vector<CommandFlag> flags = all_flags(syntax);
-  size_t width = 0;
-  const auto left = [](const CommandFlag& flag) {
-    return concat("  --", flag.name, flag.value.empty() ? "" : " ", flag.value);
-  };
-  for (const CommandFlag& flag : flags)
-    width = std::max(width, left(flag).size());
-  for (const CommandFlag& flag : flags)
-    text += concat(left(flag), std::string(width + 2 - left(flag).size(), ' '), flag.help, "\n");
-  return text;
+  std::vector<FlagText> flags;
+  for (const CommandFlag& flag : all_flags(syntax))
+    flags.push_back({"Flags", std::string(flag.name), std::string(flag.value), std::string(flag.help), ""});
+  const std::string example =
+      syntax.example.empty() ? "" : concat("\nExample:\n  ", wrapped(syntax.example, kHelpColumns, 6), "\n");
+  return concat(wrapped(syntax.usage, kHelpColumns, 7), "\n\n", wrapped(syntax.what), "\n", example, flag_rows(flags));
 }
 
 }  // namespace tessera::host

@@ -19,9 +19,10 @@ struct CommandFlag {
 /// What a command is, for its help and its errors.
 struct CommandSyntax {
   std::string_view usage;  ///< "usage: tessera tokenize --tokenizer FILE IN OUT.bin"
-  std::string_view what;   ///< a sentence for the help
+  std::string_view what;   ///< a sentence or two for the help
   std::span<const CommandFlag> flags;
-  size_t num_words = 0;  ///< that it needs, after its name
+  size_t num_words = 0;           ///< that it needs, after its name
+  std::string_view example = {};  ///< a command line
 };
 
 /// A command line that was read. --help is a switch of every command; with it the words are not counted.
@@ -47,7 +48,7 @@ class CommandLine {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-/// Usage, sentence and flags.
+/// Usage, sentence, example and flags, in 80 columns.
 std::string help_of(const CommandSyntax& syntax);
 
 }  // namespace tessera::host

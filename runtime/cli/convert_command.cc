@@ -25,8 +25,8 @@ constexpr CommandFlag kFlags[] = {
     {"dtype", "float32|bf16|fp16", "type of the weights (default float32)"},
 };
 constexpr CommandSyntax kSyntax = {"usage: tessera convert FOLDER OUT [flags]",
-                                   "writes the model in FOLDER to the new folder OUT in Hugging Face's layout.", kFlags,
-                                   2};
+                                   "Writes the model in FOLDER to the new folder OUT in Hugging Face's layout.", kFlags,
+                                   2, "tessera convert runs/mine for-transformers --dtype bf16"};
 constexpr std::string_view kDtypes = "float32|bf16|fp16";
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json",
                                            "special_tokens_map.json"};

@@ -43,9 +43,10 @@ constexpr CommandFlag kFlags[] = {
     {"threads", "N", "threads; 0: as many as there are cores (default 0)"},
     {"plugin-dir", "FOLDER", "search this folder for plugins too"},
 };
-constexpr CommandSyntax kSyntax = {"usage: tessera generate FOLDER [--prompt TEXT] [--tokenizer FILE] [flags]",
-                                   "continues a prompt with the weights in FOLDER (config.json and model.safetensors).",
-                                   kFlags, 1};
+constexpr CommandSyntax kSyntax = {
+    "usage: tessera generate FOLDER [--prompt TEXT] [--tokenizer FILE] [flags]",
+    "Continues a prompt with the weights in FOLDER: a checkpoint, or config.json with model.safetensors.", kFlags, 1,
+    "tessera generate runs/mine --prompt \"Once upon a time\" --temperature 0.8"};
 constexpr int64_t kNumBytes = 256;
 constexpr int64_t kMostOfBytes = 512;  // 256 bytes, and room for a few special tokens
 constexpr std::string_view kEndOfText = "<|endoftext|>";

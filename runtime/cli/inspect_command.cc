@@ -16,11 +16,15 @@ namespace {
 constexpr std::string_view kUsage = "usage: tessera inspect CHECKPOINT [--json] [--quick]";
 constexpr std::string_view kHelp =
     "\n\n"
-    "CHECKPOINT is a step's folder, or the folder of --save, of which the newest is shown. All checksums are "
-    "compared;\n"
-    "exit code 1 says that something is not what was written.\n\n"
+    "CHECKPOINT is a step's folder, or the folder of --save, of which the newest is\n"
+    "shown. All checksums are compared; exit code 1 says that something is not what\n"
+    "was written.\n\n"
+    "Example:\n"
+    "  tessera inspect runs/mine\n\n"
+    "Flags:\n"
     "  --json    print one JSON object\n"
-    "  --quick   read the index only, and compare no checksums of tensors\n";
+    "  --quick   read the index only, and compare no checksums of tensors\n"
+    "  --help    print this text\n";
 
 [[noreturn]] void refuse(const std::string& what) {
   throw UsageError(concat(what, "; ", kUsage));

@@ -24,11 +24,11 @@ namespace {
 
 constexpr std::string_view kHelp =
     "usage: tessera COMMAND [flags]\n\n"
-    "  train            train a model (tessera train --help lists the flags)\n"
-    "  eval FOLDER      the loss of a model on data (tessera eval --help lists the flags)\n"
-    "  generate FOLDER  continue a text with a model (tessera generate --help)\n"
-    "  convert FOLDER   a model for Hugging Face's transformers (tessera convert --help)\n"
-    "  plan             plan a run without running it: memory and programs of every rank\n"
+    "  train            train a model\n"
+    "  eval FOLDER      the loss of a model on data\n"
+    "  generate FOLDER  continue a text with a model\n"
+    "  convert FOLDER   a model for Hugging Face's transformers\n"
+    "  plan             what a run would need, without running it\n"
     "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
     "  bench PART       measure this machine: comm, device, disk, or rates for plan --rates to predict steps\n"
     "  doctor           what works on this machine, and what to do about what does not\n"
@@ -36,9 +36,10 @@ constexpr std::string_view kHelp =
     "  report FOLDER    the record of a run (train --out FOLDER) as a page for a browser\n"
     "  plugins list     list the plugins\n"
     "  plugins info P   describe plugin P and its options\n"
-    "  tokenize IN OUT  text to tokens, by a tokenizer.json (tessera tokenize --help)\n\n"
+    "  tokenize IN OUT  text to tokens, by a tokenizer.json\n\n"
+    "tessera COMMAND --help lists the flags of a command.\n\n"
     "  --help, --version\n\n"
-    "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
+    "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N signal N\n";
 
 using Arguments = std::span<const std::string>;
 

@@ -6,9 +6,9 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/flags_help_text.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
-#include "model/architectures.h"
 #include "plan/advice/memory_advisor.h"
 #include "plan/drawing/step_svg.h"
 #include "plan/pipeline_schedule.h"
@@ -93,7 +93,7 @@ bool draw(const JobPlan& planned, const PlanFlags& flags) {
 int plan_command(std::span<const std::string> arguments) {
   const ParsedFlags flags = parse_flags(FlagSet::plan, arguments);
   if (flags.help) {
-    std::cout << flags_help(FlagSet::plan, models_help());
+    std::cout << flags_help_text(flags);
     return 0;
   }
   const Log log(parse_log_level(flags.config.log_level));

@@ -13,6 +13,17 @@ namespace {
 
 constexpr std::string_view kUsage = "usage: tessera plugins list|info NAME [--json] [--plugin-dir FOLDER]...";
 
+constexpr std::string_view kHelp =
+    "\n\n"
+    "Lists the plugins that can be named in flags, or describes one and its options.\n\n"
+    "Examples:\n"
+    "  tessera plugins list\n"
+    "  tessera plugins info cpu\n\n"
+    "Flags:\n"
+    "  --json                print JSON\n"
+    "  --plugin-dir FOLDER   search this folder for plugins too; may be repeated\n"
+    "  --help                print this text\n";
+
 [[noreturn]] void refuse(const std::string& what) {
   throw UsageError(concat(what, "; ", kUsage));
 }
@@ -69,7 +80,7 @@ void check_words(const std::vector<std::string>& words) {
 int plugins_command(std::span<const std::string> arguments) {
   const PluginsFlags flags = parse(arguments);
   if (flags.help) {
-    std::cout << kUsage << '\n';
+    std::cout << kUsage << kHelp;
     return 0;
   }
   check_words(flags.words);

@@ -20,14 +20,15 @@ namespace tessera::host {
 namespace {
 
 constexpr CommandFlag kFlags[] = {
-    {"tokenizer", "FILE", "tokenizer.json, or vocab.json with merges.txt beside it, or a folder with either"},
+    {"tokenizer", "FILE",
+     "tokenizer.json, or vocab.json with merges.txt beside it, or a folder with either (required)"},
     {"overwrite", "", "replace OUT.bin even if tessera did not write it"},
 };
 constexpr CommandSyntax kSyntax = {
     "usage: tessera tokenize --tokenizer FILE IN OUT.bin",
-    "writes the tokens of the text file IN, by GPT-2's byte-level BPE, to OUT.bin, which "
+    "Writes the tokens of the text file IN, by GPT-2's byte-level BPE, to OUT.bin, which "
     "--data reads.",
-    kFlags, 2};
+    kFlags, 2, "tessera tokenize --tokenizer tokenizer.json corpus.txt corpus.bin"};
 constexpr size_t kPartBytes = size_t{1} << 24;  // of text, between two reports of progress
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 40;
 

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
+#include "cli/flags_help_text.h"
 #include "cli/model_folder.h"
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
@@ -25,7 +26,6 @@
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
 #include "launch/run_signals.h"
-#include "model/architectures.h"
 #include "plan/advice/memory_advisor.h"
 #include "plan/job_plan.h"
 #include "plan/verification.h"
@@ -118,7 +118,7 @@ int train_alone(const ParsedFlags& flags) {
   if (flags.print_config) return print_config(flags, 1, 1, log);
   const Job job = make_job(flags, 1, log);
   check_outputs(job);
-  const auto data = open_data(job);
+  const auto data = open_data(job, log);
   RankInfo info;
   info.store = std::make_shared<MemoryStore>();
   run_recorded(recorded.record,
@@ -132,17 +132,17 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   ranks_to_start(requested_world(flags.config), environment);
   RecordedLog recorded(flags, environment.rank, environment.world_size);
   const Log& log = recorded.log;
-  if (environment.rank == 0) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
-  require_secret(environment, flags.config.insecure, log);
   // Only one process logs about plugins and model: our launcher, or rank 0.
   const bool speaks = environment.rank == 0 && !process.is_launched();
+  if (speaks) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
+  require_secret(environment, flags.config.insecure, log);
   const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
   if (job.ranks_are_threads())
     throw UsageError(concat("--comm ", job.config.comm, " connects threads of one process, but ", environment.source,
                             " started ", environment.world_size, " processes; give --comm ", kDefaultCommunicator,
                             ", or start one process with --nproc ", environment.world_size));
   if (environment.rank == 0) check_outputs(job);
-  const auto data = open_data(job);
+  const auto data = open_data(job, speaks ? log : Log(LogLevel::off));
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
     RankObserver observer = observe(job, environment.rank, environment.local_size, recorded.record, signals);
@@ -157,7 +157,7 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
 /// `first`: of rank 0.
 int train_as_threads(const ParsedFlags& flags, const Job& job, RunSignals& signals, RecordedLog& first) {
   announce_ending_signals();
-  const auto data = open_data(job);
+  const auto data = open_data(job, first.log);
   const int num_ranks = job.mesh.num_ranks();
   std::vector<std::unique_ptr<RecordedLog>> others;
   for (int rank = 1; rank < num_ranks; ++rank)
@@ -181,7 +181,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     RunSignals signals(true);  // before plugins start threads
     Job unplanned = make_job(flags, num_ranks, log);
     check_outputs(unplanned);
-    open_data(unplanned);
+    open_data(unplanned, log);
     if (unplanned.config.init_from.empty()) initial_parameters(unplanned, Log(LogLevel::off));
     const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
@@ -203,7 +203,7 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
     const ParsedFlags flags = flags_of(set, arguments);
     may_meet |= flags.config.insecure;
     if (flags.help) {
-      std::cout << flags_help(set, models_help());
+      std::cout << flags_help_text(flags);
       return 0;
     }
     if (flags.print_config)  // without the others
@@ -222,7 +222,7 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
   const ParsedFlags flags = flags_of(set, arguments);
   if (flags.help) {
-    std::cout << flags_help(set, models_help());
+    std::cout << flags_help_text(flags);
     return 0;
   }
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);

@@ -246,6 +246,10 @@ void add_report_flags(std::vector<Flag>& flags) {
        integer(kReports, "max-skipped-steps",
                "fail after this many steps in a row were skipped because a gradient was not finite; 0: never",
                &C::max_skipped_steps, 0, kMostSteps),
+       local(integer(kReports, "log-every",
+                     "steps between two lines of the log; the first and the last step always have one; 0: as many as "
+                     "make about a hundred lines. --metrics has every step",
+                     &C::log_every, 0, kMostSteps)),
        {kReports, "log-level", kLogLevelNames, "lowest level that is logged", read_level,
         [](const C& config) { return config.log_level; }, false},
        turned_on(kReports, "debug-memory", "fill buffers with NaN before use and check the guard bytes at their ends",
@@ -275,6 +279,16 @@ std::span<const Flag> train_flags() {
   // parse_flags keeps references into it.
   static const std::vector<Flag> flags = make_flags();
   return flags;
+}
+
+bool has_flag(FlagSet set, const Flag& flag) {
+  constexpr string_view kOfTraining[] = {
+      "eval-data",   "eval-every",    "grad-accum",    "reduce-dtype", "reduce-every", "recompute",   "max-skipped-steps",
+      "offload",     "offload-dir",   "offload-io",    "offload-check", "offload-chunk", "cuda-graph", "seed",
+      "host-memory", "log-every",     "out",           "profile",      "profile-out"};
+  const bool is_of_training = flag.group == kOptimisation || flag.group == kCheckpoints ||
+                              std::ranges::find(kOfTraining, flag.name) != std::end(kOfTraining);
+  return set != FlagSet::eval || !is_of_training;
 }
 
 std::vector<ConfigField> shared_fields(const TrainConfig& config) {

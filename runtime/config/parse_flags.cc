@@ -25,29 +25,9 @@ namespace {
 
 namespace po = boost::program_options;
 
-// Flags that users may expect and that are not supported yet.
-struct LaterFlag {
-  std::string_view name;
-  std::string_view instead;
-};
-constexpr std::string_view kMetricsFile = "--metrics FILE writes a JSON object for each step";
-constexpr LaterFlag kLaterFlags[] = {
-    {"generate", "tessera generate FOLDER continues a text"},
-    {"tensorboard", "--out FOLDER writes event files that TensorBoard reads"},
-    {"wandb", kMetricsFile},
-};
-
-std::string with_default(const Flag& flag) {
-  const std::string value = flag.print(TrainConfig());
-  std::string help(flag.help);
-  if (!value.empty() && !flag.value.empty()) help += concat(help.empty() ? "" : " ", "(default ", value, ")");
-  return help;
-}
-
 // One flag for Boost; `config` receives its value when the map is notified.
 boost::shared_ptr<po::option_description> describe(const Flag& flag, TrainConfig* config) {
   const std::string name(flag.name);
-  const std::string help = with_default(flag);
   po::value_semantic* semantic = nullptr;
   if (flag.is_repeatable) {
     auto* value = po::value<std::vector<std::string>>()->value_name(std::string(flag.value));
@@ -61,7 +41,7 @@ boost::shared_ptr<po::option_description> describe(const Flag& flag, TrainConfig
     if (flag.value.empty()) value->implicit_value("true", "")->value_name("true|false");
     semantic = value->notifier([&flag, config](const std::string& given) { flag.read(*config, given); });
   }
-  return boost::make_shared<po::option_description>(name.c_str(), semantic, help.c_str());
+  return boost::make_shared<po::option_description>(name.c_str(), semantic);
 }
 
 struct Description {
@@ -70,47 +50,52 @@ struct Description {
 };
 
 /// The file of --config, and --print-config where a run could begin.
-void add_config_flags(po::options_description& group, std::vector<std::string>& names, FlagSet set,
-                      ParsedFlags& parsed) {
+void add_config_flags(po::options_description& all, std::vector<std::string>& names, FlagSet set, ParsedFlags& parsed) {
   const auto read = [&parsed](const std::string& path) {
     if (path.empty()) throw UsageError("--config is empty; give a file of settings");
     parsed.config_file = path;
   };
-  group.add_options()("config", po::value<std::string>()->value_name("FILE")->notifier(read),
-                      "read flags from this file, such as config.json of an --out; those on the command line win");
+  all.add_options()("config", po::value<std::string>()->notifier(read));
   names.emplace_back("config");
   if (set == FlagSet::bench) return;
-  group.add_options()("print-config", po::bool_switch(&parsed.print_config),
-                      "print the resolved configuration, which --config reads, and exit");
+  all.add_options()("print-config", po::bool_switch(&parsed.print_config));
   names.emplace_back("print-config");
 }
 
+boost::shared_ptr<po::option_description> describe(const PlanFlag& flag, PlanFlags* plan) {
+  const std::string name(flag.name);
+  auto* value = po::value<std::string>();
+  if (flag.has_optional_value()) value->implicit_value("", "");
+  value->notifier([&flag, plan](const std::string& given) { flag.read(*plan, given); });
+  return boost::make_shared<po::option_description>(name.c_str(), value);
+}
+
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
-  std::vector<po::options_description> groups;
   Description description;
-  std::string_view group;
-  for (const Flag& flag : train_flags()) {
-    if (!has_flag(set, flag)) continue;
-    if (flag.group != group) groups.emplace_back(std::string(group = flag.group), 110, 50);
-    groups.back().add(describe(flag, &parsed.config));
-    description.names.emplace_back(flag.name);
-  }
-  if (set == FlagSet::plan) {
-    groups.emplace_back("Plan", 110, 50);
-    add_plan_flags(groups.back(), description.names, parsed.plan);
-  }
-  if (set == FlagSet::bench) {
-    groups.emplace_back("Bench", 110, 50);
-    add_bench_flags(groups.back(), description.names, parsed.plan);
-  }
-  groups.emplace_back("Configuration", 110, 50);
-  add_config_flags(groups.back(), description.names, set, parsed);
-  groups.emplace_back("Help", 110, 50);
-  groups.back().add_options()("help,h", po::bool_switch(&parsed.help), "print this text");
+  const auto add = [&](std::string_view name, const boost::shared_ptr<po::option_description>& option) {
+    description.all.add(option);
+    description.names.emplace_back(name);
+  };
+  for (const Flag& flag : train_flags())
+    if (has_flag(set, flag)) add(flag.name, describe(flag, &parsed.config));
+  for (const PlanFlag& flag : own_flags(set))
+    add(flag.name, describe(flag, &parsed.plan));
+  add_config_flags(description.all, description.names, set, parsed);
+  description.all.add_options()("help,h", po::bool_switch(&parsed.help));
   description.names.emplace_back("help");
-  for (const auto& one : groups)
-    description.all.add(one);
   return description;
+}
+
+/// What the help of plugins' options needs. A name that is wrong is not an error here.
+void read_plugin_names(const po::parsed_options& options, TrainConfig& config) {
+  constexpr std::string_view kNames[] = {"strategy", "comm", "device", "offload", "plugin-dir"};
+  for (const po::option& option : options.options) {
+    if (std::ranges::find(kNames, option.string_key) == std::end(kNames) || option.value.empty()) continue;
+    try {
+      std::ranges::find(train_flags(), option.string_key, &Flag::name)->read(config, option.value[0]);
+    } catch (const UsageError&) {
+    }
+  }
 }
 
 std::string with_dashes(std::string argument) {
@@ -119,8 +104,6 @@ std::string with_dashes(std::string argument) {
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<std::string>& names) {
-  for (const auto& [later, instead] : kLaterFlags)
-    if (later == name) throw UsageError(concat("--", later, " is not supported yet; leave it out: ", instead));
   throw UsageError(concat("there is no flag --", name, suggest_flag(name, names)));
 }
 
@@ -269,7 +252,10 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
         po::command_line_parser(normal).options(description.all).style(style).allow_unregistered().run();
     // Before anything is checked: --help must work even if other flags are wrong.
     parsed.help = std::ranges::count(options.options, std::string("help"), &po::option::string_key) > 0;
-    if (parsed.help) return parsed;
+    if (parsed.help) {
+      read_plugin_names(options, parsed.config);
+      return parsed;
+    }
     check_given_once(options);
     parsed.plugin_flags = PluginFlagReader(description.names).read(options);
     po::variables_map values;
@@ -287,26 +273,6 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   name_resumed_folder(parsed.config);
   check_plan(parsed.plan);
   return parsed;
-}
-
-std::string flags_help(FlagSet set, std::string_view models) {
-  ParsedFlags unused;
-  const char* usage =
-      set == FlagSet::plan
-          ? "usage: tessera plan --model NAME|FOLDER [flags]\n\n"
-            "plan takes all flags of train, so that a command line can be planned unchanged; flags for data files,\n"
-            "learning rates and metrics have no effect.\n"
-      : set == FlagSet::bench
-          ? "usage: tessera bench rates --model NAME|FOLDER --rates FILE [flags]\n\n"
-            "measures on this machine how long each op of the job's step takes, how fast copies between device and\n"
-            "host are and, with --offload-dir, files; plan --rates FILE predicts steps from it. It takes all flags of\n"
-            "train; those for data, learning rates and metrics have no effect.\n"
-      : set == FlagSet::eval ? "usage: tessera eval FOLDER --data PATH [flags]\n\n"
-                               "prints the loss of the weights in FOLDER on all of the data, or on the first "
-                               "--eval-batches batches of it.\n"
-                             : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
-  return concat(usage, describe_all(set, unused).all, models,
-                "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");
 }
 
 }  // namespace tessera::host

@@ -15,8 +15,4 @@ namespace tessera::host {
 /// missing --model (train: and --data), and settings that contradict each other.
 ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments);
 
-/// The text of `--help`: a usage line, groups of flags with their defaults, and `models`, the values of `--model`
-/// (model/architectures.h). Plugins' options are in plugins/plugin_options.h.
-std::string flags_help(FlagSet set, std::string_view models);
-
 }  // namespace tessera::host

@@ -11,22 +11,17 @@
 
 namespace tessera::host {
 
-/// bench: of `tessera bench rates`.
-enum class FlagSet { train, plan, bench, eval };
-
 struct ParsedFlags {
   FlagSet set = FlagSet::train;
   TrainConfig config;
   PlanFlags plan;
   /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
   std::vector<PluginFlag> plugin_flags;
-  bool help = false;               ///< --help was given; then nothing else was checked
+  /// --help was given; then nothing else was checked, and only flags that name plugins were read.
+  bool help = false;
   std::string config_file;         ///< --config; empty: none
   bool print_config = false;       ///< the resolved configuration is asked for, instead of a run
   std::vector<std::string> notes;  ///< for the log: what the command line took the place of in the file
 };
-
-/// Whether the command takes this flag of train.
-bool has_flag(FlagSet set, const Flag& flag);
 
 }  // namespace tessera::host

@@ -1,12 +1,12 @@
 // Flags of `tessera plan` and `tessera bench` beyond those of train.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
-namespace boost::program_options {
-class options_description;
-}
+#include "config/flag.h"
 
 namespace tessera::host {
 
@@ -22,12 +22,19 @@ struct PlanFlags {
   std::string rates;      ///< file of rates, read by plan and written by bench; empty: none
 };
 
-/// Adds them to a group of the help, and their names to the known ones; they are read into `plan`, which must outlive
-/// the parsing.
-void add_plan_flags(boost::program_options::options_description& group, std::vector<std::string>& names,
-                    PlanFlags& plan);
-void add_bench_flags(boost::program_options::options_description& group, std::vector<std::string>& names,
-                     PlanFlags& plan);
+/// One of them, as a row of a table.
+struct PlanFlag {
+  std::string_view name;   ///< without dashes
+  std::string_view value;  ///< what the help writes for the value; empty: a switch; in brackets: it may be left out
+  std::string_view help;
+  /// Reads `text`, which is empty when no value was given; throws UsageError.
+  std::function<void(PlanFlags&, const std::string& text)> read;
+
+  bool has_optional_value() const { return value.empty() || value.starts_with("["); }
+};
+
+/// Those that the command has, in the order of its help; none for train and eval.
+std::span<const PlanFlag> own_flags(FlagSet set);
 /// Throws UsageError for flags that select different outputs.
 void check_plan(const PlanFlags& plan);
 

@@ -141,6 +141,7 @@ struct TrainConfig {
   int64_t max_skipped_steps = 20;    ///< in a row, after which the run is lost; 0: any number
   std::string log_level = "info";
   int64_t debug_replicas = 0;            ///< compare what ranks share after every so many steps; 0: never
+  int64_t log_every = 0;                 ///< steps between two lines of the log; 0: so that a run has about a hundred
   bool debug_memory = false;             ///< NaN fill at the start of every buffer's life, and guards at its ends
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay before every action of every stream
 };

@@ -107,6 +107,7 @@ void on_exit_of_process() {
 
 void report_crashes() {
   process = ::getpid();
+  standard_error();  // looked at now, since a signal's handler may not
   struct sigaction action {};
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;

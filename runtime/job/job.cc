@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/concat.h"
+#include "base/progress.h"
 #include "config/usage_error.h"
 #include "data/examples/example_dataset.h"
 #include "data/examples/example_source.h"
@@ -147,7 +148,9 @@ void check_recompute(const Recompute& recompute, const Model& model) {
         "--recompute attention recomputes nothing: the model has no attention; give full, every=K or none");
 }
 
-std::unique_ptr<Dataset> open_dataset(const Job& job, const std::string& flag, const std::string& path) {
+std::unique_ptr<Dataset> open_dataset(const Job& job, const std::string& flag, const std::string& path,
+                                      const Log& log) {
+  const Progress progress(log, concat("reading ", flag, " ", path));
   const ModelInputs inputs = job.architecture().inputs();
   const TrainConfig& config = job.config;
   if (const auto* tokens = std::get_if<TokenInputs>(&inputs)) {
@@ -203,12 +206,12 @@ int threads_per_rank(const TrainConfig& config, int num_local_ranks) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_local_ranks);
 }
 
-RunData open_data(const Job& job) {
+RunData open_data(const Job& job, const Log& log) {
   const TrainConfig& config = job.config;
   RunData data;
-  if (job.trains) data.training = open_dataset(job, "--data", config.data);
-  if (!job.trains) data.evaluation = open_dataset(job, "--data", config.data);
-  if (!config.eval_data.empty()) data.evaluation = open_dataset(job, "--eval-data", config.eval_data);
+  if (job.trains) data.training = open_dataset(job, "--data", config.data, log);
+  if (!job.trains) data.evaluation = open_dataset(job, "--data", config.data, log);
+  if (!config.eval_data.empty()) data.evaluation = open_dataset(job, "--eval-data", config.eval_data, log);
   try {
     if (data.training) data.training->reader(dataset_use(job));
     if (data.evaluation) data.evaluation->pass(dataset_use(job));

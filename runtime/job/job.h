@@ -62,8 +62,9 @@ struct RunData {
   std::unique_ptr<Dataset> evaluation;  ///< null if the job does not evaluate
 };
 
-/// Opens --data and --eval-data for the model. Throws UsageError when one has too little for what it is read for.
-RunData open_data(const Job& job);
+/// Opens --data and --eval-data for the model. Throws UsageError when one has too little for what it is read for. `log`
+/// gets the progress of what takes long, such as a folder of many files.
+RunData open_data(const Job& job, const Log& log = Log(LogLevel::off));
 /// How the job reads it.
 DatasetUse dataset_use(const Job& job);
 

@@ -6,6 +6,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/terminal.h"
+
 namespace tessera::host {
 namespace {
 
@@ -34,12 +36,13 @@ bool is_ignored(int signal) {
 void announce_ending_signals() {
   for (const int signal : kEndingSignals)
     if (!is_ignored(signal)) act(signal, announce);
+  standard_error();  // looked at now, since a signal's handler may not
 }
 
 void say_signal(std::string_view before, int signal, std::string_view after) {
   const char* name = ::sigabbrev_np(signal);
-  const iovec parts[] = {part("tessera: "),       part(before), part("SIG"),
-                         part(name ? name : "?"), part(after),  part("\n")};
+  const iovec parts[] = {part(clear_line()),      part("tessera: "), part(before), part("SIG"),
+                         part(name ? name : "?"), part(after),       part("\n")};
   if (::writev(STDERR_FILENO, parts, std::size(parts)) < 0) return;
 }
 

@@ -28,7 +28,9 @@ std::string models_help() {
   std::string text = "\nModels (--model):\n";
   for (const ArchitectureFamily* family : architecture_families())
     text += concat("  ", family->help(), "\n");
-  return text + "  a Hugging Face folder with config.json and, to start from weights, model.safetensors\n";
+  return text +
+         "  a Hugging Face folder with config.json and, to start from weights,\n"
+         "  model.safetensors\n";
 }
 
 std::string model_types() {

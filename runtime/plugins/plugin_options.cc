@@ -10,6 +10,7 @@
 
 #include "base/concat.h"
 #include "config/did_you_mean.h"
+#include "config/flag_text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
@@ -176,15 +177,19 @@ bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin) {
 }
 
 std::string options_help(const LoadedPlugin& plugin) {
-  std::string help;
+  std::vector<FlagText> options;
   for (const PluginOption& option : plugin.options) {
-    help += concat("  --", flag_name(plugin, "", option), "=", printable(option.default_value), "\n      ",
-                   printable(option.help));
-    if (!option.choices.empty()) help += concat(" (one of ", printable(choices_of(option)), ")");
-    if (option.min <= option.max) help += concat(" (", range_of(option).substr(1), ")");
-    help += "\n";
+    const std::string value = !option.choices.empty()            ? choices_of(option)
+                              : option.type == TSR_OPTION_BOOL   ? "true|false"
+                              : option.type == TSR_OPTION_STRING ? "TEXT"
+                              : option.type == TSR_OPTION_INT    ? "N"
+                                                                 : "X";
+    const std::string range = range_of(option);
+    options.push_back({"", flag_name(plugin, "", option), printable(value),
+                       printable(concat(option.help, range.empty() ? "" : ",", range)),
+                       printable(option.default_value)});
   }
-  return help;
+  return flag_rows(options);
 }
 
 }  // namespace tessera::host

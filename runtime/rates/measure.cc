@@ -8,7 +8,6 @@
 #include <iomanip>
 #include <iterator>
 #include <memory>
-#include <thread>
 
 #include "base/concat.h"
 #include "base/progress.h"
@@ -47,11 +46,6 @@ std::vector<CollectiveRates> measure_groups(const Job& job, const Program& step,
 
 }  // namespace
 
-int threads_of_a_rank(const Job& job, int num_local_ranks) {
-  if (job.config.threads > 0) return job.config.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_local_ranks);
-}
-
 std::string time_of_measurement() {
   const std::time_t time = std::time(nullptr);
   std::tm utc{};
@@ -65,7 +59,7 @@ Rates measure_rates(const Job& job, const RankPrograms& programs, const RatesRan
   Rates rates;
   rates.device = job.plugins.device.name;
   rates.measured = time_of_measurement();
-  rates.num_threads = threads_of_a_rank(job, rank.num_local_ranks);
+  rates.num_threads = threads_per_rank(job.config, rank.num_local_ranks);
   const Device device({job.plugins.device.device(), job.options.device.values(), static_cast<uint32_t>(rank.local_rank),
                        static_cast<uint32_t>(rates.num_threads), host.of(job.plugins.device)});
   const std::unique_ptr<Device> cpu = open_cpu(job, rank, rates.num_threads, host);

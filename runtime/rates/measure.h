@@ -17,9 +17,6 @@ namespace tessera::host {
 /// The time now, as files of rates have it.
 std::string time_of_measurement();
 
-/// As a rank of the job takes on a machine that has so many of its ranks.
-int threads_of_a_rank(const Job& job, int num_local_ranks);
-
 /// Which rank measures. All ranks of the job do, at the same time, as they will run.
 struct RatesRank {
   int rank = 0, local_rank = 0;

@@ -79,7 +79,7 @@ std::optional<QuickRates> quick_rates(const Job& job) {
   try {
     const HostServices host(Log(LogLevel::off));
     QuickRates rates;
-    rates.num_threads = threads_of_a_rank(job, job.mesh.num_ranks());
+    rates.num_threads = threads_per_rank(job.config, job.mesh.num_ranks());
     const Device device({job.plugins.device.device(), job.options.device.values(), 0,
                          static_cast<uint32_t>(rates.num_threads), host.of(job.plugins.device)});
     const StreamHandle handle = make_stream(device, "compute");

@@ -18,6 +18,7 @@
 #include <span>
 
 #include "base/concat.h"
+#include "base/progress.h"
 #include "base/sha256.h"
 #include "config/flag_table.h"
 #include "launch/fingerprint.h"
@@ -150,7 +151,10 @@ void check_job_consistency(const Job& job, const RunData& data, const RankInfo& 
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
   for (const ModelFact& fact : job.architecture().facts())
     all.push_back({fact.name, fact.value});
-  add_inputs(all, job, data);
+  {
+    const Progress progress(info.rank == 0 ? log : Log(LogLevel::off), "hashing the data and the weights");
+    add_inputs(all, job, data);
+  }
   // Kernels divide their work by the number of threads, and BLAS libraries by their environment. Either may change the
   // last bit of a sum, so both are part of "the same job".
   number("threads per rank (--threads)", num_threads);

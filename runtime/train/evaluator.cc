@@ -12,10 +12,15 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/progress.h"
+
 namespace tessera::host {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// How long an evaluation takes before the log says how far it is: its result is a line already.
+constexpr std::chrono::seconds kSilence{30};
 
 /// What the batches predict, and how many they are.
 int64_t predictions_of(const Job& job, const Dataset& data) {
@@ -42,12 +47,14 @@ Evaluator::Evaluator(const Job& job, const Dataset& data, int rank)
       num_predictions_(predictions_of(job, data)),
       num_batches_((num_predictions_ + job.tokens_per_step() - 1) / job.tokens_per_step()) {}
 
-EvalMetrics Evaluator::run(RankRuntime& runtime, int64_t after_step) const {
+EvalMetrics Evaluator::run(RankRuntime& runtime, int64_t after_step, const Log& log) const {
   const auto start = Clock::now();
+  Progress progress(log, "evaluating", kSilence);
   const auto pass = data_.pass(dataset_use(job_));
   Accumulator losses{};
   std::optional<int64_t> num_correct;
   for (int64_t i = 0; i < num_batches_; ++i) {
+    progress.at(static_cast<uint64_t>(i), static_cast<uint64_t>(num_batches_));
     const Evaluation batch = runtime.run_eval(next_batches(job_, *pass, data_rank_));
     accumulate(losses, batch.losses);
     carry(losses);

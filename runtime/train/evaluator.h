@@ -1,6 +1,7 @@
 // The loss of a model on data that it is not trained on.
 #pragma once
 
+#include "base/log.h"
 #include "base/metrics.h"
 #include "data/dataset.h"
 #include "exec/rank_runtime.h"
@@ -16,8 +17,8 @@ class Evaluator {
   /// Borrows its arguments.
   Evaluator(const Job& job, const Dataset& data, int rank);
 
-  /// Collective; changes no parameter. `after_step`: the steps before it.
-  EvalMetrics run(RankRuntime& runtime, int64_t after_step) const;
+  /// Collective; changes no parameter. `after_step`: the steps before it. `log` gets the progress of a long one.
+  EvalMetrics run(RankRuntime& runtime, int64_t after_step, const Log& log) const;
 
  private:
   const Job& job_;

@@ -18,8 +18,9 @@
 #include "train/consistency.h"
 #include "train/meters/memory_meter.h"
 #include "train/meters/move_meter.h"
+#include "train/meters/time_meter.h"
 #include "train/offload_space.h"
-#include "train/report.h"
+#include "train/report/report.h"
 #include "train/saving/resume.h"
 #include "train/saving/save.h"
 #include "train/train_steps.h"
@@ -130,6 +131,7 @@ CommunicatorSetup communicator_setup(const Job& job, const RankInfo& info, const
 
 void train_rank(const Job& job, const RunData& data, const RankInfo& info, const RankObserver& observer,
                 const Log& log) {
+  TimeMeter times;
   if (job.mesh.num_ranks() > 1) name_rank_of_this_thread(info.rank);
   const HostServices host(log, info.store);
   const JobStrategies strategies = as_usage([&] { return JobStrategies(job, host); });
@@ -155,7 +157,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
     // Until here a second process that claims a rank ends the job, since two jobs may share a port; from here on it is
     // only refused.
     info.store->set(kJobStarted, "");
-    report_start(log, job, data, runtime);
+    report_start(log, job, data, runtime, num_threads(job, info));
     warn_of_data(log, job, data);
   }
   const LoadedRun loaded = load_run(job, data, info, runtime, first_log);
@@ -170,7 +172,9 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   observer.on_start(run_metrics(job, runtime, loaded));
   MoveMeter moves(job, runtime);
   Profiler profiler(job, info, observer, runtime, start.step, first_log);
-  const RankParts parts{job, data, info, observer, log, first_log, runtime, replicas, meter, moves, profiler};
+  times.begin_steps();
+  const RankParts parts{job,     data,     info,  observer, log,      first_log,
+                        runtime, replicas, meter, moves,    profiler, times};
   RunEnd end;
   if (job.trains)
     end = train_steps(parts, saver, start);
@@ -178,7 +182,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
     evaluate_once(parts);
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
-  if (info.rank == 0) report_end(log, job, runtime, end, meter.measure(), moves.in_run());
+  if (info.rank == 0) report_end(log, job, runtime, end, {meter.measure(), moves.in_run(), times});
   report_time_use(first_log, profiler.time_use());
   if (!end.save_error.empty()) throw Error(TSR_E_UNAVAILABLE, unsaved_text(job, end));
 }

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <optional>
 
+#include "base/progress.h"
 #include "train/checks/lost_run.h"
 #include "train/evaluator.h"
 #include "train/learning_rate.h"
 #include "train/loss_scaler.h"
+#include "train/report/step_report.h"
 #include "train/run_requests.h"
 #include "train/saving/resume.h"
 
@@ -18,6 +20,9 @@ namespace tessera::host {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// How long a checkpoint takes before the log says so: it has a line when it is done.
+constexpr std::chrono::seconds kSilence{30};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -31,15 +36,16 @@ class Evaluations {
   }
 
   /// `step` counts from 1. Returns the loss if it was due.
-  std::optional<double> after_step(int64_t step) const {
+  std::optional<EvalMetrics> after_step(int64_t step) const {
     if (!evaluator_ || (step != parts_.job.config.steps && (every_ == 0 || step % every_ != 0))) return std::nullopt;
     return run(step);
   }
-  double run(int64_t after_step) const {
-    const EvalMetrics result = evaluator_->run(parts_.runtime, after_step);
+  EvalMetrics run(int64_t after_step) const {
+    const EvalMetrics result = evaluator_->run(parts_.runtime, after_step, parts_.first_log);
+    parts_.times.add_evaluation(result.seconds);
     parts_.observer.on_eval(result);
     report_evaluation(parts_.first_log, result);
-    return result.loss;
+    return result;
   }
 
  private:
@@ -60,7 +66,8 @@ class TrainLoop {
         scaler_(parts.runtime.scales_loss()),
         lost_(parts.job, parts.info, parts.runtime),
         requests_(parts.observer.requests),
-        evaluations_(parts) {
+        evaluations_(parts),
+        report_(parts.first_log, parts.job, state.step) {
     if (state.step == 0) return;
     reader_->set_position(state.data_position);
     scaler_.restore(state.loss_scale, state.updates_at_scale);
@@ -72,14 +79,14 @@ class TrainLoop {
     while (state_.step < config_.steps && end.stopped_by.empty()) {
       run_step();
       saver_.poll();
-      best_loss_ = evaluations_.after_step(state_.step);
-      if (best_loss_ && !saver_.is_best(*best_loss_)) best_loss_.reset();
+      evaluate_if_due();
       if (is_last()) break;
       if (requests_.stops())
         end.stopped_by = requests_.who_stops();
       else
         save_if_due();
     }
+    report_.end();
     end.last_step = state_.step;
     parts_.profiler.end();
     if (end.stopped_by.empty())
@@ -88,8 +95,11 @@ class TrainLoop {
       lost_.before_saving();
     // Without a step the state is that of --resume: saved once more only into another folder, which changes its layout.
     if (saver_.is_on() && (first < state_.step || !may_start_anew(config_)))
-      end.save_error = saver_.save_last(saved_state(), best_loss_);
+      timed_save([&] { end.save_error = saver_.save_last(saved_state(), best_loss_); });
     end.saved_step = saver_.last_saved();
+    end.loss = last_loss_;
+    end.smoothed_loss = report_.smoothed_loss();
+    end.best_evaluation = report_.best_evaluation();
     return end;
   }
 
@@ -116,6 +126,14 @@ class TrainLoop {
     parts_.replicas.after_step(step);
     parts_.profiler.after_step(line.step);
     lost_.after_step(line.step, result);
+  }
+
+  void evaluate_if_due() {
+    const std::optional<EvalMetrics> result = evaluations_.after_step(state_.step);
+    best_loss_.reset();
+    if (!result) return;
+    report_.after_evaluation(*result);
+    if (saver_.is_best(result->loss)) best_loss_ = result->loss;
   }
 
   std::vector<MicroBatch> next_batches() {
@@ -146,7 +164,9 @@ class TrainLoop {
     line.peak_memory_bytes = memory.peak_bytes;
     parts_.moves.measure(line);
     parts_.observer.on_step(line);
-    if (parts_.info.rank == 0) report_step(parts_.log, line, config_.steps, scaler_);
+    parts_.times.add_step(line.step_ms);
+    last_loss_ = line.loss;
+    report_.after_step(line, scaler_);
   }
 
   void save_if_due() {
@@ -154,7 +174,15 @@ class TrainLoop {
       parts_.first_log.warning("SIGUSR1 asks for a checkpoint, but this run saves none; start it with --save FOLDER");
     if (!saver_.is_on() || !(saver_.is_due(state_.step) || best_loss_ || requests_.saves())) return;
     if (!saver_.is_async()) lost_.before_saving();
-    saver_.save(saved_state(), best_loss_);
+    timed_save([&] { saver_.save(saved_state(), best_loss_); });
+  }
+
+  template <class Save>
+  void timed_save(const Save& save) {
+    const auto start = Clock::now();
+    const Progress progress(parts_.first_log, "saving the checkpoint", kSilence);
+    save();
+    parts_.times.add_saving(seconds_since(start));
   }
 
   RunState saved_state() {
@@ -175,6 +203,8 @@ class TrainLoop {
   AgreedRequests requests_;
   const Evaluations evaluations_;
   std::optional<double> best_loss_;  // of the last step, if its evaluation was the best for --save-best
+  std::optional<double> last_loss_;
+  StepReport report_;
   const Clock::time_point first_start_ = Clock::now();
 };
 

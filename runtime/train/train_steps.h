@@ -9,10 +9,11 @@
 #include "train/checks/replica_check.h"
 #include "train/meters/memory_meter.h"
 #include "train/meters/move_meter.h"
+#include "train/meters/time_meter.h"
 #include "train/profile/profiler.h"
 #include "train/rank_info.h"
 #include "train/rank_observer.h"
-#include "train/report.h"
+#include "train/report/report.h"
 #include "train/saving/save.h"
 
 namespace tessera::host {
@@ -30,6 +31,7 @@ struct RankParts {
   MemoryMeter& meter;
   MoveMeter& moves;
   Profiler& profiler;
+  TimeMeter& times;
 };
 
 /// Runs the steps after `state` until the last one, or until any rank is asked to stop; evaluates and saves where the

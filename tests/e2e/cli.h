@@ -22,10 +22,10 @@ inline std::vector<std::string> tessera(std::vector<std::string> arguments) {
   return arguments;
 }
 
-/// `tessera train` on the golden model with small batches.
+/// `tessera train` on the golden model with small batches, and a line of the log for every step.
 inline std::vector<std::string> train(std::vector<std::string> more) {
-  std::vector<std::string> all = {"train",          "--model",      golden(),     "--data",     golden("/tokens.bin"),
-                                  "--batch-size=1", "--seq-len=32", "--lr=0.003", "--threads=1"};
+  std::vector<std::string> all = {"train",          "--model",      golden(),     "--data",      golden("/tokens.bin"),
+                                  "--batch-size=1", "--seq-len=32", "--lr=0.003", "--threads=1", "--log-every=1"};
   all.insert(all.end(), more.begin(), more.end());
   return tessera(all);
 }

@@ -108,12 +108,12 @@ TEST(Docs, FilesNamedAreThere) {
 
 // The command above README's output is the one that ./dev train runs.
 TEST(Docs, TheTrainingShownIsTheOneThatDevRuns) {
-  const std::string readme = contents(kSource + "/README.md"), dev = contents(kSource + "/dev");
+  const std::string readme = contents(kSource + "/README.md"), script = contents(kSource + "/examples/text/train.sh");
   const std::string start = "tessera train ", end = "\n";
   const size_t at = readme.find(start) + start.size();
   std::string shown = readme.substr(at, readme.find(end, at) - at);
-  const size_t defaults = dev.find("defaults=(") + 10;
-  std::string run = dev.substr(defaults, dev.find(')', defaults) - defaults);
+  const size_t defaults = script.find("defaults=(") + 10;
+  std::string run = script.substr(defaults, script.find(')', defaults) - defaults);
   run = std::regex_replace(std::regex_replace(run, std::regex(R"(\s+)"), " "), std::regex(R"(\$\{here\})"), "");
   EXPECT_EQ(shown, run);
 }

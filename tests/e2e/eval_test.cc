@@ -33,7 +33,7 @@ TEST(Eval, OfTrainingIsInLogAndMetrics) {
     EXPECT_DOUBLE_EQ(lines[i]["bits_per_byte"].get<double>(), loss / std::log(2));
   }
   EXPECT_EQ(read_metrics(metrics).size(), 5u);
-  EXPECT_NE(run.err.find("evaluation data: " + text), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("\n  evaluation       " + text), std::string::npos) << run.err;
   EXPECT_NE(run.err.find("evaluation after step 4: loss "), std::string::npos) << run.err;
   EXPECT_NE(run.err.find(" bits per byte | 192 tokens"), std::string::npos) << run.err;
 }

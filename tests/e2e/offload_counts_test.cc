@@ -97,7 +97,7 @@ TEST(OffloadCounts, MetricsCountWhatPlanSays) {
     EXPECT_GE(step["file_read_bytes"], step["fetched_bytes"]);
     EXPECT_GE(step["file_written_bytes"], step["evicted_bytes"]);
   }
-  for (const char* words : {"info: offload files: rank 0 read ", " GB/s and wrote ", " over their whole time"})
+  for (const char* words : {"\n  offload files    rank 0 read ", " GB/s and wrote ", " over their whole time"})
     EXPECT_NE(result.err.find(words), std::string::npos) << words << " is missing in\n" << result.err;
 }
 

@@ -106,25 +106,25 @@ TEST(Offload, TheDrawingHasItsStreams) {
 TEST(Offload, TrainSaysWhatMovesAndWhereItIs) {
   const TempFolder folder;
   const CommandResult cpu = run(kActivations + Flags{"--metrics", folder.path("m")});
-  expect_all(cpu.err, {"info: offload: activations; up to ", " in host memory; ", " in each step\n",
+  expect_all(cpu.err, {"\n  offload          activations 0.", "; up to ", " in host memory; ", " in each step\n",
                        "warning: offload to host memory frees no memory of this machine, since the memory of --device "
                        "cpu is host memory",
-                       "info: offload moved: ", " in, in all steps of rank 0"});
+                       "\n  offload moved    ", " in, in all steps of rank 0"});
   for (const json& step : read_metrics(folder.path("m"))) {
     EXPECT_GT(step["evicted_bytes"], 0);
     EXPECT_EQ(step["fetched_bytes"], step["evicted_bytes"]);
   }
   const Flags on_other = {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES};
   const CommandResult other = run(kActivations + on_other + Flags{"--nproc=2", "--comm=local"});
-  expect_all(other.err, {" of host memory for staging", "info: offload: activations; up to "});
+  expect_all(other.err, {" of host memory for staging", "\n  offload          activations 0.", "; up to "});
   EXPECT_EQ(other.err.find("frees no memory"), std::string::npos) << other.err;
   // The copies are the device's own work, so one rank's step is a graph.
-  expect_all(run(kActivations + on_other).err, {"cuda graph: on"});
+  expect_all(run(kActivations + on_other).err, {"cuda graph       on"});
 }
 
 TEST(Offload, UpdatesOnTheHostAreSaidAndAreNoGraph) {
   const Flags on_other = {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES};
-  const std::string off = "cuda graph: off, because the optimizer runs on the host (--";
+  const std::string off = "cuda graph       off, because the optimizer runs on the host (--";
   for (const std::string policy : {"optimizer-state", "stream"}) {
     const Flags flags = {"--offload=" + policy, "--" + policy + ".update=host"};
     expect_all(run(flags + on_other).err, {off + policy + ".update=host)"});
@@ -149,7 +149,7 @@ TEST(Offload, UpdatesOnTheHostNeedADeviceThatCanWaitForIt) {
 
 TEST(Offload, NothingToGainIsSaid) {
   const CommandResult result = run({"--offload=activations"});  // tensors of this model are below 1 MiB
-  expect_all(result.err, {"info: offload: activations; nothing leaves device memory\n"});
+  expect_all(result.err, {"\n  offload          activations 0.", "; nothing leaves device memory\n"});
   EXPECT_EQ(result.err.find("frees no memory"), std::string::npos) << result.err;
 }
 

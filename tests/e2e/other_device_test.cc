@@ -64,9 +64,9 @@ TEST(OtherDevice, ReportsItsMemoryAndWhatPassesThroughTheHost) {
   const CommandResult run =
       train_on("other", {"--nproc=2", "--comm=local", "--steps=2", "--metrics", folder.path("m")});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  expect_all(run.err, {"device: other, ", " of 4.0 GiB in use; ", " of host memory for staging",
-                       "cuda graph: off, because the communicator works on the host",
-                       "memory measured: rank 0's device has ", "by all processes"});
+  expect_all(run.err, {"\n  device           other ", " of 4.0 GiB in use; ", " of host memory for staging",
+                       "\n  cuda graph       off, because the communicator works on the host", "\n  memory measured  ",
+                       " at the peak of rank 0's device, ", "by all processes"});
   const auto steps = read_metrics(folder.path("m"));
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_GT(steps[1]["memory_bytes"], 0);
@@ -76,10 +76,10 @@ TEST(OtherDevice, ReportsItsMemoryAndWhatPassesThroughTheHost) {
 
 TEST(OtherDevice, SaysWhetherStepsAreGraphs) {
   const auto line = [](const Flags& more) { return train_on("other", more).err; };
-  expect_all(line({"--steps=3"}), {"cuda graph: on, from the second step on"});
-  expect_all(line({"--steps=3", "--cuda-graph=off"}), {"cuda graph: off, because --cuda-graph is off"});
-  expect_all(line({"--steps=3", "--debug-memory"}), {"cuda graph: off, because --debug-memory"});
-  expect_all(train_on("bare", {"--steps=3"}).err, {"cuda graph: off, because the device does not capture work"});
+  expect_all(line({"--steps=3"}), {"cuda graph       on, from the second step on"});
+  expect_all(line({"--steps=3", "--cuda-graph=off"}), {"cuda graph       off, because --cuda-graph is off"});
+  expect_all(line({"--steps=3", "--debug-memory"}), {"cuda graph       off, because --debug-memory"});
+  expect_all(train_on("bare", {"--steps=3"}).err, {"cuda graph       off, because the device does not capture work"});
   EXPECT_EQ(run_command(train({"--steps=1"})).err.find("cuda graph"), std::string::npos);
 }
 

@@ -121,6 +121,31 @@ TEST(PluginOptions, OfPluginsThatOneRankLeavesOutHaveNoEffect) {
   }
 }
 
+// One command line serves 1 and N ranks: what splits an axis is named, and may have options, where it has one rank too.
+TEST(PluginOptions, OfStrategiesOnAxesOfOneRankAreAccepted) {
+  const std::vector<std::string> flags = {"--strategy=pp=pipeline,dp=fsdp,tp=tensor",
+                                          "--pipeline.schedule=1f1b",
+                                          "--fsdp.prefetch=2",
+                                          "--dp.fsdp.wrap=root",
+                                          "--tensor.sequence-parallel=true",
+                                          "--comm=local",
+                                          "--grad-accum=2",
+                                          "--steps=1"};
+  for (const char* mesh : {"pp=1,dp=1,tp=1", "pp=1,dp=2,tp=1", "pp=2,dp=1,tp=1", "pp=1,dp=1,tp=2", "pp=2,dp=2,tp=1"}) {
+    std::vector<std::string> all = flags;
+    all.push_back(std::string("--mesh=") + mesh);
+    const CommandResult run = run_command(train(all));
+    EXPECT_EQ(run.exit_code, 0) << mesh << ": " << run.err;
+    all.push_back("--fsdp.limit-all-gathers=none");
+    EXPECT_EQ(run_command(train(all)).exit_code, 2) << mesh;
+  }
+  // A strategy that is not split by, without an axis: its options are those of the default one.
+  for (const char* ranks : {"--nproc=1", "--nproc=2"}) {
+    const CommandResult run = run_command(train({"--steps=1", ranks, "--ddp.bucket-mb=5"}));
+    EXPECT_EQ(run.exit_code, 0) << ranks << ": " << run.err;
+  }
+}
+
 TEST(Usage, ControlCharactersDoNotReachTheTerminal) {
   const TempFolder folder;
   auto config = nlohmann::json::parse(std::ifstream(golden("/config.json")));

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "config/axes.h"
+#include "config/flag_help.h"
 #include "config/flag_table.h"
 #include "config/parse_flags.h"
 #include "config/text_values.h"
@@ -158,9 +159,36 @@ TEST(Flags, OfEvalAreThoseThatItUses) {
     expect_error([&] { eval({"folder", "--data=d", flag}); }, {"there is no flag --"});
 }
 
-TEST(Flags, ThatComeLaterAreRefusedNotIgnored) {
-  for (const char* flag : {"tensorboard", "wandb", "generate"})
-    refuse({std::string("--") + flag, "1"}, {flag, "is not supported yet; leave it out: "});
+// A row for each way in which other tools say it; the table has more of each.
+TEST(Flags, OfOtherToolsLeadToOurs) {
+  const std::pair<const char*, const char*> kFlags[] = {{"--dry-run", "tessera plan"},
+                                                        {"--bf16", "--dtype bf16"},
+                                                        {"--fp16=true", "--dtype fp16"},
+                                                        {"--precision=bf16", "--dtype"},
+                                                        {"--epochs=3", "--steps"},
+                                                        {"--num-train-epochs", "--steps"},
+                                                        {"--val-data=x", "--eval-data"},
+                                                        {"--val_loss_every=20", "--eval-every"},
+                                                        {"--wandb", "--metrics FILE"},
+                                                        {"--wandb-project=x", "--metrics FILE"},
+                                                        {"--batch=3", "--batch-size"},
+                                                        {"--per_device_train_batch_size=8", "--batch-size"},
+                                                        {"--learning-rate=1", "--lr"},
+                                                        {"--num-gpus=2", "--nproc"},
+                                                        {"--nproc-per-node=2", "--nproc"},
+                                                        {"--gradient-accumulation-steps=2", "--grad-accum"},
+                                                        {"--manual_seed=2", "--seed"},
+                                                        {"--random-seed=2", "--seed"},
+                                                        {"--log-interval=2", "--log-every"},
+                                                        {"--output_dir=x", "--save"},
+                                                        {"--resume-from-checkpoint=x", "--resume"},
+                                                        {"--gradient-checkpointing", "--recompute"},
+                                                        {"--tp=2", "--mesh tp=N with --strategy tp=tensor"}};
+  for (const auto& [theirs, ours] : kFlags)
+    refuse({theirs}, {"there is no flag --", std::string("; use ") + ours});
+}
+
+TEST(Flags, OfTypesThatAreNotSupportedAreRefused) {
   refuse({"--dtype", "float8"}, {"--dtype", "float8", "float32", "bf16", "fp16"});
   refuse({"--reduce-dtype=float8"}, {"bf16"});
 }
@@ -332,6 +360,22 @@ TEST(Flags, AskForWhatIsMissing) {
   EXPECT_TRUE(
       parse_flags(FlagSet::plan, Words{"--model", "gpt2", "--print-program", "--rank", "3"}).plan.print_program);
   expect_error<UsageError>([] { parse_flags(FlagSet::train, Words{"--print-program"}); }, {"--print-program"});
+}
+
+TEST(Help, WrapsWords) {
+  EXPECT_EQ(wrapped("one two three", 7), "one two\nthree");
+  EXPECT_EQ(wrapped("one two three", 9, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("a much-too-long-word b", 6), "a\nmuch-too-long-word\nb");
+  EXPECT_EQ(wrapped(""), "");
+}
+
+TEST(Help, HasTwoColumns) {
+  const FlagText flags[] = {{"G", "short", "N", "what it is", "3"}, {"G", "no-room-for-its-help", "VALUE", "what", ""}};
+  EXPECT_EQ(flag_rows(flags),
+            "\nG:\n"
+            "  --short N                 what it is (default 3)\n"
+            "  --no-room-for-its-help VALUE\n"
+            "                            what\n");
 }
 
 TEST(Help, BeginsWithAUsageLine) {

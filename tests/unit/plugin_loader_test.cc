@@ -420,8 +420,9 @@ TEST_F(PluginFiles, InfoTellsWhatAPluginIs) {
   EXPECT_EQ(json["abi"], "0.12");
   EXPECT_EQ(json["options"][0]["max"], 1024);
   const std::string text = plugin_info((folder_ / "sample.so").string(), {}, false, kQuiet);
-  EXPECT_NE(text.find("--sample.bucket-mb=25"), std::string::npos) << text;
-  EXPECT_NE(text.find("(one of fast|exact)"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  --sample.bucket-mb N      MiB per bucket, from 1 to 1024 (default 25)\n"), text.npos)
+      << text;
+  EXPECT_NE(text.find("\n  --sample.mode fast|exact "), text.npos) << text;
   expect_error<UsageError>([&] { plugin_info("smaple", {folder_}, false, kQuiet); }, {"available: sample"});
 }
 

@@ -12,9 +12,9 @@
 #include "cli/bench/bench_commands.h"
 #include "cli/bench/bench_ranks.h"
 #include "cli/commands.h"
+#include "cli/flags_help_text.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
-#include "model/architectures.h"
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
 #include "rates/measure.h"
@@ -60,7 +60,7 @@ void measure_as_rank(const JobPlan& planned, const ParsedFlags& flags, const Ran
 int bench_rates(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
   const ParsedFlags flags = parse_flags(FlagSet::bench, arguments);
   if (flags.help) {
-    std::cout << flags_help(FlagSet::bench, models_help());
+    std::cout << flags_help_text(flags);
     return 0;
   }
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());

@@ -39,8 +39,9 @@ class MlpFamily final : public ArchitectureFamily {
   std::vector<std::string> names() const override { return {}; }
   std::string pattern() const override { return "mlp:INPUTS,HIDDEN,...,CLASSES"; }
   std::string help() const override {
-    return "mlp:784,256,10 or mlp:784,256,10:gelu (random weights): a classifier with these widths and relu or gelu;\n"
-           "    --data holds features and labels, CSV or IDX (MNIST's format)";
+    return "mlp:784,256,10 or mlp:784,256,10:gelu (random weights): a classifier with\n"
+           "    these widths and relu or gelu; --data holds features and labels, CSV or IDX\n"
+           "    (MNIST's format)";
   }
   std::shared_ptr<const Architecture> by_name(std::string_view name) const override {
     if (name != "mlp" && !name.starts_with("mlp:")) return nullptr;

@@ -1,0 +1,60 @@
+#include "cli/flags_help_text.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/concat.h"
+#include "base/log.h"
+#include "config/default_plugins.h"
+#include "config/flag_help.h"
+#include "model/architectures.h"
+#include "plugins/loader.h"
+#include "plugins/plugin_options.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+/// In the order of the flags; those of the defaults only where they are named.
+std::vector<std::pair<PluginKind, std::string>> named_plugins(const TrainConfig& config) {
+  std::vector<std::pair<PluginKind, std::string>> named;
+  const auto add = [&](PluginKind kind, const std::string& name) {
+    const std::pair plugin(kind, name);
+    if (std::ranges::find(named, plugin) == named.end()) named.push_back(plugin);
+  };
+  for (const StrategyFlag& strategy : config.strategies)
+    add(PluginKind::strategy, strategy.plugin);
+  if (config.comm != kDefaultCommunicator) add(PluginKind::communicator, config.comm);
+  if (config.device != kDefaultDevice) add(PluginKind::device, config.device);
+  for (const std::string& policy : config.offload)
+    add(PluginKind::offload, policy);
+  return named;
+}
+
+std::string options_of(PluginKind kind, const std::string& name, const TrainConfig& config) {
+  const std::string title = concat("\nOptions of ", flag_of(kind), " ", printable(name), ":\n");
+  try {
+    const LoadedPlugin plugin = load_plugin(kind, name, plugin_folders(config.plugin_dirs), Log(LogLevel::off));
+    const std::string options = options_help(plugin);
+    return title + (options.empty() ? "  none\n" : options);
+  } catch (const Error& error) {
+    return concat(title, "  ", wrapped(printable(error.what()), kHelpColumns, 2), "\n");
+  }
+}
+
+}  // namespace
+
+std::string flags_help_text(const ParsedFlags& flags) {
+  std::string text = flags_help(flags.set, models_help());
+  const auto named = named_plugins(flags.config);
+  for (const auto& [kind, name] : named)
+    text += options_of(kind, name, flags.config);
+  if (!named.empty()) return text;
+  return text + "\n" +
+         wrapped(
+             "Plugins have options of their own, --PLUGIN.OPTION=VALUE. Name plugins together with --help to list "
+             "theirs, or give tessera plugins info NAME.") +
+         "\n";
+}
+
+}  // namespace tessera::host

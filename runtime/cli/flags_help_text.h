@@ -1,0 +1,14 @@
+// `--help` of train, eval, plan and bench: the host's flags, and the options of the plugins that the command line
+// names.
+#pragma once
+
+#include <string>
+
+#include "config/parse_flags.h"
+
+namespace tessera::host {
+
+/// A plugin that cannot be loaded has the reason in place of its options.
+std::string flags_help_text(const ParsedFlags& flags);
+
+}  // namespace tessera::host

@@ -1,0 +1,40 @@
+// Measures what a rank spends its time on.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+namespace tessera::host {
+
+/// Milliseconds of steps: half of them took less than the median, a tenth less than `low`, a tenth more than `high`.
+struct StepTimes {
+  double median = 0, low = 0, high = 0;
+};
+
+/// From its making on. [control-thread]
+class TimeMeter {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// What came before the first step is done.
+  void begin_steps() { preparing_ = seconds(); }
+  void add_step(double ms);
+  void add_evaluation(double seconds) { evaluations_ += seconds; }
+  /// In which steps wait for a checkpoint.
+  void add_saving(double seconds) { saving_ += seconds; }
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double preparing() const { return preparing_; }
+  double steps() const { return steps_; }
+  double evaluations() const { return evaluations_; }
+  double saving() const { return saving_; }
+  /// All zero before the first step.
+  StepTimes step_times() const;
+
+ private:
+  const Clock::time_point start_ = Clock::now();
+  double preparing_ = 0, steps_ = 0, evaluations_ = 0, saving_ = 0;  // seconds
+  std::vector<float> step_ms_;                                       // 4 bytes a step
+};
+
+}  // namespace tessera::host
