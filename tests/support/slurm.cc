@@ -56,6 +56,8 @@ std::string SlurmCluster::find_obstacle() {
   for (const char* program : {"munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "sinfo"})
     if (found(program).empty())
       return std::string("there is no ") + program + " (Debian: munge, slurmctld, slurmd, slurm-client)";
+  namespace fs = std::filesystem;  // munged wants a socket that every user can reach; the key is the owner's alone
+  fs::permissions(folder_.path(), fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
   write_configuration();
   daemons_.emplace_back(std::vector<std::string>{
       found("munged"), "--foreground", "--socket=" + folder_.path("munge"), "--key-file=" + folder_.path("key"),
