@@ -79,6 +79,13 @@ double CommandLine::number(std::string_view flag, double otherwise, double min, 
   return has(flag) ? parse_number(flag, value(flag), min, max) : otherwise;
 }
 
+std::vector<FlagText> flag_texts(const CommandSyntax& syntax) {
+  std::vector<FlagText> texts;
+  for (const CommandFlag& flag : all_flags(syntax))
+    texts.push_back({"", std::string(flag.name), std::string(flag.value), std::string(flag.help), ""});
+  return texts;
+}
+
 std::string help_of(const CommandSyntax& syntax) {
   std::string text = concat(syntax.usage, "\n\n", syntax.what, "\n\n");
   const std::vector<CommandFlag> flags = all_flags(syntax);

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "config/flag_text.h"
+
 namespace tessera::host {
 
 /// A flag such a command has.
@@ -46,6 +48,9 @@ class CommandLine {
   std::vector<std::string> words_;
   std::map<std::string, std::string, std::less<>> values_;
 };
+
+/// Its flags, with --help.
+std::vector<FlagText> flag_texts(const CommandSyntax& syntax);
 
 /// Usage, sentence and flags.
 std::string help_of(const CommandSyntax& syntax);
