@@ -30,7 +30,9 @@ image() {
   container=$("${buildah[@]}" from scratch)
   "${buildah[@]}" add --quiet "$container" "$base" >/dev/null
   "${buildah[@]}" commit --quiet --rm "$container" tessera-base >/dev/null
-  "${buildah[@]}" bud --pull-never --network host --build-arg CPU_IMAGE=localhost/tessera-base \
+  local cache=()  # what this tree's builds have compiled already
+  if command -v ccache >/dev/null; then cache=(--volume "$(ccache --get-config cache_dir):/root/.cache/ccache"); fi
+  "${buildah[@]}" bud "${cache[@]}" --pull-never --network host --build-arg CPU_IMAGE=localhost/tessera-base \
     --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" --ignorefile deploy/Dockerfile.dockerignore \
     -f deploy/Dockerfile -t tessera .
   container=$("${buildah[@]}" from --pull-never tessera)

@@ -1,4 +1,5 @@
-// The commands of `tessera` as a table: main() finds a command in it; help, completions and manual pages are made of it.
+// The commands of `tessera` as a table: main() finds a command in it; help, completions and manual pages are made of
+// it.
 #pragma once
 
 #include <span>

@@ -1,7 +1,8 @@
 // The commands of `tessera`, each implemented in a file of its name: train_command.cc (and eval), plan_command.cc,
 // inspect_command.cc, plugins_command.cc, bench_command.cc, tokenize_command.cc, generate_command.cc,
-// convert_command.cc, completion_command.cc (and manual). command_table.h lists them. A command takes the arguments after its name and returns the exit code: 0 success, 1 the run
-// failed. Wrong usage is thrown as UsageError, which becomes exit code 2.
+// convert_command.cc, completion_command.cc (and manual). command_table.h lists them. A command takes the arguments
+// after its name and returns the exit code: 0 success, 1 the run failed. Wrong usage is thrown as UsageError, which
+// becomes exit code 2.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// `tessera completion bash|zsh` and `tessera manual COMMAND`: scripts and pages made of the tables of commands and flags,
-// the same that --help is made of. The build writes them into files for an installation.
+// `tessera completion bash|zsh` and `tessera manual COMMAND`: scripts and pages made of the tables of commands and
+// flags, the same that --help is made of. The build writes them into files for an installation.
 
 #include <algorithm>
 #include <iostream>
@@ -68,8 +68,8 @@ std::string bash_completion() {
       flags += concat("--", flag.name, " ");
       if (flag.value.empty()) continue;
       const Choices choices = choices_of(flag.value);
-      text += concat("    '", command.name, " --", flag.name, "') COMPREPLY=($(compgen ",
-                     choices.is_file ? "-f " : "", "-W '", choices.words, "' -- \"$word\")); return ;;\n");
+      text += concat("    '", command.name, " --", flag.name, "') COMPREPLY=($(compgen ", choices.is_file ? "-f " : "",
+                     "-W '", choices.words, "' -- \"$word\")); return ;;\n");
     }
     flags += "' ;;\n";
   }
@@ -84,17 +84,17 @@ std::string bash_completion() {
 
 /// Text inside '[...]' of an argument of _arguments, which is in single quotes itself.
 std::string zsh_quoted(std::string_view text) {
-  return replaced(replaced(replaced(replaced(replaced(text, '\\', "\\\\"), '\'', "'\\''"), '[', "\\["), ']', "\\]"), ':',
-                  "\\:");
+  return replaced(replaced(replaced(replaced(replaced(text, '\\', "\\\\"), '\'', "'\\''"), '[', "\\["), ']', "\\]"),
+                  ':', "\\:");
 }
 
 /// ":what:(a b)", ":what:_files" or both.
 std::string zsh_action(std::string_view what, const Choices& choices) {
   const std::string words = choices.words.empty() ? "" : concat("(", choices.words, ")");
-  const std::string action = !choices.is_file ? words
-                             : words.empty()  ? "_files"
-                                              : concat("_alternative ", '"', "words:word:", words, '"', " ", '"',
-                                                       "files:file:_files", '"');
+  const std::string action =
+      !choices.is_file ? words
+      : words.empty()  ? "_files"
+                       : concat("_alternative ", '"', "words:word:", words, '"', " ", '"', "files:file:_files", '"');
   return concat(":", zsh_quoted(what), ":", action.empty() ? " " : action);
 }
 
@@ -104,8 +104,9 @@ std::string zsh_completion() {
       "  if (( CURRENT == 2 )); then\n    local -a commands\n    commands=(\n";
   for (const Command& command : commands())
     text += concat("      '", command.name, ":", zsh_quoted(command.what), "'\n");
-  text += "    )\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n"
-          "  (( CURRENT-- ))\n  case $command in\n";
+  text +=
+      "    )\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n"
+      "  (( CURRENT-- ))\n  case $command in\n";
   for (const Command& command : commands()) {
     text += concat("    ", command.name, ") _arguments");
     for (const FlagText& flag : command.flags()) {
@@ -117,7 +118,8 @@ std::string zsh_completion() {
       text += concat(" \\\n      '1", zsh_action("word", first), "'");
     text += " \\\n      '*:file:_files' ;;\n";
   }
-  return text + "  esac\n}\nif [ \"$funcstack[1]\" = _tessera ]; then _tessera \"$@\"; else compdef _tessera tessera; fi\n";
+  return text +
+         "  esac\n}\nif [ \"$funcstack[1]\" = _tessera ]; then _tessera \"$@\"; else compdef _tessera tessera; fi\n";
 }
 
 /// Text in roff: its dashes are those that can be typed, and no line of it is a request.
@@ -133,7 +135,7 @@ std::string page_head(const std::string& name, std::string_view what) {
 
 std::string manual_of(const Command& command) {
   std::string text = page_head(concat("tessera-", command.name), command.what);
-  text += concat(".SH SYNOPSIS\n.B tessera ", command.name, "\n", roff(command.operands),
+  text += concat(".SH SYNOPSIS\n\\fBtessera ", command.name, "\\fR ", roff(command.operands),
                  command.flags().empty() ? "" : " [flags]", "\n");
   std::string group = "Flags";
   if (!command.flags().empty()) text += ".SH FLAGS\n";

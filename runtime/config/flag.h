@@ -9,6 +9,9 @@
 
 namespace tessera::host {
 
+/// The commands that have this table's flags. bench: of `tessera bench rates`.
+enum class FlagSet { train, plan, bench, eval };
+
 /// The group of the flags that say how parameters are updated.
 inline constexpr std::string_view kOptimisation = "Optimisation";
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "config/flag.h"
 #include "config/flag_text.h"
-#include "config/parse_flags.h"
 
 namespace tessera::host {
 

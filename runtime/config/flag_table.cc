@@ -256,6 +256,15 @@ std::span<const Flag> train_flags() {
   return flags;
 }
 
+bool has_flag(FlagSet set, const Flag& flag) {
+  if (set != FlagSet::eval) return true;
+  constexpr std::string_view kOfTraining[] = {"eval-data",    "eval-every", "grad-accum",        "reduce-dtype",
+                                              "reduce-every", "recompute",  "max-skipped-steps", "offload",
+                                              "offload-dir",  "offload-io", "offload-check",     "offload-chunk",
+                                              "cuda-graph",   "seed",       "host-memory"};
+  return flag.group != kOptimisation && flag.group != kCheckpoints && std::ranges::count(kOfTraining, flag.name) == 0;
+}
+
 std::vector<ConfigField> shared_fields(const TrainConfig& config) {
   std::vector<ConfigField> fields;
   for (const Flag& flag : train_flags())

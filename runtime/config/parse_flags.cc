@@ -15,7 +15,6 @@
 #include "config/axes.h"
 #include "config/checkpoint_flags.h"
 #include "config/did_you_mean.h"
-#include "config/flag_help.h"
 #include "config/flag_table.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -71,21 +70,12 @@ struct Description {
   std::vector<std::string> names;
 };
 
-/// What only training asks: `eval` has no such flags, as they would change nothing.
-bool is_of_training(const Flag& flag) {
-  constexpr std::string_view kOfTraining[] = {"eval-data",    "eval-every", "grad-accum",        "reduce-dtype",
-                                              "reduce-every", "recompute",  "max-skipped-steps", "offload",
-                                              "offload-dir",  "offload-io", "offload-check",     "offload-chunk",
-                                              "cuda-graph",   "seed",       "host-memory"};
-  return flag.group == kOptimisation || flag.group == kCheckpoints || std::ranges::count(kOfTraining, flag.name) > 0;
-}
-
 Description describe_all(FlagSet set, ParsedFlags& parsed) {
   std::vector<po::options_description> groups;
   Description description;
   std::string_view group;
   for (const Flag& flag : train_flags()) {
-    if (set == FlagSet::eval && is_of_training(flag)) continue;
+    if (!has_flag(set, flag)) continue;
     if (flag.group != group) groups.emplace_back(std::string(group = flag.group), 110, 50);
     groups.back().add(describe(flag, &parsed.config));
     description.names.emplace_back(flag.name);
@@ -282,30 +272,6 @@ std::string flags_help(FlagSet set, std::string_view models) {
                              : "usage: tessera train --model NAME|FOLDER --data PATH [flags]\n";
   return concat(usage, describe_all(set, unused).all, models,
                 "\nPlugins have options of their own, --PLUGIN.OPTION=VALUE: tessera plugins info NAME lists them.\n");
-}
-
-std::vector<FlagText> flag_texts(FlagSet set) {
-  std::vector<FlagText> texts;
-  for (const Flag& flag : train_flags()) {
-    if (set == FlagSet::eval && is_of_training(flag)) continue;
-    const bool is_required = (flag.name == "model" && set != FlagSet::eval) ||
-                             (flag.name == "data" && (set == FlagSet::train || set == FlagSet::eval));
-    texts.push_back({std::string(flag.group), std::string(flag.name), std::string(flag.value), std::string(flag.help),
-                     flag.value.empty() ? "" : flag.print(TrainConfig()), is_required, flag.is_repeatable});
-  }
-  ParsedFlags unused;
-  std::vector<std::string> names;
-  const std::string group = set == FlagSet::plan ? "Plan" : "Bench";
-  po::options_description own(group);
-  if (set == FlagSet::plan) add_plan_flags(own, names, unused.plan);
-  if (set == FlagSet::bench) add_bench_flags(own, names, unused.plan);
-  for (const auto& option : own.options()) {
-    const bool is_switch = option->semantic()->max_tokens() == 0;
-    texts.push_back({group, option->long_name(), is_switch ? "" : option->semantic()->name(), option->description(), "",
-                     set == FlagSet::bench && option->long_name() == "rates"});
-  }
-  texts.push_back({"Help", "help", "", "print this text", ""});
-  return texts;
 }
 
 }  // namespace tessera::host

@@ -6,14 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "config/flag.h"
 #include "config/plan_flags.h"
 #include "config/plugin_flag.h"
 #include "config/train_config.h"
 
 namespace tessera::host {
-
-/// bench: of `tessera bench rates`.
-enum class FlagSet { train, plan, bench, eval };
 
 struct ParsedFlags {
   FlagSet set = FlagSet::train;

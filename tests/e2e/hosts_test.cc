@@ -47,7 +47,8 @@ class HostsTest : public ::testing::Test {
     for (int rank = 0; rank < num_hosts - num_absent_; ++rank) {
       auto own = flags;
       if (names_interfaces) own.push_back("--gloo.interface=" + Hosts::interface(rank));
-      ranks_.emplace_back(hosts.on(rank, train(own)), environment_of(rank, num_hosts, masters[static_cast<size_t>(rank)]));
+      ranks_.emplace_back(hosts.on(rank, train(own)),
+                          environment_of(rank, num_hosts, masters[static_cast<size_t>(rank)]));
     }
   }
 
@@ -179,7 +180,7 @@ TEST_F(HostsTest, LostPacketsChangeNoBit) {
   }
 }
 
-// Nobody else resolves a host's name for itself; the names are not those of the machines, and none is known everywhere.
+// No name is known on two hosts, and none is that of a machine.
 TEST_F(HostsTest, EachMayKnowTheFirstByANameOfItsOwn) {
   Hosts hosts(3);
   const std::vector<std::string> names = {"myself", "first", "leader.example"};

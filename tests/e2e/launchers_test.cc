@@ -49,19 +49,18 @@ struct Launcher {
   int exit_code_when_stopped;
 };
 
-const Launcher kLaunchers[] = {
-    {"torchrun", "torchrun", "torchrun", "torchrun", {}, 1},
-    // Root may start jobs, with more ranks than cores.
-    {"OpenMpi",
-     "mpirun",
-     "mpirun.openmpi",
-     "Open MPI",
-     {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-      {"OMPI_MCA_rmaps_base_oversubscribe", "1"}},
-     1},
-    {"Mpich", "mpirun", "mpirun.mpich", "MPICH", {}, 0},
-    {"srun", "srun", "srun", "Slurm", {}, 0}};
+const Launcher kLaunchers[] = {{"torchrun", "torchrun", "torchrun", "torchrun", {}, 1},
+                               // Root may start jobs, with more ranks than cores.
+                               {"OpenMpi",
+                                "mpirun",
+                                "mpirun.openmpi",
+                                "Open MPI",
+                                {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                 {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                 {"OMPI_MCA_rmaps_base_oversubscribe", "1"}},
+                                1},
+                               {"Mpich", "mpirun", "mpirun.mpich", "MPICH", {}, 0},
+                               {"srun", "srun", "srun", "Slurm", {}, 0}};
 
 void PrintTo(const Launcher& launcher, std::ostream* out) {
   *out << launcher.name;
@@ -110,8 +109,9 @@ class Launched : public ::testing::TestWithParam<Launcher> {
   /// Two ranks in the middle of a run that nothing ends by itself, not even a time-out.
   std::unique_ptr<Command> start_training() const {
     const std::string never = std::to_string(kNeverMs);
-    auto job = std::make_unique<Command>(launched(train({"--steps=1000000", "--strategy=fsdp", "--timeout-ms=" + never,
-                                                         "--start-timeout-ms=" + never})),
+    // Steps that take a while: Open MPI reads no output while it ends a job, and a pipe that is full stops a rank.
+    auto job = std::make_unique<Command>(launched(train({"--steps=1000000", "--grad-accum=8", "--strategy=fsdp",
+                                                         "--timeout-ms=" + never, "--start-timeout-ms=" + never})),
                                          variables_);
     EXPECT_TRUE(job->wait_for("step    3/")) << job->err();
     EXPECT_EQ(ranks().size(), 2u);
@@ -174,7 +174,7 @@ TEST_P(Launched, TheCommandShownHasTheBitsOfNproc) {
 }
 
 TEST_P(Launched, SigtermStopsItAfterAStep) {
-  variables_["OMPI_MCA_odls_base_sigkill_timeout"] = "5";  // s; a step takes as long on a busy machine
+  variables_["OMPI_MCA_odls_base_sigkill_timeout"] = "2";  // s, for a step on a busy machine
   const auto job = start_training();
   stop(*job);
   const CommandResult result = job->wait();
@@ -231,9 +231,8 @@ class Slurm : public Launched {
   }
   std::string output() const { return file_bytes(folder_.path("output")); }
   bool says(const std::string& text) const {
-    return eventually([&] {
-      return std::filesystem::exists(folder_.path("output")) && output().find(text) != std::string::npos;
-    });
+    return eventually(
+        [&] { return std::filesystem::exists(folder_.path("output")) && output().find(text) != std::string::npos; });
   }
   Variables with_tessera_on_path() const {
     Variables all = variables_;
@@ -243,7 +242,7 @@ class Slurm : public Launched {
   }
 };
 
-// The nodes are "localhost" and another; ranks meet at the first.
+// Ranks meet at the first node of the list.
 TEST_P(Slurm, TheScriptShownRunsOnTwoNodes) {
   std::string script = "#!/bin/sh\n" + documented("```\n#!/bin/sh\n", "```");
   script.insert(script.rfind('\n'), " --threads 1 --steps 3");

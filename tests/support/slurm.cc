@@ -14,7 +14,8 @@
 namespace tessera::testing {
 namespace {
 
-constexpr const char* kNodes[] = {"localhost", "second"};  // the first is a name that resolves
+// The first is an address, so that it can be reached by its name; Slurm takes "localhost" for the machine's own name.
+constexpr const char* kNodes[] = {"127.0.0.1", "second"};
 
 // Debian's daemons are in /usr/sbin, which is not on every PATH.
 std::string found(const std::string& program) {
@@ -59,10 +60,10 @@ std::string SlurmCluster::find_obstacle() {
   namespace fs = std::filesystem;  // munged wants a socket that every user can reach; the key is the owner's alone
   fs::permissions(folder_.path(), fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
   write_configuration();
-  daemons_.emplace_back(std::vector<std::string>{
-      found("munged"), "--foreground", "--socket=" + folder_.path("munge"), "--key-file=" + folder_.path("key"),
-      "--pid-file=" + folder_.path("munge.pid"), "--log-file=" + folder_.path("munge.log"),
-      "--seed-file=" + folder_.path("munge.seed")});
+  daemons_.emplace_back(
+      std::vector<std::string>{found("munged"), "--foreground", "--socket=" + folder_.path("munge"),
+                               "--key-file=" + folder_.path("key"), "--pid-file=" + folder_.path("munge.pid"),
+                               "--log-file=" + folder_.path("munge.log"), "--seed-file=" + folder_.path("munge.seed")});
   const Command& munged = daemons_.back();
   if (!eventually([&] { return ::access(folder_.path("munge").c_str(), F_OK) == 0 || !is_running(munged.pid()); }) ||
       !is_running(munged.pid()))
@@ -88,10 +89,10 @@ void SlurmCluster::write_configuration() const {
     key += static_cast<char>(random());
   std::filesystem::permissions(folder_.write("key", key), std::filesystem::perms::owner_read);
   std::string text = "ClusterName=tessera\nSlurmctldHost=" + host_name() + "(127.0.0.1)\n" +
-                     "SlurmctldPort=" + std::to_string(free_port()) + "\nAuthType=auth/munge\nAuthInfo=socket=" +
-                     folder_.path("munge") + "\nCredType=cred/munge\n" + "SlurmUser=" + user_name() +
-                     "\nSlurmdUser=" + user_name() + "\nStateSaveLocation=" + folder_.path("state") +
-                     "\nSlurmdSpoolDir=" + folder_.path("spool-%n") +
+                     "SlurmctldPort=" + std::to_string(free_port()) +
+                     "\nAuthType=auth/munge\nAuthInfo=socket=" + folder_.path("munge") + "\nCredType=cred/munge\n" +
+                     "SlurmUser=" + user_name() + "\nSlurmdUser=" + user_name() +
+                     "\nStateSaveLocation=" + folder_.path("state") + "\nSlurmdSpoolDir=" + folder_.path("spool-%n") +
                      "\nSlurmctldPidFile=" + folder_.path("slurmctld.pid") +
                      "\nSlurmdPidFile=" + folder_.path("slurmd-%n.pid") + R"(
 ProctrackType=proctrack/linuxproc
