@@ -32,8 +32,8 @@ image() {
   "${buildah[@]}" commit --quiet --rm "$container" tessera-base >/dev/null
   local cache=()  # what this tree's builds have compiled already
   if command -v ccache >/dev/null; then cache=(--volume "$(ccache --get-config cache_dir):/root/.cache/ccache"); fi
-  "${buildah[@]}" bud "${cache[@]}" --pull-never --network host --build-arg CPU_IMAGE=localhost/tessera-base \
-    --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" --ignorefile deploy/Dockerfile.dockerignore \
+  "${buildah[@]}" bud "${cache[@]}" --pull-never --network host --build-arg BUILD_IMAGE=localhost/tessera-base \
+    --build-arg RUN_IMAGE=localhost/tessera-base --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" --ignorefile deploy/Dockerfile.dockerignore \
     -f deploy/Dockerfile -t tessera .
   container=$("${buildah[@]}" from --pull-never tessera)
   "${buildah[@]}" copy "$container" examples/char /work/model >/dev/null

@@ -76,7 +76,7 @@ TEST_F(Installed, SaysWhatItWasBuiltFrom) {
 
 /// Names of flags, in order, that the help or a page of the command shows.
 std::set<std::string> flags_in(const std::string& text) {
-  const std::regex flag(R"((?:^|\n) *(?:\\fB)?(?:--|\\-\\-)([a-z0-9\\-]+))");
+  const std::regex flag(R"((?:^|\n) *(?:\\fB)?(?:--|\\-\\-)((?:[a-z0-9-]|\\-)+))");
   std::set<std::string> names;
   for (std::sregex_iterator it(text.begin(), text.end(), flag), end; it != end; ++it)
     names.insert(std::regex_replace((*it)[1].str(), std::regex(R"(\\)"), ""));
@@ -105,7 +105,7 @@ TEST_F(Installed, CompletesInBash) {
   const auto complete = [&](const std::string& words, int current) {
     const CommandResult result = in_folder(source_dir(), "source " + script + " && COMP_WORDS=(" + words +
                                                              ") COMP_CWORD=" + std::to_string(current) +
-                                                             " && _tessera && printf '%s\\n' \"${COMPREPLY[@]}\"");
+                                                             " && { _tessera; printf '%s\\n' \"${COMPREPLY[@]}\"; }");
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return words_of(result.out);
   };
