@@ -95,7 +95,8 @@ std::string Hosts::lose_packets(int host) const {
     return "";
   // Where the kernel has no sch_netem: what arrives is dropped at random.
   const std::string rules =
-      "table ip loss { chain in { type filter hook input priority 0; numgen random mod 100 < 2 drop; } }";
+      "add table ip loss; add chain ip loss in { type filter hook input priority 0; };"
+      "add rule ip loss in numgen random mod 100 < 2 drop";
   const CommandResult result = run_command(on(host, {"nft", rules}));
   return result.exit_code == 0 ? "" : "this kernel has neither netem (sch_netem) nor nftables: " + result.err;
 }
