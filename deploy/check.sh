@@ -33,8 +33,8 @@ image() {
   local cache=()  # what this tree's builds have compiled already
   if command -v ccache >/dev/null; then cache=(--volume "$(ccache --get-config cache_dir):/root/.cache/ccache"); fi
   "${buildah[@]}" bud "${cache[@]}" --pull-never --network host --build-arg BUILD_IMAGE=localhost/tessera-base \
-    --build-arg RUN_IMAGE=localhost/tessera-base --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" --ignorefile deploy/Dockerfile.dockerignore \
-    -f deploy/Dockerfile -t tessera .
+    --build-arg RUN_IMAGE=localhost/tessera-base --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" \
+    --ignorefile deploy/Dockerfile.dockerignore -f deploy/Dockerfile -t tessera .
   container=$("${buildah[@]}" from --pull-never tessera)
   "${buildah[@]}" copy "$container" examples/char /work/model >/dev/null
   "${buildah[@]}" copy "$container" docs /work/docs >/dev/null
