@@ -70,7 +70,7 @@ class HostsTest : public ::testing::Test {
       EXPECT_EQ(result.exit_code, 0) << result.err;
     }
     const auto found = bits(metrics());
-    const std::string calm = folder_.path() + "/calm.jsonl";
+    const std::string calm = folder_.path() + "/calm-" + std::to_string(num_hosts) + ".jsonl";
     const CommandResult one_host = run_command(train(
         {"--nproc", std::to_string(num_hosts), "--strategy=ddp", "--comm=gloo", "--steps=3", "--metrics=" + calm}));
     EXPECT_EQ(one_host.exit_code, 0) << one_host.err;
