@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/concat.h"
-#include "config/did_you_mean.h"
-#include "config/flag_text.h"
+#include "config/help/did_you_mean.h"
+#include "config/help/flag_text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 
@@ -78,6 +78,13 @@ int64_t CommandLine::integer(std::string_view flag, int64_t otherwise, int64_t m
 
 double CommandLine::number(std::string_view flag, double otherwise, double min, double max) const {
   return has(flag) ? parse_number(flag, value(flag), min, max) : otherwise;
+}
+
+std::vector<FlagText> flag_texts(const CommandSyntax& syntax) {
+  std::vector<FlagText> texts;
+  for (const CommandFlag& flag : all_flags(syntax))
+    texts.push_back({"", std::string(flag.name), std::string(flag.value), std::string(flag.help), ""});
+  return texts;
 }
 
 std::string help_of(const CommandSyntax& syntax) {

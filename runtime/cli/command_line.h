@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "config/help/flag_text.h"
+
 namespace tessera::host {
 
 /// A flag such a command has.
@@ -48,6 +50,10 @@ class CommandLine {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
+/// Its flags, with --help.
+std::vector<FlagText> flag_texts(const CommandSyntax& syntax);
+
+/// Usage, sentence and flags.
 /// Usage, sentence, example and flags, in 80 columns.
 std::string help_of(const CommandSyntax& syntax);
 

@@ -1,13 +1,15 @@
 // The commands of `tessera`, each implemented in a file of its name: train_command.cc (and eval), plan_command.cc,
-// inspect_command.cc, plugins_command.cc, bench_command.cc, doctor_command.cc, tokenize_command.cc,
-// generate_command.cc, convert_command.cc, trace_command.cc, report_command.cc. A command takes the arguments after its
-// name and returns the exit code: 0 success, 1 the run failed. Wrong usage is thrown as UsageError, which becomes exit
-// code 2.
+// inspect_command.cc, plugins_command.cc, bench/bench_command.cc, doctor_command.cc, tokenize_command.cc,
+// generate_command.cc, convert_command.cc, trace_command.cc, report_command.cc, completion_command.cc (and manual).
+// command_table.h lists them. A command takes the arguments after its name and returns the exit code: 0 success, 1 the
+// run failed. Wrong usage is thrown as UsageError, which becomes exit code 2.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
+
+#include "cli/command_line.h"
 
 namespace tessera::host {
 
@@ -23,5 +25,14 @@ int bench_command(std::span<const std::string> arguments, const std::vector<std:
 int doctor_command(std::span<const std::string> arguments, const std::vector<std::string>& argv);
 int trace_command(std::span<const std::string> arguments);
 int report_command(std::span<const std::string> arguments);
+int completion_command(std::span<const std::string> arguments);
+int manual_command(std::span<const std::string> arguments);
+
+const CommandSyntax& convert_syntax();
+const CommandSyntax& generate_syntax();
+const CommandSyntax& tokenize_syntax();
+const CommandSyntax& doctor_syntax();
+const CommandSyntax& trace_syntax();
+const CommandSyntax& report_syntax();
 
 }  // namespace tessera::host

@@ -62,6 +62,10 @@ int run(const CommandLine& line) {
 
 }  // namespace
 
+const CommandSyntax& convert_syntax() {
+  return kSyntax;
+}
+
 int convert_command(std::span<const std::string> arguments) {
   const CommandLine line(kSyntax, arguments);
   if (!line.wants_help()) return run(line);

@@ -29,9 +29,9 @@ constexpr CommandFlag kFlags[] = {
 };
 constexpr CommandSyntax kSyntax = {"usage: tessera doctor [--peers HOST[:PORT],...] [--json]",
                                    "shows what works on this machine: processor, memory, limits, plugins, devices, "
-                                   "communicators, clock, which machines it\n"
+                                   "communicators, clock, which machines it "
                                    "reaches; with one sentence on what to do about each failure. Under a launcher "
-                                   "every rank tries to reach every other.\n"
+                                   "every rank tries to reach every other. "
                                    "The exit code is 0 if training on the CPU works, else 1.",
                                    kFlags, 0};
 
@@ -119,6 +119,10 @@ int report(const Findings& findings, bool works, bool as_json) {
 }
 
 }  // namespace
+
+const CommandSyntax& doctor_syntax() {
+  return kSyntax;
+}
 
 int doctor_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
   const CommandLine line(kSyntax, arguments);

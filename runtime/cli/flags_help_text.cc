@@ -6,7 +6,7 @@
 #include "base/concat.h"
 #include "base/log.h"
 #include "config/default_plugins.h"
-#include "config/flag_help.h"
+#include "config/help/flag_help.h"
 #include "model/architectures.h"
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"

@@ -186,6 +186,10 @@ int run(const CommandLine& line) {
 
 }  // namespace
 
+const CommandSyntax& generate_syntax() {
+  return kSyntax;
+}
+
 int generate_command(std::span<const std::string> arguments) {
   const CommandLine line(kSyntax, arguments);
   if (!line.wants_help()) return run(line);

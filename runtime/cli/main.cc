@@ -10,64 +10,24 @@
 
 #include "base/concat.h"
 #include "base/log.h"
-#include "cli/commands.h"
+#include "cli/command_table.h"
 #include "cli/standard_files.h"
-#include "config/did_you_mean.h"
+#include "cli/version.h"
+#include "config/help/did_you_mean.h"
 #include "config/usage_error.h"
 #include "guard/crash_report.h"
-#include "guard/process_copy.h"
-#include "tessera/core.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
-
-constexpr std::string_view kHelp =
-    "usage: tessera COMMAND [flags]\n\n"
-    "  train            train a model\n"
-    "  eval FOLDER      the loss of a model on data\n"
-    "  generate FOLDER  continue a text with a model\n"
-    "  convert FOLDER   a model for Hugging Face's transformers\n"
-    "  plan             what a run would need, without running it\n"
-    "  inspect C        show what is in the checkpoint C, and compare its checksums\n"
-    "  bench PART       measure this machine: comm, device, disk, or rates for plan --rates to predict steps\n"
-    "  doctor           what works on this machine, and what to do about what does not\n"
-    "  trace FILE       where the time of a run's steps went (tessera train --profile)\n"
-    "  report FOLDER    the record of a run (train --out FOLDER) as a page for a browser\n"
-    "  plugins list     list the plugins\n"
-    "  plugins info P   describe plugin P and its options\n"
-    "  tokenize IN OUT  text to tokens, by a tokenizer.json\n\n"
-    "tessera COMMAND --help lists the flags of a command.\n\n"
-    "  --help, --version\n\n"
-    "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N signal N\n";
-
-using Arguments = std::span<const std::string>;
-
-struct Command {
-  std::string_view name;
-  int (*run)(Arguments arguments, const std::vector<std::string>& argv);
-};
-constexpr Command kCommands[] = {
-    {"train", train_command},
-    {"eval", eval_command},
-    {"generate", [](Arguments arguments, const std::vector<std::string>&) { return generate_command(arguments); }},
-    {"convert", [](Arguments arguments, const std::vector<std::string>&) { return convert_command(arguments); }},
-    {"plan", [](Arguments arguments, const std::vector<std::string>&) { return plan_command(arguments); }},
-    {"bench", bench_command},
-    {"doctor", doctor_command},
-    {"trace", [](Arguments arguments, const std::vector<std::string>&) { return trace_command(arguments); }},
-    {"report", [](Arguments arguments, const std::vector<std::string>&) { return report_command(arguments); }},
-    {"inspect", [](Arguments arguments, const std::vector<std::string>&) { return inspect_command(arguments); }},
-    {"plugins", [](Arguments arguments, const std::vector<std::string>&) { return plugins_command(arguments); }},
-    {"tokenize", [](Arguments arguments, const std::vector<std::string>&) { return tokenize_command(arguments); }},
-};
 
 constexpr std::array kLater = {"check", "simulate", "coordinator", "worker"};
 
 [[noreturn]] void refuse_command(const std::string& command) {
   std::vector<std::string> known;
   std::string list;
-  for (const Command& one : kCommands) {
+  for (const Command& one : commands()) {
+    if (!known.empty() && known.back() == one.name) continue;
     known.emplace_back(one.name);
     list += concat(list.empty() ? "" : ", ", one.name);
   }
@@ -81,21 +41,21 @@ constexpr std::array kLater = {"check", "simulate", "coordinator", "worker"};
 
 int run_command(const std::vector<std::string>& argv) {
   if (argv.size() < 2) {
-    std::cerr << kHelp;
+    std::cerr << commands_help();
     return 2;
   }
   const std::string& name = argv[1];
   if (name == "--help" || name == "-h" || name == "help") {
-    std::cout << kHelp;
+    std::cout << commands_help();
     return 0;
   }
   if (name == "--version") {
-    std::cout << "tessera " << TESSERA_VERSION << ", plugin ABI " << TSR_ABI_MAJOR << '.' << TSR_ABI_MINOR << '\n';
+    std::cout << version_text();
     return 0;
   }
-  const auto* command = std::ranges::find(kCommands, name, &Command::name);
-  if (command == std::end(kCommands)) refuse_command(name);
-  return command->run(Arguments(argv.data() + 2, argv.size() - 2), argv);
+  const auto command = std::ranges::find(commands(), name, &Command::name);
+  if (command == commands().end()) refuse_command(name);
+  return command->run(std::span(argv).subspan(2), argv);
 }
 
 struct OutOfMemory : std::bad_alloc {

@@ -19,13 +19,17 @@ constexpr CommandFlag kFlags[] = {
 
 constexpr CommandSyntax kSyntax = {"usage: tessera report FOLDER [--to FILE]",
                                    "Writes the record of a run (train --out FOLDER) as one HTML page, which needs no "
-                                   "network: curves of loss, gradient\n"
+                                   "network: curves of loss, gradient "
                                    "norm, learning rate, speed and memory, the timeline of a step, configuration and "
-                                   "environment. The run may still go\n"
+                                   "environment. The run may still go "
                                    "on.",
                                    kFlags, 1};
 
 }  // namespace
+
+const CommandSyntax& report_syntax() {
+  return kSyntax;
+}
 
 int report_command(std::span<const std::string> arguments) {
   const CommandLine line(kSyntax, arguments);

@@ -62,6 +62,10 @@ void check(const Tokenizer& tokenizer, const Output& output) {
 
 }  // namespace
 
+const CommandSyntax& tokenize_syntax() {
+  return kSyntax;
+}
+
 int tokenize_command(std::span<const std::string> arguments) {
   const CommandLine line(kSyntax, arguments);
   if (line.wants_help()) {

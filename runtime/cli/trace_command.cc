@@ -12,13 +12,17 @@ namespace {
 
 const CommandSyntax kSyntax = {"usage: tessera trace FILE",
                                "Prints where the time of the steps in FILE went, which tessera train --profile wrote: "
-                               "the critical path,\ntime by kind of action, idle time of each stream, and "
-                               "communication hidden and exposed.\n"
+                               "the critical path, time by kind of action, idle time of each stream, and "
+                               "communication hidden and exposed. "
                                "tessera plan --trace FILE, with the flags of the run, compares it with the plan.",
                                {},
                                1};
 
 }  // namespace
+
+const CommandSyntax& trace_syntax() {
+  return kSyntax;
+}
 
 int trace_command(std::span<const std::string> arguments) {
   const CommandLine line(kSyntax, arguments);

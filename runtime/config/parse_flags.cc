@@ -14,7 +14,7 @@
 #include "base/concat.h"
 #include "config/axes.h"
 #include "config/checkpoint_flags.h"
-#include "config/did_you_mean.h"
+#include "config/help/did_you_mean.h"
 #include "config/flag_table.h"
 #include "config/settings/take_settings.h"
 #include "config/text_values.h"

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "base/concat.h"
-#include "config/did_you_mean.h"
+#include "config/help/did_you_mean.h"
 #include "config/usage_error.h"
 
 namespace tessera::host {

@@ -13,7 +13,7 @@
 
 #include "base/concat.h"
 #include "base/read_only_file.h"
-#include "config/did_you_mean.h"
+#include "config/help/did_you_mean.h"
 #include "config/usage_error.h"
 #include "model/architectures.h"
 #include "tessera/error.hpp"

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "base/concat.h"
-#include "config/did_you_mean.h"
+#include "config/help/did_you_mean.h"
 #include "config/usage_error.h"
 #include "plugins/loader.h"
 

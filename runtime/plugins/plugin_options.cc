@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "base/concat.h"
-#include "config/did_you_mean.h"
-#include "config/flag_text.h"
+#include "config/help/did_you_mean.h"
+#include "config/help/flag_text.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "tessera/error.hpp"

@@ -173,8 +173,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   MoveMeter moves(job, runtime);
   Profiler profiler(job, info, observer, runtime, start.step, first_log);
   times.begin_steps();
-  const RankParts parts{job,     data,     info,  observer, log,      first_log,
-                        runtime, replicas, meter, moves,    profiler, times};
+  const RankParts parts{job, data, info, observer, log, first_log, runtime, replicas, meter, moves, profiler, times};
   RunEnd end;
   if (job.trains)
     end = train_steps(parts, saver, start);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "config/flag_help.h"
+#include "config/help/flag_help.h"
 #include "e2e/cli.h"
 
 namespace tessera::testing {

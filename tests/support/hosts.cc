@@ -89,9 +89,16 @@ void Hosts::cut_cable(int host) const {
   must_run({"ip", "-n", prefix_ + "hub", "link", "set", "cable" + std::to_string(host), "down"});
 }
 
-bool Hosts::slow_down(int host) const {
-  return runs({"tc", "-n", name_of(host), "qdisc", "add", "dev", interface(host), "root", "netem", "delay", "3ms",
-               "loss", "1%"});
+std::string Hosts::lose_packets(int host) const {
+  if (runs({"tc", "-n", name_of(host), "qdisc", "add", "dev", interface(host), "root", "netem", "delay", "3ms", "loss",
+            "1%"}))
+    return "";
+  // Where the kernel has no sch_netem: what arrives is dropped at random.
+  const std::string rules =
+      "add table ip loss; add chain ip loss in { type filter hook input priority 0; };"
+      "add rule ip loss in numgen random mod 100 < 2 drop";
+  const CommandResult result = run_command(on(host, {"nft", rules}));
+  return result.exit_code == 0 ? "" : "this kernel has neither netem (sch_netem) nor nftables: " + result.err;
 }
 
 }  // namespace tessera::testing

@@ -28,8 +28,9 @@ class Hosts {
   /// A line of the host's own /etc/hosts: what `name` is there.
   void set_name(int host, const std::string& name, const std::string& address);
   void cut_cable(int host) const;
-  /// Delays and loses packets from the host. False when this kernel cannot.
-  bool slow_down(int host) const;
+  /// Loses packets of the host: one in a hundred that it sends, and delays them, or two that arrive. "", or why this
+  /// kernel cannot.
+  std::string lose_packets(int host) const;
 
  private:
   std::string name_of(int host) const { return prefix_ + std::to_string(host); }

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "config/axes.h"
-#include "config/flag_help.h"
+#include "config/help/flag_help.h"
 #include "config/flag_table.h"
 #include "config/parse_flags.h"
 #include "config/text_values.h"

@@ -1,4 +1,4 @@
-#include "config/did_you_mean.h"
+#include "config/help/did_you_mean.h"
 
 #include <gtest/gtest.h>
 

@@ -41,10 +41,10 @@ constexpr CommandFlag kFlags[] = {
 };
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench comm [--comm PLUGIN] [--nproc N] [flags]",
-    "times every collective of a communicator over a range of sizes, and checks the results. The columns are those of\n"
+    "times every collective of a communicator over a range of sizes, and checks the results. The columns are those of "
     "NCCL's tests: size of the whole buffer, time of one collective (median, least), algorithm and bus bandwidth. "
-    "errors\n"
-    "are wrong elements; memory is the share of this machine's memory bandwidth, measured in the same run. Options of\n"
+    "errors "
+    "are wrong elements; memory is the share of this machine's memory bandwidth, measured in the same run. Options of "
     "the communicator and the device are accepted, as --PLUGIN.OPTION=VALUE.",
     kFlags, 0};
 
@@ -144,6 +144,10 @@ CommBench read_bench(const CommandLine& line, const std::vector<PluginFlag>& opt
 }
 
 }  // namespace
+
+const CommandSyntax& bench_comm_syntax() {
+  return kSyntax;
+}
 
 int bench_comm_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
   std::vector<std::string> words(arguments.begin(), arguments.end());

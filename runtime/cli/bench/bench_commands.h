@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "config/plugin_flag.h"
 #include "rates/rates.h"
 
@@ -13,6 +14,10 @@ namespace tessera::host {
 int bench_comm_command(std::span<const std::string> arguments, const std::vector<std::string>& argv);
 int bench_device_command(std::span<const std::string> arguments);
 int bench_disk_command(std::span<const std::string> arguments);
+
+const CommandSyntax& bench_comm_syntax();
+const CommandSyntax& bench_device_syntax();
+const CommandSyntax& bench_disk_syntax();
 
 /// Takes `--plugin.option=value` and `--plugin.option value` out of the arguments.
 std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments);

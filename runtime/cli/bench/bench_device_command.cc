@@ -41,7 +41,7 @@ constexpr CommandFlag kFlags[] = {
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench device [--device PLUGIN] [flags]",
     "measures a device: products by size and dtype, memory bandwidth, copies between it and the host, and the time of "
-    "a\n"
+    "a "
     "launch. Times are medians, then the least. Options of the device are accepted, as --PLUGIN.OPTION=VALUE.",
     kFlags, 0};
 
@@ -142,6 +142,10 @@ void measure_copies_of(const Device& device, const DeviceBench& bench, Rates& ra
 }
 
 }  // namespace
+
+const CommandSyntax& bench_device_syntax() {
+  return kSyntax;
+}
 
 int bench_device_command(std::span<const std::string> arguments) {
   std::vector<std::string> words(arguments.begin(), arguments.end());

@@ -34,8 +34,8 @@ constexpr CommandFlag kFlags[] = {
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench disk FOLDER[,FOLDER...] [flags]",
     "measures the disks of these folders as a run uses them: the file store of --offload-dir, of which several "
-    "folders\n"
-    "have a share each, in sequence, at random, and beside compute; and in the first folder a file of a checkpoint.\n"
+    "folders "
+    "have a share each, in sequence, at random, and beside compute; and in the first folder a file of a checkpoint. "
     "Takes 512 MiB and the size of the checkpoint of free space, and leaves nothing.",
     kFlags, 1};
 
@@ -67,6 +67,10 @@ void print_files(const FileRates& files, uint64_t chunk_bytes) {
 }
 
 }  // namespace
+
+const CommandSyntax& bench_disk_syntax() {
+  return kSyntax;
+}
 
 int bench_disk_command(std::span<const std::string> arguments) {
   const CommandLine line(kSyntax, arguments);

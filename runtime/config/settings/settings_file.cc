@@ -9,7 +9,7 @@
 #include "base/concat.h"
 #include "base/read_only_file.h"
 #include "base/strict_json.h"
-#include "config/did_you_mean.h"
+#include "config/help/did_you_mean.h"
 #include "config/flag_table.h"
 #include "config/usage_error.h"
 #include "tessera/error.hpp"

@@ -1,4 +1,4 @@
-#include "config/flag_help.h"
+#include "config/help/flag_help.h"
 
 #include "base/concat.h"
 #include "config/default_plugins.h"

@@ -4,7 +4,7 @@
 // substitutions and swaps of neighbours cost one each. Three rows of the table are kept: O(len(a) len(b)) time,
 // O(len(b)) memory. A third of the letters may differ; beyond that, suggestions are noise.
 
-#include "config/did_you_mean.h"
+#include "config/help/did_you_mean.h"
 
 #include <algorithm>
 #include <utility>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/flag.h"
-#include "config/flag_text.h"
+#include "config/help/flag_text.h"
 
 namespace tessera::host {
 

@@ -1,4 +1,4 @@
-#include "config/flag_text.h"
+#include "config/help/flag_text.h"
 
 #include <algorithm>
 

@@ -1,0 +1,103 @@
+#include "cli/command_table.h"
+
+#include <algorithm>
+
+#include "base/concat.h"
+#include "cli/bench/bench_commands.h"
+#include "cli/commands.h"
+#include "config/help/flag_help.h"
+
+namespace tessera::host {
+namespace {
+
+using Arguments = std::span<const std::string>;
+using Argv = std::vector<std::string>;
+
+/// Runs a command that needs no argv.
+template <int (*command)(Arguments)>
+int run(Arguments arguments, const Argv&) {
+  return command(arguments);
+}
+
+template <FlagSet set>
+std::vector<FlagText> of_set() {
+  return flag_texts(set);
+}
+
+template <const CommandSyntax& (*syntax)()>
+std::vector<FlagText> of_syntax() {
+  return flag_texts(syntax());
+}
+
+/// Of all parts, each once.
+std::vector<FlagText> of_bench() {
+  std::vector<FlagText> texts = flag_texts(FlagSet::bench);
+  for (const CommandSyntax* part : {&bench_comm_syntax(), &bench_device_syntax(), &bench_disk_syntax()})
+    for (FlagText& text : flag_texts(*part))
+      if (std::ranges::find(texts, text.name, &FlagText::name) == texts.end()) texts.push_back(std::move(text));
+  return texts;
+}
+
+std::vector<FlagText> of_inspect() {
+  return {{"", "json", "", "print one JSON object", ""},
+          {"", "quick", "", "do not read the files of tensors", ""},
+          {"", "help", "", "print the usage", ""}};
+}
+
+std::vector<FlagText> of_plugins() {
+  return {{"", "json", "", "print JSON", ""},
+          {"", "plugin-dir", "FOLDER", "another folder of plugins", "", false, true},
+          {"", "help", "", "print the usage", ""}};
+}
+
+std::vector<FlagText> none() {
+  return {};
+}
+
+constexpr Command kCommands[] = {
+    {"train", "", "train a model", train_command, of_set<FlagSet::train>},
+    {"eval", "FOLDER", "the loss of a model on data", eval_command, of_set<FlagSet::eval>},
+    {"generate", "FOLDER", "continue a text with a model", run<generate_command>, of_syntax<generate_syntax>},
+    {"convert", "FOLDER OUT", "a model for Hugging Face's transformers", run<convert_command>,
+     of_syntax<convert_syntax>},
+    {"plan", "", "what a run would need, without running it", run<plan_command>, of_set<FlagSet::plan>},
+    {"inspect", "CHECKPOINT", "show what is in a checkpoint, and compare its checksums", run<inspect_command>,
+     of_inspect},
+    {"bench", "comm|device|disk|rates", "measure this machine; plan --rates predicts steps by it", bench_command,
+     of_bench},
+    {"doctor", "", "what works on this machine, and what to do about what does not", doctor_command,
+     of_syntax<doctor_syntax>},
+    {"trace", "FILE", "where the time of a run's steps went (train --profile)", run<trace_command>,
+     of_syntax<trace_syntax>},
+    {"report", "FOLDER", "the record of a run (train --out) as a page for a browser", run<report_command>,
+     of_syntax<report_syntax>},
+    {"plugins", "list|info NAME", "list the plugins, or describe one and its options", run<plugins_command>,
+     of_plugins},
+    {"tokenize", "IN OUT", "text to tokens, by a tokenizer.json", run<tokenize_command>, of_syntax<tokenize_syntax>},
+    {"completion", "bash|zsh", "print what completes commands and flags in this shell", run<completion_command>, none},
+    {"manual", "COMMAND", "print the manual page of a command, for man", run<manual_command>, none},
+};
+
+}  // namespace
+
+std::span<const Command> commands() {
+  return kCommands;
+}
+
+std::string commands_help() {
+  const auto left = [](const Command& command) {
+    return concat("  ", command.name, command.operands.empty() ? "" : " ", command.operands);
+  };
+  size_t width = 0;
+  for (const Command& command : kCommands)
+    width = std::max(width, left(command).size());
+  std::string text = "usage: tessera COMMAND [flags]\n\n";
+  for (const Command& command : kCommands)
+    text += concat(left(command), std::string(width + 2 - left(command).size(), ' '), command.what, "\n");
+  return text +
+         "\ntessera COMMAND --help lists the flags of a command.\n\n"
+         "  --help, --version\n\n"
+         "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
+}
+
+}  // namespace tessera::host

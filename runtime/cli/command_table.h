@@ -1,0 +1,29 @@
+// The commands of `tessera` as a table: main() finds a command in it; help, completions and manual pages are made of
+// it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/help/flag_text.h"
+
+namespace tessera::host {
+
+struct Command {
+  std::string_view name;
+  std::string_view operands;  ///< the words after it; "list|info NAME": the first is one of these
+  std::string_view what;      ///< for one line of the help
+  /// Takes the arguments after the name, and all of argv; returns the exit code.
+  int (*run)(std::span<const std::string> arguments, const std::vector<std::string>& argv);
+  std::vector<FlagText> (*flags)();
+};
+
+/// In the order of the help.
+std::span<const Command> commands();
+
+/// `tessera --help`.
+std::string commands_help();
+
+}  // namespace tessera::host

@@ -1,0 +1,180 @@
+// `tessera completion bash|zsh` and `tessera manual COMMAND`: scripts and pages made of the tables of commands and
+// flags, the same that --help is made of. The build writes them into files for an installation.
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/concat.h"
+#include "cli/command_table.h"
+#include "cli/commands.h"
+#include "config/text_values.h"
+#include "config/usage_error.h"
+
+namespace tessera::host {
+namespace {
+
+/// What may be typed for a value that the help writes as `full|every=K|FILE`: the words that are meant literally, and
+/// whether it may be a file.
+struct Choices {
+  std::string words;  ///< with a blank between them
+  bool is_file = false;
+};
+
+Choices choices_of(std::string_view value) {
+  Choices choices;
+  for (const std::string_view part : split(value, '|')) {
+    const bool is_literal = part.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-_") == part.npos;
+    if (is_literal && !part.empty()) choices.words += concat(choices.words.empty() ? "" : " ", part);
+    for (const char* name : {"FILE", "FOLDER", "PATH", "CHECKPOINT", "IN"})
+      choices.is_file |= part.starts_with(name);
+  }
+  return choices;
+}
+
+/// The first of a command's words.
+Choices first_word(const Command& command) {
+  return choices_of(std::string_view(command.operands).substr(0, command.operands.find(' ')));
+}
+
+std::string replaced(std::string_view text, char what, std::string_view by) {
+  std::string result;
+  for (const char c : text)
+    c == what ? result += by : result += c;
+  return result;
+}
+
+std::string names_of_commands() {
+  std::string names;
+  for (const Command& command : commands())
+    names += concat(names.empty() ? "" : " ", command.name);
+  return names;
+}
+
+constexpr std::string_view kBashHead = R"(# bash completion for tessera, written by `tessera completion bash`
+_tessera() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words flags i
+  if [ "$word" = = ]; then word=
+  elif [ "$before" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi
+)";
+
+/// A flag's value is completed after a blank and after '='.
+std::string bash_completion() {
+  std::string text(kBashHead), flags;
+  text += concat("  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '", names_of_commands(),
+                 " --help --version' -- \"$word\"))\n    return\n  fi\n  case \"$command $before\" in\n");
+  for (const Command& command : commands()) {
+    flags += concat("    ", command.name, ") words='", first_word(command).words, "' flags='");
+    for (const FlagText& flag : command.flags()) {
+      flags += concat("--", flag.name, " ");
+      if (flag.value.empty()) continue;
+      const Choices choices = choices_of(flag.value);
+      text += concat("    '", command.name, " --", flag.name, "') COMPREPLY=($(compgen ", choices.is_file ? "-f " : "",
+                     "-W '", choices.words, "' -- \"$word\")); return ;;\n");
+    }
+    flags += "' ;;\n";
+  }
+  return text + "  esac\n  case $command in\n" + flags +
+         "  esac\n"
+         "  if [ \"${word:0:1}\" = - ]; then\n    COMPREPLY=($(compgen -W \"$flags\" -- \"$word\"))\n"
+         "  elif [ \"$COMP_CWORD\" = 2 ] && [ -n \"$words\" ]; then\n"
+         "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+         "  else\n    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\n"
+         "complete -o filenames -F _tessera tessera\n";
+}
+
+/// Text inside '[...]' of an argument of _arguments, which is in single quotes itself.
+std::string zsh_quoted(std::string_view text) {
+  return replaced(replaced(replaced(replaced(replaced(text, '\\', "\\\\"), '\'', "'\\''"), '[', "\\["), ']', "\\]"),
+                  ':', "\\:");
+}
+
+/// ":what:(a b)", ":what:_files" or both.
+std::string zsh_action(std::string_view what, const Choices& choices) {
+  const std::string words = choices.words.empty() ? "" : concat("(", choices.words, ")");
+  const std::string action =
+      !choices.is_file ? words
+      : words.empty()  ? "_files"
+                       : concat("_alternative ", '"', "words:word:", words, '"', " ", '"', "files:file:_files", '"');
+  return concat(":", zsh_quoted(what), ":", action.empty() ? " " : action);
+}
+
+std::string zsh_completion() {
+  std::string text =
+      "#compdef tessera\n# zsh completion, written by `tessera completion zsh`\n_tessera() {\n"
+      "  if (( CURRENT == 2 )); then\n    local -a commands\n    commands=(\n";
+  for (const Command& command : commands())
+    text += concat("      '", command.name, ":", zsh_quoted(command.what), "'\n");
+  text +=
+      "    )\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n"
+      "  (( CURRENT-- ))\n  case $command in\n";
+  for (const Command& command : commands()) {
+    text += concat("    ", command.name, ") _arguments");
+    for (const FlagText& flag : command.flags()) {
+      const std::string value = flag.value.empty() ? "" : zsh_action(flag.value, choices_of(flag.value));
+      text += concat(" \\\n      '", flag.is_repeatable ? "*" : "", "--", flag.name, value.empty() ? "" : "=", "[",
+                     zsh_quoted(flag.help), "]", value, "'");
+    }
+    if (const Choices first = first_word(command); !first.words.empty())
+      text += concat(" \\\n      '1", zsh_action("word", first), "'");
+    text += " \\\n      '*:file:_files' ;;\n";
+  }
+  return text +
+         "  esac\n}\nif [ \"$funcstack[1]\" = _tessera ]; then _tessera \"$@\"; else compdef _tessera tessera; fi\n";
+}
+
+/// Text in roff: its dashes are those that can be typed, and no line of it is a request.
+std::string roff(std::string_view text) {
+  const std::string escaped = replaced(replaced(text, '\\', "\\e"), '-', "\\-");
+  return escaped.starts_with('.') || escaped.starts_with('\'') ? "\\&" + escaped : escaped;
+}
+
+std::string page_head(const std::string& name, std::string_view what) {
+  return concat(".TH ", roff(name), " 1 \"\" \"tessera ", TESSERA_VERSION, "\"\n.SH NAME\n", roff(name), " \\- ",
+                roff(what), "\n");
+}
+
+std::string manual_of(const Command& command) {
+  std::string text = page_head(concat("tessera-", command.name), command.what);
+  text += concat(".SH SYNOPSIS\n\\fBtessera ", command.name, "\\fR ", roff(command.operands),
+                 command.flags().empty() ? "" : " [flags]", "\n");
+  std::string group = "Flags";
+  if (!command.flags().empty()) text += ".SH FLAGS\n";
+  for (const FlagText& flag : command.flags()) {
+    if (!flag.group.empty() && flag.group != group) text += concat(".SS ", roff(group = flag.group), "\n");
+    text += concat(".TP\n\\fB", roff("--" + flag.name), "\\fR", flag.value.empty() ? "" : " ", roff(flag.value), "\n",
+                   roff(flag.help));
+    if (!flag.default_value.empty()) text += concat(" (default ", roff(flag.default_value), ")");
+    text += flag.is_required ? " (required)\n" : "\n";
+  }
+  return text + ".SH SEE ALSO\n.BR tessera (1)\n";
+}
+
+std::string manual_of_all() {
+  std::string text = page_head("tessera", "trains models on many ranks");
+  text += ".SH SYNOPSIS\n.B tessera\nCOMMAND [flags]\n.SH COMMANDS\n";
+  for (const Command& command : commands())
+    text += concat(".TP\n\\fB", command.name, "\\fR ", roff(command.operands), "\n", roff(command.what), "; ",
+                   roff(concat("tessera-", command.name)), "(1)\n");
+  return text + ".SH EXIT STATUS\n0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
+}
+
+}  // namespace
+
+int completion_command(std::span<const std::string> arguments) {
+  const std::string shell = arguments.size() == 1 ? arguments[0] : "";
+  if (shell != "bash" && shell != "zsh")
+    throw UsageError("tessera completion prints what completes in a shell; give tessera completion bash or zsh");
+  std::cout << (shell == "bash" ? bash_completion() : zsh_completion());
+  return 0;
+}
+
+int manual_command(std::span<const std::string> arguments) {
+  const std::string name = arguments.empty() ? "tessera" : arguments[0];
+  const auto command = std::ranges::find(commands(), name, &Command::name);
+  if (arguments.size() > 1 || (name != "tessera" && command == commands().end()))
+    throw UsageError("tessera manual prints the page of one command; give its name, or none for the page of tessera");
+  std::cout << (name == "tessera" ? manual_of_all() : manual_of(*command));
+  return 0;
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,180 @@
+// What a user has who installs the program: a folder or a Debian package with the program, its plugins, manual pages
+// and completions. Everything is found relative to the program, wherever it lies.
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "e2e/cli.h"
+
+namespace tessera::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+CommandResult in_folder(const std::string& folder, const std::string& script) {
+  return Command({"/bin/bash", "-c", "cd '" + folder + "' && " + script}).wait(std::chrono::minutes(3));
+}
+
+Words words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+/// Trains with two ranks, and lists the plugins: all from below `root`.
+void expect_works(const std::string& program, const std::string& root) {
+  const CommandResult list = run_command({program, "plugins", "list", "--json"});
+  ASSERT_EQ(list.exit_code, 0) << list.err;
+  EXPECT_NE(list.out.find(fs::canonical(root).string() + "/lib/tessera/ddp.so"), std::string::npos) << list.out;
+  EXPECT_EQ(list.out.find(TESSERA_BINARY_DIR), std::string::npos) << list.out;
+  Words command = train({"--nproc=2", "--strategy=fsdp", "--steps=2"});
+  command[0] = program;
+  const CommandResult result = run_command(command);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("done: 2 steps"), std::string::npos) << result.err;
+}
+
+class Installed : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TempFolder;
+    for (const char* component : {"runtime", "plugin-api"}) {
+      const CommandResult result =
+          run_command({TESSERA_CMAKE, "--install", TESSERA_BINARY_DIR, "--prefix", prefix(), "--component", component});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+    }
+  }
+  static void TearDownTestSuite() { delete folder_; }
+  static std::string prefix() { return folder_->path("prefix"); }
+  static std::string program() { return prefix() + "/bin/tessera"; }
+
+  static inline TempFolder* folder_ = nullptr;
+};
+
+TEST_F(Installed, FindsItsPluginsWhereverItLies) {
+  expect_works(program(), prefix());
+  const std::string moved = folder_->path("moved");
+  fs::rename(prefix(), moved);
+  expect_works(moved + "/bin/tessera", moved);
+  fs::create_symlink(moved + "/bin/tessera", folder_->path("link"));
+  expect_works(folder_->path("link"), moved);
+  fs::rename(moved, prefix());
+}
+
+TEST_F(Installed, SaysWhatItWasBuiltFrom) {
+  const CommandResult result = run_command({program(), "--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(std::regex_search(result.out, std::regex(R"(^tessera \d+\.\d+\.\d+, plugin ABI \d+\.\d+)")))
+      << result.out;
+  EXPECT_TRUE(std::regex_search(result.out, std::regex(R"(commit +([0-9a-f]{12}|unknown))"))) << result.out;
+  EXPECT_TRUE(std::regex_search(result.out, std::regex(R"(compiler +(GNU|Clang) \d+)"))) << result.out;
+  for (const char* library : {"Boost", "gloo", "oneDNN", "OpenSSL", "spdlog", "zlib"})
+    EXPECT_TRUE(std::regex_search(result.out, std::regex(std::string(library) + R"( \d+\.\d+)"))) << result.out;
+}
+
+/// Names of flags, in order, that the help or a page of the command shows.
+std::set<std::string> flags_in(const std::string& text) {
+  const std::regex flag(R"((?:^|\n) *(?:\\fB|-h \[ )?(?:--|\\-\\-)((?:[a-z0-9-]|\\-)+))");
+  std::set<std::string> names;
+  for (std::sregex_iterator it(text.begin(), text.end(), flag), end; it != end; ++it)
+    names.insert(std::regex_replace((*it)[1].str(), std::regex(R"(\\)"), ""));
+  return names;
+}
+
+TEST_F(Installed, HasAManualPageOfEveryCommandWithItsFlags) {
+  for (const char* command : {"train", "eval", "generate", "convert", "plan", "tokenize"}) {
+    SCOPED_TRACE(command);
+    const std::string page = file_bytes(prefix() + "/share/man/man1/tessera-" + command + ".1");
+    EXPECT_TRUE(page.starts_with(std::string(".TH tessera\\-") + command + " 1")) << page.substr(0, 100);
+    const std::string help = run_command({program(), command, "--help"}).out;
+    for (const std::string& name : flags_in(page))
+      EXPECT_NE(help.find("--" + name), std::string::npos) << name;
+    EXPECT_TRUE(flags_in(page).contains("help")) << page;
+    EXPECT_EQ(flags_in(page).size(), flags_in(help).size()) << help;
+  }
+  const std::string page = file_bytes(prefix() + "/share/man/man1/tessera.1");
+  const std::string help = run_command({program(), "--help"}).out;
+  const std::regex row(R"(\n  ([a-z]+) )");
+  size_t num_commands = 0;
+  for (std::sregex_iterator it(help.begin(), help.end(), row), end; it != end; ++it, ++num_commands) {
+    const std::string command = (*it)[1];
+    EXPECT_NE(page.find("tessera\\-" + command + "(1)"), std::string::npos) << page;
+    EXPECT_TRUE(fs::exists(prefix() + "/share/man/man1/tessera-" + command + ".1")) << command;
+  }
+  EXPECT_GE(num_commands, 10u) << help;
+}
+
+TEST_F(Installed, CompletesInBash) {
+  const std::string script = prefix() + "/share/bash-completion/completions/tessera";
+  const auto complete = [&](const std::string& words, int current) {
+    const CommandResult result = in_folder(source_dir(), "source " + script + " && COMP_WORDS=(" + words +
+                                                             ") COMP_CWORD=" + std::to_string(current) +
+                                                             " && { _tessera; printf '%s\\n' \"${COMPREPLY[@]}\"; }");
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return words_of(result.out);
+  };
+  EXPECT_EQ(complete("tessera tra", 1), (Words{"train"}));
+  EXPECT_EQ(complete("tessera train --batch", 2), (Words{"--batch-size"}));
+  EXPECT_EQ(complete("tessera train --dtype b", 3), (Words{"bf16"}));
+  EXPECT_EQ(complete("tessera train --dtype = f", 4), (Words{"float32", "fp16"}));
+  EXPECT_EQ(complete("tessera train --model exam", 3), (Words{"examples"}));
+  EXPECT_EQ(complete("tessera train --steps 1", 3), (Words{}));
+  EXPECT_EQ(complete("tessera plugins l", 2), (Words{"list"}));
+  EXPECT_EQ(complete("tessera plan --sv", 2), (Words{"--svg"}));
+  EXPECT_EQ(complete("tessera completion ''", 2), (Words{"bash", "zsh"}));
+}
+
+// A shell in a terminal of its own, to which the words and a tab are typed.
+TEST_F(Installed, CompletesInZsh) {
+  if (run_command({"zsh", "--version"}).exit_code != 0) GTEST_SKIP() << "there is no zsh";
+  const auto complete = [&](const std::string& typed, const std::string& wanted) {
+    const std::string script = R"(
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1='' fpath=($1 \$fpath); autoload -U compinit; compinit -u -d $2; echo rea''dy"
+zpty -r -m shell reply '*ready*'
+zpty -n -w shell "$3"$'\t'
+zpty -r -m shell reply "*$4*" && print found
+zpty -d shell
+)";
+    const CommandResult found =
+        run_command({"timeout", "30", "zsh", "-f", "-c", script, "zsh", prefix() + "/share/zsh/vendor-completions",
+                     folder_->path("dump"), typed, wanted});
+    EXPECT_NE(found.out.find("found"), std::string::npos) << typed << "\n" << found.out << found.err;
+  };
+  complete("tessera tok", "tokenize");
+  complete("tessera train --batch-s", "--batch-size");
+  complete("tessera train --dtype=flo", "float32");
+  complete("tessera plugins li", "list");
+}
+
+TEST(Packages, HaveTheProgramAndTheHeadersApart) {
+  if (run_command({"dpkg-shlibdeps", "--version"}).exit_code != 0) GTEST_SKIP() << "there is no dpkg-dev";
+  const TempFolder folder;
+  const std::string cpack = fs::path(TESSERA_CMAKE).parent_path().string() + "/cpack";
+  const CommandResult packed = in_folder(
+      folder.path(), cpack + " --config " + TESSERA_BINARY_DIR + "/CPackConfig.cmake -B " + folder.path() +
+                         " -D CPACK_COMPONENTS_ALL='runtime;plugin-api' -D CPACK_DEBIAN_COMPRESSION_TYPE=gzip");
+  ASSERT_EQ(packed.exit_code, 0) << packed.out << packed.err;
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    if (entry.path().extension() == ".deb") {
+      const std::string name = entry.path().filename().string();
+      EXPECT_EQ(run_command({"dpkg", "-x", entry.path(), folder.path(name.substr(0, name.find('_')))}).exit_code, 0);
+      contents[name.substr(0, name.find('_'))] =
+          run_command({"dpkg-deb", "--field", entry.path(), "Package", "Depends", "Architecture"}).out;
+    }
+  ASSERT_EQ(contents.size(), 2u) << packed.out;
+  for (const char* library : {"libc6", "libgloo0", "libdnnl", "libboost-program-options", "libspdlog"})
+    EXPECT_NE(contents.at("tessera").find(library), std::string::npos) << contents.at("tessera");
+  EXPECT_NE(contents.at("libtessera-dev").find("Architecture: all"), std::string::npos);
+  expect_works(folder.path("tessera/usr/bin/tessera"), folder.path("tessera/usr"));
+  EXPECT_FALSE(fs::exists(folder.path("tessera/usr/include")));
+  EXPECT_TRUE(fs::exists(folder.path("libtessera-dev/usr/include/tessera/core.h")));
+  EXPECT_FALSE(fs::exists(folder.path("libtessera-dev/usr/bin")));
+}
+
+}  // namespace
+}  // namespace tessera::testing
