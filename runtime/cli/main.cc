@@ -16,6 +16,7 @@
 #include "config/help/did_you_mean.h"
 #include "config/usage_error.h"
 #include "guard/crash_report.h"
+#include "guard/process_copy.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

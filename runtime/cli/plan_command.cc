@@ -43,7 +43,7 @@ StepCost cost_of(const JobPlan& planned, const PlanFlags& flags) {
 
 /// Draws the step as simulated, and as a run did it where there is a trace.
 void draw_svg(const JobPlan& planned, const std::string& path, const StepCost& cost, const Trace* measured) {
-  const Simulation simulation = as_usage([&] { return cost.simulate_step(planned); });
+  const Simulation simulation = as_usage([&] { return cost.simulate_step(planned.job().mesh, planned.programs()); });
   const std::string drawing =
       step_svg(planned.job().mesh, planned.programs(), {simulation, cost.source(), cost.caveat(), measured});
   if (is_standard_output(path)) {
@@ -61,7 +61,7 @@ void draw_svg(const JobPlan& planned, const std::string& path, const StepCost& c
 /// Predicted against measured, per kind of action.
 void compare(const JobPlan& planned, const StepCost& cost, const Trace& measured, const std::string& path) {
   const ProgramOf program = [&](int rank) -> const Program& { return planned.programs().of(rank).steps[0]; };
-  const Simulation simulation = as_usage([&] { return cost.simulate_step(planned); });
+  const Simulation simulation = as_usage([&] { return cost.simulate_step(planned.job().mesh, planned.programs()); });
   const TraceSummary predicted = summarize(simulated_trace(planned.job().mesh, program, simulation));
   const TraceSummary traced = summarize(measured);
   as_usage([&] { check_same_program(predicted, traced, path); });

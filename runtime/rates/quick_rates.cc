@@ -77,7 +77,7 @@ double copy_rate(const Device& device, const RankStream& stream) {
 std::optional<QuickRates> quick_rates(const Job& job) {
   if (!job.device_is_cpu()) return std::nullopt;
   try {
-    const HostServices host(Log(LogLevel::off));
+    const HostServices host{Log(LogLevel::off)};
     QuickRates rates;
     rates.num_threads = threads_per_rank(job.config, job.mesh.num_ranks());
     const Device device({job.plugins.device.device(), job.options.device.values(), 0,

@@ -17,9 +17,10 @@
 
 #include "base/concat.h"
 #include "base/durable_file.h"
+#include "plan/drawing/step_svg.h"
 #include "plan/format.h"
 #include "plan/plan_report.h"
-#include "plan/step_svg.h"
+#include "plan/prediction/step_cost.h"
 #include "record/background_writer.h"
 #include "record/environment.h"
 #include "record/event_file.h"
@@ -84,7 +85,10 @@ struct PlanFiles {
 PlanFiles plan_files(const Job& job, const JobPrograms& programs) {
   const PlanReport report = plan_report(job, programs, -1, Log(LogLevel::off));
   PlanFiles files = {plan_text(report), plan_json(report) + "\n", ""};
-  if (num_drawn_actions(programs) <= kMostDrawnActions) files.drawing = step_svg(job.mesh, programs);
+  if (num_drawn_actions(programs) > kMostDrawnActions) return files;
+  const StepCost cost;  // to measure the machine would disturb the ranks on it
+  const Simulation simulation = cost.simulate_step(job.mesh, programs);
+  files.drawing = step_svg(job.mesh, programs, {simulation, cost.source(), cost.caveat()});
   return files;
 }
 

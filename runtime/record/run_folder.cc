@@ -14,7 +14,7 @@
 #include "base/metrics.h"
 #include "base/read_only_file.h"
 #include "config/settings/settings_file.h"
-#include "plan/step_svg.h"
+#include "plan/drawing/step_svg.h"
 
 namespace tessera::host {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/metrics.h"
 #include "base/read_only_file.h"
 #include "config/usage_error.h"
-#include "plan/step_svg.h"
+#include "plan/drawing/step_svg.h"
 #include "record/run_folder.h"
 #include "tessera/error.hpp"
 

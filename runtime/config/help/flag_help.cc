@@ -75,7 +75,7 @@ std::vector<FlagText> flag_texts(FlagSet set) {
   if (set != FlagSet::bench)
     texts.push_back(
         {"Configuration", "print-config", "", "print the resolved configuration, which --config reads, and exit", ""});
-  texts.push_back({"Help", "help", "", "print this text; options of plugins that are named too"});
+  texts.push_back({"Help", "help", "", "print this text; options of plugins that are named too", ""});
   return texts;
 }
 

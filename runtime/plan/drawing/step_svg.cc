@@ -65,7 +65,7 @@ std::map<double, uint64_t> live_over_time(const Program& program, const std::vec
 /// What a run did in one step, from its beginning: by rank, then by name of stream.
 class MeasuredStep {
  public:
-  explicit MeasuredStep(const Trace& trace) : trace_(trace) {
+  explicit MeasuredStep(const Trace& trace) {
     std::map<int64_t, Interval> steps;
     for (const TracedAction& action : trace.actions) {
       const Interval own = {static_cast<double>(action.begin_ns), static_cast<double>(action.end_ns)};
@@ -95,7 +95,6 @@ class MeasuredStep {
   }
 
  private:
-  const Trace& trace_;
   int64_t step_ = 0;
   double origin_ns_ = 0, seconds_ = 0;
   std::map<std::pair<int, std::string>, std::vector<const TracedAction*>> rows_;
@@ -154,9 +153,9 @@ class Drawing {
 
   std::string title() {
     y_ = kTitleHeight;
-    std::string first = concat("One step: ", duration_text(simulated_), " simulated");
+    std::string first = concat("One step: ", time_text(simulated_), " simulated");
     if (measured_)
-      first += concat(", ", duration_text(measured_->seconds()), " in step ", measured_->step(),
+      first += concat(", ", time_text(measured_->seconds()), " in step ", measured_->step(),
                       " of the run (rows \"run\")");
     first += concat(". Ranks that do the same are drawn once: ", job_.classes.members().size(), " of ", num_ranks_,
                     " ranks.");
@@ -234,7 +233,7 @@ class Drawing {
     const auto idle_until = [&](double time) {
       if (stream == TSR_STREAM_COMPUTE && time > free_from)
         text += svg_rectangle(kIdle.css_class, x(free_from), y_, x(time) - x(free_from), kBar,
-                              "idle for " + duration_text(time - free_from));
+                              "idle for " + time_text(time - free_from));
     };
     for (size_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
@@ -260,7 +259,7 @@ class Drawing {
 
   std::string draw_action(const Colour& colour, const Interval& at, const std::string& what) const {
     return svg_rectangle(colour.css_class, x(at.start), y_, x(at.end) - x(at.start), kBar,
-                         concat(what, ": from ", duration_text(at.start), " for ", duration_text(at.end - at.start)));
+                         concat(what, ": from ", time_text(at.start), " for ", time_text(at.end - at.start)));
   }
 
   std::string draw_memory(int rank) {

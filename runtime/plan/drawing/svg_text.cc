@@ -64,7 +64,7 @@ std::string svg_line(double x1, double y1, double x2, double y2) {
   return format("<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\"/>\n", x1, y1, x2, y2);
 }
 
-std::string duration_text(double seconds) {
+std::string time_text(double seconds) {
   if (seconds >= 10) return format("%.2f s", seconds);
   return seconds < 1e-3 ? format("%.1f us", seconds * 1e6) : format("%.3f ms", seconds * 1e3);
 }

@@ -16,7 +16,7 @@ std::string svg_words(double x, double y, const std::string& text, std::string_v
 std::string svg_line(double x1, double y1, double x2, double y2);
 
 /// "12.3 us", "1.234 ms" or "12.34 s".
-std::string duration_text(double seconds);
+std::string time_text(double seconds);
 
 /// A mark on an axis.
 struct Tick {

@@ -8,6 +8,8 @@
 namespace tessera::host {
 namespace {
 
+constexpr std::string_view kAssumed = "assumed rates, not this machine's";
+
 std::string threads_text(int num_threads) {
   return concat(num_threads, num_threads == 1 ? " thread" : " threads");
 }
@@ -45,22 +47,27 @@ StepCost::StepCost(const JobPlan& planned, const std::string& rates_file) {
 StepCost::StepCost(const JobPlan& planned) {
   const auto quick = quick_rates(planned.job());
   if (quick) rough_ = {quick->operations_per_second, quick->bytes_per_second, quick->bytes_per_second / 2};
-  const std::string rates =
-      concat(rate_text(rough_.operations, "flop/s"), " of products, ", rate_text(rough_.memory_bytes, "B/s"),
-             " of memory, ", rate_text(rough_.link_bytes, "B/s"), " sent");
-  source_ = quick ? concat("by rates of this machine, taken now with ", threads_text(quick->num_threads), ": ", rates)
-                  : concat("by assumed rates, not this machine's: ", rates);
+  describe_rates(quick ? concat("rates of this machine, taken now with ", threads_text(quick->num_threads))
+                       : std::string(kAssumed));
+}
+
+StepCost::StepCost() {
+  describe_rates(std::string(kAssumed));
+}
+
+void StepCost::describe_rates(const std::string& whose) {
+  source_ = concat("by ", whose, ": ", rate_text(rough_.operations, "flop/s"), " of products, ",
+                   rate_text(rough_.memory_bytes, "B/s"), " of memory, ", rate_text(rough_.link_bytes, "B/s"), " sent");
   caveat_ = "rough: tessera bench rates measures every op of the job, and --rates FILE predicts by that";
 }
 
-Simulation StepCost::simulate_step(const JobPlan& planned, size_t variant) const {
-  const JobPrograms& programs = planned.programs();
+Simulation StepCost::simulate_step(const Mesh& mesh, const JobPrograms& programs, size_t variant) const {
   const auto program_of = [&](int rank) -> const Program& { return programs.of(rank).steps[variant]; };
   if (!costs_)
-    return simulate(planned.job().mesh, programs.classes, program_of,
+    return simulate(mesh, programs.classes, program_of,
                     [&](const Program& p, const Action& a) { return estimated_seconds(p, a, rough_); });
   return simulate(
-      planned.job().mesh, programs.classes, program_of,
+      mesh, programs.classes, program_of,
       [&](const Program& p, const Action& a) { return costs_->seconds(p, a); },
       {resource_of, [&](Resource resource, const ResourceSet& running) { return costs_->speed(resource, running); }});
 }
@@ -69,7 +76,7 @@ double StepCost::step_seconds(const JobPlan& planned) const {
   const size_t num_variants = planned.programs().by_representative.begin()->second.steps.size();
   double seconds = 0;
   for (size_t variant = 0; variant < num_variants; ++variant)
-    seconds += simulate_step(planned, variant).end() / static_cast<double>(num_variants);
+    seconds += simulate_step(planned.job().mesh, planned.programs(), variant).end() / static_cast<double>(num_variants);
   return seconds;
 }
 

@@ -18,12 +18,14 @@ class StepCost {
   StepCost(const JobPlan& planned, const std::string& rates_file);
   /// Roughly: by a product and a copy that are timed now where the job computes on the CPU, else by MachineRates().
   explicit StepCost(const JobPlan& planned);
+  /// Roughly, by MachineRates(), whatever the machine.
+  StepCost();
 
   /// For the end of a sentence: "by rates.json (measured 2026-11-20T10:00:00Z, 2 threads)".
   const std::string& source() const { return source_; }
   /// What a reader should know of its limits, a sentence; empty for measured rates.
   const std::string& caveat() const { return caveat_; }
-  Simulation simulate_step(const JobPlan& planned, size_t variant = 0) const;
+  Simulation simulate_step(const Mesh& mesh, const JobPrograms& programs, size_t variant = 0) const;
   /// The mean over the variants of the step.
   double step_seconds(const JobPlan& planned) const;
   /// The rates of the file and what follows from them; null for rough ones.
@@ -31,6 +33,8 @@ class StepCost {
   const Costs* costs() const { return costs_.get(); }
 
  private:
+  void describe_rates(const std::string& whose);
+
   std::shared_ptr<const Rates> rates_;
   std::shared_ptr<const Costs> costs_;
   MachineRates rough_;

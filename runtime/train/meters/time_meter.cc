@@ -9,7 +9,7 @@ void TimeMeter::add_step(double ms) {
   step_ms_.push_back(static_cast<float>(ms));
 }
 
-StepTimes TimeMeter::step_times() const {
+StepDurations TimeMeter::step_times() const {
   if (step_ms_.empty()) return {};
   std::vector<float> sorted = step_ms_;
   std::ranges::sort(sorted);

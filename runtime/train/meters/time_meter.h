@@ -7,7 +7,7 @@
 namespace tessera::host {
 
 /// Milliseconds of steps: half of them took less than the median, a tenth less than `low`, a tenth more than `high`.
-struct StepTimes {
+struct StepDurations {
   double median = 0, low = 0, high = 0;
 };
 
@@ -29,7 +29,7 @@ class TimeMeter {
   double evaluations() const { return evaluations_; }
   double saving() const { return saving_; }
   /// All zero before the first step.
-  StepTimes step_times() const;
+  StepDurations step_times() const;
 
  private:
   const Clock::time_point start_ = Clock::now();

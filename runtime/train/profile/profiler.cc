@@ -18,7 +18,7 @@
 #include "trace/summary_text.h"
 #include "trace/write_trace.h"
 #include "train/profile/clocks.h"
-#include "train/report.h"
+#include "train/report/report.h"
 
 namespace tessera::host {
 namespace {

@@ -72,12 +72,12 @@ std::string time_text(const TimeMeter& times) {
 }
 
 std::string step_text(const TimeMeter& times) {
-  const StepTimes step = times.step_times();
+  const StepDurations step = times.step_times();
   return step.median > 0 ? format("%.1f ms median, 80 %% between %.1f and %.1f", step.median, step.low, step.high) : "";
 }
 
 std::string rate_text(const Job& job, const TimeMeter& times) {
-  const StepTimes step = times.step_times();
+  const StepDurations step = times.step_times();
   if (step.median <= 0) return "";
   const auto rate = [&](double ms) { return static_cast<double>(job.tokens_per_step()) / ms * 1e3; };
   return format("%.0f median, 80 %% between %.0f and %.0f", rate(step.median), rate(step.high), rate(step.low));

@@ -209,9 +209,23 @@ class Collective {
     ContentParts sum = *sum_;
     for (ContentPart& part : sum) {
       if (part.content.kind == ContentKind::squares) part.content.addends = walk(rank).all_squares().addends;
+      if (part.content.kind == ContentKind::loss || part.content.kind == ContentKind::correct)
+        count_sum(rank, part.content);
       if (!completes(rank, part.content)) part.content = {};
     }
     return sum;
+  }
+
+  /// A stage without the loss takes part too: what verify_placement sees there are zeros, in whatever order of sums.
+  void count_sum(int rank, Content& content) const {
+    const Group& group = group_of(rank);
+    const uint32_t over = group.coordinates.empty() ? axes_of_tokens(ranks_.mesh, group.axis) : 0;
+    if (action_of(rank).reduce != TSR_REDUCE_SUM)
+      walk(rank).report(places_.at(rank),
+                        concat("reduces ", walk(rank).text(content), " by something other than a sum"));
+    if (content.summed & over)
+      walk(rank).report(places_.at(rank), concat("sums ", walk(rank).text(content), " over the same tokens twice"));
+    content.summed |= over;
   }
 
   /// Values are made whole over axes that split tensors, by the reduction that the model names.

@@ -38,6 +38,7 @@ struct Content {
   uint32_t role = 0;     ///< TSR_HOME_*, of states
   int index = -1, part = -1, micro_batch = -1;
   uint32_t addends = 0;  ///< a set of AddendSets
+  uint32_t summed = 0;   ///< of a loss and of correct predictions: the axes over whose tokens it is summed, as bits
   int64_t shift = 0;
 
   bool operator==(const Content&) const = default;

@@ -29,8 +29,19 @@ AddendSets::Set first(int n) {
 
 }  // namespace
 
+uint32_t axes_of_tokens(const Mesh& mesh, int axis) {
+  uint32_t axes = 0;
+  for (size_t i = 0; i < mesh.axes().size(); ++i)
+    if (mesh.axes()[i].splits == TSR_SPLITS_BATCH && mesh.axes()[i].num_ranks > 1 &&
+        (axis == TSR_WORLD_AXIS || axis == static_cast<int>(i)))
+      axes |= 1u << i;
+  return axes;
+}
+
 ModelNeeds::ModelNeeds(const Program& program, AddendSets& sets)
-    : model_(*program.model), num_micro_batches_(program.shape.num_micro_batches) {
+    : model_(*program.model),
+      num_micro_batches_(program.shape.num_micro_batches),
+      axes_of_tokens_(axes_of_tokens(*program.mesh)) {
   for (const Value& value : model_.values)
     is_in_rows_.push_back(
         std::ranges::any_of(value.splits, [](const ValueSplit& split) { return split.dim == TSR_DIM_ROWS; }));
@@ -134,6 +145,7 @@ Content ModelNeeds::gradient(int parameter) const {
 Content ModelNeeds::loss(ContentKind kind) const {
   Content content{kind};
   content.addends = all_micro_batches_;
+  content.summed = axes_of_tokens_;
   return content;
 }
 

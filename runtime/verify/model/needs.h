@@ -9,6 +9,9 @@
 
 namespace tessera::host {
 
+/// The axes of several ranks with tokens of their own, as bits: of all, or of those that a group of `axis` is over.
+uint32_t axes_of_tokens(const Mesh& mesh, int axis = TSR_WORLD_AXIS);
+
 /// Of one rank's model. A value that exists whole and in rows is one value here, in two forms.
 class ModelNeeds {
  public:
@@ -58,6 +61,7 @@ class ModelNeeds {
   std::vector<uint32_t> all_inputs_, all_gradients_;     // complete sets: of each value, of each parameter
   std::vector<uint32_t> reductions_;                     // of each value
   uint32_t all_micro_batches_ = 0;
+  uint32_t axes_of_tokens_;  // of several ranks
 };
 
 }  // namespace tessera::host
