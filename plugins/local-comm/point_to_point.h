@@ -30,8 +30,8 @@ class PointToPoint {
   bool has_messages_of(const Collective& collective) const;
   void receive(Monitor::Lock& lock, const Transfer& receive, const Member& member, const Collective& collective);
   void withdraw(Monitor::Lock& lock, const Collective& collective);
-  [[noreturn]] void give_up(Monitor::Lock& lock, const Member& member, const Collective& collective,
-                            const std::vector<const Transfer*>& receives);
+  void give_up(Monitor::Lock& lock, const Member& member, const Collective& collective,
+               const std::vector<const Transfer*>& receives);
 
   Monitor& monitor_;
   std::vector<Message> messages_;  // guarded by monitor_: posted and not yet received

@@ -93,11 +93,12 @@ std::string commands_help() {
     width = std::max(width, left(command).size());
   std::string text = "usage: tessera COMMAND [flags]\n\n";
   for (const Command& command : kCommands)
-    text += concat(left(command), std::string(width + 2 - left(command).size(), ' '), command.what, "\n");
+    text += concat(left(command), std::string(width + 2 - left(command).size(), ' '),
+                   wrapped(command.what, kHelpColumns, static_cast<int>(width) + 2), "\n");
   return text +
          "\ntessera COMMAND --help lists the flags of a command.\n\n"
          "  --help, --version\n\n"
-         "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
+         "exit codes: 0 success, 1 the run failed, 2 wrong usage, 128 + N signal N\n";
 }
 
 }  // namespace tessera::host

@@ -24,7 +24,7 @@ std::vector<std::pair<PluginKind, std::string>> named_plugins(const TrainConfig&
   };
   for (const StrategyFlag& strategy : config.strategies)
     add(PluginKind::strategy, strategy.plugin);
-  if (config.comm != kDefaultCommunicator) add(PluginKind::communicator, config.comm);
+  if (config.comm != TrainConfig().comm) add(PluginKind::communicator, config.comm);
   if (config.device != kDefaultDevice) add(PluginKind::device, config.device);
   for (const std::string& policy : config.offload)
     add(PluginKind::offload, policy);

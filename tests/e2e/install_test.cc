@@ -115,7 +115,7 @@ TEST_F(Installed, CompletesInBash) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return words_of(result.out);
   };
-  EXPECT_EQ(complete("tessera tra", 1), (Words{"train"}));
+  EXPECT_EQ(complete("tessera tra", 1), (Words{"train", "trace"}));
   EXPECT_EQ(complete("tessera train --batch", 2), (Words{"--batch-size"}));
   EXPECT_EQ(complete("tessera train --dtype b", 3), (Words{"bf16"}));
   EXPECT_EQ(complete("tessera train --dtype = f", 4), (Words{"float32", "fp16"}));

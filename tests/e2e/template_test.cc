@@ -121,7 +121,7 @@ TEST_P(Template, HasAnOffloadPolicyThatIsFoundByItsName) {
   const CommandResult info =
       Command({TESSERA_PROGRAM, "plugins", "info", "saved-out", dir}).wait(std::chrono::minutes(1));
   EXPECT_NE(info.out.find("kind     offload  (--offload saved-out)"), std::string::npos) << info.out << info.err;
-  EXPECT_NE(info.out.find("--saved-out.ahead=1"), std::string::npos) << info.out;
+  EXPECT_NE(info.out.find("--saved-out.ahead N"), std::string::npos) << info.out;
 }
 
 // Other bits would be another computation: a policy moves, and computes nothing.

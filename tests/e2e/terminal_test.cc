@@ -188,7 +188,7 @@ TEST(Summaries, SayWhatTheRunIsAndWhatItWas) {
   for (const std::string& part :
        {std::string(" trains\n"), std::string("\n  steps            4 of 32 tokens: 2 ranks x 1 sequence of 16\n"),
         std::string("\n  mesh             dp=2: 2 ranks\n"), "\n  strategies       dp: fsdp " + version + "\n",
-        "\n  communicator     gloo " + version + "\n", "\n  device           cpu " + version + ", 1 thread per rank\n",
+        "\n  communicator     gloo " + version + "; --comm auto chose it, since it connects processes", "\n  device           cpu " + version + ", 1 thread per rank\n",
         std::string("\n  memory           "), std::string("done: 4 steps\n  loss             "),
         std::string("\n  time             "), std::string(": preparing "), std::string(", evaluation "),
         std::string("\n  tokens/s         "), std::string("\n  memory planned   "),

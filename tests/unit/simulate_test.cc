@@ -163,11 +163,12 @@ TEST_F(SimulateShared, SpeedsChangeWithEveryStartAndEnd) {
   EXPECT_EQ(times(0.5), (Times{{0, 1}, {1, 5}, {1, 7}}));
 }
 
-TEST_F(SimulateShared, WorkBetweenRanksSharesNothing) {
+// It keeps the first of its ranks busy: 3 of both at half speed take 6, and the copy goes on alone.
+TEST_F(SimulateShared, ACollectiveSharesWithItsFirstRank) {
   copy(y_, 4);
   on(0, TSR_ACTION_ALL_REDUCE, {add(x_)}, 3).reduce = TSR_REDUCE_SUM;
   on(1, TSR_ACTION_ALL_REDUCE, {add(x_)}, 3).reduce = TSR_REDUCE_SUM;
-  EXPECT_EQ(times(0.5), (Times{{0, 4}, {0, 3}}));
+  EXPECT_EQ(times(0.5), (Times{{0, 7}, {0, 6}}));
 }
 
 TEST_F(SimulateShared, WithoutLossesItIsTheLongestPath) {

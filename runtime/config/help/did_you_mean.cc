@@ -112,7 +112,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"gradient-checkpointing", "--recompute"},
     {"recompute-activations", "--recompute"},
     {"out", "--save"},
-    {"out-dir", "--out"},
+    {"out-dir", "--save"},
     {"output-dir", "--save"},
     {"checkpoint", "--save"},
     {"checkpoint-dir", "--save"},

@@ -70,8 +70,9 @@ std::vector<FlagText> flag_texts(FlagSet set) {
                      std::string(flag.help), "", is_required(set, flag.name)});
   for (const Flag& flag : train_flags())
     if (has_flag(set, flag)) texts.push_back(text_of(set, flag));
-  texts.push_back({"Configuration", "config", "FILE",
-                   "read flags from this file, such as config.json of an --out; those on the command line win", ""});
+  texts.push_back(
+      {"Configuration", "config", "FILE",
+       "read flags from this file, such as the config.json of a run's record; those on the command line win", ""});
   if (set != FlagSet::bench)
     texts.push_back(
         {"Configuration", "print-config", "", "print the resolved configuration, which --config reads, and exit", ""});

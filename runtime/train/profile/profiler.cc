@@ -100,7 +100,7 @@ void Profiler::after_step(int64_t step) {
 void Profiler::keep_sample() {
   sampled_.push_back(*now_);
   if (sampled_.size() == kMaxSamples) {
-    for (size_t i = 0; i < kMaxSamples / 2; ++i)
+    for (size_t i = 1; i < kMaxSamples / 2; ++i)  // the first stays: moved to itself it would be lost
       sampled_[i] = std::move(sampled_[2 * i]);
     sampled_.resize(kMaxSamples / 2);
     interval_ *= 2;
