@@ -91,6 +91,12 @@ class LibraryCheck {
 
   /// The folder, or an empty path for one that is missing and that no other user can make.
   fs::path checked_folder(const fs::path& object, const std::string& written) {
+    if (written.empty())
+      throw UsageError(
+          concat(needs(object),
+                 "libraries from the current folder: its RUNPATH has an empty entry; link it "
+                 "without the stray colon (CMake adds one to what will be installed, unless the target has "
+                 "BUILD_WITH_INSTALL_RPATH)"));
     std::string text = written;
     for (const char* origin : {"${ORIGIN}", "$ORIGIN"})
       if (text.starts_with(origin)) text.replace(0, std::string_view(origin).size(), object.parent_path().string());

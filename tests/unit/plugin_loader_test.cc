@@ -143,6 +143,8 @@ TEST(Handshake, PointersThatLieAreRefused) {
 TEST(Linking, ThatHarmsTheProcessIsRefused) {
   refuse(plugin("executable_stack"), {"would make the stack of the process executable", "-z noexecstack"});
   refuse(plugin("runpath_relative"), {"needs libraries from the folder 'libraries' of its RUNPATH", "$ORIGIN"});
+  refuse(plugin("runpath_empty"),
+         {"needs libraries from the current folder", "empty entry", "BUILD_WITH_INSTALL_RPATH"});
   refuse(plugin("runpath_open"), {"/tmp/tessera-missing-folder, which is not there and which any user may make"});
 }
 
