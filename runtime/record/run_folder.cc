@@ -70,12 +70,13 @@ std::string refusal_of_record(const std::string& folder, bool resumes, bool over
   if (const std::string refusal = refusal_of_folder("--out", folder, inputs); !refusal.empty()) return refusal;
   const bool has = has_record(folder);
   const IsOurs of_record = [has](std::string_view) { return has; };  // files without a beginning of their own
+  const std::string log = log_file_name(0);
   const std::pair<std::string_view, IsOurs> files[] = {{kConfigFile, begins_like_settings},
                                                        {kMetricsFile, begins_like_metrics},
                                                        {kStepDrawing, begins_like_step_svg},
                                                        {kPlanText, of_record},
                                                        {kPlanJson, of_record},
-                                                       {log_file_name(0), of_record}};
+                                                       {log, of_record}};
   for (const auto& [name, is_ours] : files)
     if (const std::string refusal = refusal_of_file(folder, name, is_ours, overwrite, inputs); !refusal.empty())
       return refusal;
