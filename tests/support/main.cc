@@ -15,11 +15,13 @@ extern "C" const char* __tsan_default_suppressions() {
 #endif
 
 // clang's OpenMP does not free what it kept for the largest team once teams have become smaller.
-#if defined(__clang__) && __has_feature(address_sanitizer)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:libomp.so\n";
 }
+#endif
 #endif
 
 int main(int argc, char** argv) {
