@@ -1,12 +1,14 @@
 // What cpu-device promises beyond what is asked of every device (tests/conformance/device_ops_*): orders of additions,
 // teams of any size, chunks.
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <cstdlib>
 
 #include "cpu-device/device.h"
 #include "cpu-device/kernels/bf16/product.h"
+#include "cpu-device/kernels/bf16/rows.h"
 #include "support/op_cases.h"
 #include "support/op_check.h"
 #include "support/reference_kernels.h"
@@ -104,7 +106,32 @@ void expect_one_result(OpCase c, uint32_t mode) {
     }
 }
 
-// More than one tile each way, the last ones narrower, and an inner dim that oneDNN would cut for a team.
+// oneDNN asks for the size of the team once more when a product runs outside a parallel region.
+TEST(CpuBf16, ProductHasTheSameBitsWhateverTheTeamOfItsThread) {
+  constexpr cpu::ProductExtents kExtents{24, 384, 3072};
+  const auto in_16_bit = [](uint64_t num_elements, uint64_t seed) {
+    const std::vector<float> values = random_floats(num_elements, seed);
+    std::vector<uint16_t> narrow(num_elements);
+    cpu::narrow(values.data(), num_elements, narrow.data());
+    return narrow;
+  };
+  constexpr uint64_t kStride = 2 * kExtents.n;  // of a tile: such a product is another one of oneDNN's
+  const std::vector<uint16_t> a = in_16_bit(kExtents.m * kExtents.k, 11), b = in_16_bit(kExtents.k * kStride, 12);
+  const cpu::Bf16Product product(kExtents, {kExtents.k}, {kStride}, kExtents.n, false);
+  const auto result = [&](int team) {
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(team);
+    std::vector<float> c(kExtents.m * kExtents.n);
+    product.run(a.data(), b.data(), c.data());
+    EXPECT_EQ(omp_get_max_threads(), team);
+    omp_set_num_threads(before);
+    return c;
+  };
+  EXPECT_EQ(result(40), result(1));
+}
+
+// More than one tile each way, the last ones narrower; an inner dim that oneDNN would cut for a
+// team.
 TEST(CpuBf16, LinearHasTheSameBitsOnAnyNumberOfThreads) {
   for (const LinearExtents& extents : {LinearExtents{2, 150, 70, 801, TSR_ACTIVATION_GELU_TANH, true},
                                        LinearExtents{1, 24, 3072, 768, TSR_ACTIVATION_NONE, false}}) {

@@ -1,5 +1,6 @@
-// oneDNN cuts a product, its inner dim too, by the size of OpenMP's team when the product is made. Each is made for one
-// thread here; a kernel with a team cuts the result into tiles (tiles.h).
+// oneDNN cuts a product, its inner dim too, by the size of OpenMP's team, both when the product is made and when it runs
+// outside a parallel region. Each is made for one thread here, and run by one; a kernel with a team cuts the result into
+// tiles (tiles.h).
 //
 // Without AMX the inner dim goes by in steps, and sgemm adds each to c:
 //
@@ -127,6 +128,7 @@ Bf16Product::Bf16Product(ProductExtents extents, Bf16Layout a, Bf16Layout b, uin
 }
 
 void Bf16Product::run(const uint16_t* a, const uint16_t* b, float* c) const {
+  const OneThread one_thread;
   if (!product_) return widen_and_multiply(a, b, c);
   const auto bind = [](const memory::desc& desc, const void* data) {
     return memory(desc, engine(), const_cast<void*>(data));
