@@ -36,8 +36,8 @@ image() {
     --build-arg RUN_IMAGE=localhost/tessera-base --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" \
     --ignorefile deploy/Dockerfile.dockerignore -f deploy/Dockerfile -t tessera .
   container=$("${buildah[@]}" from --pull-never tessera)
-  "${buildah[@]}" copy "$container" examples/char /work/model >/dev/null
-  "${buildah[@]}" copy "$container" docs /work/docs >/dev/null
+  "${buildah[@]}" copy "$container" examples/char /data/model >/dev/null
+  "${buildah[@]}" copy "$container" docs /data/docs >/dev/null
   "${buildah[@]}" run "$container" -- tessera --version
   "${buildah[@]}" run "$container" -- sh -c 'test "$(id -u)" = 1000'
   "${buildah[@]}" run "$container" -- tessera train --model model --data docs --batch-size 2 --nproc 2 --steps 5
