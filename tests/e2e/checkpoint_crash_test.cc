@@ -72,7 +72,7 @@ TEST(CheckpointCrash, TheLastGoodCheckpointStays) {
         << run.err;
     EXPECT_NE(run.err.find("the checkpoint after the last step, 6, was not written: "), std::string::npos) << run.err;
     EXPECT_NE(run.err.find("Input/output error; the last good one is " + job.folder("broken") +
-                           "/step-00000002, from which --resume " + job.folder("broken") + " goes on"),
+                           "/step-00000002; continue it with --resume " + job.folder("broken")),
               std::string::npos)
         << run.err;
     EXPECT_EQ(file_bytes(job.folder("broken/latest")), "step-00000002\n");

@@ -224,7 +224,7 @@ TEST_F(CheckpointFiles, PythonReadsThem) {
   const char* given = std::getenv("TESSERA_PYTHON");
   const std::string python = given ? given : "python3";
   if (run_command({"/usr/bin/env", python, "-c", "import numpy, safetensors"}).exit_code != 0)
-    GTEST_SKIP() << python << " has no numpy or no safetensors; TESSERA_PYTHON may name one that has";
+    GTEST_SKIP() << "needs numpy and safetensors in " << python << " (TESSERA_PYTHON names another Python)";
   const std::string from = folder() + "/step-00000006", to = folder() + "/values";
   const std::string script = documented_reader() +
                              "import sys\nwith open(sys.argv[2], 'wb') as out:\n"

@@ -311,7 +311,7 @@ class OtherUser {
 };
 
 TEST_F(PluginFiles, OfAnotherUserOrAGroupAreRefusedToRoot) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to change the owner of a file";
   const fs::path path = copy_good("sample.so");
   ASSERT_EQ(chown(path.c_str(), 0, kStranger), 0);
   EXPECT_EQ(load(path).name, "sample");
@@ -323,7 +323,7 @@ TEST_F(PluginFiles, OfAnotherUserOrAGroupAreRefusedToRoot) {
 }
 
 TEST_F(PluginFiles, InAFolderOfAnotherUserAreRefusedToRoot) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to change the owner of a folder";
   fs::create_directories(folder_ / "theirs/inner");
   const fs::path path = copy_good("theirs/inner/sample.so");
   EXPECT_EQ(load(path).name, "sample");
@@ -337,7 +337,7 @@ TEST(PluginFile, MayLieInAFolderOfAnotherUserThatHoldsTheProgramToo) {
 }
 
 TEST_F(PluginFiles, OfAnotherUserAreWarnedOf) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to run as another user";
   const fs::path path = copy_good("sample.so");
   fs::permissions(folder_, fs::perms(0755));
   fs::permissions(path, fs::perms(0644));

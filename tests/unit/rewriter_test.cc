@@ -172,7 +172,7 @@ TEST_F(EditTest, OfTheActionsOnReplacedHomesTheFirstInTheListStays) {
     const tsr_home_role gradient{TSR_HOME_GRADIENT, 1, x, 0, 64};
     const tsr_home flat{0, str("flat"), 0, 0, nullptr, 64, &gradient, 1, 0};
     edit.replace_homes(std::vector{homes[1], homes[0]}, &flat);
-    expect_error([&] { edit.replace_homes({&homes[0], 1}, nullptr); }, {"there is no home"});
+    expect_error([&] { edit.replace_homes({&homes[0], 1}, nullptr); }, {"home", "does not exist"});
   });
   ASSERT_EQ(order(), (std::vector{ids[0], ids[1], ids[2], squares[0]}));
   EXPECT_EQ(program.actions[3].bindings[0].num_elements, 32u + 32u);
@@ -225,7 +225,7 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
   });
 }
 
-// No word is without meaning: one that is not 0 was set by somebody who means something by it.
+// Spare words must be 0: any other value was set to mean something.
 TEST_F(EditTest, RefusesSpareWordsThatAreNotZero) {
   Home home{program.next_id++, "h", 0, {}, 64, {}};
   program.homes.push_back(home);

@@ -66,8 +66,8 @@ bool is_final(const Error& error) {
 }
 
 Error nothing_there(const TrainConfig& config) {
-  return {TSR_E_NOT_FOUND, concat("there is no checkpoint in ", flag_of_source(config), " ", source_of(config),
-                                  "; give a folder that holds step-N folders, or one of these",
+  return {TSR_E_NOT_FOUND, concat(flag_of_source(config), " ", source_of(config),
+                                  " holds no checkpoint; give a folder that holds step-N folders, or one of these",
                                   config.resume.empty() ? "" : ", or leave --resume out to start at step 1")};
 }
 
@@ -223,7 +223,7 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
   const std::vector<std::string> folders = candidates(job, info, is_explicit, log);
   if (folders.empty()) {
     if (!may_start_anew(job.config)) throw nothing_there(job.config);
-    log.info("there is no checkpoint in ", job.config.save, " yet: the run starts at step 1");
+    log.info(job.config.save, " holds no checkpoint yet: the run starts at step 1");
     return {};
   }
   for (size_t i = 0; i < folders.size(); ++i) {
