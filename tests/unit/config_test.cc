@@ -349,7 +349,7 @@ TEST(Flags, RefuseBadValues) {
   refuse({"--steps"}, {"--steps"});
   refuse({"--steps", "1", "--steps", "2"}, {"--steps", "more than once"});
   refuse({"--min-lr", "1", "--lr", "0.5"}, {"--min-lr 1", "--lr 0.5"});
-  refuse({"--min-lr", "1e-5"}, {"--min-lr 1e-05 changes nothing", "--lr-schedule linear or cosine"});
+  refuse({"--min-lr", "1e-5"}, {"--min-lr 1e-05 has no effect", "--lr-schedule linear or cosine"});
   refuse({"--metrics", ""}, {"--metrics", "empty"});
   refuse({"--metrics="}, {"--metrics"});
 }
@@ -463,7 +463,7 @@ TEST(Axes, MeshAndStrategiesMustFit) {
   expect_error<UsageError>([] { resolve_axes(with("pp=2,dp=2", "fsdp"), 4); }, {"does not say which axis"});
   expect_error<UsageError>([] { resolve_axes(with("dp=2", "tp=tensor"), 2); }, {"no axis 'tp'", "dp"});
   expect_error<UsageError>([] { resolve_axes(with("dp=2", "ddp"), 3); }, {"2 ranks", "the job has 3"});
-  expect_error<UsageError>([] { resolve_axes(with("", "dp=fsdp,tp=tensor"), 4); }, {"no --mesh"});
+  expect_error<UsageError>([] { resolve_axes(with("", "dp=fsdp,tp=tensor"), 4); }, {"needs --mesh"});
 }
 
 TEST(Axes, WorldComesFromNprocOrMesh) {

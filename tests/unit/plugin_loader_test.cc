@@ -360,8 +360,9 @@ TEST_F(PluginFiles, AreFoundByNameInOneFolderOnly) {
   const std::vector<fs::path> both = {folder_ / "a", folder_ / "b"};
   EXPECT_EQ(find_plugin(PluginKind::strategy, "sample", both), folder_ / "a/sample.so");
   EXPECT_EQ(find_plugin(PluginKind::strategy, "./x/y.so", both), "./x/y.so");
-  expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "smaple", both); },
-                           {"no plugin smaple", (folder_ / "b").string(), "available: sample", "did you mean sample"});
+  expect_error<UsageError>(
+      [&] { find_plugin(PluginKind::strategy, "smaple", both); },
+      {"plugin smaple for --", "was not found", (folder_ / "b").string(), "available: sample", "did you mean sample"});
   expect_error<UsageError>([&] { find_plugin(PluginKind::communicator, "sample", both); }, {"sample-comm.so", "none"});
   copy_good("b/sample.so");
   expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "sample", both); },
@@ -382,9 +383,9 @@ TEST_F(PluginFiles, OfOffloadPoliciesHaveTheirSuffix) {
   const fs::path path = write("sample-offload.so", read(plugin("policy")));
   EXPECT_EQ(find_plugin(PluginKind::offload, "sample", {folder_}), path);
   EXPECT_EQ(load_plugin(PluginKind::offload, "sample", {folder_}, kQuiet).path, path);
-  expect_error<UsageError>(
-      [&] { find_plugin(PluginKind::offload, "smaple", {folder_}); },
-      {"no plugin smaple for --offload: no file smaple-offload.so", "available: sample", "did you mean sample"});
+  expect_error<UsageError>([&] { find_plugin(PluginKind::offload, "smaple", {folder_}); },
+                           {"plugin smaple for --offload was not found: no file smaple-offload.so", "available: sample",
+                            "did you mean sample"});
   expect_error<UsageError>([&] { load_plugin(PluginKind::offload, plugin("good").string(), {}, kQuiet); },
                            {"is a strategy, but --offload needs an offload policy; use it with --strategy"});
   expect_error<UsageError>([&] { load_plugin(PluginKind::device, path.string(), {}, kQuiet); },

@@ -167,7 +167,7 @@ TEST(SettingsFile, AFlagVoidsWhatGoesWithIt) {
       R"(, "nproc": 2, "mesh": "dp=2", "strategy": "dp=fsdp", "fsdp.prefetch": 1, "resume": "r", "comm": "gloo"})");
   EXPECT_TRUE(parse(path, {"--nproc=4"}).config.mesh.empty());
   EXPECT_EQ(parse(path, {"--mesh=dp=4"}).config.nproc, 0);
-  EXPECT_TRUE(has_note(parse(path, {"--nproc=4"}), "\"mesh\", dp=2, is left out"));
+  EXPECT_TRUE(has_note(parse(path, {"--nproc=4"}), "\"mesh\", dp=2, is ignored"));
   EXPECT_EQ(parse(path, {"--init-from=i"}).config.resume, "");
   const ParsedFlags other = parse(path, {"--strategy=ddp"});
   EXPECT_TRUE(other.plugin_flags.empty());
