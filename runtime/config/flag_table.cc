@@ -199,7 +199,7 @@ void add_rank_flags(std::vector<Flag>& flags) {
              "host memory that a rank may use for what leaves its device; a run that needs more is refused at start",
              &C::host_memory),
        turned_on(kRanks, "insecure",
-                 "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only",
+                 "let ranks on several machines connect without TESSERA_JOB_SECRET; for trusted networks only",
                  &C::insecure),
        integer(kRanks, "threads", "threads per rank; 0: cores / ranks on this machine", &C::threads, 0, 4096)});
 }

@@ -92,7 +92,7 @@ void refuse_unreachable(const std::string& given, int reason) {
   if (reason == ENAMETOOLONG)
     refuse("--model ", shown(given), " has ", given.size(), " letters, too many for a path; give a folder");
   if (reason != ENOENT && reason != ENOTDIR)
-    refuse("--model ", shown(given), " cannot be looked at: ", std::strerror(reason),
+    refuse("--model ", shown(given), " cannot be accessed: ", std::strerror(reason),
            "; give a folder that this user may enter");
   if (reason == ENOENT && name_is_there(given))
     refuse("--model ", shown(given), " is a link that leads nowhere; restore what it points to, or give a folder");

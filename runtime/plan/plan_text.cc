@@ -264,7 +264,7 @@ std::string time_part(const PlanReport& r) {
                                     seconds_or_dash(time.out_seconds), seconds_or_dash(time.file_seconds),
                                     seconds_or_dash(time.link_seconds), seconds_or_dash(time.bound())});
   }
-  return text + format("  predicted: %.4g s, %.4g %s/s; at least %.4g s, if all copies ran beside compute\n",
+  return text + format("  predicted: %.4g s, %.4g %s/s; at least %.4g s, if all copies ran during compute\n",
                        p.step_seconds, static_cast<double>(r.tokens_per_step) / p.step_seconds, r.items.c_str(),
                        p.bound());
 }
