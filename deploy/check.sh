@@ -3,9 +3,9 @@
 #
 #     manifests   check.py, in a virtual environment with the schemas (PyPI: kubernetes-validate)
 #     image       buildah runs the Dockerfile's steps in a chroot; its base is a Debian that mmdebstrap makes, in place
-#                 of the one that a registry would give. Then the image trains, as its own user.
+#                 of one from a registry. Then the image trains, as its own user.
 #
-# The CUDA variant differs by its base images, which are NVIDIA's; it is built where a docker engine and a registry are.
+# The CUDA variant has NVIDIA's base images, so building it takes a docker engine and a registry.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly work=build/deploy
@@ -36,8 +36,8 @@ image() {
     --build-arg RUN_IMAGE=localhost/tessera-base --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" \
     --ignorefile deploy/Dockerfile.dockerignore -f deploy/Dockerfile -t tessera .
   container=$("${buildah[@]}" from --pull-never tessera)
-  "${buildah[@]}" copy "$container" examples/char /work/model >/dev/null
-  "${buildah[@]}" copy "$container" docs /work/docs >/dev/null
+  "${buildah[@]}" copy "$container" examples/char /data/model >/dev/null
+  "${buildah[@]}" copy "$container" docs /data/docs >/dev/null
   "${buildah[@]}" run "$container" -- tessera --version
   "${buildah[@]}" run "$container" -- sh -c 'test "$(id -u)" = 1000'
   "${buildah[@]}" run "$container" -- tessera train --model model --data docs --batch-size 2 --nproc 2 --steps 5

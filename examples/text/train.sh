@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A first run: train.sh TESSERA [FLAGS] trains a small GPT-2 on the text of this folder with two ranks, shows how it
-# judges the part that was held out, lets it write something, and says how to go on. FLAGS are added to those it prints,
-# and take the place of the same ones.
+# A first run: train.sh TESSERA [FLAGS] trains a small GPT-2 on the text of this folder with two ranks, evaluates
+# it on the part that was held out, generates some text, and shows how to continue. FLAGS are added to those it prints,
+# and override the same ones.
 set -euo pipefail
 readonly tessera=$1
 shift
-# Paths are those of a reader in the repository's root, or in full.
+# Paths are relative in the repository's root, else absolute.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/
 if [ "$here" = "$PWD/" ]; then here=''; fi
 defaults=(--model ${here}examples/char --data ${here}examples/text/train.txt --data-order shuffled
@@ -15,7 +15,7 @@ defaults=(--model ${here}examples/char --data ${here}examples/text/train.txt --d
 
 say() { if [ -t 2 ] && [ -z "${NO_COLOR:-}" ]; then printf '\033[1m%s\033[0m\n' "$*" >&2; else printf '%s\n' "$*" >&2; fi; }
 
-# value_of FLAG WORDS...: what WORDS give for FLAG; nothing if they do not.
+# value_of FLAG WORDS...: the value of FLAG in WORDS; empty if they do not have it.
 value_of() {
   local flag=$1 word
   shift
@@ -33,7 +33,7 @@ flags=()
 for ((i = 0; i < ${#defaults[@]}; i += 2)); do
   flag=${defaults[i]} value=${defaults[i + 1]}
   if given "$flag"; then continue; fi
-  # Other data is not judged by what was held out of this.
+  # With other data, this held-out text says nothing.
   if [[ $flag == --eval-* ]] && given --data && ! given --eval-data; then continue; fi
   if [ "$flag" = --save ] && given --resume; then value=$(value_of --resume "${words[@]}"); fi
   if [ "$flag" = --save ] && ! given --resume; then

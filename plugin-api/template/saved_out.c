@@ -36,7 +36,7 @@ static tsr_status plan(tsr_offload* policy, const tsr_offload_view* view, const 
   uint64_t place = 0;
   while (place < view->num_places && view->places[place].memory != TSR_MEMORY_HOST)
     ++place;
-  if (place == view->num_places) return TSR_OK; /* there is no host memory to leave for */
+  if (place == view->num_places) return TSR_OK; /* no host memory is offered */
   for (uint64_t i = 0; i < view->num_items; ++i) {
     const tsr_item* item = &view->items[i];
     if (item->kind != TSR_BUFFER_SAVED && item->kind != TSR_BUFFER_ACTIVATION) continue;

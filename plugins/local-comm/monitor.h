@@ -1,6 +1,6 @@
-// The lock of a group. Who waits looks for changes for some microseconds before it sleeps: to sleep and to be woken
-// takes longer than a small collective. Not where ranks have no core each: there the waiting rank would keep the one
-// it waits for from running.
+// The lock of a group. A waiting rank polls for some microseconds before it sleeps: sleeping and waking up takes longer
+// than a small collective. It does not poll if ranks share cores: it would keep the rank that it waits for from
+// running.
 //
 // One mutex and one condition variable for the whole group: groups are small, waits are long
 // compared with the work under the lock, and with one lock "all ranks have entered" and "a rank timed out" cannot both
@@ -101,7 +101,7 @@ class Monitor {
       lock.unlock();
       while (num_changes_.load(std::memory_order_acquire) == seen && Clock::now() < end)
         pause();
-      // Who has changed something is about to release the lock: to sleep for that would take longer.
+      // The rank that changed something is about to release the lock: sleeping until then would take longer.
       while (!lock.try_lock() && Clock::now() < end)
         pause();
       if (!lock.owns_lock()) lock.lock();

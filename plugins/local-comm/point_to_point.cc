@@ -103,7 +103,7 @@ void PointToPoint::give_up(Monitor::Lock& lock, const Member& member, const Coll
     if (message.owner == &collective && !message.is_taken) missing.push_back(message.transfer->peer);
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  // Nothing is missing where only the other rank's copy is under way: that ends, and withdraw() waits for it.
+  // If only the other rank's copy is still running, nothing is missing: it will end, and withdraw() waits for it.
   if (!monitor_.failure(lock) && !missing.empty()) monitor_.fail(lock, timeout_failure(member, collective, missing));
   withdraw(lock, collective);
   monitor_.throw_failure(member, collective);

@@ -66,7 +66,8 @@ void check_fits(Schedule schedule, const Shape& shape) {
   if (shape.num_chunks < 2)
     refuse("pipeline.schedule=interleaved_1f1b needs pipeline.virtual-stages of 2 or more; with 1 it is 1f1b");
   if (shape.num_stages < 2)
-    refuse("pipeline.schedule=interleaved_1f1b needs an axis of 2 or more ranks; with 1 there is no bubble to shrink");
+    refuse(
+        "pipeline.schedule=interleaved_1f1b needs an axis of 2 or more ranks; a pipeline of 1 has no bubble to shrink");
   if (shape.num_micro_batches % shape.num_stages != 0) {
     const int below = shape.num_micro_batches / shape.num_stages * shape.num_stages;
     const std::string lower = below > 0 ? std::to_string(below) + " or " : "";

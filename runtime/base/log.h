@@ -55,10 +55,10 @@ class Log {
   /// From now on each line is also written to `out`, with its date, and flushed. `out` must outlive the logger and its
   /// copies. [setup: before the logger is used by other threads]
   void copy_to(std::ostream& out) const;
-  /// Whether set_status() shows something: lines of level info go to a terminal that can take a line back.
+  /// Whether set_status() shows anything: lines of level info go to a terminal that can erase a line.
   bool has_status() const noexcept;
   /// Shows `text` as the last line of the terminal, cut to its width, below all lines of the log, until the next call;
-  /// empty: shows no such line. Does nothing without has_status().
+  /// empty: removes the line. Does nothing without has_status().
   void set_status(std::string_view text) const;
   /// One line, as printable() makes it: no text can forge another line.
   void write(LogLevel level, std::string_view line) const;

@@ -1,4 +1,4 @@
-// Progress of long work, as lines in the log or, on a terminal, as one line that is drawn again.
+// Progress of long work: lines in the log or, on a terminal, one line that is redrawn.
 #pragma once
 
 #include <atomic>
@@ -14,10 +14,10 @@
 namespace tessera::host {
 
 /// Logs what is being done and how far it is: "planning 64 ranks: 12 of 64, placing buffers, 4.0 s so far"; first after
-/// `interval`, then ever more rarely, up to once a minute. Shorter work logs nothing. On a terminal it is the status
-/// line instead (Log::set_status), from a fifth of a second on, with a bar. The lines have level info; below that level
-/// no thread is started, and if the system refuses a thread there are no lines. The destructor joins the thread, so the
-/// process may fork afterwards.
+/// `interval`, then less and less often, down to once a minute. Shorter work logs nothing. On a terminal it is the
+/// status line instead (Log::set_status), from a fifth of a second on, with a bar. Lines have level info. A thread
+/// writes them: it is not started where the log leaves info out, and nothing is written if the system refuses a thread.
+/// The destructor joins it, so the process may fork afterwards.
 ///
 ///     Progress progress(log, "planning 64 ranks");
 ///     for (int rank = 0; rank < 64; ++rank) { progress.at(rank, 64); ... progress.phase("placing buffers"); ... }

@@ -1,6 +1,6 @@
-// A live line needs no agreement between the processes of a job: everyone who writes a line to the terminal first takes
-// back what the cursor's line holds, and the one who draws draws again. So a line of any rank, of the launcher or of an
-// error leaves nothing of the live line, if each is a single write.
+// A live line needs no coordination between the processes of a job: every process that writes a line to the terminal
+// first erases the line that the cursor is in, and the process with the live line draws it again. So no line of a rank,
+// of the launcher or of an error is mixed with the live line, provided that each is a single write.
 
 #include "base/terminal.h"
 

@@ -60,7 +60,7 @@ std::string tensors_text(const CheckpointIndex& index) {
 std::string checks_text(const CheckpointIndex& index, const Damage& damage) {
   const std::string what = concat(human_bytes(index.total_bytes()), " in ", number_of(index.files.size(), "file"));
   if (!damage) return line("checksums", concat("not compared (--quick): ", what));
-  if (damage->empty()) return line("checksums", concat("compared: ", what, ", all as it was written"));
+  if (damage->empty()) return line("checksums", concat("compared: ", what, ", all match"));
   std::string text = line("checksums", concat(what, ", of which ", number_of(damage->size(), "place"),
                                               damage->size() == 1 ? " is" : " are", " not what was written:"));
   for (const std::string& sentence : *damage)

@@ -30,7 +30,7 @@ struct CheckpointChoice {
   bool is_explicit = false;  ///< the checkpoint itself was given
   std::string note;          ///< a sentence about `latest`, if it is not as it should be
 };
-/// No folders: there is no checkpoint in `given`. Throws UNAVAILABLE when it cannot be read.
+/// No folders: `given` holds no checkpoint. Throws UNAVAILABLE when it cannot be read.
 CheckpointChoice choose_checkpoint(const std::string& given);
 
 /// One checkpoint on its way into a folder of --save. One process calls these, in this order, while all ranks write

@@ -23,7 +23,7 @@ std::vector<CommandFlag> all_flags(const CommandSyntax& syntax) {
   std::vector<std::string> names;
   for (const CommandFlag& flag : flags)
     names.emplace_back(flag.name);
-  throw UsageError(concat("there is no flag --", name, suggest_flag(name, names)));
+  throw UsageError(concat("unknown flag --", name, suggest_flag(name, names)));
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void CommandLine::read(const CommandSyntax& syntax, std::span<const std::string>
     std::ranges::replace(name, '_', '-');
     const auto flag = std::ranges::find(flags, name, &CommandFlag::name);
     if (!given.starts_with("--") && given != "-h")
-      throw UsageError(concat("there is no flag ", given, "; flags start with two dashes"));
+      throw UsageError(concat("unknown flag ", given, "; flags start with two dashes"));
     if (flag == flags.end()) refuse_unknown(name, flags);
     if (has(name)) throw UsageError(concat("--", name, " is given more than once; give it once"));
     const size_t equals = given.find('=');

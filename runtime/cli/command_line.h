@@ -23,7 +23,7 @@ struct CommandSyntax {
   std::string_view usage;  ///< "usage: tessera tokenize --tokenizer FILE IN OUT.bin"
   std::string_view what;   ///< a sentence or two for the help
   std::span<const CommandFlag> flags;
-  size_t num_words = 0;           ///< that it needs, after its name
+  size_t num_words = 0;           ///< required after its name
   std::string_view example = {};  ///< a command line
 };
 
@@ -53,7 +53,6 @@ class CommandLine {
 /// Its flags, with --help.
 std::vector<FlagText> flag_texts(const CommandSyntax& syntax);
 
-/// Usage, sentence and flags.
 /// Usage, sentence, example and flags, in 80 columns.
 std::string help_of(const CommandSyntax& syntax);
 

@@ -40,13 +40,13 @@ std::vector<FlagText> of_bench() {
 
 std::vector<FlagText> of_inspect() {
   return {{"", "json", "", "print one JSON object", ""},
-          {"", "quick", "", "do not read the files of tensors", ""},
+          {"", "quick", "", "skip the files of tensors", ""},
           {"", "help", "", "print the usage", ""}};
 }
 
 std::vector<FlagText> of_plugins() {
   return {{"", "json", "", "print JSON", ""},
-          {"", "plugin-dir", "FOLDER", "another folder of plugins", "", false, true},
+          {"", "plugin-dir", "FOLDER", "search this folder for plugins too", "", false, true},
           {"", "help", "", "print the usage", ""}};
 }
 
@@ -56,25 +56,25 @@ std::vector<FlagText> none() {
 
 constexpr Command kCommands[] = {
     {"train", "", "train a model", train_command, of_set<FlagSet::train>},
-    {"eval", "FOLDER", "the loss of a model on data", eval_command, of_set<FlagSet::eval>},
+    {"eval", "FOLDER", "evaluate a model on data", eval_command, of_set<FlagSet::eval>},
     {"generate", "FOLDER", "continue a text with a model", run<generate_command>, of_syntax<generate_syntax>},
-    {"convert", "FOLDER OUT", "a model for Hugging Face's transformers", run<convert_command>,
+    {"convert", "FOLDER OUT", "write a model for Hugging Face transformers", run<convert_command>,
      of_syntax<convert_syntax>},
-    {"plan", "", "what a run would need, without running it", run<plan_command>, of_set<FlagSet::plan>},
+    {"plan", "", "show what a run would need, without running it", run<plan_command>, of_set<FlagSet::plan>},
     {"inspect", "CHECKPOINT", "show what is in a checkpoint, and compare its checksums", run<inspect_command>,
      of_inspect},
-    {"bench", "comm|device|disk|rates", "measure this machine; plan --rates predicts steps by it", bench_command,
-     of_bench},
-    {"doctor", "", "what works on this machine, and what to do about what does not", doctor_command,
+    {"bench", "comm|device|disk|rates", "measure this machine, also for plan --rates", bench_command, of_bench},
+    {"doctor", "", "check this machine, and say how to fix what does not work", doctor_command,
      of_syntax<doctor_syntax>},
-    {"trace", "FILE", "where the time of a run's steps went (train --profile)", run<trace_command>,
+    {"trace", "FILE", "show where the time of a run went (train --profile)", run<trace_command>,
      of_syntax<trace_syntax>},
-    {"report", "FOLDER", "the record of a run (train --out) as a page for a browser", run<report_command>,
+    {"report", "FOLDER", "make a web page of the record of a run (train --out)", run<report_command>,
      of_syntax<report_syntax>},
     {"plugins", "list|info NAME", "list the plugins, or describe one and its options", run<plugins_command>,
      of_plugins},
-    {"tokenize", "IN OUT", "text to tokens, by a tokenizer.json", run<tokenize_command>, of_syntax<tokenize_syntax>},
-    {"completion", "bash|zsh", "print what completes commands and flags in this shell", run<completion_command>, none},
+    {"tokenize", "IN OUT", "turn text into tokens, with a tokenizer.json", run<tokenize_command>,
+     of_syntax<tokenize_syntax>},
+    {"completion", "bash|zsh", "print the completion script of this shell", run<completion_command>, none},
     {"manual", "COMMAND", "print the manual page of a command, for man", run<manual_command>, none},
 };
 

@@ -1,5 +1,4 @@
-// The commands of `tessera` as a table: main() finds a command in it; help, completions and manual pages are made of
-// it.
+// The commands of `tessera` as a table, from which main(), the help, the completions and the manual pages work.
 #pragma once
 
 #include <span>

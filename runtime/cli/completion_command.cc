@@ -1,5 +1,5 @@
-// `tessera completion bash|zsh` and `tessera manual COMMAND`: scripts and pages made of the tables of commands and
-// flags, the same that --help is made of. The build writes them into files for an installation.
+// `tessera completion bash|zsh` and `tessera manual COMMAND`: generated from the tables of commands and flags that
+// --help also uses. The build writes them to files for installation.
 
 #include <algorithm>
 #include <iostream>
@@ -13,8 +13,8 @@
 namespace tessera::host {
 namespace {
 
-/// What may be typed for a value that the help writes as `full|every=K|FILE`: the words that are meant literally, and
-/// whether it may be a file.
+/// The completions of a value that the help writes as `full|every=K|FILE`: its literal words, and whether it may be a
+/// file.
 struct Choices {
   std::string words;  ///< with a blank between them
   bool is_file = false;
@@ -57,7 +57,7 @@ _tessera() {
   elif [ "$before" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi
 )";
 
-/// A flag's value is completed after a blank and after '='.
+/// A flag's value is completed after a space and after '='.
 std::string bash_completion() {
   std::string text(kBashHead), flags;
   text += concat("  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '", names_of_commands(),
@@ -122,7 +122,7 @@ std::string zsh_completion() {
          "  esac\n}\nif [ \"$funcstack[1]\" = _tessera ]; then _tessera \"$@\"; else compdef _tessera tessera; fi\n";
 }
 
-/// Text in roff: its dashes are those that can be typed, and no line of it is a request.
+/// Text in roff: dashes print as ASCII hyphens, and no line is taken for a request.
 std::string roff(std::string_view text) {
   const std::string escaped = replaced(replaced(text, '\\', "\\e"), '-', "\\-");
   return escaped.starts_with('.') || escaped.starts_with('\'') ? "\\&" + escaped : escaped;
@@ -163,7 +163,7 @@ std::string manual_of_all() {
 int completion_command(std::span<const std::string> arguments) {
   const std::string shell = arguments.size() == 1 ? arguments[0] : "";
   if (shell != "bash" && shell != "zsh")
-    throw UsageError("tessera completion prints what completes in a shell; give tessera completion bash or zsh");
+    throw UsageError("tessera completion needs a shell; give tessera completion bash or tessera completion zsh");
   std::cout << (shell == "bash" ? bash_completion() : zsh_completion());
   return 0;
 }

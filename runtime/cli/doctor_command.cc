@@ -1,5 +1,5 @@
-// `tessera doctor`: what works here. Whatever may crash or hang is tried in a process of its own, with a limit of time.
-// Under a launcher every rank tries to reach every other; rank 0 reports for all.
+// `tessera doctor`: checks this machine. Anything that may crash or hang runs in a process of its own, with a time
+// limit. Under a launcher every rank tries to reach every other; rank 0 reports for all.
 
 #include <unistd.h>
 
@@ -21,19 +21,19 @@ namespace tessera::host {
 namespace {
 
 constexpr CommandFlag kFlags[] = {
-    {"peers", "HOST[:PORT],...", "try to reach these machines, and compare clocks with a doctor that listens there"},
-    {"listen", "PORT", "do nothing but answer the doctors of other machines, until a signal; they expect 29400"},
+    {"peers", "HOST[:PORT],...", "connect to these machines, and compare clocks where tessera doctor --listen runs"},
+    {"listen", "PORT",
+     "only answer tessera doctor --peers of other machines, until interrupted; the usual port is 29400"},
     {"plugin-dir", "FOLDER", "search this folder for plugins too"},
-    {"insecure", "", "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only"},
+    {"insecure", "", "let ranks on several machines connect without TESSERA_JOB_SECRET; for trusted networks only"},
     {"json", "", "print one JSON object"},
 };
-constexpr CommandSyntax kSyntax = {"usage: tessera doctor [--peers HOST[:PORT],...] [--json]",
-                                   "shows what works on this machine: processor, memory, limits, plugins, devices, "
-                                   "communicators, clock, which machines it "
-                                   "reaches; with one sentence on what to do about each failure. Under a launcher "
-                                   "every rank tries to reach every other. "
-                                   "The exit code is 0 if training on the CPU works, else 1.",
-                                   kFlags, 0};
+constexpr CommandSyntax kSyntax = {
+    "usage: tessera doctor [--peers HOST[:PORT],...] [--json]",
+    "Checks this machine: processor, memory, limits, plugins, devices, communicators, clock and which machines it can "
+    "reach, with one sentence on how to fix each problem. Under a launcher every rank connects to every other. The "
+    "exit code is 0 if training on the CPU works, else 1.",
+    kFlags, 0};
 
 constexpr int64_t kMeetMs = 60'000;
 
@@ -45,7 +45,7 @@ int listen_for_others(uint16_t port) {
     ::pause();
 }
 
-/// What the others are to be reached by: "PORT ADDRESS ADDRESS ...".
+/// How the others reach this rank: "PORT ADDRESS ADDRESS ...".
 std::string own_place(uint16_t port) {
   std::string place = std::to_string(port);
   for (const std::string& address : own_addresses())
@@ -53,11 +53,12 @@ std::string own_place(uint16_t port) {
   return place;
 }
 
-/// The rank is reached if one of its addresses is.
+/// The rank counts as reached if one of its addresses is.
 Finding examine_rank(int rank, const std::string& place, const std::string& section) {
   const auto words = split(place, ' ');
   const auto port = static_cast<uint16_t>(parse_integer("peers", words[0], 1, 65535));
-  Finding finding{section, "", Finding::Level::failure, "has no address", "Give that machine a network interface."};
+  Finding finding{section, "", Finding::Level::failure, "has no address",
+                  "Configure a network interface on that machine."};
   for (size_t i = 1; i < words.size(); ++i) {
     finding = examine_peer({std::string(words[i]), port}, section);
     if (finding.level != Finding::Level::failure) break;
@@ -66,7 +67,7 @@ Finding examine_rank(int rank, const std::string& place, const std::string& sect
   return finding;
 }
 
-/// What this rank finds of the others, in the store as lines; rank 0 collects those of all.
+/// This rank's findings about the others, as lines in the store; rank 0 collects those of all ranks.
 Findings examine_ranks(const RankInfo& info, int num_ranks) {
   const Log log(LogLevel::warning, info.rank, num_ranks);
   const Answerer answerer(0);
@@ -99,7 +100,7 @@ Findings examine_ranks(const RankInfo& info, int num_ranks) {
   return all;
 }
 
-/// Everything but other machines.
+/// All checks of this machine itself.
 Findings examine_here(const CommandLine& line, bool& works) {
   Findings findings = examine_machine();
   const auto add = [&](Findings&& more) { std::ranges::move(more, std::back_inserter(findings)); };

@@ -15,7 +15,7 @@
 namespace tessera::host {
 namespace {
 
-/// In the order of the flags; those of the defaults only where they are named.
+/// In the order of the flags; default plugins only if they are named.
 std::vector<std::pair<PluginKind, std::string>> named_plugins(const TrainConfig& config) {
   std::vector<std::pair<PluginKind, std::string>> named;
   const auto add = [&](PluginKind kind, const std::string& name) {
@@ -53,7 +53,7 @@ std::string flags_help_text(const ParsedFlags& flags) {
   return text + "\n" +
          wrapped(
              "Plugins have options of their own, --PLUGIN.OPTION=VALUE. Name plugins together with --help to list "
-             "theirs, or give tessera plugins info NAME.") +
+             "theirs, or run tessera plugins info NAME.") +
          "\n";
 }
 

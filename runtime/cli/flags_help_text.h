@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// A plugin that cannot be loaded has the reason in place of its options.
+/// For a plugin that cannot be loaded, the reason takes the place of its options.
 std::string flags_help_text(const ParsedFlags& flags);
 
 }  // namespace tessera::host

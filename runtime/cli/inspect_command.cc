@@ -17,7 +17,7 @@ constexpr std::string_view kUsage = "usage: tessera inspect CHECKPOINT [--json] 
 constexpr std::string_view kHelp =
     "\n\n"
     "CHECKPOINT is a step's folder, or the folder of --save, of which the newest is\n"
-    "shown. All checksums are compared; exit code 1 says that something is not what\n"
+    "shown. All checksums are compared; exit code 1 means that something is not what\n"
     "was written.\n\n"
     "Example:\n"
     "  tessera inspect runs/mine\n\n"
@@ -65,8 +65,8 @@ int inspect_command(std::span<const std::string> arguments) {
   }
   const CheckpointChoice choice = choose_checkpoint(flags.checkpoint);
   if (choice.folders.empty())
-    throw UsageError(concat("there is no checkpoint in ", flags.checkpoint,
-                            "; give a folder that holds step-N folders, or one of these"));
+    throw UsageError(
+        concat(flags.checkpoint, " holds no checkpoint; give a folder that holds step-N folders, or one of these"));
   if (!choice.note.empty()) print_error(choice.note);
   const Checkpoint checkpoint(choice.folders.front());
   const Damage damage = flags.is_quick ? Damage() : checkpoint.verify();

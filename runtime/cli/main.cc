@@ -35,7 +35,7 @@ constexpr std::array kLater = {"check", "simulate", "coordinator", "worker"};
   if (std::ranges::count(kLater, command) > 0)
     throw UsageError(concat("command ", command, " is not supported yet; supported: ", list));
   const std::string guess = nearest(command, known);
-  throw UsageError(concat("there is no command '", command, "'",
+  throw UsageError(concat("unknown command '", command, "'",
                           guess.empty() ? concat("; the commands are ", list, " (see tessera --help)")
                                         : concat("; did you mean ", guess, "?")));
 }

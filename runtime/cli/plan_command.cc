@@ -33,15 +33,16 @@ void print_schedule(const JobPlan& planned) {
   const JobPrograms& programs = planned.programs();
   const auto schedule = pipeline_schedule(planned.job().mesh, programs.classes,
                                           [&](int rank) -> const Program& { return programs.of(rank).steps[0]; });
-  std::cout << (schedule ? schedule_text(*schedule)
-                         : "there is no pipeline: no axis with two or more ranks has a strategy that splits layers\n");
+  std::cout << (schedule
+                    ? schedule_text(*schedule)
+                    : "this plan has no pipeline: no axis with two or more ranks has a strategy that splits layers\n");
 }
 
 StepCost cost_of(const JobPlan& planned, const PlanFlags& flags) {
   return as_usage([&] { return flags.rates.empty() ? StepCost(planned) : StepCost(planned, flags.rates); });
 }
 
-/// Draws the step as simulated, and as a run did it where there is a trace.
+/// Draws the step as simulated and, given a trace, as it ran.
 void draw_svg(const JobPlan& planned, const std::string& path, const StepCost& cost, const Trace* measured) {
   const Simulation simulation = as_usage([&] { return cost.simulate_step(planned.job().mesh, planned.programs()); });
   const std::string drawing =
@@ -121,7 +122,7 @@ int plan_command(std::span<const std::string> arguments) {
     shortfall = find_shortfall(planned.job(), planned.programs(), log);
   } else {
     PlanReport report = plan_report(planned, flags.plan.rank);
-    // Of JSON every value is the same each time, so it has no estimate.
+    // JSON must not vary from one call to the next, so it has no estimate.
     if (!flags.plan.as_json || !flags.plan.rates.empty())
       as_usage([&] { predict_time(report, planned, flags.plan.rates); });
     std::cout << (flags.plan.as_json ? plan_json(report) + "\n" : plan_text(report));

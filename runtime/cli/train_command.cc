@@ -54,7 +54,7 @@ ParsedFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
   return flags;
 }
 
-/// What the rank keeps in --out, and its log, which is copied there.
+/// The rank's record in --out, and its log, which is copied there.
 struct RecordedLog {
   RecordedLog(const ParsedFlags& flags, int rank, int num_ranks, LogLevel level)
       : record(flags.config.out, rank, Log(LogLevel::warning, rank, num_ranks)), log(level, rank, num_ranks) {
@@ -67,7 +67,7 @@ struct RecordedLog {
   Log log;
 };
 
-/// Everything that a job writes can be written. Throws UsageError.
+/// Checks that every output of the job can be written. Throws UsageError.
 void check_outputs(const Job& job) {
   check_metrics(job, 0);
   check_trace(job, 0);
@@ -100,7 +100,7 @@ RankObserver observe(const Job& job, int rank, int num_local_ranks, RankRecord& 
   return with_signals(std::move(observer), signals);
 }
 
-/// Runs the rank; why it failed is in its record too.
+/// Runs the rank; its record also says why it failed.
 void run_recorded(RankRecord& record, const std::function<void()>& run) {
   try {
     run();

@@ -1,4 +1,4 @@
-// What this program was built from.
+// What this program was built with.
 #pragma once
 
 #include <string>

@@ -80,7 +80,7 @@ void offload(Program& program, const CompileInput& input, std::vector<RestingBuf
     std::ranges::move(run_policy(program, policy, input.offload_limits), std::back_inserter(resting));
 }
 
-/// What the host does once the passes are done.
+/// What the host does after the passes.
 void finish_program(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
   finalize_program(program);
   offload(program, input, resting);
@@ -194,9 +194,9 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
                        [&] { return compile_within_limit(input, Lowering(input).lower(coordinates), progress); });
 }
 
-// A rank of each class that strategies declare is lowered. Of those with equal programs the first is finished, and
-// coordinates that turn out to be alike make larger classes. A rank that has the program of another one and is not of
-// its class is finished after all.
+// One rank of each class that strategies declare is lowered. Of ranks with equal programs only the first is finished,
+// and coordinates whose programs are equal are merged into larger classes. A rank with the same program as another one
+// but outside its class is finished too.
 JobPrograms compile_job(const CompileInput& input) {
   const RankClasses declared(input.mesh, input.strategies);
   const size_t num_declared = declared.members().size();

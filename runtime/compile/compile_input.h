@@ -1,4 +1,4 @@
-// What a compilation is given.
+// The input of a compilation.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera::host {
 
-/// Everything that a compilation depends on. Borrows; outlives the result.
+/// Everything that a compilation depends on. Borrows, and must outlive the result.
 struct CompileInput {
   const Model& model;
   const Mesh& mesh;
@@ -25,7 +25,7 @@ struct CompileInput {
   uint64_t guard_bytes = 0;      ///< left free after every buffer (debug mode)
   StagedKinds staged = {};       ///< actions that work in the host's memory, with a device that has its own
   bool evaluates = false;        ///< compile a program for evaluation too
-  Log log = Log(LogLevel::off);  ///< progress of planning that takes long
+  Log log = Log(LogLevel::off);  ///< gets the progress of long planning
   std::span<const OffloadPolicy> policies = {};  ///< in the order in which they are asked
   OffloadLimits offload_limits = {};
   uint64_t chunk_bytes = 16 << 20;  ///< of float32 values, where a policy cuts homes

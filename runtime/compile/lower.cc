@@ -1,6 +1,6 @@
-// Layout, local model, base program, then the passes by role. What comes after them (compile.cc) does the same for
-// ranks whose programs are equal here, so one of them is finished for all: under zero3 the ranks that own nothing, 444
-// of 1,024 for gpt2_xl.
+// Layout, local model, base program, then the passes by role. The later stages (compile.cc) give the same result for
+// ranks whose programs are equal here, so only one of them is finished: under zero3 that saves the ranks that own
+// nothing, 444 of 1,024 for gpt2_xl.
 
 #include "compile/lower.h"
 
@@ -23,7 +23,7 @@
 namespace tessera::host {
 namespace {
 
-/// Each is a program of its own, which is planned, checked and kept.
+/// Each variant is a program of its own, which is planned, checked and kept.
 constexpr uint32_t kMaxVariants = 4096;
 
 /// Two strategies with periods of their own would need a program for each pair of variants, so only one may alternate.
@@ -49,8 +49,8 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
   return variants;
 }
 
-/// The fields of programs in a fixed order, as words. What all ranks of a job share (mesh, shape, strategies) is left
-/// out; of the model, whose parts differ over axes that split tensors, the coordinates there are enough.
+/// The fields of programs in a fixed order, as words. Left out is what all ranks of a job share (mesh, shape,
+/// strategies). The model differs only over axes that split tensors, so the coordinates there identify it.
 class Words {
  public:
   void add(const Program& program) {

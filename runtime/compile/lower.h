@@ -19,7 +19,8 @@ struct LoweredPrograms {
   std::optional<Program> eval;
 };
 
-/// Of one job; borrows its input. Ranks share the model where they have the same part of it, and its base programs.
+/// Lowers the ranks of one job; borrows its input. Ranks with the same part of the model share it and its base
+/// programs.
 class Lowering {
  public:
   explicit Lowering(const CompileInput& input) : input_(input), order_(pass_order(input.strategies)) {}
@@ -27,7 +28,7 @@ class Lowering {
   LoweredPrograms lower(const Coordinates& coordinates);
 
  private:
-  /// A part of the model, and what a rank would run of it if only the batch were split.
+  /// A part of the model, with the programs that a rank would run if only the batch were split.
   struct Part {
     std::shared_ptr<const Model> model;
     std::map<uint32_t, Program> base;  // by purpose
@@ -40,7 +41,8 @@ class Lowering {
   std::map<Coordinates, Part> parts_;  // by coordinates on axes that split tensors, 0 on the others
 };
 
-/// Equal for two ranks of one job whose lowered programs are: a SHA-256 of all that a text of them would have.
+/// A SHA-256 of everything that the text of the lowered programs contains: equal for two ranks of one job if their
+/// programs are.
 std::string digest_of(const LoweredPrograms& programs);
 
 }  // namespace tessera::host

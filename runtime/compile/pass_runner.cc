@@ -127,7 +127,7 @@ void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, 
                                             ", but a strategy declares the layout of its own axis only");
   const bool is_of_parameter = entry.parameter >= 0 && static_cast<size_t>(entry.parameter) < num_parameters;
   if (!is_of_parameter && entry.parameter != kNamedDim)
-    throw Error(TSR_E_INVALID_ARGUMENT, "there is no parameter " + std::to_string(entry.parameter));
+    throw Error(TSR_E_INVALID_ARGUMENT, "parameter " + std::to_string(entry.parameter) + " does not exist");
   if (is_of_parameter && entry.name != 0)
     throw Error(TSR_E_INVALID_ARGUMENT,
                 "a layout entry has a parameter and names a dim of values; it is for one of them");

@@ -12,7 +12,7 @@ namespace tessera::host {
 
 namespace {
 
-/// The states of the optimizers that there are: of SGD the first alone.
+/// The states of the optimizers; SGD has the first alone.
 constexpr tsr_str kStates[] = {{"m", 1}, {"v", 1}};
 
 }  // namespace

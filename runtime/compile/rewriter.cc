@@ -54,18 +54,19 @@ Program Rewriter::take() {
 
 Action& Rewriter::action(uint64_t id) {
   const auto found = by_id_.find(id);
-  if (found == by_id_.end()) throw invalid("there is no action " + std::to_string(id));
+  if (found == by_id_.end()) throw invalid("action " + std::to_string(id) + " does not exist");
   return *found->second.position;
 }
 Buffer& Rewriter::buffer(uint64_t id) {
   const auto found = std::ranges::lower_bound(program_.buffers, id, {}, &Buffer::id);
-  if (found == program_.buffers.end() || found->id != id) throw invalid("there is no buffer " + std::to_string(id));
+  if (found == program_.buffers.end() || found->id != id)
+    throw invalid("buffer " + std::to_string(id) + " does not exist");
   return *found;
 }
 Home& Rewriter::home(uint64_t id) {
   const auto found = std::ranges::lower_bound(program_.homes, id, {}, &Home::id);
   if (found == program_.homes.end() || found->id != id || replaced_homes_.contains(id))
-    throw invalid("there is no home " + std::to_string(id));
+    throw invalid("home " + std::to_string(id) + " does not exist");
   return *found;
 }
 
@@ -81,7 +82,8 @@ void Rewriter::check_binding(const tsr_binding& b) {
 
 HomeRole Rewriter::place_of(const tsr_home_role& role) {
   check_spare(role, "tsr_home_role");
-  if (role.number >= kMaxHomeRoles) throw invalid("there is no home role " + std::to_string(role.number));
+  if (role.number >= kMaxHomeRoles)
+    throw invalid(std::to_string(role.number) + " is not a role of a home (TSR_HOME_*)");
   if (role.buffer == 0) return {};
   if (role.granule != 1)
     throw Error(TSR_E_UNSUPPORTED, "the " + home_role_name(role.number) + " of a home has granule " +
@@ -105,7 +107,7 @@ Home Rewriter::copy_of(const tsr_home& home) {
 
 uint32_t Rewriter::add_stream(int32_t axis, std::string_view lane) {
   if (axis != TSR_WORLD_AXIS && (axis < 0 || axis >= static_cast<int32_t>(program_.mesh->axes().size())))
-    throw invalid("there is no axis " + std::to_string(axis));
+    throw invalid("axis " + std::to_string(axis) + " does not exist");
   if (lane.empty() || lane.find_first_of(" .\n\t") != lane.npos)
     throw invalid("a lane's name must be one word without dots");
   return program_.comm_stream(axis, lane);
@@ -115,7 +117,7 @@ int32_t Rewriter::add_group(const tsr_group& group) {
   check_spare(group, "tsr_group");
   const auto num_axes = static_cast<int32_t>(program_.mesh->axes().size());
   if (group.axis != TSR_WORLD_AXIS && (group.axis < 0 || group.axis >= num_axes))
-    throw invalid("there is no axis " + std::to_string(group.axis));
+    throw invalid("axis " + std::to_string(group.axis) + " does not exist");
   Group wanted{group.axis, {group.coordinates, group.coordinates + group.num_coordinates}};
   if (!std::ranges::is_sorted(wanted.coordinates, std::less_equal<>()))
     throw invalid("the coordinates of a group must ascend, without repeats");
@@ -131,7 +133,7 @@ uint64_t Rewriter::add_buffer(const tsr_buffer& b) {
   buffer_kind_name(b.kind);
   dtype_name(b.dtype);
   if (b.memory != TSR_MEMORY_DEVICE && b.memory != TSR_MEMORY_HOST)
-    throw invalid("there is no memory " + std::to_string(b.memory));
+    throw invalid("memory " + std::to_string(b.memory) + " does not exist");
   return program_.add_buffer({0, tessera::to_string(b.name), b.kind, b.memory, b.dtype,
                               (b.flags & TSR_BUFFER_PERSISTENT) != 0, b.num_elements,
                               b.kind == TSR_BUFFER_PLUGIN ? strategy_ : -1});
@@ -149,14 +151,14 @@ Action Rewriter::copy_of(const tsr_action& a) {
   check_spare(a, "tsr_action");
   check_flags(a.flags, TSR_ACTION_PREDICATED, "tsr_action");
   action_name(a.kind);
-  if (a.stream >= program_.streams.size()) throw invalid("there is no stream " + std::to_string(a.stream));
+  if (a.stream >= program_.streams.size()) throw invalid("stream " + std::to_string(a.stream) + " does not exist");
   const int32_t num_groups = static_cast<int32_t>(program_.groups.size());
   if (a.group < (is_collective(a.kind) ? 0 : -1) || a.group >= num_groups)
     throw invalid(std::string(action_name(a.kind)) + " names group " + std::to_string(a.group) + " of " +
                   std::to_string(num_groups));
   if (a.group >= 0) check_is_member(a);
   if (a.segment >= static_cast<int32_t>(program_.model->segments.size()))
-    throw invalid("there is no segment " + std::to_string(a.segment));
+    throw invalid("segment " + std::to_string(a.segment) + " does not exist");
   if (a.home) home(a.home);
   Action action{program_.next_id++,
                 a.kind,

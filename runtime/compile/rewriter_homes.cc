@@ -11,14 +11,14 @@
 namespace tessera::host {
 namespace {
 
-/// The role of `home` that a binding of one of its actions covers, or -1.
+/// The role of `home` that the binding of one of its actions covers, or -1.
 int role_of(const Home& home, const Binding& binding) {
   for (const auto& [number, role] : home.roles)
     if (role.buffer && role.buffer == binding.buffer && role.offset == binding.offset) return static_cast<int>(number);
   return -1;
 }
 
-/// Of the actions on homes that become one, those with equal keys do.
+/// Actions on merged homes are merged if their keys are equal.
 using HomeActionKey = std::tuple<uint32_t, int, int>;  // kind, group, micro-batch
 HomeActionKey key_of(const Action& action) {
   return {action.kind, action.group, action.micro_batch};
@@ -39,15 +39,14 @@ void Rewriter::bind_home_action(Action& a, const Home& from, const Home& to) {
   std::erase_if(a.bindings, [](const Binding& b) { return b.buffer == 0; });
 }
 
-// Several homes become one, and so do the actions on them. fsdp makes one home for each unit, which leaves one action
-// of a dozen:
+// Merges homes and the actions on them. fsdp makes one home for each unit, so that a dozen actions become one:
 //
 //     sum_squares home=h.0.ln_1.weight  ...           sum_squares home=h.0  r %101 src  a %2 x:squares
 //     sum_squares home=h.0.ln_1.bias  ...       ->
 //     ...
 //
-// Of the actions of one kind, group and micro-batch the first stays and is bound to the new home's roles; the others
-// are removed. Without a replacement all are: another rank owns the homes.
+// Of the actions of one kind, group and micro-batch, the first is kept and bound to the roles of the new home; the
+// others are removed. Without a new home all are removed: another rank owns the homes.
 uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_home* replacement) {
   Home made;
   if (replacement) made = copy_of(*replacement);
@@ -67,8 +66,8 @@ uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_hom
   return replacement ? program_.homes.back().id : 0;
 }
 
-// In the list's order where it matters: of two actions with one key the first stays. Finding out which that is takes a
-// walk over the list, which for each of a thousand homes would be too many.
+// Of two actions with one key, the first in the list is kept. Finding it takes a walk over the list, so this is done
+// once, not for each of a thousand homes.
 std::vector<uint64_t> Rewriter::actions_on(const std::vector<uint64_t>& homes) {
   std::vector<uint64_t> found;
   std::set<HomeActionKey> keys;

@@ -56,7 +56,7 @@ std::vector<MeshAxis> bare_axes(const TrainConfig& config, int world_size) {
     axes.push_back({axis.name, axis.num_ranks, ""});
   if (!axes.empty()) return axes;
   if (config.strategies.size() > 1)
-    throw UsageError("--strategy names more than one axis, but there is no --mesh; add one, such as --mesh pp=2,dp=2");
+    throw UsageError("--strategy names more than one axis, which needs --mesh; add one, such as --mesh pp=2,dp=2");
   const bool named = !config.strategies.empty() && !config.strategies[0].axis.empty();
   return {{named ? config.strategies[0].axis : "dp", world_size, ""}};
 }

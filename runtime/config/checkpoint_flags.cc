@@ -24,11 +24,11 @@ void add_checkpoint_flags(std::vector<Flag>& flags) {
                  "save after each evaluation with the least loss so far, and keep that checkpoint, named 'best'",
                  &C::save_best),
        integer(kCheckpoints, "keep", "how many checkpoints to keep, the newest ones; 0: all", &C::keep, 0, kMost),
-       local(text(
-           kCheckpoints, "resume", "FOLDER",
-           "go on from this checkpoint, or from the newest in a folder of --save, on any ranks and layout; 'latest' is "
-           "the newest in the folder of this run's --save",
-           &C::resume)),
+       local(text(kCheckpoints, "resume", "FOLDER",
+                  "continue from this checkpoint, or from the newest in a folder of --save, on any ranks and layout; "
+                  "'latest' is "
+                  "the newest in the folder of this run's --save",
+                  &C::resume)),
        local(text(kCheckpoints, "init-from", "FOLDER",
                   "start a new run with the parameters of a checkpoint, given as for --resume", &C::init_from))});
 }
@@ -39,9 +39,9 @@ void name_resumed_folder(TrainConfig& config) {
 
 void check_checkpoint_flags(const TrainConfig& config) {
   if (!config.resume.empty() && !config.init_from.empty())
-    throw UsageError("--resume goes on with a run and --init-from starts one with saved parameters; give one of them");
+    throw UsageError("--resume continues a run and --init-from starts one with saved parameters; give one of them");
   if (config.save_best && config.eval_data.empty())
-    throw UsageError("--save-best saves nothing without --eval-data, whose loss says what is best; give it too");
+    throw UsageError("--save-best saves nothing without --eval-data, whose loss decides what is best; give it too");
   if (!config.save.empty()) return;
   if (config.save_every > 0)
     throw UsageError(concat("--save-every ", config.save_every, " saves nothing without --save FOLDER; give it too"));

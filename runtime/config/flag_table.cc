@@ -102,7 +102,7 @@ Flag freeze_flag() {
   };
   const auto print = [](const TrainConfig& config) { return print_list(config.freeze); };
   return {kOptimisation,  "freeze",
-          "PATTERN,...",  "do not train parameters with these names, such as wte*, *.bias, h.[0-3].*; may be repeated",
+          "PATTERN,...",  "freeze the parameters with these names, such as wte*, *.bias, h.[0-3].*; may be repeated",
           read,           print,
           true,           true,
           FlagKind::text, [](const TrainConfig& config) { return config.freeze; }};
@@ -199,7 +199,7 @@ void add_rank_flags(std::vector<Flag>& flags) {
              "host memory that a rank may use for what leaves its device; a run that needs more is refused at start",
              &C::host_memory),
        turned_on(kRanks, "insecure",
-                 "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only",
+                 "let ranks on several machines connect without TESSERA_JOB_SECRET; for trusted networks only",
                  &C::insecure),
        integer(kRanks, "threads", "threads per rank; 0: cores / ranks on this machine", &C::threads, 0, 4096)});
 }
@@ -240,22 +240,22 @@ void add_report_flags(std::vector<Flag>& flags) {
                   "log of every rank; tessera report FOLDER shows it",
                   &C::out)),
        local(turned_on(kReports, "overwrite",
-                       "let --metrics, --profile-out, --out and --svg replace files that tessera did not write, except "
-                       "those that the job reads",
+                       "let --metrics, --profile-out, --out and --svg replace files that tessera did not write (never "
+                       "the inputs of the job)",
                        &C::overwrite)),
        integer(kReports, "max-skipped-steps",
                "fail after this many steps in a row were skipped because a gradient was not finite; 0: never",
                &C::max_skipped_steps, 0, kMostSteps),
        local(integer(kReports, "log-every",
-                     "steps between two lines of the log; the first and the last step always have one; 0: as many as "
-                     "make about a hundred lines. --metrics has every step",
+                     "log every N-th step, and always the first and the last; 0: about a hundred lines in all. "
+                     "--metrics has every step",
                      &C::log_every, 0, kMostSteps)),
        {kReports, "log-level", kLogLevelNames, "lowest level that is logged", read_level,
         [](const C& config) { return config.log_level; }, false},
        turned_on(kReports, "debug-memory", "fill buffers with NaN before use and check the guard bytes at their ends",
                  &C::debug_memory),
        integer(kReports, "debug-replicas",
-               "every N steps, compare checksums of all that is proved to be the same on several ranks; 0: never",
+               "every N steps, compare checksums of everything that must be identical on several ranks; 0: never",
                &C::debug_replicas, 0, kMostSteps),
        numeric({kReports, "stream-delay", "SEED",
                 "delay every stream at random, to expose races; results must not change", read_delay, print_delay,

@@ -15,7 +15,7 @@ namespace tessera::host {
 /// All flags, in the order of the help.
 std::span<const Flag> train_flags();
 
-/// Whether a command has the flag: `eval` has none that only training asks, as they would change nothing.
+/// Whether a command has the flag: `eval` has none that only affect training.
 bool has_flag(FlagSet set, const Flag& flag);
 
 /// One resolved setting, as text.

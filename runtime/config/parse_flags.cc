@@ -14,8 +14,8 @@
 #include "base/concat.h"
 #include "config/axes.h"
 #include "config/checkpoint_flags.h"
-#include "config/help/did_you_mean.h"
 #include "config/flag_table.h"
+#include "config/help/did_you_mean.h"
 #include "config/settings/take_settings.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -86,7 +86,7 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   return description;
 }
 
-/// What the help of plugins' options needs. A name that is wrong is not an error here.
+/// Reads what the help of plugins' options needs. A wrong name is not an error here.
 void read_plugin_names(const po::parsed_options& options, TrainConfig& config) {
   constexpr std::string_view kNames[] = {"strategy", "comm", "device", "offload", "plugin-dir"};
   for (const po::option& option : options.options) {
@@ -104,7 +104,7 @@ std::string with_dashes(std::string argument) {
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<std::string>& names) {
-  throw UsageError(concat("there is no flag --", name, suggest_flag(name, names)));
+  throw UsageError(concat("unknown flag --", name, suggest_flag(name, names)));
 }
 
 bool is_number(std::string_view word) {
@@ -140,7 +140,7 @@ class PluginFlagReader {
   }
 
   void put_flag(const std::string& word) {
-    if (word.rfind("--", 0) != 0) throw UsageError(concat("there is no flag ", word, "; flags start with two dashes"));
+    if (word.rfind("--", 0) != 0) throw UsageError(concat("unknown flag ", word, "; flags start with two dashes"));
     const size_t equals = std::min(word.find('='), word.size());
     const std::string name = word.substr(2, equals - 2);
     if (name.find('.') == std::string::npos) refuse_unknown(name, names_);
@@ -185,7 +185,7 @@ void join_optional_values(std::vector<std::string>& words) {
 void check_profile_flags(FlagSet set, const TrainConfig& config) {
   if (!config.profile && !config.profile_out.empty())
     throw UsageError(concat("--profile-out ", config.profile_out,
-                            " changes nothing without --profile FROM:TO; add it, or leave this out"));
+                            " has no effect without --profile FROM:TO; add it, or leave this out"));
   if (set == FlagSet::train && config.profile && config.profile->last > config.steps)
     throw UsageError(concat("--profile ", print_steps(*config.profile), " goes beyond --steps ", config.steps,
                             "; give steps from 1 to ", config.steps));
@@ -199,13 +199,12 @@ void check_together(FlagSet set, const TrainConfig& config) {
   check_profile_flags(set, config);
   // A flag without effect is a mistake, even where the result is well defined.
   if (config.min_lr > 0 && config.lr_schedule == LrSchedule::constant)
-    throw UsageError(
-        concat("--min-lr ", shortest(config.min_lr),
-               " changes nothing without --lr-schedule linear or cosine; add one of them, or leave it out"));
+    throw UsageError(concat("--min-lr ", shortest(config.min_lr),
+                            " has no effect without --lr-schedule linear or cosine; add one of them, or leave it out"));
   if (set == FlagSet::train && config.eval_data.empty() && (config.eval_every > 0 || config.eval_batches > 0))
     throw UsageError(concat("--eval-", config.eval_every > 0 ? "every " : "batches ",
                             config.eval_every > 0 ? config.eval_every : config.eval_batches,
-                            " changes nothing without --eval-data; add it, or leave this out"));
+                            " has no effect without --eval-data; add it, or leave this out"));
 }
 
 /// Boost checks this, but not for flags whose value is optional.

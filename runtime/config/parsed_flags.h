@@ -1,4 +1,4 @@
-// What a command line of `tessera train`, `plan`, `eval` or `bench rates` has given.
+// A parsed command line of `tessera train`, `plan`, `eval` or `bench rates`.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ struct ParsedFlags {
   PlanFlags plan;
   /// Flags with a dot in their name, for the second pass (plugins/plugin_options.h).
   std::vector<PluginFlag> plugin_flags;
-  /// --help was given; then nothing else was checked, and only flags that name plugins were read.
+  /// --help was given: nothing else was checked, and only flags that name plugins were read.
   bool help = false;
   std::string config_file;         ///< --config; empty: none
   bool print_config = false;       ///< the resolved configuration is asked for, instead of a run
-  std::vector<std::string> notes;  ///< for the log: what the command line took the place of in the file
+  std::vector<std::string> notes;  ///< for the log: values of the file that the command line overrides
 };
 
 }  // namespace tessera::host

@@ -51,8 +51,8 @@ std::vector<PlanFlag> flags_of_plan() {
            "compare the step with this trace of a run: predicted and measured time by kind of action; --svg draws both",
            &PlanFlags::trace),
       file("rates",
-           "predict the time of a step from these rates, which tessera bench wrote; several files: A,B,...; also for "
-           "--svg and --trace",
+           "predict the step time from these rates, which tessera bench wrote; several files: A,B,...; also for --svg "
+           "and --trace",
            &PlanFlags::rates)};
 }
 

@@ -33,7 +33,7 @@ struct PlanFlag {
   bool has_optional_value() const { return value.empty() || value.starts_with("["); }
 };
 
-/// Those that the command has, in the order of its help; none for train and eval.
+/// The flags that the command has, in the order of its help; none for train and eval.
 std::span<const PlanFlag> own_flags(FlagSet set);
 /// Throws UsageError for flags that select different outputs.
 void check_plan(const PlanFlags& plan);

@@ -98,12 +98,12 @@ struct TrainConfig {
   std::vector<std::string> freeze;  ///< patterns of names of parameters that are not trained
 
   // Ranks, plugins and precision.
-  int nproc = 0;                          ///< local ranks to start; 0: the mesh's product, or the launcher's world
-  std::vector<AxisFlag> mesh;             ///< empty: one axis "dp" over the world
-  std::vector<StrategyFlag> strategies;   ///< empty: the default one when there is more than one rank
-  std::string comm{kAutoCommunicator};    ///< name, or path of a plugin; what auto has chosen, once plugins are loaded
-  std::string device{kDefaultDevice};     ///< name, or path of a plugin
-  std::vector<std::string> offload;       ///< policies, names or paths, in the order in which they decide
+  int nproc = 0;                         ///< local ranks to start; 0: the mesh's product, or the launcher's world
+  std::vector<AxisFlag> mesh;            ///< empty: one axis "dp" over the world
+  std::vector<StrategyFlag> strategies;  ///< empty: the default one when there is more than one rank
+  std::string comm{kAutoCommunicator};   ///< name or path of a plugin; once plugins are loaded, the one that auto chose
+  std::string device{kDefaultDevice};    ///< name, or path of a plugin
+  std::vector<std::string> offload;      ///< policies, names or paths, in the order in which they decide
   std::vector<std::string> offload_dirs;  ///< of what goes to files
   IoEngine offload_io = IoEngine::automatic;
   bool offload_check = true;             ///< of what is read from files
@@ -134,10 +134,10 @@ struct TrainConfig {
 
   // Logs, metrics and checks.
   std::string metrics;               ///< path, or "-" for standard output; empty: no metrics
-  std::optional<StepRange> profile;  ///< the steps that are traced
+  std::optional<StepRange> profile;  ///< the steps to trace
   std::string profile_out;           ///< the trace; empty: kDefaultProfileOut
   std::string out;                   ///< folder of the run's record; empty: none
-  bool overwrite = false;            ///< replace a file that Tessera did not write by one that it writes
+  bool overwrite = false;            ///< outputs may replace files that Tessera did not write
   int64_t max_skipped_steps = 20;    ///< in a row, after which the run is lost; 0: any number
   std::string log_level = "info";
   int64_t debug_replicas = 0;            ///< compare what ranks share after every so many steps; 0: never

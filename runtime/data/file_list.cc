@@ -141,8 +141,7 @@ bool would_match(const std::string& pattern, const std::string& path) {
 void require_data(const std::string& flag, const std::string& path) {
   if (name_is_there(path)) return;
   if (!is_pattern(path))
-    throw UsageError(concat(flag, " ", path,
-                            ": there is no such file or folder; give text, token files, a folder or a ",
+    throw UsageError(concat(flag, " ", path, ": no such file or folder; give text, token files, a folder or a ",
                             "pattern of them (see docs/data.md)"));
   try {
     files_matching(path);

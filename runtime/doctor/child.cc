@@ -129,7 +129,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, int64_t limit_m
 }
 
 std::string ChildResult::reason() const {
-  if (was_late) return concat("did not end within ", static_cast<int>(seconds + 0.5), " s and was ended");
+  if (was_late) return concat("did not end within ", static_cast<int>(seconds + 0.5), " s and was killed");
   // The last line that the program itself wrote.
   constexpr std::string_view kPrefix = "tessera: ";
   const size_t at = err.rfind("\n" + std::string(kPrefix));

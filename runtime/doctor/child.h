@@ -1,4 +1,4 @@
-// This program in a process of its own, so that what it tries cannot end or hang the one that asks.
+// Runs this program in a child process, so that a crash or a hang cannot take the caller with it.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@ struct ChildResult {
   double seconds = 0;
 
   bool is_ok() const { return exit_code == 0 && !was_late; }
-  /// Why it failed, in its own words or in a sentence about its end.
+  /// Why it failed: its own last error line, or how the process ended.
   std::string reason() const;
 };
 
-/// Runs `tessera ARGUMENTS`, as no launcher's rank, and kills it after `limit_ms`. Never throws what the child does.
+/// Runs `tessera ARGUMENTS` without a launcher's variables, and kills it after `limit_ms`. A failure of the child is in
+/// the result, not thrown.
 ChildResult run_child(const std::vector<std::string>& arguments, int64_t limit_ms);
 
 }  // namespace tessera::host

@@ -8,7 +8,7 @@
 namespace tessera::host {
 
 struct Finding {
-  /// note: it is so, and may be meant; warning: something that Tessera can use is missing or slow; failure: something
+  /// note: a fact, possibly intended; warning: something that Tessera can use is missing or slow; failure: something
   /// does not work.
   enum class Level { ok, note, warning, failure };
 
@@ -25,7 +25,7 @@ std::string findings_text(const Findings& findings);
 /// One object: "works", and "findings".
 std::string findings_json(const Findings& findings, bool works);
 
-/// The processor, memory, cgroup, pages, clock, shared memory, disk, io_uring. None takes long.
+/// The processor, memory, cgroup, pages, clock, shared memory, disk, io_uring. All are quick.
 Findings examine_machine();
 /// What the process may use: memory locks, files, processes, memory.
 Findings examine_limits();

@@ -24,15 +24,15 @@ constexpr Limit kLimits[] = {
     {RLIMIT_MEMLOCK, "locked memory (ulimit -l)", true, uint64_t{8} << 20,
      "GPUs and RDMA lock memory; raise it in /etc/security/limits.conf, or give docker run --ulimit memlock=-1."},
     {RLIMIT_NOFILE, "open files (ulimit -n)", false, 4096,
-     "Each rank needs some for every other; raise the hard limit, with ulimit -Hn or in limits.conf."},
+     "Each rank needs several for every other rank; raise the hard limit with ulimit -Hn or in limits.conf."},
     {RLIMIT_NPROC, "processes and threads (ulimit -u)", false, 1024,
-     "Each rank has a thread for every stream; raise it with ulimit -u."},
+     "Each rank runs one thread per stream; raise the limit with ulimit -u."},
     {RLIMIT_AS, "address space (ulimit -v)", true, kNone,
-     "A rank ends when it needs more; remove it with ulimit -v unlimited unless it is meant."},
+     "A rank that needs more fails; remove the limit with ulimit -v unlimited unless it is intended."},
     {RLIMIT_DATA, "data (ulimit -d)", true, kNone,
-     "A rank ends when it needs more; remove it with ulimit -d unlimited unless it is meant."},
+     "A rank that needs more fails; remove the limit with ulimit -d unlimited unless it is intended."},
     {RLIMIT_FSIZE, "size of a file (ulimit -f)", true, kNone,
-     "Checkpoints that are larger cannot be written; remove it with ulimit -f unlimited."},
+     "Larger checkpoints cannot be written; remove the limit with ulimit -f unlimited."},
 };
 
 std::string text_of(uint64_t value, bool is_bytes) {
@@ -50,7 +50,7 @@ Findings examine_limits() {
     const bool is_low = limit.least == kNone ? value.rlim_cur != kNone : value.rlim_max < limit.least;
     const Level level = !is_low ? Level::ok : limit.least == kNone ? Level::note : Level::warning;
     const std::string hard =
-        value.rlim_max == value.rlim_cur ? "" : concat(", may be raised to ", text_of(value.rlim_max, limit.is_bytes));
+        value.rlim_max == value.rlim_cur ? "" : concat(", can be raised to ", text_of(value.rlim_max, limit.is_bytes));
     findings.push_back(
         {"limits", limit.name, level, text_of(value.rlim_cur, limit.is_bytes) + hard, is_low ? limit.remedy : ""});
   }

@@ -1,4 +1,4 @@
-// What the system says of itself, from /proc and /sys. What is not there is left out: kernels and containers differ.
+// What /proc and /sys report. Entries that are missing are left out: kernels and containers differ.
 
 #include <fcntl.h>
 #include <gnu/libc-version.h>
@@ -99,8 +99,8 @@ void examine_memory(Findings& findings) {
       const uint64_t limit = std::strtoull(first_line(folder + name).c_str(), nullptr, 10);
       if (limit == 0 || limit >= total) continue;
       findings.push_back({"machine", "memory of the cgroup", Level::warning, human_bytes(limit),
-                          "The kernel ends a rank that uses more; raise the limit of the container or the job, or give "
-                          "--device-memory so that runs that need more are refused."});
+                          "The kernel kills a rank that uses more; raise the limit of the container or the job, or "
+                          "give --device-memory so that runs that need more are refused."});
       return;
     }
 }
@@ -110,7 +110,7 @@ void examine_cores(Findings& findings) {
   const auto online = static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   findings.push_back(
       {"machine", "cores", seen < online ? Level::note : Level::ok,
-       seen < online ? concat(seen, " of ", online, ", by the affinity of this process") : std::to_string(seen), ""});
+       seen < online ? concat(seen, " of ", online, " (CPU affinity of this process)") : std::to_string(seen), ""});
   for (const std::string& folder : cgroup_folders("cpu,cpuacct")) {
     std::istringstream max(first_line(folder + "/cpu.max"));
     double quota = 0, period = 0;
@@ -119,10 +119,9 @@ void examine_cores(Findings& findings) {
       period = std::atof(first_line(folder + "/cpu.cfs_period_us").c_str());
     }
     if (quota <= 0 || period <= 0 || quota / period >= seen) continue;
-    findings.push_back(
-        {"machine", "cores of the cgroup", Level::warning, format("%.2f", quota / period),
-         concat("Ranks think that they have ", seen, " cores and are stopped for a part of each period; give ",
-                "--threads so that all threads of all ranks fit into the quota.")});
+    findings.push_back({"machine", "cores of the cgroup", Level::warning, format("%.2f", quota / period),
+                        concat("Ranks see ", seen, " cores and are throttled in each period; set ",
+                               "--threads so that the threads of all ranks fit into the quota.")});
     return;
   }
 }
@@ -186,7 +185,7 @@ void examine_space(Findings& findings) {
       "Checkpoints and --offload-dir need space; free some, or name folders on another disk.");
 }
 
-/// In a process of its own, since a filter of system calls may end the one that asks. Returns 0 or the errno, or -1.
+/// In a process of its own, since a seccomp filter may kill the caller. Returns 0 or the errno, or -1.
 int try_io_uring() {
   const pid_t child = ::fork();
   if (child < 0) return errno;
@@ -205,7 +204,7 @@ void examine_io_uring(Findings& findings) {
   const int error = try_io_uring();
   findings.push_back({"machine", "io_uring", error == 0 ? Level::ok : Level::note,
                       error == 0  ? "allowed"
-                      : error < 0 ? std::string("forbidden: the process that asks is ended")
+                      : error < 0 ? std::string("forbidden: the kernel kills a process that uses it")
                                   : concat("refused: ", std::strerror(error)),
                       error == 0
                           ? ""

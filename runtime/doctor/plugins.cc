@@ -1,5 +1,5 @@
-// Every plugin is tried by a tessera of its own: `plugins info` loads it, `bench device` opens and tests a device,
-// `bench comm` sums between two ranks. So what crashes or hangs is a line of the report.
+// Each plugin is tried in its own tessera process: `plugins info` loads it, `bench device` opens and tests a device,
+// `bench comm` sums between two ranks. So a plugin that crashes or hangs is one line of the report.
 
 #include <nlohmann/json.hpp>
 
@@ -23,7 +23,7 @@ struct Loaded {
   std::string version;
 };
 
-/// A sum of two ranks, on each of the devices.
+/// The commands that sum over two ranks, one for each device.
 std::vector<std::vector<std::string>> sums_on(const std::string& communicator,
                                               const std::vector<std::string>& devices) {
   std::vector<std::vector<std::string>> tries;
@@ -58,7 +58,7 @@ std::vector<Loaded> load_all(const std::vector<std::string>& plugin_dirs, Findin
       loaded.push_back({candidate, version});
     } else {
       findings.push_back({"plugins", name, Level::warning, concat("refused: ", child.reason()),
-                          "Do what the sentence says, or remove the file if nothing uses it."});
+                          "Fix what the message says, or remove the file if nothing uses it."});
     }
   }
   if (!candidates.empty()) return loaded;
@@ -70,15 +70,15 @@ std::vector<Loaded> load_all(const std::vector<std::string>& plugin_dirs, Findin
   return loaded;
 }
 
-/// Runs these until one works, and adds what came of it; whether one did.
+/// Runs these commands until one works, and adds a finding. Returns whether one worked.
 bool try_out(Findings& findings, const char* section, const std::string& name, bool is_default,
              const std::vector<std::vector<std::string>>& tries, const char* remedy) {
   ChildResult child;
-  child.err = "there is no device that works";
+  child.err = "no device works, so this could not be tried";
   for (const auto& arguments : tries)
     if (child = run_child(arguments, kTryMs); child.is_ok()) break;
   if (child.is_ok())
-    findings.push_back({section, name, Level::ok, format("works, tried in %.1f s", child.seconds), ""});
+    findings.push_back({section, name, Level::ok, format("works (%.1f s)", child.seconds), ""});
   else
     findings.push_back({section, name, is_default ? Level::failure : Level::warning, child.reason(), remedy});
   return child.is_ok();
@@ -97,7 +97,7 @@ Findings examine_plugins(const std::vector<std::string>& plugin_dirs, bool& work
     const bool is_default = candidate.name == kDefaultDevice;
     const bool is_ok = try_out(findings, "devices", candidate.name, is_default,
                                {{"bench", "device", "--device", candidate.path.string(), "--only", "launches"}},
-                               "Do what the sentence says; runs on this device fail in the same way.");
+                               "Fix what the message says; runs on this device fail in the same way.");
     if (is_default) device_works = is_ok;
     if (is_ok) devices.push_back(candidate.path.string());
   }
@@ -106,7 +106,7 @@ Findings examine_plugins(const std::vector<std::string>& plugin_dirs, bool& work
     const bool is_default = candidate.name == kDefaultCommunicator;
     const bool is_ok =
         try_out(findings, "communicators", candidate.name, is_default, sums_on(candidate.path.string(), devices),
-                "Two ranks on this machine cannot use it; do what the sentence says, or give another --comm.");
+                "Two ranks on this machine cannot use it; fix what the message says, or give another --comm.");
     if (is_default) communicator_works = is_ok;
   }
   works = device_works && communicator_works && has_strategy;

@@ -1,8 +1,8 @@
 // A question is eight bytes, the answer the same bytes and the time of day in nanoseconds, both in the byte order of
-// the network. As in NTP the clocks differ by the answer's time less the middle between question and answer, give or
-// take half of the way there and back; of several questions the fastest counts.
+// the network. As in NTP the offset of the clocks is the time in the answer minus the midpoint of question and answer,
+// to within half the round trip; the fastest of several questions counts.
 //
-// Names are looked up in a thread that is left behind if the resolver does not answer.
+// Names are resolved in a thread of their own: if the resolver does not answer, the thread is abandoned.
 
 #include "doctor/reach.h"
 
@@ -145,13 +145,13 @@ Finding connected(const Peer& peer, const std::string& section, int descriptor) 
   const std::string name = concat(peer.host, ":", peer.port);
   const auto clocks = compare_clocks(descriptor);
   if (!clocks)
-    return {section, name, Level::note, "reached, but no tessera doctor answers there",
-            concat("To compare clocks run tessera doctor --listen ", peer.port, " there.")};
+    return {section, name, Level::note, "reached; no tessera doctor answers there",
+            concat("To compare clocks, run tessera doctor --listen ", peer.port, " on that machine.")};
   const bool is_far = std::abs(clocks->seconds) >= kFarApart;
   return {section, name, is_far ? Level::warning : Level::ok,
-          format("reached, %.0f us there and back; clock %+.6f s, give or take %.6f", clocks->round_trip * 1e6,
-                 clocks->seconds, clocks->round_trip / 2),
-          is_far ? "Logs and files of both machines cannot be put in order; run an NTP client on both." : ""};
+          format("reached, round trip %.0f us; clock %+.6f s, +- %.6f s", clocks->round_trip * 1e6, clocks->seconds,
+                 clocks->round_trip / 2),
+          is_far ? "Timestamps of the two machines cannot be compared; run an NTP client on both." : ""};
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ Answerer::~Answerer() {
   ::close(socket_);
 }
 
-// One at a time: a question takes no time, and who asks nothing is left after a while.
+// One connection at a time: a question takes no time, and a peer that asks nothing is dropped after a while.
 void Answerer::answer_all() {
   while (!is_over_) {
     if (!wait_for(socket_, POLLIN, kPollMs)) continue;
@@ -245,8 +245,7 @@ Finding examine_peer(const Peer& peer, const std::string& section) {
           error == ECONNREFUSED
               ? concat("The machine answers, but nothing listens on that port; run tessera doctor --listen ", peer.port,
                        " there.")
-              : "Look at the route and at the firewalls between the two machines: ranks connect to one "
-                "another on any port."};
+              : "Check the routes and firewalls between the two machines: ranks connect to one another on any port."};
 }
 
 std::vector<std::string> own_addresses() {

@@ -1,4 +1,4 @@
-// Which machines reach one another, and how far clocks are apart.
+// Which machines can reach one another, and how much their clocks differ.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace tessera::host {
 
 inline constexpr uint16_t kDoctorPort = 29400;
 
-/// A doctor that others can reach: it answers each question with the time.
+/// Answers other doctors: each question gets the time of day.
 class Answerer {
  public:
   /// Listens on all interfaces; port 0: any free one. Throws UNAVAILABLE.
@@ -41,7 +41,7 @@ struct Peer {
 /// Throws UsageError.
 std::vector<Peer> parse_peers(const std::string& text);
 
-/// Connects to the peer, within some seconds, and where a doctor answers compares the clocks.
+/// Connects to the peer, with a time limit of some seconds, and compares the clocks if a doctor answers.
 Finding examine_peer(const Peer& peer, const std::string& section);
 
 /// The addresses of this machine by which others may reach it, those of loopback last.

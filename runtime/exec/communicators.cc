@@ -25,12 +25,33 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A collective that has outlived its time-out by these ends the run.
+// A collective that exceeds its time-out by these ends the run.
 constexpr milliseconds kGrace(2'000);
 constexpr int kGraceShare = 20;
-constexpr milliseconds kMaxStep(1'000);  // between two looks; more was not spent in the collective
+constexpr milliseconds kMaxStep(1'000);  // between two checks; more than this was not spent in the collective
 
 }  // namespace
+
+tsr_comm* create_communicator(const CommunicatorSetup& setup, const Device& device, const GroupMember& member,
+                              const std::string& rendezvous, const uint32_t* cancel) {
+  tsr_comm_create_args args{};
+  args.struct_size = sizeof args;
+  args.rank = member.position;
+  args.size = static_cast<int32_t>(member.world_ranks.size());
+  args.is_local = setup.is_local;
+  args.name = str(member.name);
+  args.rendezvous = str(rendezvous);
+  args.world_ranks = member.world_ranks.data();
+  args.host = setup.host;
+  args.device_interface = &device.api();
+  args.device = device.handle();
+  args.options = setup.options.data();
+  args.num_options = setup.options.size();
+  args.timeout_ms = setup.start_timeout_ms;
+  args.store_host = str(setup.store_host);
+  args.cancel = cancel;
+  return create_by<tsr_comm>(false, setup.api->create, &args);
+}
 
 tsr_status CollectiveClock::count(void* counter, tsr_error*) noexcept {
   static_cast<std::atomic<uint64_t>*>(counter)->fetch_add(1, std::memory_order_release);
@@ -106,28 +127,12 @@ void Communicators::create(const Key& key, const Program& program, const Device&
                                             " is outside group " + group_text(program, group) +
                                             ", for which it has a " + "collective on " + key.stream);
   if (members.size() < 2) return;
-  const std::vector<int32_t> world_ranks(members.begin(), members.end());
-  const std::string name = key.stream.substr(key.stream.find('.') + 1);  // without "comm."
+  const GroupMember member{
+      position, {members.begin(), members.end()}, key.stream.substr(key.stream.find('.') + 1)};  // without "comm."
   std::string rendezvous = "comm/" + key.stream + "/" + std::to_string(key.axis) + "/" + std::to_string(members[0]);
   for (int c : key.coordinates)
     rendezvous += "," + std::to_string(c);
-  tsr_comm_create_args args{};
-  args.struct_size = sizeof args;
-  args.rank = position;
-  args.size = static_cast<int32_t>(members.size());
-  args.is_local = setup_.is_local;
-  args.name = str(name);
-  args.rendezvous = str(rendezvous);
-  args.world_ranks = world_ranks.data();
-  args.host = setup_.host;
-  args.device_interface = &device.api();
-  args.device = device.handle();
-  args.options = setup_.options.data();
-  args.num_options = setup_.options.size();
-  args.timeout_ms = setup_.start_timeout_ms;
-  args.store_host = str(setup_.store_host);
-  args.cancel = cancel;
-  by_key_[key] = {name, create_by<tsr_comm>(false, setup_.api->create, &args), 0,
+  by_key_[key] = {member.name, create_communicator(setup_, device, member, rendezvous, cancel), 0,
                   setup_.has_clock ? std::make_unique<CollectiveClock>() : nullptr};
 }
 

@@ -32,11 +32,23 @@ struct CommunicatorSetup {
   std::function<bool()> cancelled = [] { return false; };
 };
 
-/// A communicator has time-outs of its own, and its error names the ranks that are missing. This is for one that does
-/// not keep them: its work never ends and reports nothing, and the run would wait for it for ever.
+/// A group of ranks, seen from one of them.
+struct GroupMember {
+  int position = 0;
+  std::vector<int32_t> world_ranks;  ///< of all members
+  std::string name;                  ///< the same on all members
+};
+
+/// Creates the communicator of the group, which all members do at the same time. `rendezvous` is the same on all
+/// members and this group's alone. Throws the plugin's error. [control-thread]
+tsr_comm* create_communicator(const CommunicatorSetup& setup, const Device& device, const GroupMember& member,
+                              const std::string& rendezvous, const uint32_t* cancel);
+
+/// A communicator has its own time-outs, and its error names the missing ranks. This clock is for one that breaks them:
+/// its work never ends and reports nothing, and the run would hang.
 ///
-/// The collectives of one communicator in one run of a program, as functions of the host on its stream see them begin
-/// and end. For streams of the host's processor, where such a function costs next to nothing.
+/// It follows the collectives of one communicator in one run of a program: host functions on its stream mark when each
+/// begins and ends. Used on CPU streams, where such a function costs next to nothing.
 class CollectiveClock {
  public:
   CollectiveClock() = default;
@@ -45,11 +57,11 @@ class CollectiveClock {
 
   /// Nothing is in flight. [issue-thread, like the others]
   void begin_run();
-  /// What is submitted between the two is `collective`, which lives until the run has ended.
+  /// `collective` is submitted between the two calls, and lives until the run has ended.
   void submit_begin(const RankStream& stream, const tsr_collective& collective);
   void submit_end(const RankStream& stream);
-  /// Ends the run if the collective that is at work has outlived its time-out by two seconds and a twentieth. To be
-  /// called often; more than a second since the last call counts as one, as the process may have been stopped.
+  /// Ends the run if the running collective exceeds its time-out by 5 % and two seconds. Call it often: more than a
+  /// second since the last call counts as one second, since the process may have been stopped.
   void check(const std::string& communicator, const void* submit);
 
  private:
@@ -58,9 +70,9 @@ class CollectiveClock {
 
   std::atomic<uint64_t> num_begun_{0}, num_ended_{0};  // by the stream's thread
   std::vector<const tsr_collective*> submitted_;
-  uint64_t seen_ = 0;  // num_begun_ at the last look
+  uint64_t seen_ = 0;  // num_begun_ at the last check
   Clock::time_point last_look_ = {};
-  Clock::duration age_ = {};  // of the collective that is at work
+  Clock::duration age_ = {};  // of the running collective
 };
 
 /// A communicator and the number of its collectives in all runs so far.
@@ -88,8 +100,7 @@ class Communicators {
   bool is_capturable() const { return setup_.is_capturable; }
   /// A program is about to run; nothing is in flight.
   void begin_run();
-  /// Throws the first error of their work, if there is one. Ends the run if work has outlived its time-out.
-  /// [issue-thread]
+  /// Throws the first error of their work, if there is one. Ends the run if work exceeds its time-out. [issue-thread]
   void check() const;
   /// Aborts all at once, those of the world first, from any thread; outstanding work fails as aborted. May be repeated.
   void abort();

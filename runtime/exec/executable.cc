@@ -79,7 +79,8 @@ void Executable::load_kernels() const {
   }
 }
 
-/// With a `time` the action lies between two marks on its stream: after what it waits for, before what waits for it.
+/// With a `time`, the action is enclosed by two marks on its stream: after its waits, and before the event that others
+/// wait for.
 void Executable::issue(Command& command, ActionTime* time) {
   const tsr_device_interface& api = command.stream.api();
   tsr_stream* const stream = command.stream.handle;

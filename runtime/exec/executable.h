@@ -34,18 +34,17 @@ class Executable {
   /// Issues the whole program in list order and waits for its end. When an action fails, or `cancelled` (called about
   /// once a second) returns true, aborts all communicators, waits for everything outstanding, closes all streams and
   /// throws the first error; nothing may run on this rank afterwards. A step that can be captured as a graph is
-  /// captured for its second run, and launched as one from then on. With `times` it runs without a graph, and each
-  /// action leaves there when it began and ended. [control-thread]
+  /// captured for its second run, and launched as one from then on. With `times` it runs without a graph, and records
+  /// there when each action began and ended. [control-thread]
   void run(const std::function<bool()>& cancelled, StepTimes* times = nullptr);
   /// From now on calls `before` in each run, on the thread that issues, before an action may write to a buffer
   /// of these places: before the first that does is issued, or before the launch of a graph. [control-thread]
   void call_before_writing(std::span<const StatePlace> places, std::function<void()> before);
-  /// From now on a run with `takes_sums` computes the crc32c of each of these, right after their actions; it is not a
-  /// graph. Takes memory of the device. Once.
-  /// [control-thread]
+  /// From now on a run with `takes_sums` computes the crc32c of each of these writes, right after its action; such a
+  /// run does not use the graph. Allocates device memory. Call once. [control-thread]
   void sum_writes(std::span<const Write> writes);
   void set_takes_sums(bool takes_sums) { takes_sums_ = takes_sums; }
-  /// Of the last run that computed them, in the order of sum_writes. [control-thread]
+  /// The sums of the last run that computed them, in the order of sum_writes. [control-thread]
   std::vector<uint32_t> write_sums() const;
   /// With DebugOptions::check_memory: the index of the first action in the last run that wrote a value that is not
   /// finite. [control-thread]

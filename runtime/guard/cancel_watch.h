@@ -10,7 +10,7 @@
 
 namespace tessera::host {
 
-/// The flag by which create is cancelled, set once `cancelled` says so. A thread asks, since create blocks.
+/// The flag that cancels create: a thread sets it once `cancelled` returns true, since create blocks.
 class CancelWatch {
  public:
   explicit CancelWatch(const std::function<bool()>& cancelled)

@@ -9,8 +9,8 @@ namespace tessera::host {
 /// whatever code it was given; so does _exit(0) in a plugin. Call it once, first in main(). [control-thread]
 void report_crashes();
 
-/// The program ends by itself: exit() is what it seems from now on. If a copy of this process comes back into the host
-/// now (process_copy.h), the run ends with 1 and the plugin's name.
+/// The program now ends regularly: from here on exit() is not a crash. If a copy of this process has returned into the
+/// host (process_copy.h), the run ends with exit code 1 and the name of the plugin.
 void end_of_program();
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// How this thread computes: what a plugin must leave as it was, since it changes results without a word.
+// The floating-point state of a thread. A plugin must leave it unchanged, since it silently changes results.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace tessera::host {
 
-/// The controls of this thread's floating-point unit in one number: rounding, flushing of denormals to zero, traps,
-/// and the precision of the x87. Sticky flags (inexact, ...) change all the time and are not in it. Takes a nanosecond.
+/// The controls of this thread's floating-point unit in one number: rounding, flushing of denormals to zero, traps, and
+/// the precision of the x87. Sticky flags (inexact, ...) change all the time and are not included. Takes a nanosecond.
 inline uint64_t computing_now() noexcept {
 #if defined(__x86_64__)
   constexpr uint32_t kSticky = 0x3f;
@@ -28,7 +28,7 @@ inline uint64_t computing_now() noexcept {
 #endif
 }
 
-/// From now on this thread computes as it did when `state` was taken.
+/// Restores the state that was read as `state`.
 inline void compute_as(uint64_t state) noexcept {
 #if defined(__x86_64__)
   const auto x87 = static_cast<uint16_t>(state);
@@ -41,7 +41,7 @@ inline void compute_as(uint64_t state) noexcept {
 #endif
 }
 
-/// What a plugin that changed it did, and what its author should do, as the end of a sentence.
+/// For messages: what such a plugin did, and how its author can fix it; the end of a sentence.
 inline constexpr const char* kChangesComputing =
     "changes how floating-point numbers are computed (rounding, or flushing denormals to zero), and with that the "
     "results of everything else; link it without -ffast-math and -Ofast";

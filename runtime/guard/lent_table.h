@@ -1,6 +1,6 @@
-// A table that the host lends to a plugin: functions with a `ctx`, for the length of a call, or of what a plugin has
-// made. One that is used later, or on a thread that it was not lent to, ends the run with the plugin's name; so the
-// memory of such a table is never freed.
+// A table that the host lends to a plugin: functions with a `ctx`, for the duration of a call or for the lifetime of
+// what the plugin made with it. Using it later, or on a thread that it was not lent to, ends the run with the plugin's
+// name; to detect that, the memory of such a table is never freed.
 #pragma once
 
 #include <atomic>
@@ -17,17 +17,17 @@ namespace tessera::host {
 /// What `ctx` points to. `thread` and `lender` are those of the last loan.
 struct Loan {
   std::atomic<void*> target{nullptr};   ///< null: the loan has ended
-  const ThreadCalls* thread = nullptr;  ///< on which alone it is used; null: on any
-  const void* lender = nullptr;         ///< the plugin's function that it was lent to
+  const ThreadCalls* thread = nullptr;  ///< the only thread that may use it; null: any
+  const void* lender = nullptr;         ///< the function of the plugin that it was lent to
   int rank = -1;
   const char* what = "";
   const char* until = "";  ///< what ended the loan, for a table that is for any thread
 };
 
-/// Ends the run: `function` of that table was used though it is not lent, or on another thread.
+/// Ends the run: `function` of that table was used after its loan, or on another thread.
 [[noreturn]] void end_by_stray_use(const Loan& loan, const char* function) noexcept;
 
-/// The object of the host's that `ctx` is for, of a table of which `function` was called. Costs two loads.
+/// The host's object that `ctx` refers to, for a call of `function` of a table. Costs two loads.
 template <class T>
 T& borrowed(void* ctx, const char* function) noexcept {
   const Loan& loan = *static_cast<const Loan*>(ctx);
@@ -39,7 +39,7 @@ T& borrowed(void* ctx, const char* function) noexcept {
   return *static_cast<T*>(target);
 }
 
-/// While it lives the plugin of `lender` may use table().
+/// While this object lives, the plugin of `lender` may use table().
 template <class Table>
 class LentTable {
  public:
@@ -47,7 +47,7 @@ class LentTable {
   /// loans of one lender.
   LentTable(const Table& functions, void* target, const char* what, const void* lender)
       : LentTable(functions, target, Loan{{}, &this_thread_calls, lender, this_thread_calls.rank, what, ""}) {}
-  /// For all threads, until, say, "what was made with it had been destroyed".
+  /// For all threads, until the named event, such as "what was made with it had been destroyed".
   LentTable(const Table& functions, void* target, const char* what, const void* lender, const char* until)
       : LentTable(functions, target, Loan{{}, nullptr, lender, this_thread_calls.rank, what, until}) {}
   ~LentTable() {
@@ -66,8 +66,8 @@ class LentTable {
     Table table{};
     Loan loan;
   };
-  /// Slots whose loan has ended, by lender: a stray use names the right plugin. The oldest is used again, once there
-  /// are some.
+  /// Slots whose loan has ended, by lender, so that a late use names the right plugin. Once there are several, the
+  /// oldest is reused.
   struct Shelf {
     std::mutex mutex;
     std::map<const void*, std::deque<Slot*>> ended;

@@ -1,11 +1,10 @@
 // Every call of a plugin's function goes through call(), enter() or end_with(). Each notes, for the thread that it is
 // called on, which function that is; so a crash, an exit and a call that does not return are named (crash_report.h,
-// call_watch.h), and an exception that leaves a plugin is caught. After it the thread computes as before
-// (floating_point.h), and is still in the host's process (process_copy.h).
+// call_watch.h), and an exception that leaves a plugin is caught. Afterwards the floating-point state is checked and
+// restored (floating_point.h), and a forked copy that returns is ended (process_copy.h).
 //
-// What a call costs is a few stores to memory of its own thread and two looks at the floating-point unit: no lock, no
-// clock, no system call. Names are looked up by the function's address, when something has gone wrong
-// (known_functions.h).
+// A call costs a few thread-local stores and two reads of the floating-point control registers: no lock, no clock, no
+// system call. Names are looked up by the function's address only when something has gone wrong (known_functions.h).
 #pragma once
 
 #include <cxxabi.h>
@@ -88,8 +87,8 @@ const void* address_of(R (*function)(P...)) {
   return reinterpret_cast<const void*>(function);
 }
 
-/// Calls any function of a plugin. Its own time-out, if it was given one, is `limit_ms`. What it changes of the
-/// floating-point unit is restored and thrown, whatever it returned.
+/// Calls any function of a plugin. `limit_ms` is the time-out that the function itself was given, if any. If it changed
+/// the floating-point state, that is restored and reported by an exception, whatever it returned.
 template <class R, class... P, class... A>
 R enter_for(int64_t limit_ms, R (*function)(P...), A&&... args) {
   const PluginCall here(address_of(function), limit_ms);

@@ -1,9 +1,9 @@
 // The kernel empties the page in a child, however it was forked (MADV_WIPEONFORK), so one load tells host and copy
-// apart after every call; asking for the process's number would be a system call. Only vfork, whose child is in the
-// host's own memory, is not seen.
+// apart after every call; asking for the process's number would be a system call. Only vfork, whose child shares the
+// memory of the host, goes unnoticed.
 //
-// Copies inherit the writing end of a pipe, which closes when they execute a program or end. So the host learns which
-// function one has come back from, and at the end of the program whether there is one that could.
+// Copies inherit the writing end of a pipe, which closes when they execute a program or end. So the host learns from
+// which function a copy has returned and, at the end of the program, whether any copy is still running.
 
 #include "guard/process_copy.h"
 

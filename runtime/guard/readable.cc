@@ -2,8 +2,8 @@
 // each page is enough, since pages are what can be read or not.
 //
 // A pass gives the host thousands of arrays, most of them on few pages: its stack, and where its allocator puts small
-// blocks. So pages that could be read are remembered until the thread's next call of a plugin. A plugin that gives a
-// page back to the system within the call and then names it crashes, and the report has its name.
+// blocks. So readable pages are remembered until the thread's next call of a plugin. A plugin that unmaps a page within
+// the call and then passes it crashes, and the report names it.
 
 #include "guard/readable.h"
 

@@ -1,4 +1,4 @@
-// Lines of handlers, and of processes that may do next to nothing.
+// Lines from signal handlers, and from processes in which little is allowed.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,7 +11,7 @@
 
 namespace tessera::host {
 
-/// Writes the texts to standard error, at once, in the place of a terminal's status line. Safe in handlers.
+/// Writes the texts to standard error in one write, replacing a terminal's status line. Safe in signal handlers.
 inline void write_line(std::initializer_list<std::string_view> texts) noexcept {
   constexpr size_t kMost = 24;
   const std::string_view clear = clear_line();

@@ -26,7 +26,7 @@ std::optional<LoadedPlugin> first_that_works_on(tsr_str stream_kind, const std::
       LoadedPlugin plugin = load_plugin(candidate.path, log);
       if (plugin.kind == PluginKind::communicator && works_on(plugin, stream_kind)) return plugin;
     } catch (const UsageError& refused) {
-      log.info("--comm auto passes over ", candidate.path.string(), ": ", refused.what());
+      log.info("--comm auto skips ", candidate.path.string(), ": ", refused.what());
     }
   }
   return std::nullopt;

@@ -18,8 +18,8 @@ struct ChosenCommunicator {
 
 /// The communicator that `given` names. For `auto` the first, by name, that works on the streams of `device`; if none
 /// does, or if the device is the CPU, the default one, which connects processes and hosts. Never one that keeps all
-/// ranks in one process: such ranks share their fate, so that is for the user to choose. Throws what load_plugin throws
-/// for the one that is chosen; others that cannot be loaded are passed over. [control-thread]
+/// ranks in one process: if one rank crashes, all do, so that choice is left to the user. Throws what load_plugin
+/// throws for the one that is chosen; others that cannot be loaded are skipped. [control-thread]
 ChosenCommunicator choose_communicator(std::string_view given, const LoadedPlugin& device, const LoadedPlugin& cpu,
                                        const std::vector<std::filesystem::path>& folders, const Log& log);
 

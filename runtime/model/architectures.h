@@ -1,4 +1,4 @@
-// The architectures that there are.
+// The list of the architectures.
 #pragma once
 
 #include <span>

@@ -72,27 +72,27 @@ std::string download_of_some_model() {
 void refuse_absent(const std::string& given) {
   const std::string name = shown(given);
   if (const std::string size = size_meant(given); !size.empty())
-    refuse("--model ", name, ": there is no model of that name; did you mean ", size, "?");
+    refuse("--model ", name, ": unknown model; did you mean ", size, "?");
   if (name.find("://") != name.npos)
     refuse("--model ", name, " is an address; download the model and give its folder: ", download_of_some_model());
   if (std::ranges::any_of(given, is_control))
-    refuse("--model ", name, " has control characters, and there is no such folder; ",
+    refuse("--model ", name, " has control characters, and no folder has that name; ",
            "give the name or folder without them");
   if (given.starts_with('~'))
-    refuse("--model ", name, ": there is no such folder; the shell puts your home in the place of ~ only after a ",
+    refuse("--model ", name, ": no such folder; the shell puts your home in the place of ~ only after a ",
            "space: --model ", name);
   if (looks_like_a_hub_id(given))
-    refuse("--model ", name, ": there is no such folder; is it a model of the Hugging Face hub? Download it: ",
+    refuse("--model ", name, ": no such folder; is it a model of the Hugging Face hub? Download it: ",
            how_to_download(name, name.substr(name.find('/') + 1)));
   if (given.find('/') != given.npos || given.starts_with('.'))
-    refuse("--model ", name, ": there is no such folder; give one that holds config.json and model.safetensors");
+    refuse("--model ", name, ": no such folder; give one that holds config.json and model.safetensors");
 }
 
 void refuse_unreachable(const std::string& given, int reason) {
   if (reason == ENAMETOOLONG)
     refuse("--model ", shown(given), " has ", given.size(), " letters, too many for a path; give a folder");
   if (reason != ENOENT && reason != ENOTDIR)
-    refuse("--model ", shown(given), " cannot be looked at: ", std::strerror(reason),
+    refuse("--model ", shown(given), " cannot be accessed: ", std::strerror(reason),
            "; give a folder that this user may enter");
   if (reason == ENOENT && name_is_there(given))
     refuse("--model ", shown(given), " is a link that leads nowhere; restore what it points to, or give a folder");

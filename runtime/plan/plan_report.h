@@ -29,7 +29,7 @@ struct ReduceEveryCost {
   uint64_t micro_batch_gradient_bytes = 0, micro_batch_sent_bytes = 0;
 };
 
-/// How long a step takes, and how one knows.
+/// How long a step takes, and how that is known.
 struct StepEstimate {
   double seconds = 0;
   std::string source, caveat;  ///< as StepCost says
@@ -78,14 +78,14 @@ struct PlanReport {
   Balance balance;
   MemoryVerdict verdict;
   std::optional<MemoryShortfall> shortfall;
-  std::optional<StepEstimate> estimate;  ///< none where it would take long
+  std::optional<StepEstimate> estimate;  ///< none if estimating would take long
   std::optional<RatesUsed> rates;        ///< with --rates
   std::optional<Prediction> prediction;  ///< with --rates
 };
 
 /// `rank` -1: the first of those that need the most memory.
 PlanReport plan_report(const JobPlan& planned, int rank);
-/// The same without the cost of the other --reduce-every, for which a job is planned anew.
+/// The same, but without the cost of the other --reduce-every, which takes a second planning of the job.
 PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const Log& log);
 /// Adds the time of a step: with `rates_files` as predict() finds it, else (empty) an estimate. Throws what StepCost
 /// and predict throw.

@@ -58,7 +58,8 @@ std::string verdict_line(const PlanReport& r) {
     return concat("does not fit: ", need, " of device memory",
                   r.shortfall->memory == TSR_MEMORY_DEVICE ? "" : " and too much host memory", "\n");
   if (v.limit_bytes) return concat("fits: ", need, " of the ", human_bytes(v.limit_bytes), " of --device-memory\n");
-  if (v.machine_bytes == 0) return concat(need, " of device memory; --device-memory SIZE says whether that fits\n");
+  if (v.machine_bytes == 0)
+    return concat(need, " of device memory; give --device-memory SIZE to see whether that fits\n");
   const uint64_t all = v.most_bytes * static_cast<uint64_t>(r.num_ranks);
   const std::string in_all = r.num_ranks > 1 ? concat(", all ", r.num_ranks, " together ", human_bytes(all)) : "";
   return concat(all <= v.machine_bytes ? "fits this machine: " : "does not fit this machine: ", need, in_all,
@@ -67,7 +68,7 @@ std::string verdict_line(const PlanReport& r) {
 
 /// The time of a step, in a line, and where it comes from, in a second one.
 std::string estimate_lines(const PlanReport& r) {
-  if (!r.estimate) return "the time of a step is not estimated for so many actions; --rates FILE predicts it\n";
+  if (!r.estimate) return "the step time is not estimated for this many actions; --rates FILE predicts it\n";
   const StepEstimate& e = *r.estimate;
   const double per_second = static_cast<double>(r.tokens_per_step) / e.seconds;
   return concat("a step takes ", e.caveat.empty() ? "" : "about ", format("%.3g s", e.seconds),
@@ -263,7 +264,7 @@ std::string time_part(const PlanReport& r) {
                                     seconds_or_dash(time.out_seconds), seconds_or_dash(time.file_seconds),
                                     seconds_or_dash(time.link_seconds), seconds_or_dash(time.bound())});
   }
-  return text + format("  predicted: %.4g s, %.4g %s/s; at least %.4g s, if all copies ran beside compute\n",
+  return text + format("  predicted: %.4g s, %.4g %s/s; at least %.4g s, if all copies ran during compute\n",
                        p.step_seconds, static_cast<double>(r.tokens_per_step) / p.step_seconds, r.items.c_str(),
                        p.bound());
 }

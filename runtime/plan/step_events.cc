@@ -1,5 +1,5 @@
-// Actions of several ranks meet as verify/collective_matching.h matches them: the k-th collective of a group on a
-// stream, and the k-th message of a pair in one direction. A group is named by its axis, coordinates and lowest rank.
+// Actions of several ranks are matched as in verify/collective_matching.h: the k-th collective of a group on a stream,
+// and the k-th message of a pair in one direction. A group is named by its axis, coordinates and lowest rank.
 
 #include "plan/step_events.h"
 

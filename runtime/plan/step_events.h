@@ -9,7 +9,7 @@
 
 namespace tessera::host {
 
-/// The actions of one rank's program, for traces of its steps: all but their times is found once.
+/// The actions of one rank's program, for traces of its steps. Everything but the times is computed once.
 class StepEvents {
  public:
   /// `program` is that of this rank.
@@ -23,7 +23,7 @@ class StepEvents {
   std::vector<TracedAction> actions_;  // `stream` is the program's index
 };
 
-/// What `simulation` says of every rank, as step 1 of a trace.
+/// The simulated actions of all ranks, as step 1 of a trace.
 Trace simulated_trace(const Mesh& mesh, const ProgramOf& program, const Simulation& simulation);
 
 }  // namespace tessera::host

@@ -109,7 +109,7 @@ fs::path find_plugin(PluginKind kind, std::string_view name, const std::vector<f
   const std::vector<std::string> known = names_of_kind(kind, folders);
   const std::string near = nearest(name, known);
   throw UsageError(
-      concat("there is no plugin ", name, " for ", flag_of(kind), ": no file ", file, " in ", list_of(folders),
+      concat("plugin ", name, " for ", flag_of(kind), " was not found: no file ", file, " in ", list_of(folders),
              "; available: ", list_of(known), near.empty() ? "" : concat(" (did you mean ", near, "?)")),
       TSR_E_NOT_FOUND);
 }

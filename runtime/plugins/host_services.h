@@ -24,7 +24,7 @@ class HostServices {
 
   /// That of the plugin, with the minor that host and plugin have in common. [any-thread]
   const tsr_host* of(const LoadedPlugin& plugin) const;
-  /// For a plugin's `query`, where that minor is not known yet: with this host's. [any-thread]
+  /// For a plugin's `query`, when its minor is not known yet: this host's minor. [any-thread]
   const tsr_host* before_query(tsr_plugin_query_fn query) const;
 
  private:

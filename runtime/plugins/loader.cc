@@ -111,7 +111,7 @@ Query* open_library(const std::string& path) {
           "cannot be loaded: its file system is mounted noexec; move the plugin to another folder, or mount that one "
           "with exec");
     if (is_of_memory(error.what()))
-      throw UsageError(concat("cannot be loaded: there is not enough memory for it and its libraries (", error.what(),
+      throw UsageError(concat("cannot be loaded: not enough memory for it and its libraries (", error.what(),
                               "); raise ulimit -v, or free memory"),
                        TSR_E_RESOURCE_EXHAUSTED);
     throw UsageError(concat("cannot be loaded: ", error.what(), "; install what it needs, or build it again"));

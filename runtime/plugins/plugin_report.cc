@@ -103,7 +103,7 @@ fs::path find_any(const std::string& name, const std::vector<fs::path>& folders)
   for (const PluginCandidate& candidate : found)
     paths += (paths.empty() ? "" : ", ") + candidate.path.string();
   if (!found.empty()) throw UsageError(concat(name, " could be any of ", paths, "; give the path of the one you mean"));
-  throw UsageError(concat("there is no plugin ", name, "; available: ", known.empty() ? "none" : known),
+  throw UsageError(concat("plugin ", name, " was not found; available: ", known.empty() ? "none" : known),
                    TSR_E_NOT_FOUND);
 }
 

@@ -3,7 +3,8 @@
 // coordinates, not ranks and pieces. The declaration is checked later: each rank compares the hash of its own program
 // with that of the one that rank 0 planned for it.
 //
-// Where coordinates may differ, the programs tell which do: under zero3 the ranks that own nothing have one.
+// Where a strategy may treat coordinates differently, the programs show which it does: under zero3 all ranks that own
+// nothing have the same one.
 
 #include "program/rank_classes.h"
 

@@ -14,9 +14,9 @@ namespace tessera::host {
 class RankClasses {
  public:
   RankClasses(const Mesh& mesh, std::span<const StrategyOnAxis> strategies);
-  /// Ranks whose programs have turned out to be equal: `programs` has a number for each rank's. Two coordinates of an
-  /// axis are one if they have equal programs wherever the rank is on the other axes, so that classes that meet in a
-  /// group have representatives that do.
+  /// Merges ranks with equal programs: `programs` has a number for each rank's program. Two coordinates of an axis are
+  /// merged if their programs are equal at all coordinates of the other axes; so classes that share a group have
+  /// representatives that share one.
   static RankClasses of_programs(const Mesh& mesh, std::span<const int> programs);
   /// Each rank is a class of its own.
   explicit RankClasses(const Mesh& mesh);

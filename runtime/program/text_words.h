@@ -39,7 +39,7 @@ template <size_t N>
 std::string_view text_of(const TextName (&names)[N], uint32_t number, const char* what) {
   const auto found = std::ranges::find(names, number, &TextName::number);
   if (found == std::end(names))
-    throw Error(TSR_E_INVALID_ARGUMENT, std::string("there is no ") + what + " " + std::to_string(number));
+    throw Error(TSR_E_INVALID_ARGUMENT, std::string(what) + " " + std::to_string(number) + " does not exist");
   return found->text;
 }
 

@@ -7,8 +7,8 @@
 namespace tessera::host {
 
 struct CheckpointFileRates {
-  double written_bytes_per_second = 0;  ///< until they are durable
-  double read_bytes_per_second = 0;     ///< past the page cache, where the file system allows that
+  double written_bytes_per_second = 0;  ///< until the file is durable
+  double read_bytes_per_second = 0;     ///< bypassing the page cache where the file system allows it
 };
 
 /// Writes a file of `num_bytes` in the folder as a save does, reads it as a resumed run does, and removes it. Throws

@@ -1,8 +1,9 @@
-// Rank r sends (i + r) mod 5 as element i, so every result is a small whole number that each dtype has. A result is
-// compared before anything is measured, and from another buffer than was sent from.
+// Rank r sends (i + r) mod 5 as element i, so every result is a small whole number that each dtype has. Results are
+// checked before anything is measured, out of place.
 //
-// Collectives are timed on their stream, which reads the clock between any two of them; a stream that does not run on
-// the host is slow to do so, and reads it after several. They follow one another without a pause, as in nccl-tests.
+// Collectives are timed on their stream, which reads the clock between any two of them; on a stream that does not run
+// on the host that is slow, so there the clock is read once per batch. They are submitted back to back, as in
+// nccl-tests.
 
 #include "rates/collective_bench.h"
 
@@ -87,7 +88,7 @@ double bus_factor(uint32_t kind, int num_ranks) {
 double memory_factor(uint32_t kind, int num_ranks) {
   const double n = num_ranks;
   switch (kind) {
-    case TSR_COLL_ALL_REDUCE:  // n operands are read, n results written
+    case TSR_COLL_ALL_REDUCE:  // n operands are read, n results are written
       return 2 * n;
     case TSR_COLL_REDUCE_SCATTER:
     case TSR_COLL_REDUCE:
@@ -115,7 +116,7 @@ CollectiveBench::CollectiveBench(CollectiveGroup& group, uint64_t most_bytes, ts
 
 void CollectiveBench::fill() {
   const uint64_t element_bytes = TSR_NUM_BYTES(dtype_, 1), num_elements = send_.num_bytes() / element_bytes;
-  const uint64_t piece = kCheckedBytes / element_bytes / kNumbers * kNumbers;  // the numbers start anew in each
+  const uint64_t piece = kCheckedBytes / element_bytes / kNumbers * kNumbers;  // the numbers restart in each
   std::vector<std::byte> numbers(std::min(piece, num_elements) * element_bytes);
   for (uint64_t i = 0; i < numbers.size() / element_bytes; ++i)
     encode(dtype_, number_at(i, group_.position()), numbers.data() + i * element_bytes);

@@ -1,4 +1,4 @@
-// The time that collectives take, and whether their results are right.
+// Times collectives, and checks their results.
 #pragma once
 
 #include <chrono>
@@ -40,14 +40,14 @@ struct CollectiveKind {
   bool has_slices;  ///< each rank has one of n equal parts of the whole
 };
 
-/// Every kind that there is, in the order of reports; SEND stands for SEND and RECV.
+/// All kinds, in the order of reports; SEND measures SEND and RECV.
 std::span<const CollectiveKind> collective_kinds();
 
-/// What busbw is of algbw: by it the rate is that of the busiest link, whatever the number of ranks (nccl-tests,
+/// busbw / algbw: with this factor the rate is that of the busiest link, whatever the number of ranks (nccl-tests,
 /// doc/PERFORMANCE.md). Pure.
 double bus_factor(uint32_t kind, int num_ranks);
-/// Bytes that all ranks together read and write at least, for each byte of the buffer, when each rank may work on the
-/// memory of the others and results are in place. Pure.
+/// The minimum number of bytes that all ranks together read and write, per byte of the buffer, if each rank can access
+/// the memory of the others and results are in place. Pure.
 double memory_factor(uint32_t kind, int num_ranks);
 
 /// Measures collectives of one group. All functions are collective over it. [control-thread]
@@ -60,7 +60,7 @@ class CollectiveBench {
   uint64_t num_elements(const CollectiveCase& one) const;
   /// Elements of this rank's result that are wrong.
   uint64_t count_wrong(const CollectiveCase& one);
-  /// Into another buffer, or in place where that is another thing.
+  /// Out of place, or in place where the two differ.
   CollectiveSeconds measure(const CollectiveCase& one, const CollectiveRounds& rounds, bool in_place);
   static bool can_be_in_place(uint32_t kind);
 

@@ -18,24 +18,7 @@ CollectiveGroup::CollectiveGroup(const CommunicatorSetup& setup, const Device& d
       num_ranks_(static_cast<int>(member.world_ranks.size())),
       stream_(make_stream(device, "comm.bench")) {
   const CancelWatch watch(setup.cancelled);
-  const std::string rendezvous = "bench/" + member.name;
-  tsr_comm_create_args args{};
-  args.struct_size = sizeof args;
-  args.rank = position_;
-  args.size = num_ranks_;
-  args.is_local = setup.is_local;
-  args.name = str(member.name);
-  args.rendezvous = str(rendezvous);
-  args.world_ranks = member.world_ranks.data();
-  args.host = setup.host;
-  args.device_interface = &device.api();
-  args.device = device.handle();
-  args.options = setup.options.data();
-  args.num_options = setup.options.size();
-  args.timeout_ms = setup.start_timeout_ms;
-  args.store_host = str(setup.store_host);
-  args.cancel = watch.flag();
-  comm_ = create_by<tsr_comm>(false, setup.api->create, &args);
+  comm_ = create_communicator(setup, device, member, "bench/" + member.name, watch.flag());
 }
 
 CollectiveGroup::~CollectiveGroup() {

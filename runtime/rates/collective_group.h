@@ -1,4 +1,4 @@
-// Ranks that measure collectives: a communicator of their own, and the stream that it works on.
+// A group of ranks that measures collectives: its own communicator, and the stream that it works on.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,12 @@
 
 namespace tessera::host {
 
-/// The members of a group, seen from one of them.
-struct GroupMember {
-  int position = 0;
-  std::vector<int32_t> world_ranks;  ///< of all members
-  std::string name;                  ///< the same on all members, and of this group alone
-};
-
-/// Borrows what `setup` points to, and the device. After an error of a function nothing touches memory that was
-/// submitted, and the group cannot be used any more. All functions: [control-thread].
+/// Borrows what `setup` points to, and the device. After an error nothing accesses submitted memory any more, and the
+/// group cannot be used again. All functions: [control-thread].
 class CollectiveGroup {
  public:
-  /// Creates the communicator, which all members do at the same time. Throws what it reports.
+  /// Creates the communicator, which all members do at the same time; the name is this group's alone. Throws what the
+  /// communicator reports.
   CollectiveGroup(const CommunicatorSetup& setup, const Device& device, const GroupMember& member);
   ~CollectiveGroup();
   CollectiveGroup(const CollectiveGroup&) = delete;
@@ -37,7 +31,7 @@ class CollectiveGroup {
   uint64_t workspace_bytes(const tsr_collective& collective) const;
   /// Enqueues it; stream, time-out and number are the group's.
   void submit(tsr_collective collective);
-  /// Until all that was submitted is done. Throws its error, and CANCELLED when the job ends meanwhile.
+  /// Waits for everything submitted. Throws its error, and CANCELLED if the job ends meanwhile.
   void wait();
 
  private:

@@ -1,5 +1,5 @@
-// Beside compute all ranks must submit equally many collectives, though each computes for as long as it takes: after
-// each of them they vote on whether any of them still computes.
+// During compute all ranks must submit the same number of collectives, though each computes for as long as it takes:
+// after each collective they vote on whether any rank still computes.
 
 #include "rates/collective_rates.h"
 
@@ -68,7 +68,7 @@ class Vote {
     workspace_.emplace(group.device(), TSR_MEMORY_DEVICE, group.workspace_bytes(collective_));
     if (workspace_->num_bytes() > 0) collective_.workspace = workspace_->at(0);
   }
-  /// Whether any of them is for it.
+  /// Whether any rank votes for it.
   bool any(bool own) {
     const auto& api = group_.device().api();
     float number = own ? 1 : 0;
@@ -86,7 +86,7 @@ class Vote {
   tsr_collective collective_{};
 };
 
-/// Sums until no rank goes on; how many a second.
+/// Repeats sums until every rank is done; returns sums per second.
 double sums_per_second(CollectiveBench& bench, Vote& vote, const std::function<bool()>& goes_on) {
   const CollectiveCase sum{TSR_COLL_ALL_REDUCE, kBesideBytes};
   const auto start = Clock::now();

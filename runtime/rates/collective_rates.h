@@ -1,4 +1,4 @@
-// The times of the collectives that a program has, and what they and compute lose to one another.
+// The times of a program's collectives, and how much they and compute slow one another down.
 #pragma once
 
 #include <string>

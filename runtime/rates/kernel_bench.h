@@ -1,4 +1,4 @@
-// The time of one op that no program has.
+// The time of a single op, outside of a program.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ namespace tessera::host {
 /// An op of a device, with operands of its own. Borrows the device. All functions: [control-thread].
 class KernelBench {
  public:
-  /// Throws UNSUPPORTED for an op that the device does not have.
+  /// Throws UNSUPPORTED for an op that the device does not support.
   KernelBench(const Device& device, const tsr_op& op);
 
   struct Seconds {
     double median = 0, least = 0;
   };
-  /// The time of one launch among others that follow one another on the stream.
+  /// The time of a launch among launches back to back on the stream.
   Seconds measure(int num_warmups, int num_measured);
   /// The time from a launch until the stream is known to be idle again.
   Seconds measure_round_trip(int num_measured);

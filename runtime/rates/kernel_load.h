@@ -1,4 +1,4 @@
-// Compute that runs beside what is measured.
+// Compute that runs during a measurement.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// A kernel that is launched again and again. Borrows all of it.
+/// A kernel that is launched repeatedly. Borrows its members.
 struct KernelLoad {
   const Device& device;
   tsr_stream* stream;
@@ -18,15 +18,15 @@ struct KernelLoad {
 
   /// Other work; it returns when compute no longer runs.
   using Meanwhile = std::function<void(const std::function<bool()>& computes)>;
-  /// The share of its speed that compute keeps beside other work. It runs alone and beside `work` in turns, for about
-  /// `total_seconds` alone in all; `work` is called as often on all ranks. [control-thread]
+  /// The fraction of its speed that compute keeps during other work. It runs alternately alone and with `work`, alone
+  /// for about `total_seconds` in all; `work` is called equally often on all ranks. [control-thread]
   double share_kept(double total_seconds, const Meanwhile& work) const;
 
  private:
   double run(uint64_t num_times, const Meanwhile& meanwhile) const;
 };
 
-/// The value in the middle; there is at least one.
+/// The median; needs at least one value.
 double median(std::vector<double> values);
 
 }  // namespace tessera::host

@@ -20,7 +20,7 @@
 namespace tessera::host {
 namespace {
 
-/// Opens the CPU beside the job's device, where something works on it.
+/// Opens the CPU besides the job's device if something runs on it.
 std::unique_ptr<Device> open_cpu(const Job& job, const RatesRank& rank, int num_threads, const HostServices& host) {
   if (job.device_is_cpu()) return nullptr;
   return std::make_unique<Device>(DeviceSetup{job.plugins.cpu.device(), job.options.cpu.values(),
@@ -28,7 +28,7 @@ std::unique_ptr<Device> open_cpu(const Job& job, const RatesRank& rank, int num_
                                               static_cast<uint32_t>(num_threads), host.of(job.plugins.cpu)});
 }
 
-/// Ranks are divided into groups of each size that the program has: neighbours are together.
+/// For each group size of the program, the ranks are divided into groups of neighbours.
 std::vector<CollectiveRates> measure_groups(const Job& job, const Program& step, const RatesRank& rank,
                                             const Device& device, const KernelLoad& compute) {
   std::vector<CollectiveRates> rates;

@@ -14,10 +14,10 @@
 
 namespace tessera::host {
 
-/// The time now, as files of rates have it.
+/// The current time, in the format of rates files.
 std::string time_of_measurement();
 
-/// Which rank measures. All ranks of the job do, at the same time, as they will run.
+/// The measuring rank. All ranks of the job measure at the same time, as they will run.
 struct RatesRank {
   int rank = 0, local_rank = 0;
   int num_ranks = 1, num_local_ranks = 1;

@@ -110,7 +110,7 @@ void OpBench::run_round(bool is_held) {
   if (is_held) call(device_.api().host_function, stream_.get(), &Gate::run, &gate);
   try {
     for (Op& op : ops_) {
-      // What the ops before have made of the gradients may not be finite, and an update by such ones is skipped.
+      // Earlier ops may have left gradients that are not finite, and an update with such gradients is skipped.
       if (op.is_update) memory_->restore_fixed(stream_.get());
       launch(op);
     }

@@ -24,7 +24,7 @@ class OpMemory {
   std::vector<void*> operands(const Action& action) const;
   /// Sets all of it to what it was at the start; the stream has then done so.
   void reset(tsr_stream* stream) const;
-  /// Enqueues that inputs and scalars are what they were at the last reset().
+  /// Enqueues copies that restore inputs and scalars to their values at the last reset().
   void restore_fixed(tsr_stream* stream) const;
 
  private:

@@ -1,5 +1,5 @@
-// One product and one copy say what a step will cost to within a factor of two, which is what a first look at a plan
-// needs. `bench rates` measures every op of the job.
+// One product and one copy predict the cost of a step to within a factor of two, which is enough for a first look at a
+// plan. `bench rates` measures every op of the job.
 
 #include "rates/quick_rates.h"
 
@@ -22,7 +22,7 @@ constexpr double kSeconds = 0.03;
 constexpr uint64_t kCopyBytes = 32 << 20;
 constexpr int64_t kTimeoutMs = 10'000;
 
-/// Seconds of one piece of work on the stream: the mean of as many as fit into a moment, after one that warms up.
+/// Seconds of one operation on the stream: the mean of as many as fit into a short time, after one as warm-up.
 double seconds_of(const RankStream& stream, const std::function<void()>& issue) {
   const auto finish = [&] { call_for(kTimeoutMs, stream.api().stream_synchronize, stream.handle, kTimeoutMs); };
   issue();

@@ -1,4 +1,4 @@
-// A machine's two rates that matter most, measured in a moment.
+// The two most important rates of a machine, measured quickly.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@ namespace tessera::host {
 struct QuickRates {
   double operations_per_second = 0;  ///< of one matrix product, of the size of a small model's
   double bytes_per_second = 0;       ///< read and written by a copy within memory
-  int num_threads = 1;               ///< that did it: those of one rank, where all ranks are on this machine
+  int num_threads = 1;               ///< used: those of one rank, if all ranks are on this machine
 };
 
-/// Takes a tenth of a second and 64 MiB. Nothing unless the job computes on the CPU, or when its device refuses.
+/// Takes a tenth of a second and 64 MiB. Empty unless the job computes on the CPU, and if its device refuses.
 /// [control-thread]
 std::optional<QuickRates> quick_rates(const Job& job);
 

@@ -1,5 +1,5 @@
-// What a machine does in a second, as measured by `tessera bench` and read by `plan --rates`. A file has what one
-// command measured: `bench rates` all that a job needs, `bench comm`, `device` and `disk` a part each.
+// The rates of a machine, measured by `tessera bench` and read by `plan --rates`. A file holds the results of one
+// command: `bench rates` measures everything that a job needs; `bench comm`, `device` and `disk` a part each.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ std::string rates_json(const Rates& rates);
 /// Throws NOT_FOUND, UNAVAILABLE for a file that cannot be read, INVALID_ARGUMENT for one that does not hold rates,
 /// naming the file and what is wrong with it.
 Rates read_rates(const std::string& path);
-/// Of several files: what a later one has replaces what an earlier one has for the same op, group or part. Throws what
-/// read_rates throws, and INVALID_ARGUMENT for files of two devices.
+/// Merges several files: a later file overrides an earlier one for the same op, group or part. Throws what read_rates
+/// throws, and INVALID_ARGUMENT for files of two devices.
 Rates read_all_rates(std::span<const std::string> paths);
 
 /// Whether a file that begins like this has our rates.

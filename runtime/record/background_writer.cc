@@ -1,6 +1,6 @@
-// One queue, one thread. A part that could not be written is taken back by truncating the file to its size before,
-// which works on a full disk too; later parts are tried again, since space may come back. The destructor does not join
-// a thread that hangs in a call of the system: it leaves it, with the state that it shares.
+// One queue, one thread. A part that was not written whole is removed by truncating the file to its former size, which
+// also works on a full disk; later parts are tried again, since space may become free. The destructor does not join a
+// thread that hangs in a system call: it detaches it, with the state that they share.
 
 #include "record/background_writer.h"
 
@@ -69,10 +69,10 @@ struct BackgroundWriter::State {
       ::close(file.descriptor);
   }
 
-  /// Without the lock: a warning may take its time.
+  /// Without the lock: a warning may be slow.
   void warn_once(const std::string& path, const std::string& reason) {
     if (std::exchange(has_warned, true)) return;
-    log.warning(what, ": ", path, " ", reason, "; the run goes on, and what cannot be written is missing there");
+    log.warning(what, ": ", path, " ", reason, "; the run continues, and the file lacks what could not be written");
   }
 
   const std::string what;
@@ -161,7 +161,7 @@ void BackgroundWriter::write_until_stopped(const std::shared_ptr<State>& state) 
     if (error) ++state->num_lost;
     if (std::exchange(state->is_full, false)) {
       lock.unlock();
-      state->warn_once(file.path, "is written more slowly than the run goes");
+      state->warn_once(file.path, "is written more slowly than the run produces it");
       lock.lock();
     }
   }

@@ -11,14 +11,15 @@
 
 namespace tessera::host {
 
-/// Appends to files without ever stopping or delaying the caller: a disk that is full or does not answer costs parts of
-/// these files and a warning, not the run. Each part is written whole or not at all, so a file never has half a line.
+/// Appends to files without ever blocking the caller: if the disk is full or does not answer, parts of these files are
+/// lost, with a warning; the run is unaffected. Each part is written whole or not at all, so a file never has half a
+/// line.
 class BackgroundWriter {
  public:
   /// `what` begins the warnings: "--out runs/a". `log` must not write to this writer. Throws RESOURCE_EXHAUSTED when
   /// the system starts no thread. `patience`: how long the destructor waits.
   BackgroundWriter(std::string what, Log log, std::chrono::milliseconds patience = std::chrono::seconds(10));
-  /// Waits until all is written, for a limited time: what a disk has not taken by then is lost, with a warning.
+  /// Waits for a limited time until everything is written; what is not written by then is lost, with a warning.
   ~BackgroundWriter();
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;

@@ -1,4 +1,4 @@
-// Where a run takes place.
+// The machine that a run is on.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace tessera::host {
 
 /// "host", "system", "processor", "cores", "memory" and "compiler", each with its value; without those that the system
-/// does not tell.
+/// does not report.
 std::vector<std::pair<std::string, std::string>> run_environment();
 
 }  // namespace tessera::host

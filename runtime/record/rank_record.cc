@@ -1,6 +1,6 @@
-// Rank 0's files follow the run through its observer: the plan when all programs have passed, the rest from the start
-// on. Metrics and events are written after each step, by the background writer. The other ranks note about once a
-// second which step they are in, so that the log of a rank that hangs or lags shows where.
+// Rank 0's files are written from its observer: the plan when all programs have passed, the rest from the first step
+// on. Metrics and events are written after each step, by the background writer. The other ranks log about once a second
+// which step they are in, so that the log of a rank that hangs or lags shows where.
 
 #include "record/rank_record.h"
 
@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostEarlyBytes = 1 << 20;
 constexpr auto kNoteEvery = std::chrono::seconds(1);
-/// A drawing has about 300 bytes for each action; with more of them no browser shows it.
+/// A drawing takes about 300 bytes per action; with more actions no browser shows it.
 constexpr size_t kMostDrawnActions = 100'000;
 
 double wall_time() {
@@ -77,7 +77,7 @@ size_t num_drawn_actions(const JobPrograms& programs) {
   return num_actions;
 }
 
-/// What is known of the run before it begins.
+/// What is known about the run before it begins.
 struct PlanFiles {
   std::string text, json, drawing;
 };
@@ -86,7 +86,7 @@ PlanFiles plan_files(const Job& job, const JobPrograms& programs) {
   const PlanReport report = plan_report(job, programs, -1, Log(LogLevel::off));
   PlanFiles files = {plan_text(report), plan_json(report) + "\n", ""};
   if (num_drawn_actions(programs) > kMostDrawnActions) return files;
-  const StepCost cost;  // to measure the machine would disturb the ranks on it
+  const StepCost cost;  // measuring the machine would disturb its ranks
   const Simulation simulation = cost.simulate_step(job.mesh, programs);
   files.drawing = step_svg(job.mesh, programs, {simulation, cost.source(), cost.caveat()});
   return files;
@@ -98,7 +98,7 @@ struct RankRecord::State {
   State(std::string in_folder, int of_rank, const Log& warn)
       : folder(std::move(in_folder)), rank(of_rank), warnings(warn) {}
 
-  /// Hands each text that is flushed to the log.
+  /// Passes each flushed text to the log.
   class LineBuffer : public std::stringbuf {
    public:
     explicit LineBuffer(State& state) : state_(state) {}

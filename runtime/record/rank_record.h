@@ -12,11 +12,11 @@
 namespace tessera::host {
 
 /// One rank's part of the record of a run: its log; and of rank 0 also configuration, plan, metrics and TensorBoard's
-/// events. Nothing is created before the run has passed all checks: what is logged until then is kept in memory. From
-/// then on nothing that fails here ends or delays the run (background_writer.h). A rank without --out has none of it.
+/// events. Nothing is created before the run has passed all checks: until then the log is kept in memory. After that,
+/// no failure here ends or delays the run (background_writer.h). A rank without --out has none of it.
 class RankRecord {
  public:
-  /// `folder` empty: nothing is recorded. `warnings` gets what goes wrong with the files; it must not be copied to
+  /// `folder` empty: nothing is recorded. `warnings` gets the problems with the files; it must not be copied to
   /// log_stream().
   RankRecord(std::string folder, int rank, const Log& warnings);
   ~RankRecord();
@@ -24,7 +24,7 @@ class RankRecord {
   RankRecord& operator=(const RankRecord&) = delete;
 
   bool is_on() const { return state_ != nullptr; }
-  /// Each text that is flushed becomes part of the log. For Log::copy_to; only of one that is_on().
+  /// Each flushed text becomes part of the log. For Log::copy_to; only if is_on().
   std::ostream& log_stream();
   /// A line with its time, for the log in the folder alone. [any-thread]
   void note(const std::string& text);

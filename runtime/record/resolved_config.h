@@ -1,4 +1,4 @@
-// The settings of a job, with what was not given filled in.
+// The settings of a job, with defaults filled in.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tessera::host {
 
 /// The text of config.json (config/settings/settings_file.h): all settings of the job, with the mesh and its
 /// strategies, the length of sequences, the order of the data, the threads of a rank, and every option of every plugin
-/// that it uses. What only depends on the format of the data stays null. `num_threads`: of a rank.
+/// that it uses. Settings that follow from the format of the data stay null. `num_threads`: of a rank.
 std::string resolved_config(const Job& job, int num_threads);
 
 }  // namespace tessera::host

@@ -1,5 +1,5 @@
-// A folder of a run holds files with fixed names, each of which may only replace its like. So that a record is never
-// mixed of two runs that have nothing to do with each other, a folder that has one is refused unless the run resumes.
+// A run's folder holds files with fixed names, and each may only replace a file of its kind. A folder that has a record
+// is refused unless the run resumes, so that the records of unrelated runs are never mixed.
 
 #include "record/run_folder.h"
 
@@ -29,7 +29,7 @@ std::string in_folder(const std::string& folder, std::string_view name) {
   return (fs::path(folder) / name).string();
 }
 
-/// Of a file; empty for anything else, such as a FIFO, which would be waited for.
+/// Of a regular file; empty for anything else, such as a FIFO, which would block.
 std::string beginning_of(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return "";
@@ -39,7 +39,7 @@ std::string beginning_of(const std::string& path) {
   return {begin.data(), static_cast<size_t>(in.gcount())};
 }
 
-/// Asked of the file with this name in `folder`, before it is written.
+/// Checks the file with this name in `folder`, before it is written.
 std::string refusal_of_file(const std::string& folder, std::string_view name, const IsOurs& is_ours, bool overwrite,
                             const std::vector<JobInput>& inputs) {
   const std::string path = in_folder(folder, name);
@@ -47,8 +47,8 @@ std::string refusal_of_file(const std::string& folder, std::string_view name, co
   if (!fs::exists(fs::symlink_status(path, error))) {
     for (const JobInput& input : inputs)
       if (input.would_read && input.would_read(path))
-        return concat("--out ", folder, " would get a file ", name, ", which the next run would read for ", input.flag,
-                      " (", input.path, "); give another folder");
+        return concat("--out ", folder, " would receive a file ", name, ", which the next run would read for ",
+                      input.flag, " (", input.path, "); give another folder");
     return "";
   }
   return refusal_of({.flag = "--out", .path = path, .is_ours = is_ours, .overwrite = overwrite, .inputs = inputs});
@@ -82,7 +82,7 @@ std::string refusal_of_record(const std::string& folder, bool resumes, bool over
       return refusal;
   if (has && !resumes)
     return concat("--out ", folder,
-                  " has the record of a run; give another folder, or go on with that run by --resume");
+                  " has the record of a run; give another folder, or continue that run with --resume");
   return "";
 }
 

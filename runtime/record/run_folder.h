@@ -1,4 +1,4 @@
-// The folder of --out: what is in it, and which folders may become one.
+// The folder of --out: its files, and which folders may be used.
 #pragma once
 
 #include <string>
@@ -19,17 +19,17 @@ std::string log_file_name(int rank);
 /// Whether the folder has the record of a run: metrics or a configuration that tessera wrote.
 bool has_record(const std::string& folder);
 
-/// Why a run may not be recorded in the folder, as a sentence; empty if it may. A folder that has the record of a run
-/// is for runs that resume. Without `overwrite`, files with such names that tessera did not write are left
-/// alone; what the job reads always is. Creates nothing.
+/// Why a run may not be recorded in the folder, as a sentence; empty if it may. Only a run that resumes may use a
+/// folder that has a record. Without `overwrite`, files with these names that tessera did not write are not replaced;
+/// inputs of the job never are. Creates nothing.
 std::string refusal_of_record(const std::string& folder, bool resumes, bool overwrite,
                               const std::vector<JobInput>& inputs);
 
-/// Removes a file with the name of the metrics that has none: after --overwrite has allowed it.
+/// Removes a file with the name of the metrics file that holds no metrics, once --overwrite allows it.
 void remove_other_metrics(const std::string& folder);
 
-/// Writes config.json. One of other settings, of a run before, gets the first free name of config.1.json, config.2.json
-/// and so on. Throws UNAVAILABLE.
+/// Writes config.json. A config.json with other settings, of an earlier run, is renamed to the first free one of
+/// config.1.json, config.2.json and so on. Throws UNAVAILABLE.
 void write_config(const std::string& folder, const std::string& settings);
 
 }  // namespace tessera::host

@@ -39,7 +39,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// JSON in a <script>: "<" is only in texts, where this is the same character.
+/// JSON for a <script>: "<" only occurs in strings, where the escape means the same.
 std::string in_script(const std::string& json) {
   std::string result;
   for (const char c : json)
@@ -120,11 +120,11 @@ double attribute_of(const std::string& drawing, const std::string& name) {
   return svg == drawing.npos || at == drawing.npos || at > end ? 0 : std::atof(drawing.c_str() + at + name.size() + 3);
 }
 
-/// In a frame: its style is for a document of its own, and nothing in it may run.
+/// In a frame, since its style is meant for a separate document, and no script in it may run.
 std::string timeline(const std::string& drawing) {
   if (drawing.empty())
-    return "<div class=\"card\"><pre>There is no drawing of this run's step: tessera plan --svg FILE makes "
-           "one.</pre></div>\n";
+    return "<div class=\"card\"><pre>This run was recorded without a drawing of its step. To make one: tessera plan "
+           "--svg FILE.</pre></div>\n";
   const double width = attribute_of(drawing, "width"), height = attribute_of(drawing, "height");
   const std::string shape =
       width > 0 && height > 0 ? format("aspect-ratio: %.0f / %.0f", width, height) : std::string("height: 600px");

@@ -8,9 +8,9 @@
 
 namespace tessera::host {
 
-/// An HTML document that needs no other file and no network: charts, which its own script draws from the numbers in
-/// <script id="run"> (charts.h), the drawing of a step, the plan, settings and environment. Nothing that the run's
-/// files say can run as a script: the document's policy allows the one script by its hash.
+/// A self-contained HTML document, which needs no network: charts, drawn by its own script from the numbers in <script
+/// id="run"> (charts.h), the drawing of a step, the plan, settings and environment. Nothing in the run's files can run
+/// as a script: the content security policy allows only the page's script, by its hash.
 std::string report_page(const RecordedRun& run);
 
 /// Whether a file that begins like this is such a page.

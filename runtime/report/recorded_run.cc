@@ -1,5 +1,5 @@
-// A run that was killed may have left half a line, which the next one has ended; so a line that is not JSON is counted
-// and left out. A resumed run repeats the steps after its checkpoint: what came before of these is dropped.
+// A killed run may have left half a line, which the next run has completed; so lines that are not JSON are counted and
+// skipped. A resumed run repeats the steps after its checkpoint: their earlier values are dropped.
 
 #include "report/recorded_run.h"
 
@@ -35,7 +35,7 @@ int64_t integer_of(const Json& line, const char* key) {
   return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
-/// What a table shows of a value.
+/// A value as text for a table.
 std::string shown(const Json& value) {
   if (value.is_null()) return "not set";
   return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -109,7 +109,7 @@ void read_metrics(RecordedRun& run, const std::string& path) {
   }
 }
 
-/// Empty where it cannot be read.
+/// Empty if it cannot be read.
 std::string text_file(const std::string& path) {
   try {
     return read_text_file(path, kMostBytes);

@@ -1,4 +1,4 @@
-// A folder of --out, read back.
+// Reads a folder of --out.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,13 @@ struct RecordedRun {
   Facts settings;                       ///< config.json
   std::string plan;                     ///< plan.txt
   std::string drawing;                  ///< step.svg
-  size_t num_unreadable = 0;            ///< lines of the metrics; a last one that is still being written is not counted
+  size_t num_unreadable = 0;            ///< lines of the metrics; a last one that is still being written does not count
   std::map<std::string, Curve> curves;  ///< by the names of metrics: "loss", "eval loss", "grad_norm", ...
 };
 
-/// Reads the folder of a run that has ended, still goes on or was killed: files that are missing leave their part
-/// empty, and lines that are cut are left out. Of steps that were repeated after a resume the newest count. Throws
-/// UsageError when the folder has no metrics that tessera wrote.
+/// Reads the folder of a run that has ended, is still running or was killed: missing files leave their part empty, and
+/// incomplete lines are skipped. Of steps that were repeated after a resume, the newest count. Throws UsageError when
+/// the folder has no metrics that tessera wrote.
 RecordedRun read_recorded_run(const std::string& folder);
 
 }  // namespace tessera::host

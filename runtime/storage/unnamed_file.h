@@ -14,7 +14,7 @@ class UnnamedFile {
  public:
   /// Reserves `num_bytes`, a multiple of kBlockBytes. `log` gets one warning where the folder is in memory (tmpfs), one
   /// where it has no direct I/O, one where it cannot reserve. Throws
-  ///   NOT_FOUND           there is no such folder
+  ///   NOT_FOUND           the folder does not exist
   ///   INVALID_ARGUMENT    it is not a folder
   ///   RESOURCE_EXHAUSTED  it does not have so much space, or the limit of file size is lower; with both sizes
   ///   UNAVAILABLE         no file can be made there; with the system's reason

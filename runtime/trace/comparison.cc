@@ -11,14 +11,14 @@
 namespace tessera::host {
 namespace {
 
-constexpr double kLeastSeconds = 1e-6;  // below that a ratio says nothing
+constexpr double kLeastSeconds = 1e-6;  // below this a ratio is meaningless
 
 const KindTime* find(const TraceSummary& summary, const std::string& kind) {
   const auto found = std::ranges::find(summary.kinds, kind, &KindTime::kind);
   return found == summary.kinds.end() ? nullptr : &*found;
 }
 
-/// In collectives and messages. A simulated one begins when all are there.
+/// The wait in collectives and messages. A simulated one begins when all its ranks have arrived.
 double waiting_of(const TraceSummary& summary) {
   double seconds = 0;
   for (const KindTime& kind : summary.kinds)
@@ -46,7 +46,7 @@ std::string times_row(const std::string& name, double predicted, double measured
 void check_same_program(const TraceSummary& predicted, const TraceSummary& measured, const std::string& where) {
   if (predicted.num_traced_ranks != measured.num_traced_ranks)
     throw Error(TSR_E_INVALID_ARGUMENT,
-                concat(where, " is of a run of ", measured.num_traced_ranks, " ranks, and the plan has ",
+                concat(where, " is of a run with ", measured.num_traced_ranks, " ranks, and the plan has ",
                        predicted.num_traced_ranks, "; give plan the flags of that run"));
   for (const TraceSummary* summary : {&predicted, &measured})
     for (const KindTime& kind : summary->kinds) {

@@ -1,4 +1,4 @@
-// Predicted against measured: the same actions as a plan simulated them and as a run did them.
+// Compares predicted and measured times of the same actions.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace tessera::host {
 
-/// Throws INVALID_ARGUMENT, naming what differs, unless both are of as many ranks with as many actions of each kind;
-/// `where` names the measured one.
+/// Throws INVALID_ARGUMENT, naming the difference, unless both have the same number of ranks and of actions of each
+/// kind; `where` names the measured trace.
 void check_same_program(const TraceSummary& predicted, const TraceSummary& measured, const std::string& where);
 
 /// A table: the step, each kind of action, communication and idle compute, predicted and measured. Times of

@@ -1,13 +1,13 @@
-// Walks back from the action that ended last. What an action waited for is what ended last among the one before it on
-// its stream and its dependencies; a collective or message began in earnest when the last of its members came, so the
-// path goes on through that member, perhaps on another rank:
+// Walks back from the action that ended last. An action waited for whichever ended last: the previous action on its
+// stream or one of its dependencies. A collective or message effectively began when its last member arrived, so the
+// path continues through that member, perhaps on another rank:
 //
 //     rank 0   | backward |. . . . | optimizer |          the path: backward and all_reduce of rank 1,
 //     comm                | all_reduce |                  then optimizer
 //     rank 1   | backward      |
 //     comm                     | a_r   |
 //
-// Cost: one look at what each action of the path waits for.
+// Cost: linear in the dependencies of the actions on the path.
 
 #include "trace/critical_path.h"
 
@@ -40,7 +40,7 @@ class PathFinder {
   std::vector<PathPart> find() {
     std::vector<PathPart> path;
     if (!last_) return path;
-    std::set<const TracedAction*> seen;  // ranks that contradict one another could send the walk round and round
+    std::set<const TracedAction*> seen;  // inconsistent times of ranks could make the walk loop
     int64_t end_ns = last_->end_ns;
     for (const TracedAction* action = last_; action && seen.insert(action).second;) {
       const TracedAction* const latest = last_to_come(*action);

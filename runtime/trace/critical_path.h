@@ -8,12 +8,12 @@
 
 namespace tessera::host {
 
-/// A part of the path: an action from when all it waits for was there, on this rank and the others, to when what
-/// follows on the path began.
+/// A part of the path: an action, from the end of everything it waits for, on this rank and others, to the begin of the
+/// next part.
 struct PathPart {
   const TracedAction* action = nullptr;
   int64_t begin_ns = 0, end_ns = 0;
-  int64_t delay_ns = 0;  ///< before it, in which nothing that it waits for ran: it was issued or started late
+  int64_t delay_ns = 0;  ///< before it, when nothing that it waits for was running: it was issued or started late
 };
 
 /// The path of one step of all ranks, from its beginning to its end; its parts and delays fill the time between the

@@ -7,7 +7,7 @@
 namespace tessera::host {
 
 std::string gzip(std::string_view text);
-/// Whether it begins as gzip does.
+/// Whether it begins with the magic bytes of gzip.
 bool is_gzip(std::string_view bytes);
 /// The text of one gzip member, up to `max_bytes` of it. Sets `is_whole` when that is all of it and the checksum is
 /// right; false: the bytes are truncated, damaged, or hold more.

@@ -1,5 +1,5 @@
 // The file may come from anywhere, so every field is checked before it is used: what a summary relies on (begins before
-// ends, dependencies on earlier actions) holds of all that parse_trace returns.
+// ends, dependencies on earlier actions) holds for everything that parse_trace returns.
 
 #include "trace/read_trace.h"
 

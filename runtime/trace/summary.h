@@ -9,15 +9,15 @@
 
 namespace tessera::host {
 
-/// Of the actions of one kind; means of a rank and step.
+/// The actions of one kind; means per rank and step.
 struct KindTime {
   std::string kind;
   Work work = Work::compute;
   double num_actions = 0, seconds = 0, num_bytes = 0, num_operations = 0;
-  double waiting_seconds = 0;  ///< of `seconds`: of collectives and messages, until the last of their ranks had come
+  double waiting_seconds = 0;  ///< of `seconds`: in collectives and messages, until their last rank had arrived
 };
 
-/// Of one stream, which has this name on all ranks that have it; a share is of the step's time.
+/// One stream, by name over all ranks that have it; shares are fractions of the step time.
 struct StreamTime {
   std::string stream;
   double busy_seconds = 0;  ///< mean of a rank and step
@@ -26,7 +26,7 @@ struct StreamTime {
   int least_idle_rank = 0, most_idle_rank = 0;
 };
 
-/// Work beside compute: means of a rank and step. Hidden is what ran while compute of the same rank did.
+/// Work besides compute: means per rank and step. Hidden time is when compute of the same rank also ran.
 struct Overlap {
   double seconds = 0, hidden_seconds = 0;
   double exposed_seconds() const { return seconds - hidden_seconds; }

@@ -1,4 +1,4 @@
-// What a run or a plan did, action by action: what a trace file holds.
+// The actions of a run or a plan, with their times: the contents of a trace file.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// What an action keeps busy, for the question what hides what.
+/// The resource that an action uses, to see what overlaps what.
 enum class Work { compute, communication, copy };
 inline constexpr std::string_view kWorkNames[] = {"compute", "communication", "copy"};
 inline std::string_view to_string(Work work) {
@@ -34,7 +34,7 @@ struct TracedAction {
 struct Trace {
   std::string job;                   ///< "examples/char on dp=2 ddp"
   int num_ranks = 1;                 ///< of the job
-  int64_t clock_error_ns = 0;        ///< by which times of different hosts may differ; 0: all ranks read one clock
+  int64_t clock_error_ns = 0;        ///< maximum error between times of different hosts; 0: all ranks read one clock
   std::vector<std::string> streams;  ///< names, without repetition
   std::vector<TracedAction> actions;
 };

@@ -1,6 +1,6 @@
 // The format is that of the "Trace Event Format" of Chrome: an object whose "traceEvents" are complete events (ph "X")
 // with a begin and a duration, and metadata (ph "M") that names processes and threads. What this program needs to read
-// a trace again is in "otherData" and in the args of each event.
+// a trace back is in "otherData" and in the args of each event.
 //
 //     {"otherData":{"tessera_trace":1,"job":"examples/char on dp=2 ddp","ranks":2,"clock_error_ns":0},
 //     "displayTimeUnit":"ms","traceEvents":[
@@ -28,7 +28,7 @@ std::string dumped(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// Nanoseconds as microseconds, to the last of them.
+/// Nanoseconds as microseconds, exactly.
 std::string microseconds(int64_t ns) {
   const std::string digits = std::to_string(1000 + std::abs(ns) % 1000);
   return concat(ns < 0 ? "-" : "", std::abs(ns) / 1000, ".", digits.substr(1));

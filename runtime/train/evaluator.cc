@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long an evaluation takes before the log says how far it is: its result is a line already.
+/// An evaluation reports progress only after this time: its result has a line anyway.
 constexpr std::chrono::seconds kSilence{30};
 
 /// What the batches predict, and how many they are.

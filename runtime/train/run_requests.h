@@ -23,7 +23,7 @@ class AgreedRequests {
 
   bool stops() const { return requested_.stop > 0; }
   bool saves() const { return requested_.save > 0; }
-  /// Who asked the run to stop, for a sentence: "SIGTERM", or "a signal to another rank".
+  /// What asked the run to stop, for a message: "SIGTERM", or "a signal to another rank".
   std::string who_stops() const;
 
  private:

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long a checkpoint takes before the log says so: it has a line when it is done.
+/// A checkpoint reports progress only after this time: it has a line when it is done.
 constexpr std::chrono::seconds kSilence{30};
 
 double seconds_since(Clock::time_point start) {

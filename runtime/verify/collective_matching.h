@@ -35,7 +35,7 @@ RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const Pr
 MatchedOps match_ranks(const Mesh& mesh, const RankClasses& matched, const ProgramOf& program,
                        DiagnosticList& diagnostics);
 
-/// The part of verify_ranks that follows: the order in which ranks come to what has been matched.
+/// The next part of verify_ranks: the order in which ranks reach matched actions.
 Diagnostics verify_order(const ProgramOf& program, const MatchedOps& matched);
 
 }  // namespace tessera::host

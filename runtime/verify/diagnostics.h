@@ -26,7 +26,7 @@ class DiagnosticList {
 /// "rank 3 #41 comm.dp.gather all_gather h.2"; the rank is the program's, or the one given (-1: none).
 std::string action_text(const Program& program, size_t index);
 std::string action_text(const Program& program, int rank, size_t index);
-/// What the action works on, with a blank before it: its segment, its home, or the first buffer it binds; else empty.
+/// The object of the action, after a space: its segment, its home, or the first buffer it binds; else empty.
 std::string object_text(const Program& program, const Action& action);
 /// "gathered h.0" and "gathered h.0[1536:4096]".
 std::string buffer_text(const Buffer& buffer);

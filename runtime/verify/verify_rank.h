@@ -10,8 +10,8 @@
 
 namespace tessera::host {
 
-/// verify_rank in two halves: the second, when memory is planned, relies on the first, which the planner relies on too.
-/// It has only added waits since.
+/// verify_rank in two halves. The first is what the memory planner relies on. The second runs when memory is planned
+/// and only waits have been added.
 Diagnostics verify_form(const Program& program);
 Diagnostics verify_waits(const Program& program, const MemoryPlan* memory);
 

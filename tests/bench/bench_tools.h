@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -17,7 +18,7 @@ using BenchOptions = std::map<std::string, std::string>;
 /// `defaults` with what the command line gives; throws for an option that is not among them, or that has no value.
 inline BenchOptions read_options(int argc, char** argv, BenchOptions defaults) {
   for (int i = 1; i < argc; i += 2) {
-    if (!defaults.contains(argv[i])) throw std::invalid_argument(std::string("there is no option ") + argv[i]);
+    if (!defaults.contains(argv[i])) throw std::invalid_argument(std::string("unknown option ") + argv[i]);
     if (i + 1 == argc) throw std::invalid_argument(std::string(argv[i]) + " has no value after it");
     defaults[argv[i]] = argv[i + 1];
   }
@@ -39,6 +40,18 @@ inline BenchOptions read_sized_options(int argc, char** argv, BenchOptions defau
   for (const auto& [name, value] : size->second)
     if (options[name].empty()) options[name] = value;
   return options;
+}
+
+/// What main returns: 0 after `bench`, 1 if it threw, with the error on standard error.
+template <class Bench>
+int run_bench(const char* name, const Bench& bench) {
+  try {
+    bench();
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << name << ": " << error.what() << '\n';
+    return 1;
+  }
 }
 
 inline double median(std::vector<double> values) {

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -251,12 +250,9 @@ void CheckpointBench::print() const {
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
-  try {
+  return tessera::testing::run_bench("checkpoint_bench", [&] {
     tessera::testing::CheckpointBench bench(tessera::testing::options_of(argc, argv));
     bench.run_all();
     bench.print();
-  } catch (const std::exception& error) {
-    std::cerr << "checkpoint_bench: " << error.what() << '\n';
-    return 1;
-  }
+  });
 }

@@ -68,7 +68,7 @@ tsr_status do_nothing(int* number, tsr_error*) noexcept {
   benchmark::DoNotOptimize(++*number);
   return TSR_OK;
 }
-/// A call of a plugin's function that does next to nothing.
+/// A call of a plugin's function that does almost nothing.
 template <bool is_guarded>
 void call_of_a_plugin(benchmark::State& state) {
   auto* function = &do_nothing;

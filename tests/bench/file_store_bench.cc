@@ -111,7 +111,7 @@ void bench(const BenchOptions& options) {
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
-  try {
+  return tessera::testing::run_bench("file_store_bench", [&] {
     tessera::testing::bench(tessera::testing::read_options(argc, argv,
                                                            {{"--folder", "."},
                                                             {"--mib", "1024"},
@@ -119,8 +119,5 @@ int main(int argc, char** argv) {
                                                             {"--rounds", "5"},
                                                             {"--engine", "uring"},
                                                             {"--check", "true"}}));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "file_store_bench: %s\n", error.what());
-    return 1;
-  }
+  });
 }

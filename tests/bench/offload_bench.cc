@@ -6,7 +6,6 @@
 //                   [--steps N] [--batch-size N] [--seq-len N] [--grad-accum N] [--offload-chunk SIZE] [--mib N]
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -252,12 +251,9 @@ void OffloadBench::print() const {
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
-  try {
+  return tessera::testing::run_bench("offload_bench", [&] {
     tessera::testing::OffloadBench bench(tessera::testing::options_of(argc, argv));
     bench.run_all();
     bench.print();
-  } catch (const std::exception& error) {
-    std::cerr << "offload_bench: " << error.what() << '\n';
-    return 1;
-  }
+  });
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -36,7 +35,7 @@ void plan(Job& job) {
   job.seconds = job.seconds == 0 ? seconds : std::min(job.seconds, seconds);
 }
 
-int bench(int argc, char** argv) {
+void bench(int argc, char** argv) {
   const BenchOptions options = read_options(argc, argv, {{"--rounds", "3"}});
   const std::vector<std::string> zero3 = {"--nproc", "1024", "--strategy", "zero3"};
   std::vector<Job> jobs = {
@@ -56,17 +55,11 @@ int bench(int argc, char** argv) {
               options.at("--rounds").c_str());
   for (const Job& job : jobs)
     std::printf("%-60s %8.2f s\n", job.name.c_str(), job.seconds);
-  return 0;
 }
 
 }  // namespace
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
-  try {
-    return tessera::testing::bench(argc, argv);
-  } catch (const std::exception& e) {
-    std::cerr << "plan_bench: " << e.what() << '\n';
-    return 1;
-  }
+  return tessera::testing::run_bench("plan_bench", [&] { tessera::testing::bench(argc, argv); });
 }

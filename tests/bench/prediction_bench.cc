@@ -1,10 +1,9 @@
-// How near a predicted step is to a measured one. In each round, in turns and for each job: tessera bench rates with
-// the job's flags, plan --rates by what it wrote, then train. The target is 15 %. Ranks are processes over gloo or
+// How close a predicted step time is to a measured one. In each round, in turns and for each job: tessera bench rates
+// with the job's flags, plan --rates by what it wrote, then train. The target is 15 %. Ranks are processes over gloo or
 // threads over local; a rank has one thread.
 //     prediction_bench [--rounds N] [--steps N] [--batch-size N] [--seq-len N] [--model NAME]
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "bench/bench_tools.h"
@@ -105,14 +104,11 @@ class PredictionBench {
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
-  try {
+  return tessera::testing::run_bench("prediction_bench", [&] {
     tessera::testing::PredictionBench bench(tessera::testing::read_options(
         argc, argv,
         {{"--rounds", "3"}, {"--steps", "20"}, {"--batch-size", "8"}, {"--seq-len", "128"}, {"--model", "char"}}));
     bench.run_all();
     bench.print();
-  } catch (const std::exception& error) {
-    std::cerr << "prediction_bench: " << error.what() << '\n';
-    return 1;
-  }
+  });
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -60,7 +59,7 @@ void print(const std::vector<Contender>& contenders, const BenchOptions& options
   }
 }
 
-int bench(int argc, char** argv) {
+void bench(int argc, char** argv) {
   const BenchOptions options = read_options(argc, argv,
                                             {{"--rounds", "3"},
                                              {"--steps", "4"},
@@ -75,17 +74,11 @@ int bench(int argc, char** argv) {
     for (Contender& contender : contenders)
       run(contender, options);
   print(contenders, options);
-  return 0;
 }
 
 }  // namespace
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
-  try {
-    return tessera::testing::bench(argc, argv);
-  } catch (const std::exception& e) {
-    std::cerr << "strategies_bench: " << e.what() << '\n';
-    return 1;
-  }
+  return tessera::testing::run_bench("strategies_bench", [&] { tessera::testing::bench(argc, argv); });
 }

@@ -247,7 +247,7 @@ TEST_P(Faults, AbortCutsTheFirstBeforeTheOthers) {
 }
 
 TEST_P(Faults, AbortWaitsForNoStream) {
-  if (is_native()) GTEST_SKIP() << "a function of the host on a stream may hold up the whole device";
+  if (is_native()) GTEST_SKIP() << "a host function on a stream may block the whole device";
   Crowd ready;
   run_ranks(spec(kNeverMs), [&](CommRank& rank) {
     Sum sum;

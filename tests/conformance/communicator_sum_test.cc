@@ -84,7 +84,7 @@ void reduce_to_last(CommRank& rank, TypedBuffer& buffer, uint32_t reduce) {
 using CanonicalSum = CommunicatorTest;
 
 TEST_P(CanonicalSum, DoesNotDependOnTheCutNorOnTheCollective) {
-  if (!(caps().flags & TSR_COMM_CANONICAL_SUM)) GTEST_SKIP() << plugin() << " promises no canonical sum";
+  if (!(caps().flags & TSR_COMM_CANONICAL_SUM)) GTEST_SKIP() << plugin() << " does not promise the canonical sum";
   run_ranks(spec(), [](CommRank& rank) {
     for (tsr_dtype dtype : {TSR_F32, TSR_F64, TSR_F16, TSR_BF16}) {
       for (uint32_t reduce : {TSR_REDUCE_SUM, TSR_REDUCE_AVG}) {

@@ -14,7 +14,7 @@ class DeviceCaptureTest : public tessera::testing::DeviceFixture {
     DeviceFixture::SetUp();
     if (IsSkipped()) return;
     capture_ = static_cast<const tsr_device_capture*>(table_.get_extension(str(TSR_DEVICE_CAPTURE)));
-    if (!capture_) GTEST_SKIP() << "the device has no graphs";
+    if (!capture_) GTEST_SKIP() << "the device does not support graphs";
     ASSERT_TRUE(TSR_HAS(capture_, tsr_device_capture, destroy));
     bytes_ = static_cast<uint8_t*>(allocate(TSR_MEMORY_HOST, 4096));
     memory_of_device_ = static_cast<uint8_t*>(allocate(TSR_MEMORY_DEVICE, 4096));

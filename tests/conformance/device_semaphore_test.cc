@@ -16,7 +16,7 @@ class DeviceSemaphoreTest : public tessera::testing::DeviceFixture {
     DeviceFixture::SetUp();
     if (IsSkipped()) return;
     api_ = static_cast<const tsr_device_semaphore*>(table_.get_extension(str(TSR_DEVICE_SEMAPHORE)));
-    if (!api_) GTEST_SKIP() << "the device has no semaphores";
+    if (!api_) GTEST_SKIP() << "the device does not support semaphores";
     ASSERT_TRUE(TSR_HAS(api_, tsr_device_semaphore, signal));
   }
 

@@ -29,7 +29,7 @@ void sum_once(CommRank& rank, Comm& comm) {
 void come_together(const CommSpec& spec, int num_comms) {
   run_ranks(spec, [&](CommRank& rank) {
     for (int i = 0; i < num_comms; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(rank.rank()));  // who comes first waits for the others
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank.rank()));  // the first one waits for the others
       const auto comm = rank.create("dp." + std::to_string(i));
       sum_once(rank, *comm);
     }

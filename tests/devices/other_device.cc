@@ -66,7 +66,7 @@ Addresses::~Addresses() {
 void* Addresses::add(void* memory, uint64_t num_bytes) {
   const uint64_t reserved = (num_bytes + kPage - 1) / kPage * kPage + kPage;
   void* address = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) throw Error(TSR_E_RESOURCE_EXHAUSTED, "there are no addresses left for device memory");
+  if (address == MAP_FAILED) throw Error(TSR_E_RESOURCE_EXHAUSTED, "no addresses are left for device memory");
   ranges_[static_cast<std::byte*>(address)] = {static_cast<std::byte*>(memory), reserved, num_bytes};
   return address;
 }
@@ -172,9 +172,9 @@ void OtherDevice::begin_capture(Stream& lead) {
 
 std::unique_ptr<Recording> OtherDevice::end_capture(Stream& lead) {
   auto recording = std::move(recording_);
-  if (!recording) throw Error(TSR_E_FAILED_PRECONDITION, "there is no capture to end");
+  if (!recording) throw Error(TSR_E_FAILED_PRECONDITION, "no capture was begun");
   recording->check_end(lead);
-  if (fails_to_capture_) throw Error(TSR_E_RESOURCE_EXHAUSTED, "there is no room for a graph");
+  if (fails_to_capture_) throw Error(TSR_E_RESOURCE_EXHAUSTED, "no memory is left for a graph");
   return recording;
 }
 

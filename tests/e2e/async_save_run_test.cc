@@ -69,7 +69,7 @@ TEST(AsyncSaveRun, AFullDiskIsAWarning) {
       "full", {{"TESSERA_FAULT_AT", std::to_string(num_calls / 2)}, {"TESSERA_FAULT_ERRNO", std::to_string(ENOSPC)}});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_NE(run.err.find("step 4 was not saved: cannot "), std::string::npos) << run.err;
-  EXPECT_NE(run.err.find("No space left on device; training goes on, and the last checkpoint is of step 2"),
+  EXPECT_NE(run.err.find("No space left on device; training continues, and the last checkpoint is of step 2"),
             std::string::npos)
       << run.err;
   EXPECT_FALSE(fs::exists(job.folder("full/step-00000004")));

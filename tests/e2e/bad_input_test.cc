@@ -138,9 +138,10 @@ class BadInput : public ::testing::TestWithParam<Row> {
 
 TEST_P(BadInput, IsAsDocumented) {
   const Row& row = GetParam();
-  if (kIsSanitized && is_too_little_for_sanitizers(row.command)) GTEST_SKIP() << "a limit that sanitizers pass";
+  if (kIsSanitized && is_too_little_for_sanitizers(row.command))
+    GTEST_SKIP() << "sanitizers need more memory than this limit";
   const CommandResult result = bash(". ./set-up 2>/dev/null\n" + row.command);
-  if (result.exit_code == kCannotBeTried) GTEST_SKIP() << "not with the rights of this user";
+  if (result.exit_code == kCannotBeTried) GTEST_SKIP() << "needs other rights (root, and a checkout that other users can read)";
   EXPECT_EQ(result.exit_code, row.exit_code) << result.err;
   EXPECT_LT(result.exit_code, kFirstBySignal);
   const std::string said = result.out + result.err;

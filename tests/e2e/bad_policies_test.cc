@@ -116,7 +116,7 @@ TEST(BadPolicy, OfAnotherKindIsRefused) {
   expect_refusal(train("impure," + plugin_dir() + "/ddp.so", {}), 2,
                  {"ddp.so is a strategy, but --offload needs an offload policy; use it with --strategy"});
   expect_refusal(train("impuer", {}), 2,
-                 {"there is no plugin impuer for --offload: no file impuer-offload.so", "did you mean impure?"});
+                 {"plugin impuer for --offload was not found: no file impuer-offload.so", "did you mean impure?"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// tessera bench comm, device and disk, and what plan makes of their files. How fast anything is, is not tested.
+// tessera bench comm, device and disk, and what plan makes of their files. Speed is not tested.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -91,17 +91,9 @@ TEST_P(BenchComm, OtherTypesReductionsAndRanks) {
 INSTANTIATE_TEST_SUITE_P(All, BenchComm, ::testing::Values("local", "gloo"));
 
 TEST(BenchCommRanks, OfALauncherAreItsOwn) {
-  const std::string port = std::to_string(free_port() - 1);
-  const auto start = [&](const std::string& rank) {
-    return std::make_unique<Command>(comm({}), std::map<std::string, std::string>{{"RANK", rank},
-                                                                                  {"WORLD_SIZE", "2"},
-                                                                                  {"LOCAL_RANK", rank},
-                                                                                  {"LOCAL_WORLD_SIZE", "2"},
-                                                                                  {"MASTER_ADDR", "127.0.0.1"},
-                                                                                  {"MASTER_PORT", port}});
-  };
-  const auto first = start("0"), second = start("1");
-  const CommandResult reporting = first->wait(), silent = second->wait();
+  const int port = free_port() - 1;
+  Command first(comm({}), torchrun_variables(0, 2, port)), second(comm({}), torchrun_variables(1, 2, port));
+  const CommandResult reporting = first.wait(), silent = second.wait();
   ASSERT_EQ(reporting.exit_code, 0) << reporting.err;
   EXPECT_EQ(silent.exit_code, 0) << silent.err;
   expect_report(reporting.out, {"1024"});
@@ -145,7 +137,7 @@ TEST(Bench, DiskLeavesNothing) {
   const CommandResult result = run_command(tessera(
       {"bench", "disk", folder.path(), "--checkpoint-size=2MiB", "--chunk=1MiB", "--rates=" + results.path("disk")}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  for (const char* part : {"read in sequence", "written in sequence", "read at random", "written, durable"})
+  for (const char* part : {"sequential read", "sequential write", "random read", "written, durable"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << " is missing in\n" << result.out;
   EXPECT_GT(json::parse(file_bytes(results.path("disk")))["files"]["read_bytes_per_second"], 0);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));

@@ -25,12 +25,7 @@ class ByHand {
   }
   /// The same with a whole command.
   Command& run(int rank, const std::vector<std::string>& command, std::map<std::string, std::string> more = {}) {
-    more.insert({{"RANK", std::to_string(rank)},
-                 {"WORLD_SIZE", std::to_string(num_ranks_)},
-                 {"LOCAL_RANK", std::to_string(rank)},
-                 {"LOCAL_WORLD_SIZE", std::to_string(num_ranks_)},
-                 {"MASTER_ADDR", "127.0.0.1"},
-                 {"MASTER_PORT", std::to_string(port_)}});
+    more.merge(torchrun_variables(rank, num_ranks_, port_));
     return *ranks_.emplace_back(std::make_unique<Command>(command, more));
   }
   std::vector<CommandResult> wait() {
@@ -59,7 +54,7 @@ TEST_P(WrongFlagOn, OneRankEndsAllAtOnce) {
   for (int rank = 0; rank < 3; ++rank) {
     const CommandResult& result = results[static_cast<size_t>(rank)];
     EXPECT_EQ(result.exit_code, rank == GetParam() ? 2 : 1) << result.err;
-    expect_part(result.err, "there is no flag --nonsense");
+    expect_part(result.err, "unknown flag --nonsense");
   }
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, WrongFlagOn, ::testing::Values(0, 1));

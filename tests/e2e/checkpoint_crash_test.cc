@@ -46,7 +46,7 @@ TEST(CheckpointCrash, ASaveThatFailsDoesNotEndTheRun) {
       "full", {{"TESSERA_FAULT_AT", std::to_string(num_calls / 2)}, {"TESSERA_FAULT_ERRNO", std::to_string(ENOSPC)}});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_NE(run.err.find("step 4 was not saved: cannot "), std::string::npos) << run.err;
-  EXPECT_NE(run.err.find("No space left on device; training goes on, and the last checkpoint is of step 2"),
+  EXPECT_NE(run.err.find("No space left on device; training continues, and the last checkpoint is of step 2"),
             std::string::npos)
       << run.err;
   EXPECT_FALSE(std::filesystem::exists(job.folder("full/step-00000004")));
@@ -67,12 +67,12 @@ TEST(CheckpointCrash, TheLastGoodCheckpointStays) {
                                                  {"TESSERA_FAULT_ERRNO", std::to_string(EIO)},
                                                  {"TESSERA_FAULT_LASTS", "1"}});
     EXPECT_EQ(run.exit_code, 1) << run.err;
-    EXPECT_NE(run.err.find("Input/output error; training goes on, and the last checkpoint is of step 2"),
+    EXPECT_NE(run.err.find("Input/output error; training continues, and the last checkpoint is of step 2"),
               std::string::npos)
         << run.err;
     EXPECT_NE(run.err.find("the checkpoint after the last step, 6, was not written: "), std::string::npos) << run.err;
     EXPECT_NE(run.err.find("Input/output error; the last good one is " + job.folder("broken") +
-                           "/step-00000002, from which --resume " + job.folder("broken") + " goes on"),
+                           "/step-00000002; continue it with --resume " + job.folder("broken")),
               std::string::npos)
         << run.err;
     EXPECT_EQ(file_bytes(job.folder("broken/latest")), "step-00000002\n");

@@ -50,7 +50,7 @@ class CheckpointFiles : public ::testing::Test {
       EXPECT_NE(itself.err.find(part), std::string::npos) << part << " is missing in\n" << itself.err;
       EXPECT_NE(latest.err.find(part), std::string::npos) << part << " is missing in\n" << latest.err;
     }
-    EXPECT_NE(latest.err.find("cannot go on from " + folder() + "/step-00000006"), std::string::npos) << latest.err;
+    EXPECT_NE(latest.err.find("cannot resume from " + folder() + "/step-00000006"), std::string::npos) << latest.err;
     EXPECT_NE(latest.err.find("resumed from " + folder() + "/step-00000004"), std::string::npos) << latest.err;
     EXPECT_NE(latest.err.find("step    5/7"), std::string::npos) << latest.err;
   }
@@ -172,9 +172,10 @@ TEST_F(CheckpointFiles, WhatWasFrozenHasNoMoments) {
 TEST_F(CheckpointFiles, SettingsThatChangeTheRunAreListed) {
   const CommandResult run = resume(folder(), {"--grad-accum=2", "--seed=1"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_NE(run.err.find("the run goes on with other settings: --grad-accum 2 (was 1), --seed 1 (was 1337), --steps 7 "
-                         "(was 6)"),
-            std::string::npos)
+  EXPECT_NE(
+      run.err.find("the run continues with other settings: --grad-accum 2 (was 1), --seed 1 (was 1337), --steps 7 "
+                   "(was 6)"),
+      std::string::npos)
       << run.err;
 }
 
@@ -182,7 +183,7 @@ TEST_F(CheckpointFiles, InspectShowsTheNewest) {
   const CommandResult text = run_command(tessera({"inspect", folder()}));
   EXPECT_EQ(text.exit_code, 0) << text.err;
   for (const char* part : {"step-00000006", "step        6, with 6 updates; 384 tokens seen", "layout      dp=2 fsdp",
-                           "52 parameters of 120864 elements, 104 moments", "all as it was written"})
+                           "52 parameters of 120864 elements, 104 moments", "all match"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << " is missing in\n" << text.out;
   const auto json = nlohmann::json::parse(run_command(tessera({"inspect", folder(), "--json"})).out);
   EXPECT_EQ(json["state"]["step"], 6);
@@ -224,7 +225,7 @@ TEST_F(CheckpointFiles, PythonReadsThem) {
   const char* given = std::getenv("TESSERA_PYTHON");
   const std::string python = given ? given : "python3";
   if (run_command({"/usr/bin/env", python, "-c", "import numpy, safetensors"}).exit_code != 0)
-    GTEST_SKIP() << python << " has no numpy or no safetensors; TESSERA_PYTHON may name one that has";
+    GTEST_SKIP() << "needs numpy and safetensors in " << python << " (TESSERA_PYTHON names another Python)";
   const std::string from = folder() + "/step-00000006", to = folder() + "/values";
   const std::string script = documented_reader() +
                              "import sys\nwith open(sys.argv[2], 'wb') as out:\n"

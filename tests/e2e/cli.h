@@ -1,9 +1,11 @@
 // What the tests of the command line share.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,20 @@ inline std::vector<std::string> train(std::vector<std::string> more) {
                                   "--batch-size=1", "--seq-len=32", "--lr=0.003", "--threads=1", "--log-every=1"};
   all.insert(all.end(), more.begin(), more.end());
   return tessera(all);
+}
+
+/// What torchrun sets for a rank of a job on this machine.
+inline std::map<std::string, std::string> torchrun_variables(int rank, int num_ranks, int master_port) {
+  return {{"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(num_ranks)},
+          {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(num_ranks)},
+          {"MASTER_ADDR", "127.0.0.1"},         {"MASTER_PORT", std::to_string(master_port)}};
+}
+
+/// The command ended with this code, and each part is in what it wrote to standard error.
+inline void expect_message(const CommandResult& result, int exit_code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
 }
 
 inline std::vector<nlohmann::json> read_json_lines(const std::string& path) {

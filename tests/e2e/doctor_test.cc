@@ -1,4 +1,4 @@
-// tessera doctor: what it says about a machine that works, and about one that does not.
+// tessera doctor: its report on a machine that works, and on one that does not.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -72,18 +72,10 @@ TEST(Doctor, ReachesItsPeersAndComparesClocks) {
 }
 
 TEST(Doctor, RanksOfALauncherReachOneAnother) {
-  const std::string port = std::to_string(free_port() - 1);
-  const auto start = [&](const std::string& rank) {
-    return std::make_unique<Command>(tessera({"doctor"}),
-                                     std::map<std::string, std::string>{{"RANK", rank},
-                                                                        {"WORLD_SIZE", "2"},
-                                                                        {"LOCAL_RANK", rank},
-                                                                        {"LOCAL_WORLD_SIZE", "2"},
-                                                                        {"MASTER_ADDR", "127.0.0.1"},
-                                                                        {"MASTER_PORT", port}});
-  };
-  const auto first = start("0"), second = start("1");
-  const CommandResult report = first->wait(std::chrono::minutes(3)), silent = second->wait();
+  const int port = free_port() - 1;
+  Command first(tessera({"doctor"}), torchrun_variables(0, 2, port));
+  Command second(tessera({"doctor"}), torchrun_variables(1, 2, port));
+  const CommandResult report = first.wait(std::chrono::minutes(3)), silent = second.wait();
   EXPECT_EQ(report.exit_code, 0) << report.err << report.out;
   EXPECT_EQ(silent.exit_code, 0) << silent.err;
   EXPECT_EQ(silent.out, "");

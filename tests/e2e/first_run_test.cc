@@ -1,4 +1,4 @@
-// What ./dev train does after the build: it trains, judges, writes something, and says how to go on.
+// What ./dev train does after the build: it trains, evaluates, generates text, and shows how to continue.
 #include <gtest/gtest.h>
 
 #include "e2e/cli.h"

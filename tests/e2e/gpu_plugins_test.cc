@@ -47,7 +47,7 @@ TEST(GpuPlugins, NeedNoLibraryOfCuda) {
 class RefusedDevice : public ::testing::TestWithParam<std::vector<std::string>> {};
 
 TEST_P(RefusedDevice, WithOneSentence) {
-  if (has_driver()) GTEST_SKIP() << "there is an NVIDIA driver";
+  if (has_driver()) GTEST_SKIP() << "needs a machine without an NVIDIA driver";
   std::vector<std::string> flags = {"--device=cuda", "--steps=1"};
   flags.insert(flags.end(), GetParam().begin(), GetParam().end());
   const CommandResult result = run_command(train(flags));

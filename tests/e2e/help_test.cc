@@ -87,7 +87,7 @@ TEST(Help, ListsTheOptionsOfThePluginsThatAreNamed) {
 
 TEST(Help, WorksWithFlagsThatAreWrong) {
   expect_part(help({"train", "--help", "--strategy=fsdq", "--steps=none"}),
-              "Options of --strategy fsdq:\n  there is no");
+              "Options of --strategy fsdq:\n  plugin fsdq for --strategy was not found");
   expect_part(help({"train", "--strategy=,", "--help"}), "usage: tessera train");
 }
 

@@ -1,5 +1,5 @@
-// Runs with the plugins of tests/abi/bad_plugins that harm the process that they run in. What they do, faults.h there
-// says; an environment variable names it.
+// Runs with the plugins of tests/abi/bad_plugins that harm their process. faults.h there lists what they do; an
+// environment variable selects it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline CommandResult run(const Parts& arguments, const std::string& fault) {
   return start(arguments, fault)->wait();
 }
 
-/// It failed, and the sentence was said.
+/// The run failed, with each part in its message.
 inline void expect_named(const CommandResult& run, const Parts& parts, int exit_code = -1) {
   EXPECT_NE(run.exit_code, 0) << run.out << run.err;
   if (exit_code >= 0) {

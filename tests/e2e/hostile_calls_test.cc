@@ -1,4 +1,4 @@
-// Plugins that leave their mark in a call: a floating-point unit that computes otherwise, a second process.
+// Plugins that leave damage after a call: a changed floating-point state, a second process.
 #include "e2e/hostile.h"
 
 namespace tessera::testing {
@@ -27,7 +27,7 @@ TEST(HostileCall, ThatChangesHowNumbersAreComputedIsNamed) {
 
 // Each forks once.
 TEST(HostileCall, ThatForksAndComesBackTwiceEndsTheRun) {
-  const std::string text = " forked, and the child came back into the host, where it was ended";
+  const std::string text = " forked, and the child returned into the host, where it was ended";
   for (const std::string fault : {"fork", "bare-fork"}) {
     expect_named(info("load-" + fault), {"hostile.so in its constructors (while it is loaded)" + text}, 2);
     expect_named(info("query-" + fault), {"hostile.so in its function tsr_plugin_query_v1" + text}, 2);

@@ -1,5 +1,5 @@
-// What a user has who installs the program: a folder or a Debian package with the program, its plugins, manual pages
-// and completions. Everything is found relative to the program, wherever it lies.
+// An installation, as a folder or a Debian package: the program, its plugins, manual pages and completions. Everything
+// is found relative to the program, wherever that is.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -128,7 +128,8 @@ TEST_F(Installed, CompletesInBash) {
 
 // A shell in a terminal of its own, to which the words and a tab are typed.
 TEST_F(Installed, CompletesInZsh) {
-  if (run_command({"zsh", "--version"}).exit_code != 0) GTEST_SKIP() << "there is no zsh";
+  if (run_command({"zsh", "--version"}).exit_code != 0)
+    GTEST_SKIP() << "needs zsh, which is not installed (Debian: zsh)";
   const auto complete = [&](const std::string& typed, const std::string& wanted) {
     const std::string script = R"(
 zmodload zsh/zpty
@@ -151,7 +152,8 @@ zpty -d shell
 }
 
 TEST(Packages, HaveTheProgramAndTheHeadersApart) {
-  if (run_command({"dpkg-shlibdeps", "--version"}).exit_code != 0) GTEST_SKIP() << "there is no dpkg-dev";
+  if (run_command({"dpkg-shlibdeps", "--version"}).exit_code != 0)
+    GTEST_SKIP() << "needs dpkg-shlibdeps, which is not installed (Debian: dpkg-dev)";
   const TempFolder folder;
   const std::string cpack = fs::path(TESSERA_CMAKE).parent_path().string() + "/cpack";
   const CommandResult packed = in_folder(

@@ -1,5 +1,5 @@
 // Jobs that other launchers start: torchrun, mpirun of Open MPI and of MPICH, srun. The commands are those of
-// docs/launching.md. A launcher that is not here, or does not run here, is skipped with the reason.
+// docs/launching.md. Tests of a launcher that is not installed, or cannot run here, are skipped with the reason.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ std::string documented(const std::string& begin, const std::string& end) {
 struct Launcher {
   const char* name;
   const char* shown;    ///< how its command begins in docs/launching.md
-  const char* program;  ///< that it is here
+  const char* program;  ///< that must be installed
   const char* source;   ///< where ranks read that they are ranks
   Variables variables;
   int exit_code_when_stopped;
@@ -66,14 +66,14 @@ void PrintTo(const Launcher& launcher, std::ostream* out) {
   *out << launcher.name;
 }
 
-/// Why the launcher starts nothing here; "" when it does.
+/// Why the launcher cannot be used here; "" if it can.
 std::string obstacle(const Launcher& launcher, const Words& start) {
   if (std::string_view(launcher.name) == "srun") return cluster().obstacle();
   Words probe = start;
   probe.push_back("true");
   const CommandResult result = run_command(probe, launcher.variables);
-  if (result.exit_code == 127) return std::string("there is no ") + launcher.program;
-  return result.exit_code == 0 ? "" : launcher.program + (" starts nothing here: " + result.err);
+  if (result.exit_code == 127) return std::string("needs ") + launcher.program + ", which is not installed";
+  return result.exit_code == 0 ? "" : launcher.program + (" cannot start processes here: " + result.err);
 }
 
 class Launched : public ::testing::TestWithParam<Launcher> {
@@ -198,7 +198,7 @@ TEST_P(Launched, AWrongFlagIsReportedAndEndsAllOfThem) {
   Command job(launched(train({"--nonsense=1"})), variables_);
   const CommandResult result = job.wait();
   EXPECT_NE(result.exit_code, 0);
-  expect_part(result.err, "there is no flag --nonsense");
+  expect_part(result.err, "unknown flag --nonsense");
   expect_no_rank_left();
 }
 INSTANTIATE_TEST_SUITE_P(Jobs, Launched, ::testing::ValuesIn(kLaunchers),

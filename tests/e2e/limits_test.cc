@@ -94,9 +94,9 @@ TEST(Limits, MemoryThatLibrariesNeedIsMissedBeforeTheyDo) {
 
 TEST(Limits, OfThreadsAreSaidAsSuch) {
   const std::string as_nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups ";
-  if (geteuid() != 0) GTEST_SKIP() << "the limit does not bind root, and only root can become another user";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to run as another user: the limit does not apply to root";
   if (run_command({"bash", "-c", as_nobody + "test -r " + golden("/config.json")}).exit_code != 0)
-    GTEST_SKIP() << "another user cannot read this checkout";
+    GTEST_SKIP() << "needs a checkout that other users can read";
   std::vector<std::string> command = train_on_threads(3);
   const CommandResult run =
       Command({"bash", "-c", as_nobody + "bash -c \"ulimit -u 2; exec " + quote(command) + "\""}).wait();

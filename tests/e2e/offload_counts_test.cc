@@ -104,7 +104,7 @@ TEST(OffloadCounts, MetricsCountWhatPlanSays) {
 // The rest is what fills the parameters and what the program itself reads.
 TEST(OffloadCounts, TheSystemCountsTheSame) {
   const Folder folder;
-  if (!folder.has_direct_io()) GTEST_SKIP() << "the file system has no O_DIRECT";
+  if (!folder.has_direct_io()) GTEST_SKIP() << "needs a file system with O_DIRECT";
   Command command(run(folder));
   siginfo_t ended{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(command.pid()), &ended, WEXITED | WNOWAIT), 0);
@@ -112,7 +112,7 @@ TEST(OffloadCounts, TheSystemCountsTheSame) {
   const double written = count_of_the_system(command.pid(), "write_bytes");
   const CommandResult result = command.wait();
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  if (std::isnan(read) || std::isnan(written)) GTEST_SKIP() << "the system shows no /proc/PID/io";
+  if (std::isnan(read) || std::isnan(written)) GTEST_SKIP() << "needs /proc/PID/io";
   const std::vector<json> steps = read_metrics(folder.path("metrics"));
   const double counted_read = sum_of(steps, "file_read_bytes"), counted_written = sum_of(steps, "file_written_bytes");
   EXPECT_GT(counted_written, 100 * kMiB);

@@ -107,7 +107,7 @@ TEST(Offload, TrainSaysWhatMovesAndWhereItIs) {
   const TempFolder folder;
   const CommandResult cpu = run(kActivations + Flags{"--metrics", folder.path("m")});
   expect_all(cpu.err, {"\n  offload          activations 0.", "; up to ", " in host memory; ", " in each step\n",
-                       "warning: offload to host memory frees no memory of this machine, since the memory of --device "
+                       "warning: offload to host memory frees no memory on this machine, since the memory of --device "
                        "cpu is host memory",
                        "\n  offload moved    ", " in, in all steps of rank 0"});
   for (const json& step : read_metrics(folder.path("m"))) {

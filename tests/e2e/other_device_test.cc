@@ -87,7 +87,7 @@ TEST(OtherDevice, ACaptureThatFailsIsAWarning) {
   const CommandResult run = train_on("other", {"--steps=4", "--other.fail-capture=true"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const std::string warning =
-      "the step cannot be captured as a graph and runs without one: [other-device] there is no room";
+      "the step cannot be captured as a graph and runs without one: [other-device] no memory is left";
   const size_t first = run.err.find(warning);
   ASSERT_NE(first, std::string::npos) << run.err;
   EXPECT_EQ(run.err.find(warning, first + 1), std::string::npos) << run.err;

@@ -25,18 +25,12 @@ Words plan(Words more) {
   return tessera(all);
 }
 
-void expect_said(const CommandResult& result, int exit_code, const Words& parts) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  for (const std::string& part : parts)
-    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
-}
-
 class StandardOutputOf : public ::testing::TestWithParam<Words> {};
 
 TEST_P(StandardOutputOf, ThatIsLostIsSaid) {
   const Words command = tessera(GetParam());
-  expect_said(in_shell(command, "> /dev/full"), 1, {"cannot write to standard output: No space left on device"});
-  expect_said(in_shell(command, ">&-"), 1, {"cannot write to standard output: it is closed"});
+  expect_message(in_shell(command, "> /dev/full"), 1, {"cannot write to standard output: No space left on device"});
+  expect_message(in_shell(command, ">&-"), 1, {"cannot write to standard output: it is closed"});
   EXPECT_EQ(in_shell(command, "> /dev/null").exit_code, 0);
   EXPECT_EQ(in_shell(command, "> /dev/null 2>&- <&-").exit_code, 0);
 }
@@ -60,7 +54,7 @@ TEST(Metrics, ARunIsAddedAfterTheLast) {
   const TempFolder folder;
   const std::string file = folder.path("m.jsonl");
   for (const char* more : {"--nproc=1", "--nproc=2"})
-    expect_said(run_command(train({"--steps=2", "--comm=local", more, "--metrics", file})), 0, {});
+    expect_message(run_command(train({"--steps=2", "--comm=local", more, "--metrics", file})), 0, {});
   const auto lines = read_json_lines(file);
   ASSERT_EQ(lines.size(), 6u);
   for (const size_t run : {0u, 3u}) {
@@ -83,7 +77,7 @@ TEST(Metrics, ARunIsAddedAfterTheLast) {
 TEST(Metrics, GoToStandardOutput) {
   for (const char* path : {"-", "/dev/stdout"}) {
     const CommandResult result = run_command(train({"--steps=2", "--nproc=2", "--metrics", path}));
-    expect_said(result, 0, {"done: 2 steps"});
+    expect_message(result, 0, {"done: 2 steps"});
     EXPECT_EQ(std::ranges::count(result.out, '\n'), 3);
     EXPECT_TRUE(nlohmann::json::parse(result.out.substr(0, result.out.find('\n'))).contains("kind")) << result.out;
   }
@@ -110,8 +104,8 @@ TEST(Metrics, NeverReplaceWhatTheJobReads) {
   for (const std::string& file : {job.data(), job.folder.path("model/model.safetensors")}) {
     const std::string before = file_bytes(file);
     for (const char* nproc : {"--nproc=1", "--nproc=2"})
-      expect_said(run_command(job.train({"--overwrite", nproc, "--metrics", file})), 2,
-                  {"--metrics " + file + " is a file that the job reads for --"});
+      expect_message(run_command(job.train({"--overwrite", nproc, "--metrics", file})), 2,
+                     {"--metrics " + file + " is a file that the job reads for --"});
     EXPECT_EQ(file_bytes(file), before);
   }
 }
@@ -121,7 +115,7 @@ TEST(Metrics, NeverReplaceAShard) {
   Words words = job.train({"--overwrite", "--metrics", job.data()});
   std::ranges::replace(words, job.data(), job.folder.path("d*.bin"));  // of --data, which comes first, and of --metrics
   words.back() = job.data();
-  expect_said(run_command(words), 2, {"is a file that the job reads for --data (" + job.data() + ")"});
+  expect_message(run_command(words), 2, {"is a file that the job reads for --data (" + job.data() + ")"});
 }
 
 TEST(Metrics, NeverBecomeAShardOrWeightsOfTheNextRun) {
@@ -129,27 +123,27 @@ TEST(Metrics, NeverBecomeAShardOrWeightsOfTheNextRun) {
   const std::string shard = job.folder.path("d.jsonl"), weights = job.folder.path("model/extra.safetensors");
   Words words = job.train({"--metrics", shard});
   std::ranges::replace(words, job.data(), job.folder.path("d*"));
-  expect_said(run_command(words), 2, {"the next run would read for --data (" + job.folder.path("d*") + ")"});
+  expect_message(run_command(words), 2, {"the next run would read for --data (" + job.folder.path("d*") + ")"});
   for (const char* nproc : {"--nproc=1", "--nproc=2"})
-    expect_said(run_command(job.train({nproc, "--metrics", weights})), 2, {"would read for --model"});
+    expect_message(run_command(job.train({nproc, "--metrics", weights})), 2, {"would read for --model"});
   for (const std::string& file : {shard, weights})
     EXPECT_FALSE(std::filesystem::exists(file)) << file;
-  expect_said(run_command(job.train({"--metrics", job.folder.path("model/m.jsonl")})), 0, {});
+  expect_message(run_command(job.train({"--metrics", job.folder.path("model/m.jsonl")})), 0, {});
 }
 
 TEST(Metrics, ReplaceAnotherFileOnlyWhenAskedTo) {
   const Job job;
   const std::string file = job.folder.write("notes", "three years of work\n");
-  expect_said(run_command(job.train({"--metrics", file})), 2, {"--metrics " + file, "--overwrite to replace it"});
+  expect_message(run_command(job.train({"--metrics", file})), 2, {"--metrics " + file, "--overwrite to replace it"});
   EXPECT_EQ(file_bytes(file), "three years of work\n");
-  expect_said(run_command(job.train({"--metrics", file, "--overwrite"})), 0, {});
+  expect_message(run_command(job.train({"--metrics", file, "--overwrite"})), 0, {});
   EXPECT_EQ(read_json_lines(file).size(), 7u);
 }
 
 TEST(Metrics, ARunThatIsRefusedLeavesNoFile) {
   const Job job;
   const std::string file = job.folder.path("m.jsonl");
-  expect_said(run_command(job.train({"--metrics", file, "--data-x"})), 2, {});
+  expect_message(run_command(job.train({"--metrics", file, "--data-x"})), 2, {});
   for (const char* bad : {"--seq-len=65", "--device-memory=1KiB"}) {
     Words words = job.train({"--metrics", file, bad});
     if (std::string_view(bad).starts_with("--seq-len")) std::erase(words, "--seq-len=32");
@@ -160,37 +154,38 @@ TEST(Metrics, ARunThatIsRefusedLeavesNoFile) {
 
 TEST(Metrics, ThatCannotBeWrittenEndTheRun) {
   const Job job;
-  expect_said(run_command(job.train({"--metrics=/dev/full"})), 1,
-              {"--metrics /dev/full cannot be written: No space left on device"});
-  expect_said(run_command(job.train({"--metrics=/dev/full", "--nproc=2"})), 1,
-              {"--metrics /dev/full cannot be written: No space left on device"});
-  expect_said(in_shell(job.train({"--metrics=-"}), ">&-"), 1,
-              {"--metrics (standard output) cannot be written: it is closed"});
+  expect_message(run_command(job.train({"--metrics=/dev/full"})), 1,
+                 {"--metrics /dev/full cannot be written: No space left on device"});
+  expect_message(run_command(job.train({"--metrics=/dev/full", "--nproc=2"})), 1,
+                 {"--metrics /dev/full cannot be written: No space left on device"});
+  expect_message(in_shell(job.train({"--metrics=-"}), ">&-"), 1,
+                 {"--metrics (standard output) cannot be written: it is closed"});
   const std::string file = job.folder.path("m.jsonl"), limited = "ulimit -f 1; ";  // 1 KiB
   const std::string unlimited_errors = "2>&1 | cat >&2; exit ${PIPESTATUS[0]}";
-  expect_said(in_shell(job.train({"--metrics", file}), unlimited_errors, limited), 1,
-              {"--metrics " + file + " cannot be written: File too large"});
+  expect_message(in_shell(job.train({"--metrics", file}), unlimited_errors, limited), 1,
+                 {"--metrics " + file + " cannot be written: File too large"});
 }
 
 TEST(Metrics, AFifoWithoutAReaderIsRefused) {
   const Job job;
   const std::string fifo = job.folder.path("fifo");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  expect_said(run_command(job.train({"--metrics", fifo})), 1, {fifo + " is a FIFO without a reader"});
+  expect_message(run_command(job.train({"--metrics", fifo})), 1, {fifo + " is a FIFO without a reader"});
 }
 
 TEST(Svg, ReplacesADrawingAndNothingElse) {
   const TempFolder folder;
   const std::string drawing = folder.path("step.svg");
   for (int i = 0; i < 2; ++i)
-    expect_said(run_command(plan({"--svg", drawing})), 0, {});
+    expect_message(run_command(plan({"--svg", drawing})), 0, {});
   EXPECT_NE(file_bytes(drawing).find("</svg>"), std::string::npos);
   const std::string other = folder.write("other.svg", "<svg>by hand</svg>");
-  expect_said(run_command(plan({"--svg", other})), 2, {"--svg " + other, "--overwrite"});
+  expect_message(run_command(plan({"--svg", other})), 2, {"--svg " + other, "--overwrite"});
   EXPECT_EQ(file_bytes(other), "<svg>by hand</svg>");
-  expect_said(run_command(plan({"--svg", other, "--overwrite"})), 0, {});
+  expect_message(run_command(plan({"--svg", other, "--overwrite"})), 0, {});
   EXPECT_NE(file_bytes(other).find("One step of Tessera"), std::string::npos);
-  expect_said(run_command(plan({"--svg=" + golden("/config.json"), "--overwrite"})), 2, {"a file that the job reads"});
+  expect_message(run_command(plan({"--svg=" + golden("/config.json"), "--overwrite"})), 2,
+                 {"a file that the job reads"});
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST(Plan, DrawsThePipeline) {
   expect_all(result.out, {"rank 0    | F0 F1 .  .  B0 B0", "rank 4    | .  F0 B0 B0 F1", "bubble: 20.0 % of the slots",
                           "(p-1)/(v m + p-1) is 20.0 %"});
   EXPECT_EQ(plan({"--nproc=2", "--schedule"}).out,
-            "there is no pipeline: no axis with two or more ranks has a strategy that splits layers\n");
+            "this plan has no pipeline: no axis with two or more ranks has a strategy that splits layers\n");
 }
 
 TEST(Plan, NeedsNoDataAndNoRanks) {

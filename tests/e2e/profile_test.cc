@@ -116,7 +116,7 @@ TEST(Profile, ResumedRunsHaveLaterSteps) {
   const CommandResult refused = run_command(
       train({"--steps=4", "--resume", folder.path("save"), "--profile=1:2", "--profile-out", folder.path("t.json")}));
   EXPECT_NE(refused.exit_code, 0);
-  expect_all(refused.err, {"--profile 1:2 names no step of this run, which goes on after step 2"});
+  expect_all(refused.err, {"--profile 1:2 names no step of this run, which continues after step 2"});
   EXPECT_FALSE(fs::exists(folder.path("t.json")));
 }
 
@@ -137,7 +137,7 @@ TEST(Profile, PerfettoReadsIt) {
   const CommandResult there = run_command(
       {"/bin/sh", "-c",
        "command -v python3 >/dev/null && python3 -c 'from perfetto.trace_processor import TraceProcessor'"});
-  if (there.exit_code != 0) GTEST_SKIP() << "python3 has no module perfetto (pip install perfetto)";
+  if (there.exit_code != 0) GTEST_SKIP() << "needs perfetto in python3 (PyPI: perfetto)";
   const TempFolder folder;
   const std::string file = folder.path("t.json.gz");
   ASSERT_EQ(run_command(train({"--nproc=2", "--steps=2", "--profile=2", "--profile-out", file})).exit_code, 0);

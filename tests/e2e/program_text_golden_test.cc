@@ -53,7 +53,7 @@ class ProgramTextGolden : public ::testing::TestWithParam<GoldenFile> {};
 
 TEST_P(ProgramTextGolden, IsTheFile) {
   std::ifstream then(folder() + "/" + GetParam().name + ".txt");
-  ASSERT_TRUE(then) << "there is no " << GetParam().name << ".txt; run tests/golden/programs/regenerate.sh";
+  ASSERT_TRUE(then) << GetParam().name << ".txt is missing; run tests/golden/programs/regenerate.sh";
   std::istringstream now(plan(GetParam().flags));
   std::string a, b;
   for (int line = 1; std::getline(then, b); ++line) {

@@ -1,4 +1,4 @@
-// tessera train --out, --config and --print-config: what a folder of a run holds, and what is made of it again.
+// tessera train --out, --config and --print-config: what the folder of a run holds, and how it is read back.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,12 +13,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 using nlohmann::json;
-
-void expect_said(const CommandResult& result, int exit_code, const Words& parts) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  for (const std::string& part : parts)
-    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
-}
 
 size_t count(const std::string& text, const std::string& part) {
   size_t found = 0;
@@ -80,7 +74,7 @@ TEST(Record, HoldsTheRun) {
   const TempFolder folder;
   const std::string out = folder.path("runs/a");
   const CommandResult result = run_command(evaluated({"--steps=4", "--nproc=2", "--strategy=fsdp", "--out", out}));
-  expect_said(result, 0, {"done: 4 steps"});
+  expect_message(result, 0, {"done: 4 steps"});
   const auto lines = read_json_lines(out + "/metrics.jsonl");
   ASSERT_EQ(lines.size(), 1u + 4 + 2);
   for (const char* name : {"host", "system", "cores", "memory", "compiler"})
@@ -106,7 +100,7 @@ TEST(Record, HoldsTheRun) {
 TEST(Record, OfThreadsHasTheLogOfEveryRank) {
   const TempFolder folder;
   const std::string out = folder.path("a");
-  expect_said(run_command(train({"--steps=2", "--nproc=3", "--comm=local", "--out", out})), 0, {});
+  expect_message(run_command(train({"--steps=2", "--nproc=3", "--comm=local", "--out", out})), 0, {});
   for (const int rank : {0, 1, 2})
     EXPECT_NE(file_bytes(out + "/log.rank" + std::to_string(rank) + ".txt")
                   .find("rank " + std::to_string(rank) + " of 3 begins"),
@@ -117,12 +111,13 @@ TEST(Record, OfThreadsHasTheLogOfEveryRank) {
 TEST(Record, IsOneRuns) {
   const TempFolder folder;
   const std::string out = folder.path("a"), save = folder.path("save");
-  expect_said(run_command(evaluated({"--steps=2", "--out", out, "--save", save})), 0, {});
+  expect_message(run_command(evaluated({"--steps=2", "--out", out, "--save", save})), 0, {});
   for (const char* nproc : {"--nproc=1", "--nproc=2"})
-    expect_said(run_command(evaluated({"--steps=2", nproc, "--out", out})), 2,
-                {"--out " + out + " has the record of a run; give another folder, or go on with that run by --resume"});
+    expect_message(
+        run_command(evaluated({"--steps=2", nproc, "--out", out})), 2,
+        {"--out " + out + " has the record of a run; give another folder, or continue that run with --resume"});
   const std::string before = file_bytes(out + "/config.json");
-  expect_said(run_command(evaluated({"--steps=6", "--out", out, "--save", save, "--resume=latest"})), 0, {});
+  expect_message(run_command(evaluated({"--steps=6", "--out", out, "--save", save, "--resume=latest"})), 0, {});
   EXPECT_EQ(event_files(out).size(), 2u);
   EXPECT_EQ(count(file_bytes(out + "/log.rank0.txt"), "rank 0 of 1 begins"), 2u);
   EXPECT_EQ(file_bytes(out + "/config.1.json"), before);
@@ -135,10 +130,10 @@ TEST(Record, IsOneRuns) {
 TEST(Record, OfARunThatWentBackHasEachStepOnce) {
   const TempFolder folder;
   const std::string out = folder.path("a"), save = folder.path("save");
-  expect_said(run_command(train({"--steps=5", "--out", out, "--save", save, "--save-every=3", "--keep=0"})), 0, {});
+  expect_message(run_command(train({"--steps=5", "--out", out, "--save", save, "--save-every=3", "--keep=0"})), 0, {});
   std::filesystem::remove_all(save + "/step-00000005");
-  expect_said(run_command(train({"--steps=5", "--out", out, "--save", save, "--resume", save + "/step-00000003"})), 0,
-              {});
+  expect_message(run_command(train({"--steps=5", "--out", out, "--save", save, "--resume", save + "/step-00000003"})),
+                 0, {});
   const auto second = EventReader::read(file_bytes(event_files(out).at(1)));
   EXPECT_EQ(second[1].step, 4);
   EXPECT_EQ(second[2].step, 4);
@@ -156,19 +151,20 @@ TEST(Record, NeverReplacesWhatIsNotOurs) {
     all.insert(all.end(), more.begin(), more.end());
     return run_command(tessera(all));
   };
-  expect_said(with({"--overwrite", "--out", folder.path("model")}), 2, {"/config.json is a file that the job reads"});
+  expect_message(with({"--overwrite", "--out", folder.path("model")}), 2,
+                 {"/config.json is a file that the job reads"});
   EXPECT_EQ(file_bytes(folder.path("model/config.json")), config);
   folder.write("notes/plan.txt", "mine");
-  expect_said(with({"--out", folder.path("notes")}), 2, {"notes/plan.txt exists and was not written by tessera"});
+  expect_message(with({"--out", folder.path("notes")}), 2, {"notes/plan.txt exists and was not written by tessera"});
   EXPECT_EQ(file_bytes(folder.path("notes/plan.txt")), "mine");
   folder.write("data/a.txt", std::string(100, 'a'));
-  expect_said(run_command(tessera({"train", "--model", golden(), "--data", folder.path("data"), "--steps=1", "--out",
-                                   folder.path("data/out")})),
-              2, {"is in the folder that the job reads for --data"});
+  expect_message(run_command(tessera({"train", "--model", golden(), "--data", folder.path("data"), "--steps=1", "--out",
+                                      folder.path("data/out")})),
+                 2, {"is in the folder that the job reads for --data"});
   folder.write("file", "x");
-  expect_said(with({"--out", folder.path("file")}), 2, {"is not a folder"});
+  expect_message(with({"--out", folder.path("file")}), 2, {"is not a folder"});
   // A run that is refused leaves nothing.
-  expect_said(with({"--out", folder.path("new"), "--device-memory=1KiB"}), 1, {});
+  expect_message(with({"--out", folder.path("new"), "--device-memory=1KiB"}), 1, {});
   EXPECT_FALSE(std::filesystem::exists(folder.path("new")));
 }
 
@@ -179,9 +175,9 @@ TEST(Record, AFullDiskDoesNotEndTheRun) {
     std::filesystem::create_directories(out);
     std::filesystem::create_symlink("/dev/full", out + "/metrics.jsonl");
     const CommandResult result = run_command(train({"--steps=3", nproc, "--out", out}));
-    expect_said(result, 0,
-                {"done: 3 steps", "metrics.jsonl cannot be written: No space left on device; the run goes on",
-                 "4 lines and records are missing"});
+    expect_message(result, 0,
+                   {"done: 3 steps", "metrics.jsonl cannot be written: No space left on device; the run continues",
+                    "4 lines and records are missing"});
     EXPECT_EQ(count(result.err, "cannot be written: "), 1u) << result.err;
     EXPECT_EQ(EventReader::read(file_bytes(event_files(out).at(0))).size(), 2u + 3);
   }
@@ -190,28 +186,29 @@ TEST(Record, AFullDiskDoesNotEndTheRun) {
 TEST(Record, OfAFailedRunSaysWhy) {
   const TempFolder folder;
   const std::string out = folder.path("a");
-  expect_said(run_command(tessera({"train", "--model", golden(), "--data", golden("/tokens.bin"), "--batch-size=1",
-                                   "--seq-len=32", "--threads=1", "--steps=40", "--lr=1e30", "--out", out})),
-              1, {});
+  expect_message(run_command(tessera({"train", "--model", golden(), "--data", golden("/tokens.bin"), "--batch-size=1",
+                                      "--seq-len=32", "--threads=1", "--steps=40", "--lr=1e30", "--out", out})),
+                 1, {});
   EXPECT_NE(file_bytes(out + "/log.rank0.txt").find("note: fails: "), std::string::npos);
 }
 
 TEST(Config, ARunIsRepeatedByItsRecord) {
   const TempFolder folder;
   const std::string a = folder.path("a"), b = folder.path("b");
-  expect_said(run_command(evaluated({"--steps=3", "--nproc=2", "--strategy=fsdp", "--clip=0.5", "--out", a})), 0, {});
+  expect_message(run_command(evaluated({"--steps=3", "--nproc=2", "--strategy=fsdp", "--clip=0.5", "--out", a})), 0,
+                 {});
   const CommandResult again = run_command(tessera({"train", "--config", a + "/config.json", "--out", b, "--steps=4"}));
-  expect_said(again, 0,
-              {"--steps is 4, as the command line has it; --config " + a + "/config.json has 3", "--out is " + b,
-               "done: 4 steps"});
+  expect_message(
+      again, 0,
+      {"--steps is 4, from the command line; --config " + a + "/config.json has 3", "--out is " + b, "done: 4 steps"});
   EXPECT_EQ(count(again.err, "--steps is 4"), 1u);
   const auto first = read_metrics(a + "/metrics.jsonl"), second = read_metrics(b + "/metrics.jsonl");
   ASSERT_EQ(second.size(), 4u);
   for (size_t i = 0; i < first.size(); ++i)
     EXPECT_EQ(first[i]["loss"], second[i]["loss"]);
-  expect_said(run_command(tessera({"plan", "--config", a + "/config.json", "--verify"})), 0, {});
-  expect_said(run_command(tessera({"eval", golden(), "--config", a + "/config.json", "--eval-batches=1"})), 0,
-              {"evaluation: loss"});
+  expect_message(run_command(tessera({"plan", "--config", a + "/config.json", "--verify"})), 0, {});
+  expect_message(run_command(tessera({"eval", golden(), "--config", a + "/config.json", "--eval-batches=1"})), 0,
+                 {"evaluation: loss"});
 }
 
 TEST(Config, IsPrintedAsItIsRecorded) {
@@ -221,9 +218,9 @@ TEST(Config, IsPrintedAsItIsRecorded) {
   Words print = words;
   print.push_back("--print-config");
   const CommandResult printed = run_command(print);
-  expect_said(printed, 0, {});
+  expect_message(printed, 0, {});
   EXPECT_FALSE(std::filesystem::exists(out));
-  expect_said(run_command(words), 0, {});
+  expect_message(run_command(words), 0, {});
   EXPECT_EQ(printed.out, file_bytes(out + "/config.json"));
   print[1] = "plan";
   EXPECT_EQ(run_command(print).out, printed.out);
@@ -238,12 +235,13 @@ TEST(TensorBoard, LoadsTheRecord) {
   const char* given = std::getenv("TESSERA_PYTHON");
   const std::string python = given ? given : "python3";
   if (run_command({"/usr/bin/env", python, "-c", "import tensorboard"}).exit_code != 0)
-    GTEST_SKIP() << python << " has no tensorboard; TESSERA_PYTHON may name one that has";
+    GTEST_SKIP() << "needs tensorboard in " << python << " (TESSERA_PYTHON names another Python)";
   const TempFolder folder;
   const std::string out = folder.path("a"), save = folder.path("save");
-  expect_said(run_command(evaluated({"--steps=5", "--out", out, "--save", save, "--save-every=2", "--keep=0"})), 0, {});
-  expect_said(run_command(evaluated({"--steps=7", "--out", out, "--save", save, "--resume", save + "/step-00000004"})),
-              0, {});
+  expect_message(run_command(evaluated({"--steps=5", "--out", out, "--save", save, "--save-every=2", "--keep=0"})), 0,
+                 {});
+  expect_message(
+      run_command(evaluated({"--steps=7", "--out", out, "--save", save, "--resume", save + "/step-00000004"})), 0, {});
   const CommandResult read =
       run_command({"/usr/bin/env", python, source_dir("tests/judge/tensorboard_scalars.py"), out});
   ASSERT_EQ(read.exit_code, 0) << read.err;

@@ -16,12 +16,6 @@ namespace {
 using Words = std::vector<std::string>;
 using nlohmann::json;
 
-void expect_said(const CommandResult& result, int exit_code, const Words& parts) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  for (const std::string& part : parts)
-    EXPECT_NE(result.err.find(part), std::string::npos) << part << " is missing in\n" << result.err;
-}
-
 json numbers_of(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"run\">";
   const size_t at = page.find(begin) + begin.size();
@@ -31,7 +25,7 @@ json numbers_of(const std::string& page) {
 json chart_of(const json& numbers, const std::string& id) {
   for (const json& chart : numbers["charts"])
     if (chart["id"] == id) return chart;
-  ADD_FAILURE() << "there is no chart " << id;
+  ADD_FAILURE() << "the page has no chart " << id;
   return {};
 }
 
@@ -56,7 +50,7 @@ std::string report_of(const std::string& folder) {
 
 TEST(Report, HasTheNumbersOfTheMetrics) {
   const CommandResult result = run_command(tessera({"report", record()}));
-  expect_said(result, 0, {});
+  expect_message(result, 0, {});
   EXPECT_EQ(result.out, "wrote " + record() + "/report.html\n");
   const std::string page = file_bytes(record() + "/report.html");
   const json numbers = numbers_of(page);
@@ -83,7 +77,8 @@ TEST(Report, HasTheNumbersOfTheMetrics) {
   EXPECT_EQ(run_command(tessera({"report", record()})).exit_code, 0);
   const TempFolder folder;
   const std::string mine = folder.write("mine.html", "mine");
-  expect_said(run_command(tessera({"report", record(), "--to", mine})), 2, {"exists and was not written by tessera"});
+  expect_message(run_command(tessera({"report", record(), "--to", mine})), 2,
+                 {"exists and was not written by tessera"});
 }
 
 /// A folder whose metrics are these lines after that of the run.
@@ -107,7 +102,7 @@ TEST(Report, OfARunThatWasKilledHasWhatIsThere) {
   const json loss = chart_of(numbers_of(page), "loss")["series"][0];
   EXPECT_EQ(loss["x"], json({1, 2, 3}));
   EXPECT_EQ(loss["y"], json({5.5, 5.25, nullptr}));
-  for (const std::string part : {"step 3 of 9000", "1 line of the metrics could not be read", "no drawing"})
+  for (const std::string part : {"step 3 of 9000", "1 line of the metrics could not be read", "without a drawing"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
   EXPECT_NE(report_of(MadeRun("").folder.path()).find("No step has ended yet"), std::string::npos);
 }
@@ -137,11 +132,11 @@ TEST(Report, OfALongRunHasMeansAndRanges) {
 
 TEST(Report, RefusesWhatIsNotARecord) {
   const TempFolder folder;
-  expect_said(run_command(tessera({"report", folder.path("none")})), 2, {"none is not a folder"});
-  expect_said(run_command(tessera({"report", folder.path()})), 2, {"has no metrics.jsonl that tessera wrote"});
+  expect_message(run_command(tessera({"report", folder.path("none")})), 2, {"none is not a folder"});
+  expect_message(run_command(tessera({"report", folder.path()})), 2, {"has no metrics.jsonl that tessera wrote"});
   folder.write("metrics.jsonl", "something else");
-  expect_said(run_command(tessera({"report", folder.path()})), 2, {"has no metrics.jsonl that tessera wrote"});
-  expect_said(run_command(tessera({"report"})), 2, {"a word is missing"});
+  expect_message(run_command(tessera({"report", folder.path()})), 2, {"has no metrics.jsonl that tessera wrote"});
+  expect_message(run_command(tessera({"report"})), 2, {"a word is missing"});
 }
 
 /// Those that a system may have.
@@ -205,7 +200,7 @@ std::pair<double, size_t> colours_of(const std::string& png) {
 }
 
 TEST(Report, IsDrawnByABrowser) {
-  if (browser().empty()) GTEST_SKIP() << "there is no chromium; install it to see what a browser makes of the page";
+  if (browser().empty()) GTEST_SKIP() << "needs chromium, which is not installed (Debian: chromium)";
   const TempFolder folder;
   const std::string file = folder.write("report.html", report_of(record()));
   const CommandResult dump = in_browser(folder, {"--dump-dom", "file://" + file});
@@ -231,7 +226,7 @@ TEST(Report, IsDrawnByABrowser) {
 
 // A pointer that a script moves, in a copy of the page whose policy lets it.
 TEST(Report, ShowsValuesUnderThePointer) {
-  if (browser().empty()) GTEST_SKIP() << "there is no chromium; install it to see what a browser makes of the page";
+  if (browser().empty()) GTEST_SKIP() << "needs chromium, which is not installed (Debian: chromium)";
   const TempFolder folder;
   std::string page = std::regex_replace(report_of(record()), std::regex(R"(<meta http-equiv[^>]*>)"), "");
   const std::string move = R"(<script>{ const chart = document.querySelector('#chart-loss svg');
@@ -261,7 +256,7 @@ TEST(Report, RunsNoScriptOfTheFolder) {
   const std::string page = report_of(run.folder.path());
   EXPECT_EQ(page.find("<script>document"), std::string::npos);
   EXPECT_EQ(page.find("<img"), std::string::npos);
-  if (browser().empty()) GTEST_SKIP() << "there is no chromium; install it to see that nothing runs";
+  if (browser().empty()) GTEST_SKIP() << "needs chromium, which is not installed (Debian: chromium)";
   const CommandResult dump = in_browser(run.folder, {"--dump-dom", "file://" + run.folder.write("page.html", page)});
   EXPECT_NE(dump.out.find("data-charts=\"1\""), std::string::npos) << dump.err;
   EXPECT_EQ(dump.out.find("<title>taken"), std::string::npos);

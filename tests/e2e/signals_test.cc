@@ -47,15 +47,9 @@ CommandResult insist(Command& run, int signal) {
 class ByHand {
  public:
   ByHand(int num_ranks, const Flags& flags) {
-    const std::string port = std::to_string(free_port() - 1);
+    const int port = free_port() - 1;
     for (int rank = 0; rank < num_ranks; ++rank)
-      ranks_.push_back(std::make_unique<Command>(
-          train(flags), std::map<std::string, std::string>{{"RANK", std::to_string(rank)},
-                                                           {"WORLD_SIZE", std::to_string(num_ranks)},
-                                                           {"LOCAL_RANK", std::to_string(rank)},
-                                                           {"LOCAL_WORLD_SIZE", std::to_string(num_ranks)},
-                                                           {"MASTER_ADDR", "127.0.0.1"},
-                                                           {"MASTER_PORT", port}}));
+      ranks_.push_back(std::make_unique<Command>(train(flags), torchrun_variables(rank, num_ranks, port)));
   }
   Command& operator[](size_t rank) { return *ranks_[rank]; }
   size_t size() const { return ranks_.size(); }
@@ -231,12 +225,7 @@ TEST(ARank, EndsAtOnceAtTheSecondSignal) {
 
 /// Rank 0 of two by hand, which waits for rank 1.
 std::map<std::string, std::string> without_rank_1() {
-  return {{"RANK", "0"},
-          {"WORLD_SIZE", "2"},
-          {"LOCAL_RANK", "0"},
-          {"LOCAL_WORLD_SIZE", "2"},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", std::to_string(free_port() - 1)}};
+  return torchrun_variables(0, 2, free_port() - 1);
 }
 
 TEST(ARank, EndsAtOnceBeforeItsFirstStep) {
@@ -253,7 +242,7 @@ TEST(ARank, EndsAsTheFirstProcessOfAContainerToo) {
   const Flags unshare = {"unshare", "--pid", "--fork", "--kill-child"};
   Flags probe = unshare, command = unshare;
   probe.push_back("true");
-  if (run_command(probe).exit_code != 0) GTEST_SKIP() << "this user cannot make a namespace of process ids";
+  if (run_command(probe).exit_code != 0) GTEST_SKIP() << "needs the right to make a namespace of process ids (root)";
   const Flags rank = train({kSteps});
   command.insert(command.end(), rank.begin(), rank.end());
   Command container(command, without_rank_1());

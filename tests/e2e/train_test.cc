@@ -107,13 +107,9 @@ TEST(TrainOverGloo, AKilledRankEndsTheRunAndIsNamed) {
 }
 
 TEST(TrainUnderALauncher, ReadsRankAndWorldFromTorchrunsVariables) {
-  const auto rank = [port = free_port() - 1](const char* number) {
-    return std::map<std::string, std::string>{
-        {"RANK", number},          {"WORLD_SIZE", "2"},          {"LOCAL_RANK", number},
-        {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}};
-  };
-  Command first(train({"--steps=3"}), rank("0"));
-  Command second(train({"--steps=3"}), rank("1"));
+  const int port = free_port() - 1;
+  Command first(train({"--steps=3"}), torchrun_variables(0, 2, port));
+  Command second(train({"--steps=3"}), torchrun_variables(1, 2, port));
   const CommandResult result = first.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(second.wait().exit_code, 0);

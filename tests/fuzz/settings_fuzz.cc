@@ -1,5 +1,5 @@
-// A file for --config from anybody: whatever its bytes, it is accepted or refused with a sentence, and what was
-// accepted is written as a file that gives the same settings.
+// An untrusted file for --config: whatever its bytes, it is accepted or refused with a message, and accepted settings
+// are written as a file that reads back as the same settings.
 #include "config/flag_table.h"
 #include "config/parse_flags.h"
 #include "config/settings/settings_file.h"

@@ -54,7 +54,7 @@ Options read_options(int argc, char** argv) {
   Options options = {{"--program", ""}, {"--plugin", ""}, {"--peer", ""},
                      {"--steps", "20"}, {"--only", ""},   {"--limit-s", "900"}};
   for (int i = 1; i + 1 < argc; i += 2) {
-    if (!options.contains(argv[i])) throw std::invalid_argument(std::string("there is no option ") + argv[i]);
+    if (!options.contains(argv[i])) throw std::invalid_argument(std::string("unknown option ") + argv[i]);
     options[argv[i]] = argv[i + 1];
   }
   for (const char* needed : {"--program", "--plugin"})

@@ -128,8 +128,11 @@ A wish for more memory.
 A stream of an own.
 A stretch of elements.
 It is a matter of order.
+The error is "there is no flag --x".
+Every kind that there is.
+One lock. Who waits sleeps.
 TEXT
-num_habits=$(grep -cE '^    \(rf?"' tests/lint/words.py)
+num_habits=$(grep -cE "^    \(rf?[\"']" tests/lint/words.py)
 [ "$num_habits" -eq "$(wc -l <docs/page.md)" ] || { echo "FAILED: words.py has $num_habits habits"; failures=1; }
 mapfile -t places < <(seq -f 'docs/page.md:%.0f:' "$num_habits")
 refused 'habits of a translation' "${places[@]}" 'words.py found the above'
@@ -140,6 +143,7 @@ There is no group; the run is no longer than before.
 An event stands for the work before it.
 Work that is queued behind an unsignalled semaphore. Nothing is left behind.
 The user `nobody` may read it; nobody() { true; }
+There are no lines, he said, that there are rules for. Who reads this?
 TEXT
 accepted 'English'
 

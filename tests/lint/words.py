@@ -33,6 +33,10 @@ HABITS = [
     (r"\bof an own\b", "of its own"),
     (r"\b(stretch(es)?) of\b", "range: the one word for a contiguous run of elements"),
     (r"\bit is (?:a )?matter of\b", "concerns"),
+    # In a message only: prose may say it.
+    (r'"(?:[^"\\]|\\.)*\bthere (?:is|are) no\b', "unknown X; no such file; X does not exist; X holds no Y"),
+    (r"\bthat there (?:is|are)(?=[.,;:\"]|$)", "all; every X; the X that exist"),
+    (r"(?:^\W*|[.;:] )who (?!else\b)[a-z]+s\b(?![^.]*\?)", "the rank (thread, caller) that ..."),
 ]
 CHECKED = ["README.md", "CONTRIBUTING.md", "dev", ".ci", "cmake", "docs", "runtime", "plugins", "plugin-api", "examples", "tests"]
 SKIPPED = ("docs/decisions/", "tests/golden/", "tests/lint/words.py", "tests/lint/lint_test.sh", "tests/data/", "examples/digits/", "examples/text/train.txt",

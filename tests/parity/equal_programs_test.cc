@@ -1,5 +1,5 @@
-// One rank of each class is planned for all: which ranks are found to be one class, and that each of them would compile
-// the program that was planned for it.
+// One rank of each class is planned for all. Tests which ranks form a class, and that each rank would compile the
+// program that was planned for it.
 #include <gtest/gtest.h>
 
 #include "support/compiled_job.h"

@@ -1,5 +1,5 @@
-// --debug-replicas: what programs prove to be the same on several ranks is so in runs of every strategy, and a plugin
-// that gives one rank another bit is found, in the first step that is compared, at the action that did it.
+// --debug-replicas: results that are proved to be the same on several ranks are the same in runs of every strategy, and
+// a plugin that flips a bit on one rank is found in the first compared step, at the action that did it.
 #include <gtest/gtest.h>
 
 #include "support/local_job.h"
@@ -68,9 +68,8 @@ TEST(ReplicaCheckFinds, ACallThatGivesOneRankAnotherBit) {
   EXPECT_NE(error.find("--debug-replicas: in step 2, rank 0 #"), std::string::npos) << error;
   EXPECT_NE(error.find(" call "), std::string::npos)
       << "the action that did it, not one that used its result: " << error;
-  EXPECT_NE(
-      error.find("is proved to be the same on all ranks of dp, but the bits of rank 1 are not those of ranks 0, 2"),
-      std::string::npos)
+  EXPECT_NE(error.find("must be identical on all ranks of dp, but the bits of rank 1 differ from those of ranks 0, 2"),
+            std::string::npos)
       << error;
 }
 

@@ -71,7 +71,7 @@ Space Space::with(const std::string& factor, std::vector<std::string> values) co
 
 size_t Space::find(const std::string& factor) const {
   const auto found = std::ranges::find(factors_, factor, &Factor::name);
-  if (found == factors_.end()) throw std::invalid_argument("there is no factor " + factor);
+  if (found == factors_.end()) throw std::invalid_argument("unknown factor " + factor);
   return static_cast<size_t>(found - factors_.begin());
 }
 
@@ -110,7 +110,7 @@ bool Space::fits(const Partial& chosen, size_t factor, size_t value) const {
 }
 
 /// Chooses what is not chosen yet, factor by factor, trying the values in the order that order_of(chosen, factor)
-/// gives. False, and nothing changed, when there is no such combination.
+/// gives. Returns false and changes nothing if no such combination exists.
 template <class Order>
 bool Space::complete(Partial& chosen, const Order& order_of) const {
   const auto next = std::ranges::find(chosen, -1);

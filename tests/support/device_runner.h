@@ -36,7 +36,7 @@ class DeviceRunner {
 
   /// Throws what open reports.
   void open() { opened(1); }
-  /// Whether it is a GPU, or stands for one.
+  /// Whether it is a GPU, or imitates one.
   bool is_cuda() const;
   bool has_graphs() const;
   std::vector<tsr_slot_spec> describe(const tsr_op& op) const;

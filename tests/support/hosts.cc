@@ -35,15 +35,15 @@ void must_run(const std::vector<std::string>& argv) {
 }
 
 std::string Hosts::obstacle() {
-  if (geteuid() != 0) return "network namespaces need root";
-  if (!runs({"ip", "-V"})) return "there is no ip command (Debian: iproute2)";
+  if (geteuid() != 0) return "needs root, for network namespaces";
+  if (!runs({"ip", "-V"})) return "needs the ip command, which is not installed (Debian: iproute2)";
   const std::string probe = new_prefix() + "probe";
   const bool is_possible =
       runs({"ip", "netns", "add", probe}) &&
       runs({"ip", "-n", probe, "link", "add", "name", "hub", "type", "bridge"}) &&
       runs({"ip", "-n", probe, "link", "add", "name", "cable", "type", "veth", "peer", "name", "port"});
   runs({"ip", "netns", "del", probe});
-  return is_possible ? "" : "this system allows no network namespaces with bridges";
+  return is_possible ? "" : "needs network namespaces with bridges, which this system refuses";
 }
 
 Hosts::Hosts(int num_hosts) : prefix_(new_prefix()), num_hosts_(num_hosts) {

@@ -56,7 +56,8 @@ SlurmCluster::~SlurmCluster() {
 std::string SlurmCluster::find_obstacle() {
   for (const char* program : {"munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "sinfo"})
     if (found(program).empty())
-      return std::string("there is no ") + program + " (Debian: munge, slurmctld, slurmd, slurm-client)";
+      return std::string("needs ") + program +
+             ", which is not installed (Debian: munge, slurmctld, slurmd, slurm-client)";
   namespace fs = std::filesystem;  // munged wants a socket that every user can reach; the key is the owner's alone
   fs::permissions(folder_.path(), fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
   write_configuration();
@@ -67,7 +68,7 @@ std::string SlurmCluster::find_obstacle() {
   const Command& munged = daemons_.back();
   if (!eventually([&] { return ::access(folder_.path("munge").c_str(), F_OK) == 0 || !is_running(munged.pid()); }) ||
       !is_running(munged.pid()))
-    return "munged does not run here: " + munged.err();
+    return "munged cannot run here: " + munged.err();
   daemons_.emplace_back(std::vector<std::string>{found("slurmctld"), "-D", "-i"}, environment());
   for (const char* node : kNodes)
     daemons_.emplace_back(std::vector<std::string>{found("slurmd"), "-D", "-N", node}, environment());
@@ -79,7 +80,7 @@ std::string SlurmCluster::find_obstacle() {
   std::string said;
   for (const Command& daemon : daemons_)
     said += daemon.err();
-  return "Slurm's daemons do not run here: " + said;
+  return "Slurm's daemons cannot run here: " + said;
 }
 
 void SlurmCluster::write_configuration() const {

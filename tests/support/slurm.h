@@ -18,7 +18,7 @@ class SlurmCluster {
   SlurmCluster();
   ~SlurmCluster();
 
-  /// Why there is no cluster here; "" when there is one.
+  /// Why the cluster does not run; "" if it does.
   const std::string& obstacle() const { return obstacle_; }
   /// What srun, sbatch and scancel find it by.
   std::map<std::string, std::string> environment() const { return {{"SLURM_CONF", conf()}}; }

@@ -1,4 +1,4 @@
-// A server of the key-value store, and those who connect to it.
+// A server of the key-value store, and its clients.
 #pragma once
 
 #include <gtest/gtest.h>

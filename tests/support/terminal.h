@@ -1,4 +1,4 @@
-// A program on a terminal of its own, and what that shows.
+// Runs a program on a pseudo-terminal, and reads what that shows.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@ namespace tessera::testing {
 struct TerminalResult {
   int exit_code = -1;   ///< 128 + n when signal n ended it
   std::string written;  ///< to the terminal, as it came
-  /// What the terminal shows at the end, with what was scrolled out: carriage returns and erased lines are carried out,
-  /// colors left out.
+  /// What the terminal shows at the end, including lines that were scrolled out: carriage returns and erased lines are
+  /// applied, colors are dropped.
   std::vector<std::string> lines;
 };
 

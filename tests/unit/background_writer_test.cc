@@ -56,7 +56,7 @@ TEST(BackgroundWriter, AFullDiskIsReportedOnceAndCostsNothingElse) {
     }
   }
   EXPECT_EQ(file_bytes(folder.path("other")), "kept\nkept\nkept\n");
-  EXPECT_EQ(count(said.str(), "--out x: /dev/full cannot be written: No space left on device; the run goes on"), 1u)
+  EXPECT_EQ(count(said.str(), "--out x: /dev/full cannot be written: No space left on device; the run continues"), 1u)
       << said.str();
   EXPECT_EQ(count(said.str(), "--out x: 3 lines and records are missing"), 1u) << said.str();
 }

@@ -1,4 +1,4 @@
-// The clocks of hosts: how far they are apart is found to within the error that is given.
+// The clocks of hosts: their offsets are found to within the stated error.
 #include "train/profile/clocks.h"
 
 #include <gtest/gtest.h>

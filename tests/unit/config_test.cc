@@ -4,8 +4,8 @@
 #include <map>
 
 #include "config/axes.h"
-#include "config/help/flag_help.h"
 #include "config/flag_table.h"
+#include "config/help/flag_help.h"
 #include "config/parse_flags.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -124,7 +124,7 @@ TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
   refuse({"--stesp", "3"}, {"--stesp", "--steps"});
   refuse({"--micro-batch-size", "3"}, {"use --batch-size"});
   refuse({"--micro_batch_size=3"}, {"use --batch-size"});
-  refuse({"--step", "3"}, {"there is no flag --step", "--steps"});  // no guessing from a prefix
+  refuse({"--step", "3"}, {"unknown flag --step", "--steps"});  // no guessing from a prefix
   refuse({"--dry-run"}, {"tessera plan"});
   refuse({"--bf16"}, {"use --dtype bf16"});
   refuse({"--precision=bf16"}, {"use --dtype"});
@@ -140,8 +140,8 @@ TEST(Flags, OfEvaluationNeedItsData) {
   EXPECT_EQ(config.eval_data, "e");
   EXPECT_EQ(config.eval_every, 10);
   EXPECT_EQ(config.eval_batches, 3);
-  refuse({"--eval-every=10"}, {"--eval-every 10 changes nothing without --eval-data"});
-  refuse({"--eval-batches=3"}, {"--eval-batches 3 changes nothing without --eval-data"});
+  refuse({"--eval-every=10"}, {"--eval-every 10 has no effect without --eval-data"});
+  refuse({"--eval-batches=3"}, {"--eval-batches 3 has no effect without --eval-data"});
   refuse({"--eval-batches=-1"}, {"--eval-batches is '-1'"});
 }
 
@@ -156,7 +156,7 @@ TEST(Flags, OfEvalAreThoseThatItUses) {
   expect_error([&] { eval({"folder"}); }, {"--data is missing"});
   expect_error([&] { eval({"folder", "again", "--data=d"}); }, {"'again'"});
   for (const char* flag : {"--lr=1", "--steps=1", "--eval-data=e", "--recompute=full", "--offload=x"})
-    expect_error([&] { eval({"folder", "--data=d", flag}); }, {"there is no flag --"});
+    expect_error([&] { eval({"folder", "--data=d", flag}); }, {"unknown flag --"});
 }
 
 // A row for each way in which other tools say it; the table has more of each.
@@ -185,7 +185,7 @@ TEST(Flags, OfOtherToolsLeadToOurs) {
                                                         {"--gradient-checkpointing", "--recompute"},
                                                         {"--tp=2", "--mesh tp=N with --strategy tp=tensor"}};
   for (const auto& [theirs, ours] : kFlags)
-    refuse({theirs}, {"there is no flag --", std::string("; use ") + ours});
+    refuse({theirs}, {"unknown flag --", std::string("; use ") + ours});
 }
 
 TEST(Flags, OfTypesThatAreNotSupportedAreRefused) {
@@ -201,7 +201,7 @@ TEST(Flags, ProfilesAreOfStepsOfTheRun) {
   EXPECT_EQ(parse({"--profile=7"}).config.profile->last, 7);
   EXPECT_EQ(trace_path(parse({"--profile=7"}).config), "trace.json.gz");
   EXPECT_EQ(trace_path(parse({"--profile=7", "--profile-out=t.json"}).config), "t.json");
-  refuse({"--profile-out=t.json"}, {"--profile-out t.json changes nothing without --profile FROM:TO"});
+  refuse({"--profile-out=t.json"}, {"--profile-out t.json has no effect without --profile FROM:TO"});
   refuse({"--steps=11", "--profile=10:12"}, {"--profile 10:12 goes beyond --steps 11; give steps from 1 to 11"});
   refuse({"--profile=0:2"}, {"--profile is '0'"});
   refuse({"--profile=5:2"}, {"--profile is '5:2', which ends before it begins"});
@@ -349,7 +349,7 @@ TEST(Flags, RefuseBadValues) {
   refuse({"--steps"}, {"--steps"});
   refuse({"--steps", "1", "--steps", "2"}, {"--steps", "more than once"});
   refuse({"--min-lr", "1", "--lr", "0.5"}, {"--min-lr 1", "--lr 0.5"});
-  refuse({"--min-lr", "1e-5"}, {"--min-lr 1e-05 changes nothing", "--lr-schedule linear or cosine"});
+  refuse({"--min-lr", "1e-5"}, {"--min-lr 1e-05 has no effect", "--lr-schedule linear or cosine"});
   refuse({"--metrics", ""}, {"--metrics", "empty"});
   refuse({"--metrics="}, {"--metrics"});
 }
@@ -463,7 +463,7 @@ TEST(Axes, MeshAndStrategiesMustFit) {
   expect_error<UsageError>([] { resolve_axes(with("pp=2,dp=2", "fsdp"), 4); }, {"does not say which axis"});
   expect_error<UsageError>([] { resolve_axes(with("dp=2", "tp=tensor"), 2); }, {"no axis 'tp'", "dp"});
   expect_error<UsageError>([] { resolve_axes(with("dp=2", "ddp"), 3); }, {"2 ranks", "the job has 3"});
-  expect_error<UsageError>([] { resolve_axes(with("", "dp=fsdp,tp=tensor"), 4); }, {"no --mesh"});
+  expect_error<UsageError>([] { resolve_axes(with("", "dp=fsdp,tp=tensor"), 4); }, {"needs --mesh"});
 }
 
 TEST(Axes, WorldComesFromNprocOrMesh) {

@@ -17,7 +17,7 @@ namespace {
 
 using testing::ChildProcess;
 
-/// A pipe in which nothing more has room, so who writes waits for a reader.
+/// A full pipe: a writer waits for a reader.
 std::array<int, 2> full_pipe() {
   std::array<int, 2> ends{};
   EXPECT_EQ(::pipe(ends.data()), 0);

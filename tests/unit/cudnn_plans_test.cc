@@ -42,7 +42,7 @@ class CudnnPlans : public ::testing::TestWithParam<int> {
       GTEST_SKIP() << error.what();
     }
     if (cudnn_frontend::detail::get_backend_version() < 91100)
-      GTEST_SKIP() << "cuDNN plans for devices that are not here since 9.11";
+      GTEST_SKIP() << "needs cuDNN 9.11 or later, which plans for devices that are absent";
   }
 
   static CudnnTarget target() {

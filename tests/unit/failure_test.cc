@@ -183,7 +183,7 @@ TEST(FirstCause, NobodyFailed) {
 
 TEST(Failure, WrongUsageKeepsItsExitCode) {
   FailedJob job(2);
-  job.told(0, UsageError("there is no flag --nonsense"));
+  job.told(0, UsageError("unknown flag --nonsense"));
   EXPECT_EQ(job.exit_code(), 2);
 }
 

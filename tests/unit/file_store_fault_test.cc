@@ -88,7 +88,7 @@ TEST(FileStoreFolder, CannotBeWrittenTo) {
     }
     FileStore(options(folder.path()), Log(LogLevel::off));
   });
-  if (said == "skip") GTEST_SKIP() << "as root a read-only mount is needed, which is not allowed here";
+  if (said == "skip") GTEST_SKIP() << "needs the right to mount a tmpfs";
   EXPECT_TRUE(said.starts_with("threw --offload-dir " + folder.path() + ": cannot make a file there: ")) << said;
   EXPECT_TRUE(said.ends_with("; give a folder that this user may write to")) << said;
 }
@@ -101,7 +101,7 @@ TEST(FileStoreFolder, IsTooSmall) {
       if (!can_reserve) refuse_call(SYS_fallocate, EOPNOTSUPP);
       FileStore(options(folder.path()), Log(LogLevel::off));
     });
-    if (said == "skip") GTEST_SKIP() << "mounting is not allowed here";
+    if (said == "skip") GTEST_SKIP() << "needs the right to mount a tmpfs";
     EXPECT_EQ(said, "threw --offload-dir " + folder.path() + " has 3.0 MiB free; this rank needs 4.0 MiB there");
   }
 }
@@ -130,7 +130,7 @@ TEST(FileStoreFolder, MayNotHoldSoLongAFile) {
 }
 
 TEST(FileStoreFolder, IsInMemory) {
-  if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm";
+  if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "needs /dev/shm";
   Logged logged;
   FileStore store(options("/dev/shm"), logged.log);
   use(store);
@@ -166,7 +166,7 @@ TEST(FileStoreFolder, HasNoDirectIo) {
     if (mapped == MAP_FAILED || ::mincore(mapped, store.num_bytes(), pages.data()) != 0) return say("cannot look");
     say(concat(std::ranges::count_if(pages, [](unsigned char page) { return page & 1; }), " pages"));
   });
-  if (said == "skip") GTEST_SKIP() << folder.path() << " is in memory";
+  if (said == "skip") GTEST_SKIP() << folder.path() << " is in memory; needs a folder on disk";
   EXPECT_EQ(said, "0 pages");
 }
 
@@ -182,7 +182,7 @@ TEST(FileStoreFolder, RefusesDirectIoLate) {
     use(store);
     say(logged.line());
   });
-  if (said == "skip") GTEST_SKIP() << "the system refuses io_uring, or the folder is in memory";
+  if (said == "skip") GTEST_SKIP() << "needs io_uring, and a folder on disk";
   EXPECT_NE(said.find("has no direct I/O (O_DIRECT)"), std::string::npos) << said;
 }
 
@@ -232,7 +232,7 @@ TEST(FileStoreEngine, WhatUringRefusedIsNotWrittenLater) {
     store.read(0, copy, "both");
     say(concat(static_cast<int>(copy[0]), ' ', static_cast<int>(copy[4096])));
   });
-  if (said == "skip") GTEST_SKIP() << "the system refuses io_uring";
+  if (said == "skip") GTEST_SKIP() << "needs io_uring, which this system refuses";
   EXPECT_EQ(said, "0 2");
 }
 
@@ -245,7 +245,7 @@ TEST(FileStoreEngine, UringIsRefusedLater) {
     refuse_call(SYS_io_uring_enter, EPERM);
     use(store);
   });
-  if (said == "skip") GTEST_SKIP() << "the system refuses io_uring";
+  if (said == "skip") GTEST_SKIP() << "needs io_uring, which this system refuses";
   EXPECT_EQ(said, "threw offload file: cannot write optimizer h.3 m at 0 in --offload-dir " + folder.path() +
                       ": Operation not permitted");
 }
@@ -256,7 +256,7 @@ class FileStoreFault : public ::testing::TestWithParam<IoEngine> {
     if (GetParam() == IoEngine::threads) return;
     const TempFolder folder;
     if (FileStore(options(folder.path()), Log(LogLevel::off)).engine() != IoEngine::uring)
-      GTEST_SKIP() << "the system refuses io_uring";
+      GTEST_SKIP() << "needs io_uring, which this system refuses";
   }
 };
 

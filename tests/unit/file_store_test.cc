@@ -72,7 +72,7 @@ class FileStoreTest : public ::testing::TestWithParam<IoEngine> {
  protected:
   void SetUp() override {
     if (GetParam() == IoEngine::uring && FileStore({.folders = {folder_.path()}}, quiet()).engine() != IoEngine::uring)
-      GTEST_SKIP() << "the system refuses io_uring";
+      GTEST_SKIP() << "needs io_uring, which this system refuses";
   }
   FileStoreOptions options(uint64_t num_bytes) const {
     return {.folders = {folder_.path()}, .num_bytes = num_bytes, .engine = GetParam()};

@@ -89,8 +89,8 @@ TEST(Agreement, MissingRanksAreNamed) {
   });
 }
 
-// Rank 0 is the one that would say who is missing.
-// Rank 0 was started for more ranks than the others were: the missing one was never meant to come.
+// Rank 0 would name the missing ranks. Rank 0 was started for more ranks than the others were: the missing one was
+// never meant to come.
 TEST(Agreement, ADifferenceIsBlamedBeforeAMissingRank) {
   testing::with_short_time(200, [](int64_t timeout_ms) {
     const std::vector<std::string> errors = agree({{{"ranks", "3"}}, {{"ranks", "2"}}, {}}, timeout_ms, {2});
@@ -130,11 +130,11 @@ TEST(Agreement, RankZeroSaysForWhomItWaits) {
 
 TEST(Agreement, EndsAtOnceWhenTheJobHasFailed) {
   MemoryStore store;
-  store.close("rank 1 failed: there is no flag --nonsense");
+  store.close("rank 1 failed: unknown flag --nonsense");
   for (const int rank : {0, 2})
     testing::expect_error(
         [&] { require_equal_fingerprints(store, rank, 3, "start", kSame, testing::kNeverMs, Log(LogLevel::off)); },
-        {"rank 1 failed: there is no flag --nonsense"});
+        {"rank 1 failed: unknown flag --nonsense"});
 }
 
 TEST(Agreement, LibraryEnvironmentHoldsWhatChangesBits) {

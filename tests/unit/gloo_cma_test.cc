@@ -30,7 +30,7 @@ const auto kParent = static_cast<unsigned long>(getppid());
 class GlooCma : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (getppid() <= 1) GTEST_SKIP() << "the parent of this process is init, which is never named";
+    if (getppid() <= 1) GTEST_SKIP() << "needs a parent process other than init";
     tracers.clear();
   }
 };

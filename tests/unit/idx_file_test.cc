@@ -98,7 +98,7 @@ TEST(IdxFile, ImagesNameTheByteThatIsWrong) {
        ", byte 16: the file ends here, but its 4294967295 x 2 x 2 elements and the header need 17179869196"},
       {idx_header(0x0e, {~0u, 2, 2}),
        ", byte 4: the features 4294967295 x 2 x 2 take more than 4294967296 bytes of memory"},
-      {kImagesFile + "xyz", ", byte 28: the 3 x 2 x 2 elements end here, and the file goes on"},
+      {kImagesFile + "xyz", ", byte 28: the 3 x 2 x 2 elements end here, but the file continues"},
       {idx_bytes<float>(0x0d, {1, 4}, {0, 1, nan, 0}), ", byte 20: nan is not a finite number"},
       {idx_bytes<float>(0x0d, {1, 4}, {0, 1, 2, 0}) + "x", ", byte 28: the 1 x 4 elements end here"},
   };
@@ -131,7 +131,7 @@ TEST(IdxFile, LabelsNameTheByteThatIsWrong) {
       {idx_bytes<uint8_t>(0x08, {3}, {0, 3, 1}),
        ", byte 9: label 3 of example 1 is not one of the classes of the model, 0 to 2"},
       {idx_bytes<int16_t>(0x0b, {3}, {0, 1, -1}), ", byte 12: label -1 of example 2"},
-      {kLabelsFile + "x", ", byte 11: the 3 elements end here, and the file goes on"},
+      {kLabelsFile + "x", ", byte 11: the 3 elements end here, but the file continues"},
       {gzip(kLabelsFile + "x"), ", byte 11 of the decompressed content: the 3 elements end here"},
   };
   for (const auto& [bytes, sentence] : cases) {

@@ -90,9 +90,9 @@ TEST(IdxPair, SaysWhatIsMissing) {
   const auto expect_usage = [&](const std::string& data, const std::string& sentence) {
     expect_error<UsageError>([&] { find_idx_pair(data); }, {"--data " + data + ": " + sentence});
   };
-  expect_usage(folder.path("nope"), "there is no such file");
-  expect_usage(folder.path("x") + ":nope", "there is no file nope; give a CSV file, or IDX files as FOLDER");
-  expect_usage("nope:" + folder.path("x"), "there is no such file");
+  expect_usage(folder.path("nope"), "no such file");
+  expect_usage(folder.path("x") + ":nope", "no file nope; give a CSV file, or IDX files as FOLDER");
+  expect_usage("nope:" + folder.path("x"), "no such file");
   expect_usage(folder.path("train-images-idx3-ubyte"), "no labels were found beside these IDX images");
   expect_usage(folder.path("x"), "no labels were found beside these IDX images");
   expect_usage(folder.path("none"), "the folder has no pair of IDX files, such as train-images-idx3-ubyte");

@@ -69,7 +69,7 @@ TEST(JobPolicies, MayBePaths) {
 
 TEST(JobPolicies, ThatAreNotThereOrOfAnotherKindAreRefused) {
   refuse({"--offload=saved-uot"},
-         {"there is no plugin saved-uot for --offload: no file saved-uot-offload.so", "did you mean saved-out?"});
+         {"plugin saved-uot for --offload was not found: no file saved-uot-offload.so", "did you mean saved-out?"});
   refuse({"--offload=" + plugin_dir() + "/ddp.so"}, {"is a strategy, but --offload needs an offload policy"});
 }
 

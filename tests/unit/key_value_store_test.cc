@@ -259,7 +259,7 @@ TEST(ASilentStore, EndsEveryRequestInItsTime) {
   });
 }
 
-// The watch has the one connection that there is, so the next request opens another, which gets no answer.
+// The watch has the only connection, so the next request opens another, which gets no answer.
 TEST(ASilentStore, DelaysNeitherTheReportNorTheEndOfARank) {
   testing::with_short_time(1'000, [](int64_t reply_ms) {
     SilentStore store;

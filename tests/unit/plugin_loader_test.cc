@@ -311,7 +311,7 @@ class OtherUser {
 };
 
 TEST_F(PluginFiles, OfAnotherUserOrAGroupAreRefusedToRoot) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to change the owner of a file";
   const fs::path path = copy_good("sample.so");
   ASSERT_EQ(chown(path.c_str(), 0, kStranger), 0);
   EXPECT_EQ(load(path).name, "sample");
@@ -323,7 +323,7 @@ TEST_F(PluginFiles, OfAnotherUserOrAGroupAreRefusedToRoot) {
 }
 
 TEST_F(PluginFiles, InAFolderOfAnotherUserAreRefusedToRoot) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to change the owner of a folder";
   fs::create_directories(folder_ / "theirs/inner");
   const fs::path path = copy_good("theirs/inner/sample.so");
   EXPECT_EQ(load(path).name, "sample");
@@ -337,7 +337,7 @@ TEST(PluginFile, MayLieInAFolderOfAnotherUserThatHoldsTheProgramToo) {
 }
 
 TEST_F(PluginFiles, OfAnotherUserAreWarnedOf) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to run as another user";
   const fs::path path = copy_good("sample.so");
   fs::permissions(folder_, fs::perms(0755));
   fs::permissions(path, fs::perms(0644));
@@ -360,8 +360,9 @@ TEST_F(PluginFiles, AreFoundByNameInOneFolderOnly) {
   const std::vector<fs::path> both = {folder_ / "a", folder_ / "b"};
   EXPECT_EQ(find_plugin(PluginKind::strategy, "sample", both), folder_ / "a/sample.so");
   EXPECT_EQ(find_plugin(PluginKind::strategy, "./x/y.so", both), "./x/y.so");
-  expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "smaple", both); },
-                           {"no plugin smaple", (folder_ / "b").string(), "available: sample", "did you mean sample"});
+  expect_error<UsageError>(
+      [&] { find_plugin(PluginKind::strategy, "smaple", both); },
+      {"plugin smaple for --", "was not found", (folder_ / "b").string(), "available: sample", "did you mean sample"});
   expect_error<UsageError>([&] { find_plugin(PluginKind::communicator, "sample", both); }, {"sample-comm.so", "none"});
   copy_good("b/sample.so");
   expect_error<UsageError>([&] { find_plugin(PluginKind::strategy, "sample", both); },
@@ -382,9 +383,9 @@ TEST_F(PluginFiles, OfOffloadPoliciesHaveTheirSuffix) {
   const fs::path path = write("sample-offload.so", read(plugin("policy")));
   EXPECT_EQ(find_plugin(PluginKind::offload, "sample", {folder_}), path);
   EXPECT_EQ(load_plugin(PluginKind::offload, "sample", {folder_}, kQuiet).path, path);
-  expect_error<UsageError>(
-      [&] { find_plugin(PluginKind::offload, "smaple", {folder_}); },
-      {"no plugin smaple for --offload: no file smaple-offload.so", "available: sample", "did you mean sample"});
+  expect_error<UsageError>([&] { find_plugin(PluginKind::offload, "smaple", {folder_}); },
+                           {"plugin smaple for --offload was not found: no file smaple-offload.so", "available: sample",
+                            "did you mean sample"});
   expect_error<UsageError>([&] { load_plugin(PluginKind::offload, plugin("good").string(), {}, kQuiet); },
                            {"is a strategy, but --offload needs an offload policy; use it with --strategy"});
   expect_error<UsageError>([&] { load_plugin(PluginKind::device, path.string(), {}, kQuiet); },

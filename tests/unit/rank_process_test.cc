@@ -94,9 +94,9 @@ TEST_F(LaunchedRank, SaysItselfWhatItCannotTell) {
   RankProcess process(environment);
   ::unsetenv("TESSERA_STORE_SERVED");
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(process.fail_before_joining(Error(TSR_E_INVALID_ARGUMENT, "there is no data"), true), 1);
+  EXPECT_EQ(process.fail_before_joining(Error(TSR_E_INVALID_ARGUMENT, "the data is missing"), true), 1);
   const std::string err = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(err.find("there is no data"), std::string::npos) << err;
+  EXPECT_NE(err.find("the data is missing"), std::string::npos) << err;
 }
 
 }  // namespace

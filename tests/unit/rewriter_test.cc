@@ -113,7 +113,7 @@ TEST_F(EditTest, NewActionsAreAnchorsAtOnceAndRemovedOnesAreNoMore) {
     edit.remove(a);
     c = insert(edit, ids[0], TSR_AFTER, y);
     edit.remove(ids[2]);
-    expect_error([&] { insert(edit, a, TSR_AFTER, y); }, {"no action"});
+    expect_error([&] { insert(edit, a, TSR_AFTER, y); }, {"action", "does not exist"});
   });
   EXPECT_EQ(order(), (std::vector<uint64_t>{ids[0], b, c, ids[1]}));
 }
@@ -172,7 +172,7 @@ TEST_F(EditTest, OfTheActionsOnReplacedHomesTheFirstInTheListStays) {
     const tsr_home_role gradient{TSR_HOME_GRADIENT, 1, x, 0, 64};
     const tsr_home flat{0, str("flat"), 0, 0, nullptr, 64, &gradient, 1, 0};
     edit.replace_homes(std::vector{homes[1], homes[0]}, &flat);
-    expect_error([&] { edit.replace_homes({&homes[0], 1}, nullptr); }, {"there is no home"});
+    expect_error([&] { edit.replace_homes({&homes[0], 1}, nullptr); }, {"home", "does not exist"});
   });
   ASSERT_EQ(order(), (std::vector{ids[0], ids[1], ids[2], squares[0]}));
   EXPECT_EQ(program.actions[3].bindings[0].num_elements, 32u + 32u);
@@ -193,14 +193,14 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     const tsr_binding outside{x, 60, 8, 0, TSR_MODE_READ}, nowhere{9999, 0, 1, 0, TSR_MODE_READ},
         modeless{x, 0, 1, 0, 9};
     expect_error([&] { edit.bind(ids[0], outside); }, {"outside", "x", "64"});
-    expect_error([&] { edit.bind(ids[0], nowhere); }, {"no buffer 9999"});
+    expect_error([&] { edit.bind(ids[0], nowhere); }, {"buffer 9999 does not exist"});
     expect_error([&] { edit.bind(ids[0], modeless); }, {"mode"});
-    expect_error([&] { edit.stream(5, "lane"); }, {"no axis 5"});
+    expect_error([&] { edit.stream(5, "lane"); }, {"axis 5 does not exist"});
     expect_error([&] { edit.stream(0, "a b"); }, {"lane"});
     expect_error([&] { edit.rebind(x, y, 1); }, {"does not fit"});
-    expect_error([&] { edit.set_role(12345, {TSR_HOME_VALUE, 1, 0, 0, 0}); }, {"no home"});
+    expect_error([&] { edit.set_role(12345, {TSR_HOME_VALUE, 1, 0, 0, 0}); }, {"home 12345 does not exist"});
     tsr_action action = make_action(TSR_ACTION_ZERO, 77);
-    expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"no stream 77"});
+    expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"stream 77 does not exist"});
     action = make_action(TSR_ACTION_ALL_REDUCE, edit.stream(0, "lane"));
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"all_reduce names group -1"});
     const int32_t two = 2;
@@ -213,19 +213,19 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     call(edit.raw().add_group, edit.raw().ctx, &others, &action.group);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); },
                  {"barrier is for group dp {1}, and coordinate 0 of this rank is outside it"});
-    expect_error([&] { edit.set_role(12345, {TSR_HOME_STATE(16), 1, 0, 0, 0}); }, {"no home role 32"});
+    expect_error([&] { edit.set_role(12345, {TSR_HOME_STATE(16), 1, 0, 0, 0}); }, {"32 is not a role of a home"});
     expect_error([&] { edit.set_role(12345, {TSR_HOME_V, 256, x, 0, 1}); }, {"v of a home has granule 256"});
     expect_error([&] { edit.add_buffer("b", TSR_FIRST_PRIVATE, TSR_F32, 1); }, {"buffer kind 65536"});
     expect_error([&] { edit.add_buffer("b", TSR_BUFFER_STAGING, TSR_F32, 1, false, TSR_MEMORY_OTHER); }, {"memory 16"});
     action = make_action(TSR_ACTION_FORWARD, TSR_STREAM_COMPUTE);
     action.segment = static_cast<int32_t>(model.segments.size());  // reserved for ops that passes add
-    expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"no segment"});
+    expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"segment", "does not exist"});
     action = make_action(999, 0);
     expect_error([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"999"});
   });
 }
 
-// No word is without meaning: one that is not 0 was set by somebody who means something by it.
+// Spare words must be 0: any other value was set to mean something.
 TEST_F(EditTest, RefusesSpareWordsThatAreNotZero) {
   Home home{program.next_id++, "h", 0, {}, 64, {}};
   program.homes.push_back(home);
@@ -321,7 +321,7 @@ TEST_F(EditTest, SumsAGradientOverItsStagesOnRequest) {
     sum = edit.complete(of_two);
     EXPECT_EQ(edit.complete(of_two), sum);
     insert(edit, sum, TSR_AFTER, edit.add_buffer("y", TSR_BUFFER_PLUGIN, TSR_F32, 64));
-    expect_error([&] { edit.complete(999); }, {"no home 999"});
+    expect_error([&] { edit.complete(999); }, {"home 999 does not exist"});
   });
   finalize_program(p);
   ASSERT_EQ(p.actions.size(), 4u);
@@ -341,7 +341,7 @@ TEST_F(EditTest, WaitsThatBindingsDoNotAskFor) {
     edit.wait_for(second, ids[0]);
     edit.wait_for(second, ids[1]);
     expect_error([&] { edit.wait_for(second, second); }, {"cannot wait for itself"});
-    expect_error([&] { edit.wait_for(second, 999); }, {"no action 999"});
+    expect_error([&] { edit.wait_for(second, 999); }, {"action 999 does not exist"});
     edit.remove(ids[1]);  // the wait goes with it
   });
   derive_dependencies(program);

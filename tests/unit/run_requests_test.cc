@@ -1,4 +1,4 @@
-// From what signals ask of one rank to what all ranks do after a step: run words, and who serves what.
+// From what signals ask of one rank to what all ranks do after a step: run words, and which rank serves which request.
 #include "train/run_requests.h"
 
 #include <gtest/gtest.h>

@@ -155,7 +155,7 @@ TEST(SettingsFile, TheCommandLineWins) {
   EXPECT_EQ(flags.config.freeze, Words{"h.0.*"});
   ASSERT_EQ(flags.plugin_flags.size(), 1u);
   EXPECT_EQ(flags.plugin_flags[0].value, "7");
-  EXPECT_TRUE(has_note(flags, "--lr is 0.5, as the command line has it; --config " + path + " has 0.25"));
+  EXPECT_TRUE(has_note(flags, "--lr is 0.5, from the command line; --config " + path + " has 0.25"));
   EXPECT_TRUE(has_note(flags, "--ddp.bucket-mb is 7"));
   EXPECT_TRUE(has_note(flags, "--freeze is h.0.*"));
   EXPECT_FALSE(has_note(flags, "--steps"));  // equal
@@ -167,11 +167,11 @@ TEST(SettingsFile, AFlagVoidsWhatGoesWithIt) {
       R"(, "nproc": 2, "mesh": "dp=2", "strategy": "dp=fsdp", "fsdp.prefetch": 1, "resume": "r", "comm": "gloo"})");
   EXPECT_TRUE(parse(path, {"--nproc=4"}).config.mesh.empty());
   EXPECT_EQ(parse(path, {"--mesh=dp=4"}).config.nproc, 0);
-  EXPECT_TRUE(has_note(parse(path, {"--nproc=4"}), "\"mesh\", dp=2, is left out"));
+  EXPECT_TRUE(has_note(parse(path, {"--nproc=4"}), "\"mesh\", dp=2, is ignored"));
   EXPECT_EQ(parse(path, {"--init-from=i"}).config.resume, "");
   const ParsedFlags other = parse(path, {"--strategy=ddp"});
   EXPECT_TRUE(other.plugin_flags.empty());
-  EXPECT_TRUE(has_note(other, "\"fsdp.prefetch\" is left out, since --strategy"));
+  EXPECT_TRUE(has_note(other, "\"fsdp.prefetch\" is ignored, since --strategy"));
   EXPECT_EQ(parse(path, {"--strategy=fsdp"}).plugin_flags.size(), 1u);
   // The option of one axis would win over that of all.
   EXPECT_TRUE(has_note(parse(file("{" + kJob + R"(, "dp.ddp.bucket-mb": 5})"), {"--ddp.bucket-mb=7"}), "is 7"));
@@ -203,7 +203,7 @@ TEST(SettingsFile, RefusesWithFileAndKey) {
   refuse("{" + kJob + R"(, "lr": -1})", {"\"lr\": --lr"});
   refuse("{" + kJob + R"(, "steps": 2.5})", {"\"steps\": --steps"});
   refuse("{" + kJob + R"(, "overwrite": "true"})", {"\"overwrite\" is \"true\"; give true or false"});
-  refuse("{" + kJob + R"(, "dtype": 16})", {"\"dtype\" is 16; give a text in quotes"});
+  refuse("{" + kJob + R"(, "dtype": 16})", {"\"dtype\" is 16; give a string in quotes"});
   refuse("{" + kJob + R"(, "dtype": "fp8"})", {"\"dtype\": --dtype", "fp8"});
   refuse("{" + kJob + R"(, "freeze": "wte*"})", {"\"freeze\" is \"wte*\"; give a list"});
   refuse("{" + kJob + R"(, "ddp.bucket-mb": [1]})", {"\"ddp.bucket-mb\" is [1]"});

@@ -1,4 +1,4 @@
-// Who is in a job's key-value store: ranks that are claimed twice, and processes that are lost.
+// The members of a job's key-value store: ranks that are claimed twice, and processes that are lost.
 #include <unistd.h>
 
 #include <csignal>

@@ -95,7 +95,7 @@ size_t nth(const Program& program, uint32_t kind, std::string_view stream, size_
     if (program.actions[i].kind == kind && program.streams[program.actions[i].stream].name.starts_with(stream) &&
         n-- == 0)
       return i;
-  ADD_FAILURE() << "there is no " << action_name(kind) << " on " << stream;
+  ADD_FAILURE() << action_name(kind) << " is missing on " << stream;
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// zero3's owners: who gets which tensor, and what moves at once.
+// zero3's owners: which rank gets which tensor, and what moves at once.
 #include "zero3.h"
 
 #include <gtest/gtest.h>

@@ -46,7 +46,7 @@ constexpr tsr_option per_rank(tsr_option option) {
   return option;
 }
 
-/// `vendor` is who made the plugin; empty: it does not say.
+/// `vendor` is the maker of the plugin; empty: not stated.
 constexpr tsr_descriptor descriptor(std::string_view name, std::string_view kind, std::string_view id,
                                     std::string_view version, std::string_view summary,
                                     std::span<const tsr_option> options = {}, std::string_view vendor = {}) {

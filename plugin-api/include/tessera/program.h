@@ -168,7 +168,7 @@ typedef struct tsr_segment {
   TSR_SPARE(4);
 } tsr_segment;
 
-/* ---- layout: who owns which part of which parameter ---------------------------------------------------------- */
+/* ---- layout: which rank owns which part of a parameter ------------------------------------------------------- */
 
 /* Roles of a home: numbers below 32. A strategy that splits homes treats the roles that it does not know like the
  * states of the optimizer that it does. */

@@ -41,7 +41,7 @@ class UnitDdp final : public Strategy {
   const Host host_;
 };
 
-constexpr tsr_option kOptions[] = {bool_option("verbose", "false", "says how many sums a step has")};
+constexpr tsr_option kOptions[] = {bool_option("verbose", "false", "log how many sums a step has")};
 constexpr tsr_descriptor kDescriptor =
     descriptor("unit-ddp", TSR_KIND_STRATEGY, "com.example.unit-ddp", "1.0.0",
                "data parallel: one sum for each unit of the model", kOptions, "Example");

@@ -18,6 +18,12 @@ using op::num_rows;
 using op::Operand;
 using op::SlotList;
 
+/// OpImpl::prepare of an op with one kernel for all phases.
+template <class OnlyKernel>
+std::unique_ptr<Kernel> prepare_kernel(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
+  return std::make_unique<OnlyKernel>(op, slots, num_threads);
+}
+
 /// OpImpl::prepare of an op with one kernel for the forward and one for all phases of the backward.
 template <class Forward, class Backward>
 std::unique_ptr<Kernel> prepare_forward_or_backward(const tsr_op& op, std::span<const tsr_slot_spec> slots,

@@ -15,7 +15,7 @@ Address first_choice(const ListenOptions& options) {
     if (const auto route = address_towards(options.store_host)) return *route;
   if (const auto named = host_name_address()) return *named;
   throw Error(TSR_E_FAILED_PRECONDITION,
-              "[gloo-comm] this machine has no address that other machines could reach: there is no route to the "
+              "[gloo-comm] this machine has no address that other machines could reach: no route leads to the "
               "store's host" +
                   (options.store_host.empty() ? "" : " " + options.store_host) +
                   ", and its own name has a loopback address or none; name a network interface with --gloo.interface");

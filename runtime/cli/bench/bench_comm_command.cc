@@ -1,4 +1,4 @@
-// `tessera bench comm`: from flags to what is measured, and by which ranks (comm_rank.cc). It needs no model.
+// `tessera bench comm`: reads the flags and starts the ranks; comm_rank.cc measures. Needs no model.
 
 #include <unistd.h>
 
@@ -22,30 +22,29 @@ namespace {
 constexpr CommandFlag kFlags[] = {
     {"comm", "auto|PLUGIN", "communicator to measure (default auto)"},
     {"device", "PLUGIN", "device whose memory is sent (default " TESSERA_DEFAULT_DEVICE ")"},
-    {"nproc", "N", "ranks to start on this machine (default 2); under a launcher: its ranks"},
+    {"nproc", "N", "ranks to start on this machine (default 2); a launcher's world takes its place"},
     {"collectives", "NAME,...",
-     "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, send, "
-     "exchange, barrier (default: all)"},
+     "collectives to measure: all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, send, exchange, "
+     "barrier (default: all that the communicator supports)"},
     {"min-size", "SIZE", "smallest buffer (default 1KiB)"},
     {"max-size", "SIZE", "largest buffer (default 64MiB)"},
     {"factor", "N", "each size is N times the one before it (default 4)"},
-    {"iters", "N", "collectives that are measured, of each size (default 20)"},
-    {"warmup", "N", "collectives before these (default 5)"},
-    {"dtype", "float32|float64|fp16|bf16|int32", "type of the elements (default float32)"},
+    {"iters", "N", "measured iterations per size (default 20)"},
+    {"warmup", "N", "unmeasured iterations before those (default 5)"},
+    {"dtype", "float32|float64|fp16|bf16|int32", "element type (default float32)"},
     {"redop", "sum|min|max", "reduction (default sum)"},
-    {"plugin-dir", "FOLDER", "search this folder for plugins too"},
-    {"timeout-ms", "N", "milliseconds for the start and for each collective (default 60000)"},
-    {"insecure", "", "let ranks on several machines meet without TESSERA_JOB_SECRET; for trusted networks only"},
-    {"rates", "FILE", "also write the times for plan --rates to this file"},
-    {"overwrite", "", "let --rates replace a file that tessera did not write"},
+    kPluginDirFlag,
+    {"timeout-ms", "N", "time limit of the start and of each collective, in milliseconds (default 60000)"},
+    {"insecure", "", "let ranks on several machines connect without TESSERA_JOB_SECRET; for trusted networks only"},
+    kRatesFlag,
+    kOverwriteFlag,
 };
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench comm [--comm PLUGIN] [--nproc N] [flags]",
-    "times every collective of a communicator over a range of sizes, and checks the results. The columns are those of "
-    "NCCL's tests: size of the whole buffer, time of one collective (median, least), algorithm and bus bandwidth. "
-    "errors "
-    "are wrong elements; memory is the share of this machine's memory bandwidth, measured in the same run. Options of "
-    "the communicator and the device are accepted, as --PLUGIN.OPTION=VALUE.",
+    "Times every collective of a communicator over a range of sizes, and checks the results. The columns are those of "
+    "NCCL's tests: size of the whole buffer, time of one collective (median, minimum), algorithm and bus bandwidth. "
+    "\"errors\" counts wrong elements; \"memory\" is the fraction of this machine's memory bandwidth, measured in the "
+    "same run. Options of the communicator and the device are given as --PLUGIN.OPTION=VALUE.",
     kFlags, 0};
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 36;
@@ -71,7 +70,7 @@ std::vector<uint64_t> sizes_of(const CommandLine& line) {
   return sizes;
 }
 
-/// Those of --collectives, of what the communicator has.
+/// The kinds that --collectives names; without it, all that the communicator supports.
 std::vector<CollectiveKind> kinds_of(const CommandLine& line, const CommunicatorClaims& claims) {
   const auto has = [&](const CollectiveKind& kind) { return (claims.collectives >> kind.kind & 1) != 0; };
   std::vector<CollectiveKind> kinds;
@@ -86,8 +85,8 @@ std::vector<CollectiveKind> kinds_of(const CommandLine& line, const Communicator
     for (const CollectiveKind& one : collective_kinds())
       names += concat(names.empty() ? "" : ", ", one.name);
     if (kind == collective_kinds().end())
-      throw UsageError(concat("--collectives: there is no collective '", name, "'; there are ", names));
-    if (!has(*kind)) throw UsageError(concat("--comm ", claims.name, " has no ", name, "; leave it out"));
+      throw UsageError(concat("--collectives: unknown collective '", name, "'; choose from ", names));
+    if (!has(*kind)) throw UsageError(concat("--comm ", claims.name, " does not support ", name, "; leave it out"));
     kinds.push_back(*kind);
   }
   return kinds;
@@ -95,9 +94,11 @@ std::vector<CollectiveKind> kinds_of(const CommandLine& line, const Communicator
 
 void check_claims(const CommBench& bench) {
   if (std::ranges::count(bench.claims.dtypes, bench.dtype.dtype) == 0)
-    throw UsageError(concat("--comm ", bench.claims.name, " has no ", bench.dtype.name, "; give another --dtype"));
+    throw UsageError(
+        concat("--comm ", bench.claims.name, " does not support ", bench.dtype.name, "; give another --dtype"));
   if ((bench.claims.reduces >> bench.reduce.reduce & 1) == 0)
-    throw UsageError(concat("--comm ", bench.claims.name, " has no ", bench.reduce.name, "; give another --redop"));
+    throw UsageError(
+        concat("--comm ", bench.claims.name, " does not support ", bench.reduce.name, "; give another --redop"));
 }
 
 void load(CommBench& bench, const CommandLine& line, const std::vector<PluginFlag>& options, const Log& log) {
@@ -134,9 +135,7 @@ CommBench read_bench(const CommandLine& line, const std::vector<PluginFlag>& opt
   bench.rounds = {static_cast<int>(line.integer("warmup", 5, 0, 1'000'000)),
                   static_cast<int>(line.integer("iters", 20, 1, 1'000'000))};
   bench.timeout_ms = line.integer("timeout-ms", 60'000, 1, int64_t{1} << 40);
-  bench.rates_file = line.value("rates");
-  bench.overwrite = line.has("overwrite");
-  if (line.has("rates")) check_rates_file(bench.rates_file, bench.overwrite);
+  bench.rates_file = RatesFile(line);
   load(bench, line, options, log);
   bench.kinds = kinds_of(line, bench.claims);
   check_claims(bench);
@@ -162,7 +161,7 @@ int bench_comm_command(std::span<const std::string> arguments, const std::vector
   const auto requested = static_cast<int>(line.integer("nproc", 0, 1, 1 << 16));
   const int num_ranks = environment.world_size > 1 ? environment.world_size : line.has("nproc") ? requested : 2;
   ranks_to_start(requested, environment);
-  if (num_ranks < 2) throw UsageError("--nproc 1: a collective of one rank moves nothing; give 2 ranks or more");
+  if (num_ranks < 2) throw UsageError("--nproc 1: a collective of one rank moves no data; give 2 ranks or more");
   const CommBench bench = read_bench(line, options, environment.rank == 0 ? log : Log(LogLevel::off));
   BenchRanks ranks{num_ranks, (bench.claims.flags & TSR_COMM_ONE_PROCESS) != 0, line.has("insecure")};
   ranks.start_timeout_ms = ranks.timeout_ms = bench.timeout_ms;

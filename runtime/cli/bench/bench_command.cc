@@ -1,5 +1,5 @@
-// `tessera bench rates`: measures on this machine what a step of the job consists of, and writes it for `plan --rates`.
-// And what the parts of `tessera bench` share.
+// `tessera bench rates`: measures the ops and transfers of a job's step on this machine, for `plan --rates`. Also holds
+// what the parts of `tessera bench` share.
 
 #include <unistd.h>
 
@@ -26,10 +26,10 @@ namespace {
 
 constexpr std::string_view kHelp =
     "usage: tessera bench comm|device|disk|rates [flags]\n\n"
-    "  comm     every collective of a communicator: time, algorithm and bus bandwidth\n"
-    "  device   products by size and dtype, memory bandwidth, copies, launches\n"
+    "  comm     collectives: time, algorithm and bus bandwidth\n"
+    "  device   matrix products by size and dtype, memory bandwidth, copies, launches\n"
     "  disk     the files of --offload-dir and of checkpoints\n"
-    "  rates    all that a job needs, for plan --rates to predict the time of its steps\n\n"
+    "  rates    everything that plan --rates needs to predict the step time of a job\n\n"
     "tessera bench PART --help lists the flags.\n";
 
 Output rates_output(const std::string& path, bool overwrite) {
@@ -94,7 +94,7 @@ int bench_command(std::span<const std::string> arguments, const std::vector<std:
     std::cout << kHelp;
     return 0;
   }
-  throw UsageError(part.empty() ? "tessera bench needs what to measure; give comm, device, disk or rates"
+  throw UsageError(part.empty() ? "tessera bench needs a part to measure; give comm, device, disk or rates"
                                 : concat("tessera bench does not measure '", part,
                                          "'; give comm, device, disk or rates (see tessera bench --help)"));
 }
@@ -123,14 +123,17 @@ std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments) {
   return flags;
 }
 
-void check_rates_file(const std::string& path, bool overwrite) {
-  if (path.empty()) throw UsageError("--rates is empty; give a file");
-  if (const std::string refusal = refusal_of(rates_output(path, overwrite)); !refusal.empty())
+RatesFile::RatesFile(const CommandLine& line) : path_(line.value("rates")), overwrite_(line.has("overwrite")) {
+  if (!line.has("rates")) return;
+  if (path_.empty()) throw UsageError("--rates is empty; give a file");
+  if (const std::string refusal = refusal_of(rates_output(path_, overwrite_)); !refusal.empty())
     throw UsageError(refusal);
 }
 
-void write_rates_file(const std::string& path, bool overwrite, const Rates& rates) {
-  OutputFile(rates_output(path, overwrite)).write(rates_json(rates));
+void RatesFile::write(const Rates& rates) const {
+  if (!is_wanted()) return;
+  OutputFile(rates_output(path_, overwrite_)).write(rates_json(rates));
+  std::cout << "# wrote the rates to " << path_ << '\n';
 }
 
 }  // namespace tessera::host

@@ -1,4 +1,4 @@
-// The parts of `tessera bench`, each in a file of its name. They take the arguments after their word, like commands.
+// The subcommands of `tessera bench`, each in the file of its name. They take the arguments after their name.
 #pragma once
 
 #include <span>
@@ -19,12 +19,27 @@ const CommandSyntax& bench_comm_syntax();
 const CommandSyntax& bench_device_syntax();
 const CommandSyntax& bench_disk_syntax();
 
-/// Takes `--plugin.option=value` and `--plugin.option value` out of the arguments.
+/// Flags that several of them have.
+inline constexpr CommandFlag kPluginDirFlag{"plugin-dir", "FOLDER", "search this folder for plugins too"};
+inline constexpr CommandFlag kRatesFlag{"rates", "FILE", "also write the results for plan --rates to this file"};
+inline constexpr CommandFlag kOverwriteFlag{"overwrite", "", "let --rates replace a file that tessera did not write"};
+
+/// Removes `--plugin.option=value` and `--plugin.option value` from the arguments and returns them.
 std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments);
 
-/// What `--rates FILE` of these commands writes. Throws UsageError, before anything is measured, for a file that may
-/// not be written.
-void check_rates_file(const std::string& path, bool overwrite);
-void write_rates_file(const std::string& path, bool overwrite, const Rates& rates);
+/// The file that --rates FILE names, if it is given; --overwrite lets it replace any file.
+class RatesFile {
+ public:
+  RatesFile() = default;
+  /// Throws UsageError, before anything is measured, for a file that may not be written.
+  explicit RatesFile(const CommandLine& line);
+  bool is_wanted() const { return !path_.empty(); }
+  /// Writes the rates and reports it on standard output, if the file is wanted.
+  void write(const Rates& rates) const;
+
+ private:
+  std::string path_;
+  bool overwrite_ = false;
+};
 
 }  // namespace tessera::host

@@ -1,5 +1,5 @@
-// `tessera bench device`: what one device does in a second, without a model: products by size and dtype, memory,
-// copies to and from the host, launches.
+// `tessera bench device`: the rates of one device, without a model: matrix products by size and dtype, memory, copies
+// to and from the host, launches.
 
 #include <algorithm>
 #include <iostream>
@@ -27,22 +27,21 @@ namespace {
 
 constexpr CommandFlag kFlags[] = {
     {"device", "PLUGIN", "device to measure (default " TESSERA_DEFAULT_DEVICE ")"},
-    {"threads", "N", "threads of a CPU (default: all cores)"},
-    {"min-size", "N", "smallest product, N x N by N x N (default 256)"},
-    {"max-size", "N", "largest product (default 1024)"},
+    {"threads", "N", "CPU threads (default: all cores)"},
+    {"min-size", "N", "smallest matrix product, N x N times N x N (default 256)"},
+    {"max-size", "N", "largest matrix product (default 1024)"},
     {"factor", "N", "each size is N times the one before it (default 2)"},
-    {"iters", "N", "launches that are measured, of each (default 10)"},
-    {"warmup", "N", "launches before these (default 2)"},
-    {"only", "products|memory|copies|launches", "measure this part alone"},
-    {"plugin-dir", "FOLDER", "search this folder for plugins too"},
-    {"rates", "FILE", "also write the rates for plan --rates to this file"},
-    {"overwrite", "", "let --rates replace a file that tessera did not write"},
+    {"iters", "N", "measured launches of each kernel (default 10)"},
+    {"warmup", "N", "unmeasured launches before those (default 2)"},
+    {"only", "products|memory|copies|launches", "measure only this part"},
+    kPluginDirFlag,
+    kRatesFlag,
+    kOverwriteFlag,
 };
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench device [--device PLUGIN] [flags]",
-    "measures a device: products by size and dtype, memory bandwidth, copies between it and the host, and the time of "
-    "a "
-    "launch. Times are medians, then the least. Options of the device are accepted, as --PLUGIN.OPTION=VALUE.",
+    "Measures a device: matrix products by size and dtype, memory bandwidth, copies to and from the host, and launch "
+    "latency. Each time is given as median and minimum. Options of the device are given as --PLUGIN.OPTION=VALUE.",
     kFlags, 0};
 
 constexpr int64_t kTestMs = 60'000;
@@ -86,7 +85,7 @@ void print_seconds(const std::string& what, const KernelBench::Seconds& seconds,
             << std::flush;
 }
 
-/// Products of one dtype; nothing for one that the device does not have.
+/// Products of one dtype; says so if the device does not support it.
 void measure_products(const Device& device, const DeviceBench& bench, const NamedDtype& dtype, Rates& rates) {
   for (int64_t n = bench.min_size; n <= bench.max_size; n *= bench.factor) {
     try {
@@ -97,7 +96,7 @@ void measure_products(const Device& device, const DeviceBench& bench, const Name
                     format("%12.1f", product.rate().operations / seconds.median * 1e-9));
     } catch (const Error& error) {
       if (error.code() != TSR_E_UNSUPPORTED) throw;
-      std::cout << dtype.name << ": this device has no such products\n";
+      std::cout << dtype.name << ": not supported by this device\n";
       return;
     }
   }
@@ -125,7 +124,7 @@ void measure_memory_ops(const Device& device, const DeviceBench& bench, Rates& r
 void measure_launches(const Device& device) {
   std::cout << format("%-28s %12s %12s\n", "# launches", "time (us)", "min (us)");
   KernelBench small(device, zero_op(1));
-  print_seconds("launch, one after another", small.measure(kLaunches, kLaunches), "");
+  print_seconds("launch, back to back", small.measure(kLaunches, kLaunches), "");
   print_seconds("launch and wait", small.measure_round_trip(kLaunches), "");
 }
 
@@ -137,7 +136,7 @@ void measure_copies_of(const Device& device, const DeviceBench& bench, Rates& ra
   std::cout << format("%-28s %12s %12s %12s\n", "# copies", "", "", "GB/s")
             << format("to the device                %38.1f\n", copies.in_bytes_per_second * 1e-9)
             << format("to the host                  %38.1f\n", copies.out_bytes_per_second * 1e-9)
-            << format("beside products, both keep %.0f %% of their speed, and products %.0f %%\n",
+            << format("during products, copies keep %.0f %% of their speed, and products %.0f %%\n",
                       100 * copies.beside_compute.copies, 100 * copies.beside_compute.compute);
 }
 
@@ -159,7 +158,7 @@ int bench_device_command(std::span<const std::string> arguments) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   Rates rates;
   rates.num_threads = static_cast<int>(line.integer("threads", cores, 1, 4096));
-  if (line.has("rates")) check_rates_file(line.value("rates"), line.has("overwrite"));
+  const RatesFile rates_file(line);
   const Log log;
   const auto folders =
       plugin_folders(line.has("plugin-dir") ? std::vector{line.value("plugin-dir")} : std::vector<std::string>());
@@ -178,10 +177,7 @@ int bench_device_command(std::span<const std::string> arguments) {
   if (bench.has("memory")) measure_memory_ops(device, bench, rates);
   if (bench.has("copies")) measure_copies_of(device, bench, rates);
   if (bench.has("launches")) measure_launches(device);
-  if (line.has("rates")) {
-    write_rates_file(line.value("rates"), line.has("overwrite"), rates);
-    std::cout << "# wrote the rates to " << line.value("rates") << '\n';
-  }
+  rates_file.write(rates);
   return 0;
 }
 

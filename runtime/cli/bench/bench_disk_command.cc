@@ -1,4 +1,4 @@
-// `tessera bench disk`: the folders of --offload-dir and --save, by the patterns in which a run uses them.
+// `tessera bench disk`: measures folders with the access patterns of --offload-dir and --save.
 
 #include <iostream>
 #include <optional>
@@ -24,19 +24,18 @@ namespace tessera::host {
 namespace {
 
 constexpr CommandFlag kFlags[] = {
-    {"io", kIoEngineChoices, "how files are read and written (default auto)"},
-    {"chunk", "SIZE", "what the store reads and writes at once, as --offload-chunk (default 16MiB)"},
-    {"check", "", "compare a crc32c of each block that is read, as --offload-check"},
-    {"checkpoint-size", "SIZE", "size of the file of a checkpoint that is written and read (default 256MiB)"},
-    {"rates", "FILE", "also write the rates for plan --rates to this file"},
-    {"overwrite", "", "let --rates replace a file that tessera did not write"},
+    {"io", kIoEngineChoices, "file I/O engine (default auto)"},
+    {"chunk", "SIZE", "size of one read or write of the file store, as --offload-chunk (default 16MiB)"},
+    {"check", "", "verify a crc32c of each block that is read, as --offload-check"},
+    {"checkpoint-size", "SIZE", "size of the checkpoint file that is written and read (default 256MiB)"},
+    kRatesFlag,
+    kOverwriteFlag,
 };
 constexpr CommandSyntax kSyntax = {
     "usage: tessera bench disk FOLDER[,FOLDER...] [flags]",
-    "measures the disks of these folders as a run uses them: the file store of --offload-dir, of which several "
-    "folders "
-    "have a share each, in sequence, at random, and beside compute; and in the first folder a file of a checkpoint. "
-    "Takes 512 MiB and the size of the checkpoint of free space, and leaves nothing.",
+    "Measures the disks of these folders with the access patterns of a run: the file store of --offload-dir, spread "
+    "over all folders, sequentially, at random and during compute; and a checkpoint file in the first folder. Needs "
+    "512 MiB of free space plus the size of the checkpoint, and removes its files.",
     kFlags, 1};
 
 constexpr int64_t kTimeoutMs = 600'000;
@@ -56,13 +55,13 @@ std::string gigabytes(double bytes_per_second) {
 }
 
 void print_files(const FileRates& files, uint64_t chunk_bytes) {
-  std::cout << "file store, chunks of " << print_bytes(chunk_bytes) << "\n  read in sequence    "
-            << gigabytes(files.read_bytes_per_second) << "\n  written in sequence "
-            << gigabytes(files.write_bytes_per_second) << "\n  both at once        "
-            << gigabytes(files.both_bytes_per_second) << "\n  read at random      "
-            << gigabytes(files.random_bytes_per_second) << ", pieces of 64KiB"
-            << format("\n  a transfer costs %.1f us beyond its bytes", 1e6 * files.seconds_per_transfer)
-            << format("\n  beside products, files keep %.0f %% of their speed, and products %.0f %%\n",
+  std::cout << "file store, in chunks of " << print_bytes(chunk_bytes) << "\n  sequential read     "
+            << gigabytes(files.read_bytes_per_second) << "\n  sequential write    "
+            << gigabytes(files.write_bytes_per_second) << "\n  read and write      "
+            << gigabytes(files.both_bytes_per_second) << "\n  random read         "
+            << gigabytes(files.random_bytes_per_second) << ", in blocks of 64KiB"
+            << format("\n  overhead of a transfer: %.1f us", 1e6 * files.seconds_per_transfer)
+            << format("\n  during products, files keep %.0f %% of their speed, and products %.0f %%\n",
                       100 * files.beside_compute.copies, 100 * files.beside_compute.compute);
 }
 
@@ -85,7 +84,7 @@ int bench_disk_command(std::span<const std::string> arguments) {
   options.timeout_ms = kTimeoutMs;
   const uint64_t chunk_bytes = parse_bytes("chunk", line.value("chunk", "16MiB"));
   const uint64_t checkpoint_bytes = parse_bytes("checkpoint-size", line.value("checkpoint-size", "256MiB"));
-  if (line.has("rates")) check_rates_file(line.value("rates"), line.has("overwrite"));
+  const RatesFile rates_file(line);
   const Log log;
   const LoadedPlugin plugin = load_plugin(PluginKind::device, kDefaultDevice, plugin_folders({}), log);
   const PluginOptions values(plugin, "", {});
@@ -101,10 +100,7 @@ int bench_disk_command(std::span<const std::string> arguments) {
   std::cout << "checkpoint, a file of " << print_bytes(checkpoint_bytes) << "\n  written, durable    "
             << gigabytes(checkpoint.written_bytes_per_second) << "\n  read                "
             << gigabytes(checkpoint.read_bytes_per_second) << '\n';
-  if (line.has("rates")) {
-    write_rates_file(line.value("rates"), line.has("overwrite"), rates);
-    std::cout << "wrote the rates to " << line.value("rates") << '\n';
-  }
+  rates_file.write(rates);
   return 0;
 }
 

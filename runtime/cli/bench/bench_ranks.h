@@ -11,17 +11,17 @@
 
 namespace tessera::host {
 
-/// What runs them.
+/// How they run.
 struct BenchRanks {
   int num_ranks = 1;
   bool are_threads = false;  ///< the communicator keeps all ranks in one process
   bool is_insecure = false;  ///< --insecure
   int64_t start_timeout_ms = 60'000, timeout_ms = 60'000;
-  const std::vector<std::string>* argv = nullptr;  ///< of this process, for those that it starts
+  const std::vector<std::string>* argv = nullptr;  ///< of this process, for the processes that it starts
 };
 
-/// Runs `body` as every rank of them that this process is, and returns the exit code of the job. Throws what a rank of
-/// this process throws, and UsageError for threads under a launcher.
+/// Runs `body` for every rank in this process, and returns the exit code of the job. Throws what such a rank throws,
+/// and UsageError for ranks that are threads under a launcher.
 int run_bench_ranks(const BenchRanks& ranks, const RankEnvironment& environment, const Log& log,
                     const std::function<void(const RankInfo& info)>& body);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "cli/bench/bench_commands.h"
 #include "plugins/loaded_plugin.h"
 #include "plugins/plugin_options.h"
 #include "program/claims.h"
@@ -24,7 +25,7 @@ struct NamedReduce {
   uint32_t reduce;
 };
 
-/// What is measured, equal on all ranks.
+/// What is measured; the same on all ranks.
 struct CommBench {
   LoadedPlugin device, cpu, communicator;
   std::string reason;  ///< why --comm auto chose it
@@ -37,8 +38,7 @@ struct CommBench {
   std::vector<uint64_t> sizes;
   CollectiveRounds rounds;
   int64_t timeout_ms = 0;
-  std::string rates_file;
-  bool overwrite = false;
+  RatesFile rates_file;
 
   /// The device whose memory is sent: the CPU where the communicator works on the host.
   const LoadedPlugin& used_device() const { return is_staged ? cpu : device; }

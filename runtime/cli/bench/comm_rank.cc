@@ -1,5 +1,5 @@
-// One rank of `tessera bench comm`. It opens its device, joins one group of all, and goes through collectives and sizes
-// in the order in which the others do. Rank 0 reports its own times and the errors of all ranks.
+// One rank of `tessera bench comm`. It opens its device, joins one group of all ranks, and measures collectives and
+// sizes in the same order as the others. Rank 0 reports its own times and the errors of all ranks.
 
 #include <algorithm>
 #include <iostream>
@@ -21,7 +21,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint64_t kLeastMemoryBytes = uint64_t{1} << 20;  // of less, latency is what counts
+constexpr uint64_t kLeastMemoryBytes = uint64_t{1} << 20;  // below this, latency dominates
 
 /// The sum over all ranks.
 double summed(const RankInfo& info, int num_ranks, const std::string& question, double own, int64_t timeout_ms) {
@@ -102,7 +102,8 @@ class CommRank {
                                bench_.timeout_ms, log_);
   }
 
-  /// Where all ranks work in the memory of one machine. Of each size, since caches hold some of them.
+  /// Memory bandwidth, where all ranks share the memory of one machine. Measured per size, since small ones fit in
+  /// caches.
   void measure_memory_by_size() {
     if (!info_.is_local || view(device_.api().stream_kind) != view(bench_.cpu.device()->stream_kind)) return;
     for (const uint64_t size : bench_.sizes) {
@@ -147,14 +148,13 @@ class CommRank {
 
   void finish() {
     std::cout << "# " << num_wrong_ << (num_wrong_ == 1 ? " error\n" : " errors\n");
-    if (bench_.rates_file.empty()) return;
+    if (!bench_.rates_file.is_wanted()) return;
     Rates rates;
     rates.measured = time_of_measurement();
     rates_.communicator = bench_.communicator.name;
     rates_.num_ranks = num_ranks_;
     rates.collectives = {std::move(rates_)};
-    write_rates_file(bench_.rates_file, bench_.overwrite, rates);
-    std::cout << "# wrote the times to " << bench_.rates_file << '\n';
+    bench_.rates_file.write(rates);
   }
 
   const CommBench& bench_;

@@ -1,6 +1,6 @@
-// Times are medians; `min` is the least, which is what the machine can do when nothing else runs.
+// Times are medians; `min` is the shortest, which is what the machine can do when nothing else runs.
 //
-// algbw is bytes of the buffer in a second, busbw what the busiest link carries for it (collective_bench.h).
+// algbw is bytes of the buffer per second, busbw what the busiest link carries for it (collective_bench.h).
 
 #include "cli/bench/comm_table.h"
 

@@ -18,8 +18,8 @@ Introduction introduction(FlagSet set) {
   switch (set) {
     case FlagSet::plan:
       return {"tessera plan --model NAME|FOLDER [flags]",
-              "Shows what a run would do and need, without running it. It takes all flags of train, so that a command "
-              "line can be planned unchanged; flags for data files, learning rates and metrics have no effect.",
+              "Shows what a run would do and need, without running it. It takes all flags of train, so a command line "
+              "can be planned unchanged; flags for data files, learning rates and metrics have no effect.",
               {"tessera plan --model my-model --nproc 64",
                "tessera plan --model my-model --nproc 4 --strategy " + strategy + " --device-memory 8GiB",
                "tessera plan --model my-model --mesh pp=2,dp=2 --strategy pp=pipeline,dp=" + strategy + " --schedule"}};
@@ -76,7 +76,7 @@ std::vector<FlagText> flag_texts(FlagSet set) {
   if (set != FlagSet::bench)
     texts.push_back(
         {"Configuration", "print-config", "", "print the resolved configuration, which --config reads, and exit", ""});
-  texts.push_back({"Help", "help", "", "print this text; options of plugins that are named too", ""});
+  texts.push_back({"Help", "help", "", "print this text, with the options of the plugins that are named", ""});
   return texts;
 }
 

@@ -14,9 +14,9 @@ inline constexpr int kHelpColumns = 80;
 struct FlagText {
   std::string group;          ///< its heading
   std::string name;           ///< without dashes
-  std::string value;          ///< what is written for the value, such as N or auto|off; empty: a switch
+  std::string value;          ///< placeholder of the value, such as N or auto|off; empty: a switch
   std::string help;           ///< without the default
-  std::string default_value;  ///< empty: there is none to show
+  std::string default_value;  ///< empty: none is shown
   bool is_required = false;
   bool is_repeatable = false;
 };

@@ -1,5 +1,6 @@
 // Keys are the names of flags, values have the type that one expects in JSON: a number for --lr, true or false for a
-// switch, text for the rest. A reader is strict, since a setting that is overlooked is a run that is not the one meant.
+// switch, text for the rest. Reading is strict: a setting that is silently ignored would start a different run from the
+// intended one.
 
 #include "config/settings/settings_file.h"
 
@@ -9,8 +10,8 @@
 #include "base/concat.h"
 #include "base/read_only_file.h"
 #include "base/strict_json.h"
-#include "config/help/did_you_mean.h"
 #include "config/flag_table.h"
+#include "config/help/did_you_mean.h"
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
 
@@ -31,7 +32,7 @@ Json value_of(const Flag& flag, const TrainConfig& config) {
 }
 
 std::string_view type_of(FlagKind kind) {
-  return kind == FlagKind::number ? "a number" : kind == FlagKind::boolean ? "true or false" : "a text in quotes";
+  return kind == FlagKind::number ? "a number" : kind == FlagKind::boolean ? "true or false" : "a string in quotes";
 }
 
 bool has_type(const nlohmann::json& value, FlagKind kind) {
@@ -64,7 +65,7 @@ FileSetting flag_setting(const std::string& path, const std::string& key, const 
   FileSetting setting{key, {}};
   if (value.is_null()) return setting;
   const nlohmann::json list = flag->items ? value : nlohmann::json::array({value});
-  if (!list.is_array()) refuse(path, key, "is ", value.dump(), "; give a list of texts: [\"...\"]");
+  if (!list.is_array()) refuse(path, key, "is ", value.dump(), "; give a list of strings: [\"...\"]");
   for (const nlohmann::json& item : list) {
     if (!has_type(item, flag->kind)) refuse(path, key, "is ", item.dump(), "; give ", type_of(flag->kind));
     setting.values.push_back(text_of(item));
@@ -74,7 +75,7 @@ FileSetting flag_setting(const std::string& path, const std::string& key, const 
 
 FileSetting option_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
   if (value.is_null()) return {key, {}};
-  if (!value.is_primitive()) refuse(path, key, "is ", value.dump(), "; give a number, true or false, or a text");
+  if (!value.is_primitive()) refuse(path, key, "is ", value.dump(), "; give a number, true or false, or a string");
   return {key, {text_of(value)}};
 }
 
@@ -103,7 +104,7 @@ std::vector<FileSetting> read_settings(const std::string& path) {
   }
   std::vector<FileSetting> settings;
   for (const auto& [key, value] : json.items()) {
-    if (key == kVersionKey && !value.is_string()) refuse(path, key, "is ", value.dump(), "; give a text in quotes");
+    if (key == kVersionKey && !value.is_string()) refuse(path, key, "is ", value.dump(), "; give a string in quotes");
     if (key == kVersionKey) continue;
     settings.push_back(key.find('.') == key.npos ? flag_setting(path, key, value) : option_setting(path, key, value));
   }

@@ -1,6 +1,6 @@
-// A flag on the command line takes the place of the file's value, and of values that only make sense with it:
+// A flag on the command line overrides the value in the file, and also values that only make sense together with it:
 //
-//     --nproc, --mesh             together they are the number of ranks: one of them makes the file's other void
+//     --nproc, --mesh             together they are the number of ranks: either overrides both
 //     --resume, --init-from       exclude one another
 //     --strategy, --comm, ...     the options of a plugin that they no longer name
 //     --ddp.bucket-mb             "dp.ddp.bucket-mb", which would win over it
@@ -21,7 +21,7 @@
 namespace tessera::host {
 namespace {
 
-/// A flag that makes the file's value of the other void.
+/// A flag that overrides the file's value of another one.
 constexpr std::pair<std::string_view, std::string_view> kVoids[] = {
     {"nproc", "mesh"}, {"mesh", "nproc"}, {"resume", "init-from"}, {"init-from", "resume"}};
 /// Flags that name plugins.
@@ -82,17 +82,17 @@ class Taking {
     const std::string here = shown(flag, flags_.config), there = shown(flag, of_file);
     if (given_.contains(std::string(flag.name))) {
       if (here != there)
-        note("--", flag.name, " is ", here, ", as the command line has it; --config ", path_, " has ", there);
+        note("--", flag.name, " is ", here, ", from the command line; --config ", path_, " has ", there);
     } else if (const std::string_view other = voided_by(flag.name); !other.empty()) {
       if (there != shown(flag, TrainConfig()))
-        note("--config ", path_, ": \"", setting.key, "\", ", there, ", is left out, since the command line has --",
+        note("--config ", path_, ": \"", setting.key, "\", ", there, ", is ignored, since the command line has --",
              other);
     } else {
       read(flag, setting, flags_.config);
     }
   }
 
-  /// A flag on the command line without which the file's `name` would count.
+  /// The flag on the command line that overrides the file's `name`.
   std::string_view voided_by(std::string_view name) const {
     for (const auto& [by, what] : kVoids)
       if (what == name && given_.contains(std::string(by))) return by;
@@ -105,18 +105,18 @@ class Taking {
     });
     if (given != flags_.plugin_flags.end()) {
       if (given->value != setting.values[0])
-        note("--", given->name, " is ", given->value, ", as the command line has it; --config ", path_, " has ",
+        note("--", given->name, " is ", given->value, ", from the command line; --config ", path_, " has ",
              setting.values[0]);
     } else if (const std::string_view flag = replaced_by(setting.key); !flag.empty()) {
-      note("--config ", path_, ": \"", setting.key, "\" is left out, since --", flag,
+      note("--config ", path_, ": \"", setting.key, "\" is ignored, since --", flag,
            " of the command line names other plugins");
     } else {
       flags_.plugin_flags.push_back({setting.key, setting.values[0], true, path_});
     }
   }
 
-  /// The flag on the command line that names other plugins than the one of this option, which the file's value of that
-  /// flag names; empty: there is none.
+  /// The flag on the command line that names plugins other than the one this option belongs to, while the file's value
+  /// of that flag names it; empty: none.
   std::string_view replaced_by(const std::string& option) const {
     const auto parts = split(option, '.');
     if (parts.size() < 2) return "";

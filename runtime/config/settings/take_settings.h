@@ -9,8 +9,8 @@
 namespace tessera::host {
 
 /// Reads the file that `flags` names, and sets what the command line has not: `given` has the names of its flags, whose
-/// values `flags` has. What the command line took the place of goes to flags.notes. Keys of flags that the command does
-/// not have are left out; `eval` takes its --data from "eval-data". Throws UsageError, with file and key.
+/// values `flags` has. Values that the command line overrides are listed in flags.notes. Keys of flags that the command
+/// does not have are ignored; `eval` takes its --data from "eval-data". Throws UsageError, with file and key.
 void take_settings(ParsedFlags& flags, const std::set<std::string>& given);
 
 }  // namespace tessera::host

@@ -104,7 +104,7 @@ void convert(IdxType type, std::span<const std::byte> bytes, std::span<double> o
            concat("the file ends here, but its ", header.dims_text(), " elements and the header need ", total,
                   " bytes; was it cut? Copy or download it again"));
   refuse(stream, total,
-         concat("the ", header.dims_text(), " elements end here, and the file goes on; copy or download it again"));
+         concat("the ", header.dims_text(), " elements end here, but the file continues; copy or download it again"));
 }
 
 // Calls use(value, index) for each element, piece by piece.

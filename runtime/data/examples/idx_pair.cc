@@ -93,7 +93,7 @@ std::optional<IdxPair> split_pair(const std::string& data) {
   const auto colon = data.find(':');
   const std::string images = data.substr(0, colon);
   const bool is_pair = colon != data.npos && name_is_there(images);
-  throw UsageError(concat("--data ", data, ": there is no ", is_pair ? "file " + data.substr(colon + 1) : "such file",
+  throw UsageError(concat("--data ", data, ": no ", is_pair ? "file " + data.substr(colon + 1) : "such file",
                           "; give a CSV file, or IDX files as FOLDER or IMAGES:LABELS (see docs/data.md)"));
 }
 

@@ -1,10 +1,10 @@
-// Marks are host functions, which every device has: a stream needs no clock of its own. They cost two pieces of work
-// for each action, and only of a run that is recorded:
+// Marks are host functions, which every device supports: a stream needs no clock of its own. They add two operations
+// per action, only in runs that are recorded:
 //
 //     stream     wait ... | mark begin | the action | mark end | record
 //
-// So an action's time includes neither its waits for other streams nor what --debug-memory checks. That of a collective
-// includes its wait for the other ranks.
+// So an action's time includes neither its waits for other streams nor the checks of --debug-memory. That of a
+// collective includes its wait for the other ranks.
 
 #include "exec/record/step_times.h"
 

@@ -13,7 +13,7 @@ namespace {
 constexpr float kUndefined = std::numeric_limits<float>::quiet_NaN();
 constexpr float kEdge = -7, kUnset = -9;  // numbers of members are above 0
 
-/// Whole, and so few bits that the sum over thousands of members is exact.
+/// A whole number with so few bits that the sum over thousands of members is exact.
 float number(int member, uint64_t element) {
   return static_cast<float>((member % 97 + 1) * 8 + static_cast<int>(element % 8));
 }
@@ -41,7 +41,7 @@ Probe make(uint32_t kind, const char* name, uint64_t num_elements) {
   return probe;
 }
 
-/// A range of the block, with an edge after it; where it begins.
+/// Adds a range and an edge after it to the block; returns where the range begins.
 int64_t add_range(Probe& probe, const std::vector<float>& before, const std::vector<float>& after) {
   const auto begin = static_cast<int64_t>(probe.before.size());
   probe.before.insert(probe.before.end(), before.begin(), before.end());
@@ -51,7 +51,7 @@ int64_t add_range(Probe& probe, const std::vector<float>& before, const std::vec
   return begin;
 }
 
-/// Parts of all members, one after another, of which this one's begins at `own`.
+/// The parts of all members, one after another; this member's begins at `own`.
 Probe make_of_parts(uint32_t kind, const char* name, int member, int num_members, uint64_t& own, uint64_t& total) {
   Probe probe = make(kind, name, 0);
   own = total = 0;
@@ -91,7 +91,7 @@ Probe scatter(int member, int num_members) {
   return probe;
 }
 
-/// From the last member, so that a root of 0 shows.
+/// From the last member, to reveal a root that is always 0.
 Probe broadcast(int member, int num_members) {
   Probe probe = make(TSR_COLL_BROADCAST, "broadcast", 3);
   const int root = probe.collective.peer = num_members - 1;
@@ -111,7 +111,7 @@ Probe reduce(int member, int num_members) {
   return probe;
 }
 
-/// What a member sends another is as long as what it receives from there.
+/// A member sends to another as much as it receives from it.
 Probe exchange_parts(int member, int num_members) {
   Probe probe = make(TSR_COLL_ALL_TO_ALL, "all_to_all", 0);
   std::vector<float> sent, received;

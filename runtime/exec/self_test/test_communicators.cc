@@ -1,9 +1,9 @@
-// The self-test of communicators at the start of a run, in two rounds. First each sums a few numbers of each member:
-// whole ones, for which every order of addition gives the same bits, and some whose sum shows the order, which are
-// compared where the communicator says that its order is the canonical one. The second round has the other kinds that
-// the programs use. Kinds of the group are the same for all its members; messages need not be, so the sum also counts
-// the members that use them, and then all take part. In each round all communicators are tested at once, in the order
-// in which they were created, which is the same on all ranks. Cost: decision 0043.
+// The self-test of communicators at the start of a run, in two rounds. In the first, each sums a few numbers of each
+// member: whole ones, whose sum has the same bits in every order of addition, and some whose sum reveals the order,
+// which are compared if the communicator promises the canonical order. The second round tests the other kinds that the
+// programs use. All members of a group use the same kinds, except for messages; so the sum also counts the members that
+// use messages, and if any does, all take part in that test. In each round all communicators are tested at once, in the
+// order of their creation, which is the same on all ranks. Cost: decision 0043.
 
 #include "exec/self_test/test_communicators.h"
 
@@ -66,7 +66,7 @@ class ProbeRun {
     call(device.copy, use_.stream.handle, block_.data(), data_->at(0), num_bytes);
   }
 
-  /// Waits for it. Only the first `num_compared` numbers are compared.
+  /// Waits for it, and compares the first `num_compared` numbers.
   void check(int64_t timeout_ms, uint64_t num_compared = UINT64_MAX) {
     wait(timeout_ms);
     call(use_.api.async_error, use_.comm.comm);
@@ -84,14 +84,14 @@ class ProbeRun {
     return element < 0 ? nullptr : data_->at(static_cast<uint64_t>(element) * sizeof(float));
   }
 
-  /// The communicator has its own time-out, with a better sentence.
+  /// The communicator has its own time-out, with a better message.
   void wait(int64_t timeout_ms) {
     constexpr int64_t kGraceMs = 1'000;
     tsr_error err{};
     const auto synchronize = use_.stream.api().stream_synchronize;
     const int64_t limit_ms = timeout_ms + kGraceMs;
     const tsr_status status = enter_for(limit_ms, synchronize, use_.stream.handle, limit_ms, &err);
-    if (status == TSR_IN_PROGRESS)  // nothing can be closed that waits for it
+    if (status == TSR_IN_PROGRESS)  // nothing that it uses can be closed
       end_run(sentence(concat("has not ended ", probe_.name, " over ", use_.num_members, " ranks within ", timeout_ms,
                               " ms, and reported no error")));
     if (status != TSR_OK) check_call(status, err, address_of(synchronize));

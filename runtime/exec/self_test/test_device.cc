@@ -3,9 +3,9 @@
 //     stream a   copy in, kernel, event                    what each result must be is written here
 //     stream b   waits for the event, copies out           to the bit: all numbers are exact
 //
-// It finds what says OK and does nothing, or something else; streams whose work is not in order, or that do not wait
-// for one another; and denormals that are taken for zero. It is not a conformance test: one shape of an op is not all
-// of them. Cost: decision 0043.
+// It finds functions that return OK and do nothing or something else, streams that run work out of order or do not wait
+// for one another, and denormals that are flushed to zero. It is not a conformance test: it tries one shape of an op,
+// not all. Cost: decision 0043.
 
 #include "exec/self_test/test_device.h"
 
@@ -86,7 +86,7 @@ class DeviceTest {
         refuse("fill", concat("left byte ", i, " at ", std::to_integer<int>(*host_.at(i)), " instead of 63"));
   }
 
-  /// Work that takes a while, what follows it on its stream, and what waits for that on another one.
+  /// Slow work, work that follows it on the same stream, and work on another stream that waits for that.
   void order() {
     std::byte *const source = host_.at(0), *const result = host_.at(kOperandBytes);
     *source = *result = std::byte{0};
@@ -156,7 +156,7 @@ class DeviceTest {
   std::vector<Arena> workspaces_;
   std::vector<KernelHandle> kernels_;
   const EventHandle done_;
-  const StreamHandle works_, reads_;  // last: the first to end, which waits for work that uses the others
+  const StreamHandle works_, reads_;  // last: destroyed first, which waits for the work that uses the other members
 };
 
 tsr_op make_op(uint32_t kind, int64_t num_elements) {

@@ -36,7 +36,7 @@ void refuse_other_arithmetic(const ConfigFile& file) {
   require("scale_attn_weights", true, "attention scores are divided by the square root of the head's width");
   require("scale_attn_by_inverse_layer_idx", false, "attention scores are scaled alike in all layers");
   require("reorder_and_upcast_attn", false, "attention runs in the precision that --dtype gives");
-  require("add_cross_attention", false, "there is no encoder to attend to");
+  require("add_cross_attention", false, "a GPT-2 has no encoder to attend to");
 }
 
 int read_activation(const ConfigFile& file) {

@@ -23,7 +23,7 @@ void set(ParsedFlags& flags, const Setting& setting) {
     return;
   }
   const auto flag = std::ranges::find(train_flags(), setting.flag, &Flag::name);
-  if (flag == train_flags().end()) throw UsageError("there is no flag --" + setting.flag);
+  if (flag == train_flags().end()) throw UsageError("unknown flag --" + setting.flag);
   // --nproc and --mesh exclude each other.
   if (setting.flag == "nproc") flags.config.mesh.clear();
   if (setting.flag == "mesh") flags.config.nproc = 0;

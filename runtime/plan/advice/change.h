@@ -36,10 +36,10 @@ struct NeededMemory {
 };
 NeededMemory needed_memory(const JobPrograms& programs);
 
-/// A job with a change that was planned.
+/// A planned change of a job.
 struct TriedChange {
   NeededMemory needed;
-  std::string command;  ///< what was planned, as a command line
+  std::string command;  ///< the changed job as a command line
 };
 /// Plans the job with the change, by its command line; nothing when a flag, a plugin or a check refuses it, or when its
 /// ranks are in too many classes to plan quickly.

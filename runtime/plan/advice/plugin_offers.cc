@@ -61,7 +61,7 @@ bool offers_files(const LoadedPlugin& policy) {
   return to != policy.options.end() && std::ranges::count(to->choices, "file") > 0;
 }
 
-/// Where the job names no folder: one that every Linux has, and on a disk, not in memory as /tmp may be.
+/// If the job names no folder: one that every Linux has, on disk rather than in memory as /tmp may be.
 constexpr const char* kFolder = "/var/tmp";
 
 Change to_files(const Job& job, const LoadedPlugin& policy) {

@@ -1,5 +1,5 @@
-// Hues are far apart, also for most who see fewer colours: compute is blue, orange and yellow, the update is green,
-// what moves data is grey, and communication has the purples, cyan and pink.
+// Hues are easy to tell apart, also with most kinds of color blindness: compute is blue, orange and yellow, the update
+// is green, what moves data is grey, and communication has the purples, cyan and pink.
 
 #include "plan/drawing/colours.h"
 

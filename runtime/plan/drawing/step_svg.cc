@@ -1,7 +1,6 @@
 // `plan --svg`: a simulated step as an SVG file on its own: a rectangle with a tool tip for each action, and a path for
-// live memory. Time is scaled to a fixed width, so a step of any length fits. One rank of each class is drawn, and
-// where there is a trace of it, what a run did: the traced step whose time is nearest to their mean, from its
-// beginning.
+// live memory. Time is scaled to a fixed width, so a step of any length fits. One rank of each class is drawn. If the
+// trace has that rank, the measured step is drawn below: the traced step whose time is nearest to the mean.
 //
 //     time               0 ms      10 ms     20 ms     30 ms
 //     compute            |ffff|ffff|    |bbbbbbbb|bbbbbbbb|oo|
@@ -62,7 +61,7 @@ std::map<double, uint64_t> live_over_time(const Program& program, const std::vec
   return live;
 }
 
-/// What a run did in one step, from its beginning: by rank, then by name of stream.
+/// The measured step, from its beginning: by rank, then by name of stream.
 class MeasuredStep {
  public:
   explicit MeasuredStep(const Trace& trace) {
@@ -155,8 +154,8 @@ class Drawing {
     y_ = kTitleHeight;
     std::string first = concat("One step: ", time_text(simulated_), " simulated");
     if (measured_)
-      first += concat(", ", time_text(measured_->seconds()), " in step ", measured_->step(),
-                      " of the run (rows \"run\")");
+      first +=
+          concat(", ", time_text(measured_->seconds()), " in step ", measured_->step(), " of the run (rows \"run\")");
     first += concat(". Ranks that do the same are drawn once: ", job_.classes.members().size(), " of ", num_ranks_,
                     " ranks.");
     const std::string second =
@@ -199,7 +198,7 @@ class Drawing {
     return text + time_axis(top) + rows;
   }
 
-  /// From `top` down to where drawing goes on.
+  /// Returns where drawing continues.
   std::string time_axis(double top) const {
     std::string text;
     for (const Tick& tick : time_ticks(end_, kTimeTicks))
@@ -297,7 +296,7 @@ class Drawing {
   std::vector<Colour> used_;
   std::map<int, std::map<double, uint64_t>> live_;
   uint64_t most_bytes_ = 0;  // of all ranks
-  double y_ = 0;             // where drawing goes on
+  double y_ = 0;             // where drawing continues
 };
 
 }  // namespace

@@ -18,12 +18,12 @@ struct DrawnStep {
   const Trace* measured = nullptr;
 };
 
-/// SVG 1.1 of the first step program: for one rank of each class a row for each stream, under it what a run did where
-/// there is a trace of that rank, and under them the device memory alive, which has one scale for all ranks. A colour
-/// is a kind of action; idle compute is marked. Every action has a tooltip. The job must have passed verify_job.
+/// SVG 1.1 of the first step program. For one rank of each class: a row per stream, below it the measured row if the
+/// trace has that rank, and the live device memory, with one scale for all ranks. A colour is a kind of action; idle
+/// compute is marked. Every action has a tooltip. The job must have passed verify_job.
 std::string step_svg(const Mesh& mesh, const JobPrograms& job, const DrawnStep& drawn);
 
-/// Whether a file that begins like this is such a drawing.
+/// Whether a file with this beginning is such a drawing.
 bool begins_like_step_svg(std::string_view begin);
 
 }  // namespace tessera::host

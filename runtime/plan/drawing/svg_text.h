@@ -8,7 +8,7 @@
 
 namespace tessera::host {
 
-/// With a tool tip; at least 0.2 pixels wide, so that what takes no time can be found.
+/// With a tool tip; at least 0.2 pixels wide, so that actions without duration stay visible.
 std::string svg_rectangle(std::string_view css_class, double x, double y, double width, double height,
                           const std::string& title);
 /// `css_class` may be empty.

@@ -2,8 +2,7 @@
 // operations where it is a product and by bytes where it is not, since the first is bound by arithmetic and the second
 // by memory.
 //
-// A collective's time lies between those of the sizes that were measured around its own, and beyond the largest grows
-// with its bytes.
+// A collective's time is interpolated between the measured sizes, and grows with its bytes beyond the largest.
 //
 // What runs together shares cores and a disk. Files: reading at r alone and writing at w alone, both together move b,
 // so each goes at b / (r + w) of its speed. Compute and copies: the shares that were measured with both at work.
@@ -149,7 +148,7 @@ double Costs::collective_seconds(const Program& program, const Action& action) c
   if (sent > 0 && !rates_.link_bytes_per_second)
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat("--rates has no times of ", action_name(action.kind), " between ", num_ranks,
-                       " ranks and no \"link_bytes_per_second\", the bytes that a rank sends to others in a second; "
+                       " ranks and no \"link_bytes_per_second\", the bytes per second that a rank sends to others; "
                        "add a file of tessera bench comm --nproc ",
                        num_ranks, ", or that number, or plan one rank"));
   return sent > 0 ? sent / *rates_.link_bytes_per_second : 0;
@@ -158,7 +157,7 @@ double Costs::collective_seconds(const Program& program, const Action& action) c
 double Costs::op_seconds(const OpRate& op) const {
   const auto found = exact_.find({op.op, op.shape});
   if (found != exact_.end()) return found->second->seconds;
-  // What was not measured on the host is taken to be as fast as on the device.
+  // Ops that were not measured on the host are assumed to be as fast as on the device.
   if (op.op.ends_with(kOnHost) && !by_op_.contains(op.op)) {
     OpRate on_device = op;
     on_device.op.resize(op.op.size() - kOnHost.size());

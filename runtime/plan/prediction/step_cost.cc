@@ -39,7 +39,7 @@ StepCost::StepCost(const JobPlan& planned, const std::string& rates_file) {
   const int num_threads = planned.job().config.threads;
   if (num_threads > 0 && num_threads != rates_->num_threads)
     planned.log().warning("--rates ", rates_file, " was measured with ", threads_text(rates_->num_threads),
-                          ", not with --threads ", num_threads, "; the time is that of the former");
+                          ", not with --threads ", num_threads, "; the prediction is for the former");
   source_ = concat("by ", rates_file, " (measured ", printable(rates_->measured), ", ",
                    threads_text(rates_->num_threads), ")");
 }
@@ -58,7 +58,7 @@ StepCost::StepCost() {
 void StepCost::describe_rates(const std::string& whose) {
   source_ = concat("by ", whose, ": ", rate_text(rough_.operations, "flop/s"), " of products, ",
                    rate_text(rough_.memory_bytes, "B/s"), " of memory, ", rate_text(rough_.link_bytes, "B/s"), " sent");
-  caveat_ = "rough: tessera bench rates measures every op of the job, and --rates FILE predicts by that";
+  caveat_ = "a rough estimate: for a prediction, measure every op with tessera bench rates and give --rates FILE";
 }
 
 Simulation StepCost::simulate_step(const Mesh& mesh, const JobPrograms& programs, size_t variant) const {
@@ -67,8 +67,7 @@ Simulation StepCost::simulate_step(const Mesh& mesh, const JobPrograms& programs
     return simulate(mesh, programs.classes, program_of,
                     [&](const Program& p, const Action& a) { return estimated_seconds(p, a, rough_); });
   return simulate(
-      mesh, programs.classes, program_of,
-      [&](const Program& p, const Action& a) { return costs_->seconds(p, a); },
+      mesh, programs.classes, program_of, [&](const Program& p, const Action& a) { return costs_->seconds(p, a); },
       {resource_of, [&](Resource resource, const ResourceSet& running) { return costs_->speed(resource, running); }});
 }
 

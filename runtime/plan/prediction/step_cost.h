@@ -1,4 +1,4 @@
-// What a planned step's actions cost: by rates that were measured, or by what is known without them.
+// The cost of a planned step's actions: from measured rates, or estimated without them.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,18 @@ namespace tessera::host {
 /// The costs of one job's actions on one machine. All functions but the constructor are pure.
 class StepCost {
  public:
-  /// By the rates in these files, separated by commas. Throws what read_rates throws, and INVALID_ARGUMENT for rates of
-  /// another device.
+  /// From the rates in these files, separated by commas. Throws what read_rates throws, and INVALID_ARGUMENT for rates
+  /// of another device.
   StepCost(const JobPlan& planned, const std::string& rates_file);
-  /// Roughly: by a product and a copy that are timed now where the job computes on the CPU, else by MachineRates().
+  /// A rough estimate: where the job computes on the CPU, from a product and a copy that are timed now; else from
+  /// MachineRates().
   explicit StepCost(const JobPlan& planned);
-  /// Roughly, by MachineRates(), whatever the machine.
+  /// A rough estimate from MachineRates(), whatever the machine.
   StepCost();
 
   /// For the end of a sentence: "by rates.json (measured 2026-11-20T10:00:00Z, 2 threads)".
   const std::string& source() const { return source_; }
-  /// What a reader should know of its limits, a sentence; empty for measured rates.
+  /// The limits of the estimate, as a sentence; empty for measured rates.
   const std::string& caveat() const { return caveat_; }
   Simulation simulate_step(const Mesh& mesh, const JobPrograms& programs, size_t variant = 0) const;
   /// The mean over the variants of the step.

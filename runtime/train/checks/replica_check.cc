@@ -1,15 +1,15 @@
-// Programs prove which results are the same on all ranks of an axis; whether the machines compute them so, this shows:
-// a processor, a kernel or a transport that gives one rank another bit, a plugin whose arithmetic differs by rank. In a
-// step that is compared each rank takes the crc32c of every such result, after its action:
+// The verifier proves which results are the same on all ranks of an axis. This check shows whether the machines really
+// compute them so: it finds a processor, kernel or transport that flips a bit on one rank, and a plugin whose
+// arithmetic differs by rank. In a checked step each rank takes the crc32c of every such result, after its action:
 //
 //     rank r      sets replicas/<r> to one line for each: key (a hash of action, buffer and range), checksum
 //     all         meet
 //     rank r      if it is the first of an axis, reads the lines of all of them, and answers with the first difference
 //     all         throw the lowest answer, which begins with the position of its action, if there is one
 //
-// A key replaces that of the comparison before, so the store does not grow: a rank sets it after all have read the old
-// one. Programs of an axis that splits the layers write different things on each rank; what they share, such as a tied
-// embedding, has equal keys.
+// A key overwrites that of the previous comparison, so the store does not grow: a rank sets it after all have read the
+// old one. Programs of an axis that splits the layers write different things on each rank; what they share, such as a
+// tied embedding, has equal keys.
 
 #include "train/checks/replica_check.h"
 
@@ -88,7 +88,8 @@ void ReplicaCheck::after_step(int64_t step) {
   lowest_answer(info_, num_ranks, question + "/sums", "", timeout_ms);
   const std::string first = lowest_answer(info_, num_ranks, question, first_difference(own), timeout_ms);
   if (first.empty()) return;
-  barrier(info_, num_ranks, "end, since ranks differ", timeout_ms, Log(LogLevel::off));  // all know why before one ends
+  // So that all ranks know why before any of them ends.
+  barrier(info_, num_ranks, "end, since ranks differ", timeout_ms, Log(LogLevel::off));
   throw Error(TSR_E_DATA_LOSS, concat("--debug-replicas: in step ", step + 1, ", ", first.substr(kPositionChars)));
 }
 
@@ -135,10 +136,10 @@ std::string ReplicaCheck::describe(int axis, const Variant& own, size_t write,
   const Program& program = *own.program;
   const ReplicatedWrite& differs = own.writes[write];
   std::string text = concat(action_text(program, info_.rank, differs.action), " wrote ",
-                            range_text(program, differs.range), ", which is proved to be the same on all ranks of ",
+                            range_text(program, differs.range), ", which must be identical on all ranks of ",
                             job_.mesh.axes()[static_cast<size_t>(axis)].name, ", but the bits of ", parties[0]);
   for (size_t i = 1; i < parties.size(); ++i)
-    text += concat(i == 1 ? " are not those of " : ", nor those of ", parties[i]);
+    text += concat(i == 1 ? " differ from those of " : " and from those of ", parties[i]);
   return text;
 }
 

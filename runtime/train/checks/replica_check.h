@@ -1,4 +1,4 @@
-// Compares what ranks share: --debug-replicas.
+// --debug-replicas: compares what ranks share.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace tessera::host {
 
-/// Every --debug-replicas steps, holds the bits of all that is proved to be the same on the ranks of an axis
-/// (replicated_writes.h) against those of the axis's first rank. Costs nothing in other steps, and without the flag.
+/// Every --debug-replicas steps, compares the bits of everything that is proved to be the same on the ranks of an axis
+/// (replicated_writes.h) with those of the first rank of the axis. Costs nothing in other steps or without the flag.
 /// Collective: every rank calls every function. [control-thread]
 class ReplicaCheck {
  public:
-  /// Borrows its arguments. Takes memory of the device: before any rank runs a program.
+  /// Borrows its arguments. Allocates device memory, so it is made before any rank runs a program.
   ReplicaCheck(const Job& job, const RankInfo& info, RankRuntime& runtime);
 
   /// `step` counts from 0.

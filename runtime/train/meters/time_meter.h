@@ -1,4 +1,4 @@
-// Measures what a rank spends its time on.
+// Measures how a rank spends its time.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,16 @@ struct StepDurations {
   double median = 0, low = 0, high = 0;
 };
 
-/// From its making on. [control-thread]
+/// Starts when it is made. [control-thread]
 class TimeMeter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// What came before the first step is done.
+  /// The preparation before the first step has ended.
   void begin_steps() { preparing_ = seconds(); }
   void add_step(double ms);
   void add_evaluation(double seconds) { evaluations_ += seconds; }
-  /// In which steps wait for a checkpoint.
+  /// Time in which steps wait for a checkpoint.
   void add_saving(double seconds) { saving_ += seconds; }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }

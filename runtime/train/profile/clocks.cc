@@ -4,8 +4,8 @@
 //     rank r   sent                     received          offset = answered - (sent + received) / 2
 //     rank 0          answered                            error <= (received - sent) / 2
 //
-// All goes through the store, which is how ranks meet anyway. Rank 0 serves one rank after the other; a rank's first
-// message waits for its turn, and is the slowest.
+// Messages go through the store, which ranks use to meet anyway. Rank 0 serves one rank at a time; a rank's first
+// message waits for its turn, so it is the slowest.
 
 #include "train/profile/clocks.h"
 
@@ -55,7 +55,7 @@ Clock own_clock() {
   const ssize_t length = ::readlink("/proc/self/ns/time", time_namespace.data(), time_namespace.size());
   std::string name = boot + " ";
   if (length > 0) name.append(time_namespace.data(), static_cast<size_t>(length));
-  // Without a boot id every process has a clock of its own: comparing equal clocks does no harm.
+  // Without a boot id every process is assumed to have its own clock: comparing equal clocks does no harm.
   if (boot.empty()) name += concat(::getpid());
   return {name, monotonic_ns};
 }

@@ -1,6 +1,6 @@
-// Times are recorded as they are (exec/record/step_times.h); names and meetings of actions are added only when a trace
-// is made. The ranks then compare their clocks, every rank makes its events in the time of rank 0, and rank 0 collects
-// them through the store, in compressed pieces.
+// Only times are recorded (exec/record/step_times.h); names and matches of actions are added when a trace is made. The
+// ranks then compare their clocks, every rank makes its events in the time of rank 0, and rank 0 collects them through
+// the store, in compressed pieces.
 //
 // Samples: one step in 16, at most 16 of them; then every second one is dropped, and the interval doubles. So a run of
 // any length has 8 to 16 samples spread over it, in constant memory. Where a step of 177 actions takes 2.4 ms, a
@@ -73,7 +73,7 @@ Profiler::Profiler(const Job& job, const RankInfo& info, const RankObserver& obs
   const auto& profile = job.config.profile;
   if (profile && profile->last <= steps_done)
     throw Error(TSR_E_INVALID_ARGUMENT,
-                concat("--profile ", print_steps(*profile), " names no step of this run, which goes on after step ",
+                concat("--profile ", print_steps(*profile), " names no step of this run, which continues after step ",
                        steps_done, "; give later steps"));
 }
 
@@ -100,7 +100,7 @@ void Profiler::after_step(int64_t step) {
 void Profiler::keep_sample() {
   sampled_.push_back(*now_);
   if (sampled_.size() == kMaxSamples) {
-    for (size_t i = 1; i < kMaxSamples / 2; ++i)  // the first stays: moved to itself it would be lost
+    for (size_t i = 1; i < kMaxSamples / 2; ++i)  // the first stays: a move to itself would lose it
       sampled_[i] = std::move(sampled_[2 * i]);
     sampled_.resize(kMaxSamples / 2);
     interval_ *= 2;
@@ -113,7 +113,7 @@ void Profiler::end() {
     write();
   else if (job_.config.profile && !is_written_)
     first_log_.warning("--profile ", print_steps(*job_.config.profile),
-                       ": the run ended before these steps, so there is no trace");
+                       ": the run ended before these steps, so no trace was written");
 }
 
 const StepEvents& Profiler::events_of(int64_t step) const {
@@ -145,7 +145,7 @@ void Profiler::write() {
   gather(trace, events);
 }
 
-/// The earliest of all ranks' begins, in the time of rank 0.
+/// The earliest begin of all ranks, in the time of rank 0.
 int64_t Profiler::agree_on_origin(int64_t begin_ns) const {
   KeyValueStore& store = *info_.store;
   const int64_t timeout_ms = job_.config.timeout_ms;
@@ -166,7 +166,7 @@ void Profiler::gather(const Trace& header, const std::string& own_events) {
   const std::string path = trace_path(job_.config);
   if (!is_standard_output(path))
     first_log_.info("trace: --profile ", print_steps(*job_.config.profile), " is in ", path, "; tessera trace ", path,
-                    " sums it up");
+                    " summarizes it");
 }
 
 std::optional<TimeUse> Profiler::time_use() const {

@@ -1,4 +1,5 @@
-// Records steps: those of --profile on all ranks, for a trace; and on rank 0 a few others, for where the time went.
+// Records steps: those of --profile on all ranks, for a trace; and a few others on rank 0, for a summary of where the
+// time went.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@
 
 namespace tessera::host {
 
-/// What the steps of a run keep busy, by the few that were recorded of rank 0.
+/// How the steps of a run spend their time, from the few that were recorded on rank 0.
 struct TimeUse {
   int64_t num_steps = 0;  ///< recorded
   TraceSummary summary;   ///< of rank 0 alone
@@ -28,7 +29,7 @@ class Profiler {
   Profiler(const Job& job, const RankInfo& info, const RankObserver& observer, const RankRuntime& runtime,
            int64_t steps_done, const Log& first_log);
 
-  /// Where the times of the step (from 1 on) are to go; null: it is not recorded.
+  /// Where to record the times of the step (from 1 on); null: it is not recorded.
   StepTimes* before_step(int64_t step);
   /// After the last step of --profile, collective: rank 0 gives the trace of all ranks to the observer.
   void after_step(int64_t step);
@@ -66,7 +67,7 @@ class Profiler {
   mutable std::map<size_t, StepEvents> events_;  // by variant of the step; made on first use
 };
 
-/// Logs it in two lines at most: the kinds of action that take the most time, and communication hidden and exposed.
+/// Logs at most two lines: the kinds of action that take the most time, and hidden and exposed communication.
 void report_time_use(const Log& log, const std::optional<TimeUse>& use);
 
 }  // namespace tessera::host

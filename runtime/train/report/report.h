@@ -1,4 +1,4 @@
-// What rank 0 logs about a run before its first step and after its last one; step_report.h has what is between.
+// What rank 0 logs about a run before its first step and after its last one; step_report.h logs the steps.
 #pragma once
 
 #include <optional>
@@ -19,27 +19,27 @@ namespace tessera::host {
 /// "dp=2 ddp, tp=2 tensor"
 std::string mesh_text(const Job& job);
 
-/// What the run is: model, data, steps, mesh, plugins with their versions, memory. Rows without a value do not apply.
+/// Describes the run: model, data, steps, mesh, plugins with their versions, memory. Rows without a value do not apply.
 std::vector<Row> start_rows(const Job& job, const RunData& data, const RankRuntime& runtime, int num_threads);
 /// These as one table, before the first step; warnings about rates that cannot work.
 void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime, int num_threads);
 void report_evaluation(const Log& log, const EvalMetrics& result);
 
-/// How a run ended that did not fail.
+/// The end of a run that did not fail.
 struct RunEnd {
   int64_t last_step = 0;
-  std::string stopped_by;  ///< what asked it to stop before its last step; empty: nothing did
-  int64_t saved_step = 0;  ///< of the last checkpoint; 0: there is none
+  std::string stopped_by;  ///< what stopped it before its last step; empty: nothing
+  int64_t saved_step = 0;  ///< of the last checkpoint; 0: none
   std::string
       save_error;  ///< why the one after the last step could not be written; empty: it was, or none was asked for
   std::optional<double> loss, smoothed_loss;  ///< of the last step, and with those before it
   std::optional<EvalMetrics> best_evaluation;
 };
 
-/// Of a run whose save_error is not empty: what it was, and where the run can go on.
+/// For a run whose save_error is not empty: the error, and where the run can be resumed.
 std::string unsaved_text(const Job& job, const RunEnd& end);
 
-/// What the run was: loss, time, rates, planned and measured memory, and what offload moved.
+/// The results of the run: loss, time, rates, planned and measured memory, and what offload moved.
 struct RunMeasured {
   MeasuredMemory memory;
   MovedInRun moved;

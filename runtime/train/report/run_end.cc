@@ -1,4 +1,4 @@
-// What rank 0 logs after the last step: one table of what the run was.
+// What rank 0 logs after the last step: one table of results.
 
 #include <algorithm>
 
@@ -25,7 +25,7 @@ std::string at_rate(const TransferCounts& counts) {
                 gigabytes_per_second(counts.num_bytes, static_cast<double>(counts.busy_ns) * 1e-9));
 }
 
-/// What all steps of the run have moved, and how fast.
+/// The traffic of all steps, and its rate.
 std::string moved_text(const Job& job, const MovedInRun& moved) {
   if (job.plugins.offload.empty()) return "";
   const MovedBytes& planned = moved.planned;
@@ -93,7 +93,7 @@ std::string ending_text(const Job& job, const RunEnd& end) {
   if (!job.trains) return "done";
   if (end.stopped_by.empty()) return concat("done: ", job.config.steps, " steps");
   return concat("stopped after step ", end.last_step, " of ", job.config.steps, ", as ", end.stopped_by, " asked; ",
-                end.saved_step == end.last_step ? concat("--resume ", job.config.save, " goes on from there")
+                end.saved_step == end.last_step ? concat("continue it with --resume ", job.config.save)
                 : end.saved_step                ? concat("the last checkpoint is of step ", end.saved_step)
                                                 : std::string("nothing was saved"));
 }
@@ -112,8 +112,8 @@ void report_evaluation(const Log& log, const EvalMetrics& result) {
 std::string unsaved_text(const Job& job, const RunEnd& end) {
   return concat("the checkpoint after the last step, ", end.last_step, ", was not written: ", end.save_error, "; ",
                 end.saved_step ? concat("the last good one is ", job.config.save, "/", step_folder_name(end.saved_step),
-                                        ", from which --resume ", job.config.save, " goes on")
-                               : concat("there is no checkpoint of this run in --save ", job.config.save));
+                                        "; continue it with --resume ", job.config.save)
+                               : concat("--save ", job.config.save, " holds no checkpoint of this run"));
 }
 
 std::vector<Row> end_rows(const Job& job, const RankRuntime& runtime, const RunEnd& end, const RunMeasured& measured) {

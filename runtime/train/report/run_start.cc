@@ -1,4 +1,4 @@
-// What rank 0 logs before the first step: one table of what the run is, with warnings about rates that cannot work.
+// What rank 0 logs before the first step: one table that describes the run, with warnings about rates that cannot work.
 
 #include <algorithm>
 
@@ -112,7 +112,7 @@ std::string memory_text(const RankRuntime& runtime) {
                 " of it between steps");
 }
 
-/// What leaves device memory, for where, and how much of it moves.
+/// What leaves device memory, where it goes, and how much moves.
 std::string offload_text(const Job& job, const RankPrograms& programs) {
   if (job.plugins.offload.empty()) return "";
   std::vector<std::string> policies;
@@ -146,7 +146,7 @@ void warn_of_offload(const Log& log, const Job& job, const RankPrograms& program
   };
   if (job.plugins.offload.empty() || !job.device_is_cpu() || !std::ranges::any_of(places_of(programs), uses_host))
     return;
-  log.warning("offload to host memory frees no memory of this machine, since the memory of --device ",
+  log.warning("offload to host memory frees no memory on this machine, since the memory of --device ",
               job.plugins.device.name, " is host memory; it lowers only what --device-memory counts");
 }
 

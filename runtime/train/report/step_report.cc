@@ -15,7 +15,7 @@ namespace tessera::host {
 namespace {
 
 constexpr int64_t kMostLines = 100;
-constexpr double kKept = 0.95;  // of the weight of older values
+constexpr double kKept = 0.95;  // fraction of the weight that older values keep per step
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr int kLeastBar = 4, kMostBar = 40;
 
@@ -48,7 +48,7 @@ std::string clock_text(double seconds) {
 
 struct Field {
   std::string text;
-  int leaves_as;  // where there is no room: 1 leaves first, 0 never
+  int dropped;  // when the line is too long: 1 first, then 2, 3; 0: never
 };
 
 std::vector<Field> fields_of(const LiveStep& live) {
@@ -93,7 +93,7 @@ std::string live_line(const LiveStep& live, int num_columns) {
   const auto room = [&] { return num_columns - num_columns_of(count) - 1 - width_of(fields); };
   for (int next = 1; next <= 3 && room() < kLeastBar; ++next)
     for (Field& field : fields)
-      if (field.leaves_as == next) field.text.clear();
+      if (field.dropped == next) field.text.clear();
   std::string text = count;
   const double done = static_cast<double>(live.step) / static_cast<double>(std::max<int64_t>(1, live.num_steps));
   if (room() >= kLeastBar) text += " " + progress_bar(done, std::min(room(), kMostBar), standard_error());
@@ -144,7 +144,7 @@ void StepReport::log_step() {
                    static_cast<double>(job_.tokens_per_step()) / ms * 1e3, last_.accuracy ? "examples" : "tok"));
   num_unlogged_ = 0;
   unlogged_ms_ = 0;
-  drawn_ = {};  // a line has moved the screen: draw what it is about
+  drawn_ = {};  // a line has moved the screen: redraw the live line
 }
 
 void StepReport::draw() {
@@ -160,7 +160,7 @@ void StepReport::draw() {
     live.grad_norm = last_.grad_norm;
     live.lr = last_.lr;
     live.items_per_second = static_cast<double>(job_.tokens_per_step()) / step_ms_.mean().value_or(1) * 1e3;
-    // With what lies between the steps.
+    // Includes the time between the steps.
     live.seconds_left = std::chrono::duration<double>(now - start_).count() /
                         static_cast<double>(last_.step - first_step_) * static_cast<double>(live.num_steps - live.step);
   }

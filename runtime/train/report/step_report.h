@@ -1,4 +1,4 @@
-// What rank 0 shows of the steps: lines in the log, and on a terminal one line that is drawn again after each step.
+// How rank 0 shows the steps: lines in the log, and on a terminal one line that is redrawn after each step.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ namespace tessera::host {
 /// have at most a hundred.
 int64_t steps_between_lines(int64_t log_every, int64_t num_steps);
 
-/// The mean of the last values, of which each counts 0.95 times as much as the one after it. Values that are not finite
-/// are left out.
+/// A moving average in which each value counts 0.95 times as much as the next one. Values that are not finite are
+/// skipped.
 class Smoothed {
  public:
   void add(double value);
@@ -38,8 +38,8 @@ struct LiveStep {
   double seconds_left = 0;
 };
 
-/// "120/1500 ━━━━────  loss 2.413 (2.40)  norm 0.91  lr 2.9e-3  25.4k tok/s  1:12 left", in at most `num_columns`:
-/// where they do not suffice it leaves out the loss of the evaluation, the rate, the norm, and last the bar.
+/// "120/1500 ━━━━────  loss 2.413 (2.40)  norm 0.91  lr 2.9e-3  25.4k tok/s  1:12 left", in at most `num_columns`: if
+/// that is too narrow, it drops the evaluation loss, then the rate, the norm, and last the bar.
 std::string live_line(const LiveStep& live, int num_columns);
 
 /// A run's steps. Line and status of rank 0; on other ranks `log` is off. [control-thread]
@@ -50,11 +50,10 @@ class StepReport {
   ~StepReport() { end(); }
   StepReport(const StepReport&) = delete;
 
-  /// Times and rates in a line are the means of the steps since the line before. Warns when the step was skipped.
+  /// Times and rates in a line are means over the steps since the previous line. Warns when the step was skipped.
   void after_step(const StepMetrics& step, const LossScaler& scaler);
   void after_evaluation(const EvalMetrics& result);
-  /// Logs the last step if it has no line yet, and takes the live line away; the destructor does so where a step
-  /// throws.
+  /// Logs the last step if it has no line yet, and removes the live line; if a step throws, the destructor does so.
   void end();
 
   std::optional<double> smoothed_loss() const { return loss_.mean(); }

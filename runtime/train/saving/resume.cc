@@ -66,8 +66,8 @@ bool is_final(const Error& error) {
 }
 
 Error nothing_there(const TrainConfig& config) {
-  return {TSR_E_NOT_FOUND, concat("there is no checkpoint in ", flag_of_source(config), " ", source_of(config),
-                                  "; give a folder that holds step-N folders, or one of these",
+  return {TSR_E_NOT_FOUND, concat(flag_of_source(config), " ", source_of(config),
+                                  " holds no checkpoint; give a folder that holds step-N folders, or one of these",
                                   config.resume.empty() ? "" : ", or leave --resume out to start at step 1")};
 }
 
@@ -108,7 +108,7 @@ void restore_own_state(const Job& job, const RunData& data, const RankInfo& info
   const std::string obstacle =
       lowest_answer(info, job.mesh.num_ranks(), "resume/own-state", own, state_timeout_ms(job));
   if (obstacle.empty()) return fill_own_state(checkpoint, runtime);
-  log.warning("what strategies kept for themselves is dropped, and begins anew: ", obstacle);
+  log.warning("what strategies kept for themselves is dropped and starts afresh: ", obstacle);
 }
 
 /// Fills the homes from one checkpoint. Returns why it could not, with its first letter; empty: it did.
@@ -179,10 +179,10 @@ void report(const Job& job, const RunData& data, const Checkpoint& from, RankRun
   if (job.config.resume.empty()) return log.info("parameters: from ", from.folder(), ", ", saved);
   log.info("resumed from ", from.folder(), ", ", saved);
   const std::string changes = changes_text(run, describe_run(job, *data.training));
-  if (!changes.empty()) log.warning("the run goes on with other settings: ", changes);
+  if (!changes.empty()) log.warning("the run continues with other settings: ", changes);
   if (state.step >= job.config.steps)
     log.warning("nothing is left to train: the checkpoint is of step ", state.step, ", and --steps is ",
-                job.config.steps, "; raise --steps to go on");
+                job.config.steps, "; raise --steps to continue");
 }
 
 }  // namespace
@@ -202,7 +202,7 @@ void check_checkpoints(const Job& job) {
     if (const auto steps = saved_steps(config.save); !steps.empty())
       throw UsageError(concat("--save ", config.save, " holds checkpoints of another run, up to step ", steps.back(),
                               "; give another folder, --resume ", config.save,
-                              " to go on with that run, or --overwrite to save among them"));
+                              " to continue that run, or --overwrite to save among them"));
   if (source_of(config).empty()) return;
   const CheckpointChoice choice = choose_checkpoint(source_of(config));
   if (choice.folders.empty() && !may_start_anew(config)) throw UsageError(nothing_there(config).what());
@@ -223,7 +223,7 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
   const std::vector<std::string> folders = candidates(job, info, is_explicit, log);
   if (folders.empty()) {
     if (!may_start_anew(job.config)) throw nothing_there(job.config);
-    log.info("there is no checkpoint in ", job.config.save, " yet: the run starts at step 1");
+    log.info(job.config.save, " holds no checkpoint yet: the run starts at step 1");
     return {};
   }
   for (size_t i = 0; i < folders.size(); ++i) {
@@ -244,7 +244,7 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
     if (error[0] == kFinal) throw Error(TSR_E_FAILED_PRECONDITION, sentence);
     if (i + 1 == folders.size())
       throw Error(TSR_E_DATA_LOSS, concat(sentence, is_explicit ? "" : "; no older checkpoint is left"));
-    log.warning("cannot go on from ", folders[i], ": ", sentence, "; taking the one before, ", folders[i + 1]);
+    log.warning("cannot resume from ", folders[i], ": ", sentence, "; taking the one before, ", folders[i + 1]);
   }
   return {};
 }

@@ -221,7 +221,7 @@ void CheckpointSaver::report(const SaveMetrics& metrics, bool is_last) const {
               human_bytes(static_cast<uint64_t>(metrics.num_bytes)), " in ", ms(metrics.ms), " ms",
               is_async() ? concat(", of which steps waited ", ms(metrics.pause_ms)) : "");
   } else if (!is_last) {  // after the last step it is what the run ends with
-    log_.warning("step ", metrics.step, " was not saved: ", metrics.error, "; training goes on, and ",
+    log_.warning("step ", metrics.step, " was not saved: ", metrics.error, "; training continues, and ",
                  last_saved_ ? concat("the last checkpoint is of step ", last_saved_)
                              : std::string("no checkpoint of this run is there yet"));
   }

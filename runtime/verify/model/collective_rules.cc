@@ -66,7 +66,7 @@ class Collective {
     return ranks_.mesh.members(group_of(rank), ranks_.mesh.coordinates(rank));
   }
 
-  /// members_with(rank)[action.peer], without the others: they may be many.
+  /// members_with(rank)[action.peer], without listing the others, which may be many.
   int root_of(int rank) const {
     const Group& group = group_of(rank);
     const int peer = action_of(rank).peer;
@@ -77,7 +77,7 @@ class Collective {
     return ranks_.mesh.rank(root);
   }
 
-  /// Most of what is broadcast was not kept, and is the same wherever it goes.
+  /// Most broadcast contents were not kept, and are the same at every receiver.
   ContentParts broadcast(int rank) {
     const int root = root_of(rank);
     if (root != root_) {
@@ -190,7 +190,7 @@ class Collective {
     return parts;
   }
 
-  /// What all give together, which `rank` is the first to take.
+  /// The contributions of all members; `rank` is the first to take them.
   ContentParts sum_of_all(int rank) const {
     std::map<int, ContentParts> by_stage;
     for (const auto& [other, action] : places_) {
@@ -216,7 +216,7 @@ class Collective {
     return sum;
   }
 
-  /// A stage without the loss takes part too: what verify_placement sees there are zeros, in whatever order of sums.
+  /// A stage without the loss takes part too: there verify_placement sees zeros, whatever the order of sums.
   void count_sum(int rank, Content& content) const {
     const Group& group = group_of(rank);
     const uint32_t over = group.coordinates.empty() ? axes_of_tokens(ranks_.mesh, group.axis) : 0;
@@ -268,7 +268,7 @@ class Collective {
   WalkedRanks& ranks_;
   std::map<int, uint32_t> places_;  // the action of each representative
   std::optional<ContentParts> sum_;
-  int root_ = -1;  // of what was broadcast last
+  int root_ = -1;  // of the last broadcast
   ContentParts sent_;
   bool is_kept_ = false;
 };

@@ -30,7 +30,7 @@ bool is_within_layers(const Program& program, int p, uint32_t role) {
   return true;
 }
 
-/// The axes whose ranks have slices of it; where tensors are split, each rank's part is a whole.
+/// The axes whose ranks have slices of it; on axes that split tensors, each rank's part counts as whole.
 std::vector<int> split_axes(const Program& program, int p, uint32_t role) {
   std::vector<int> axes;
   for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
@@ -41,7 +41,7 @@ std::vector<int> split_axes(const Program& program, int p, uint32_t role) {
   return axes;
 }
 
-/// Where the rank's part of a parameter is real: the rest pads it.
+/// The ranges of the rank's part of a parameter that are not padding.
 std::vector<OwnedRange> needed(const Parameter& parameter) {
   if (!parameter.part) return {{0, parameter.num_elements, -1}};
   std::vector<OwnedRange> all;
@@ -69,7 +69,7 @@ std::string both(int a, int b) {
   return a == b ? concat("rank ", a, " owns twice") : concat("ranks ", a, " and ", b, " both own");
 }
 
-/// What is wrong with the ranges, ascending, that should be a parameter; empty if they are.
+/// The fault of ascending ranges that should add up to a parameter; empty: none.
 std::string fault_of(const Parameter& parameter, const std::vector<OwnedRange>& owned) {
   std::vector<OwnedRange> left = needed(parameter);
   const OwnedRange* last = nullptr;
@@ -135,7 +135,7 @@ int HomeVerifier::first_over(const Program& program, const std::vector<int>& axe
   return mesh_.rank(first);
 }
 
-/// The rank and those that differ from it on these axes only.
+/// The rank and the ranks that differ from it on these axes only.
 std::vector<int> HomeVerifier::ranks_over(const Program& program, const std::vector<int>& axes) const {
   std::vector<Coordinates> all{program.coordinates};
   for (const int axis : axes) {

@@ -23,12 +23,12 @@ class HomeVerifier {
   using HomesOf = std::function<const Program&(int rank)>;
   HomeVerifier(const Mesh& mesh, HomesOf homes_of) : mesh_(mesh), homes_of_(std::move(homes_of)) {}
 
-  /// Of the rank of `program`, and those that differ from it on an axis that splits a parameter: ranks that share such
-  /// an axis are checked once, for the first of them.
+  /// Checks the rank of `program` and the ranks that differ from it on an axis that splits a parameter: ranks that
+  /// share such an axis are checked once, for the first of them.
   void check(const Program& program, DiagnosticList& diagnostics);
 
  private:
-  /// What ranks own together: a parameter, over these axes, by the first rank on them.
+  /// A parameter that ranks own together over these axes, by the first rank on them.
   struct Shared {
     int parameter;
     std::vector<int> axes;

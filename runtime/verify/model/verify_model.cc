@@ -71,7 +71,7 @@ class JointWalk {
   static constexpr uint32_t kNone = UINT32_MAX;
   using Place = std::pair<int, uint32_t>;
 
-  /// A rank's list.
+  /// The state of the walk through one rank's list.
   struct List {
     RankWalk& walk;
     std::vector<uint32_t> collectives;  ///< that each action is a member of
@@ -81,7 +81,7 @@ class JointWalk {
     bool is_done() const { return position == collectives.size(); }
   };
 
-  /// Whether the rank gets past its next action.
+  /// Whether the rank can pass its next action.
   bool pass(List& list) {
     const Action& action = list.walk.program().actions[list.position];
     if (!is_collective(action.kind)) {
@@ -141,7 +141,7 @@ class JointWalk {
   WalkedRanks ranks_;
   const MatchedOps& matched_;
   std::map<int, List> lists_;
-  std::vector<size_t> num_missing_;  // of each collective: the members that have not come to it
+  std::vector<size_t> num_missing_;  // of each collective: members that have not reached it
   std::map<Place, std::vector<size_t>> outgoing_, incoming_;
   std::set<Place> begun_;
   std::vector<std::optional<ContentParts>> sent_;  // of each transfer

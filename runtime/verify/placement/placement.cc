@@ -10,7 +10,7 @@
 //     shard         varying      -         shard     varying
 //     varying       varying      -         varying   varying
 //
-// Codes of addends are in no sum: what they mean only the strategy knows, in its calls (call_rules.cc).
+// Encoded addends cannot be summed: only the strategy knows how to decode them, in its calls (call_rules.cc).
 //
 // Zero and unknown fit everything. `factor` is the product of all scales so far, so that a strategy that averages where
 // it must sum is found too.

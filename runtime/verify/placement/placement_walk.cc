@@ -24,7 +24,7 @@ void PlacementWalk::enter_buffers() {
     placements_.write({buffer.id, 0, buffer.num_elements, 0, 0}, {entry_placement(buffer)});
 }
 
-/// Each rank sets its own before the step; CLIP takes their sum.
+/// Each rank sets its own before the step; CLIP sums them.
 void PlacementWalk::enter_run_words() {
   if (const uint64_t squares = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator))
     placements_.write({squares, TSR_ACCUMULATOR_LIMBS, TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS, 0, 0},

@@ -1,6 +1,6 @@
-// A walk through a program that knows how every element is placed over one axis. What is so before the first action:
-// tokens are varying on a batch axis, run words partial, homes placed as in the layout, pads zero; each action then
-// changes it by its rule (placement_rules.h).
+// Walks through a program and tracks how every element is placed over one axis. Before the first action, tokens are
+// varying on a batch axis, run words partial, homes placed as in the layout, and padding zero; each action then applies
+// its rule (placement_rules.h).
 #pragma once
 
 #include <functional>
@@ -25,11 +25,11 @@ class PlacementWalk {
   /// Borrows its arguments.
   PlacementWalk(const Program& program, int axis, DiagnosticList& diagnostics);
 
-  /// Applies all actions, and calls `after` after each. What breaks a rule is a diagnostic.
+  /// Applies all actions, and calls `after` after each. A broken rule is a diagnostic.
   void run(const std::function<void(size_t action)>& after = {});
 
   const std::vector<EnteredHome>& homes() const { return homes_; }
-  /// After the last action that was applied.
+  /// The placements after the last applied action.
   PlacementParts read(const Binding& range) { return placements_.read(range); }
 
  private:

@@ -12,12 +12,12 @@
 namespace tessera::host {
 namespace {
 
-/// Results of which every rank has all, codes included.
+/// Results that every rank has in full, encoded ones included.
 constexpr uint32_t kSame = bit(PlacementKind::replicated) | bit(PlacementKind::gathered) | bit(PlacementKind::bound);
 
 using Key = std::tuple<size_t, uint64_t, uint64_t, uint64_t>;  // action, buffer, offset, elements
 
-/// Neighbours that are the same on all ranks, as one range.
+/// Joins adjacent ranges that are the same on all ranks.
 std::vector<std::pair<uint64_t, uint64_t>> same_ranges(const PlacementParts& parts) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;  // begin, end
   for (const PlacementPart& part : parts) {
@@ -56,14 +56,15 @@ class Keys {
   std::map<std::string, int> num_collectives_;  // of a group and stream, so far
 };
 
-/// On an axis that splits the layers, ranks have different actions; only a collective over it is one for all of them.
+/// On an axis that splits the layers, ranks have different actions; only a collective over the axis is common to all of
+/// them.
 bool is_comparable(const Program& program, const Action& action, size_t axis) {
   if (program.mesh->axes()[axis].splits != TSR_SPLITS_LAYERS || !is_collective(action.kind)) return true;
   const int over = program.groups[static_cast<size_t>(action.group)].axis;
   return action.kind != TSR_ACTION_EXCHANGE && (over == TSR_WORLD_AXIS || over == static_cast<int>(axis));
 }
 
-/// Without those whose keys are not theirs alone.
+/// Drops those whose keys are not unique.
 std::vector<ReplicatedWrite> with_own_key(std::map<Key, ReplicatedWrite> found) {
   std::map<std::string, int> times;
   for (const auto& [at, write] : found)

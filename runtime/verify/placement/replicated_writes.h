@@ -14,13 +14,13 @@ struct ReplicatedWrite {
   size_t action = 0;
   Binding range;
   std::vector<int> axes;  ///< of the mesh, each of several ranks
-  /// What they are, in words that mean the same elements on every rank of the axes that has them, whatever the numbers
-  /// of its actions are: collectives by their order in group and stream, the rest by kind, segment and buffer.
+  /// A key that means the same elements on every rank of the axes that has them, independent of the numbering of its
+  /// actions: collectives by their order in group and stream, others by kind, segment and buffer.
   std::string key;
 };
 
-/// In the order of the actions, of a program that verify_placement accepts. Without workspaces, what is in files, and
-/// what no key tells apart from another write of the same action and buffer.
+/// In the order of the actions, of a program that verify_placement accepts. Leaves out workspaces, contents of files,
+/// and writes whose key is the same as that of another write of the same action and buffer.
 std::vector<ReplicatedWrite> replicated_writes(const Program& program);
 
 }  // namespace tessera::host

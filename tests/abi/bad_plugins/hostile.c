@@ -23,7 +23,7 @@ __attribute__((constructor)) static void on_load(void) {
 
 #include "tessera/strategy.h"
 
-/* Tables that were lent to it, used when they are no longer, or by a thread that they were not lent to. */
+/* Tables that were lent to it, used after the loan or on another thread. */
 static const tsr_edit* kept_edit = NULL;
 static const tsr_host* kept_host = NULL;
 static const tsr_layout_sink* kept_sink = NULL;

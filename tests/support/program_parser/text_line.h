@@ -68,7 +68,7 @@ uint32_t action_kind_from(std::string_view name);
 uint32_t buffer_kind_from(std::string_view name);
 tsr_dtype dtype_from(std::string_view name);
 
-/// The slot that SlotNames calls `name`; the error lists the names that there are. `segment` -1: the action has none.
+/// The slot that SlotNames calls `name`; the error lists the valid names. `segment` -1: the action has none.
 uint32_t slot_from(const SlotNames& slots, int segment, std::string_view name);
 
 /// Words separated by blanks outside quotes. Borrows the text.

@@ -1,5 +1,5 @@
-// The ops that have a kernel of their own for bfloat16: those that are mostly products of weights. Their operands are
-// multiplied as they are (product.h), instead of being widened as a whole (mixed_precision.h).
+// The ops with a bfloat16 kernel of their own: those that are mostly products with weights. Their operands are
+// multiplied in bfloat16 (product.h), not widened to float32 as a whole (mixed_precision.h).
 #pragma once
 
 #include "cpu-device/kernel.h"

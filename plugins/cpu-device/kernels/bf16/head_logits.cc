@@ -1,32 +1,22 @@
-// loss/head_logits.cc in bfloat16. Logits and their gradient are float32 operands; the gradient is rounded before its
-// two products, by each half of the backward for itself.
+// loss/head_logits.cc in bfloat16. Logits and their gradient are float32 operands; each half of the backward rounds the
+// gradient before its product.
 #include <optional>
 
 #include "cpu-device/kernels/bf16/bf16_ops.h"
 #include "cpu-device/kernels/bf16/rows.h"
 #include "cpu-device/kernels/bf16/tiles.h"
+#include "cpu-device/kernels/loss/lm_head.h"
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/parallel_rows.h"
-#include "cpu-device/kernels/softmax_rows.h"
 
 namespace tessera::cpu {
 namespace {
-
-struct Shape {
-  explicit Shape(const tsr_op& op)
-      : rows(num_rows(op)),
-        columns(extent(op, TSR_DIM_EMBED)),
-        vocabulary(extent(op, TSR_DIM_VOCAB)),
-        num_tokens(static_cast<uint64_t>(op::VocabularyPart(op).count)) {}
-
-  uint64_t rows, columns, vocabulary;
-  uint64_t num_tokens;  // of the vocabulary here; columns beyond are padding
-};
 
 class Forward : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
       : shape_(op),
+        num_tokens_(static_cast<uint64_t>(op::VocabularyPart(op).count)),
         num_threads_(num_threads),
         product_({shape_.rows, shape_.vocabulary, shape_.columns}, {shape_.columns}, {shape_.columns, true},
                  {shape_.vocabulary, false}),
@@ -37,20 +27,16 @@ class Forward : public Kernel {
 
   void run(void* const* pointers) override {
     float* logits = logits_.in(pointers);
-    float* largest = row_max_.in(pointers);
     for_each_tile(product_.grid(), num_threads_, [&](const Tile& tile, uint64_t) {
       product_.run(tile, input_.in<const uint16_t>(pointers), table_.in<const uint16_t>(pointers),
                    logits + tile.row * shape_.vocabulary + tile.column);
     });
-    const auto row_max = TESSERA_SIMD_CHOOSE(row_max);
-    parallel_for(num_threads_, shape_.rows, row_grain(shape_.vocabulary), [&](uint64_t begin, uint64_t end, int) {
-      for (uint64_t n = begin; n < end; ++n)
-        largest[n] = row_max(logits + n * shape_.vocabulary, shape_.num_tokens);
-    });
+    find_row_maxima(shape_, num_tokens_, logits, row_max_.in(pointers), num_threads_);
   }
 
  private:
-  const Shape shape_;
+  const HeadShape shape_;
+  const uint64_t num_tokens_;  // of the vocabulary here; columns beyond are padding
   const int num_threads_;
   const TiledProduct product_;
   const Operand table_, input_, logits_, row_max_;
@@ -106,7 +92,7 @@ class Backward : public Kernel {
     });
   }
 
-  const Shape shape_;
+  const HeadShape shape_;
   const int num_threads_;
   const Operand table_, input_, logits_gradient_, input_gradient_, table_gradient_, rounded_, sums_;
   std::optional<TiledProduct> to_input_, to_table_;
@@ -115,7 +101,7 @@ class Backward : public Kernel {
 SlotList describe(const tsr_op& op) {
   SlotList slots = op::segment_slots(op);
   if (op.phase == TSR_PHASE_FORWARD) return slots;
-  const Shape shape(op);
+  const HeadShape shape(op);
   slots.push_back(op::workspace(kRounded, shape.rows * shape.vocabulary, TSR_BF16));
   if (has_input_half(op.phase))
     slots.push_back(op::workspace(kSums, tile_scratch_elements({shape.rows, shape.columns})));

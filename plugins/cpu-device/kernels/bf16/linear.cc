@@ -4,14 +4,15 @@
 //     backward_input   dz = do act'(z), rounded; tile of dz p^T -> float32 scratch | -> di0
 //     backward_weight  tile of i^T dz -> g0, in float32 where it lies; column sums of dz -> g1
 //
-// A value is rounded where it is stored, and dz, which both halves multiply, once more than linear.cc rounds it. A tile
-// is finished while it is in the cache, so nothing is ever there in float32 as a whole but gradients of parameters.
+// A value is rounded when it is stored; dz, an operand of both halves, is rounded too, which linear.cc does not do. A
+// tile is finished while it is in the cache, so only gradients of parameters exist in float32 as a whole.
 #include <optional>
 
 #include "cpu-device/kernels/bf16/bf16_ops.h"
 #include "cpu-device/kernels/bf16/rows.h"
 #include "cpu-device/kernels/bf16/tiles.h"
 #include "cpu-device/kernels/linear/activation.h"
+#include "cpu-device/kernels/linear/linear_shape.h"
 #include "cpu-device/kernels/operands.h"
 #include "cpu-device/kernels/parallel_rows.h"
 
@@ -19,19 +20,6 @@ namespace tessera::cpu {
 namespace {
 
 using op::Activation;
-
-struct Shape {
-  explicit Shape(const tsr_op& op)
-      : rows(num_rows(op)),
-        in(extent(op, TSR_DIM_IN)),
-        out(extent(op, TSR_DIM_OUT)),
-        activation(op::activation_of(op)),
-        has_bias(op.attributes[TSR_ATTR_HAS_BIAS] != 0.0) {}
-
-  uint64_t rows, in, out;
-  Activation activation;
-  bool has_bias;
-};
 
 class Forward : public Kernel {
  public:
@@ -80,13 +68,13 @@ class Forward : public Kernel {
     if (shape_.activation == Activation::kRelu) TESSERA_SIMD_CHOOSE(relu)(row, num_elements, row);
   }
 
-  const Shape shape_;
+  const LinearShape shape_;
   const int num_threads_;
   const TiledProduct product_;
   const Operand weight_, bias_, input_, output_, saved_, scratch_;
 };
 
-/// Of the output's gradient: that of z, rounded.
+/// The gradient of z, rounded, from that of the output.
 void differentiate(Activation activation, const uint16_t* z, const uint16_t* dy, uint64_t num_elements, uint16_t* dz,
                    int num_threads) {
   const auto f =
@@ -104,7 +92,7 @@ void differentiate(Activation activation, const uint16_t* z, const uint16_t* dy,
 
 class InputHalf {
  public:
-  InputHalf(const Shape& shape, std::span<const tsr_slot_spec> slots, int num_threads)
+  InputHalf(const LinearShape& shape, std::span<const tsr_slot_spec> slots, int num_threads)
       : shape_(shape),
         num_threads_(num_threads),
         product_({shape.rows, shape.in, shape.out}, {shape.out}, {shape.out, true}, {}),
@@ -125,16 +113,16 @@ class InputHalf {
   }
 
  private:
-  const Shape shape_;
+  const LinearShape shape_;
   const int num_threads_;
   const TiledProduct product_;
   const Operand weight_, input_gradient_, scratch_;
 };
 
-// Needs dz of the input half and nothing else of it, as in linear.cc.
+// Needs only dz from the input half, as in linear.cc.
 class WeightHalf {
  public:
-  WeightHalf(const Shape& shape, std::span<const tsr_slot_spec> slots, int num_threads)
+  WeightHalf(const LinearShape& shape, std::span<const tsr_slot_spec> slots, int num_threads)
       : shape_(shape),
         num_threads_(num_threads),
         input_(find_operand(slots, TSR_ROLE_INPUT, 0)),
@@ -153,7 +141,7 @@ class WeightHalf {
   }
 
  private:
-  const Shape shape_;
+  const LinearShape shape_;
   const int num_threads_;
   const Operand input_, weight_gradient_, bias_gradient_;
   const TiledProduct product_;
@@ -183,7 +171,7 @@ class Backward : public Kernel {
   }
 
  private:
-  const Shape shape_;
+  const LinearShape shape_;
   const int num_threads_;
   const Operand saved_, output_gradient_, z_gradient_;
   std::optional<InputHalf> input_half_;
@@ -191,7 +179,7 @@ class Backward : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
-  const Shape shape(op);
+  const LinearShape shape(op);
   SlotList slots = op::segment_slots(op);
   if (op.phase == TSR_PHASE_FORWARD)
     slots.push_back(op::workspace(0, tile_scratch_elements({shape.rows, shape.out})));

@@ -1,5 +1,5 @@
 // loss/loss.cc in bfloat16: the same op, in chunks of tokens whose logits lie in blocks of the vocabulary, each a dense
-// matrix of its own, as AMX likes it.
+// matrix of its own, which suits AMX.
 //
 //     chunk      [ block 0 | block 1 | .. | rest ]    block: [tokens of the chunk, up to 1024 columns]
 //
@@ -8,8 +8,8 @@
 //     g0         block -> its gradient, rounded, in place;    rows of the table (+)= block^T x, while it is in the
 //     cache di0        a few rows of all blocks times the table     float32 sums, block after block; rounded once
 //
-// Blocks, and the rows of di0 that are made together, are cut by the extents alone, and every sum is one thread's: bits
-// do not depend on the team.
+// The cut into blocks and into rows of di0 depends only on the extents, and every sum is computed by one thread: bits
+// do not depend on the number of threads.
 #include "cpu-device/kernels/bf16/bf16_ops.h"
 #include "cpu-device/kernels/bf16/head_products.h"
 #include "cpu-device/kernels/bf16/rows.h"
@@ -23,14 +23,10 @@ namespace {
 
 constexpr uint64_t kMostTokens = 256;  // of a chunk: a block fits a second-level cache
 
-struct Shape {
-  explicit Shape(const tsr_op& op)
-      : rows(num_rows(op)),
-        columns(extent(op, TSR_DIM_EMBED)),
-        vocabulary(extent(op, TSR_DIM_VOCAB)),
-        chunk(std::min(kMostTokens, loss_chunk_length(rows, vocabulary))) {}
+struct Shape : HeadShape {
+  explicit Shape(const tsr_op& op) : HeadShape(op), chunk(std::min(kMostTokens, loss_chunk_length(rows, vocabulary))) {}
 
-  uint64_t rows, columns, vocabulary, chunk;
+  uint64_t chunk;  // tokens at once
 };
 
 /// Tokens [first, first + num_tokens) of the op.
@@ -83,7 +79,7 @@ class Loss : public Kernel {
   float* block(void* const* pointers, const Chunk& chunk, uint64_t b) const {
     return logits_.in(pointers) + products_.offset(chunk.num_tokens, b);
   }
-  /// Once differentiate has run: its first half.
+  /// Valid after differentiate(): the first half of the block.
   const uint16_t* block_gradient(void* const* pointers, const Chunk& chunk, uint64_t b) const {
     return reinterpret_cast<const uint16_t*>(block(pointers, chunk, b));
   }
@@ -113,7 +109,7 @@ class Loss : public Kernel {
     carry(loss);
   }
 
-  /// Of the chunk's token n, with the maximum and the sum that its gradient needs.
+  /// Computes the loss of the chunk's token n, and the maximum and the sum that its gradient needs.
   void find_loss(void* const* pointers, const Chunk& chunk, uint64_t n) const {
     const auto row_max = TESSERA_SIMD_CHOOSE(row_max);
     const auto exp_sum = TESSERA_SIMD_CHOOSE(exp_sum);
@@ -192,12 +188,8 @@ SlotList describe(const tsr_op& op) {
   return slots;
 }
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  return std::make_unique<Loss>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpImpl kBf16Loss{describe, prepare};
+const OpImpl kBf16Loss{describe, prepare_kernel<Loss>};
 
 }  // namespace tessera::cpu

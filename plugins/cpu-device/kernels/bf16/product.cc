@@ -1,8 +1,8 @@
-// oneDNN cuts a product, its inner dim too, by the size of OpenMP's team, both when the product is made and when it runs
-// outside a parallel region. Each is made for one thread here, and run by one; a kernel with a team cuts the result into
-// tiles (tiles.h).
+// oneDNN splits a product, including its inner dim, by the number of OpenMP threads, both at creation and when it runs
+// outside a parallel region. So each is created for one thread and run by one; a kernel with several threads cuts the
+// result into tiles (tiles.h).
 //
-// Without AMX the inner dim goes by in steps, and sgemm adds each to c:
+// Without AMX the inner dim is processed in steps, each of which sgemm adds to c:
 //
 //     a [m, 512] -> float32 scratch   |
 //     b [512, n] -> float32 scratch   -> c += a b      both stay in the second-level cache
@@ -37,7 +37,7 @@ memory::desc describe_matrix(uint64_t rows, uint64_t columns, memory::data_type 
   return {{dim(rows), dim(columns)}, type, strides};
 }
 
-/// Sets this thread's team to one thread, and back.
+/// Limits this thread to one OpenMP thread while it lives.
 class OneThread {
  public:
   OneThread() { omp_set_num_threads(1); }
@@ -59,7 +59,7 @@ dnnl::matmul::primitive_desc describe_product(const memory::desc& a, const memor
   return {dnnl::matmul::desc(a, b, c), attributes, engine()};
 }
 
-/// What a thread needs to run products. The library's own scratch would bind a product to the thread that made it.
+/// The scratch memory of a thread. The library's own would bind a product to the thread that made it.
 class Worker {
  public:
   dnnl::stream& stream() { return stream_; }

@@ -12,8 +12,8 @@
 
 namespace tessera::cpu {
 
-/// Whether the processor has AMX, and oneDNN uses it: ONEDNN_MAX_CPU_ISA may hold it back. The same in every call.
-/// [any thread]
+/// Whether the processor has AMX and oneDNN uses it: ONEDNN_MAX_CPU_ISA can disable it. The same in every call. [any
+/// thread]
 bool has_amx();
 
 /// How a matrix of bfloat16 lies in memory: element (i, j) at i * stride + j, or at j * stride + i if transposed.
@@ -28,8 +28,8 @@ class Bf16Product {
   /// Throws INTERNAL if oneDNN has no such product. [any thread]
   Bf16Product(ProductExtents extents, Bf16Layout a, Bf16Layout b, uint64_t c_stride, bool accumulate);
 
-  /// By the calling thread alone: so bits depend on the processor, the extents and the layouts, not on the team. Throws
-  /// INTERNAL, and bad_alloc without memory for the thread's scratch. [any thread, several at a time]
+  /// Runs on the calling thread alone: bits depend on the processor, the extents and the layouts, not on the number of
+  /// threads. Throws INTERNAL, and bad_alloc without memory for the thread's scratch. [any thread, several at a time]
   void run(const uint16_t* a, const uint16_t* b, float* c) const;
 
  private:

@@ -1,5 +1,6 @@
-// A bfloat16 product in tiles: each is a product of its own, by one thread, and the team shares out the tiles. They are
-// cut by the extents alone and have the whole inner dim, so bits do not depend on the team.
+// A bfloat16 product in tiles: each tile is a product of its own, by one thread, and the tiles are distributed over the
+// threads. Tiles depend only on the extents and span the whole inner dim, so bits do not depend on the number of
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ struct Tile {
   uint64_t row, column, num_rows, num_columns;
 };
 
-/// Cuts [0, num_items) in as few parts of at most `most` as it takes, equal but for the last, at multiples of 16.
+/// Cuts [0, num_items) into the fewest parts of at most `most` items, all equal except the last, at multiples of 16.
 struct EqualParts {
   EqualParts(uint64_t items, uint64_t most) : num_items(items) {
     const uint64_t least_parts = (items + most - 1) / most;

@@ -5,6 +5,7 @@
 // are summed by the weight's product itself (beta = 1), in float32, in their order: so gradients accumulate without a
 // pass of their own, and one large batch differs from several small ones only by the product's own rounding.
 #include "cpu-device/kernels/linear/activation.h"
+#include "cpu-device/kernels/linear/linear_shape.h"
 #include "cpu-device/kernels/matmul.h"
 #include "cpu-device/kernels/op_table.h"
 #include "cpu-device/kernels/operands.h"
@@ -14,19 +15,6 @@ namespace tessera::cpu {
 namespace {
 
 using op::Activation;
-
-struct Shape {
-  explicit Shape(const tsr_op& op)
-      : rows(num_rows(op)),
-        in(extent(op, TSR_DIM_IN)),
-        out(extent(op, TSR_DIM_OUT)),
-        activation(op::activation_of(op)),
-        has_bias(op.attributes[TSR_ATTR_HAS_BIAS] != 0.0) {}
-
-  uint64_t rows, in, out;
-  Activation activation;
-  bool has_bias;
-};
 
 class Forward : public Kernel {
  public:
@@ -67,7 +55,7 @@ class Forward : public Kernel {
                  [&](uint64_t begin, uint64_t end, int) { f(z + begin, end - begin, output + begin); });
   }
 
-  const Shape shape_;
+  const LinearShape shape_;
   const int num_threads_;
   const Operand weight_, bias_, input_, output_, saved_;
 };
@@ -114,7 +102,7 @@ class Backward : public Kernel {
            {input_gradient_.in(pointers), shape_.in}, input_gradient_.accumulates, num_threads_);
   }
 
-  // Needs dz of the input half and nothing else of it: a schedule may run it much later (zero-bubble pipelines).
+  // Needs only dz from the input half: a schedule may run it much later (zero-bubble pipelines).
   void run_weight_half(void* const* pointers, const float* dz) const {
     if (weight_gradient_.is_bound())
       matmul({shape_.in, shape_.out, shape_.rows}, {input_.in(pointers), shape_.in, true}, {dz, shape_.out},
@@ -123,7 +111,7 @@ class Backward : public Kernel {
       sum_columns(dz, shape_.rows, shape_.out, bias_gradient_.accumulates, bias_gradient_.in(pointers), num_threads_);
   }
 
-  const Shape shape_;
+  const LinearShape shape_;
   const uint32_t phase_;
   const int num_threads_;
   const Operand weight_, input_, saved_, output_gradient_, z_gradient_;
@@ -131,7 +119,7 @@ class Backward : public Kernel {
 };
 
 SlotList describe(const tsr_op& op) {
-  const Shape shape(op);
+  const LinearShape shape(op);
   SlotList slots = op::segment_slots(op);
   if (op.phase != TSR_PHASE_FORWARD && shape.activation != Activation::kNone)
     slots.push_back(op::context(op.phase, 0, shape.rows * shape.out));

@@ -94,12 +94,8 @@ SlotList describe(const tsr_op& op) {
   return slots;
 }
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  return std::make_unique<CrossEntropy>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpImpl kCrossEntropy{describe, prepare};
+const OpImpl kCrossEntropy{describe, prepare_kernel<CrossEntropy>};
 
 }  // namespace tessera::cpu

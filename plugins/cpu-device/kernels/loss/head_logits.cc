@@ -4,27 +4,15 @@
 #include "cpu-device/kernels/loss/lm_head.h"
 #include "cpu-device/kernels/op_table.h"
 #include "cpu-device/kernels/operands.h"
-#include "cpu-device/kernels/parallel_rows.h"
-#include "cpu-device/kernels/softmax_rows.h"
 
 namespace tessera::cpu {
 namespace {
-
-struct Shape {
-  explicit Shape(const tsr_op& op)
-      : rows(num_rows(op)),
-        columns(extent(op, TSR_DIM_EMBED)),
-        vocabulary(extent(op, TSR_DIM_VOCAB)),
-        num_tokens(static_cast<uint64_t>(op::VocabularyPart(op).count)) {}
-
-  uint64_t rows, columns, vocabulary;
-  uint64_t num_tokens;  // of the vocabulary here; columns beyond are padding
-};
 
 class Forward : public Kernel {
  public:
   Forward(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads)
       : shape_(op),
+        num_tokens_(static_cast<uint64_t>(op::VocabularyPart(op).count)),
         head_{shape_.columns, shape_.vocabulary, num_threads},
         table_(find_operand(slots, TSR_ROLE_PARAMETER, 0)),
         input_(find_operand(slots, TSR_ROLE_INPUT, 0)),
@@ -33,17 +21,13 @@ class Forward : public Kernel {
 
   void run(void* const* pointers) override {
     float* logits = logits_.in(pointers);
-    float* largest = row_max_.in(pointers);
     head_.multiply(shape_.rows, input_.in(pointers), table_.in(pointers), logits);
-    const auto row_max = TESSERA_SIMD_CHOOSE(row_max);
-    parallel_for(head_.num_threads, shape_.rows, row_grain(shape_.vocabulary), [&](uint64_t begin, uint64_t end, int) {
-      for (uint64_t n = begin; n < end; ++n)
-        largest[n] = row_max(logits + n * shape_.vocabulary, shape_.num_tokens);
-    });
+    find_row_maxima(shape_, num_tokens_, logits, row_max_.in(pointers), head_.num_threads);
   }
 
  private:
-  const Shape shape_;
+  const HeadShape shape_;
+  const uint64_t num_tokens_;  // of the vocabulary here; columns beyond are padding
   const Head head_;
   const Operand table_, input_, logits_, row_max_;
 };
@@ -68,7 +52,7 @@ class Backward : public Kernel {
   }
 
  private:
-  const Shape shape_;
+  const HeadShape shape_;
   const Head head_;
   const Operand table_, input_, logits_gradient_, input_gradient_, table_gradient_;
 };

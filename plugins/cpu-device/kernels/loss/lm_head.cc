@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "cpu-device/kernels/matmul.h"
+#include "cpu-device/kernels/parallel_rows.h"
+#include "cpu-device/kernels/softmax_rows.h"
 
 namespace tessera::cpu {
 
@@ -28,6 +30,14 @@ void Head::table_gradient(uint64_t num_rows, const float* dlogits, const float* 
                           float* dtable) const {
   matmul({vocabulary, columns, num_rows}, {dlogits, vocabulary, true}, {x, columns}, {dtable, columns}, accumulate,
          num_threads);
+}
+
+void find_row_maxima(const HeadShape& shape, uint64_t num_tokens, const float* logits, float* maxima, int num_threads) {
+  const auto row_max = TESSERA_SIMD_CHOOSE(row_max);
+  parallel_for(num_threads, shape.rows, row_grain(shape.vocabulary), [&](uint64_t begin, uint64_t end, int) {
+    for (uint64_t n = begin; n < end; ++n)
+      maxima[n] = row_max(logits + n * shape.vocabulary, num_tokens);
+  });
 }
 
 }  // namespace tessera::cpu

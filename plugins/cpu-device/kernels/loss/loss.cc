@@ -20,14 +20,10 @@
 namespace tessera::cpu {
 namespace {
 
-struct Shape {
-  explicit Shape(const tsr_op& op)
-      : rows(num_rows(op)),
-        columns(extent(op, TSR_DIM_EMBED)),
-        vocabulary(extent(op, TSR_DIM_VOCAB)),
-        chunk(loss_chunk_length(rows, vocabulary)) {}
+struct Shape : HeadShape {
+  explicit Shape(const tsr_op& op) : HeadShape(op), chunk(loss_chunk_length(rows, vocabulary)) {}
 
-  uint64_t rows, columns, vocabulary, chunk;
+  uint64_t chunk;  // tokens at once
 };
 
 class Loss : public Kernel {
@@ -113,12 +109,8 @@ SlotList describe(const tsr_op& op) {
   return slots;
 }
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  return std::make_unique<Loss>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpImpl kLoss{describe, prepare};
+const OpImpl kLoss{describe, prepare_kernel<Loss>};
 
 }  // namespace tessera::cpu

@@ -75,12 +75,8 @@ class LossGrad : public Kernel {
   const Operand logits_, row_max_, row_sum_, target_logit_, targets_, logits_gradient_;
 };
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  return std::make_unique<LossGrad>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpImpl kLossGrad{op::segment_slots, prepare};
+const OpImpl kLossGrad{op::segment_slots, prepare_kernel<LossGrad>};
 
 }  // namespace tessera::cpu

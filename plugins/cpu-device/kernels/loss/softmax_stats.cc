@@ -56,12 +56,8 @@ class SoftmaxStats : public Kernel {
   const Operand logits_, row_max_, targets_, row_sum_, target_logit_;
 };
 
-std::unique_ptr<Kernel> prepare(const tsr_op& op, std::span<const tsr_slot_spec> slots, int num_threads) {
-  return std::make_unique<SoftmaxStats>(op, slots, num_threads);
-}
-
 }  // namespace
 
-const OpImpl kSoftmaxStats{op::segment_slots, prepare};
+const OpImpl kSoftmaxStats{op::segment_slots, prepare_kernel<SoftmaxStats>};
 
 }  // namespace tessera::cpu
