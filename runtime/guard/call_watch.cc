@@ -157,6 +157,7 @@ void end_run(const std::string& sentence, int rank) noexcept {
       print_error(concat(rank < 0 ? "" : concat("rank ", rank, ": "), sentence));
   } catch (...) {  // the exit code remains
   }
+  host_ends_process = true;
   ::_exit(1);  // past destructors, which may wait for the thread that does not return
 }
 

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "base/concat.h"
+#include "guard/call_watch.h"
 #include "guard/known_functions.h"
 #include "guard/thread_calls.h"
 #include "guard/write_line.h"
@@ -61,6 +62,7 @@ void end_copy() noexcept {
     write_line({"tessera: ", known ? "the plugin " : "a plugin", known ? known->plugin : "", known ? " in " : "",
                 known ? known->place : "", kForked, "\n"});
   }
+  host_ends_process = true;
   ::_exit(1);
 }
 

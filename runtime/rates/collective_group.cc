@@ -1,5 +1,6 @@
 #include "rates/collective_group.h"
 
+#include "base/concat.h"
 #include "guard/cancel_watch.h"
 #include "guard/process_state.h"
 #include "tessera/error.hpp"
@@ -18,7 +19,7 @@ CollectiveGroup::CollectiveGroup(const CommunicatorSetup& setup, const Device& d
       num_ranks_(static_cast<int>(member.world_ranks.size())),
       stream_(make_stream(device, "comm.bench")) {
   const CancelWatch watch(setup.cancelled);
-  const std::string rendezvous = "bench/" + member.name;
+  const std::string rendezvous = concat("bench/", setup.epoch, "/", member.name);
   tsr_comm_create_args args{};
   args.struct_size = sizeof args;
   args.rank = position_;
