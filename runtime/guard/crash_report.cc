@@ -32,7 +32,7 @@ namespace tessera::host {
 namespace {
 
 constexpr std::array kTimerSignals = {SIGALRM, SIGVTALRM, SIGPROF};
-constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,    SIGABRT,
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,    SIGABRT,
                                       SIGSYS,  SIGTRAP, SIGALRM, SIGVTALRM, SIGPROF};
 
 std::array<struct sigaction, kCrashSignals.size()> actions_before;
@@ -115,7 +115,8 @@ void say(int signal, const void* context) {
   std::array<char, 12> space;
   std::string_view plugin, doing, place;
   if (known)
-    plugin = known->plugin, doing = is_timer(signal) ? " was ended by a timer in " : " crashed in ", place = known->place;
+    plugin = known->plugin, doing = is_timer(signal) ? " was ended by a timer in " : " crashed in ",
+    place = known->place;
   else if (own_thread_of)
     plugin = own_thread_of, doing = " crashed on a thread of its own";
   else if (is_timer(signal))

@@ -63,9 +63,9 @@ ProcessState::~ProcessState() {
 
 std::string ProcessState::restore() {
   std::string changes;
-  for (const auto part : {&ProcessState::restore_computing, &ProcessState::restore_signals,
-                          &ProcessState::restore_mask, &ProcessState::restore_timers, &ProcessState::restore_limits,
-                          &ProcessState::restore_locale, &ProcessState::restore_folder, &ProcessState::restore_files}) {
+  for (const auto part : {&ProcessState::restore_computing, &ProcessState::restore_signals, &ProcessState::restore_mask,
+                          &ProcessState::restore_timers, &ProcessState::restore_limits, &ProcessState::restore_locale,
+                          &ProcessState::restore_folder, &ProcessState::restore_files}) {
     const std::string change = (this->*part)();
     if (!change.empty()) changes += concat(changes.empty() ? "" : ", and ", change);
   }

@@ -1,9 +1,9 @@
 // process_vm_readv on the own process copies like memcpy and returns an error where memcpy would crash. One byte of
 // each page is enough, since pages are what can be read or not.
 //
-// A pass gives the host thousands of arrays, and that question costs 0.4 us. Nothing may be remembered either, as a plugin
-// may give a page back to the system in between. So where the host has a handler for crashes (crash_report.h), a page
-// is read by one instruction that the handler knows: if it fails, the handler lets it go on behind.
+// A pass gives the host thousands of arrays, and that question costs 0.4 us. Nothing may be remembered either, as a
+// plugin may give a page back to the system in between. So where the host has a handler for crashes (crash_report.h), a
+// page is read by one instruction that the handler knows: if it fails, the handler lets it go on behind.
 
 #include "guard/readable.h"
 

@@ -171,8 +171,7 @@ const void* checked_table(const void* interface, std::string_view id, uint32_t f
     refuse(concat("has a table ", id, " of ", table->struct_size, " bytes; at least ", floor, " are needed"));
   if (table->struct_size > kMaxTableBytes)
     refuse(concat("has a table ", id, " of ", table->struct_size, " bytes; the limit is ", kMaxTableBytes));
-  if (!is_readable(interface, table->struct_size))
-    refuse(concat("has a table ", id, " in memory that cannot be read"));
+  if (!is_readable(interface, table->struct_size)) refuse(concat("has a table ", id, " in memory that cannot be read"));
   auto* const kept = static_cast<Table*>(kept_copy(interface, table->struct_size));
   check(*kept);
   return kept;

@@ -16,6 +16,7 @@
 #include "guard/readable.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
+#include "support/patience.h"
 
 namespace tessera::host {
 namespace {
@@ -182,12 +183,12 @@ TEST(Readable, SeesWhatAPluginGivesBackInTheMiddleOfACall) {
     return was_there && was_protected && !is_readable(page, 4096);
   };
   EXPECT_TRUE(is_asked_anew());
-  const testing::ChildProcess child([&](const testing::ChildProcess::Say& say) {
+  testing::ChildProcess child([&](const testing::ChildProcess::Say& say) {
     report_crashes();
     say(is_asked_anew() ? "asked anew" : "remembered");
     end_of_program();
   });
-  EXPECT_EQ(child.read(), "asked anew");
+  EXPECT_EQ(child.next_line(testing::kPatienceMs), "asked anew");
 }
 
 TEST(ProcessState, RestoresNothingWhereNothingHasChanged) {
