@@ -15,7 +15,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <string_view>
@@ -32,8 +31,7 @@ namespace tessera::host {
 namespace {
 
 constexpr std::array kTimerSignals = {SIGALRM, SIGVTALRM, SIGPROF};
-constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,    SIGABRT,
-                                      SIGSYS,  SIGTRAP, SIGALRM, SIGVTALRM, SIGPROF};
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
 
 std::array<struct sigaction, kCrashSignals.size()> actions_before;
 std::atomic<bool> has_ended{false};
@@ -101,26 +99,19 @@ const char* owner_of_thread(const void* context) {
   return plugin || this_thread_calls.last_function() ? plugin : find_code_on_stack(context);
 }
 
-bool is_timer(int signal) {
-  return std::find(kTimerSignals.begin(), kTimerSignals.end(), signal) != kTimerSignals.end();
-}
-
 void say(int signal, const void* context) {
   const ThreadCalls& calls = this_thread_calls;
   const KnownFunction* known = find_function(calls.function());
   const KnownFunction* last = known ? nullptr : find_function(calls.last_function());
-  const char* own_thread_of = known || is_timer(signal) ? nullptr : owner_of_thread(context);
+  const char* own_thread_of = known ? nullptr : owner_of_thread(context);
   const char* name = ::sigabbrev_np(signal);
   const bool has_rank = calls.rank >= 0;
   std::array<char, 12> space;
   std::string_view plugin, doing, place;
   if (known)
-    plugin = known->plugin, doing = is_timer(signal) ? " was ended by a timer in " : " crashed in ",
-    place = known->place;
+    plugin = known->plugin, doing = " crashed in ", place = known->place;
   else if (own_thread_of)
     plugin = own_thread_of, doing = " crashed on a thread of its own";
-  else if (is_timer(signal))
-    doing = "ended by a timer, which a plugin or one of its libraries has set";
   else
     doing = "crashed outside of the calls of plugins";
   write_line({"tessera: ", has_rank ? "rank " : "",
@@ -159,9 +150,11 @@ void report_crashes() {
   struct sigaction action {};
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (size_t i = 0; i < kCrashSignals.size(); ++i) {
-    ::sigaction(kCrashSignals[i], nullptr, &actions_before[i]);
-    if (actions_before[i].sa_handler != SIG_IGN) ::sigaction(kCrashSignals[i], &action, nullptr);
+  for (size_t i = 0; i < kCrashSignals.size(); ++i)
+    ::sigaction(kCrashSignals[i], &action, &actions_before[i]);
+  for (const int signal : kTimerSignals) {
+    struct sigaction before {};
+    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) ::signal(signal, SIG_IGN);
   }
   expect_handler();
   ::atexit(on_exit_of_process);

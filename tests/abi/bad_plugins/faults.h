@@ -104,7 +104,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "trap")) raise(SIGTRAP);
   if (is_fault(place, "timer")) faults_set_timer();
   if (is_fault(place, "timer-and-hang")) faults_set_timer(), faults_hang();
-  if (is_fault(place, "mask")) faults_block(SIGTERM);
+  if (is_fault(place, "mask")) faults_block(SIGUSR2);
   if (is_fault(place, "limits")) faults_limit_files();
   if (is_fault(place, "close-files")) syscall(SYS_close_range, 3u, ~0u, 0u);
   if (is_fault(place, "environment")) clearenv();
