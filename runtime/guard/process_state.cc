@@ -160,4 +160,9 @@ std::string change_text(const void* function, const std::string& change) {
   return concat(call_text(function), " ", change);
 }
 
+void throw_change(const void* function, const std::string& change, const std::string& failure) {
+  throw Error(TSR_E_FAILED_PRECONDITION,
+              concat(change_text(function, change), failure.empty() ? "" : "; it failed with: ", failure));
+}
+
 }  // namespace tessera::host

@@ -62,14 +62,22 @@ class ProcessState {
 /// "the plugin fsdp (...) in its function create CHANGE".
 std::string change_text(const void* function, const std::string& change);
 
+/// Throws FAILED_PRECONDITION with that text, and with what the function has failed with besides, if anything.
+[[noreturn]] void throw_change(const void* function, const std::string& change, const std::string& failure);
+
 /// call(), and then throws FAILED_PRECONDITION, naming the function, if it has changed the state of the process, which
 /// is then restored.
 template <class... P, class... A>
 void call_unchanged(tsr_status (*function)(P...), A&&... args) {
   ProcessState before;
-  call(function, std::forward<A>(args)...);
-  if (const std::string change = before.restore(); !change.empty())
-    throw Error(TSR_E_FAILED_PRECONDITION, change_text(address_of(function), change));
+  try {
+    call(function, std::forward<A>(args)...);
+  } catch (const Error& error) {
+    const std::string change = before.restore();
+    if (change.empty()) throw;
+    throw_change(address_of(function), change, error.what());
+  }
+  if (const std::string change = before.restore(); !change.empty()) throw_change(address_of(function), change, "");
 }
 
 /// made_by(), or with `may_be_null` call_unchanged(), for a function that makes a plugin's object. One that has changed
