@@ -21,6 +21,7 @@
 #include "base/concat.h"
 #include "base/log.h"
 #include "base/small_thread.h"
+#include "guard/ending.h"
 #include "guard/known_functions.h"
 #include "guard/process_copy.h"
 

@@ -1,7 +1,6 @@
 // Ends the run when a plugin's function does not return: nothing else can, since a thread cannot be stopped.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,9 +23,6 @@ void set_call_timeouts(const CallTimeouts& timeouts);
 
 /// Ends the process with exit code 1 and the sentence, which is about that rank. [any-thread]
 [[noreturn]] void end_run(const std::string& sentence, int rank = this_thread_calls.rank) noexcept;
-
-/// True from when the host ends the process by itself, whatever call a thread is in.
-inline std::atomic<bool> host_ends_process{false};
 
 /// Says to the job, and to the user unless another process does, why this one is about to end.
 using LastWords = std::function<void(const std::string& sentence)>;

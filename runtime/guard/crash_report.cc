@@ -21,6 +21,7 @@
 
 #include "base/concat.h"
 #include "guard/call_watch.h"
+#include "guard/ending.h"
 #include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_copy.h"

@@ -17,7 +17,7 @@
 #include <string_view>
 
 #include "base/concat.h"
-#include "guard/call_watch.h"
+#include "guard/ending.h"
 #include "guard/known_functions.h"
 #include "guard/thread_calls.h"
 #include "guard/write_line.h"

@@ -3,7 +3,7 @@
 //
 // A pass gives the host thousands of arrays, and that question costs 0.4 us. Nothing may be remembered either, as a
 // plugin may give a page back to the system in between. So where the host has a handler for crashes (crash_report.h), a
-// page is read by one instruction that the handler knows: if it fails, the handler lets it go on behind.
+// page is read by one instruction that the handler knows: if it fails, the handler lets it go on past it.
 
 #include "guard/readable.h"
 

@@ -200,7 +200,7 @@ TEST(NcclComm, WorkIsCapturedAndRunsAgainInAGraph) {
   });
 }
 
-// The kernels of a communicator that is cut end, and what is behind them on the stream runs. The first one's must be
+// The kernels of a communicator that is cut end, and what comes after them on the stream runs. The first one's must be
 // ahead, also when NCCL takes its time to cut it.
 TEST(NcclComm, AbortCutsTheFirstBeforeTheOthers) {
   const Variable slow("NCCL_ON_CPU_SLOW_ABORT", "dp.world");
