@@ -13,7 +13,8 @@ namespace tessera::cuda {
 /// The plugin's name, as its errors carry it.
 inline constexpr std::string_view kName = "cuda-device";
 
-/// RESOURCE_EXHAUSTED for cudaErrorMemoryAllocation, UNAVAILABLE when there is no device or driver, else INTERNAL.
+/// RESOURCE_EXHAUSTED for cudaErrorMemoryAllocation, UNAVAILABLE when there is no device or driver, DATA_LOSS for those
+/// after which CUDA asks for the end of the process ("any further CUDA work will return the same error"), else INTERNAL.
 inline tsr_status status_of(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
@@ -25,6 +26,18 @@ inline tsr_status status_of(cudaError_t error) {
     case cudaErrorSystemNotReady:
     case cudaErrorSystemDriverMismatch:
       return TSR_E_UNAVAILABLE;
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+      return TSR_E_DATA_LOSS;
     default:
       return TSR_E_INTERNAL;
   }

@@ -21,6 +21,9 @@ class NcclCommunicator final : public Communicator {
   void submit(const tsr_collective& collective) override;
   void check_async() override { session_->check(); }
   void abort() noexcept override { session_->abort(); }
+  void abort_after(Communicator& first) noexcept override {
+    session_->abort_after(static_cast<NcclCommunicator&>(first).session_);
+  }
 
  private:
   void run(Collective& collective);

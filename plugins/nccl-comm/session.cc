@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 
 // How often a waiting rank queries whether a member has stopped: often at first, then seldom, since thousands may wait.
 constexpr milliseconds kQueryOften(500), kQuerySeldom(5000);
+constexpr milliseconds kFirstLimit(1000);
 // Limit of ncclCommFinalize.
 constexpr int64_t kFinalizeMs = 10'000;
 
@@ -137,6 +138,24 @@ void Session::abort() noexcept {
   }
 }
 
+void Session::abort_after(std::shared_ptr<Session> first) noexcept {
+  {
+    const std::lock_guard lock(first_mutex_);
+    if (!is_aborted_ && first.get() != this) first_ = std::move(first);
+  }
+  abort();
+}
+
+// A limit, since the first may hang in NCCL and an abort has two seconds.
+void Session::wait_for_first() noexcept {
+  std::shared_ptr<Session> first;
+  {
+    const std::lock_guard lock(first_mutex_);
+    first = std::move(first_);
+  }
+  if (first) first->shutdown().wait_until_done(kFirstLimit);
+}
+
 void Session::poll() noexcept {
   try {
     poll_operations();
@@ -197,6 +216,7 @@ Error Session::timed_out_error(const Collective& collective) {
 void Session::end() noexcept {
   const bool has_failed = shutdown_.error().has_value();
   if (has_failed) status_board_.post_stopped();
+  wait_for_first();
   if (const ncclComm_t comm = handle_.release()) {
     if (!has_failed && finalize(comm))
       nccl_->comm_destroy(comm);

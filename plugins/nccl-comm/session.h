@@ -13,6 +13,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "nccl-comm/handle.h"
 #include "nccl-comm/operations.h"
@@ -49,6 +50,8 @@ class Session {
   void check() const;
   /// All later calls fail with ABORTED. [any-thread]
   void abort() noexcept;
+  /// The same; what is on the GPU is cut after that of `first`, or a second later. [any-thread]
+  void abort_after(std::shared_ptr<Session> first) noexcept;
   const std::atomic<bool>& aborted() const { return is_aborted_; }
   ShutdownState& shutdown() { return shutdown_; }
 
@@ -70,6 +73,7 @@ class Session {
   Error timed_out_error(const Collective& collective);
   /// The error of a call after the communicator has ended.
   Error ended_error() const;
+  void wait_for_first() noexcept;
   bool finalize(ncclComm_t comm);
 
   const std::shared_ptr<const Library> nccl_;
@@ -81,6 +85,8 @@ class Session {
   Operations operations_;
   ShutdownState shutdown_;
   std::atomic<bool> is_aborted_{false};
+  std::mutex first_mutex_;
+  std::shared_ptr<Session> first_;  // guarded by first_mutex_: the one that is cut before this one
 };
 
 }  // namespace tessera::nccl_comm

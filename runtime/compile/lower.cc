@@ -172,7 +172,8 @@ LoweredPrograms Lowering::lower(const Coordinates& coordinates) {
   const auto lowered = [&](uint32_t purpose, uint32_t variant) {
     return lower(part, coordinates, layout, purpose, variant);
   };
-  for (uint32_t variant = 0; input_.trains && variant < num_variants(input_.mesh, order_); ++variant)
+  const uint32_t num_steps = input_.trains ? num_variants(input_.mesh, order_) : 0;
+  for (uint32_t variant = 0; variant < num_steps; ++variant)
     result.steps.push_back(lowered(TSR_PURPOSE_STEP, variant));
   result.init = lowered(TSR_PURPOSE_INIT, 0);
   if (input_.evaluates) result.eval = lowered(TSR_PURPOSE_EVAL, 0);

@@ -11,6 +11,7 @@
 #include "compile/program_snapshot.h"
 #include "guard/lent_table.h"
 #include "guard/plugin_calls.h"
+#include "guard/process_state.h"
 #include "guard/readable.h"
 #include "offload/items.h"
 #include "offload/movement.h"
@@ -201,7 +202,7 @@ std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& pol
   AnswerSink sink(program, items, snapshot.view(), limits);
   const LentTable table(AnswerSink::functions(), &sink, "the offload sink", address_of(policy.interface->plan));
   try {
-    call(policy.interface->plan, policy.instance, &snapshot.view(), &table.table());
+    call_unchanged(policy.interface->plan, policy.instance, &snapshot.view(), &table.table());
     sink.check_resting_items();
     sink.check_host_runs();
   } catch (const Error& e) {

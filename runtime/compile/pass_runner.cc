@@ -12,6 +12,7 @@
 #include "compile/rewriter.h"
 #include "guard/lent_table.h"
 #include "guard/plugin_calls.h"
+#include "guard/process_state.h"
 #include "guard/readable.h"
 #include "tessera/error.hpp"
 
@@ -147,7 +148,7 @@ void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp
   Rewriter edits(program, describe, index);
   const LentTable table(edit_functions(), &edits, "the edit table", address_of(strategy.interface->lower));
   try {
-    call(strategy.interface->lower, strategy.instance, &snapshot.view(), &table.table());
+    call_unchanged(strategy.interface->lower, strategy.instance, &snapshot.view(), &table.table());
   } catch (const Error& e) {
     refuse(program, strategy, e);
   }
@@ -183,7 +184,7 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
   const LentTable lent(table, &sink, "the layout sink", address_of(strategy.interface->layout));
   const ProgramSnapshot snapshot(program, strategy.axis, index_of(program, strategy));
   try {
-    call(strategy.interface->layout, strategy.instance, &snapshot.view(), &lent.table());
+    call_unchanged(strategy.interface->layout, strategy.instance, &snapshot.view(), &lent.table());
   } catch (const Error& e) {
     refuse(program, strategy, e);
   }

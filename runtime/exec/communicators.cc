@@ -129,7 +129,7 @@ void Communicators::create(const Key& key, const Program& program, const Device&
   if (members.size() < 2) return;
   const GroupMember member{
       position, {members.begin(), members.end()}, key.stream.substr(key.stream.find('.') + 1)};  // without "comm."
-  std::string rendezvous = "comm/" + key.stream + "/" + std::to_string(key.axis) + "/" + std::to_string(members[0]);
+  std::string rendezvous = concat("comm/", setup_.epoch, "/", key.stream, "/", key.axis, "/", members[0]);
   for (int c : key.coordinates)
     rendezvous += "," + std::to_string(c);
   by_key_[key] = {member.name, create_communicator(setup_, device, member, rendezvous, cancel), 0,

@@ -22,6 +22,8 @@ struct CommunicatorSetup {
   const tsr_communicator_interface* api = nullptr;
   const tsr_host* host = nullptr;
   std::span<const tsr_option_value> options;
+  /// Which communicators of the job these are: others that are made later in its store, after an abort, have another.
+  uint64_t epoch = 0;
   bool is_local = true;    ///< all ranks of the job are on this machine
   std::string store_host;  ///< host of the job's store; empty: unknown
   int64_t start_timeout_ms = 300'000;

@@ -15,6 +15,8 @@
 namespace tessera::host {
 namespace {
 
+constexpr uintptr_t kMemoryAlignment = 4096;  // device.h, allocate
+
 constexpr uint64_t kMaxSlots = 4096;  // of one op; the largest op of today has a dozen
 
 void require(const tsr_device_interface& api, std::span<const NamedFunction> functions) {
@@ -100,7 +102,11 @@ KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const
 
 Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
     : device_(device), memory_(memory), num_bytes_(num_bytes) {
-  if (num_bytes) base_ = made_by<void>(device.api().allocate, device.handle(), memory, num_bytes);
+  if (!num_bytes) return;
+  base_ = made_by<void>(device.api().allocate, device.handle(), memory, num_bytes);
+  if (reinterpret_cast<uintptr_t>(base_) % kMemoryAlignment != 0)
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(device.api().allocate)), " returned memory that is not ",
+                                       kMemoryAlignment, "-aligned"));
 }
 Arena::Arena(Arena&& other) noexcept
     : device_(other.device_),

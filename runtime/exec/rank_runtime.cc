@@ -9,11 +9,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <numeric>
 
 #include "base/concat.h"
 #include "exec/half_values.h"
 #include "exec/self_test/test_communicators.h"
 #include "exec/self_test/test_device.h"
+#include "program/program_text.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -83,6 +86,25 @@ const CommunicatorSetup& wait_for_ranks(const RankSetup& setup, const Device& de
   return setup.communicators;
 }
 
+/// For each program of a rank the first that does the same in the same memory. Only variants of the step can be equal.
+std::vector<size_t> first_equal(const RankPrograms& programs) {
+  std::vector<size_t> first(programs.all().size());
+  std::iota(first.begin(), first.end(), size_t{0});
+  if (programs.steps.size() < 2) return first;
+  std::map<std::string, std::vector<size_t>> by_text;
+  for (size_t i = 0; i < programs.steps.size(); ++i) {
+    const std::string text = print_program(programs.steps[i], false);
+    std::vector<size_t>& equal = by_text[text.substr(text.find('\n'))];  // without the number of the variant
+    const auto found = std::ranges::find_if(
+        equal, [&](size_t other) { return programs.memory[other].address == programs.memory[1 + i].address; });
+    if (found != equal.end())
+      first[1 + i] = *found;
+    else
+      equal.push_back(1 + i);
+  }
+  return first;
+}
+
 }  // namespace
 
 RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
@@ -99,8 +121,10 @@ RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
   const auto all = programs_.all();
   if (setup.tests.communicators)
     test_communicators(context_, all, setup.tests.is_canonical, setup.communicators.start_timeout_ms);
+  const std::vector<size_t> first = first_equal(programs_);
   for (size_t i = 0; i < all.size(); ++i)
-    executables_.push_back(std::make_unique<Executable>(*all[i], programs_.memory[i], context_));
+    executables_.push_back(first[i] < i ? executables_[first[i]]
+                                        : std::make_shared<Executable>(*all[i], programs_.memory[i], context_));
 }
 
 RankRuntime::~RankRuntime() = default;

@@ -120,7 +120,8 @@ class RankRuntime {
   /// Reads this rank's pieces of a parameter's value into their places; other elements are left alone. [num_elements]
   void read_parameter(int parameter, std::span<float> out);
 
-  /// The program of a step: run_step(step) runs the variant step mod their number.
+  /// The program of a step: run_step(step) runs the variant step mod their number. Variants whose programs are equal
+  /// are one.
   Executable& step_executable(uint64_t step) { return *executables_[1 + step % programs_.steps.size()]; }
 
   /// The first element of this rank's pieces, in the order of the model, that is not finite; if all are finite, the one
@@ -170,7 +171,7 @@ class RankRuntime {
   bool has_used_files_ = false;
   Communicators communicators_;
   ExecutionContext context_;
-  std::vector<std::unique_ptr<Executable>> executables_;  // init, the variants of the step, then eval, if any
+  std::vector<std::shared_ptr<Executable>> executables_;  // init, the variants of the step, then eval, if any
   std::unique_ptr<StateCopy> state_copy_;                 // null: none was reserved
 };
 

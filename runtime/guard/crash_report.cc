@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -20,15 +21,18 @@
 
 #include "base/concat.h"
 #include "guard/call_watch.h"
+#include "guard/ending.h"
 #include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_copy.h"
+#include "guard/readable.h"
 #include "guard/write_line.h"
 
 namespace tessera::host {
 namespace {
 
-constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS};
+constexpr std::array kTimerSignals = {SIGALRM, SIGVTALRM, SIGPROF};
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
 
 std::array<struct sigaction, kCrashSignals.size()> actions_before;
 std::atomic<bool> has_ended{false};
@@ -43,6 +47,17 @@ const void* instruction_of(const void* context) {
   return reinterpret_cast<const void*>(registers.gregs[REG_RIP]);
 #elif defined(__aarch64__)
   return reinterpret_cast<const void*>(registers.pc);
+#else
+  return static_cast<void>(registers), nullptr;
+#endif
+}
+
+void* stack_of(const void* context) {
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<void*>(registers.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<void*>(registers.sp);
 #else
   return static_cast<void>(registers), nullptr;
 #endif
@@ -64,10 +79,32 @@ void wait_for_first() {
     ::poll(nullptr, 0, kPauseMs);
 }
 
+/// The plugin that has code on the stack of this thread, of which nothing else is known: abort() and std::terminate()
+/// are called by it. Null if there is none.
+const char* find_code_on_stack(const void* context) {
+  constexpr size_t kMaxBytes = 64 << 10;
+  std::array<const void*, 512> words;
+  for (size_t done = 0; done < kMaxBytes; done += sizeof words) {
+    const iovec to{words.data(), sizeof words};
+    const iovec from{static_cast<char*>(stack_of(context)) + done, sizeof words};
+    const ssize_t got = ::process_vm_readv(process, &to, 1, &from, 1, 0);
+    for (ssize_t i = 0; i < got / static_cast<ssize_t>(sizeof(void*)); ++i)
+      if (const char* plugin = find_code(words[static_cast<size_t>(i)])) return plugin;
+    if (got != static_cast<ssize_t>(sizeof words)) break;
+  }
+  return nullptr;
+}
+
+const char* owner_of_thread(const void* context) {
+  const char* plugin = find_code(instruction_of(context));
+  return plugin || this_thread_calls.last_function() ? plugin : find_code_on_stack(context);
+}
+
 void say(int signal, const void* context) {
   const ThreadCalls& calls = this_thread_calls;
   const KnownFunction* known = find_function(calls.function());
-  const char* own_thread_of = known ? nullptr : find_code(instruction_of(context));
+  const KnownFunction* last = known ? nullptr : find_function(calls.last_function());
+  const char* own_thread_of = known ? nullptr : owner_of_thread(context);
   const char* name = ::sigabbrev_np(signal);
   const bool has_rank = calls.rank >= 0;
   std::array<char, 12> space;
@@ -81,10 +118,13 @@ void say(int signal, const void* context) {
   write_line({"tessera: ", has_rank ? "rank " : "",
               has_rank ? digits(static_cast<unsigned>(calls.rank.load()), space) : "", has_rank ? ": " : "",
               calls.has_error ? calls.error : "", calls.has_error ? "; after that " : "",
-              plugin.empty() ? "" : "the plugin ", plugin, doing, place, " (SIG", name ? name : "?", ")\n"});
+              plugin.empty() ? "" : "the plugin ", plugin, doing, place, " (SIG", name ? name : "?", ")",
+              last ? "; before that the thread was in the plugin " : "", last ? last->plugin : "", last ? " in " : "",
+              last ? last->place : "", "\n"});
 }
 
 extern "C" void on_crash(int signal, siginfo_t* info, void* context) {
+  if ((signal == SIGSEGV || signal == SIGBUS) && go_on_after_touch(context)) return;
   if (is_claimed.test_and_set()) {
     wait_for_first();
   } else {
@@ -113,6 +153,11 @@ void report_crashes() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (size_t i = 0; i < kCrashSignals.size(); ++i)
     ::sigaction(kCrashSignals[i], &action, &actions_before[i]);
+  for (const int signal : kTimerSignals) {
+    struct sigaction before {};
+    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) ::signal(signal, SIG_IGN);
+  }
+  expect_handler();
   ::atexit(on_exit_of_process);
   ::at_quick_exit(on_exit_of_process);
 }
@@ -125,11 +170,12 @@ void end_of_program() {
 
 }  // namespace tessera::host
 
-// The program exports these, so they come before those of libc for plugins and their libraries; exit() itself and the
-// host do not pass here with 0. Sanitizers have their own.
+// The program exports these, so they come before those of libc for plugins and their libraries; exit() itself does not
+// pass here. Sanitizers have their own.
 #ifndef TESSERA_IS_SANITIZED
 extern "C" void _exit(int status) {
-  if (status == 0 && tessera::host::this_thread_calls.function()) tessera::host::on_exit_of_process();
+  if (tessera::host::this_thread_calls.function() && !tessera::host::host_ends_process)
+    tessera::host::on_exit_of_process();
   for (;;)
     ::syscall(SYS_exit_group, status);
 }

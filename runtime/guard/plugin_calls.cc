@@ -2,6 +2,7 @@
 
 #include "guard/plugin_calls.h"
 
+#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -42,6 +43,8 @@ class KnownThread {
 
 void know_this_thread() {
   this_thread_calls.is_known = true;  // first: it stays so while the thread ends
+  // A plugin that cancels a thread of the host would end it later, somewhere in the host.
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
   thread_local const KnownThread known;
 }
 

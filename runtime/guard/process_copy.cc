@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "base/concat.h"
+#include "guard/ending.h"
 #include "guard/known_functions.h"
 #include "guard/thread_calls.h"
 #include "guard/write_line.h"
@@ -61,6 +62,7 @@ void end_copy() noexcept {
     write_line({"tessera: ", known ? "the plugin " : "a plugin", known ? known->plugin : "", known ? " in " : "",
                 known ? known->place : "", kForked, "\n"});
   }
+  host_ends_process = true;
   ::_exit(1);
 }
 
@@ -73,6 +75,10 @@ const void* returned_copy(int wait_ms) noexcept {
     ::poll(&poll, 1, wait_ms);
   }
   return ::read(ends[0], &function, sizeof function) == sizeof function ? function : nullptr;
+}
+
+bool host_files_are_open() noexcept {
+  return ends[0] < 0 || ::fcntl(ends[0], F_GETFD) >= 0;
 }
 
 std::string copy_sentence(const void* function) {

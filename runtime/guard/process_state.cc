@@ -11,6 +11,7 @@
 #include "base/concat.h"
 #include "guard/floating_point.h"
 #include "guard/known_functions.h"
+#include "guard/process_copy.h"
 
 namespace tessera::host {
 namespace {
@@ -26,6 +27,11 @@ bool is_same(const struct sigaction& a, const struct sigaction& b) {
   return a.sa_handler == b.sa_handler && (a.sa_flags & SA_SIGINFO) == (b.sa_flags & SA_SIGINFO);
 }
 
+void add_signal(std::string& names, int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  names += concat(names.empty() ? "" : ", ", "SIG", name ? name : std::to_string(signal));
+}
+
 bool is_same(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_rdev == b.st_rdev &&
          (a.st_mode & S_IFMT) == (b.st_mode & S_IFMT);
@@ -36,6 +42,11 @@ bool is_same(const struct stat& a, const struct stat& b) {
 ProcessState::ProcessState() : computing_(computing_now()), c_locale_(std::setlocale(LC_ALL, nullptr)) {
   for (int signal = 1; signal < NSIG; ++signal)
     ::sigaction(signal, nullptr, &signals_[signal]);
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+  for (size_t i = 0; i < kTimers.size(); ++i)
+    ::getitimer(kTimers[i], &timers_[i]);
+  for (size_t i = 0; i < limits_.size(); ++i)
+    ::getrlimit(static_cast<__rlimit_resource_t>(i), &limits_[i]);
   if (char* const path = ::getcwd(nullptr, 0); path) {
     if (::stat(path, &folder_status_) == 0) folder_ = path;
     std::free(path);
@@ -53,8 +64,9 @@ ProcessState::~ProcessState() {
 
 std::string ProcessState::restore() {
   std::string changes;
-  for (const auto part : {&ProcessState::restore_computing, &ProcessState::restore_signals,
-                          &ProcessState::restore_locale, &ProcessState::restore_folder, &ProcessState::restore_files}) {
+  for (const auto part : {&ProcessState::restore_computing, &ProcessState::restore_signals, &ProcessState::restore_mask,
+                          &ProcessState::restore_timers, &ProcessState::restore_limits, &ProcessState::restore_locale,
+                          &ProcessState::restore_folder, &ProcessState::restore_files}) {
     const std::string change = (this->*part)();
     if (!change.empty()) changes += concat(changes.empty() ? "" : ", and ", change);
   }
@@ -73,10 +85,45 @@ std::string ProcessState::restore_signals() {
     struct sigaction now {};
     if (::sigaction(signal, nullptr, &now) != 0 || is_same(now, signals_[signal])) continue;
     ::sigaction(signal, &signals_[signal], nullptr);
-    const char* name = ::sigabbrev_np(signal);
-    names += concat(names.empty() ? "" : ", ", "SIG", name ? name : std::to_string(signal));
+    add_signal(names, signal);
   }
   return names.empty() ? "" : concat("changes what ", names, " does; a plugin installs no handlers of signals");
+}
+
+std::string ProcessState::restore_mask() {
+  sigset_t now;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &now);
+  std::string names;
+  for (int signal = 1; signal < NSIG; ++signal)
+    if (::sigismember(&now, signal) != ::sigismember(&mask_, signal)) add_signal(names, signal);
+  if (names.empty()) return "";
+  ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  return concat("changes whether the calling thread blocks ", names, "; only threads of its own are a plugin's to set");
+}
+
+std::string ProcessState::restore_timers() {
+  bool has_set = false;
+  for (size_t i = 0; i < kTimers.size(); ++i) {
+    itimerval now{};
+    ::getitimer(kTimers[i], &now);
+    if (timerisset(&now.it_value) == timerisset(&timers_[i].it_value)) continue;
+    ::setitimer(kTimers[i], &timers_[i], nullptr);
+    has_set = true;
+  }
+  return has_set ? "sets a timer of the process (alarm, setitimer), which would end the run; it must not" : "";
+}
+
+std::string ProcessState::restore_limits() {
+  bool has_changed = false;
+  for (size_t i = 0; i < limits_.size(); ++i) {
+    rlimit now{};
+    const auto resource = static_cast<__rlimit_resource_t>(i);
+    if (::getrlimit(resource, &now) != 0) continue;
+    if (now.rlim_cur == limits_[i].rlim_cur && now.rlim_max == limits_[i].rlim_max) continue;
+    ::setrlimit(resource, &limits_[i]);
+    has_changed = true;
+  }
+  return has_changed ? "changes a limit of the process (setrlimit), which is the user's to set" : "";
 }
 
 std::string ProcessState::restore_locale() {
@@ -105,11 +152,17 @@ std::string ProcessState::restore_files() {
     ::dup2(files_[file], file);
     changes += concat(changes.empty() ? "" : ", and ", is_open ? "replaces" : "closes", " standard ", kNames[file]);
   }
+  if (!host_files_are_open()) return "closes files of the host; a plugin closes what it has opened itself";
   return changes.empty() ? "" : changes + "; a plugin writes to the host's log";
 }
 
 std::string change_text(const void* function, const std::string& change) {
   return concat(call_text(function), " ", change);
+}
+
+void throw_change(const void* function, const std::string& change, const std::string& failure) {
+  throw Error(TSR_E_FAILED_PRECONDITION,
+              concat(change_text(function, change), failure.empty() ? "" : "; it failed with: ", failure));
 }
 
 }  // namespace tessera::host

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/types.h>
 
 #include <array>
@@ -15,7 +17,8 @@ namespace tessera::host {
 
 /// The state when it was made:
 ///   - how this thread computes: rounding, and whether denormals are flushed to zero, which changes results silently
-///   - what signals do
+///   - what signals do, and which of them this thread blocks
+///   - timers that end the process, and its limits
 ///   - the locale, in which numbers are written and read
 ///   - the current folder
 ///   - which files are standard input, output and error
@@ -34,6 +37,9 @@ class ProcessState {
  private:
   std::string restore_computing();
   std::string restore_signals();
+  std::string restore_mask();
+  std::string restore_timers();
+  std::string restore_limits();
   std::string restore_locale();
   std::string restore_folder();
   std::string restore_files();
@@ -41,6 +47,10 @@ class ProcessState {
   static constexpr int kNumFiles = 3;
   uint64_t computing_;
   std::array<struct sigaction, NSIG> signals_{};
+  sigset_t mask_;
+  static constexpr std::array kTimers = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+  std::array<itimerval, kTimers.size()> timers_{};
+  std::array<rlimit, RLIM_NLIMITS> limits_{};
   std::string c_locale_;
   std::locale locale_;
   std::string folder_;  ///< its path; empty if it has none
@@ -52,16 +62,30 @@ class ProcessState {
 /// "the plugin fsdp (...) in its function create CHANGE".
 std::string change_text(const void* function, const std::string& change);
 
-/// made_by(), or with `may_be_null` call(), for a function that makes a plugin's object: throws FAILED_PRECONDITION,
-/// naming the function, if it has changed the state of the process, which is then restored. The object is not
-/// destroyed.
+/// Throws FAILED_PRECONDITION with that text, and with what the function has failed with besides, if anything.
+[[noreturn]] void throw_change(const void* function, const std::string& change, const std::string& failure);
+
+/// call(), and then throws FAILED_PRECONDITION, naming the function, if it has changed the state of the process, which
+/// is then restored.
+template <class... P, class... A>
+void call_unchanged(tsr_status (*function)(P...), A&&... args) {
+  ProcessState before;
+  try {
+    call(function, std::forward<A>(args)...);
+  } catch (const Error& error) {
+    const std::string change = before.restore();
+    if (change.empty()) throw;
+    throw_change(address_of(function), change, error.what());
+  }
+  if (const std::string change = before.restore(); !change.empty()) throw_change(address_of(function), change, "");
+}
+
+/// made_by(), or with `may_be_null` call_unchanged(), for a function that makes a plugin's object. One that has changed
+/// the state of the process is not destroyed.
 template <class T, class... P, class... A>
 T* create_by(bool may_be_null, tsr_status (*function)(P...), A&&... args) {
-  ProcessState before;
   T* object = nullptr;
-  call(function, std::forward<A>(args)..., &object);
-  if (const std::string change = before.restore(); !change.empty())
-    throw Error(TSR_E_FAILED_PRECONDITION, change_text(address_of(function), change));
+  call_unchanged(function, std::forward<A>(args)..., &object);
   if (!may_be_null) check_handle(object, address_of(function));
   return object;
 }

@@ -31,4 +31,9 @@ const T& checked(const T* pointer, const char* what) {
 /// The same for a text of at most kMaxTextBytes, which is UTF-8 without control characters.
 void check_text(tsr_str text, const char* what);
 
+/// From now on crashes of this process come to a handler, which calls the next first, with what it was given, and
+/// returns where that says true: the crash was a question of is_readable. Safe in handlers.
+void expect_handler() noexcept;
+bool go_on_after_touch(void* context) noexcept;
+
 }  // namespace tessera::host

@@ -32,6 +32,8 @@ struct ThreadCalls {
     const uint32_t now = depth.load(std::memory_order_relaxed);
     return now == 0 || now > kMaxDepth ? nullptr : frames[now - 1].function.load(std::memory_order_relaxed);
   }
+  /// The outermost function of the last call, which may have ended; null: there was none.
+  const void* last_function() const { return frames[0].function.load(std::memory_order_relaxed); }
 };
 inline constinit thread_local ThreadCalls this_thread_calls;
 

@@ -8,6 +8,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
 
 #include "base/concat.h"
 #include "config/text_values.h"
@@ -106,7 +111,19 @@ void require(std::initializer_list<Slot> slots, const char* table) {
 #field, table.field == nullptr \
   }
 
-void check_strategy(const tsr_strategy_interface& table) {
+/// A copy that is never freed, as plugins are never unloaded: the host does not read a plugin's memory later, when it
+/// may be gone. The same one for the same table.
+void* kept_copy(const void* from, size_t num_bytes) {
+  static std::mutex mutex;
+  static auto& all = *new std::map<const void*, std::deque<std::vector<char>>>;
+  const std::span bytes(static_cast<const char*>(from), num_bytes);
+  const std::lock_guard lock(mutex);
+  std::deque<std::vector<char>>& copies = all[from];
+  const auto found = std::ranges::find_if(copies, [&](const auto& copy) { return std::ranges::equal(copy, bytes); });
+  return found != copies.end() ? found->data() : copies.emplace_back(bytes.begin(), bytes.end()).data();
+}
+
+void check_strategy(tsr_strategy_interface& table) {
   require({TESSERA_SLOT(create), TESSERA_SLOT(destroy), TESSERA_SLOT(lower)}, TSR_STRATEGY_INTERFACE);
   if (table.role != TSR_STRATEGY_SCHEDULE && table.role != TSR_STRATEGY_SPLIT_COMPUTE &&
       table.role != TSR_STRATEGY_SPLIT_STORAGE)
@@ -117,14 +134,14 @@ void check_strategy(const tsr_strategy_interface& table) {
                   "), the layers (", TSR_SPLITS_LAYERS, ") or the tensors (", TSR_SPLITS_TENSORS, ")"));
 }
 
-void check_communicator(const tsr_communicator_interface& table) {
+void check_communicator(tsr_communicator_interface& table) {
   require({TESSERA_SLOT(caps), TESSERA_SLOT(describe), TESSERA_SLOT(create), TESSERA_SLOT(submit),
            TESSERA_SLOT(async_error), TESSERA_SLOT(abort), TESSERA_SLOT(destroy)},
           TSR_COMMUNICATOR_INTERFACE);
   check_known_bits(table.reserved, 0, "reserved words in its table " TSR_COMMUNICATOR_INTERFACE);
 }
 
-void check_device(const tsr_device_interface& table) {
+void check_device(tsr_device_interface& table) {
   require(
       {TESSERA_SLOT(describe), TESSERA_SLOT(open), TESSERA_SLOT(close), TESSERA_SLOT(allocate), TESSERA_SLOT(release),
        TESSERA_SLOT(stream_create), TESSERA_SLOT(stream_destroy), TESSERA_SLOT(stream_synchronize),
@@ -133,10 +150,12 @@ void check_device(const tsr_device_interface& table) {
        TESSERA_SLOT(prepare), TESSERA_SLOT(kernel_destroy), TESSERA_SLOT(launch)},
       TSR_DEVICE_INTERFACE);
   check_known_bits(table.reserved, 0, "reserved words in its table " TSR_DEVICE_INTERFACE);
-  if (copy_text(table.stream_kind, "stream kind").empty()) refuse("names no stream kind");
+  const std::string kind = copy_text(table.stream_kind, "stream kind");
+  if (kind.empty()) refuse("names no stream kind");
+  table.stream_kind = {static_cast<const char*>(kept_copy(kind.data(), kind.size())), kind.size()};
 }
 
-void check_offload(const tsr_offload_interface& table) {
+void check_offload(tsr_offload_interface& table) {
   require({TESSERA_SLOT(create), TESSERA_SLOT(destroy), TESSERA_SLOT(plan)}, TSR_OFFLOAD_INTERFACE);
   check_known_bits(table.flags, TSR_OFFLOAD_CUTS_HOMES | TSR_OFFLOAD_CASTS_ANEW,
                    "flags in its table " TSR_OFFLOAD_INTERFACE);
@@ -144,7 +163,7 @@ void check_offload(const tsr_offload_interface& table) {
 #undef TESSERA_SLOT
 
 template <class Table>
-const void* checked_table(const void* interface, std::string_view id, uint32_t floor, void (*check)(const Table&)) {
+const void* checked_table(const void* interface, std::string_view id, uint32_t floor, void (*check)(Table&)) {
   if (!interface) refuse(concat("has no table ", id));
   if (!is_readable(interface, floor)) refuse(concat("has a table ", id, " in memory that cannot be read"));
   const auto* table = static_cast<const Table*>(interface);
@@ -152,8 +171,10 @@ const void* checked_table(const void* interface, std::string_view id, uint32_t f
     refuse(concat("has a table ", id, " of ", table->struct_size, " bytes; at least ", floor, " are needed"));
   if (table->struct_size > kMaxTableBytes)
     refuse(concat("has a table ", id, " of ", table->struct_size, " bytes; the limit is ", kMaxTableBytes));
-  check(*table);
-  return interface;
+  if (!is_readable(interface, table->struct_size)) refuse(concat("has a table ", id, " in memory that cannot be read"));
+  auto* const kept = static_cast<Table*>(kept_copy(interface, table->struct_size));
+  check(*kept);
+  return kept;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "rates/collective_group.h"
 
+#include "base/concat.h"
 #include "guard/cancel_watch.h"
 #include "guard/process_state.h"
 #include "tessera/error.hpp"
@@ -18,7 +19,7 @@ CollectiveGroup::CollectiveGroup(const CommunicatorSetup& setup, const Device& d
       num_ranks_(static_cast<int>(member.world_ranks.size())),
       stream_(make_stream(device, "comm.bench")) {
   const CancelWatch watch(setup.cancelled);
-  comm_ = create_communicator(setup, device, member, "bench/" + member.name, watch.flag());
+  comm_ = create_communicator(setup, device, member, concat("bench/", setup.epoch, "/", member.name), watch.flag());
 }
 
 CollectiveGroup::~CollectiveGroup() {

@@ -183,6 +183,22 @@ TEST_P(DeviceTest, AFailedStreamMayBeReplacedAndMemoryKeepsItsContent) {
   }
 }
 
+// Only where no other stream can be made either the device is gone.
+TEST_P(DeviceTest, DataLossOfAFunctionIsNotThatOfTheDevice) {
+  const Stream lost = make_stream("test");
+  tsr_error err{};
+  call(
+      table_.host_function, lost.get(), [](void*, tsr_error*) noexcept -> tsr_status { return TSR_E_DATA_LOSS; },
+      nullptr);
+  EXPECT_EQ(table_.stream_synchronize(lost.get(), kPatienceMs, &err), TSR_E_DATA_LOSS);
+  const Stream next = make_stream("test");
+  bool ran = false;
+  auto set = [&] { ran = true; };
+  run_on(next, set);
+  synchronize(next);
+  EXPECT_TRUE(ran);
+}
+
 TEST_P(DeviceTest, DestroyingAStreamWaitsForItsWork) {
   int num_runs = 0;
   auto count = [&] { ++num_runs; };

@@ -4,6 +4,16 @@
 namespace tessera::testing {
 namespace {
 
+/// The losses in the log.
+Parts losses_of(const CommandResult& run) {
+  Parts losses;
+  const std::string text = run.out + run.err;
+  for (size_t at = text.find("loss  "); at != std::string::npos; at = text.find("loss  ", at + 1))
+    losses.push_back(text.substr(at, 12));
+  EXPECT_FALSE(losses.empty()) << text;
+  return losses;
+}
+
 #if defined(__x86_64__)
 TEST(HostileCall, ThatChangesHowNumbersAreComputedIsNamed) {
   const auto text = [](const std::string& function) {
@@ -38,6 +48,81 @@ TEST(HostileCall, ThatForksAndComesBackTwiceEndsTheRun) {
   expect_named(train_wrapped("submit-fork", kNoFlag, "hostile"), {"hostile-comm.so", "submit" + text}, 1);
   expect_named(train_wrapped("create-fork", kNoFlag, "hostile-gloo"), {"hostile-gloo-comm.so", "create" + text}, 1);
   expect_named(train_wrapped("launch-fork", "--device=hostile"), {"hostile-device.so", "launch" + text}, 1);
+}
+
+// ---- what it does to the process ------------------------------------------------------------------------------------
+
+TEST(HostileCall, ThatChangesTheProcessIsNamed) {
+  const std::map<std::string, std::string> sentences = {
+      {"signals", "changes what SIGINT does"},  {"mask", "changes whether the calling thread blocks SIGUSR2"},
+      {"timer", "sets a timer of the process"}, {"limits", "changes a limit of the process"},
+      {"locale", "changes the locale"},         {"folder", "changes the current folder"},
+      {"output", "closes standard output"},     {"close-files", "closes files of the host"},
+  };
+  for (const auto& [fault, sentence] : sentences) {
+    const std::string in_lower = "in its function lower " + sentence, in_create = "in its function create " + sentence;
+    expect_named(train_threads("lower-" + fault), {"strategy hostile on axis dp", kHostile, in_lower});
+    expect_named(train_wrapped("create-" + fault, kNoFlag, "hostile"), {"hostile-comm.so", in_create}, 1);
+  }
+  for (const std::string fault : {"mask", "timer", "limits"})
+    expect_named(info("load-" + fault), {"in its constructors (while it is loaded) " + sentences.at(fault)}, 2);
+  expect_named(info("load-close-files"), {"hostile.so", "its constructors"}, 2);
+  expect_named(train_wrapped("create-close-files", kNoFlag, "hostile-gloo"),
+               {"hostile-gloo-comm.so", "closes files of the host"}, 1);
+  EXPECT_NE(train_wrapped("submit-close-files", kNoFlag, "hostile").exit_code, 0);
+}
+
+// A step is not compared with what was before: a timer ends nothing there, nor does a cancelled thread.
+TEST(HostileCall, ThatMeansToEndTheProcessLaterDoesNot) {
+  const CommandResult good = train_wrapped("", "--log-level=info", "hostile");
+  ASSERT_EQ(good.exit_code, 0) << good.err;
+  for (const std::string fault : {"submit-timer", "submit-cancel", "submit-environment"}) {
+    const CommandResult run = train_wrapped(fault, "--log-level=info", "hostile");
+    EXPECT_EQ(run.exit_code, 0) << fault << run.err;
+    EXPECT_EQ(losses_of(run), losses_of(good)) << fault;
+  }
+}
+
+TEST(HostileCall, ThatCrashesWhereNothingIsKnownIsNamed) {
+  const std::string own_thread = "crashed on a thread of its own (SIGABRT)";
+  expect_named(train_threads("lower-throwing-thread"), {kHostile, own_thread}, by_signal(6));
+  expect_named(train_threads("lower-aborting-thread"), {kHostile, own_thread}, by_signal(6));
+  expect_named(train_threads("lower-trap"), {kHostile, "crashed in its function lower (SIGTRAP)"}, by_signal(5));
+  expect_named(train_threads("lower-protect-view"), {kHostile, "in its function lower"}, by_signal(11));
+#ifndef TESSERA_IS_SANITIZED  // whose own longjmp and _exit they are there
+  expect_named(train_threads("lower-jump"), {kHostile, "crashed in its function lower"});
+  expect_named(train_threads("lower-exit-at-once-with-7"), {kHostile, "lower called exit, so the run ends"}, 1);
+  expect_named(train_wrapped("submit-exit-at-once-with-7", kNoFlag, "hostile-gloo"),
+               {"hostile-gloo-comm.so) in its function submit called exit"}, 1);
+#endif
+}
+
+#ifndef TESSERA_IS_SANITIZED  // which reports the same memory freed twice in its own words
+TEST(HostileCall, ThatReturnsOneObjectTwiceIsNamed) {
+  expect_named(train_wrapped("create-twice", kNoFlag, "hostile"), {"hostile-comm.so", "is on another stream than"});
+  expect_named(start_wrapped("stream-twice", "--device=hostile", "local", kPatienceMs, 2'000)->wait(),
+               {"hostile-device.so"});
+}
+#endif
+
+TEST(HostileCall, WhoseAnswersChangeIsTakenAtItsFirst) {
+  const CommandResult good = train_wrapped("", "--log-level=info", "hostile");
+  const CommandResult less = train_wrapped("caps-less-later", "--log-level=info", "hostile");
+  EXPECT_EQ(less.exit_code, 0) << less.err;
+  EXPECT_EQ(losses_of(less), losses_of(good));
+  // A strategy that does nothing is refused for that, and not for more programs than it has said first.
+  const CommandResult growing = train_threads("variants-growing");
+  EXPECT_EQ(growing.exit_code, train_threads("").exit_code);
+  EXPECT_EQ(growing.err, train_threads("").err);
+}
+
+TEST(HostileCall, WhoseMemoryIsNotAlignedIsNamed) {
+  expect_named(train_wrapped("allocate-odd", "--device=hostile"),
+               {"hostile-device.so", "in its function allocate returned memory that is not 4096-aligned"}, 1);
+}
+
+TEST(HostileCall, WhoseDeviceIsGoneEndsTheRun) {
+  expect_named(train_wrapped("synchronize-gone", "--device=hostile"), {"the board has left the machine"}, 1);
 }
 
 // ---- work that does not end -----------------------------------------------------------------------------------------

@@ -179,6 +179,8 @@ TEST(HostilePlugin, ThatHandsOverPointersThatLieIsRefused) {
       {"wild-bindings", "the action's array bindings points to memory that cannot be read"},
       {"many-bindings", "the action's array bindings has a count of 16777216; the limit is 4194304"},
       {"wrapping-bindings", "the action's array bindings has a count of 1152921504606846976"},
+      {"unmapped", "the action's array bindings points to memory that cannot be read"},
+      {"protected", "the action's array bindings points to memory that cannot be read"},
       {"past-end", "the action's array bindings points to memory that cannot be read, or is shorter than its count"},
       {"null-group", "the group is NULL"},
       {"null-coordinates", "the group's array coordinates is NULL, with a count of 2"},
@@ -194,6 +196,7 @@ TEST(HostilePlugin, ThatHandsOverPointersThatLieIsRefused) {
   };
   for (const auto& [fault, sentence] : sentences)
     expect_named(train_threads("edit-" + fault), {"strategy hostile on axis dp", sentence}, 2);
+  EXPECT_EQ(train_threads("table-gone").err, train_threads("").err) << "the host reads its own copy";
   expect_named(train_threads("variants-many"), {"strategy hostile on axis dp asks for 1000000000 variants", "4096"}, 2);
 }
 

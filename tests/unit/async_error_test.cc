@@ -81,6 +81,32 @@ TEST(CreateOfACommunicator, IsCancelledWhenTheRunIsOver) {
   EXPECT_GT(num_questions, 2);
 }
 
+// Keys are never removed, so communicators that are made again, after an abort, must not find those of before.
+TEST(Communicators, OfAnotherEpochHaveAnotherRendezvous) {
+  const Mesh mesh({{"dp", 2}});
+  const Program program = program_with_a_barrier(mesh);
+  MemoryKv store;
+  const tsr_host host = store.host();
+  const Device device({.api = &load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE), .host = &host});
+  static std::string rendezvous;
+  tsr_communicator_interface table = silent_table();
+  table.create = [](const tsr_comm_create_args* args, tsr_comm** comm, tsr_error*) noexcept -> tsr_status {
+    rendezvous = view(args->rendezvous);
+    *comm = reinterpret_cast<tsr_comm*>(new Silent);
+    return TSR_OK;
+  };
+  CommunicatorSetup setup;
+  setup.api = &table;
+  setup.host = &host;
+  const Program* programs[] = {&program};
+  const Communicators first(setup, device, programs);
+  const std::string of_first = rendezvous;
+  setup.epoch = 1;
+  const Communicators second(setup, device, programs);  // beside those of the first
+  EXPECT_EQ(of_first.substr(0, 7), "comm/0/");
+  EXPECT_EQ(rendezvous, "comm/1/" + of_first.substr(7));
+}
+
 TEST(AsyncError, OfWorkThatHasEndedIsTheRunsError) {
   const Mesh mesh({{"dp", 2}});
   const Program program = program_with_a_barrier(mesh);

@@ -8,12 +8,15 @@
 #include <stdexcept>
 #include <thread>
 
+#include "guard/crash_report.h"
 #include "guard/known_functions.h"
 #include "guard/lent_table.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_state.h"
 #include "guard/readable.h"
+#include "support/child_process.h"
 #include "support/expect_error.h"
+#include "support/patience.h"
 
 namespace tessera::host {
 namespace {
@@ -168,20 +171,24 @@ TEST(Readable, TellsMemoryFromNothing) {
   munmap(pages, kPage * (kNumPages - 1));
 }
 
-// A pass gives thousands of arrays: asking the system about each took a sixth of planning.
-TEST(Readable, RemembersPagesUntilTheNextCallOfAPlugin) {
-  auto* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(page, MAP_FAILED);
-  const PluginCall outer(page);
-  EXPECT_FALSE(is_readable(reinterpret_cast<const void*>(64), 4));  // also when nothing is known yet
-  EXPECT_TRUE(is_readable(page, 4096));
-  munmap(page, 4096);
-  EXPECT_TRUE(is_readable(page, 4096));
-  {
-    const PluginCall inner(page);
-    EXPECT_FALSE(is_readable(page, 4096));
-  }
-  EXPECT_FALSE(is_readable(page, 4096));
+// With the question to the system, and, where there is a handler of crashes, without it.
+TEST(Readable, SeesWhatAPluginGivesBackInTheMiddleOfACall) {
+  const auto is_asked_anew = [] {
+    auto* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const PluginCall here(page);
+    const bool was_there = is_readable(page, 4096) && !is_readable(reinterpret_cast<const void*>(64), 4);
+    mprotect(page, 4096, PROT_NONE);
+    const bool was_protected = !is_readable(page, 4096);
+    munmap(page, 4096);
+    return was_there && was_protected && !is_readable(page, 4096);
+  };
+  EXPECT_TRUE(is_asked_anew());
+  testing::ChildProcess child([&](const testing::ChildProcess::Say& say) {
+    report_crashes();
+    say(is_asked_anew() ? "asked anew" : "remembered");
+    end_of_program();
+  });
+  EXPECT_EQ(child.next_line(testing::kPatienceMs), "asked anew");
 }
 
 TEST(ProcessState, RestoresNothingWhereNothingHasChanged) {

@@ -33,6 +33,9 @@ class Communicator {
   /// Throws the first error of any work.
   virtual void check_async() = 0;
   virtual void abort() noexcept = 0;
+  /// abort(), beside `first` of the same plugin, which is cut before this one: for those that a thread of their own ends
+  /// later.
+  virtual void abort_after(Communicator& /*first*/) noexcept { abort(); }
 };
 
 /// The member that takes part in create, from the ABI's arguments. INVALID_ARGUMENT when they contradict one another.
@@ -112,8 +115,15 @@ class CommunicatorTable {
     return guard(err, Plugin::kName, [&] { of(comm).check_async(); });
   }
   static void abort(tsr_comm* const* comms, uint64_t num_comms) noexcept {
-    for (uint64_t i = 0; i < num_comms; ++i)
-      if (comms[i]) of(comms[i]).abort();
+    if (num_comms == 0) return;
+    if (comms[0]) of(comms[0]).abort();
+    for (tsr_comm* const comm : std::span(comms, num_comms).subspan(1)) {
+      if (!comm) continue;
+      if (comms[0])
+        of(comm).abort_after(of(comms[0]));
+      else
+        of(comm).abort();
+    }
   }
   static void destroy(tsr_comm* comm) noexcept { delete reinterpret_cast<Communicator*>(comm); }
   static const void* get_extension(tsr_str id) noexcept { return extension_of<Plugin>(id); }

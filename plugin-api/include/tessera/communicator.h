@@ -124,8 +124,8 @@ typedef struct tsr_comm_create_args {
   int32_t size;               /* n */
   uint32_t is_local;          /* 1: all ranks of the job are on this machine; listen on loopback only */
   tsr_str name;               /* "dp.gather": for errors and logs */
-  tsr_str rendezvous;         /* key prefix in the host's key-value service that is this communicator's alone: keys are
-                                 never removed, so one that is made again, after an abort, has another */
+  tsr_str rendezvous;         /* key prefix in the host's key-value service, this communicator's alone. It has the
+                                 epoch, since keys are never removed: those made again are in another one */
   const int32_t* world_ranks; /* [n] the members' world ranks, for errors; borrowed for the call */
   const tsr_host* host;
   const tsr_device_interface* device_interface;

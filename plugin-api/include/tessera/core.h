@@ -42,8 +42,8 @@
  *    a plugin: a child that comes back from the plugin's function is ended, and with it the run.
  *  - Every call leaves the thread's floating-point unit as it was: rounding, flushing of denormals, traps.
  *  - A table of the host with a `ctx` is lent. That of query, an edit table and a sink end with the call that lent
- *    them, and the latter two are for its thread alone; a tsr_host and its services end when all that was made with it
- *    has been destroyed. A call after that, or on another thread, ends the run.
+ *    them, the latter two are for its thread alone; a tsr_host and its services end when all that was made with it is
+ *    destroyed: a strategy's and communicator's with their epoch, a device's with the process. Other calls end the run.
  * Since 0.12. */
 #ifndef TESSERA_CORE_H
 #define TESSERA_CORE_H

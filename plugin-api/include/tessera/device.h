@@ -7,16 +7,16 @@
  * first error. So one error ends a step everywhere, without a hang. Errors of the *call* (a wrong argument, a refusal
  * of the driver) are returned by the function that submits; errors of the *work* (a token out of range, a host function
  * that returns other than TSR_OK) fail the stream. A stream is *working* or *failed*, and between begin and end of a
- * capture *capturing*. A failed stream is destroyed, and another may be created on the same device, which goes on, and
- * whose memory keeps its content. Only DATA_LOSS says that the device itself is gone; then the process must end.
+ * capture *capturing*. A failed stream is destroyed, and another may be created on the device, whose memory keeps its
+ * content; unless stream_create returns DATA_LOSS: the device is gone for this process, and the process must end.
  *
  * A kernel computes one op: {kind, phase, dtypes, dims, attributes} on operands in *slots*. describe(op) lists the
  * slots (pure: no device is opened, so a plan for CUDA needs no GPU); prepare(op, slots) makes a kernel for the slots
  * as the program binds them; launch(kernel, stream, pointers) runs it. Kernels never allocate: scratch is a slot.
  *
  * Errors of every function with a tsr_error*, where what is under the device fails: INTERNAL for a failed call of its
- * driver or libraries; UNAVAILABLE when there is no usable driver, device or library (any more); RESOURCE_EXHAUSTED
- * when memory or threads are short. "driver errors" below means these three. Since 0.12. */
+ * driver or libraries; UNAVAILABLE without a usable driver, device or library; RESOURCE_EXHAUSTED for lack of memory or
+ * threads; DATA_LOSS once the device is gone. "driver errors" below means these four. Since 0.12. */
 #ifndef TESSERA_DEVICE_H
 #define TESSERA_DEVICE_H
 

@@ -377,7 +377,7 @@ typedef struct tsr_action {
 typedef struct tsr_program_view {
   uint32_t struct_size;
   uint32_t purpose;
-  uint32_t variant;      /* < the strategy's number of variants */
+  uint32_t variant;      /* < the strategy's number of variants; asked for in any order, and perhaps more than once */
   uint32_t reduce_every; /* TSR_EVERY_*: when gradients are reduced */
   uint32_t num_micro_batches;
   tsr_dtype dtype;        /* values and compute copies */

@@ -157,7 +157,7 @@ typedef struct tsr_strategy_interface {
   (const tsr_strategy_create_args* args, tsr_strategy** strategy, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, destroy)(tsr_strategy* strategy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
   /* How many step programs the run alternates between (step % variants); 0, 1 and NULL: one. At most one strategy of a
-   * run may have more: the host refuses a second. Cannot fail. Pure. [any-thread] */
+   * run may have more: the host refuses a second. Equal programs are one to it. Cannot fail. Pure. [any-thread] */
   TSR_FN(uint32_t, num_variants)(tsr_strategy* strategy) TSR_NOEXCEPT;
   /* 1: the program differs with this axis's coordinate; NULL or 0: the host plans one coordinate for all, and a rank
    * that plans another program is refused. Cannot fail. Pure. [any-thread] */

@@ -54,30 +54,32 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(const Job& job, const RankInfo& info, RankRuntime& runtime)
-    : job_(job), info_(info), runtime_(runtime), every_(job.config.debug_replicas) {
+    : job_(job), info_(info), every_(job.config.debug_replicas) {
   if (every_ == 0) return;
   const std::vector<Program>& steps = runtime.programs().steps;
   for (size_t i = 0; i < steps.size(); ++i) {
-    Variant made{&steps[i], {}, {}};
+    Variant made{&steps[i], &runtime.step_executable(i), {}, {}};
     made.writes = replicated_writes(steps[i]);
     std::vector<Write> writes;
     for (const ReplicatedWrite& write : made.writes) {
       writes.push_back({write.action, write.range});
       made.keys.push_back(sha256_hex(write.key).substr(0, kHashChars));
     }
-    runtime.step_executable(i).sum_writes(writes);
+    const bool is_new = std::none_of(variants_.begin(), variants_.end(),
+                                     [&](const Variant& other) { return other.executable == made.executable; });
+    if (is_new) made.executable->sum_writes(writes);
     variants_.push_back(std::move(made));
   }
 }
 
 void ReplicaCheck::before_step(int64_t step) {
-  if (every_ > 0) runtime_.step_executable(static_cast<uint64_t>(step)).set_takes_sums(is_due(step));
+  if (every_ > 0) variant(step).executable->set_takes_sums(is_due(step));
 }
 
 void ReplicaCheck::after_step(int64_t step) {
   if (!is_due(step)) return;
-  const std::vector<uint32_t> sums = runtime_.step_executable(static_cast<uint64_t>(step)).write_sums();
   const Variant& own = variant(step);
+  const std::vector<uint32_t> sums = own.executable->write_sums();
   std::string lines;
   for (size_t i = 0; i < sums.size(); ++i)
     lines += own.keys[i] + format("%08x", sums[i]);

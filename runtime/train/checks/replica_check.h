@@ -30,6 +30,7 @@ class ReplicaCheck {
   /// A program of a step.
   struct Variant {
     const Program* program;
+    Executable* executable;
     std::vector<ReplicatedWrite> writes;
     std::vector<std::string> keys;  // of the writes: a hash, the same on the ranks that write the same
   };
@@ -41,7 +42,6 @@ class ReplicaCheck {
 
   const Job& job_;
   const RankInfo& info_;
-  RankRuntime& runtime_;
   const int64_t every_;
   std::vector<Variant> variants_;
 };

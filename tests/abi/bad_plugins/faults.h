@@ -8,10 +8,13 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -36,6 +39,10 @@ static inline void* faults_crash_thread(void* user) {
   faults_crash();
   return NULL;
 }
+static inline void* faults_abort_thread(void* user) {
+  (void)user;
+  abort();
+}
 static inline int faults_recurse(volatile char* above) {
   volatile char here[4096];
   here[0] = above[0];
@@ -54,6 +61,28 @@ static inline void faults_fork(int is_bare) {
   if ((is_bare ? syscall(SYS_fork) : fork()) < 0) abort();
 }
 
+/* Lets the process die of a timer in a moment. */
+static inline void faults_set_timer(void) {
+  const struct itimerval soon = {{0, 0}, {0, 20000}};
+  setitimer(ITIMER_REAL, &soon, NULL);
+}
+static inline void faults_block(int signal) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  pthread_sigmask(SIG_BLOCK, &one, NULL);
+}
+static inline void faults_limit_files(void) {
+  const struct rlimit few = {16, 16};
+  setrlimit(RLIMIT_NOFILE, &few);
+}
+/* Returns into a function that has ended. */
+static inline void faults_jump(int is_start) {
+  static jmp_buf start;
+  if (is_start) (void)setjmp(start);
+  if (!is_start) longjmp(start, 1);
+}
+
 /* Does what the fault of this place says; nothing without one. */
 static inline void faults_at(const char* place) {
   volatile char top = 0;
@@ -63,10 +92,22 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "exit")) exit(0);
   if (is_fault(place, "quick-exit")) quick_exit(0);
   if (is_fault(place, "exit-at-once")) _exit(0);
+  if (is_fault(place, "exit-at-once-with-7")) _exit(7);
   if (is_fault(place, "hang")) faults_hang();
   if (is_fault(place, "end-thread")) pthread_exit(NULL);
   if (is_fault(place, "recursion")) faults_zero = faults_recurse(&top);
   if (is_fault(place, "own-thread") && pthread_create(&thread, NULL, faults_crash_thread, NULL) == 0) faults_hang();
+  if (is_fault(place, "aborting-thread") && pthread_create(&thread, NULL, faults_abort_thread, NULL) == 0)
+    faults_hang();
+  if (is_fault(place, "cancel")) pthread_cancel(pthread_self());
+  if (is_fault(place, "jump")) faults_jump(0);
+  if (is_fault(place, "trap")) raise(SIGTRAP);
+  if (is_fault(place, "timer")) faults_set_timer();
+  if (is_fault(place, "timer-and-hang")) faults_set_timer(), faults_hang();
+  if (is_fault(place, "mask")) faults_block(SIGUSR2);
+  if (is_fault(place, "limits")) faults_limit_files();
+  if (is_fault(place, "close-files")) syscall(SYS_close_range, 3u, ~0u, 0u);
+  if (is_fault(place, "environment")) clearenv();
   if (is_fault(place, "fork")) faults_fork(0);
   if (is_fault(place, "bare-fork")) faults_fork(1);
 #if defined(__x86_64__)

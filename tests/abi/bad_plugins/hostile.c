@@ -2,7 +2,10 @@
  * that lie. */
 #include "faults.h"
 
+#include <sys/mman.h>
+
 void throw_in_cpp(void);
+void throw_on_a_thread(void);
 
 #define TEST_NAME "hostile"
 #define TEST_ON_QUERY faults_at("query"), on_query(host)
@@ -11,11 +14,13 @@ void throw_in_cpp(void);
 #define TEST_LAYOUT hostile_layout
 #define TEST_LOWER hostile_lower
 #define TEST_NUM_VARIANTS num_variants
+#define TEST_TABLE table_of_host()
 #define TEST_INSTANCE ((tsr_strategy*)&faults_zero)
 
 static inline void at(const char* place) {
   faults_at(place);
   if (is_fault(place, "throw")) throw_in_cpp();
+  if (is_fault(place, "throwing-thread")) throw_on_a_thread();
 }
 __attribute__((constructor)) static void on_load(void) {
   at("load");
@@ -33,6 +38,10 @@ static void* collect_garbage(void* edit) {
   ((const tsr_edit*)edit)->collect_garbage(((const tsr_edit*)edit)->ctx, &err);
   return NULL;
 }
+/* Its table, in a page that is gone when the first instance is made. */
+static const void* table_of_host(void);
+static void* table_page = NULL;
+
 static inline void log_to_kept_host(void) {
   const tsr_str text = {"am I late?", 10};
   kept_host->log(kept_host->ctx, TSR_LOG_INFO, text);
@@ -41,6 +50,8 @@ static inline void on_query(const tsr_host* host) {
   if (is_fault("keep", "query-host")) kept_host = host;
 }
 static inline void on_create(const tsr_strategy_create_args* args) {
+  if (is_fault("lower", "jump")) faults_jump(1);
+  if (table_page) munmap(table_page, 4096);
   if (is_fault("keep", "query-host")) log_to_kept_host();
   if (is_fault("keep", "host")) kept_host = args->host;
 }
@@ -68,6 +79,8 @@ static void misuse(const tsr_edit* edit) {
 
 static uint32_t num_variants(tsr_strategy* strategy) {
   (void)strategy;
+  static uint32_t num_calls = 0;
+  if (is_fault("variants", "growing")) return __sync_add_and_fetch(&num_calls, 1);
   return is_fault("variants", "many") ? 1000000000u : 1;
 }
 
@@ -109,6 +122,13 @@ static tsr_status lying_edit(const tsr_program_view* view, const tsr_edit* edit,
   if (strcmp(fault, "null-order") == 0) return edit->order(edit->ctx, NULL, 3, err);
   if (strcmp(fault, "null-place") == 0) return edit->set_role(edit->ctx, 1, NULL, err);
   if (strcmp(fault, "null-binding") == 0) return edit->bind(edit->ctx, 1, NULL, err);
+  if (strcmp(fault, "unmapped") == 0 || strcmp(fault, "protected") == 0) {
+    tsr_binding* const page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    action.bindings = page;
+    (void)edit->insert(edit->ctx, 0, TSR_AFTER, &action, &id, err); /* read once */
+    if (strcmp(fault, "unmapped") == 0) munmap(page, 4096);
+    if (strcmp(fault, "protected") == 0) mprotect(page, 4096, PROT_NONE);
+  }
   return fault[0] ? edit->insert(edit->ctx, 0, TSR_AFTER, &action, &id, err) : TSR_OK;
 }
 
@@ -117,7 +137,19 @@ static tsr_status hostile_lower(tsr_strategy* strategy, const tsr_program_view* 
   (void)strategy;
   at("lower");
   misuse(edit);
+  if (is_fault("lower", "protect-view")) /* what the host frees later */
+    mprotect((void*)((size_t)view->actions & ~(size_t)4095), 4096, PROT_NONE);
+  if (is_fault("lower", "endless-message")) {
+    memset(err, 'A', sizeof *err);
+    return TSR_E_UNKNOWN;
+  }
   return lying_edit(view, edit, err);
 }
 
 #include "plugin.h"
+
+static const void* table_of_host(void) {
+  if (!is_fault("table", "gone")) return &kTable;
+  if (!table_page) table_page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memcpy(table_page, &kTable, sizeof kTable);
+}

@@ -16,6 +16,11 @@ static tsr_status fail(tsr_error* err) {
 }
 
 #ifdef TEST_IS_DEVICE
+static tsr_status gone(tsr_error* err) {
+  fail(err);
+  strcpy(err->message, "the board has left the machine");
+  return err->code = TSR_E_DATA_LOSS;
+}
 #define TEST_INTERFACE TSR_DEVICE_INTERFACE
 typedef tsr_device_interface Table;
 static Table inner;
@@ -32,10 +37,19 @@ static tsr_status open_device(const tsr_device_open_args* args, tsr_device** dev
   return is_fault("open", "null") ? TSR_OK : inner.open(args, device, err);
 }
 static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_bytes, void** pointer, tsr_error* err) {
-  return is_fault("allocate", "null") ? TSR_OK : inner.allocate(device, memory, num_bytes, pointer, err);
+  if (is_fault("allocate", "null")) return TSR_OK;
+  if (!is_fault("allocate", "odd")) return inner.allocate(device, memory, num_bytes, pointer, err);
+  const tsr_status status = inner.allocate(device, memory, num_bytes + 64, pointer, err);
+  if (status == TSR_OK) *pointer = (char*)*pointer + 4;
+  return status;
 }
 static tsr_status stream_create(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) {
-  return is_fault("stream", "null") ? TSR_OK : inner.stream_create(device, name, stream, err);
+  static tsr_stream* first = NULL;
+  if (is_fault("stream", "null")) return TSR_OK;
+  if (is_fault("stream", "twice") && first) return *stream = first, TSR_OK;
+  const tsr_status status = inner.stream_create(device, name, stream, err);
+  first = *stream;
+  return status;
 }
 static tsr_status event_create(tsr_device* device, tsr_event** event, tsr_error* err) {
   return is_fault("event", "null") ? TSR_OK : inner.event_create(device, event, err);
@@ -46,6 +60,7 @@ static tsr_status prepare(tsr_device* device, const tsr_op* op, const tsr_slot_s
 }
 static tsr_status stream_synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) {
   faults_at("synchronize");
+  if (is_fault("synchronize", "gone")) return gone(err);
   return inner.stream_synchronize(stream, timeout_ms, err);
 }
 #if defined(__x86_64__)
@@ -163,7 +178,12 @@ static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_
   device = args->device_interface;
   num_members = args->size;
   *comm = NULL;
-  return is_fault("create", "null") ? TSR_OK : inner.create(args, comm, err);
+  if (is_fault("create", "null")) return TSR_OK;
+  static tsr_comm* first = NULL;
+  if (is_fault("create", "twice") && first) return *comm = first, TSR_OK;
+  const tsr_status status = inner.create(args, comm, err);
+  first = *comm;
+  return status;
 }
 static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
   faults_at("submit");
@@ -194,6 +214,9 @@ static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err)
   if (is_fault("caps", "no-sum")) caps->reduces &= ~(UINT64_C(1) << TSR_REDUCE_SUM);
   if (is_fault("caps", "integers")) caps->dtypes = kIntegers, caps->num_dtypes = 2;
   if (is_fault("caps", "other-kinds")) caps->stream_kinds = kOtherKinds, caps->num_stream_kinds = 1;
+  static int num_calls = 0;
+  const int is_later = __sync_fetch_and_add(&num_calls, 1) > 0;
+  if (is_fault("caps", "less-later") && is_later) caps->collectives = UINT64_C(1) << TSR_COLL_BARRIER;
   if (is_fault("caps", "wild")) caps->dtypes = (const tsr_dtype*)(size_t)64;
   if (is_fault("caps", "not-canonical")) caps->flags &= ~TSR_COMM_CANONICAL_SUM;
   return status;

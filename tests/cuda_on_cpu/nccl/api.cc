@@ -16,7 +16,7 @@ using nccl_on_cpu::Use;
 namespace {
 
 // NCCL takes longer; this is long enough to fail a caller that does not wait.
-constexpr std::chrono::milliseconds kInitTime(5), kFinalizeTime(2);
+constexpr std::chrono::milliseconds kInitTime(5), kFinalizeTime(2), kSlowAbortTime(300);
 constexpr std::chrono::microseconds kLaunchTime(50);
 
 std::atomic<uint64_t> next_id{1};
@@ -129,6 +129,7 @@ NCCL_ON_CPU_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ra
   const char* const asked = std::getenv("NCCL_ON_CPU_MAX_CTAS");  // what a test expects to be asked for
   if (asked && config->maxCTAs != std::atoi(asked)) return ncclInvalidArgument;
   *comm = new ncclComm(clique_of(id, num_ranks), rank, num_ranks, device);
+  if (config->commName) (*comm)->name = config->commName;
   nccl_on_cpu::note_made(*comm);
   return (*comm)->start([comm = *comm] { return join(*comm); });
 }
@@ -158,6 +159,8 @@ NCCL_ON_CPU_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 NCCL_ON_CPU_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   { const Use use(comm, "ncclCommAbort"); }
+  const char* const slow = std::getenv("NCCL_ON_CPU_SLOW_ABORT");  // the name of a communicator
+  if (slow && comm->name == slow) std::this_thread::sleep_for(kSlowAbortTime);
   nccl_on_cpu::note_aborted(comm);  // it stays: what is still queued on streams will see that
   comm->abort();
   comm->quiesce();

@@ -31,6 +31,7 @@ struct ncclComm {
 
   std::shared_ptr<nccl_on_cpu::Clique> clique;
   const int rank, num_ranks, device;
+  std::string name;  // as its owner calls it
   bool is_finalized = false;
   const bool& is_aborted() const { return is_aborted_; }
 

@@ -1,6 +1,7 @@
 // nccl-comm over an emulated NCCL: what only NCCL does, or does not do. Ranks are threads with an emulated GPU each.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -196,6 +197,36 @@ TEST(NcclComm, WorkIsCapturedAndRunsAgainInAGraph) {
     EXPECT_EQ(sum.difference(TypedBuffer(TSR_F32, 1000, [](uint64_t i) { return 32.0 * static_cast<double>(i); })), "");
     if (rank.rank() == 0) return;
     EXPECT_EQ(got.difference(TypedBuffer(TSR_F32, 10, [](uint64_t i) { return 32.0 * static_cast<double>(i); })), "");
+  });
+}
+
+// The kernels of a communicator that is cut end, and what comes after them on the stream runs. The first one's must be
+// ahead, also when NCCL takes its time to cut it.
+TEST(NcclComm, AbortCutsTheFirstBeforeTheOthers) {
+  const Variable slow("NCCL_ON_CPU_SLOW_ABORT", "dp.world");
+  Crowd ready, done;
+  run_ranks(spec(2), [&](CommRank& rank) {
+    TypedBuffer a(TSR_F32, 100), b(TSR_F32, 100);
+    const auto first = rank.create("dp.world"), second = rank.create("dp.other");
+    const auto submit = [&](Comm& comm, TypedBuffer& buffer, size_t stream) {
+      auto collective = all_reduce(buffer);
+      collective.stream = rank.stream(stream);
+      comm.submit(collective);
+    };
+    submit(*first, a, 0), submit(*second, b, 1);
+    rank.synchronize(0), rank.synchronize(1);
+    ready.leave();
+    ready.wait_for(2);
+    if (rank.rank() == 1) return done.wait_for(1);
+    std::atomic<int> num_ended = 0, place_of_first = 0;
+    submit(*first, a, 0), submit(*second, b, 1);
+    rank.run_on_stream([&] { place_of_first = ++num_ended; }, 0);
+    rank.run_on_stream([&] { ++num_ended; }, 1);
+    tsr_comm* const comms[] = {first->handle(), second->handle()};
+    rank.interface().abort(comms, 2);
+    EXPECT_TRUE(eventually([&] { return num_ended == 2; }));
+    EXPECT_EQ(place_of_first, 1);
+    done.leave();
   });
 }
 
