@@ -10,6 +10,7 @@
 #include "verify/collective_matching.h"
 #include "verify/model/verify_described.h"
 #include "verify/model/verify_model.h"
+#include "verify/verify_common.h"
 
 namespace tessera::host {
 
@@ -26,8 +27,10 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
       programs.emplace(rank, all.all()[i]);
     const ProgramOf program = [&](int r) -> const Program& { return *programs.at(job.classes.representative(r)); };
     DiagnosticList list;
-    for (const auto& [rank, own] : programs)
+    for (const auto& [rank, own] : programs) {
+      verify_common(*own, job.by_representative.at(rank).init, job.of(0).init, input.shape, list);
       verify_described(*own, input.describe_op, list);
+    }
     Diagnostics found = list.take();
     if (found.empty()) {
       const RankClasses matched = matched_ranks(input.mesh, job.classes, program);

@@ -25,6 +25,8 @@ void PrintTo(const MutationCase& one, std::ostream* out) {
   *out << one.name;
 }
 
+const std::string kOwnStrategies = std::string("--plugin-dir=") + TESSERA_MUTATION_STRATEGIES;
+
 const std::vector<MutationCase>& cases() {
   static const std::vector<MutationCase> all = {
       {"OneRank", 1, {}},
@@ -39,7 +41,10 @@ const std::vector<MutationCase>& cases() {
       {"Tensor", 2, {"--mesh=tp=2", "--strategy=tp=tensor"}},
       {"All",
        8,
-       {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor", "--pipeline.cut=even", "--grad-accum=2"}}};
+       {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor", "--pipeline.cut=even", "--grad-accum=2"}},
+      {"Bf16", 2, {"--mesh=dp=2", "--strategy=dp=fsdp", "--dtype=bf16", "--grad-accum=2"}},
+      {"Scaled", 2, {"--mesh=dp=2", "--strategy=dp=scaled", kOwnStrategies}},
+      {"LocalSgd", 2, {"--mesh=dp=2", "--strategy=dp=local-sgd", "--local-sgd.every=1", kOwnStrategies}}};
   return all;
 }
 

@@ -223,6 +223,9 @@ class Collective {
     if (action_of(rank).reduce != TSR_REDUCE_SUM)
       walk(rank).report(places_.at(rank),
                         concat("reduces ", walk(rank).text(content), " by something other than a sum"));
+    if (action_of(rank).kind == TSR_ACTION_REDUCE_SCATTER)
+      walk(rank).report(places_.at(rank), concat("leaves each rank with a part of ", walk(rank).text(content),
+                                                 ", of which all need the whole"));
     if (content.summed & over)
       walk(rank).report(places_.at(rank), concat("sums ", walk(rank).text(content), " over the same tokens twice"));
     content.summed |= over;

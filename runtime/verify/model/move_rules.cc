@@ -44,15 +44,17 @@ void RankWalk::zero() {
       contents_.write(binding, {accumulator_kind(program_.buffer(binding.buffer))});
 }
 
-/// Factors of gradients are verify_placement's; a parameter may be scaled where strategies average those that diverge.
+/// Factors of gradients are verify_placement's, which sees nothing on one rank: there is no sum that they prepare.
+/// A parameter may be scaled where strategies average those that diverge.
 void RankWalk::scale() {
   const Binding& binding = *action_->find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
   ContentParts parts = contents_.read(binding);
   for (ContentPart& part : parts) {
     const ContentKind kind = part.content.kind;
     const bool is_state = kind == ContentKind::kept || kind == ContentKind::state;
-    const bool stays = kind == ContentKind::opaque || kind == ContentKind::zero || kind == ContentKind::gradient ||
-                       (is_state && diverges_);
+    const bool is_free = kind == ContentKind::opaque || kind == ContentKind::zero;
+    const bool is_placed = kind == ContentKind::gradient && (program_.mesh->num_ranks() > 1 || action_->scale == 1);
+    const bool stays = is_free || is_placed || (is_state && diverges_);
     if (!stays) part.content = {};
   }
   contents_.write(binding, parts);
