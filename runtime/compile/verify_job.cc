@@ -13,6 +13,13 @@
 #include "verify/verify_common.h"
 
 namespace tessera::host {
+namespace {
+
+/// What a rank takes of a reduce_scatter only a walk of that rank holds against its homes. Of so many ranks each is
+/// walked; of more, one of each class.
+constexpr int kMaxRanksWalked = 16;
+
+}  // namespace
 
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   Diagnostics diagnostics;
@@ -33,7 +40,8 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
     }
     Diagnostics found = list.take();
     if (found.empty()) {
-      const RankClasses matched = matched_ranks(input.mesh, job.classes, program);
+      const bool walks_all = input.mesh.num_ranks() <= kMaxRanksWalked;
+      const RankClasses matched = walks_all ? RankClasses(input.mesh) : matched_ranks(input.mesh, job.classes, program);
       const MatchedOps ops = match_ranks(input.mesh, matched, program, list);
       found = list.empty() ? verify_order(program, ops) : list.take();
       if (found.empty()) found = model.check(program, matched, ops);

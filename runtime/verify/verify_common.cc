@@ -19,7 +19,8 @@ namespace {
 
 bool equal(const LayoutEntry& a, const LayoutEntry& b) {
   const auto fields = [](const LayoutEntry& e) {
-    return std::tie(e.parameter, e.axis, e.roles, e.kind, e.dim, e.parts, e.blocks, e.coordinates, e.padded_size, e.name);
+    return std::tie(e.parameter, e.axis, e.roles, e.kind, e.dim, e.parts, e.blocks, e.coordinates, e.padded_size,
+                    e.name);
   };
   return fields(a) == fields(b);
 }

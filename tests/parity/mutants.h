@@ -21,7 +21,8 @@ struct Mutant {
 /// stream to another value; a scale or zeros after each that writes. And add_table_mutants.
 std::vector<Mutant> mutants_of(const Program& program);
 
-/// What actions mean through tables: the configuration of the step, buffers, inputs, homes and their pieces, the layout.
+/// What actions mean through tables: the configuration of the step, buffers, inputs, homes and their pieces, the
+/// layout.
 void add_table_mutants(const Program& program, std::vector<Mutant>& mutants);
 
 }  // namespace tessera::testing

@@ -64,7 +64,8 @@ class TableMutator {
       if (dtype != own.dtype) set_buffer(b, "dtype", &Buffer::dtype, dtype);
     set_buffer(b, "persistent", &Buffer::persistent, !own.persistent);
     set_buffer(b, "size", &Buffer::num_elements, own.num_elements - 1);
-    set_buffer(b, "kind", &Buffer::kind, uint32_t{own.kind == TSR_BUFFER_GRADIENT ? TSR_BUFFER_HOME : TSR_BUFFER_GRADIENT});
+    set_buffer(b, "kind", &Buffer::kind,
+               uint32_t{own.kind == TSR_BUFFER_GRADIENT ? TSR_BUFFER_HOME : TSR_BUFFER_GRADIENT});
     set_buffer(b, "kind", &Buffer::kind, uint32_t{TSR_BUFFER_PLUGIN});
   }
 
@@ -91,9 +92,8 @@ class TableMutator {
     change("element", [](tsr_piece& p) { --p.parameter_offset; });
     change("place", [](tsr_piece& p) { ++p.home_offset; });
     change("length", [](tsr_piece& p) { --p.num_elements; });
-    add("piece", concat("left out: ", piece, " of home ", program_.homes[h].name), [=](Program& p) {
-      p.homes[h].pieces.erase(p.homes[h].pieces.begin() + static_cast<ptrdiff_t>(piece));
-    });
+    add("piece", concat("left out: ", piece, " of home ", program_.homes[h].name),
+        [=](Program& p) { p.homes[h].pieces.erase(p.homes[h].pieces.begin() + static_cast<ptrdiff_t>(piece)); });
   }
 
   void change_layout(size_t e) {

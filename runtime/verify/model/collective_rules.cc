@@ -209,11 +209,19 @@ class Collective {
     ContentParts sum = *sum_;
     for (ContentPart& part : sum) {
       if (part.content.kind == ContentKind::squares) part.content.addends = walk(rank).all_squares().addends;
+      if (is_whole_on_each_rank(part.content.kind) && action_of(rank).kind == TSR_ACTION_REDUCE_SCATTER)
+        walk(rank).report(places_.at(rank), concat("leaves each rank with a part of ", walk(rank).text(part.content),
+                                                   ", of which all need the whole"));
       if (part.content.kind == ContentKind::loss || part.content.kind == ContentKind::correct)
         count_sum(rank, part.content);
       if (!completes(rank, part.content)) part.content = {};
     }
     return sum;
+  }
+
+  static bool is_whole_on_each_rank(ContentKind kind) {
+    return kind == ContentKind::loss || kind == ContentKind::correct || kind == ContentKind::squares ||
+           kind == ContentKind::run_words;
   }
 
   /// A stage without the loss takes part too: what verify_placement sees there are zeros, in whatever order of sums.
@@ -223,9 +231,6 @@ class Collective {
     if (action_of(rank).reduce != TSR_REDUCE_SUM)
       walk(rank).report(places_.at(rank),
                         concat("reduces ", walk(rank).text(content), " by something other than a sum"));
-    if (action_of(rank).kind == TSR_ACTION_REDUCE_SCATTER)
-      walk(rank).report(places_.at(rank), concat("leaves each rank with a part of ", walk(rank).text(content),
-                                                 ", of which all need the whole"));
     if (content.summed & over)
       walk(rank).report(places_.at(rank), concat("sums ", walk(rank).text(content), " over the same tokens twice"));
     content.summed |= over;

@@ -44,7 +44,6 @@ void RankWalk::zero() {
       contents_.write(binding, {accumulator_kind(program_.buffer(binding.buffer))});
 }
 
-/// Factors of gradients are verify_placement's, which sees nothing on one rank: there is no sum that they prepare.
 /// A parameter may be scaled where strategies average those that diverge.
 void RankWalk::scale() {
   const Binding& binding = *action_->find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
@@ -52,10 +51,11 @@ void RankWalk::scale() {
   for (ContentPart& part : parts) {
     const ContentKind kind = part.content.kind;
     const bool is_state = kind == ContentKind::kept || kind == ContentKind::state;
-    const bool is_free = kind == ContentKind::opaque || kind == ContentKind::zero;
-    const bool is_placed = kind == ContentKind::gradient && (program_.mesh->num_ranks() > 1 || action_->scale == 1);
-    const bool stays = is_free || is_placed || (is_state && diverges_);
-    if (!stays) part.content = {};
+    const bool stays = kind == ContentKind::opaque || kind == ContentKind::zero || (is_state && diverges_);
+    if (kind == ContentKind::gradient)
+      part.content.factor *= action_->scale;
+    else if (!stays)
+      part.content = {};
   }
   contents_.write(binding, parts);
 }
