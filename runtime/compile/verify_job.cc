@@ -16,7 +16,7 @@ namespace tessera::host {
 namespace {
 
 /// What a rank takes of a reduce_scatter only a walk of that rank holds against its homes. Of so many ranks each is
-/// walked; of more, one of each class.
+/// walked, unless a policy has cut their homes; of more, one of each class.
 constexpr int kMaxRanksWalked = 16;
 
 }  // namespace
@@ -26,6 +26,7 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
   HomesCompiler homes(input);
   ModelVerifier model(input.mesh, job.classes, [&](int rank) { return homes.compile(input.mesh.coordinates(rank)); });
+  const bool walks_all = input.mesh.num_ranks() <= kMaxRanksWalked && input.policies.empty();
   const size_t num_programs = job.of(0).all().size();
   for (size_t i = 0; i < num_programs; ++i) {
     progress.at(i, num_programs);
@@ -40,11 +41,15 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
     }
     Diagnostics found = list.take();
     if (found.empty()) {
-      const bool walks_all = input.mesh.num_ranks() <= kMaxRanksWalked;
-      const RankClasses matched = walks_all ? RankClasses(input.mesh) : matched_ranks(input.mesh, job.classes, program);
+      const RankClasses matched = matched_ranks(input.mesh, job.classes, program);
       const MatchedOps ops = match_ranks(input.mesh, matched, program, list);
       found = list.empty() ? verify_order(program, ops) : list.take();
-      if (found.empty()) found = model.check(program, matched, ops);
+      if (found.empty() && walks_all) {
+        const RankClasses all(input.mesh);
+        found = model.check(program, all, match_ranks(input.mesh, all, program, list));
+      } else if (found.empty()) {
+        found = model.check(program, matched, ops);
+      }
     }
     diagnostics.insert(diagnostics.end(), found.begin(), found.end());
   }
