@@ -22,6 +22,7 @@ const std::map<std::string, JobFlags>& jobs() {
       {"one", {1, {"--grad-accum=2"}}},
       {"every", {1, {"--grad-accum=2", "--reduce-every=micro-batch"}}},
       {"frozen", {1, {"--freeze=wte.*,wpe.*,h.0.*"}}},
+      {"fp16", {1, {"--dtype=fp16"}}},
       {"ddp", {2, {"--mesh=dp=2", "--strategy=dp=ddp"}}},
       {"fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp"}}},
       {"zero3", {2, {"--mesh=dp=2", "--strategy=dp=zero3"}}},
@@ -110,6 +111,7 @@ int segment_of(const Program& p, std::string_view name) {
 
 constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kInput = TSR_SLOT(TSR_ROLE_INPUT, 0),
                    kSaved = TSR_SLOT(TSR_ROLE_SAVED, 0), kFirstState = TSR_SLOT(TSR_ROLE_STATE, 0),
+                   kLossScaleSlot = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE),
                    kRate = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LR), kWeightGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 0),
                    kBiasGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 1);
 constexpr std::string_view kWeight = "h.0.attn.c_attn.weight";
@@ -145,6 +147,18 @@ const Fault kComputeFaults[] = {
      },
      "compute backward h.0.ln_1 mb=1 takes i0 (h.0.x) = activation h.0.mid mb=1, which holds h.0.mid mb=1; the model "
      "needs h.0.x mb=1"},
+    {"gradient_of_another_value", "one", 0,
+     [](Program& p) {
+       constexpr uint32_t kFirst = TSR_SLOT(TSR_ROLE_OUTPUT_GRADIENT, 0);
+       binding_of(action_of(p, TSR_ACTION_BACKWARD, "h.0.ln_1", 1), kFirst).buffer =
+           binding_of(action_of(p, TSR_ACTION_BACKWARD, "h.0.add_ln_2", 1), kFirst).buffer;
+     },
+     "; the model needs the gradient of h.0.norm_1 mb=1"},
+    {"loss_scale_of_the_loss", "fp16", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_LOSS, "loss"), kLossScaleSlot).buffer = buffer_of(p, "scalar lr");
+     },
+     "compute loss loss mb=0 takes x5 = scalar lr, which holds the learning rate; the model needs the loss scale"},
     {"saved_of_another_micro_batch", "one", 0,
      [](Program& p) {
        binding_of(action_of(p, TSR_ACTION_BACKWARD, "ln_f", 1), kSaved).buffer =
@@ -232,6 +246,28 @@ const Fault kUpdateFaults[] = {
        rate.buffer = p.add_buffer(other);
      },
      "takes x4 = scalar loss_scale, which holds the loss scale; the model needs the learning rate"},
+    {"loss_scale_of_clip", "fp16", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_CLIP, "squares"), kLossScaleSlot).buffer = buffer_of(p, "scalar lr");
+     },
+     "compute clip squares takes x5 = scalar lr, which holds the learning rate; the model needs the loss scale"},
+    {"squares_lost", "one", 0,
+     [](Program& p) {
+       insert_elementwise(p, p.actions.size(), TSR_ACTION_ZERO, {buffer_of(p, "accumulator squares"), 0, 20, 0, 0});
+     },
+     "rank 0: after the program accumulator squares has not all addends of the sum of squares"},
+    {"micro_batch_added_twice", "every", 0,
+     [](Program& p) {
+       const auto adds = [](const Action& action) {
+         return action.kind == TSR_ACTION_ADD_INTO &&
+                action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0))->mode == TSR_MODE_ADD;
+       };
+       const auto last = std::ranges::find_if(p.actions, adds);
+       Action again = *last;
+       again.id = p.next_id++;
+       p.actions.insert(last + 1, std::move(again));
+     },
+     ": such a sum is not in the model, or has an addend twice"},
     {"loss_lost", "one", 0,
      [](Program& p) {
        insert_elementwise(p, p.actions.size(), TSR_ACTION_ZERO, {buffer_of(p, "accumulator loss"), 0, 20, 0, 0});

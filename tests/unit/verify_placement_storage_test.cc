@@ -294,6 +294,15 @@ TEST_F(Storage, AverageOfSlices) {
   EXPECT_TRUE(has_diagnostic(verify_placement(p_), "which is split over dp: its average over the axis has no meaning"));
 }
 
+TEST_F(Storage, MicroBatchesScaledDifferently) {
+  const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+  forward_and_backward(value, gradient);
+  add_action(p_, TSR_ACTION_SCALE, TSR_STREAM_COMPUTE, {add(gradient)}).scale = 0.5;
+  forward_and_backward(value, gradient);
+  p_.actions.back().bindings.back().mode = TSR_MODE_ADD;
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "scaled by 0.500000: such a sum has no meaning"));
+}
+
 TEST_F(Storage, SlicesScaledDifferently) {
   layout(0, TSR_LAYOUT_SPLIT);
   fsdp_step(0);
