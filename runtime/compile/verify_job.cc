@@ -10,14 +10,23 @@
 #include "verify/collective_matching.h"
 #include "verify/model/verify_described.h"
 #include "verify/model/verify_model.h"
+#include "verify/verify_common.h"
 
 namespace tessera::host {
+namespace {
+
+/// What a rank takes of a reduce_scatter only a walk of that rank holds against its homes. Of so many ranks each is
+/// walked, unless a policy has cut their homes; of more, one of each class.
+constexpr int kMaxRanksWalked = 16;
+
+}  // namespace
 
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   Diagnostics diagnostics;
   Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
   HomesCompiler homes(input);
   ModelVerifier model(input.mesh, job.classes, [&](int rank) { return homes.compile(input.mesh.coordinates(rank)); });
+  const bool walks_all = input.mesh.num_ranks() <= kMaxRanksWalked && input.policies.empty();
   const size_t num_programs = job.of(0).all().size();
   for (size_t i = 0; i < num_programs; ++i) {
     progress.at(i, num_programs);
@@ -26,14 +35,21 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
       programs.emplace(rank, all.all()[i]);
     const ProgramOf program = [&](int r) -> const Program& { return *programs.at(job.classes.representative(r)); };
     DiagnosticList list;
-    for (const auto& [rank, own] : programs)
+    for (const auto& [rank, own] : programs) {
+      verify_common(*own, job.by_representative.at(rank).init, job.of(0).init, input.shape, list);
       verify_described(*own, input.describe_op, list);
+    }
     Diagnostics found = list.take();
     if (found.empty()) {
       const RankClasses matched = matched_ranks(input.mesh, job.classes, program);
       const MatchedOps ops = match_ranks(input.mesh, matched, program, list);
       found = list.empty() ? verify_order(program, ops) : list.take();
-      if (found.empty()) found = model.check(program, matched, ops);
+      if (found.empty() && walks_all) {
+        const RankClasses all(input.mesh);
+        found = model.check(program, all, match_ranks(input.mesh, all, program, list));
+      } else if (found.empty()) {
+        found = model.check(program, matched, ops);
+      }
     }
     diagnostics.insert(diagnostics.end(), found.begin(), found.end());
   }

@@ -7,6 +7,7 @@
 // Only collectives and messages may be on comm streams: these may be another device's streams (the host's), where no
 // kernel of the job's device can run. Streams of the host are the CPU's. Cost: linear in the bindings.
 
+#include <algorithm>
 #include <string>
 #include <unordered_set>
 
@@ -26,6 +27,7 @@ class ActionChecker {
     if (!is_known_action(action_.kind)) return report("has an unknown kind");
     for (const Binding& binding : action_.bindings)
       check_binding(binding);
+    check_scratch();
     check_stream();
     check_indices();
     if (is_collective(action_.kind))
@@ -55,6 +57,22 @@ class ActionChecker {
       report("binds " + slot() + " with the unknown mode " + std::to_string(binding.mode));
     if (TSR_SLOT_ROLE(binding.slot) < TSR_ROLE_PARAMETER || TSR_SLOT_ROLE(binding.slot) > TSR_ROLE_STATE)
       report("binds the unknown slot " + std::to_string(binding.slot));
+  }
+
+  /// What a kernel keeps in its scratch must not be overwritten by its results or by other scratch.
+  void check_scratch() {
+    for (const Binding& scratch : action_.bindings) {
+      if (TSR_SLOT_ROLE(scratch.slot) != TSR_ROLE_WORKSPACE) continue;
+      const auto overlaps = [&](const Binding& other) {
+        return &other != &scratch && other.buffer == scratch.buffer &&
+               other.offset < scratch.offset + scratch.num_elements &&
+               scratch.offset < other.offset + other.num_elements;
+      };
+      const auto other = std::ranges::find_if(action_.bindings, overlaps);
+      if (other != action_.bindings.end())
+        return report("binds " + slot_text(program_, action_, scratch.slot) + " to " + range_text(program_, scratch) +
+                      ", and " + slot_text(program_, action_, other->slot) + " too; an operand of scratch has its own");
+    }
   }
 
   void check_stream() {

@@ -17,7 +17,12 @@ struct Mutant {
 };
 
 /// Of a finished program: each action removed, doubled, after its neighbour; each binding to each buffer of the same
-/// size, dtype and memory, and to other elements; each attribute to another value.
+/// size, dtype and memory, to other elements, in another mode, or to what another binding has; each attribute, kind and
+/// stream to another value; a scale or zeros after each that writes. And add_table_mutants.
 std::vector<Mutant> mutants_of(const Program& program);
+
+/// What actions mean through tables: the configuration of the step, buffers, inputs, homes and their pieces, the
+/// layout.
+void add_table_mutants(const Program& program, std::vector<Mutant>& mutants);
 
 }  // namespace tessera::testing

@@ -86,16 +86,20 @@ void MutationJob::replan(RankPrograms& programs, const Change& change) const {
 }
 
 std::string MutationJob::refusal(int representative, const Change& change) const {
+  const Diagnostics found = findings(representative, change);
+  return found.empty() ? "" : found.front();
+}
+
+Diagnostics MutationJob::findings(int representative, const Change& change) const {
   try {
     JobPrograms changed = compiled_.programs();
     for (auto& [rank, programs] : changed.by_representative) {
       programs.eval.reset();
       if (rank == representative) replan(programs, change);
     }
-    const Diagnostics diagnostics = verify_job(compiled_.input(), changed);
-    return diagnostics.empty() ? "" : diagnostics.front();
+    return verify_job(compiled_.input(), changed);
   } catch (const Error& error) {
-    return error.what();
+    return {error.what()};
   }
 }
 

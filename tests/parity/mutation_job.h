@@ -27,6 +27,8 @@ class MutationJob {
 
   /// What the host says of the job when the step of every rank of this class is changed; empty when it is proved.
   std::string refusal(int representative, const Change& change) const;
+  /// All that it says.
+  Diagnostics findings(int representative, const Change& change) const;
   /// The same of its init program, whose homes are those of the job.
   std::string refusal_of_init(int representative, const Change& change) const;
   /// The bits that all ranks have after two steps of the job with that change: losses, norms, parameters and states.

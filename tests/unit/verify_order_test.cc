@@ -170,6 +170,16 @@ TEST_F(Reuse, OrderedButOverwritten) {
                              "activation y at its address"));
 }
 
+TEST_F(Reuse, WhatNothingHasWrittenIsAtTheAddress) {
+  program_.actions[2].dependencies = {1};
+  memory_.address[home_] = 256;
+  const uint64_t late = transient(program_, "late", 8);
+  memory_.address[late] = 1024;
+  program_.actions.pop_back();
+  copy(read(z_), write(late));
+  EXPECT_TRUE(has_diagnostic(verify_with_memory(), "reads activation z, but home home is at its address"));
+}
+
 TEST_F(Reuse, OperandsOfOneActionShareAnAddress) {
   program_.actions[2].dependencies = {1};
   memory_.address[z_] = 16;

@@ -287,6 +287,41 @@ TEST_F(Storage, ScatterAndGatherInPlaceAreASum) {
   EXPECT_TRUE(has_diagnostic(verify_placement(p_), "with a gradient that is split over dp"));
 }
 
+TEST_F(Storage, AverageOfSlices) {
+  layout(0, TSR_LAYOUT_SPLIT);
+  fsdp_step(0);
+  on(0, TSR_ACTION_ALL_REDUCE, {add(p_.homes[0].roles[TSR_HOME_VALUE].buffer)}, TSR_REDUCE_AVG);
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "which is split over dp: its average over the axis has no meaning"));
+}
+
+TEST_F(Storage, MicroBatchesScaledDifferently) {
+  const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+  forward_and_backward(value, gradient);
+  add_action(p_, TSR_ACTION_SCALE, TSR_STREAM_COMPUTE, {add(gradient)}).scale = 0.5;
+  forward_and_backward(value, gradient);
+  p_.actions.back().bindings.back().mode = TSR_MODE_ADD;
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "scaled by 0.500000: such a sum has no meaning"));
+}
+
+TEST_F(Storage, SlicesScaledDifferently) {
+  layout(0, TSR_LAYOUT_SPLIT);
+  fsdp_step(0);
+  const size_t scatter = nth_action(p_, TSR_ACTION_REDUCE_SCATTER);
+  const uint64_t whole = p_.actions[scatter].bindings[0].buffer;
+  add_action(p_, TSR_ACTION_SCALE, TSR_STREAM_COMPUTE, {add(whole).at(128, 128)}).scale = 0.5;
+  std::rotate(p_.actions.begin() + static_cast<ptrdiff_t>(scatter), p_.actions.end() - 1, p_.actions.end());
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
+                             "takes gradient whole, of which parts are scaled by 1.000000 and by 0.500000"));
+}
+
+TEST_F(Storage, BroadcastOverAddends) {
+  const uint64_t value = persistent(p_, "value", 256), gradient = transient(p_, "gradient", 256, TSR_BUFFER_GRADIENT);
+  forward_and_backward(value, gradient);
+  p_.coordinates = {1};
+  on(0, TSR_ACTION_BROADCAST, {add(gradient)}).peer = 0;
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "the broadcast overwrites a partial sum that was never reduced"));
+}
+
 class Hybrid : public Storage {
  protected:
   Hybrid() : Storage({{"replicate", 2}, {"shard", 2}}) {
@@ -332,6 +367,16 @@ TEST_F(LocalSgd, OwnStep) {
 
 TEST_F(LocalSgd, Average) {
   step(add(value_), read(gradient_), state(m_), Sums::not_finite_and_run_words);
+  on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_AVG);
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+}
+
+TEST_F(LocalSgd, WeightedAverage) {
+  step(add(value_), read(gradient_), state(m_), Sums::not_finite_and_run_words);
+  add_action(p_, TSR_ACTION_SCALE, TSR_STREAM_COMPUTE, {add(value_)}).scale = 0.5;
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
+                             "is different on each rank of dp before the program, and after it different on each rank "
+                             "of dp, scaled by 0.500000"));
   on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_AVG);
   EXPECT_TRUE(is_clean(verify_placement(p_)));
 }

@@ -264,6 +264,22 @@ TEST_F(TensorMeaning, SegmentsSplitDifferently) {
   EXPECT_TRUE(has_diagnostic(verify_placement(program), "but the dim is split elsewhere: the segment works on parts"));
 }
 
+TEST_F(TensorMeaning, AParameterIsGatheredThatIsSplit) {
+  Program program = lowered("");
+  const size_t i = nth_action(program, TSR_ACTION_FORWARD, "", 2);
+  const auto qkv = std::ranges::find_if(program.actions, [&](const Action& a) {
+    return a.kind == TSR_ACTION_FORWARD && program.model->segments[a.segment].name == "h.0.qkv";
+  });
+  for (Binding& binding : qkv->bindings)
+    if (binding.slot == TSR_SLOT(TSR_ROLE_PARAMETER, 0)) {
+      binding = *program.actions[i].find(TSR_SLOT(TSR_ROLE_OUTPUT, 0));
+      binding.slot = TSR_SLOT(TSR_ROLE_PARAMETER, 0);
+      binding.mode = TSR_MODE_READ;
+    }
+  EXPECT_TRUE(has_diagnostic(verify_placement(program),
+                             "which is the same on all ranks of tp: the layout places it differently"));
+}
+
 TEST_F(TensorMeaning, LossNeedsTheWholeVocabulary) {
   split("wte.weight", TSR_LAYOUT_SPLIT, 0);
   EXPECT_TRUE(has_diagnostic(verify_placement(base(mesh_)), "needs the whole of wte.weight, which is split over tp"));

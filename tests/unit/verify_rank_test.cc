@@ -71,6 +71,7 @@ const Fault kTableFaults[] = {
     {"buffer_memory", [](Program& p) { p.buffers[0].memory = 7; }, "home wte is in the unknown memory 7"},
     {"buffer_length", [](Program& p) { p.buffers[0].num_elements = UINT64_MAX; }, "too many to address"},
     {"streams_missing", [](Program& p) { p.streams.resize(2); }, "the program has 2 streams"},
+    {"stream_kind", [](Program& p) { p.streams.back().kind = 9; }, "is of the unknown kind 9"},
     {"stream_axis", [](Program& p) { p.streams.back().axis = 5; }, "is for axis 5, which the mesh does not have"},
     {"world_with_coordinates",
      [](Program& p) {

@@ -209,11 +209,19 @@ class Collective {
     ContentParts sum = *sum_;
     for (ContentPart& part : sum) {
       if (part.content.kind == ContentKind::squares) part.content.addends = walk(rank).all_squares().addends;
+      if (is_whole_on_each_rank(part.content.kind) && action_of(rank).kind == TSR_ACTION_REDUCE_SCATTER)
+        walk(rank).report(places_.at(rank), concat("leaves each rank with a part of ", walk(rank).text(part.content),
+                                                   ", of which all need the whole"));
       if (part.content.kind == ContentKind::loss || part.content.kind == ContentKind::correct)
         count_sum(rank, part.content);
       if (!completes(rank, part.content)) part.content = {};
     }
     return sum;
+  }
+
+  static bool is_whole_on_each_rank(ContentKind kind) {
+    return kind == ContentKind::loss || kind == ContentKind::correct || kind == ContentKind::squares ||
+           kind == ContentKind::run_words;
   }
 
   /// A stage without the loss takes part too: there verify_placement sees zeros, whatever the order of sums.

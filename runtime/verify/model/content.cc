@@ -150,6 +150,7 @@ std::string content_text(const Content& content, const Model& model, const std::
   std::string text = whole_text(content, model, names);
   if (content.micro_batch >= 0) text += concat(" mb=", content.micro_batch);
   if (content.shift != 0) text += concat(" from element ", content.shift, " on");
+  if (content.factor != 1) text += concat(", scaled by ", content.factor);
   return text;
 }
 

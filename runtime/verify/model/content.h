@@ -40,6 +40,7 @@ struct Content {
   uint32_t addends = 0;  ///< a set of AddendSets
   uint32_t summed = 0;   ///< of a loss and of correct predictions: the axes over whose tokens it is summed, as bits
   int64_t shift = 0;
+  double factor = 1;  ///< of gradients: by which SCALE has multiplied them
 
   bool operator==(const Content&) const = default;
   /// Elements have places in it; of the others every element is like the next.

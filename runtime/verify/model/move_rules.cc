@@ -44,16 +44,18 @@ void RankWalk::zero() {
       contents_.write(binding, {accumulator_kind(program_.buffer(binding.buffer))});
 }
 
-/// Factors of gradients are verify_placement's; a parameter may be scaled where strategies average those that diverge.
+/// A parameter may be scaled where strategies average those that diverge.
 void RankWalk::scale() {
   const Binding& binding = *action_->find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
   ContentParts parts = contents_.read(binding);
   for (ContentPart& part : parts) {
     const ContentKind kind = part.content.kind;
     const bool is_state = kind == ContentKind::kept || kind == ContentKind::state;
-    const bool stays = kind == ContentKind::opaque || kind == ContentKind::zero || kind == ContentKind::gradient ||
-                       (is_state && diverges_);
-    if (!stays) part.content = {};
+    const bool stays = kind == ContentKind::opaque || kind == ContentKind::zero || (is_state && diverges_);
+    if (kind == ContentKind::gradient)
+      part.content.factor *= action_->scale;
+    else if (!stays)
+      part.content = {};
   }
   contents_.write(binding, parts);
 }

@@ -90,15 +90,30 @@ PlacementParts PlacementRules::reduced(const CollectiveOperands& form, Placement
   PlacementParts parts = placements_.read(given);
   for (PlacementPart& part : parts) {
     if (part.placement.is_neutral()) continue;
+    const bool has_weights = averages && part.placement.kind == PlacementKind::varying;  // of an average
     const double factor = averages && part.placement.kind == PlacementKind::partial ? 1 / n : 1;
-    part.placement = {result, part.placement.factor * factor};
+    part.placement = {result, has_weights ? 1 : part.placement.factor * factor};
   }
   return parts;
+}
+
+/// The other slices go to ranks whose programs may not be looked at.
+void PlacementRules::expect_one_factor(const Binding& given) {
+  std::optional<double> factor;
+  for (const PlacementPart& part : placements_.read(given)) {
+    if (part.placement.is_neutral()) continue;
+    const Placement ratio{PlacementKind::unknown, part.placement.factor / factor.value_or(part.placement.factor)};
+    if (ratio.is_scaled())
+      return report("takes " + range_text(program_, given) + ", of which parts are scaled by " +
+                    std::to_string(*factor) + " and by " + std::to_string(part.placement.factor));
+    factor = part.placement.factor;
+  }
 }
 
 void PlacementRules::reduce_on_axis(const CollectiveOperands& form) {
   const PlacementKind result =
       action_->kind == TSR_ACTION_ALL_REDUCE ? PlacementKind::replicated : PlacementKind::shard;
+  if (action_->kind == TSR_ACTION_REDUCE_SCATTER) expect_one_factor(*form.given());
   const PlacementParts parts = reduced(form, result);
   if (!form.destination) return;
   if (action_->kind != TSR_ACTION_REDUCE_SCATTER || form.in_place) return placements_.write(*form.destination, parts);

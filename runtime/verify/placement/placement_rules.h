@@ -62,6 +62,7 @@ class PlacementRules {
   PlacementParts reduced(const CollectiveOperands& form, PlacementKind result);
   Binding gathered_slice(const CollectiveOperands& form) const;
   bool carry_code_on_axis(const CollectiveOperands& form);
+  void expect_one_factor(const Binding& given);
   void reduce_on_axis(const CollectiveOperands& form);
   void gather_on_axis(const CollectiveOperands& form);
   void broadcast_on_axis(const CollectiveOperands& form);

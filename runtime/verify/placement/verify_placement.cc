@@ -39,8 +39,9 @@ class AxisVerifier {
     for (const EnteredHome& entered : walk_.homes())
       for (const PlacementPart& part : walk_.read(entered.range)) {
         const PlacementKind before = entered.placement.kind, after = part.placement.kind;
-        if (part.placement.is_neutral() || after == before) continue;
-        if (before == PlacementKind::varying && after == PlacementKind::replicated) continue;
+        if (part.placement.is_neutral()) continue;
+        const bool averages = before == PlacementKind::varying && after == PlacementKind::replicated;
+        if ((after == before || averages) && !part.placement.is_scaled()) continue;
         diagnostics_.add("rank " + std::to_string(program_.mesh->rank(program_.coordinates)) + " home " +
                          entered.home->name + ": its " + home_role_name(entered.role) + ", " +
                          range_text(program_, entered.range) + ", is " +

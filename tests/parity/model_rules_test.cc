@@ -1,0 +1,373 @@
+// The rules that hold programs against the model: for each, a program of a whole job in which that rule alone is
+// broken, and the sentence that says so.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "mutation_job.h"
+#include "support/expect_diagnostic.h"
+#include "support/paths.h"
+#include "verify/diagnostics.h"
+
+namespace tessera::testing {
+namespace {
+
+struct JobFlags {
+  int num_ranks;
+  std::vector<std::string> flags;
+};
+
+const std::map<std::string, JobFlags>& jobs() {
+  static const std::map<std::string, JobFlags> all = {
+      {"one", {1, {"--grad-accum=2"}}},
+      {"every", {1, {"--grad-accum=2", "--reduce-every=micro-batch"}}},
+      {"frozen", {1, {"--freeze=wte.*,wpe.*,h.0.*"}}},
+      {"fp16", {1, {"--dtype=fp16"}}},
+      {"ddp", {2, {"--mesh=dp=2", "--strategy=dp=ddp"}}},
+      {"fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp"}}},
+      {"zero3", {2, {"--mesh=dp=2", "--strategy=dp=zero3"}}},
+      {"tensor", {2, {"--mesh=tp=2", "--strategy=tp=tensor"}}},
+      {"all",
+       {8,
+        {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor", "--pipeline.cut=even",
+         "--grad-accum=2"}}}};
+  return all;
+}
+
+const MutationJob& job(const std::string& name) {
+  static std::map<std::string, MutationJob> made;
+  const auto found = made.find(name);
+  if (found != made.end()) return found->second;
+  std::vector<std::string> flags = {"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1",
+                                    "--seq-len=8", "--clip=0.01"};
+  const JobFlags& own = jobs().at(name);
+  flags.insert(flags.end(), own.flags.begin(), own.flags.end());
+  return made.try_emplace(name, std::move(flags), own.num_ranks).first->second;
+}
+
+/// The index of the action of that kind that works on `object`: a segment, a home or a buffer.
+size_t index_of(const Program& p, uint32_t kind, std::string_view object, int micro_batch = -1) {
+  for (size_t i = 0; i < p.actions.size(); ++i)
+    if (p.actions[i].kind == kind && object_text(p, p.actions[i]) == " " + std::string(object) &&
+        (micro_batch < 0 || p.actions[i].micro_batch == micro_batch))
+      return i;
+  ADD_FAILURE() << "there is no " << action_name(kind) << " " << object;
+  return 0;
+}
+Action& action_of(Program& p, uint32_t kind, std::string_view object, int micro_batch = -1) {
+  return p.actions[index_of(p, kind, object, micro_batch)];
+}
+
+uint64_t buffer_of(const Program& p, std::string_view text) {
+  for (const Buffer& buffer : p.buffers)
+    if (buffer_text(buffer) == text) return buffer.id;
+  ADD_FAILURE() << "there is no buffer " << text;
+  return 0;
+}
+
+Binding& binding_of(Action& action, uint32_t slot) {
+  for (Binding& binding : action.bindings)
+    if (binding.slot == slot) return binding;
+  ADD_FAILURE() << "slot " << slot << " is not bound";
+  return action.bindings.front();
+}
+
+/// An action that binds nothing.
+void insert(Program& p, size_t before, uint32_t kind, int segment, int micro_batch = 0) {
+  Action action;
+  action.id = p.next_id++;
+  action.kind = kind;
+  action.segment = segment;
+  action.micro_batch = micro_batch;
+  p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(before), std::move(action));
+}
+
+void insert_elementwise(Program& p, size_t before, uint32_t kind, Binding range, double scale = 0) {
+  Action action;
+  action.id = p.next_id++;
+  action.kind = kind;
+  action.scale = scale;
+  range.slot = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+  range.mode = kind == TSR_ACTION_ZERO ? TSR_MODE_WRITE : TSR_MODE_ADD;
+  action.bindings = {range};
+  p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(before), std::move(action));
+}
+
+void remove(Program& p, uint32_t kind, std::string_view object, int micro_batch = -1) {
+  p.actions.erase(p.actions.begin() + static_cast<ptrdiff_t>(index_of(p, kind, object, micro_batch)));
+}
+
+void repeat(Program& p, uint32_t kind, std::string_view object, int micro_batch = -1) {
+  const size_t i = index_of(p, kind, object, micro_batch);
+  Action again = p.actions[i];
+  again.id = p.next_id++;
+  p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(i) + 1, std::move(again));
+}
+
+int segment_of(const Program& p, std::string_view name) {
+  const auto& all = p.model->segments;
+  return static_cast<int>(std::ranges::find(all, name, &Segment::name) - all.begin());
+}
+
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kInput = TSR_SLOT(TSR_ROLE_INPUT, 0),
+                   kSaved = TSR_SLOT(TSR_ROLE_SAVED, 0), kFirstState = TSR_SLOT(TSR_ROLE_STATE, 0),
+                   kLossScaleSlot = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE),
+                   kRate = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LR), kWeightGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 0),
+                   kBiasGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 1);
+constexpr std::string_view kWeight = "h.0.attn.c_attn.weight";
+
+struct Fault {
+  const char* name;
+  const char* job;
+  int rank;
+  std::function<void(Program&)> make;
+  const char* finding;
+};
+void PrintTo(const Fault& fault, std::ostream* out) {
+  *out << fault.name;
+}
+
+class ModelRule : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(ModelRule, IsReported) {
+  const Fault& fault = GetParam();
+  EXPECT_TRUE(is_clean(job(fault.job).findings(fault.rank, [](Program&) {})));
+  EXPECT_TRUE(has_diagnostic(job(fault.job).findings(fault.rank, fault.make), fault.finding));
+}
+
+std::string name_of(const ::testing::TestParamInfo<Fault>& info) {
+  return info.param.name;
+}
+
+const Fault kComputeFaults[] = {
+    {"input_of_another_segment", "one", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_BACKWARD, "h.0.ln_1", 1), kInput).buffer =
+           buffer_of(p, "activation h.0.mid mb=1");
+     },
+     "compute backward h.0.ln_1 mb=1 takes i0 (h.0.x) = activation h.0.mid mb=1, which holds h.0.mid mb=1; the model "
+     "needs h.0.x mb=1"},
+    {"gradient_of_another_value", "one", 0,
+     [](Program& p) {
+       constexpr uint32_t kFirst = TSR_SLOT(TSR_ROLE_OUTPUT_GRADIENT, 0);
+       binding_of(action_of(p, TSR_ACTION_BACKWARD, "h.0.ln_1", 1), kFirst).buffer =
+           binding_of(action_of(p, TSR_ACTION_BACKWARD, "h.0.add_ln_2", 1), kFirst).buffer;
+     },
+     "; the model needs the gradient of h.0.norm_1 mb=1"},
+    {"loss_scale_of_the_loss", "fp16", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_LOSS, "loss"), kLossScaleSlot).buffer = buffer_of(p, "scalar lr");
+     },
+     "compute loss loss mb=0 takes x5 = scalar lr, which holds the learning rate; the model needs the loss scale"},
+    {"saved_of_another_micro_batch", "one", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_BACKWARD, "ln_f", 1), kSaved).buffer =
+           binding_of(action_of(p, TSR_ACTION_BACKWARD, "ln_f", 0), kSaved).buffer;
+     },
+     "which holds s0 of ln_f mb=0; the model needs s0 of ln_f mb=1"},
+    {"gradient_in_a_home", "one", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_BACKWARD, "wpe", 1), kWeightGradient).buffer = buffer_of(p, "home wpe");
+     },
+     "compute backward wpe mb=1 adds to home wpe, which holds what wpe has, not the gradient of wpe.weight"},
+    {"gradient_of_another_micro_batch", "every", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_BACKWARD, "wte", 1), kWeightGradient).buffer =
+           binding_of(action_of(p, TSR_ACTION_BACKWARD, "wte", 0), kWeightGradient).buffer;
+     },
+     "which holds the gradient of another micro-batch; with --reduce-every micro-batch each has a sum of its own"},
+    {"gradient_added_twice", "one", 0, [](Program& p) { repeat(p, TSR_ACTION_BACKWARD, "wpe", 1); },
+     "adds to the gradient of wpe.weight in gradient wpe, which has this addend already"},
+    {"gradient_missing", "one", 0, [](Program& p) { remove(p, TSR_ACTION_BACKWARD, "wpe", 1); },
+     "compute sum_squares wpe.weight takes src0 = gradient wpe, which has not all addends of the gradient of "
+     "wpe.weight"},
+    {"gradient_scaled_on_one_rank", "one", 0,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_SUM_SQUARES, "wpe.weight");
+       insert_elementwise(p, i, TSR_ACTION_SCALE, *p.actions[i].find(kSource), 0.5);
+     },
+     "takes src0 = gradient wpe, which holds the gradient of wpe.weight, scaled by 0.5; the model needs the gradient "
+     "of "
+     "wpe.weight"},
+    {"runs_twice", "one", 0,
+     [](Program& p) { insert(p, index_of(p, TSR_ACTION_CLIP, "squares"), TSR_ACTION_FORWARD, 1); },
+     "segment wpe mb=0: its forward runs 2 times where the model needs it once: rank 0 #2 compute forward wpe mb=0, "
+     "rank 0 #"},
+    {"runs_never", "one", 0, [](Program& p) { remove(p, TSR_ACTION_BACKWARD, "wte", 1); },
+     "segment wte mb=1: nothing runs its backward by its parameters, which the model needs once"},
+    {"runs_for_nothing", "frozen", 0,
+     [](Program& p) {
+       insert(p, index_of(p, TSR_ACTION_CLIP, "squares"), TSR_ACTION_BACKWARD_INPUT, segment_of(p, "h.0.qkv"));
+     },
+     "segment h.0.qkv mb=0: its backward by its inputs runs 1 times where the model needs it not at all"},
+    {"loss_runs_twice", "one", 0,
+     [](Program& p) { insert(p, index_of(p, TSR_ACTION_CLIP, "squares"), TSR_ACTION_LOSS, segment_of(p, "loss")); },
+     "segment loss mb=0: its loss runs 2 times where the model needs it once"},
+    {"gradient_of_what_has_none", "frozen", 0,
+     [](Program& p) {
+       Binding range = *action_of(p, TSR_ACTION_SUM_SQUARES, "h.1.attn.c_attn.weight").find(kSource);
+       range.slot = kWeightGradient;
+       range.mode = TSR_MODE_ADD;
+       insert(p, index_of(p, TSR_ACTION_SUM_SQUARES, "h.1.attn.c_attn.weight"), TSR_ACTION_BACKWARD_WEIGHT,
+              segment_of(p, "h.0.qkv"));
+       action_of(p, TSR_ACTION_BACKWARD_WEIGHT, "h.0.qkv").bindings = {range};
+     },
+     "writes g0 (h.0.attn.c_attn.weight), which has no gradient"},
+};
+INSTANTIATE_TEST_SUITE_P(Compute, ModelRule, ::testing::ValuesIn(kComputeFaults), name_of);
+
+const Fault kUpdateFaults[] = {
+    {"squares_missing", "one", 0, [](Program& p) { remove(p, TSR_ACTION_SUM_SQUARES, kWeight); },
+     "compute clip squares takes x0 = accumulator squares, which has not all addends of the sum of squares"},
+    {"squares_twice", "one", 0, [](Program& p) { repeat(p, TSR_ACTION_SUM_SQUARES, kWeight); },
+     "adds to the sum of squares in accumulator squares[0:20], which has this addend already"},
+    {"clip_twice", "one", 0, [](Program& p) { repeat(p, TSR_ACTION_CLIP, "squares"); },
+     "takes x3 = scalar optimizer_step, which holds the step count, with this step; the model needs the step count, "
+     "without this step"},
+    {"update_missing", "one", 0, [](Program& p) { remove(p, TSR_ACTION_OPTIMIZER, "wpe.weight"); },
+     "rank 0: after the program home wpe holds wpe.weight; the model needs wpe.weight, updated"},
+    {"update_twice", "one", 0, [](Program& p) { repeat(p, TSR_ACTION_OPTIMIZER, "wpe.weight"); },
+     "takes dst0 = home wpe, which holds wpe.weight, updated; the model needs wpe.weight"},
+    {"state_of_another_home", "one", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_OPTIMIZER, "h.1.attn.c_attn.weight"), kFirstState).buffer =
+           buffer_of(p, "optimizer h.0 m");
+     },
+     "which holds the m of h.0.attn.c_attn.weight, updated; the model needs the m of h.1.attn.c_attn.weight"},
+    {"update_in_a_skipped_step", "one", 0,
+     [](Program& p) { action_of(p, TSR_ACTION_OPTIMIZER, "wpe.weight").flags = 0; },
+     "compute optimizer wpe.weight is not predicated: it would update in a step that the run skips"},
+    {"rate", "one", 0,
+     [](Program& p) {
+       Binding& rate = binding_of(action_of(p, TSR_ACTION_OPTIMIZER, "wpe.weight"), kRate);
+       Buffer other = p.buffer(rate.buffer);
+       other.name = kLossScale;
+       other.id = 0;
+       rate.buffer = p.add_buffer(other);
+     },
+     "takes x4 = scalar loss_scale, which holds the loss scale; the model needs the learning rate"},
+    {"loss_scale_of_clip", "fp16", 0,
+     [](Program& p) {
+       binding_of(action_of(p, TSR_ACTION_CLIP, "squares"), kLossScaleSlot).buffer = buffer_of(p, "scalar lr");
+     },
+     "compute clip squares takes x5 = scalar lr, which holds the learning rate; the model needs the loss scale"},
+    {"squares_lost", "one", 0,
+     [](Program& p) {
+       insert_elementwise(p, p.actions.size(), TSR_ACTION_ZERO, {buffer_of(p, "accumulator squares"), 0, 20, 0, 0});
+     },
+     "rank 0: after the program accumulator squares has not all addends of the sum of squares"},
+    {"micro_batch_added_twice", "every", 0,
+     [](Program& p) {
+       const auto adds = [](const Action& action) {
+         return action.kind == TSR_ACTION_ADD_INTO &&
+                action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0))->mode == TSR_MODE_ADD;
+       };
+       const auto last = std::ranges::find_if(p.actions, adds);
+       Action again = *last;
+       again.id = p.next_id++;
+       p.actions.insert(last + 1, std::move(again));
+     },
+     ": such a sum is not in the model, or has an addend twice"},
+    {"loss_lost", "one", 0,
+     [](Program& p) {
+       insert_elementwise(p, p.actions.size(), TSR_ACTION_ZERO, {buffer_of(p, "accumulator loss"), 0, 20, 0, 0});
+     },
+     "rank 0: after the program accumulator loss has not all addends of the loss"},
+    {"sum_that_is_not_in_the_model", "every", 0,
+     [](Program& p) {
+       for (Action& action : p.actions)
+         if (action.kind == TSR_ACTION_ADD_INTO) {
+           binding_of(action, kSource).buffer = buffer_of(p, "home wte");
+           binding_of(action, kSource).offset = 0;
+           return;
+         }
+     },
+     ": such a sum is not in the model, or has an addend twice"},
+};
+INSTANTIATE_TEST_SUITE_P(Update, ModelRule, ::testing::ValuesIn(kUpdateFaults), name_of);
+
+/// The sum of the loss on a stream.
+Action& loss_sum(Program& p, std::string_view stream = "comm.") {
+  for (Action& action : p.actions)
+    if (is_collective(action.kind) && p.buffer(action.bindings[0].buffer).name == kLossAccumulator &&
+        p.streams[action.stream].name.starts_with(stream))
+      return action;
+  ADD_FAILURE() << "no sum of the loss";
+  return p.actions.front();
+}
+
+const Fault kCollectiveFaults[] = {
+    {"squares_of_a_home_missing", "ddp", 0, [](Program& p) { remove(p, TSR_ACTION_SUM_SQUARES, kWeight); },
+     "comm.world.scalars all_reduce squares sums the squares of 27 of 28 homes"},
+    {"loss_not_summed", "all", 0, [](Program& p) { loss_sum(p, "comm.dp.").reduce = TSR_REDUCE_MAX; },
+     "all_reduce loss reduces the loss by something other than a sum"},
+    {"loss_summed_twice", "all", 0,
+     [](Program& p) {
+       Action again = loss_sum(p, "comm.dp.");
+       again.id = p.next_id++;
+       const size_t i = static_cast<size_t>(&loss_sum(p, "comm.dp.") - p.actions.data());
+       p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(i), std::move(again));
+     },
+     "all_reduce loss sums the loss over the same tokens twice"},
+    {"gradient_scaled_on_one_of_its_ranks", "zero3", 0,
+     [](Program& p) {
+       for (size_t i = 0; i < p.actions.size(); ++i)
+         if (p.actions[i].kind == TSR_ACTION_REDUCE && p.actions[i].peer == 1)
+           return insert_elementwise(p, i, TSR_ACTION_SCALE, p.actions[i].bindings[0], 0.5);
+     },
+     ", scaled by 0.5 on one rank and the gradient of "},
+    {"gradients_exchanged_on_the_slice_of_another_rank", "fsdp", 0,
+     [](Program& p) {
+       Action& backward = action_of(p, TSR_ACTION_BACKWARD, "ln_f", 0);
+       std::swap(binding_of(backward, kWeightGradient).offset, binding_of(backward, kBiasGradient).offset);
+     },
+     "which holds the gradient of ln_f.weight; the model needs the gradient of ln_f.bias"},
+    {"loss_scattered", "ddp", 0, [](Program& p) { loss_sum(p).kind = TSR_ACTION_REDUCE_SCATTER; },
+     "leaves each rank with a part of the loss, of which all need the whole"},
+    {"value_averaged", "tensor", 0,
+     [](Program& p) { action_of(p, TSR_ACTION_ALL_REDUCE, "h.0.projected mb=0").reduce = TSR_REDUCE_AVG; },
+     "reduces h.0.projected mb=0, which only a sum over an axis that splits tensors completes"},
+};
+INSTANTIATE_TEST_SUITE_P(Collective, ModelRule, ::testing::ValuesIn(kCollectiveFaults), name_of);
+
+const Fault kCommonFaults[] = {
+    {"config", "one", 0, [](Program& p) { p.shape.max_norm = 0.005; },
+     "rank 0: its step program has max_norm 0.005, where the job has 0.01"},
+    {"layout", "fsdp", 0, [](Program& p) { p.layout.front().roles &= ~(1u << TSR_HOME_GRADIENT); },
+     "rank 0: its step program has another layout than the init program of rank 0"},
+    {"persistent", "one", 0,
+     [](Program& p) {
+       for (Buffer& buffer : p.buffers)
+         if (buffer.name == kLearningRate) buffer.persistent = false;
+     },
+     "rank 0: its step program does not keep scalar lr as the init program does"},
+    {"slot_that_the_op_lacks", "one", 0,
+     [](Program& p) {
+       Action& forward = action_of(p, TSR_ACTION_FORWARD, "h.0.ln_1", 0);
+       Buffer more = p.buffer(binding_of(forward, kSaved).buffer);
+       more.id = 0;
+       forward.bindings.push_back(
+           {p.add_buffer(more), 0, more.num_elements, TSR_SLOT(TSR_ROLE_SAVED, 7), TSR_MODE_WRITE});
+     },
+     "binds s7, which the device does not list for its op"},
+    {"scratch_used_twice", "one", 0,
+     [](Program& p) {
+       Action& loss = action_of(p, TSR_ACTION_LOSS, "loss", 0);
+       const uint64_t first = binding_of(loss, TSR_SLOT(TSR_ROLE_WORKSPACE, 0)).buffer;
+       binding_of(loss, TSR_SLOT(TSR_ROLE_WORKSPACE, 1)).buffer = first;
+     },
+     "binds w0 to workspace loss mb=0, and w1 too; an operand of scratch has its own"},
+};
+INSTANTIATE_TEST_SUITE_P(Common, ModelRule, ::testing::ValuesIn(kCommonFaults), name_of);
+
+TEST(ModelRuleOfHomes, OwnedTwiceByOneRank) {
+  const auto twice = [](Program& init) {
+    for (Home& home : init.homes)
+      if (home.name == "h.0.ln_1.bias")
+        home.pieces = std::ranges::find(init.homes, "h.0.ln_1.weight", &Home::name)->pieces;
+  };
+  EXPECT_TRUE(has_diagnostic({job("one").refusal_of_init(0, twice)}, "h.0.ln_1.weight"));
+}
+
+}  // namespace
+}  // namespace tessera::testing
