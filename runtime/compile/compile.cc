@@ -174,7 +174,7 @@ auto within_memory(const CompileInput& input, int rank, Work&& work) {
   }
 }
 
-/// Finishes ranks beside one another, while the next one is lowered: two thirds of planning is the host's own work on
+/// Finishes ranks beside one another, while the next one is lowered: a good part of planning is the host's own work on
 /// one rank. Passes of strategies and policies are not asked from other threads than the caller's; of plugins only
 /// `describe` is called here, which may be from any. As many are open at a time as there are cores, so that lowered
 /// programs do not pile up. What fails is what would have failed first had one rank been finished after another.
