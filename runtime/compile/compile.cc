@@ -27,9 +27,13 @@
 #include "compile/compile.h"
 
 #include <algorithm>
+#include <deque>
+#include <future>
 #include <iterator>
 #include <map>
 #include <new>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "base/concat.h"
@@ -68,6 +72,7 @@ void refuse(const Program& program, const Diagnostics& diagnostics) {
 
 /// Policies are asked about steps; the other programs find persistent buffers where a step has left them.
 void offload(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
+  if (input.policies.empty()) return;
   const auto ask = [&](uint32_t flag) {
     return std::ranges::any_of(input.policies,
                                [&](const OffloadPolicy& p) { return (p.interface->flags & flag) != 0; });
@@ -157,17 +162,61 @@ RankPrograms compile_within_limit(const CompileInput& input, LoweredPrograms low
 
 /// Reports what was being planned when memory ran out.
 template <class Work>
-auto within_memory(const CompileInput& input, const Coordinates& coordinates, Work&& work) {
+auto within_memory(const CompileInput& input, int rank, Work&& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
     throw Error(TSR_E_RESOURCE_EXHAUSTED,
-                concat("planning rank ", input.mesh.rank(coordinates), " of ", input.mesh.num_ranks(),
-                       " ran out of memory: a step has ", input.shape.num_micro_batches, " micro-batches of ",
-                       input.model.segments.size(), " segments each; lower --grad-accum, use a model of fewer layers, ",
+                concat("planning rank ", rank, " of ", input.mesh.num_ranks(), " ran out of memory: a step has ",
+                       input.shape.num_micro_batches, " micro-batches of ", input.model.segments.size(),
+                       " segments each; lower --grad-accum, use a model of fewer layers, ",
                        "or plan on a machine with more memory"));
   }
 }
+
+/// Finishes ranks beside one another, while the next one is lowered: a good part of planning is the host's own work on
+/// one rank. Passes of strategies and policies are not asked from other threads than the caller's; of plugins only
+/// `describe` is called here, which may be from any. As many are open at a time as there are cores, so that lowered
+/// programs do not pile up. What fails is what would have failed first had one rank been finished after another.
+class Finisher {
+ public:
+  Finisher(const CompileInput& input, Progress& progress, bool are_several)
+      : input_(input),
+        progress_(progress),
+        launch_(are_several && input.policies.empty() ? std::launch::async | std::launch::deferred
+                                                      : std::launch::deferred) {}
+
+  void start(int rank, LoweredPrograms lowered) {
+    if (open_.size() >= std::max(1u, std::thread::hardware_concurrency())) finish_first();
+    const auto finish = [this, rank](LoweredPrograms own) {
+      return within_memory(input_, rank, [&] { return compile_within_limit(input_, std::move(own), progress_); });
+    };
+    open_.emplace_back(rank, std::async(launch_, finish, std::move(lowered)));
+  }
+
+  void finish_all() {
+    while (!open_.empty())
+      finish_first();
+  }
+
+  std::map<int, RankPrograms> take() {
+    finish_all();
+    return std::move(finished_);
+  }
+
+ private:
+  void finish_first() {
+    auto [rank, programs] = std::move(open_.front());
+    open_.pop_front();
+    finished_.emplace(rank, programs.get());
+  }
+
+  const CompileInput& input_;
+  Progress& progress_;
+  const std::launch launch_;
+  std::map<int, RankPrograms> finished_;
+  std::deque<std::pair<int, std::future<RankPrograms>>> open_;  // last: waits for its threads, which use the others
+};
 
 }  // namespace
 
@@ -190,7 +239,7 @@ uint64_t RankPrograms::arena_bytes(uint32_t memory_kind) const {
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {
   Progress progress(input.log, concat("planning rank ", input.mesh.rank(coordinates)));
   progress.phase("writing its programs");
-  return within_memory(input, coordinates,
+  return within_memory(input, input.mesh.rank(coordinates),
                        [&] { return compile_within_limit(input, Lowering(input).lower(coordinates), progress); });
 }
 
@@ -203,18 +252,31 @@ JobPrograms compile_job(const CompileInput& input) {
   Progress progress(input.log, num_declared == 1 ? "planning what every rank does"
                                                  : concat("planning ", num_declared, " ranks that differ"));
   Lowering lowering(input);
-  std::map<int, RankPrograms> finished;
+  Finisher finisher(input, progress, num_declared > 1);
+  std::set<int> started;
   std::map<std::string, int> number_of;  // by digest
   std::vector<int> programs(static_cast<size_t>(input.mesh.num_ranks()));
+  const auto lower = [&](int rank) {
+    try {
+      progress.phase("writing its programs");
+      return within_memory(input, rank, [&] {
+        LoweredPrograms lowered = lowering.lower(input.mesh.coordinates(rank));
+        std::string digest = digest_of(lowered);
+        return std::pair(std::move(lowered), std::move(digest));
+      });
+    } catch (...) {
+      finisher.finish_all();  // a rank before this one may have failed
+      throw;
+    }
+  };
   const auto plan = [&](int rank, bool is_needed) {
-    const Coordinates coordinates = input.mesh.coordinates(rank);
-    progress.phase("writing its programs");
-    return within_memory(input, coordinates, [&] {
-      LoweredPrograms lowered = lowering.lower(coordinates);
-      const auto [number, is_new] = number_of.try_emplace(digest_of(lowered), static_cast<int>(number_of.size()));
-      if (is_new || is_needed) finished.emplace(rank, compile_within_limit(input, std::move(lowered), progress));
-      return number->second;
-    });
+    auto [lowered, digest] = lower(rank);
+    const auto [number, is_new] = number_of.try_emplace(std::move(digest), static_cast<int>(number_of.size()));
+    if (is_new || is_needed) {
+      finisher.start(rank, std::move(lowered));
+      started.insert(rank);
+    }
+    return number->second;
   };
   size_t num_done = 0;
   for (const auto& [rank, members] : declared.members()) {
@@ -225,8 +287,8 @@ JobPrograms compile_job(const CompileInput& input) {
   }
   RankClasses classes = RankClasses::of_programs(input.mesh, programs);
   for (const auto& [rank, members] : classes.members())
-    if (!finished.contains(rank)) plan(rank, true);
-  return {std::move(classes), std::move(finished)};
+    if (!started.contains(rank)) plan(rank, true);
+  return {std::move(classes), finisher.take()};
 }
 
 }  // namespace tessera::host

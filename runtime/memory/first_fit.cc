@@ -70,7 +70,7 @@ class Ranges {
 
 }  // namespace
 
-Addresses FirstFit::operator()(uint64_t limit, uint64_t max_top) const {
+Addresses FirstFit::operator()(uint64_t limit, uint64_t max_top) {
   std::vector<uint64_t> num_bytes;
   for (const LiveRange& live_range : live_ranges)
     num_bytes.push_back(footprint_bytes(*live_range.buffer, guard_bytes));
@@ -79,7 +79,7 @@ Addresses FirstFit::operator()(uint64_t limit, uint64_t max_top) const {
   std::ranges::stable_sort(order, std::greater{}, [&](uint32_t i) { return num_bytes[i]; });
 
   Addresses result{std::vector<uint64_t>(live_ranges.size(), base), base};
-  Interference interference(program, clocks, live_ranges);
+  interference.clear();
   Ranges ranges(live_ranges.size());
   const auto avoid = [&](uint32_t i) { ranges.avoid(i); };
   for (const uint32_t i : order) {

@@ -21,11 +21,12 @@ struct FirstFit {
   std::span<const LiveRange> live_ranges;
   uint64_t base = 0;
   uint64_t guard_bytes = 0;
+  Interference interference{program, clocks, live_ranges};  ///< of what one placement has placed so far
 
   /// Places the largest first, each at the lowest address from `base` on: an address that needs no new wait if the
   /// buffer then ends at or below `limit`, else the lowest one that added waits allow. Gives up, with a `top` above
   /// `max_top`, as soon as that is exceeded.
-  Addresses operator()(uint64_t limit, uint64_t max_top) const;
+  Addresses operator()(uint64_t limit, uint64_t max_top);
 };
 
 }  // namespace tessera::host

@@ -24,6 +24,7 @@
 #include <numeric>
 
 #include "memory/footprint.h"
+#include "program/buffer_index.h"
 
 namespace tessera::host {
 namespace {
@@ -54,12 +55,14 @@ void add_use(LiveRange& live_range, const Program& program, uint32_t action) {
 }  // namespace
 
 std::vector<LiveRange> live_ranges_in(const Program& program, uint32_t memory) {
+  const BufferIndex index_of(program);
   std::vector<LiveRange> of_buffer(program.buffers.size());
   for (uint32_t i = 0; i < program.actions.size(); ++i)
     for (const Binding& binding : program.actions[i].bindings) {
-      const Buffer& buffer = program.buffer(binding.buffer);
+      const size_t index = index_of(binding.buffer);
+      const Buffer& buffer = program.buffers[index];
       if (buffer.persistent || buffer.memory != memory) continue;
-      LiveRange& live_range = of_buffer[&buffer - program.buffers.data()];
+      LiveRange& live_range = of_buffer[index];
       live_range.buffer = &buffer;
       add_use(live_range, program, i);
     }
@@ -118,6 +121,12 @@ void Interference::add(uint32_t live_range) {
     if (begin % 2) tree_[begin++].push_back(live_range);
     if (end % 2) tree_[--end].push_back(live_range);
   }
+}
+
+void Interference::clear() {
+  std::ranges::fill(added_, 0);
+  for (std::vector<uint32_t>& node : tree_)
+    node.clear();
 }
 
 std::vector<uint32_t> Interference::sends_of(std::span<const uint32_t> actions) const {

@@ -37,6 +37,8 @@ class Interference {
 
   /// Live ranges are given by index.
   void add(uint32_t live_range);
+  /// None is added.
+  void clear();
 
   /// Calls visit(index) for all that are alive together with this one, or that only a wait for a send could order with
   /// it. May visit one twice.

@@ -101,7 +101,7 @@ void describe_peak(const Program& program, std::span<const LiveRange> live_range
 // First finds the smallest arena that waits allow, then one with as few waits as fit below `top`: addresses without a
 // wait are allowed up to a limit only. If they leave gaps too small for the rest, so that the top is exceeded, a lower
 // limit may succeed.
-Addresses place(const FirstFit& first_fit, double budget) {
+Addresses place(FirstFit first_fit, double budget) {
   const uint64_t base = first_fit.base;
   const auto live = live_bytes(first_fit.program, first_fit.live_ranges, first_fit.guard_bytes);
   const auto wanted = static_cast<uint64_t>(budget * static_cast<double>(std::ranges::max(live)));

@@ -26,6 +26,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "program/buffer_index.h"
 #include "program/range_map.h"
 #include "tessera/error.hpp"
 
@@ -111,7 +112,7 @@ struct Access {
 
 class Deriver {
  public:
-  explicit Deriver(const Program& program) : program_(program), waits_(program.actions.size()) {
+  explicit Deriver(const Program& program) : program_(program), index_(program), waits_(program.actions.size()) {
     accesses_.reserve(program.buffers.size());
     for (const Buffer& buffer : program.buffers)
       accesses_.emplace_back(buffer.num_elements);
@@ -126,7 +127,7 @@ class Deriver {
 
  private:
   void bind(uint32_t action, const Binding& binding) {
-    auto& accesses = accesses_[&program_.buffer(binding.buffer) - program_.buffers.data()];
+    auto& accesses = accesses_[index_(binding.buffer)];
     const uint64_t begin = binding.offset, end = begin + binding.num_elements;
     const bool reads_only = binding.mode == TSR_MODE_READ;
     for (auto& [from, part] : accesses.parts(begin, end)) {
@@ -159,6 +160,7 @@ class Deriver {
   }
 
   const Program& program_;
+  const BufferIndex index_;
   Waits waits_;
   std::vector<RangeMap<Access>> accesses_;  // of each buffer
 };

@@ -19,10 +19,10 @@
 #include "passes/finalize.h"
 
 #include <algorithm>
-#include <map>
 
 #include "passes/completion.h"
 #include "passes/divergence.h"
+#include "program/buffer_index.h"
 #include "program/range_set.h"
 #include "tessera/error.hpp"
 
@@ -117,19 +117,22 @@ void sum_loss_over_world(Program& program) {
       }
 }
 
-/// The ranges of each transient buffer written so far.
-using Written = std::map<uint64_t, RangeSet>;
+/// Ranges of each buffer, in the order of Program::buffers.
+using Ranges = std::vector<RangeSet>;
 
 /// Saves a fill and a read of every gradient. Other kinds of actions keep their *add*: on a range that nothing has
 /// written it is an error, which verify_written reports.
 void turn_first_adds_into_writes(Program& program) {
-  Written written;
+  const BufferIndex index_of(program);
+  Ranges written(program.buffers.size());
   for (Action& action : program.actions) {
     const bool accumulates = is_compute(action.kind) || action.kind == TSR_ACTION_ADD_INTO;
     for (Binding& b : action.bindings) {
-      const Buffer& buffer = program.buffer(b.buffer);
-      if (buffer.persistent || b.mode == TSR_MODE_READ) continue;
-      RangeSet& set = written[b.buffer];
+      if (b.mode == TSR_MODE_READ) continue;
+      const size_t index = index_of(b.buffer);
+      const Buffer& buffer = program.buffers[index];
+      if (buffer.persistent) continue;
+      RangeSet& set = written[index];
       if (b.mode == TSR_MODE_ADD && accumulates && !set.contains(b.offset, b.offset + b.num_elements)) {
         if (!set.disjoint(b.offset, b.offset + b.num_elements))
           throw Error(TSR_E_INVALID_ARGUMENT, std::string(action_name(action.kind)) + " adds into " + buffer.name +
@@ -143,19 +146,19 @@ void turn_first_adds_into_writes(Program& program) {
   }
 }
 
-/// By buffer, the ranges that hold elements of a parameter.
-Written parameter_ranges(const Program& program) {
-  Written ranges;
+/// The ranges that hold elements of a parameter.
+Ranges parameter_ranges(const Program& program, const BufferIndex& index_of) {
+  Ranges ranges(program.buffers.size());
   for (const Home& home : program.homes)
     for (const HomeRange& range : ranges_of(home))
       for (const auto& [number, role] : home.roles) {
         const uint64_t begin = role.offset + range.home_offset;
-        if (role.buffer) ranges[role.buffer].add(begin, begin + range.num_elements);
+        if (role.buffer) ranges[index_of(role.buffer)].add(begin, begin + range.num_elements);
       }
   for (const Action& action : program.actions)
     if (is_compute(action.kind))
       for (const Binding& b : action.bindings)
-        ranges[b.buffer].add(b.offset, b.offset + b.num_elements);
+        ranges[index_of(b.buffer)].add(b.offset, b.offset + b.num_elements);
   return ranges;
 }
 
@@ -180,24 +183,23 @@ void finalize_program(Program& program) {
 // Only gaps that hold no parameter are zeroed. An unwritten parameter stays unwritten, and is a diagnostic: a zero
 // there would hide a backward that is missing.
 void zero_pads(Program& program) {
-  const Written real = parameter_ranges(program);
-  Written written;
+  const BufferIndex index_of(program);
+  const Ranges real = parameter_ranges(program, index_of);
+  Ranges written(program.buffers.size());
   std::vector<Action> result;
   for (Action& action : program.actions) {
     Action zero;
     for (const Binding& b : action.bindings) {
-      if (program.buffer(b.buffer).persistent) continue;
-      RangeSet& set = written[b.buffer];
-      const auto known = real.find(b.buffer);
-      if (b.mode != TSR_MODE_WRITE && known != real.end())
-        for (const auto& [begin, end] : set.gaps(b.offset, b.offset + b.num_elements)) {
-          if (!known->second.disjoint(begin, end)) continue;  // an unwritten parameter: left to the verifier
+      const size_t index = index_of(b.buffer);
+      if (program.buffers[index].persistent) continue;
+      if (b.mode != TSR_MODE_WRITE && !real[index].empty())
+        for (const auto& [begin, end] : written[index].gaps(b.offset, b.offset + b.num_elements)) {
+          if (!real[index].disjoint(begin, end)) continue;  // an unwritten parameter: left to the verifier
           const auto slot = TSR_SLOT(TSR_ROLE_DESTINATION, zero.bindings.size());
           zero.bindings.push_back({b.buffer, begin, end - begin, slot, TSR_MODE_WRITE});
+          written[index].add(begin, end);
         }
-      for (const Binding& pad : zero.bindings)
-        written[pad.buffer].add(pad.offset, pad.offset + pad.num_elements);
-      if (b.mode != TSR_MODE_READ) written[b.buffer].add(b.offset, b.offset + b.num_elements);
+      if (b.mode != TSR_MODE_READ) written[index].add(b.offset, b.offset + b.num_elements);
     }
     if (!zero.bindings.empty()) {
       zero.id = program.next_id++;

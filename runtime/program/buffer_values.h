@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "program/program.h"
+#include "program/buffer_index.h"
 #include "program/range_map.h"
 
 namespace tessera::host {
@@ -13,7 +13,7 @@ namespace tessera::host {
 template <class Value>
 class BufferValues {
  public:
-  explicit BufferValues(const Program& program) : program_(program) {
+  explicit BufferValues(const Program& program) : index_(program) {
     for (const Buffer& buffer : program.buffers)
       buffers_.emplace_back(buffer.num_elements);
   }
@@ -28,11 +28,9 @@ class BufferValues {
   }
 
  private:
-  RangeMap<Value>& of(const Binding& range) {
-    return buffers_[static_cast<size_t>(&program_.buffer(range.buffer) - program_.buffers.data())];
-  }
+  RangeMap<Value>& of(const Binding& range) { return buffers_[index_(range.buffer)]; }
 
-  const Program& program_;
+  BufferIndex index_;
   std::vector<RangeMap<Value>> buffers_;
 };
 

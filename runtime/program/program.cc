@@ -80,9 +80,14 @@ const Binding* Action::find(uint32_t slot) const {
   return found == bindings.end() ? nullptr : &*found;
 }
 
+HomeRole& HomeRoles::operator[](uint32_t number) {
+  auto found = std::ranges::lower_bound(roles_, number, {}, &std::pair<uint32_t, HomeRole>::first);
+  if (found == roles_.end() || found->first != number) found = roles_.insert(found, {number, {}});
+  return found->second;
+}
 const HomeRole& HomeRoles::operator[](uint32_t number) const {
   static constexpr HomeRole kNone;
-  const auto found = roles_.find(number);
+  const auto found = std::ranges::find(roles_, number, &std::pair<uint32_t, HomeRole>::first);
   return found == roles_.end() ? kNone : found->second;
 }
 

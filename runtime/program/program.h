@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "config/recompute_option.h"
@@ -73,10 +73,10 @@ struct HomeRole {
 /// Numbers of roles are below this: a layout entry has a bit for each.
 inline constexpr uint32_t kMaxHomeRoles = 32;
 
-/// The roles of a home by number (TSR_HOME_*), ascending.
+/// The roles of a home by number (TSR_HOME_*), ascending. A vector, since programs with hundreds of homes are copied.
 class HomeRoles {
  public:
-  HomeRole& operator[](uint32_t number) { return roles_[number]; }  ///< made when it is not there
+  HomeRole& operator[](uint32_t number);  ///< made when it is not there, which moves the others
   const HomeRole& operator[](uint32_t number) const;
   auto begin() { return roles_.begin(); }
   auto end() { return roles_.end(); }
@@ -84,7 +84,7 @@ class HomeRoles {
   auto end() const { return roles_.end(); }
 
  private:
-  std::map<uint32_t, HomeRole> roles_;
+  std::vector<std::pair<uint32_t, HomeRole>> roles_;
 };
 
 /// "value", "gradient", "m", "v", "state 2"; "role 7" for one without a name.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "passes/dependencies.h"
+#include "program/buffer_index.h"
 #include "program/collective_operands.h"
 #include "program/range_map.h"
 #include "verify/verify_rank.h"
@@ -39,7 +40,7 @@ struct Access {
 class AddressChecker {
  public:
   AddressChecker(const Program& program, const MemoryPlan* memory, DiagnosticList& diagnostics)
-      : program_(program), clocks_(program), diagnostics_(diagnostics) {
+      : program_(program), index_(program), clocks_(program), diagnostics_(diagnostics) {
     place(memory);
   }
 
@@ -82,7 +83,7 @@ class AddressChecker {
   }
 
   std::string rank() const { return std::to_string(program_.mesh->rank(program_.coordinates)); }
-  uint32_t index_of(uint64_t id) const { return static_cast<uint32_t>(&program_.buffer(id) - program_.buffers.data()); }
+  uint32_t index_of(uint64_t id) const { return static_cast<uint32_t>(index_(id)); }
 
   /// Buffers that the host fills before the program starts, and those that stay from step to step.
   static bool starts_written(const Buffer& buffer) {
@@ -177,6 +178,7 @@ class AddressChecker {
   }
 
   const Program& program_;
+  const BufferIndex index_;
   const VectorClocks clocks_;
   DiagnosticList& diagnostics_;
   bool complete_ = true;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "passes/host_staging.h"
+#include "program/buffer_index.h"
 #include "program/collective_operands.h"
 #include "program/range_map.h"
 #include "verify/verify_rank.h"
@@ -27,7 +28,8 @@ enum class Written : uint8_t { no, predicated, yes };
 
 class WrittenChecker {
  public:
-  WrittenChecker(const Program& program, DiagnosticList& diagnostics) : program_(program), diagnostics_(diagnostics) {
+  WrittenChecker(const Program& program, DiagnosticList& diagnostics)
+      : program_(program), index_(program), diagnostics_(diagnostics) {
     for (const Buffer& buffer : program.buffers) {
       ranges_.emplace_back(buffer.num_elements);
       if (starts_written(buffer)) ranges_.back().assign(0, buffer.num_elements, Written::yes);
@@ -54,7 +56,7 @@ class WrittenChecker {
 
   void check_read(size_t index, const Binding& binding) {
     const Action& action = program_.actions[index];
-    const Buffer& buffer = program_.buffer(binding.buffer);
+    const Buffer& buffer = program_.buffers[index_(binding.buffer)];
     const Written needed = action.flags & TSR_ACTION_PREDICATED ? Written::predicated : Written::yes;
     const uint64_t end = binding.offset + binding.num_elements;
     for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
@@ -71,7 +73,7 @@ class WrittenChecker {
 
   void check_write(size_t index, const Binding& binding) {
     const Action& action = program_.actions[index];
-    const Buffer& buffer = program_.buffer(binding.buffer);
+    const Buffer& buffer = program_.buffers[index_(binding.buffer)];
     const uint64_t end = binding.offset + binding.num_elements;
     const bool once = !starts_written(buffer) && buffer.kind != TSR_BUFFER_WORKSPACE &&
                       action.kind != TSR_ACTION_CALL && action.find(binding.slot)->mode == TSR_MODE_WRITE &&
@@ -89,6 +91,7 @@ class WrittenChecker {
   }
 
   const Program& program_;
+  const BufferIndex index_;
   DiagnosticList& diagnostics_;
   std::vector<RangeMap<Written>> ranges_;  // of each buffer
 };
