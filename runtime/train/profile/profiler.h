@@ -9,17 +9,12 @@
 #include "exec/rank_runtime.h"
 #include "job/job.h"
 #include "plan/step_events.h"
-#include "trace/summary.h"
+#include "trace/trace.h"
 #include "train/rank_info.h"
 #include "train/rank_observer.h"
+#include "train/report/report.h"
 
 namespace tessera::host {
-
-/// What the steps of a run keep busy, by the few that were recorded of rank 0.
-struct TimeUse {
-  int64_t num_steps = 0;  ///< recorded
-  TraceSummary summary;   ///< of rank 0 alone
-};
 
 /// Of one rank. Borrows all but the log. [control-thread]
 class Profiler {
@@ -65,8 +60,5 @@ class Profiler {
   bool is_written_ = false;
   mutable std::map<size_t, StepEvents> events_;  // by variant of the step; made on first use
 };
-
-/// Logs it in two lines at most: the kinds of action that take the most time, and communication hidden and exposed.
-void report_time_use(const Log& log, const std::optional<TimeUse>& use);
 
 }  // namespace tessera::host
