@@ -17,6 +17,7 @@ import sys
 import termios
 
 SHOWN_STEPS = 3
+SHOWN_SHARE = 0.6  # of the steps, in the first screen
 PIECES = re.compile(r"\x1b\[(\d*(?:;\d+)*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)")
 CLASSES = {"1": "bold", "32": "green", "33": "yellow", "31": "red"}
 
@@ -63,6 +64,11 @@ def lines_of(written):
     return lines + [line], live
 
 
+def share_of_steps(bar):
+    steps = re.match(r"(\d+)/(\d+) ", bar)
+    return int(steps[1]) / int(steps[2]) if steps else 0
+
+
 def is_step(line):
     return re.search(r": step +\d+/", line)
 
@@ -90,8 +96,7 @@ def main():
     written = run(int(columns), command)
     # A line that waits for its carriage return is erased after it, as a terminal would.
     lines, live = lines_of(written)
-    place = live[len(live) * 2 // 3][0]
-    bar = [line for at, line in live if at == place][-1]
+    place, bar = next((at, line) for at, line in live if share_of_steps(line) >= SHOWN_SHARE)
     last = next(i for i in reversed(range(len(lines))) if is_step(lines[i]))
     with open(out, "w", encoding="utf-8") as file:
         file.write(screen(shortened(lines[:place]) + [bar]) + screen(lines[last:]))
