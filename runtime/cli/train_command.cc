@@ -145,6 +145,8 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   const auto data = open_data(job, speaks ? log : Log(LogLevel::off));
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
+    if (environment.rank == 0 && process.is_launched())
+      recorded.record.begin_with(info.store->get(kLauncherLog, reply_ms));
     RankObserver observer = observe(job, environment.rank, environment.local_size, recorded.record, signals);
     observer.on_step = [&watch, inner = observer.on_step](const StepMetrics& step) {
       inner(step);
@@ -190,8 +192,13 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
   }
+  request.log = recorded.record.take_log();
   const LaunchResult result = launch_ranks(request, log);
-  if (!result.failure.empty()) print_error(result.failure);
+  if (!result.failure.empty()) {
+    print_error(result.failure);
+    recorded.record.note(result.failure);
+  }
+  recorded.record.append_to_log();
   return result.exit_code;
 }
 

@@ -1,5 +1,6 @@
 #include "job/choose_communicator.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/concat.h"
@@ -11,6 +12,8 @@
 
 namespace tessera::host {
 namespace {
+
+constexpr std::string_view kShareOption = "share";
 
 bool works_on(const LoadedPlugin& communicator, tsr_str stream_kind) {
   std::string reason;
@@ -34,18 +37,31 @@ std::optional<LoadedPlugin> first_that_works_on(tsr_str stream_kind, const std::
 
 }  // namespace
 
-ChosenCommunicator choose_communicator(std::string_view given, const LoadedPlugin& device, const LoadedPlugin& cpu,
-                                       const std::vector<std::filesystem::path>& folders, const Log& log) {
+bool ranks_may_share(const LoadedPlugin& device, const PluginOptions& options) {
+  const auto is_share = [](const PluginOption& option) {
+    return option.type == TSR_OPTION_BOOL && option.name == kShareOption;
+  };
+  return std::ranges::any_of(device.options, is_share) &&
+         std::ranges::any_of(options.values(), [](const tsr_option_value& value) {
+           return view(value.name) == kShareOption && value.i != 0;
+         });
+}
+
+ChosenCommunicator choose_communicator(std::string_view given, const LoadedPlugin& device, bool is_shared,
+                                       const LoadedPlugin& cpu, const std::vector<std::filesystem::path>& folders,
+                                       const Log& log) {
   if (given != kAutoCommunicator) return {load_plugin(PluginKind::communicator, given, folders, log), ""};
   const tsr_str kind = device.device()->stream_kind;
   const bool is_cpu = view(kind) == view(cpu.device()->stream_kind);
-  if (!is_cpu)
+  if (!is_cpu && !is_shared)
     if (auto plugin = first_that_works_on(kind, folders, log))
       return {std::move(*plugin), concat("it works on the streams of --device ", device.name)};
   return {load_plugin(PluginKind::communicator, kDefaultCommunicator, folders, log),
-          is_cpu ? std::string("it connects processes, on one machine or several")
-                 : concat("no communicator here works on the streams of --device ", device.name,
-                          "; its collectives pass through host memory")};
+          is_cpu      ? std::string("it connects processes, on one machine or several")
+          : is_shared ? concat("ranks may share a device under --", device.name, ".", kShareOption,
+                               ", and it does not need one for each")
+                      : concat("no communicator here works on the streams of --device ", device.name,
+                               "; its collectives pass through host memory")};
 }
 
 }  // namespace tessera::host

@@ -178,7 +178,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   if (!job.trains) job.config.steps = 0;
   job.plugin_flags = flags.plugin_flags;
   job.axes = resolve_axes(job.config, num_ranks);
-  job.plugins = load_plugins(job.config, job.axes, log);
+  job.plugins = load_plugins(job.config, job.axes, job.plugin_flags, log);
   if (!job.plugins.why_communicator.empty()) job.config.comm = job.plugins.communicator->name;
   job.mesh = make_mesh(job.axes, job.plugins);
   job.options = resolve_options(job.plugins, job.config, job.axes, job.plugin_flags, log);

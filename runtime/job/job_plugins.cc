@@ -26,7 +26,7 @@ std::vector<LoadedPlugin> left_out_plugins(const JobPlugins& plugins, const Trai
   const auto folders = plugin_folders(config.plugin_dirs);
   std::vector<LoadedPlugin> left_out;
   if (!plugins.communicator)
-    left_out.push_back(choose_communicator(config.comm, plugins.device, plugins.cpu, folders, log).plugin);
+    left_out.push_back(choose_communicator(config.comm, plugins.device, false, plugins.cpu, folders, log).plugin);
   if (config.strategies.empty()) left_out.push_back(load_plugin(PluginKind::strategy, kDefaultStrategy, folders, log));
   return left_out;
 }
@@ -81,7 +81,8 @@ std::vector<LoadedPlugin> load_policies(const TrainConfig& config, const std::ve
 
 }  // namespace
 
-JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, const Log& log) {
+JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes,
+                        const std::vector<PluginFlag>& flags, const Log& log) {
   const auto folders = plugin_folders(config.plugin_dirs);
   // The default device is the CPU, which is always loaded: it provides host memory and streams beside another device.
   JobPlugins plugins{load_plugin(PluginKind::device, config.device, folders, log), {}, {}, {}, {}, {}};
@@ -89,7 +90,8 @@ JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& 
       config.device == kDefaultDevice ? plugins.device : load_plugin(PluginKind::device, kDefaultDevice, folders, log);
   const bool is_named = config.comm != kAutoCommunicator && config.comm != kDefaultCommunicator;
   if (!is_one_rank(axes) || is_named) {
-    auto chosen = choose_communicator(config.comm, plugins.device, plugins.cpu, folders, log);
+    const bool is_shared = ranks_may_share(plugins.device, PluginOptions(plugins.device, "", flags));
+    auto chosen = choose_communicator(config.comm, plugins.device, is_shared, plugins.cpu, folders, log);
     plugins.communicator = std::move(chosen.plugin);
     plugins.why_communicator = std::move(chosen.reason);
   }

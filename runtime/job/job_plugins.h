@@ -18,7 +18,7 @@ struct JobPlugins {
   LoadedPlugin device;
   LoadedPlugin cpu;
   std::optional<LoadedPlugin> communicator;
-  std::string why_communicator;  ///< how --comm auto chose it; empty when it was named
+  std::string why_communicator;                         ///< how --comm auto chose it; empty when it was named
   std::vector<std::optional<LoadedPlugin>> strategies;  ///< by axis; none on an axis of one rank without a strategy
   std::vector<LoadedPlugin> offload;                    ///< in the order of --offload
 };
@@ -32,7 +32,8 @@ struct JobOptions {
 
 /// Throws UsageError for a plugin that does not exist or may not be loaded, and for two policies of one name. Warnings
 /// go to `log`.
-JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes, const Log& log);
+JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes,
+                        const std::vector<PluginFlag>& flags, const Log& log);
 
 /// Resolves the options from `flags`. Throws UsageError for a flag that no plugin has and for an invalid value. On one
 /// rank, options of plugins that only several ranks load are checked too, and logged as having no effect.

@@ -13,6 +13,7 @@ struct LaunchRequest {
   std::string executable;              ///< path; every rank runs it
   std::vector<std::string> arguments;  ///< all of argv
   int num_ranks = 1;
+  std::string log = {};             ///< for rank 0's record: what was logged before the ranks were started
   int64_t grace_ms = 450;           ///< from a rank's failure to SIGTERM for those that have not ended by themselves
   int64_t finish_ms = 100'000;      ///< the same, from the first rank's success
   int64_t signal_grace_ms = 5'000;  ///< the same, from a signal that ends the job at once
@@ -23,6 +24,9 @@ struct LaunchResult {
   int exit_code = 0;
   std::string failure;  ///< failure_block(); empty when nothing failed, or a signal ended the job
 };
+
+/// The key of LaunchRequest::log in the job's store.
+inline constexpr const char* kLauncherLog = "launcher/log";
 
 /// The path of this program's own file.
 std::string own_executable();

@@ -134,9 +134,9 @@ struct RankRecord::State {
     const auto environment = run_environment();
     {
       const std::lock_guard lock(mutex);
-      new_writer->append(
-          log, concat(time_text(), " note: rank ", rank, " of ", job.mesh.num_ranks(), " begins, process ", ::getpid(),
-                      " on ", environment.empty() ? "" : environment[0].second, "\n", std::exchange(early, "")));
+      new_writer->append(log, concat(launcher_log, time_text(), " note: rank ", rank, " of ", job.mesh.num_ranks(),
+                                     " begins, process ", ::getpid(), " on ",
+                                     environment.empty() ? "" : environment[0].second, "\n", std::exchange(early, "")));
       log_file = log;
       writer = std::move(new_writer);
     }
@@ -193,6 +193,8 @@ struct RankRecord::State {
   LineBuffer buffer{*this};
   std::ostream stream{&buffer};
 
+  std::string launcher_log;  // of the rank's own thread
+
   std::mutex mutex;
   std::string early;                         // guarded by mutex: the log before there is a file
   std::unique_ptr<BackgroundWriter> writer;  // guarded by mutex until the run begins
@@ -218,6 +220,29 @@ std::ostream& RankRecord::log_stream() {
 
 void RankRecord::note(const std::string& text) {
   if (state_) state_->note(text);
+}
+
+std::string RankRecord::take_log() {
+  if (!state_) return "";
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->early, "");
+}
+
+void RankRecord::begin_with(std::string text) {
+  if (state_) state_->launcher_log = std::move(text);
+}
+
+void RankRecord::append_to_log() {
+  const std::string rest = take_log();
+  if (rest.empty()) return;
+  const std::string path = state_->path(log_file_name(0));
+  if (!std::filesystem::is_regular_file(path)) return;
+  try {
+    BackgroundWriter writer("--out " + state_->folder, state_->warnings);
+    writer.append(writer.open(path), rest);
+  } catch (const Error& error) {
+    state_->warnings.warning(error.what());
+  }
 }
 
 void RankRecord::observe(const Job& job, int num_threads, RankObserver& observer) {

@@ -29,6 +29,15 @@ class RankRecord {
   /// A line with its time, for the log in the folder alone. [any-thread]
   void note(const std::string& text);
 
+  // For a launcher, which is a process of its own and has no folder: its log is part of rank 0's.
+
+  /// What was logged so far, which this record then no longer has; of one that did not begin.
+  std::string take_log();
+  /// The log begins with `text`, which ends with a newline, or is empty. Before the run begins.
+  void begin_with(std::string text);
+  /// After the ranks have ended: what was logged since take_log() goes to the end of rank 0's log, if it has one.
+  void append_to_log();
+
   /// Adds the record to what the run reports to `observer`. `num_threads`: of a rank.
   void observe(const Job& job, int num_threads, RankObserver& observer);
 

@@ -78,14 +78,8 @@ std::string streams_part(const TraceSummary& s) {
   return text;
 }
 
-std::string overlap_text(const char* what, const Overlap& overlap) {
-  if (overlap.seconds == 0) return "";
-  return concat(what, ' ', milliseconds(overlap.seconds), " ms a step: ", milliseconds(overlap.hidden_seconds),
-                " ms hidden by compute, ", milliseconds(overlap.exposed_seconds()), " ms exposed");
-}
-
-std::string line_of(const std::string& sentence) {
-  return sentence.empty() ? "" : sentence + "\n";
+std::string overlap_line(const char* what, const Overlap& overlap) {
+  return overlap.seconds == 0 ? "" : concat(what, ' ', overlap_text(overlap), "\n");
 }
 
 }  // namespace
@@ -96,12 +90,12 @@ std::string milliseconds(double seconds) {
 
 std::string summary_text(const Trace& trace, const TraceSummary& summary) {
   const std::string overlaps =
-      line_of(overlap_text("communication", summary.communication)) + line_of(overlap_text("copies", summary.copies));
+      overlap_line("communication", summary.communication) + overlap_line("copies", summary.copies);
   return heading(trace, summary) + path_part(summary) + kinds_part(summary) + streams_part(summary) +
          (overlaps.empty() ? "" : "\n") + overlaps;
 }
 
-std::string kinds_sentence(const TraceSummary& summary, size_t max_kinds) {
+std::string kinds_text(const TraceSummary& summary, size_t max_kinds) {
   double all = 0;
   for (const KindTime& kind : summary.kinds)
     all += kind.seconds;
@@ -115,8 +109,10 @@ std::string kinds_sentence(const TraceSummary& summary, size_t max_kinds) {
   return rest > 0.0005 * all ? text + format(", others %.1f %%", 100 * rest / all) : text;
 }
 
-std::string communication_sentence(const TraceSummary& summary) {
-  return overlap_text("communication", summary.communication);
+std::string overlap_text(const Overlap& overlap) {
+  if (overlap.seconds == 0) return "";
+  return concat(milliseconds(overlap.seconds), " ms a step: ", milliseconds(overlap.hidden_seconds),
+                " ms hidden by compute, ", milliseconds(overlap.exposed_seconds()), " ms exposed");
 }
 
 }  // namespace tessera::host

@@ -113,6 +113,20 @@ TEST(OtherDevice, WithoutSemaphoresRanksCannotMeetOnTheHost) {
   EXPECT_EQ(plan_on("bare", {"--nproc=1"}).exit_code, 0);
 }
 
+TEST(OtherDevice, RanksThatMayShareItMeetOnTheHost) {
+  const auto chosen = [](const std::string& share) {
+    const CommandResult result = train_on("other", {"--nproc=2", "--plugin-dir=" TESSERA_TEST_DEVICES "/there",
+                                                    "--other.share=" + share, "--print-config"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["comm"].get<std::string>();
+  };
+  EXPECT_EQ(chosen("false"), "there");
+  EXPECT_EQ(chosen("true"), "gloo");
+  const CommandResult run = train_on("other", {"--nproc=2", "--steps=1", "--other.share=true"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  expect_all(run.err, {"; --comm auto chose it, since ranks may share a device under --other.share"});
+}
+
 TEST(OtherDevice, ACommunicatorForNeitherDeviceIsRefused) {
   const CommandResult refused = plan_on("other", {"--nproc=2", "--comm=nowhere"});
   EXPECT_EQ(refused.exit_code, 2);

@@ -192,6 +192,20 @@ TEST(Record, OfAFailedRunSaysWhy) {
   EXPECT_NE(file_bytes(out + "/log.rank0.txt").find("note: fails: "), std::string::npos);
 }
 
+TEST(Record, HasTheLinesOfTheLauncherToo) {
+  const TempFolder folder;
+  const std::string first = folder.path("first"), out = folder.path("a");
+  expect_said(run_command(train({"--steps=2", "--nproc=2", "--out", first})), 0, {});
+  const CommandResult lost = run_command(
+      tessera({"train", "--config", first + "/config.json", "--steps=40", "--lr=1e30", "--clip=0", "--out", out}));
+  const std::string log = file_bytes(out + "/log.rank0.txt"), failure = "the job failed after step 21\n  cause: ";
+  expect_said(lost, 1, {"--config", failure});
+  const size_t settings = log.find("--config"), begins = log.find("rank 0 of 2 begins"), end = log.find(failure);
+  EXPECT_LT(settings, begins) << log;
+  EXPECT_LT(begins, end) << log;
+  EXPECT_NE(end, log.npos) << log;
+}
+
 TEST(Config, ARunIsRepeatedByItsRecord) {
   const TempFolder folder;
   const std::string a = folder.path("a"), b = folder.path("b");

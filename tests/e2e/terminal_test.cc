@@ -89,6 +89,20 @@ TEST(Terminal, FitsIntoFewColumns) {
   }
 }
 
+TEST(Terminal, HasTablesThatFit) {
+  for (const int columns : {60, 80}) {
+    const TerminalResult run = run_on_terminal(quiet_job({"--steps=40", "--nproc=2"}), terminal(), columns);
+    EXPECT_EQ(run.exit_code, 0) << run.written;
+    size_t num_continued = 0;
+    for (const std::string& line : run.lines) {
+      if (!line.starts_with("  ")) continue;
+      if (line.find(golden()) == line.npos) EXPECT_LE(host::num_columns_of(line), columns) << line;
+      if (line.starts_with("                   ")) ++num_continued;
+    }
+    EXPECT_GT(num_continued, 0u) << run.written;
+  }
+}
+
 TEST(Terminal, HasNoColorsWhereTheyAreNotWanted) {
   EXPECT_NE(run_on_terminal(job({}), terminal(), kColumns).written.find("\x1b[32minfo\x1b[0m"), std::string::npos);
   const TerminalResult run = run_on_terminal(job({}), terminal({{"NO_COLOR", "1"}}), kColumns);
@@ -188,11 +202,14 @@ TEST(Summaries, SayWhatTheRunIsAndWhatItWas) {
   for (const std::string& part :
        {std::string(" trains\n"), std::string("\n  steps            4 of 32 tokens: 2 ranks x 1 sequence of 16\n"),
         std::string("\n  mesh             dp=2: 2 ranks\n"), "\n  strategies       dp: fsdp " + version + "\n",
-        "\n  communicator     gloo " + version + "; --comm auto chose it, since it connects processes", "\n  device           cpu " + version + ", 1 thread per rank\n",
-        std::string("\n  memory           "), std::string("done: 4 steps\n  loss             "),
-        std::string("\n  time             "), std::string(": preparing "), std::string(", evaluation "),
-        std::string("\n  tokens/s         "), std::string("\n  memory planned   "),
-        std::string("\n  memory measured  "), "\n  checkpoint       " + folder.path("run/step-00000004") + "\n"})
+        "\n  communicator     gloo " + version + "; --comm auto chose it, since it connects processes",
+        "\n  device           cpu " + version + ", 1 thread per rank\n", std::string("\n  memory           "),
+        std::string("done: 4 steps\n  loss             "), std::string("\n  time             "),
+        std::string(": preparing "), std::string(", evaluation "), std::string("\n  tokens/s         "),
+        std::string("\n  time by action   "), std::string(" of rank 0 in 1 step\n"),
+        std::string("\n  communication    "), std::string(" exposed\n  memory planned   "),
+        std::string("\n  memory planned   "), std::string("\n  memory measured  "),
+        "\n  checkpoint       " + folder.path("run/step-00000004") + "\n"})
     EXPECT_NE(run.err.find(part), std::string::npos) << part << "\nin " << run.err;
 }
 

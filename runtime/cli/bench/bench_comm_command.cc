@@ -107,7 +107,9 @@ void load(CommBench& bench, const CommandLine& line, const std::vector<PluginFla
   bench.cpu = load_plugin(PluginKind::device, kDefaultDevice, folders, log);
   const std::string device = line.value("device", kDefaultDevice);
   bench.device = device == kDefaultDevice ? bench.cpu : load_plugin(PluginKind::device, device, folders, log);
-  auto chosen = choose_communicator(line.value("comm", kAutoCommunicator), bench.device, bench.cpu, folders, log);
+  const bool is_shared = ranks_may_share(bench.device, PluginOptions(bench.device, "", options));
+  auto chosen =
+      choose_communicator(line.value("comm", kAutoCommunicator), bench.device, is_shared, bench.cpu, folders, log);
   bench.communicator = std::move(chosen.plugin);
   bench.reason = std::move(chosen.reason);
   const tsr_communicator_interface& api = *bench.communicator.communicator();

@@ -15,10 +15,8 @@
 #include "base/output_file.h"
 #include "tessera/error.hpp"
 #include "trace/gzip.h"
-#include "trace/summary_text.h"
 #include "trace/write_trace.h"
 #include "train/profile/clocks.h"
-#include "train/report/report.h"
 
 namespace tessera::host {
 namespace {
@@ -28,7 +26,6 @@ constexpr int64_t kFirstInterval = 16;
 constexpr size_t kMaxSamples = 16;
 constexpr size_t kPieceBytes = size_t{4} << 20;
 constexpr size_t kMaxEventBytes = size_t{1} << 29;
-constexpr size_t kShownKinds = 6;
 
 std::string events_key(int rank) {
   return concat("trace/", rank);
@@ -172,13 +169,6 @@ void Profiler::gather(const Trace& header, const std::string& own_events) {
 std::optional<TimeUse> Profiler::time_use() const {
   if (sampled_.empty()) return std::nullopt;
   return TimeUse{static_cast<int64_t>(sampled_.size()), summarize(trace_of(sampled_))};
-}
-
-void report_time_use(const Log& log, const std::optional<TimeUse>& use) {
-  if (!use) return;
-  log.info("time of rank 0 by kind of action, in ", use->num_steps, use->num_steps == 1 ? " step" : " steps", ": ",
-           kinds_sentence(use->summary, kShownKinds));
-  if (const std::string text = communication_sentence(use->summary); !text.empty()) log.info(text);
 }
 
 }  // namespace tessera::host

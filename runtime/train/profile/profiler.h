@@ -10,17 +10,12 @@
 #include "exec/rank_runtime.h"
 #include "job/job.h"
 #include "plan/step_events.h"
-#include "trace/summary.h"
+#include "trace/trace.h"
 #include "train/rank_info.h"
 #include "train/rank_observer.h"
+#include "train/report/report.h"
 
 namespace tessera::host {
-
-/// How the steps of a run spend their time, from the few that were recorded on rank 0.
-struct TimeUse {
-  int64_t num_steps = 0;  ///< recorded
-  TraceSummary summary;   ///< of rank 0 alone
-};
 
 /// Of one rank. Borrows all but the log. [control-thread]
 class Profiler {
@@ -66,8 +61,5 @@ class Profiler {
   bool is_written_ = false;
   mutable std::map<size_t, StepEvents> events_;  // by variant of the step; made on first use
 };
-
-/// Logs at most two lines: the kinds of action that take the most time, and hidden and exposed communication.
-void report_time_use(const Log& log, const std::optional<TimeUse>& use);
 
 }  // namespace tessera::host

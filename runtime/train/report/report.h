@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "exec/rank_runtime.h"
 #include "job/job.h"
+#include "trace/summary.h"
 #include "train/meters/memory_meter.h"
 #include "train/meters/move_meter.h"
 #include "train/meters/time_meter.h"
@@ -39,11 +40,18 @@ struct RunEnd {
 /// For a run whose save_error is not empty: the error, and where the run can be resumed.
 std::string unsaved_text(const Job& job, const RunEnd& end);
 
-/// The results of the run: loss, time, rates, planned and measured memory, and what offload moved.
+/// How the steps of a run spend their time, from the few that were recorded on rank 0.
+struct TimeUse {
+  int64_t num_steps = 0;  ///< recorded
+  TraceSummary summary;   ///< of rank 0 alone
+};
+
+/// The results of the run: loss, time, rates, where the time went, planned and measured memory, and what offload moved.
 struct RunMeasured {
   MeasuredMemory memory;
   MovedInRun moved;
   const TimeMeter& times;
+  std::optional<TimeUse> time_use;  ///< empty: no step was recorded
 };
 std::vector<Row> end_rows(const Job& job, const RankRuntime& runtime, const RunEnd& end, const RunMeasured& measured);
 /// These as one table.

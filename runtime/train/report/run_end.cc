@@ -6,10 +6,13 @@
 #include "checkpoint/save_folder.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
+#include "trace/summary_text.h"
 #include "train/report/report.h"
 
 namespace tessera::host {
 namespace {
+
+constexpr size_t kShownKinds = 6;
 
 std::string bytes(int64_t num_bytes) {
   return human_bytes(static_cast<uint64_t>(num_bytes));
@@ -83,6 +86,13 @@ std::string rate_text(const Job& job, const TimeMeter& times) {
   return format("%.0f median, 80 %% between %.0f and %.0f", rate(step.median), rate(step.high), rate(step.low));
 }
 
+/// The kinds of action that take the most time.
+std::string actions_text(const std::optional<TimeUse>& use) {
+  if (!use) return "";
+  return concat(kinds_text(use->summary, kShownKinds), "; of rank 0 in ", use->num_steps,
+                use->num_steps == 1 ? " step" : " steps");
+}
+
 std::string planned_text(const RankRuntime& runtime) {
   const MemoryReport planned = largest_program(runtime.programs()).memory;
   return concat(human_bytes(planned.peak.total()), " at the peak (", class_list(planned.peak), "), ",
@@ -117,12 +127,16 @@ std::string unsaved_text(const Job& job, const RunEnd& end) {
 }
 
 std::vector<Row> end_rows(const Job& job, const RankRuntime& runtime, const RunEnd& end, const RunMeasured& measured) {
+  const std::optional<TimeUse>& use = measured.time_use;
   return {
       {"loss", loss_text(end)},
       {"evaluation", job.trains ? evaluation_text(end) : ""},
       {"time", time_text(measured.times)},
       {"step", step_text(measured.times)},
       {concat(job.items(), "/s"), rate_text(job, measured.times)},
+      {"time by action", actions_text(use)},
+      {"communication", use ? overlap_text(use->summary.communication) : ""},
+      {"copies", use ? overlap_text(use->summary.copies) : ""},
       {"memory planned", planned_text(runtime)},
       {"memory measured", measured.memory.total_bytes ? of_device(measured.memory) : of_process(job, measured.memory)},
       {"offload moved", moved_text(job, measured.moved)},
@@ -132,7 +146,7 @@ std::vector<Row> end_rows(const Job& job, const RankRuntime& runtime, const RunE
 
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,
                 const RunMeasured& measured) {
-  log.info(table(ending_text(job, end), end_rows(job, runtime, end, measured)));
+  log.info(table(ending_text(job, end), end_rows(job, runtime, end, measured), table_columns()));
 }
 
 }  // namespace tessera::host

@@ -197,7 +197,7 @@ std::vector<Row> start_rows(const Job& job, const RunData& data, const RankRunti
 
 void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime, int num_threads) {
   log.info(table(concat("tessera " TESSERA_VERSION, job.trains ? " trains" : " evaluates"),
-                 start_rows(job, data, runtime, num_threads)));
+                 start_rows(job, data, runtime, num_threads), table_columns()));
   warn_of_offload(log, job, runtime.programs());
   if (job.trains) warn_of_rates(log, job.config);
 }

@@ -16,6 +16,10 @@ struct Row {
 ///     training
 ///       model            gpt2
 ///       mesh             dp=2
-std::string table(std::string_view title, const std::vector<Row>& rows);
+///
+/// A value goes on in further lines, below its beginning, where it would be wider than `num_columns`; 0: never.
+std::string table(std::string_view title, const std::vector<Row>& rows, size_t num_columns);
+/// For tables of the log: those of a terminal, and 0 elsewhere, where each row is one line.
+size_t table_columns();
 
 }  // namespace tessera::host
