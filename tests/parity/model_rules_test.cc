@@ -366,7 +366,7 @@ TEST(ModelRuleOfHomes, OwnedTwiceByOneRank) {
       if (home.name == "h.0.ln_1.bias")
         home.pieces = std::ranges::find(init.homes, "h.0.ln_1.weight", &Home::name)->pieces;
   };
-  EXPECT_TRUE(has_diagnostic({job("one").refusal_of_init(0, twice)}, "h.0.ln_1.weight"));
+  EXPECT_TRUE(has_diagnostic({job("one").refusal_of_init(0, twice)}, "rank 0 owns twice"));
 }
 
 }  // namespace
