@@ -51,7 +51,7 @@ size_t index_of(const Program& p, uint32_t kind, std::string_view object, int mi
     if (p.actions[i].kind == kind && object_text(p, p.actions[i]) == " " + std::string(object) &&
         (micro_batch < 0 || p.actions[i].micro_batch == micro_batch))
       return i;
-  ADD_FAILURE() << "there is no " << action_name(kind) << " " << object;
+  ADD_FAILURE() << "missing action: " << action_name(kind) << " " << object;
   return 0;
 }
 Action& action_of(Program& p, uint32_t kind, std::string_view object, int micro_batch = -1) {
@@ -61,7 +61,7 @@ Action& action_of(Program& p, uint32_t kind, std::string_view object, int micro_
 uint64_t buffer_of(const Program& p, std::string_view text) {
   for (const Buffer& buffer : p.buffers)
     if (buffer_text(buffer) == text) return buffer.id;
-  ADD_FAILURE() << "there is no buffer " << text;
+  ADD_FAILURE() << "missing buffer: " << text;
   return 0;
 }
 
