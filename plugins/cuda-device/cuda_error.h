@@ -14,7 +14,8 @@ namespace tessera::cuda {
 inline constexpr std::string_view kName = "cuda-device";
 
 /// RESOURCE_EXHAUSTED for cudaErrorMemoryAllocation, UNAVAILABLE when there is no device or driver, DATA_LOSS for those
-/// after which CUDA asks for the end of the process ("any further CUDA work will return the same error"), else INTERNAL.
+/// after which CUDA asks for the end of the process ("any further CUDA work will return the same error"), else
+/// INTERNAL.
 inline tsr_status status_of(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:

@@ -29,7 +29,8 @@ inline constexpr const char* kForked =
     " forked, and the child returned into the host, where it was ended; a child must exec a program or call _exit";
 std::string copy_sentence(const void* function);
 
-/// False when somebody has closed what this process keeps open for its copies, and with it, it seems, whatever was open.
+/// False when somebody has closed what this process keeps open for its copies, and with it, it seems, whatever was
+/// open.
 bool host_files_are_open() noexcept;
 
 }  // namespace tessera::host

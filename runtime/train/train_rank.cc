@@ -181,8 +181,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
     evaluate_once(parts);
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
-  if (info.rank == 0)
-    report_end(log, job, runtime, end, {meter.measure(), moves.in_run(), times, profiler.time_use()});
+  if (info.rank == 0) report_end(log, job, runtime, end, {meter.measure(), moves.in_run(), times, profiler.time_use()});
   if (!end.save_error.empty()) throw Error(TSR_E_UNAVAILABLE, unsaved_text(job, end));
 }
 

@@ -141,7 +141,8 @@ TEST_P(BadInput, IsAsDocumented) {
   if (kIsSanitized && is_too_little_for_sanitizers(row.command))
     GTEST_SKIP() << "sanitizers need more memory than this limit";
   const CommandResult result = bash(". ./set-up 2>/dev/null\n" + row.command);
-  if (result.exit_code == kCannotBeTried) GTEST_SKIP() << "needs other rights (root, and a checkout that other users can read)";
+  if (result.exit_code == kCannotBeTried)
+    GTEST_SKIP() << "needs other rights (root, and a checkout that other users can read)";
   EXPECT_EQ(result.exit_code, row.exit_code) << result.err;
   EXPECT_LT(result.exit_code, kFirstBySignal);
   const std::string said = result.out + result.err;

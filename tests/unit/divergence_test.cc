@@ -1,4 +1,5 @@
-// Axes whose ranks train parameters of their own: what the layout may say, the scale of the loss, and which rank sums squares.
+// Axes whose ranks train parameters of their own: what the layout may say, the scale of the loss, and which rank sums
+// squares.
 #include "passes/divergence.h"
 
 #include <gtest/gtest.h>

@@ -33,8 +33,8 @@ class Communicator {
   /// Throws the first error of any work.
   virtual void check_async() = 0;
   virtual void abort() noexcept = 0;
-  /// abort(), beside `first` of the same plugin, which is cut before this one: for those that a thread of their own ends
-  /// later.
+  /// abort(), beside `first` of the same plugin, which is cut before this one: for those that a thread of their own
+  /// ends later.
   virtual void abort_after(Communicator& /*first*/) noexcept { abort(); }
 };
 
