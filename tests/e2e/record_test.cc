@@ -195,11 +195,11 @@ TEST(Record, OfAFailedRunSaysWhy) {
 TEST(Record, HasTheLinesOfTheLauncherToo) {
   const TempFolder folder;
   const std::string first = folder.path("first"), out = folder.path("a");
-  expect_said(run_command(train({"--steps=2", "--nproc=2", "--out", first})), 0, {});
+  expect_message(run_command(train({"--steps=2", "--nproc=2", "--out", first})), 0, {});
   const CommandResult lost = run_command(
       tessera({"train", "--config", first + "/config.json", "--steps=40", "--lr=1e30", "--clip=0", "--out", out}));
   const std::string log = file_bytes(out + "/log.rank0.txt"), failure = "the job failed after step 21\n  cause: ";
-  expect_said(lost, 1, {"--config", failure});
+  expect_message(lost, 1, {"--config", failure});
   const size_t settings = log.find("--config"), begins = log.find("rank 0 of 2 begins"), end = log.find(failure);
   EXPECT_LT(settings, begins) << log;
   EXPECT_LT(begins, end) << log;
