@@ -97,8 +97,8 @@ TEST(TimeMeter, KnowsTheMedianAndTheTenths) {
 TEST(Table, AlignsWhatHasAValue) {
   EXPECT_EQ(table("run", {{"a", "1"}, {"much longer", ""}, {"long", "2"}}, 0),
             "run\n  a                1\n  long             2");
-  EXPECT_EQ(table("run", {{"a", "one two three"}}, 24),
-            "run\n  a                one\n                   two\n                   three");
+  EXPECT_EQ(table("run", {{"a", "one two three four five six"}}, 39),
+            "run\n  a                one two three four\n" + std::string(19, ' ') + "five six");
 }
 
 TEST(Bar, IsAsLongAsItsColumns) {
