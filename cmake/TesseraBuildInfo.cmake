@@ -1,6 +1,7 @@
 # What `tessera --version` says of the build: build_info.h with the commit, which is read at every build, the compiler
 # and the libraries that tessera_uses() named. As a script (-P) it writes that header, if it would change.
 if(CMAKE_SCRIPT_MODE_FILE)
+  cmake_minimum_required(VERSION 3.25)  # a script has no policies otherwise, and warns
   if(NOT COMMIT)
     execute_process(COMMAND git -C "${SOURCE}" describe --always --dirty --abbrev=12 --exclude=*
                     OUTPUT_VARIABLE COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
