@@ -17,6 +17,8 @@
 #include "config/usage_error.h"
 #include "guard/crash_report.h"
 #include "guard/process_copy.h"
+#include "launch/launched_ranks.h"
+#include "launch/rank_environment.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -93,6 +95,7 @@ int run_guarded(const std::vector<std::string>& argv) {
 int main(int argc, char** argv) {
   tessera::host::report_crashes();
   tessera::host::prepare_for_out_of_memory();
+  const bool is_launched = tessera::host::is_started_by_launcher();  // read before a plugin changes the environment
   // Inherited, these make OpenBLAS use kernels of an older processor, which give other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");
@@ -106,7 +109,7 @@ int main(int argc, char** argv) {
   const int exit_code = tessera::host::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();
   tessera::host::end_of_program();
-  if (unwritten.empty()) return exit_code;
+  if (unwritten.empty()) return exit_code == 0 && is_launched ? tessera::host::kRankFinished : exit_code;
   tessera::host::print_error("cannot write to standard output: " + unwritten);
   return exit_code == 0 ? 1 : exit_code;
 }

@@ -22,6 +22,7 @@
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
+#include "launch/launched_ranks.h"
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
@@ -192,6 +193,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
   }
+  request.finished_code = kRankFinished;
   request.log = recorded.record.take_log();
   const LaunchResult result = launch_ranks(request, log);
   if (!result.failure.empty()) {

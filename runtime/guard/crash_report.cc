@@ -7,8 +7,10 @@
 
 #include "guard/crash_report.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -173,12 +175,44 @@ void end_of_program() {
 // The program exports these, so they come before those of libc for plugins and their libraries; exit() itself does not
 // pass here. Sanitizers have their own.
 #ifndef TESSERA_IS_SANITIZED
-extern "C" void _exit(int status) {
+namespace {
+
+void check_exit() {
   if (tessera::host::this_thread_calls.function() && !tessera::host::host_ends_process)
     tessera::host::on_exit_of_process();
+}
+
+}  // namespace
+
+extern "C" void _exit(int status) {
+  check_exit();
   for (;;)
     ::syscall(SYS_exit_group, status);
 }
+#if defined(__x86_64__)
+// As libc's, but for the one call that ends the process. Arguments that the caller has not given are not used.
+extern "C" __attribute__((visibility("default"))) long syscall(long number, ...) noexcept {
+  if (number == SYS_exit_group) check_exit();
+  va_list arguments;
+  va_start(arguments, number);
+  std::array<long, 6> of;
+  for (long& argument : of)
+    argument = va_arg(arguments, long);
+  va_end(arguments);
+  register long r10 __asm__("r10") = of[3];
+  register long r8 __asm__("r8") = of[4];
+  register long r9 __asm__("r9") = of[5];
+  long result = number;
+  __asm__ volatile("syscall"
+                   : "+a"(result)
+                   : "D"(of[0]), "S"(of[1]), "d"(of[2]), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  constexpr long kMaxErrno = 4095;
+  if (result >= 0 || result < -kMaxErrno) return result;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+#endif
 extern "C" void _Exit(int status) noexcept {
   ::_exit(status);
 }

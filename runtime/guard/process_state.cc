@@ -152,7 +152,7 @@ std::string ProcessState::restore_files() {
     ::dup2(files_[file], file);
     changes += concat(changes.empty() ? "" : ", and ", is_open ? "replaces" : "closes", " standard ", kNames[file]);
   }
-  if (!host_files_are_open()) return "closes files of the host; a plugin closes what it has opened itself";
+  if (!host_files_are_open()) return kClosesFiles;
   return changes.empty() ? "" : changes + "; a plugin writes to the host's log";
 }
 

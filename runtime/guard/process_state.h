@@ -15,6 +15,8 @@
 
 namespace tessera::host {
 
+inline constexpr const char* kClosesFiles = "closes files of the host; a plugin closes what it has opened itself";
+
 /// The state when it was made:
 ///   - how this thread computes: rounding, and whether denormals are flushed to zero, which changes results silently
 ///   - what signals do, and which of them this thread blocks

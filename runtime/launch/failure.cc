@@ -186,8 +186,9 @@ std::string cause_text(const RankEnd& end) {
         "killed by signal ", end.value, " (", ::strsignal(end.value), ")",
         end.value == SIGKILL ? "; unless a user sent it, the system may have run out of memory: see dmesg" : "");
   if (end.failure) return end.failure->sentence;
+  const bool exited_with_zero = end.how == How::exited && end.value == 0;
+  if (end.how == How::finished || exited_with_zero) return "ended with exit code 0 before the job was done";
   if (end.how == How::exited && !end.was_ended) return concat("ended with exit code ", end.value, " without an error");
-  if (end.how == How::finished) return "ended with exit code 0 before the job was done";
   if (end.was_stopped) return "did not answer: its process was stopped (SIGSTOP, or a debugger)";
   return end.was_ended ? "did not answer, although its process was running"
                        : "did not answer: it never started, or was stopped or cut off; see its own log";

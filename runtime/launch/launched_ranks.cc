@@ -101,9 +101,9 @@ void LaunchedRanks::reap() {
 
 void LaunchedRanks::note_end(RankEnd& end, int status) {
   end.order = ++num_ended_;
-  end.how = WIFSIGNALED(status)        ? RankEnd::How::killed
-            : WEXITSTATUS(status) == 0 ? RankEnd::How::finished
-                                       : RankEnd::How::exited;
+  end.how = WIFSIGNALED(status)                     ? RankEnd::How::killed
+            : WEXITSTATUS(status) == finished_code_ ? RankEnd::How::finished
+                                                    : RankEnd::How::exited;
   end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   if (end.how != RankEnd::How::finished && first_failure_ < 0) first_failure_ = end.who.rank;
 }

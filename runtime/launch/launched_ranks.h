@@ -15,6 +15,10 @@ namespace tessera::host {
 /// Whether a process is stopped, by SIGSTOP or a debugger.
 bool is_stopped(pid_t pid);
 
+/// With this, and not with 0, a rank that our launcher has started tells it that it has finished. A plugin that ends
+/// the process by a system call of its own would choose 0.
+inline constexpr int kRankFinished = 40;
+
 /// Where the ranks find one another.
 struct RankMeeting {
   uint16_t port = 0;
@@ -24,7 +28,8 @@ struct RankMeeting {
 /// The destructor kills the ranks that still run. [control-thread]
 class LaunchedRanks {
  public:
-  LaunchedRanks() = default;
+  /// A rank that exits with `finished_code` has finished.
+  explicit LaunchedRanks(int finished_code) : finished_code_(finished_code) {}
   ~LaunchedRanks();
   LaunchedRanks(const LaunchedRanks&) = delete;
   LaunchedRanks& operator=(const LaunchedRanks&) = delete;
@@ -54,6 +59,7 @@ class LaunchedRanks {
  private:
   void note_end(RankEnd& end, int status);
 
+  int finished_code_;
   std::vector<RankEnd> ends_;  // by rank
   int num_ended_ = 0;
   int first_failure_ = -1;

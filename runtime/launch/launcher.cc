@@ -197,7 +197,7 @@ LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   const std::string secret = random_secret();
   TcpStoreServer server("127.0.0.1", 0, secret);
   server.store().set(kLauncherLog, request.log);
-  LaunchedRanks ranks;
+  LaunchedRanks ranks(request.finished_code);
   for (int rank = 0; rank < request.num_ranks; ++rank)
     ranks.start(request.executable, request.arguments, request.num_ranks, {server.port(), secret}, signals.before());
   const int ended_by = watch(request, ranks, server.store(), signals, log);

@@ -13,7 +13,9 @@ struct LaunchRequest {
   std::string executable;              ///< path; every rank runs it
   std::vector<std::string> arguments;  ///< all of argv
   int num_ranks = 1;
-  std::string log = {};             ///< for rank 0's record: what was logged before the ranks were started
+  std::string log = {};  ///< for rank 0's record: what was logged before the ranks were started
+  /// What a rank exits with when it has finished; one that exits with another code has failed.
+  int finished_code = 0;
   int64_t grace_ms = 450;           ///< from a rank's failure to SIGTERM for those that have not ended by themselves
   int64_t finish_ms = 100'000;      ///< the same, from the first rank's success
   int64_t signal_grace_ms = 5'000;  ///< the same, from a signal that ends the job at once

@@ -212,6 +212,10 @@ Environment process_environment() {
   };
 }
 
+bool is_started_by_launcher() {
+  return process_environment()("TESSERA_STORE_SERVED").value_or("0") == "1";
+}
+
 RankEnvironment read_rank_environment(const Environment& environment, int parent_pid) {
   const Reader reader(environment);
   RankEnvironment result;

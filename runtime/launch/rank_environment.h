@@ -49,6 +49,9 @@ struct RankEnvironment {
 /// job, else made from the job's name and address. `parent_pid` names the job if nothing else does.
 RankEnvironment read_rank_environment(const Environment& environment, int parent_pid);
 
+/// This process is a rank that our launcher has started (TESSERA_STORE_SERVED=1).
+bool is_started_by_launcher();
+
 /// Throws UsageError when ranks on several machines would meet without a secret that strangers cannot guess. With
 /// `insecure` (--insecure) rank 0 only warns.
 void require_secret(const RankEnvironment& environment, bool insecure, const Log& log);

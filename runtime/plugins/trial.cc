@@ -29,6 +29,7 @@
 #include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_copy.h"
+#include "guard/process_state.h"
 
 namespace tessera::host {
 namespace {
@@ -38,6 +39,7 @@ using Clock = std::chrono::steady_clock;
 constexpr char kDone = '!';
 constexpr char kRefused = '=';  // before the end of a sentence
 constexpr int kCopyMs = 1'000;
+constexpr int kCutOff = 113;  // the exit code of a child that can no longer write to its pipe
 
 [[noreturn]] void run_child(int out, pid_t parent, const std::function<void(const TrialStep&)>& load) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -50,7 +52,7 @@ constexpr int kCopyMs = 1'000;
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     ::dup2(nowhere, file);
   const auto report = [&](const char* step) {
-    if (::write(out, step, ::strlen(step) + 1) < 0) ::_exit(1);
+    if (::write(out, step, ::strlen(step) + 1) < 0) ::_exit(kCutOff);
   };
   mark_process();
   try {
@@ -62,7 +64,7 @@ constexpr int kCopyMs = 1'000;
     ::_exit(1);
   }
   const char done[] = {kDone, 0};
-  if (::write(out, done, sizeof done) < 0) ::_exit(1);
+  if (::write(out, done, sizeof done) < 0) ::_exit(kCutOff);
   ::_exit(0);
 }
 
@@ -120,6 +122,7 @@ void try_in_child(const std::function<void(const TrialStep&)>& load) {
     const char* name = ::sigabbrev_np(WTERMSIG(status));
     throw UsageError(concat("crashed in ", step, " (SIG", name ? name : "?", ")"));
   }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kCutOff) throw UsageError(concat("in ", step, " ", kClosesFiles));
   throw UsageError(concat("ended the process in ", step, "; a plugin returns, and never calls exit"));
 }
 

@@ -38,7 +38,7 @@ bool try_to_report(KeyValueStore& store, const Failure& failure) {
 }  // namespace
 
 RankProcess::RankProcess(const RankEnvironment& environment)
-    : environment_(environment), is_launched_(process_environment()("TESSERA_STORE_SERVED").value_or("0") == "1") {}
+    : environment_(environment), is_launched_(is_started_by_launcher()) {}
 
 void RankProcess::note_lost(const Participant& who) {
   const std::lock_guard lock(mutex_);

@@ -16,6 +16,7 @@
 
 #include "base/concat.h"
 #include "launch/job_store.h"
+#include "launch/launched_ranks.h"
 #include "launch/process_setup.h"
 #include "launch/run_signals.h"
 #include "support/expect_error.h"
@@ -44,6 +45,7 @@ class Launcher : public ::testing::Test {
     LaunchRequest request{"/bin/sh", {"sh", "-c", script, "sh", folder_.string()}, num_ranks};
     request.grace_ms = request.finish_ms = request.signal_grace_ms = grace_ms;
     request.kill_ms = kill_ms;
+    request.finished_code = finished_code_;
     const LaunchResult result = launch_ranks(request, Log(log_, LogLevel::info));
     failure_ = result.failure;
     return result.exit_code;
@@ -75,6 +77,7 @@ class Launcher : public ::testing::Test {
   fs::path folder_;
   std::ostringstream log_;
   std::string failure_;
+  int finished_code_ = 0;
 };
 
 constexpr const char* kNote = "echo $$ > $1/part.$TESSERA_RANK; mv $1/part.$TESSERA_RANK $1/pid.$TESSERA_RANK; ";
@@ -170,6 +173,14 @@ TEST_F(Launcher, ARankThatDoesNotEndWithTheOthersIsEnded) {
   EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 0 ] && exit 0; exec sleep 60", 2, 500), 1);
   expect_failure("cause:        rank 1 (process ");
   expect_no_process_left(2);
+}
+
+TEST_F(Launcher, ARankThatDoesNotExitAsThoseThatHaveFinishedHasFailed) {
+  finished_code_ = kRankFinished;
+  EXPECT_EQ(launch("exit 40", 2), 0);
+  EXPECT_EQ(launch("exit $((40 * (1 - TESSERA_RANK)))", 2), 1);
+  expect_failure("cause:        rank 1 (process ");
+  expect_failure("ended with exit code 0 before the job was done");
 }
 
 /// A launch while a thread sends signals.

@@ -53,12 +53,15 @@ class RankRuntimeTest : public ::testing::TestWithParam<const char*> {
     shape.dtype = model_.segments[0].op.dtype;
     CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
     input.evaluates = evaluates;
+    auto runtime = std::make_unique<RankRuntime>(setup(), compile_rank(input, {0}));
+    runtime->initialise(values);
+    return runtime;
+  }
+  RankSetup setup() const {
     RankSetup setup;
     setup.device.api = &device_;
     setup.device.host = &host_;
-    auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
-    runtime->initialise(values);
-    return runtime;
+    return setup;
   }
 
   void expect_values(RankRuntime& runtime) const {
@@ -119,6 +122,27 @@ TEST_P(RankRuntimeTest, AnEvaluationHasTheLossOfTheStepOnTheSameTokens) {
     }
     before = loss;
   }
+}
+
+// Strategies may write a program for each of several steps, and some of these are often equal.
+TEST_P(RankRuntimeTest, VariantsOfTheStepThatAreEqualAreOneExecutable) {
+  CompileInput input{model_, mesh_, {}, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
+  RankPrograms programs = compile_rank(input, {0});
+  const auto add_variant = [&]() -> Program& {
+    programs.steps.push_back(programs.steps[0]);
+    programs.memory.push_back(programs.memory[1]);
+    programs.steps.back().variant = static_cast<uint32_t>(programs.steps.size() - 1);
+    return programs.steps.back();
+  };
+  add_variant();
+  Program& other = add_variant();
+  std::ranges::find(other.actions, uint32_t{TSR_ACTION_OPTIMIZER}, &Action::kind)->scale = 0.5;
+  add_variant();
+  RankRuntime runtime(setup(), std::move(programs));
+  EXPECT_EQ(&runtime.step_executable(1), &runtime.step_executable(0));
+  EXPECT_NE(&runtime.step_executable(2), &runtime.step_executable(0));
+  EXPECT_EQ(&runtime.step_executable(3), &runtime.step_executable(0));
+  EXPECT_EQ(&runtime.step_executable(4), &runtime.step_executable(0)) << "there are four";
 }
 
 TEST_P(RankRuntimeTest, AnEvaluationThatNobodyAskedForHasNoProgram) {

@@ -93,6 +93,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "quick-exit")) quick_exit(0);
   if (is_fault(place, "exit-at-once")) _exit(0);
   if (is_fault(place, "exit-at-once-with-7")) _exit(7);
+  if (is_fault(place, "exit-by-call")) syscall(SYS_exit_group, 0);
   if (is_fault(place, "hang")) faults_hang();
   if (is_fault(place, "end-thread")) pthread_exit(NULL);
   if (is_fault(place, "recursion")) faults_zero = faults_recurse(&top);
@@ -111,6 +112,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "fork")) faults_fork(0);
   if (is_fault(place, "bare-fork")) faults_fork(1);
 #if defined(__x86_64__)
+  if (is_fault(place, "exit-by-instruction")) __asm__ volatile("syscall" : : "a"(SYS_exit_group), "D"(0));
   const unsigned short single = 0x007f;
   if (is_fault(place, "precision")) __asm__ volatile("fldcw %0" : : "m"(single));
   if (is_fault(place, "traps")) _mm_setcsr(_mm_getcsr() & ~0x0800u); /* of underflow */
