@@ -198,6 +198,11 @@ void add_rank_flags(std::vector<Flag>& flags) {
        bytes(kRanks, "host-memory",
              "host memory that a rank may use for what leaves its device; a run that needs more is refused at start",
              &C::host_memory),
+       local(
+           turned_on(kRanks, "bind-cores",
+                     "each rank computes on its own share of this machine's cores, if they are enough and one command "
+                     "started the ranks",
+                     &C::bind_cores)),
        turned_on(kRanks, "insecure",
                  "let ranks on several machines connect without TESSERA_JOB_SECRET; for trusted networks only",
                  &C::insecure),

@@ -116,6 +116,7 @@ struct TrainConfig {
   CudaGraph cuda_graph = CudaGraph::automatic;  ///< capture steps where device and communicator can
   uint64_t device_memory = 0;                   ///< bytes a rank may take of its device; 0: not limited
   uint64_t host_memory = 0;                     ///< bytes a rank may take of host memory; 0: not limited
+  bool bind_cores = true;                       ///< each rank of this machine on its own cores
   bool insecure = false;                        ///< ranks of several machines may meet without a secret
   int threads = 0;                              ///< per rank; 0: max(1, cores / local ranks)
 

@@ -8,9 +8,9 @@
 #include "job/job.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/concat.h"
+#include "base/core_binding.h"
 #include "base/progress.h"
 #include "config/usage_error.h"
 #include "data/examples/example_dataset.h"
@@ -203,7 +203,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
 
 int threads_per_rank(const TrainConfig& config, int num_local_ranks) {
   if (config.threads > 0) return config.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_local_ranks);
+  return std::max(1, num_cores() / num_local_ranks);
 }
 
 RunData open_data(const Job& job, const Log& log) {

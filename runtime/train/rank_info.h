@@ -18,6 +18,8 @@ struct RankInfo {
   std::shared_ptr<KeyValueStore> store;
   std::function<bool()> cancelled = [] { return false; };
   std::string store_host = {};  ///< where the store is; empty: in this process
+  /// By this process or our launcher, with the same cores; another launcher may have divided them.
+  bool started_together = false;
 };
 
 }  // namespace tessera::host

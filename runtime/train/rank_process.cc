@@ -68,7 +68,8 @@ RankInfo RankProcess::info(const JobStore& job, const JobWatch& watch) const {
           environment_.is_local(),
           job.store,
           [&watch] { return watch.is_over(); },
-          environment_.store_host};
+          environment_.store_host,
+          is_launched_};
 }
 
 int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,

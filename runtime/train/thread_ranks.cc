@@ -58,7 +58,7 @@ void run_thread_ranks(int num_ranks, const std::function<void(const RankInfo& in
   Failures failures(*store);
   const auto run = [&](int rank) {
     try {
-      body({rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }});
+      body({rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }, "", true});
     } catch (const std::exception& error) {
       failures.add(rank, error);
     }

@@ -5,7 +5,6 @@
 #include "train/train_rank.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/progress.h"
 #include "base/resident_memory.h"
@@ -20,6 +19,7 @@
 #include "train/meters/move_meter.h"
 #include "train/meters/time_meter.h"
 #include "train/offload_space.h"
+#include "train/rank_cores.h"
 #include "train/report/report.h"
 #include "train/saving/resume.h"
 #include "train/saving/save.h"
@@ -34,8 +34,8 @@ int num_threads(const Job& job, const RankInfo& info) {
 
 void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
   const int threads = num_threads(job, info), ranks = info.num_local_ranks;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (cores == 0 || int64_t{threads} * ranks <= cores) return;
+  const int cores = num_cores();
+  if (int64_t{threads} * ranks <= cores) return;
   const std::string of_ranks =
       ranks == 1 ? concat(threads, " threads")
                  : concat(ranks, " ranks of ", threads, threads == 1 ? " thread" : " threads", " each");
@@ -147,6 +147,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
 
   // Measured here, so that the report can separate the arena from earlier memory.
   const int64_t process_before = resident_memory().now_bytes;
+  const CoreBinding cores = bind_rank(job, info);  // before any thread of this rank is started
   RankRuntime runtime(rank_setup(job, info, host, strategies.all(), log), std::move(programs));
   MemoryMeter meter(runtime, process_before);
   ReplicaCheck replicas(job, info, runtime);
@@ -157,7 +158,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
     // Until here a second process that claims a rank ends the job, since two jobs may share a port; from here on it is
     // only refused.
     info.store->set(kJobStarted, "");
-    report_start(log, job, data, runtime, num_threads(job, info));
+    report_start(log, job, data, runtime, {num_threads(job, info), cores.is_bound()});
     warn_of_data(log, job, data);
   }
   const LoadedRun loaded = load_run(job, data, info, runtime, first_log);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <regex>
+#include <thread>
 
 #include "base/terminal.h"
 #include "e2e/cli.h"
@@ -191,6 +192,17 @@ TEST(LogEvery, HasTheFirstAndTheLastStepAlways) {
   EXPECT_EQ(steps_logged(lost.err), (std::vector<int>{1, 21})) << "the step of the failure:\n" << lost.err;
 }
 
+TEST(Summaries, SayWhetherRanksHaveTheirOwnCores) {
+  const CommandResult off = run_command(quiet_job({"--steps=1", "--nproc=2", "--bind-cores=false"}));
+  EXPECT_EQ(off.exit_code, 0) << off.err;
+  EXPECT_NE(off.err.find(", 1 thread per rank\n"), off.err.npos) << off.err;
+  std::vector<std::string> command = quiet_job({"--steps=1", "--nproc=2"});
+  std::ranges::replace(command, "--threads=1", "--threads=" + std::to_string(std::thread::hardware_concurrency()));
+  const CommandResult crowded = run_command(command);
+  EXPECT_EQ(crowded.exit_code, 0) << crowded.err;
+  EXPECT_EQ(crowded.err.find("on its own cores"), crowded.err.npos) << crowded.err;
+}
+
 TEST(Summaries, SayWhatTheRunIsAndWhatItWas) {
   const TempFolder folder;
   const CommandResult run =
@@ -199,17 +211,18 @@ TEST(Summaries, SayWhatTheRunIsAndWhatItWas) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   const std::string version =
       nlohmann::json::parse(run_command(tessera({"plugins", "info", "fsdp", "--json"})).out)["version"];
+  const bool has_cores = std::thread::hardware_concurrency() >= 2;
   for (const std::string& part :
        {std::string(" trains\n"), std::string("\n  steps            4 of 32 tokens: 2 ranks x 1 sequence of 16\n"),
         std::string("\n  mesh             dp=2: 2 ranks\n"), "\n  strategies       dp: fsdp " + version + "\n",
         "\n  communicator     gloo " + version + "; --comm auto chose it, since it connects processes",
-        "\n  device           cpu " + version + ", 1 thread per rank\n", std::string("\n  memory           "),
-        std::string("done: 4 steps\n  loss             "), std::string("\n  time             "),
-        std::string(": preparing "), std::string(", evaluation "), std::string("\n  tokens/s         "),
-        std::string("\n  time by action   "), std::string(" of rank 0 in 1 step\n"),
-        std::string("\n  communication    "), std::string(" exposed\n  memory planned   "),
-        std::string("\n  memory planned   "), std::string("\n  memory measured  "),
-        "\n  checkpoint       " + folder.path("run/step-00000004") + "\n"})
+        "\n  device           cpu " + version + ", 1 thread per rank" + (has_cores ? ", on its own cores\n" : "\n"),
+        std::string("\n  memory           "), std::string("done: 4 steps\n  loss             "),
+        std::string("\n  time             "), std::string(": preparing "), std::string(", evaluation "),
+        std::string("\n  tokens/s         "), std::string("\n  time by action   "),
+        std::string(" of rank 0 in 1 step\n"), std::string("\n  communication    "),
+        std::string(" exposed\n  memory planned   "), std::string("\n  memory planned   "),
+        std::string("\n  memory measured  "), "\n  checkpoint       " + folder.path("run/step-00000004") + "\n"})
     EXPECT_NE(run.err.find(part), std::string::npos) << part << "\nin " << run.err;
 }
 

@@ -90,6 +90,7 @@ TEST(SettingsFile, ReadsBackWhatItWrote) {
                        "--offload-chunk=1MiB",
                        "--device-memory=3GiB",
                        "--host-memory=5000",
+                       "--bind-cores=false",
                        "--insecure",
                        "--threads=2",
                        "--save=s",

@@ -19,6 +19,7 @@
 #include "plugins/host_services.h"
 #include "rates/measure.h"
 #include "train/consistency.h"
+#include "train/rank_cores.h"
 #include "train/train_rank.h"
 
 namespace tessera::host {
@@ -41,6 +42,7 @@ void measure_as_rank(const JobPlan& planned, const ParsedFlags& flags, const Ran
   const Job& job = planned.job();
   const JobPrograms& programs = planned.programs();
   const HostServices host(log, info.store);
+  const CoreBinding cores = bind_rank(job, info);
   RatesRank rank{info.rank, info.local_rank, job.mesh.num_ranks(), info.num_local_ranks, info.store, {}, {}};
   if (rank.num_ranks > 1) {
     rank.communicator = communicator_setup(job, info, host);

@@ -17,13 +17,19 @@
 
 namespace tessera::host {
 
+/// What each rank computes with on the CPU.
+struct RankThreads {
+  int count = 1;
+  bool have_own_cores = false;
+};
+
 /// "dp=2 ddp, tp=2 tensor"
 std::string mesh_text(const Job& job);
 
 /// Describes the run: model, data, steps, mesh, plugins with their versions, memory. Rows without a value do not apply.
-std::vector<Row> start_rows(const Job& job, const RunData& data, const RankRuntime& runtime, int num_threads);
+std::vector<Row> start_rows(const Job& job, const RunData& data, const RankRuntime& runtime, RankThreads threads);
 /// These as one table, before the first step; warnings about rates that cannot work.
-void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime, int num_threads);
+void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime, RankThreads threads);
 void report_evaluation(const Log& log, const EvalMetrics& result);
 
 /// The end of a run that did not fail.

@@ -86,11 +86,11 @@ std::string communicator_text(const Job& job) {
 }
 
 /// With the memory of a device that has its own, and of the host for staging.
-std::string device_text(const Job& job, const RankRuntime& runtime, int num_threads) {
+std::string device_text(const Job& job, const RankRuntime& runtime, RankThreads threads) {
   const std::string name = with_version(job.plugins.device);
   if (job.device_is_cpu())
-    return concat(name, ", ", num_threads, num_threads == 1 ? " thread" : " threads",
-                  job.mesh.num_ranks() > 1 ? " per rank" : "");
+    return concat(name, ", ", threads.count, threads.count == 1 ? " thread" : " threads",
+                  job.mesh.num_ranks() > 1 ? " per rank" : "", threads.have_own_cores ? ", on its own cores" : "");
   const auto memory = runtime.device_memory();
   const MemoryReport host = largest_program(runtime.programs(), TSR_MEMORY_HOST).memory;
   const uint64_t staging = host.most[MemoryClass::communication];
@@ -178,7 +178,7 @@ std::string mesh_text(const Job& job) {
   return text.empty() ? "one rank" : text;
 }
 
-std::vector<Row> start_rows(const Job& job, const RunData& data, const RankRuntime& runtime, int num_threads) {
+std::vector<Row> start_rows(const Job& job, const RunData& data, const RankRuntime& runtime, RankThreads threads) {
   return {{"model", model_text(job)},
           {"data", data.training ? data.training->description() : ""},
           {"evaluation", evaluation_text(job, data)},
@@ -188,16 +188,17 @@ std::vector<Row> start_rows(const Job& job, const RunData& data, const RankRunti
           {"mesh", mesh_shape(job)},
           {"strategies", strategies_text(job)},
           {"communicator", communicator_text(job)},
-          {"device", device_text(job, runtime, num_threads)},
+          {"device", device_text(job, runtime, threads)},
           {"cuda graph", graph_text(job, runtime)},
           {"memory", memory_text(runtime)},
           {"offload", offload_text(job, runtime.programs())},
           {"checkpoints", checkpoints_text(job, runtime)}};
 }
 
-void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime, int num_threads) {
+void report_start(const Log& log, const Job& job, const RunData& data, const RankRuntime& runtime,
+                  RankThreads threads) {
   log.info(table(concat("tessera " TESSERA_VERSION, job.trains ? " trains" : " evaluates"),
-                 start_rows(job, data, runtime, num_threads), table_columns()));
+                 start_rows(job, data, runtime, threads), table_columns()));
   warn_of_offload(log, job, runtime.programs());
   if (job.trains) warn_of_rates(log, job.config);
 }
