@@ -165,7 +165,7 @@ void report_crashes() {
 }
 
 void end_of_program() {
-  constexpr int kCopyMs = 1'000;
+  constexpr int kCopyMs = 5'000;  // no longer than the copy lives, and nothing where there is none
   if (const void* function = returned_copy(kCopyMs)) end_run(copy_sentence(function));
   has_ended = true;
 }
