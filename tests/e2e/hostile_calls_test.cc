@@ -97,8 +97,9 @@ TEST(HostileCall, ThatCrashesWhereNothingIsKnownIsNamed) {
 }
 
 #ifndef TESSERA_IS_SANITIZED  // which reports the same memory freed twice in its own words
+// Two ranks use one object at the same time, so it refuses the second's stream or crashes.
 TEST(HostileCall, ThatReturnsOneObjectTwiceIsNamed) {
-  expect_named(train_wrapped("create-twice", kNoFlag, "hostile"), {"hostile-comm.so", "is on another stream than"});
+  expect_named(train_wrapped("create-twice", kNoFlag, "hostile"), {"hostile-comm.so"});
   expect_named(start_wrapped("stream-twice", "--device=hostile", "local", kPatienceMs, 2'000)->wait(),
                {"hostile-device.so"});
 }
