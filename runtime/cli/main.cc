@@ -1,5 +1,6 @@
 // The program `tessera`: sets up the process, runs the command and turns errors into exit codes.
 #include <execinfo.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -7,6 +8,8 @@
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <span>
+#include <string_view>
 
 #include "base/concat.h"
 #include "base/log.h"
@@ -19,6 +22,7 @@
 #include "guard/process_copy.h"
 #include "launch/launched_ranks.h"
 #include "launch/rank_environment.h"
+#include "launch/supervisor.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -76,6 +80,23 @@ void prepare_for_out_of_memory() {
   std::set_new_handler([] { throw OutOfMemory(); });
 }
 
+/// Whether the arguments may name a plugin that is not in the default folder: in a file of settings too.
+bool may_use_plugins_from_elsewhere(std::span<char* const> arguments) {
+  return std::ranges::any_of(arguments, [](std::string_view argument) {
+    return argument.starts_with("--plugin-dir") || argument.starts_with("--config") ||
+           argument.find(".so") != std::string_view::npos;
+  });
+}
+
+/// Ranks that a launcher has started have a parent that sees how they end.
+bool is_rank_of_several() {
+  try {
+    return read_rank_environment(process_environment(), ::getppid()).world_size > 1;
+  } catch (const std::exception&) {  // the command reports it
+    return true;
+  }
+}
+
 /// Runs the command; errors are printed and become the exit code.
 int run_guarded(const std::vector<std::string>& argv) {
   try {
@@ -93,9 +114,14 @@ int run_guarded(const std::vector<std::string>& argv) {
 }  // namespace tessera::host
 
 int main(int argc, char** argv) {
+  bool tells_that_it_finished = tessera::host::is_started_by_launcher();  // before a plugin changes the environment
+  const std::span arguments(argv, static_cast<size_t>(argc));
+  if (tessera::host::may_use_plugins_from_elsewhere(arguments) && !tessera::host::is_rank_of_several()) {
+    if (const auto exit_code = tessera::host::supervise()) return *exit_code;
+    tells_that_it_finished |= tessera::host::is_supervised();
+  }
   tessera::host::report_crashes();
   tessera::host::prepare_for_out_of_memory();
-  const bool is_launched = tessera::host::is_started_by_launcher();  // read before a plugin changes the environment
   // Inherited, these make OpenBLAS use kernels of an older processor, which give other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");
@@ -109,7 +135,7 @@ int main(int argc, char** argv) {
   const int exit_code = tessera::host::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();
   tessera::host::end_of_program();
-  if (unwritten.empty()) return exit_code == 0 && is_launched ? tessera::host::kRankFinished : exit_code;
+  if (unwritten.empty()) return exit_code == 0 && tells_that_it_finished ? tessera::host::kRankFinished : exit_code;
   tessera::host::print_error("cannot write to standard output: " + unwritten);
   return exit_code == 0 ? 1 : exit_code;
 }

@@ -22,6 +22,7 @@
 #include <string_view>
 
 #include "base/concat.h"
+#include "base/ending_is_told.h"
 #include "guard/call_watch.h"
 #include "guard/ending.h"
 #include "guard/known_functions.h"
@@ -132,6 +133,7 @@ extern "C" void on_crash(int signal, siginfo_t* info, void* context) {
   } else {
     say(signal, context);
     has_spoken = true;
+    *ending_is_told = true;
   }
   for (size_t i = 0; i < kCrashSignals.size(); ++i)
     if (kCrashSignals[i] == signal) ::sigaction(signal, &actions_before[i], nullptr);

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/ending_is_told.h"
 #include "base/terminal.h"
 
 namespace tessera::host {
@@ -48,6 +49,7 @@ void say_signal(std::string_view before, int signal, std::string_view after) {
 
 void end_by_signal(int signal, bool says) {
   if (says) say_signal("ended by signal ", signal, "");
+  *ending_is_told = true;
   act(signal, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);

@@ -120,12 +120,28 @@ TEST(HostilePlugin, ThatCallsExitEndsTheRunWithOneAndItsName) {
 }
 
 #if defined(__x86_64__)
-// Nothing sees that but the launcher: every rank ends with 0.
+// Nothing sees that but a parent: the launcher of the ranks, or the supervisor.
 TEST(HostilePlugin, ThatEndsItsProcessByItselfDoesNotSucceed) {
   expect_named(train_wrapped("submit-exit-by-instruction", kNoFlag, "hostile-gloo"),
                {"rank ", "ended with exit code 0 before the job was done"}, 1);
+  const std::string text = "a plugin has ended the process of the run with exit code 0 before the run was done";
+  expect_named(train_threads("lower-exit-by-instruction"), {text}, 1);
+  expect_named(run({"plan", "--model=" + golden(), "--batch-size=1", "--seq-len=8", "--mesh=dp=2",
+                    std::string("--strategy=dp=") + kHostile, "--verify"},
+                   "lower-exit-by-instruction"),
+               {text}, 1);
 }
 #endif
+
+TEST(HostilePlugin, ThatKillsItsProcessIsReported) {
+  const std::string text = "the process of the run was killed by signal ";
+  expect_named(train_threads("lower-kill"), {text + "9 (SIGKILL): by a plugin, by hand, or by the system"}, 128 + 9);
+#ifndef TESSERA_IS_SANITIZED  // whose own handler it is there
+  expect_named(train_threads("lower-crash-unhandled"), {text + "11 (SIGSEGV)"}, by_signal(11));
+#endif
+  const CommandResult crash = train_threads("lower-crash");
+  EXPECT_EQ(crash.err.find(text), std::string::npos) << "said twice: " << crash.err;
+}
 
 TEST(HostilePlugin, ThatThrowsIsNamed) {
   const Parts text = {"an exception (thrown where nothing catches it) has left the plugin hostile", kHostile};

@@ -94,6 +94,8 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "exit-at-once")) _exit(0);
   if (is_fault(place, "exit-at-once-with-7")) _exit(7);
   if (is_fault(place, "exit-by-call")) syscall(SYS_exit_group, 0);
+  if (is_fault(place, "kill")) kill(getpid(), SIGKILL);
+  if (is_fault(place, "crash-unhandled")) signal(SIGSEGV, SIG_DFL), faults_crash();
   if (is_fault(place, "hang")) faults_hang();
   if (is_fault(place, "end-thread")) pthread_exit(NULL);
   if (is_fault(place, "recursion")) faults_zero = faults_recurse(&top);

@@ -1,0 +1,148 @@
+// What a plugin does to its process by instructions of its own, nothing inside the process can see: the system call
+// that ends it with 0, SIGKILL, SIGSTOP, a crash after it has taken the handler away. The ranks of our launcher have a
+// parent that sees it; this is the parent of a run whose ranks are threads, of a single rank, and of the launcher
+// itself, which plans with the plugins first.
+//
+//     shell -> supervisor -> the run (threads, or the launcher -> rank, rank, ...)
+
+#include "launch/supervisor.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include "base/concat.h"
+#include "base/ending_is_told.h"
+#include "base/log.h"
+#include "launch/launched_ranks.h"
+#include "launch/process_setup.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr timespec kTick = {0, 50'000'000};
+
+/// Those that reach a supervisor for its run. Ignored ones stay ignored.
+sigset_t passed_on() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  for (const int signal : kEndingSignals)
+    if (!is_ignored(signal)) sigaddset(&signals, signal);
+  return signals;
+}
+
+std::atomic<bool>* shared_flag() {
+  void* const memory =
+      ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) std::atomic<bool>(false);
+}
+
+/// The child while it is stopped, which a time limit counts by ticks: none pass while this process is stopped too.
+class Stops {
+ public:
+  Stops(pid_t child, int64_t limit_ms) : child_(child), limit_ms_(limit_ms) {}
+
+  void begin() {
+    if (!is_stopped(child_)) return;  // by now it goes on, as after Ctrl-Z and fg
+    if (is_running_) print_warning();
+    is_running_ = false;
+  }
+  bool is_stopped_now() const { return !is_running_; }
+  void tick() {
+    if (is_running_) return;
+    if (!is_stopped(child_)) {
+      is_running_ = true, stopped_ms_ = 0;
+      return;
+    }
+    stopped_ms_ += kTick.tv_nsec / 1'000'000;
+    if (stopped_ms_ < limit_ms_) return;
+    print_error(concat("the run (process ", child_, ") was stopped for ", limit_ms_ / 1000.0,
+                       " s, by a plugin or by hand, so it is killed; to hold a run for longer, stop process ",
+                       ::getpid(), " too"));
+    *ending_is_told = true;
+    ::kill(child_, SIGKILL);
+    is_running_ = true;
+  }
+
+ private:
+  void print_warning() const {
+    Log(LogLevel::warning).warning("the run (process ", child_, ") is stopped; resume it with kill -CONT ", child_);
+  }
+
+  const pid_t child_;
+  const int64_t limit_ms_;
+  bool is_running_ = true;
+  int64_t stopped_ms_ = 0;
+};
+
+/// Passes signals on until the child has ended. Returns its status.
+int wait_for(pid_t child, const sigset_t& signals, int64_t stopped_ms) {
+  Stops stops(child, stopped_ms);
+  for (;;) {
+    int status = 0;
+    const pid_t changed = ::waitpid(child, &status, WNOHANG | WUNTRACED);
+    if (changed == child && !WIFSTOPPED(status)) return status;
+    if (changed == child) stops.begin();
+    const int signal = ::sigtimedwait(&signals, nullptr, stops.is_stopped_now() ? &kTick : nullptr);
+    if (signal > 0 && signal != SIGCHLD) ::kill(child, signal);
+    stops.tick();
+  }
+}
+
+/// Signals that users and shells send need no words.
+bool is_surprise(int signal) {
+  return signal != SIGPIPE && signal != SIGQUIT && std::ranges::find(kEndingSignals, signal) == kEndingSignals.end();
+}
+
+int exit_code_for(int status) {
+  if (WIFEXITED(status)) {
+    const int code = WEXITSTATUS(status);
+    if (code == kRankFinished) return 0;
+    if (code != 0) return code;
+    print_error("a plugin has ended the process of the run with exit code 0 before the run was done");
+    return 1;
+  }
+  const int signal = WTERMSIG(status);
+  if (is_surprise(signal) && !*ending_is_told)
+    print_error(concat("the process of the run was killed by signal ", signal, " (SIG", ::sigabbrev_np(signal),
+                       "): by a plugin, by hand, or by the system for want of memory"));
+  const rlimit no_second_core{};
+  ::setrlimit(RLIMIT_CORE, &no_second_core);
+  end_by_signal(signal, false);
+}
+
+}  // namespace
+
+bool is_supervised() {
+  return ending_is_told != &ending_is_told_here;
+}
+
+std::optional<int> supervise(int64_t stopped_ms) {
+  std::atomic<bool>* const told = shared_flag();
+  if (!told) return {};
+  ::signal(SIGCHLD, SIG_DFL);  // ignored by some who start programs, and then nothing could be waited for
+  const sigset_t signals = passed_on();
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, &signals, &before);
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child > 0) {
+    ending_is_told = told;
+    return exit_code_for(wait_for(child, signals, stopped_ms));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (child < 0) return {};
+  ending_is_told = told;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);  // it died before the line above
+  return {};
+}
+
+}  // namespace tessera::host
