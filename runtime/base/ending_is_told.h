@@ -8,7 +8,7 @@ namespace tessera::host {
 inline std::atomic<bool> ending_is_told_here{false};
 
 /// Set when a crash has been named, or a user's signal, before the process dies of it. Where a supervisor asks
-/// (launch/supervisor.h), in memory that it shares.
+/// (guard/supervisor.h), in memory that it shares.
 inline std::atomic<bool>* ending_is_told = &ending_is_told_here;
 
 }  // namespace tessera::host

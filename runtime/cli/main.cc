@@ -20,9 +20,9 @@
 #include "config/usage_error.h"
 #include "guard/crash_report.h"
 #include "guard/process_copy.h"
+#include "guard/supervisor.h"
 #include "launch/launched_ranks.h"
 #include "launch/rank_environment.h"
-#include "launch/supervisor.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

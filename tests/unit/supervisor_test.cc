@@ -1,6 +1,6 @@
 // Each test runs supervise() in a process of its own, which is the supervisor, and looks at what that process says and
 // how it ends.
-#include "launch/supervisor.h"
+#include "guard/supervisor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 //
 //     shell -> supervisor -> the run (threads, or the launcher -> rank, rank, ...)
 
-#include "launch/supervisor.h"
+#include "guard/supervisor.h"
 
 #include <signal.h>
 #include <sys/mman.h>
