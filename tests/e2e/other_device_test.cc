@@ -53,7 +53,9 @@ TEST(OtherDevice, AKilledRankEndsTheRun) {
   Command run(train(
       on_device("other", {"--nproc=3", "--comm=gloo", "--steps=100000", "--timeout-ms=" + std::to_string(kNeverMs)})));
   ASSERT_TRUE(run.wait_for("step   20/")) << run.err();
-  const std::vector<int> ranks = children_of(run.pid());
+  const std::vector<int> launcher = children_of(run.pid());  // below the supervisor, since the device is from elsewhere
+  ASSERT_EQ(launcher.size(), 1u);
+  const std::vector<int> ranks = children_of(launcher[0]);
   ASSERT_EQ(ranks.size(), 3u);
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_EQ(run.wait().exit_code, 1);
