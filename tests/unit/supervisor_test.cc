@@ -8,25 +8,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <fstream>
 #include <functional>
-#include <sstream>
+#include <iterator>
 #include <string>
 
 #include "base/ending_is_told.h"
 #include "launch/launched_ranks.h"
 #include "support/patience.h"
+#include "support/processes.h"
 
 namespace tessera::host {
 namespace {
 
+using testing::children_of;
 using testing::eventually;
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+using testing::is_running;
 
 /// A supervisor, below which `run` takes place.
 class Supervisor {
@@ -54,14 +51,15 @@ class Supervisor {
     has_ended_ = true;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  std::string said() const { return text_of(err_); }
+  std::string said() const {
+    std::ifstream in(err_);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
   pid_t id() const { return id_; }
   /// The process of the run, once it exists.
   pid_t run_id() const {
-    const std::string id = std::to_string(id_);
-    std::string children;
-    eventually([&] { return !(children = text_of("/proc/" + id + "/task/" + id + "/children")).empty(); });
-    return children.empty() ? -1 : std::stoi(children);
+    EXPECT_TRUE(eventually([&] { return !children_of(id_).empty(); }));
+    return children_of(id_).at(0);
   }
 
  private:
@@ -131,9 +129,7 @@ TEST(Supervisor, TakesTheRunWithIt) {
     run = killed.run_id();
     ASSERT_GT(run, 0);
   }
-  EXPECT_TRUE(eventually([&] {
-    return ::kill(run, 0) != 0 || text_of("/proc/" + std::to_string(run) + "/stat").find(") Z") != std::string::npos;
-  }));
+  EXPECT_TRUE(eventually([&] { return !is_running(run); }));
 }
 
 TEST(Supervisor, EndsARunThatStaysStopped) {
