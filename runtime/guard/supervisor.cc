@@ -8,6 +8,7 @@
 #include "guard/supervisor.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
