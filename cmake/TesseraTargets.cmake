@@ -36,16 +36,17 @@ endfunction()
 
 # The standard headers that most of our sources come to, parsed once for all libraries: the compiler takes a precompiled
 # header only where all flags that change code are equal, so sources with flags of their own go without. It hides an
-# #include that is missing; the presets `clang` and `one-program` compile without it (CMAKE_DISABLE_PRECOMPILE_HEADERS).
+# #include that is missing; the presets `clang`, `fuzz` and `one-program` compile without it (CMAKE_DISABLE_PRECOMPILE_HEADERS).
 # A header costs those that do not need it too: <nlohmann/json.hpp> would add half a second to every test.
 set(TESSERA_COMMON_HEADERS <algorithm> <array> <cstring> <functional> <map> <memory> <optional> <span> <sstream> <stdexcept>
                            <string> <string_view> <system_error> <utility> <vector>)
-# For GCC's precompiled headers: the flag without which ccache keeps nothing that was compiled with one; and warnings that
-# it suppresses in the standard library's headers, but not in precompiled ones.
+# The flags without which ccache keeps nothing that was compiled with a precompiled header; and warnings that GCC
+# suppresses in the standard library's headers, but not in precompiled ones.
 set(TESSERA_PRECOMPILED_FLAGS "")
 if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
   set(TESSERA_PRECOMPILED_FLAGS
-      "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
+      "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>"
+      "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 
 # tessera_precompile(<target> <headers>...): makes the target's precompiled header, for itself and REUSE_FROM.

@@ -1,5 +1,5 @@
 // A job whose processes are killed at random moments, and which is started again each time, ends as an undisturbed
-// job. TESSERA_NUM_KILLS says how often; a job takes some, then the next one does.
+// job. TESSERA_NUM_KILLS in the environment says how often; a job takes some, then the next one does.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -12,6 +12,7 @@
 
 #include "e2e/cli.h"
 #include "support/processes.h"
+#include "support/setting.h"
 
 namespace tessera::testing {
 namespace {
@@ -123,8 +124,9 @@ class RandomKills : public ::testing::Test {
 
 TEST_F(RandomKills, EndAsAnUndisturbedRun) {
   ASSERT_NO_FATAL_FAILURE(run_undisturbed());
-  while (tally_.kills() < TESSERA_NUM_KILLS)
-    ASSERT_NO_FATAL_FAILURE(run_job(TESSERA_NUM_KILLS));
+  const int num_kills = setting("TESSERA_NUM_KILLS", 5);
+  while (tally_.kills() < num_kills)
+    ASSERT_NO_FATAL_FAILURE(run_job(num_kills));
   std::cout << tally_.kills() << " kills in " << tally_.jobs << " jobs: " << tally_.launcher << " of the launcher, "
             << tally_.rank << " of a rank; " << tally_.before_the_first_save << " before the first save, "
             << tally_.within_a_save << " within a save; an undisturbed job takes " << duration_.count() << " ms\n";

@@ -11,6 +11,7 @@
 #include "mutants.h"
 #include "mutation_job.h"
 #include "support/paths.h"
+#include "support/setting.h"
 
 namespace tessera::testing {
 namespace {
@@ -121,13 +122,8 @@ class MutationRun {
 
 class Mutation : public ::testing::TestWithParam<MutationCase> {};
 
-#ifndef TESSERA_MUTANTS_EVERY
-#define TESSERA_MUTANTS_EVERY "97"
-#endif
-
 TEST_P(Mutation, EachIsRefusedOrChangesNothing) {
-  const char* share = std::getenv("TESSERA_MUTANTS_EVERY");
-  MutationRun(GetParam()).try_every(std::stoul(share ? share : TESSERA_MUTANTS_EVERY));
+  MutationRun(GetParam()).try_every(static_cast<size_t>(setting("TESSERA_MUTANTS_EVERY", 97)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, Mutation, ::testing::ValuesIn(cases()),
