@@ -28,16 +28,20 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   ModelVerifier model(input.mesh, job.classes, [&](int rank) { return homes.compile(input.mesh.coordinates(rank)); });
   const bool walks_all = input.mesh.num_ranks() <= kMaxRanksWalked && input.policies.empty();
   const size_t num_programs = job.of(0).all().size();
+  for (const auto& [rank, all] : job.by_representative)
+    for (const Program* program : all.all())
+      model.note_calls(*program);
   for (size_t i = 0; i < num_programs; ++i) {
     progress.at(i, num_programs);
     std::map<int, const Program*> programs;
     for (const auto& [rank, all] : job.by_representative)
       programs.emplace(rank, all.all()[i]);
     const ProgramOf program = [&](int r) -> const Program& { return *programs.at(job.classes.representative(r)); };
-    DiagnosticList list;
+    DiagnosticList list, kernels;
     for (const auto& [rank, own] : programs) {
-      verify_common(*own, job.by_representative.at(rank).init, job.of(0).init, input.shape, list);
-      verify_described(*own, input.describe_op, list);
+      const RankPrograms& of_rank = job.by_representative.at(rank);
+      verify_common(*own, of_rank.init, of_rank.first(), job.of(0).init, input.shape, !input.policies.empty(), list);
+      verify_described(*own, input.describe_op, kernels);
     }
     Diagnostics found = list.take();
     if (found.empty()) {
@@ -51,7 +55,8 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
         found = model.check(program, matched, ops);
       }
     }
-    diagnostics.insert(diagnostics.end(), found.begin(), found.end());
+    for (const Diagnostics& more : {kernels.take(), found})
+      diagnostics.insert(diagnostics.end(), more.begin(), more.end());
   }
   return diagnostics;
 }

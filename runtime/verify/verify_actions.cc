@@ -63,11 +63,7 @@ class ActionChecker {
   void check_scratch() {
     for (const Binding& scratch : action_.bindings) {
       if (TSR_SLOT_ROLE(scratch.slot) != TSR_ROLE_WORKSPACE) continue;
-      const auto overlaps = [&](const Binding& other) {
-        return &other != &scratch && other.buffer == scratch.buffer &&
-               other.offset < scratch.offset + scratch.num_elements &&
-               scratch.offset < other.offset + other.num_elements;
-      };
+      const auto overlaps = [&](const Binding& other) { return &other != &scratch && overlap(other, scratch); };
       const auto other = std::ranges::find_if(action_.bindings, overlaps);
       if (other != action_.bindings.end())
         return report("binds " + slot_text(program_, action_, scratch.slot) + " to " + range_text(program_, scratch) +
@@ -173,8 +169,8 @@ class ActionChecker {
   void check_flags() {
     if (action_.flags & ~TSR_ACTION_PREDICATED) report("has the unknown flags " + std::to_string(action_.flags));
     if (!(action_.flags & TSR_ACTION_PREDICATED)) return;
-    if (!is_elementwise(action_.kind) && action_.kind != TSR_ACTION_OPTIMIZER)
-      return report("has a predicate; only elementwise actions and the optimizer may be skipped");
+    if (action_.kind != TSR_ACTION_OPTIMIZER)
+      return report("has a predicate; so far only the optimizer may be skipped");
     const Binding* clip = action_.find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP));
     if (!clip || clip->mode != TSR_MODE_READ)
       report("has a predicate, but does not read the result of clip (slot x2), so nothing makes it wait for clip");

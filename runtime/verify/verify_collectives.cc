@@ -190,7 +190,22 @@ class CollectiveChecker {
              " without being in place");
   }
 
+  /// Messages are on their way at once, so none may write what another sends or receives.
+  void check_received_apart() {
+    for (const Binding& received : action_.bindings) {
+      if (TSR_SLOT_ROLE(received.slot) != TSR_ROLE_DESTINATION) continue;
+      if (received.mode != TSR_MODE_WRITE)
+        return report("binds " + slot_text(program_, action_, received.slot) + " with mode add; a message is written");
+      for (const Binding& other : action_.bindings)
+        if (&other != &received && overlap(received, other))
+          return report("binds " + slot_text(program_, action_, received.slot) + " to " +
+                        range_text(program_, received) + ", and " + slot_text(program_, action_, other.slot) +
+                        " too; what is received has a range of its own");
+    }
+  }
+
   void check_exchange() {
+    check_received_apart();
     const size_t num_workspaces = std::ranges::count_if(
         action_.bindings, [](const Binding& b) { return TSR_SLOT_ROLE(b.slot) == TSR_ROLE_WORKSPACE; });
     const size_t num_messages = action_.bindings.size() - num_workspaces;

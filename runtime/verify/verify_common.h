@@ -5,9 +5,11 @@
 
 namespace tessera::host {
 
-/// A program has the job's configuration, the layout of `first`, rank 0's init program, and the buffers of `init`, its
-/// own rank's, that outlive a step: the host fills and reads them by name, whatever the program does with them.
-void verify_common(const Program& program, const Program& init, const Program& first, const StepConfig& config,
-                   DiagnosticList& diagnostics);
+/// A program has the job's configuration, the layout of `first`, rank 0's init program, and of its own rank's `init`
+/// the homes and the buffers that outlive a step. The host fills and reads those by the homes of `step`, the rank's
+/// first step program (its eval program where it has no other), whatever the program does with them; so all programs
+/// but init have each home in the same places.
+void verify_common(const Program& program, const Program& init, const Program& step, const Program& first,
+                   const StepConfig& config, bool has_policies, DiagnosticList& diagnostics);
 
 }  // namespace tessera::host

@@ -7,6 +7,7 @@
 // exist, and the device accepts or refuses dtypes. `call` may bind anything. Cost: bindings times rules.
 
 #include <algorithm>
+#include <cmath>
 
 #include "verify/verify_rank.h"
 
@@ -117,6 +118,8 @@ class SlotChecker {
       if (rule.required && rule.kind == action_.kind && !has(rule))
         report("binds no " + name(TSR_SLOT(rule.role, rule.index == kAny ? 0 : rule.index)));
     if (is_elementwise(action_.kind)) check_same_size();
+    if (action_.kind == TSR_ACTION_SCALE && !std::isnormal(static_cast<float>(action_.scale)))
+      report("scales by " + std::to_string(action_.scale) + ", which float32 has no normal number for");
     if (action_.home != 0 && !is_elementwise(action_.kind) && action_.kind != TSR_ACTION_CALL) check_home_size();
     check_accumulator();
   }
@@ -193,6 +196,8 @@ class SlotChecker {
     const tsr_dtype from = program_.buffer(source->buffer).dtype, to = program_.buffer(destination->buffer).dtype;
     if (action_.kind == TSR_ACTION_COPY && from != to)
       report("copies " + std::string(dtype_name(from)) + " to " + std::string(dtype_name(to)) + "; that is a cast");
+    if (overlap(*source, *destination))
+      report("reads and writes " + range_text(program_, *destination) + "; an elementwise action has operands apart");
   }
 
   void check_home_size() {

@@ -93,6 +93,33 @@ void insert_elementwise(Program& p, size_t before, uint32_t kind, Binding range,
   p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(before), std::move(action));
 }
 
+void insert_copy(Program& p, size_t before, Binding from, Binding to) {
+  insert_elementwise(p, before, TSR_ACTION_COPY, to);
+  Action& copy = p.actions[before];
+  from.slot = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+  from.mode = TSR_MODE_READ;
+  copy.bindings.front().mode = TSR_MODE_WRITE;
+  copy.bindings.push_back(from);
+}
+
+/// Rank 0's contents for all ranks of the group of an action that is there.
+void insert_broadcast(Program& p, size_t before, const Action& like, Binding range) {
+  Action broadcast;
+  broadcast.id = p.next_id++;
+  broadcast.kind = TSR_ACTION_BROADCAST;
+  broadcast.stream = like.stream;
+  broadcast.group = like.group;
+  broadcast.peer = 0;
+  range.slot = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+  range.mode = TSR_MODE_ADD;
+  broadcast.bindings = {range};
+  p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(before), std::move(broadcast));
+}
+
+void unbind(Action& action, uint32_t slot) {
+  ASSERT_EQ(std::erase_if(action.bindings, [&](const Binding& binding) { return binding.slot == slot; }), 1u);
+}
+
 void remove(Program& p, uint32_t kind, std::string_view object, int micro_batch = -1) {
   p.actions.erase(p.actions.begin() + static_cast<ptrdiff_t>(index_of(p, kind, object, micro_batch)));
 }
@@ -203,6 +230,32 @@ const Fault kComputeFaults[] = {
     {"loss_runs_twice", "one", 0,
      [](Program& p) { insert(p, index_of(p, TSR_ACTION_CLIP, "squares"), TSR_ACTION_LOSS, segment_of(p, "loss")); },
      "segment loss mb=0: its loss runs 2 times where the model needs it once"},
+    {"micro_batches_in_another_order", "one", 0,
+     [](Program& p) {
+       const size_t first = index_of(p, TSR_ACTION_BACKWARD, "wpe", 0),
+                    second = index_of(p, TSR_ACTION_BACKWARD, "wpe", 1);
+       std::swap(binding_of(p.actions[first], kWeightGradient).mode,
+                 binding_of(p.actions[second], kWeightGradient).mode);
+       std::rotate(p.actions.begin() + static_cast<ptrdiff_t>(first),
+                   p.actions.begin() + static_cast<ptrdiff_t>(first) + 1,
+                   p.actions.begin() + static_cast<ptrdiff_t>(second) + 1);
+     },
+     "which holds the gradient of mb=1 already; micro-batches are added in ascending order"},
+    {"loss_scale_missing", "fp16", 0, [](Program& p) { unbind(action_of(p, TSR_ACTION_LOSS, "loss"), kLossScaleSlot); },
+     "compute loss loss mb=0 does not take the loss scale, which this job has"},
+    {"parameter_from_memory_that_nothing_writes", "ddp", 0,
+     [](Program& p) {
+       Binding& weight = binding_of(action_of(p, TSR_ACTION_FORWARD, "h.0.qkv"), TSR_SLOT(TSR_ROLE_PARAMETER, 0));
+       Buffer own = p.buffer(weight.buffer);
+       own.id = 0;
+       own.kind = TSR_BUFFER_PLUGIN;
+       own.strategy = 0;
+       own.num_elements = weight.num_elements;
+       own.persistent = true;
+       weight.buffer = p.add_buffer(own);
+       weight.offset = 0;
+     },
+     "which holds nothing that the model names; the model needs h.0.attn.c_attn.weight"},
     {"gradient_of_what_has_none", "frozen", 0,
      [](Program& p) {
        Binding range = *action_of(p, TSR_ACTION_SUM_SQUARES, "h.1.attn.c_attn.weight").find(kSource);
@@ -251,6 +304,17 @@ const Fault kUpdateFaults[] = {
        binding_of(action_of(p, TSR_ACTION_CLIP, "squares"), kLossScaleSlot).buffer = buffer_of(p, "scalar lr");
      },
      "compute clip squares takes x5 = scalar lr, which holds the learning rate; the model needs the loss scale"},
+    {"loss_scale_missing_in_clip", "fp16", 0,
+     [](Program& p) { unbind(action_of(p, TSR_ACTION_CLIP, "squares"), kLossScaleSlot); },
+     "compute clip squares does not take the loss scale, which this job has"},
+    {"run_words_in_another_place", "one", 0,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_CLIP, "squares");
+       const uint64_t squares = buffer_of(p, "accumulator squares");
+       insert_copy(p, i, {squares, TSR_ACCUMULATOR_LIMBS, 1, 0, 0}, {squares, TSR_ACCUMULATOR_LIMBS + 1, 1, 0, 0});
+     },
+     "compute clip squares takes x0 = accumulator squares, which holds run words; the model needs run words from element 1 "
+     "on"},
     {"squares_lost", "one", 0,
      [](Program& p) {
        insert_elementwise(p, p.actions.size(), TSR_ACTION_ZERO, {buffer_of(p, "accumulator squares"), 0, 20, 0, 0});
@@ -322,6 +386,23 @@ const Fault kCollectiveFaults[] = {
        std::swap(binding_of(backward, kWeightGradient).offset, binding_of(backward, kBiasGradient).offset);
      },
      "which holds the gradient of ln_f.weight; the model needs the gradient of ln_f.bias"},
+    {"value_of_other_tokens", "ddp", 0,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_FORWARD, "h.0.qkv", 0);
+       const Binding qkv = binding_of(p.actions[i], TSR_SLOT(TSR_ROLE_OUTPUT, 0));
+       const auto sum = std::ranges::find(p.actions, uint32_t{TSR_ACTION_ALL_REDUCE}, &Action::kind);
+       insert_broadcast(p, i + 1, Action(*sum), qkv);
+     },
+     "compute forward h.0.attention mb=0 takes i0 (h.0.qkv) = activation h.0.qkv mb=0, which holds nothing that the "
+     "model "
+     "names; the model needs h.0.qkv mb=0"},
+    {"tokens_of_another_rank", "ddp", 0,
+     [](Program& p) {
+       const Binding tokens{p.inputs.front().buffer, 0, p.buffer(p.inputs.front().buffer).num_elements, 0, 0};
+       const auto sum = std::ranges::find(p.actions, uint32_t{TSR_ACTION_ALL_REDUCE}, &Action::kind);
+       insert_broadcast(p, 0, Action(*sum), tokens);
+     },
+     "which holds nothing that the model names; the model needs tokens mb=0"},
     {"loss_scattered", "ddp", 0, [](Program& p) { loss_sum(p).kind = TSR_ACTION_REDUCE_SCATTER; },
      "leaves each rank with a part of the loss, of which all need the whole"},
     {"value_averaged", "tensor", 0,
@@ -350,6 +431,8 @@ const Fault kCommonFaults[] = {
            {p.add_buffer(more), 0, more.num_elements, TSR_SLOT(TSR_ROLE_SAVED, 7), TSR_MODE_WRITE});
      },
      "binds s7, which the device does not list for its op"},
+    {"operand_missing", "one", 0, [](Program& p) { unbind(action_of(p, TSR_ACTION_BACKWARD, "h.0.ln_1", 0), kSaved); },
+     "compute backward h.0.ln_1 mb=0 binds no s0, which the device's op needs"},
     {"scratch_used_twice", "one", 0,
      [](Program& p) {
        Action& loss = action_of(p, TSR_ACTION_LOSS, "loss", 0);
@@ -359,6 +442,19 @@ const Fault kCommonFaults[] = {
      "binds w0 to workspace loss mb=0, and w1 too; an operand of scratch has its own"},
 };
 INSTANTIATE_TEST_SUITE_P(Common, ModelRule, ::testing::ValuesIn(kCommonFaults), name_of);
+
+// The host fills what the homes of the first step program name.
+TEST(ModelRuleOfHomes, InAnotherPlaceInAnotherProgram) {
+  const auto exchanged = [](Program& eval) {
+    const auto home = [&](std::string_view name) { return std::ranges::find(eval.homes, name, &Home::name); };
+    std::swap(home("h.0.ln_1.bias")->roles, home("h.0.ln_1.weight")->roles);
+  };
+  EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, exchanged)},
+                             "rank 0: its eval program has the value of h.0.ln_1.weight in another place than the "
+                             "program whose homes the host fills"));
+  const auto reversed = [](Program& eval) { std::ranges::reverse(eval.homes); };
+  EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, reversed)}, "has other homes than the init program"));
+}
 
 TEST(ModelRuleOfHomes, OwnedTwiceByOneRank) {
   const auto twice = [](Program& init) {

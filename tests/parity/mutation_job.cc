@@ -110,6 +110,13 @@ std::string MutationJob::refusal_of_init(int representative, const Change& chang
   return diagnostics.empty() ? "" : diagnostics.front();
 }
 
+std::string MutationJob::refusal_of_eval(int representative, const Change& change) const {
+  JobPrograms changed = compiled_.programs();
+  change(*changed.by_representative.at(representative).eval);
+  const Diagnostics diagnostics = verify_job(compiled_.input(), changed);
+  return diagnostics.empty() ? "" : diagnostics.front();
+}
+
 void MutationJob::run_rank(int rank, RankPrograms programs, const std::shared_ptr<KeyValueStore>& store,
                            RankBits& bits) const {
   const Job& job = compiled_.job();

@@ -31,6 +31,8 @@ class MutationJob {
   Diagnostics findings(int representative, const Change& change) const;
   /// The same of its init program, whose homes are those of the job.
   std::string refusal_of_init(int representative, const Change& change) const;
+  /// The same of its eval program.
+  std::string refusal_of_eval(int representative, const Change& change) const;
   /// The bits that all ranks have after two steps of the job with that change: losses, norms, parameters and states.
   /// Throws what a rank throws, and when ranks wait for one another for seconds.
   std::vector<std::byte> run(int representative, const Change& change) const;

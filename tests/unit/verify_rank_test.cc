@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <ostream>
 
 #include "support/expect_diagnostic.h"
@@ -176,8 +177,14 @@ const Fault kActionFaults[] = {
      "has a group, a peer or a reduction, but is not a collective"},
     {"flags", [](Program& p) { forward(p).flags = 8; }, "has the unknown flags 8"},
     {"predicate_on_compute", [](Program& p) { forward(p).flags = TSR_ACTION_PREDICATED; },
-     "only elementwise actions and the optimizer may be skipped"},
-    {"predicate_without_clip", [](Program& p) { first(p, TSR_ACTION_ZERO).flags = TSR_ACTION_PREDICATED; },
+     "has a predicate; so far only the optimizer may be skipped"},
+    {"predicate_on_elementwise", [](Program& p) { first(p, TSR_ACTION_ZERO).flags = TSR_ACTION_PREDICATED; },
+     "has a predicate; so far only the optimizer may be skipped"},
+    {"predicate_without_clip",
+     [](Program& p) {
+       std::erase_if(first(p, TSR_ACTION_OPTIMIZER).bindings,
+                     [](const Binding& b) { return b.slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP); });
+     },
      "does not read the result of clip"},
     {"dependency_forwards", [](Program& p) { p.actions[3].dependencies = {3}; },
      "waits for #3, which is not before it"},
@@ -191,6 +198,20 @@ Binding* binding(Action& action, uint32_t slot) {
 }
 
 const Fault kSlotFaults[] = {
+    {"copy_onto_itself",
+     [](Program& p) {
+       const uint64_t x = transient(p, "x", 8);
+       add_action(p, TSR_ACTION_COPY, 0, {read(x).at(0, 5), write(x).at(3, 5)});
+     },
+     "reads and writes activation x[3:8]; an elementwise action has operands apart"},
+    {"scale_that_is_no_number",
+     [](Program& p) {
+       add_action(p, TSR_ACTION_SCALE, 0, {add(transient(p, "x", 8))}).scale = std::numeric_limits<double>::quiet_NaN();
+     },
+     "scales by nan, which float32 has no normal number for"},
+    {"scale_that_float32_lacks",
+     [](Program& p) { add_action(p, TSR_ACTION_SCALE, 0, {add(transient(p, "x", 8))}).scale = 1e-40; },
+     "which float32 has no normal number for"},
     {"twice", [](Program& p) { forward(p).bindings.push_back(forward(p).bindings[0]); }, "binds p0 (wte.weight) twice"},
     {"not_there", [](Program& p) { forward(p).bindings[0].slot = TSR_SLOT(TSR_ROLE_GRADIENT, 0); },
      "binds g0 (wte.weight), which forward does not have"},
@@ -349,6 +370,17 @@ const Fault kCollectiveFaults[] = {
        collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4)), write(made(p, 4))}).peers = {1};
      },
      "lists 1 peers for 2 messages"},
+    {"exchange_overlap",
+     [](Program& p) {
+       const uint64_t x = made(p, 4);
+       collective(p, TSR_ACTION_EXCHANGE, {read(x), write(x)}).peers = {1, 1};
+     },
+     "binds dst0 to staging made, and src0 too; what is received has a range of its own"},
+    {"exchange_that_adds",
+     [](Program& p) {
+       collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4)), add(made(p, 4))}).peers = {1, 1};
+     },
+     "binds dst0 with mode add; a message is written"},
     {"exchange_with_itself", [](Program& p) { collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4))}).peers = {0}; },
      "names peer 0; its group has 2 ranks, and it is 0"},
     {"exchange_gap", [](Program& p) { collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4), kSrc + 1)}).peers = {1}; },

@@ -3,8 +3,10 @@
 //
 //     all_gather, all_to_all, broadcast   ranges come with what they hold on the rank that they come from
 //     sums over stages                    put different addends together
-//     sums over other axes                of the same addends of other tokens or tensors: verify_placement counts these
+//     sums over other axes                of the same addends of other tokens or tensors. Each axis with tokens counts
+//                                         once; verify_placement knows the others
 //
+// What is of a rank's own tokens (values, their gradients, what is saved) is nothing on a rank with other tokens.
 // Rows of a value are gathered to the whole, and a whole that is scattered is in rows. Cost: one of each collective's
 // members that differ; of gathers, each member.
 
@@ -49,9 +51,10 @@ class Collective {
       if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_WORKSPACE) walk(rank).write(binding, Content{});
   }
 
-  /// A range as `member`, one of those for which `rank` is walked, has it.
-  ContentParts of_member(int member, const Binding& range) const {
-    return ranks_.homes(member).resolve(walk(ranks_.classes.representative(member)).read(range));
+  /// A range that `rank` takes from `member`, as `member` has it.
+  ContentParts of_member(int rank, int member, const Binding& range) const {
+    return taken(ranks_.mesh, rank, member,
+                 ranks_.homes(member).resolve(walk(ranks_.classes.representative(member)).read(range)));
   }
 
   /// The same for a rank that has it in the same place afterwards. What both keep there alike stays named by its place:
@@ -59,7 +62,7 @@ class Collective {
   ContentParts of_member_at(int rank, int member, const Binding& range) const {
     const ContentParts kept = walk(ranks_.classes.representative(member)).read(range);
     ContentParts own = ranks_.homes(rank).resolve(kept), given = ranks_.homes(member).resolve(kept);
-    return own == given ? kept : given;
+    return taken(ranks_.mesh, rank, member, own == given ? kept : std::move(given));
   }
 
   std::vector<int> members_with(int rank) const {
@@ -85,7 +88,7 @@ class Collective {
       sent_ = walk(ranks_.classes.representative(root)).read(*given_by(root));
       is_kept_ = std::ranges::any_of(sent_, [](const ContentPart& p) { return p.content.kind == ContentKind::kept; });
     }
-    return is_kept_ ? of_member_at(rank, root, *given_by(root)) : sent_;
+    return is_kept_ ? of_member_at(rank, root, *given_by(root)) : taken(ranks_.mesh, rank, root, sent_);
   }
 
   ContentParts result(int rank, const Binding& destination) {
@@ -119,7 +122,7 @@ class Collective {
         slice.offset += offsets[i];
         slice.num_elements = offsets[i + 1] - offsets[i];
       }
-      ContentParts parts = of_member(members[i], slice);
+      ContentParts parts = of_member(rank, members[i], slice);
       for (ContentPart& part : parts)
         if (part.content.is_rows) {  // of the whole, they follow those of the members before
           part.content.is_rows = false;
@@ -139,7 +142,7 @@ class Collective {
       const Binding& source = *given_by(member);
       const auto offsets = slice_offsets(action_of(from), source.num_elements, static_cast<int>(members.size()));
       const uint64_t begin = offsets[static_cast<size_t>(position)], end = offsets[static_cast<size_t>(position) + 1];
-      append_at(all, at, slice(of_member(member, source), begin, end));
+      append_at(all, at, slice(of_member(rank, member, source), begin, end));
       at += end - begin;
     }
     return all;
@@ -147,11 +150,16 @@ class Collective {
 
   ContentParts scattered(int rank, const Binding& destination) {
     const CollectiveOperands form = form_of(rank);
-    ContentParts sum = summed(rank);
-    if (form.in_place) return sum;
-    const auto offsets = slice_offsets(action_of(rank), form.source->num_elements, form.num_ranks);
+    const uint64_t whole = form.given()->num_elements;
+    const auto offsets = slice_offsets(action_of(rank), whole, form.num_ranks);
     const auto position = static_cast<size_t>(form.position);
-    ContentParts own = slice(sum, offsets[position], offsets[position + 1]);
+    ContentParts own = slice(summed(rank), offsets[position], offsets[position + 1]);
+    if (form.in_place) {  // the other slices are left as scratch
+      ContentParts result{{0, offsets[position], {}}};
+      append_at(result, offsets[position], own);
+      append(result, {offsets[position + 1], whole - offsets[position + 1], {}});
+      return result;
+    }
     const bool splits_tensors = axis_splits(rank) == TSR_SPLITS_TENSORS;
     for (ContentPart& part : own)
       if (splits_tensors &&
@@ -212,7 +220,8 @@ class Collective {
       if (is_whole_on_each_rank(part.content.kind) && action_of(rank).kind == TSR_ACTION_REDUCE_SCATTER)
         walk(rank).report(places_.at(rank), concat("leaves each rank with a part of ", walk(rank).text(part.content),
                                                    ", of which all need the whole"));
-      if (part.content.kind == ContentKind::loss || part.content.kind == ContentKind::correct)
+      if (part.content.kind == ContentKind::loss || part.content.kind == ContentKind::correct ||
+          part.content.kind == ContentKind::gradient)
         count_sum(rank, part.content);
       if (!completes(rank, part.content)) part.content = {};
     }
@@ -228,7 +237,10 @@ class Collective {
   void count_sum(int rank, Content& content) const {
     const Group& group = group_of(rank);
     const uint32_t over = group.coordinates.empty() ? axes_of_tokens(ranks_.mesh, group.axis) : 0;
-    if (action_of(rank).reduce != TSR_REDUCE_SUM)
+    const uint32_t reduce = action_of(rank).reduce;
+    if (content.kind == ContentKind::gradient && reduce == TSR_REDUCE_AVG)
+      content.scale_by(1.0 / ranks_.mesh.num_members(group));
+    else if (reduce != TSR_REDUCE_SUM)
       walk(rank).report(places_.at(rank),
                         concat("reduces ", walk(rank).text(content), " by something other than a sum"));
     if (content.summed & over)
@@ -282,6 +294,13 @@ class Collective {
 };
 
 }  // namespace
+
+ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
+  if (mesh.data_rank(mesh.coordinates(rank)) == mesh.data_rank(mesh.coordinates(from))) return parts;
+  for (ContentPart& part : parts)
+    if (part.content.is_of_tokens()) part.content = {};
+  return parts;
+}
 
 void apply_collective(WalkedRanks& ranks, const std::vector<ActionRef>& members) {
   Collective(ranks, members).apply();

@@ -20,6 +20,9 @@ struct WalkedRanks {
   AddendSets& sets;
 };
 
+/// What `rank` has of `parts`, which `from` gives it.
+ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts);
+
 /// Applies the collective that these actions are together.
 void apply_collective(WalkedRanks& ranks, const std::vector<ActionRef>& members);
 

@@ -30,6 +30,7 @@ void RankWalk::count_phase() {
 
 void RankWalk::compute() {
   count_phase();
+  if (action_->kind == TSR_ACTION_LOSS && program_.purpose == TSR_PURPOSE_STEP) require_loss_scale();
   for (const Binding& binding : action_->bindings)
     if (binding.mode == TSR_MODE_READ) take_operand(binding);
   for (const Binding& binding : action_->bindings)
@@ -103,17 +104,23 @@ void RankWalk::put_gradient(const Binding& binding, int addend, Content sum) {
   add(binding, sum, static_cast<uint32_t>(addend));
 }
 
-/// With --reduce-every micro-batch each micro-batch's gradient is a sum of its own until it is complete: added as it is
-/// computed, it would round differently on one rank and on several.
-void RankWalk::check_joins_own_micro_batch(const Binding& binding, int parameter) {
-  if (program_.shape.reduce_every != TSR_EVERY_MICRO_BATCH || binding.mode != TSR_MODE_ADD) return;
+/// Micro-batches are added in ascending order, which says how the sum is rounded. With --reduce-every micro-batch each
+/// micro-batch's gradient is a sum of its own until it is complete: added as it is computed, it would round differently
+/// on one rank and on several.
+void RankWalk::check_micro_batches(const Binding& binding, int parameter) {
+  if (binding.mode != TSR_MODE_ADD) return;
   for (const ContentPart& part : contents_.read(binding)) {
-    if (part.content.kind != ContentKind::gradient) continue;
-    for (const uint32_t addend : context_.sets.set(part.content.addends))
-      if (needs_.micro_batch_of(parameter, addend) != action_->micro_batch)
-        return report(concat("adds to ", range_text(program_, binding),
-                             ", which holds the gradient of another "
-                             "micro-batch; with --reduce-every micro-batch each has a sum of its own"));
+    if (part.content.kind != ContentKind::gradient || part.content.addends == 0) continue;
+    const AddendSets::Set& addends = context_.sets.set(part.content.addends);
+    const int first = needs_.micro_batch_of(parameter, addends.front());
+    const int last = needs_.micro_batch_of(parameter, addends.back());
+    if (last > action_->micro_batch)
+      return report(concat("adds to ", range_text(program_, binding), ", which holds the gradient of mb=", last,
+                           " already; micro-batches are added in ascending order"));
+    if (program_.shape.reduce_every == TSR_EVERY_MICRO_BATCH && first < action_->micro_batch)
+      return report(concat("adds to ", range_text(program_, binding),
+                           ", which holds the gradient of another "
+                           "micro-batch; with --reduce-every micro-batch each has a sum of its own"));
   }
 }
 
@@ -121,7 +128,8 @@ void RankWalk::put_result(const Binding& binding) {
   const Segment& segment = program_.model->segments[static_cast<size_t>(action_->segment)];
   const uint32_t slot = TSR_SLOT_INDEX(binding.slot);
   const int mb = action_->micro_batch;
-  Content kept{};
+  int addend = -1;
+  Content kept{}, sum;
   kept.index = action_->segment;
   kept.part = static_cast<int>(slot);
   kept.micro_batch = mb;
@@ -138,9 +146,11 @@ void RankWalk::put_result(const Binding& binding) {
       return put_gradient(binding, needs_.input_addend(action_->segment, slot),
                           needs_.value_gradient(segment.inputs[slot], mb));
     case TSR_ROLE_GRADIENT:
-      check_joins_own_micro_batch(binding, segment.parameters[slot]);
-      return put_gradient(binding, needs_.parameter_addend(action_->segment, slot, mb),
-                          needs_.gradient(segment.parameters[slot]));
+      addend = needs_.parameter_addend(action_->segment, slot, mb);
+      if (addend >= 0) check_micro_batches(binding, segment.parameters[slot]);
+      sum = needs_.gradient(segment.parameters[slot]);
+      sum.summed = 0;
+      return put_gradient(binding, addend, sum);
     case TSR_ROLE_SCALAR:
       return add(binding, {slot == TSR_SCALAR_LOSS ? ContentKind::loss : ContentKind::correct},
                  static_cast<uint32_t>(mb));

@@ -18,6 +18,12 @@ Content Content::moved_by(int64_t positions) const {
   return moved;
 }
 
+void Content::scale_by(double by) {
+  constexpr double kRounding = 1e-9;
+  factor *= by;
+  if (factor > 1 - kRounding && factor < 1 + kRounding) factor = 1;
+}
+
 void append(ContentParts& parts, const ContentPart& part) {
   if (part.num_elements == 0) return;
   const bool goes_on = !parts.empty() && parts.back().content == part.content &&

@@ -38,13 +38,21 @@ struct Content {
   uint32_t role = 0;     ///< TSR_HOME_*, of states
   int index = -1, part = -1, micro_batch = -1;
   uint32_t addends = 0;  ///< a set of AddendSets
-  uint32_t summed = 0;   ///< of a loss and of correct predictions: the axes over whose tokens it is summed, as bits
+  uint32_t summed =
+      0;  ///< of a loss, correct predictions and gradients: the axes over whose tokens it is summed, as bits
   int64_t shift = 0;
   double factor = 1;  ///< of gradients: by which SCALE has multiplied them
 
   bool operator==(const Content&) const = default;
   /// Elements have places in it; of the others every element is like the next.
-  bool has_places() const { return kind > ContentKind::zero && kind != ContentKind::run_words; }
+  bool has_places() const { return kind > ContentKind::zero; }
+  /// It is of a rank's own tokens: on ranks with others, nothing that an action may need.
+  bool is_of_tokens() const {
+    return kind == ContentKind::value || kind == ContentKind::value_gradient || kind == ContentKind::saved ||
+           kind == ContentKind::context;
+  }
+  /// Multiplies its factor; what comes to 1 but for rounding, as an average of n does by n, is 1.
+  void scale_by(double by);
   Content moved_by(int64_t positions) const;  ///< as seen from a range that begins `positions` later
 };
 

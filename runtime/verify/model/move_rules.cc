@@ -53,11 +53,18 @@ void RankWalk::scale() {
     const bool is_state = kind == ContentKind::kept || kind == ContentKind::state;
     const bool stays = kind == ContentKind::opaque || kind == ContentKind::zero || (is_state && diverges_);
     if (kind == ContentKind::gradient)
-      part.content.factor *= action_->scale;
+      part.content.scale_by(action_->scale);
     else if (!stays)
       part.content = {};
   }
   contents_.write(binding, parts);
+}
+
+/// A strategy's buffer from step to step. What it held before the step is nothing that the model names, and may be
+/// added to, as a moving average does.
+bool RankWalk::is_own_memory(const Binding& binding) const {
+  const Buffer& buffer = program_.buffer(binding.buffer);
+  return buffer.persistent && buffer.kind == TSR_BUFFER_PLUGIN;
 }
 
 void RankWalk::add_into(const Binding& source, const Binding& destination) {
@@ -67,7 +74,9 @@ void RankWalk::add_into(const Binding& source, const Binding& destination) {
     const uint64_t begin = std::max(there[i].offset, more[k].offset);
     const uint64_t there_end = there[i].offset + there[i].num_elements,
                    more_end = more[k].offset + more[k].num_elements;
-    const auto sum = sum_of(there[i].content, more[k].content, context_.sets);
+    const bool is_unknown = (is_own_memory(destination) && there[i].content.kind == ContentKind::unknown) ||
+                            (is_own_memory(source) && more[k].content.kind == ContentKind::unknown);
+    const auto sum = is_unknown ? Content{} : sum_of(there[i].content, more[k].content, context_.sets);
     if (!sum) {
       report(concat("adds ", text(more[k].content), " in ", range_text(program_, source), " to ",
                     text(there[i].content), " in ", range_text(program_, destination),

@@ -51,6 +51,7 @@ ModelNeeds::ModelNeeds(const Program& program, AddendSets& sets)
     count_uses(segment);
   find_backwards();
   find_reductions();
+  find_gradient_axes(program);
   for (const int n : input_uses_)
     all_inputs_.push_back(sets.id_of(first(n)));
   for (const int n : gradient_uses_)
@@ -105,6 +106,14 @@ void ModelNeeds::find_reductions() {
         reductions_[static_cast<size_t>(value(v, 0).index)] = contraction.reduce;
 }
 
+/// All with tokens of their own, but those over which a parameter diverges.
+void ModelNeeds::find_gradient_axes(const Program& program) {
+  gradient_axes_.assign(model_.parameters.size(), axes_of_tokens_);
+  for (const LayoutEntry& entry : program.layout)
+    if (entry.kind == TSR_LAYOUT_DIVERGENT)
+      gradient_axes_[static_cast<size_t>(entry.parameter)] &= ~(1u << entry.axis);
+}
+
 uint32_t ModelNeeds::reduction(const Content& content) const {
   return content.kind == ContentKind::value ? reductions_[static_cast<size_t>(content.index)] : TSR_REDUCE_SUM;
 }
@@ -139,6 +148,7 @@ Content ModelNeeds::gradient(int parameter) const {
   Content content{ContentKind::gradient};
   content.index = parameter;
   content.addends = all_gradients_[static_cast<size_t>(parameter)];
+  content.summed = gradient_axes_[static_cast<size_t>(parameter)];
   return content;
 }
 

@@ -51,6 +51,7 @@ class ModelNeeds {
   void count_uses(const Segment& segment);
   void find_backwards();
   void find_reductions();
+  void find_gradient_axes(const Program& program);
 
   const Model& model_;
   uint32_t num_micro_batches_;
@@ -59,6 +60,7 @@ class ModelNeeds {
   BySlot input_addends_, parameter_addends_;
   std::vector<bool> needs_backward_, goes_on_, trains_;  // of each segment
   std::vector<uint32_t> all_inputs_, all_gradients_;     // complete sets: of each value, of each parameter
+  std::vector<uint32_t> gradient_axes_;                  // of each parameter: those its gradient is summed over
   std::vector<uint32_t> reductions_;                     // of each value
   uint32_t all_micro_batches_ = 0;
   uint32_t axes_of_tokens_;  // of several ranks

@@ -57,7 +57,9 @@ void RankWalk::enter_scalars() {
 void RankWalk::enter_kept(const KeptContents& entry) {
   for (const Buffer& buffer : program_.buffers) {
     const Binding whole{buffer.id, 0, buffer.num_elements, 0, 0};
-    if (buffer.kind == TSR_BUFFER_PLUGIN && buffer.persistent) contents_.write(whole, {ContentKind::opaque});
+    if (buffer.kind == TSR_BUFFER_PLUGIN && buffer.persistent &&
+        context_.made_by_calls.contains(context_.buffers.number_of(buffer)))
+      contents_.write(whole, {ContentKind::opaque});
     if (!is_kept(buffer)) continue;
     const int number = context_.buffers.number_of(buffer);
     Content kept{ContentKind::kept};
@@ -92,8 +94,18 @@ void RankWalk::report(size_t index, const std::string& what) {
   if (context_.reported.insert(finding).second) context_.diagnostics->add(action_text(program_, index) + " " + what);
 }
 
-/// Where `held` is not what is wanted; empty where it fits. Factors that all ranks have alike are verify_placement's,
-/// which knows what an average does to them; on one rank it sees nothing.
+/// What is wrong with `seen`, where `needed` is not.
+std::string RankWalk::difference(const Content& seen, const Content& needed) const {
+  if (text(seen) != text(needed)) return concat("holds ", text(seen), "; the model needs ", text(needed));
+  if (seen.addends != needed.addends) return concat("has not all addends of ", text(needed));
+  std::string axes;
+  for (size_t axis = 0; axis < program_.mesh->axes().size(); ++axis)
+    if ((needed.summed & ~seen.summed) >> axis & 1u)
+      axes += concat(axes.empty() ? "" : " and ", program_.mesh->axes()[axis].name);
+  return concat("holds ", text(needed), axes.empty() ? " of other tokens" : ", not summed over " + axes);
+}
+
+/// Where `held` is not what is wanted; empty where it fits.
 std::string RankWalk::first_difference(const ContentParts& held, const ContentParts& wanted) const {
   size_t k = 0;
   for (const ContentPart& want : wanted) {
@@ -101,14 +113,9 @@ std::string RankWalk::first_difference(const ContentParts& held, const ContentPa
     const uint64_t end = want.offset + want.num_elements;
     while (at < end && k < held.size()) {
       const uint64_t held_end = held[k].offset + held[k].num_elements;
-      Content content = held[k].content;
-      if (program_.mesh->num_ranks() > 1) content.factor = 1;
-      if (content.kind != ContentKind::opaque && content != want.content) {
-        const Content seen = content.moved_by(static_cast<int64_t>(at));
-        const Content needed = want.content.moved_by(static_cast<int64_t>(at));
-        if (text(seen) == text(needed)) return concat("has not all addends of ", text(needed));
-        return concat("holds ", text(seen), "; the model needs ", text(needed));
-      }
+      const Content& content = held[k].content;
+      if (content.kind != ContentKind::opaque && content != want.content)
+        return difference(content.moved_by(static_cast<int64_t>(at)), want.content.moved_by(static_cast<int64_t>(at)));
       at = std::min(end, held_end);
       if (held_end <= end) ++k;
     }

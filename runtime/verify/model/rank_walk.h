@@ -21,6 +21,7 @@ namespace tessera::host {
 struct WalkContext {
   AddendSets sets = {};
   KeptBuffers buffers = {};
+  std::set<int> made_by_calls = {};     ///< kept buffers that a strategy's own arithmetic writes in some program
   std::set<std::string> reported = {};  ///< findings without their rank: those of several ranks are one
   DiagnosticList* diagnostics = nullptr;
 };
@@ -73,6 +74,7 @@ class RankWalk {
   bool take(const Binding& binding, const ContentParts& wanted);
   bool take(const Binding& binding, const Content& wanted);
   std::string first_difference(const ContentParts& held, const ContentParts& wanted) const;
+  std::string difference(const Content& seen, const Content& needed) const;
   void add(const Binding& binding, Content sum, uint32_t addend);
   void put_scratch();
 
@@ -80,7 +82,7 @@ class RankWalk {
   void count_phase();
   void take_operand(const Binding& binding);
   void put_result(const Binding& binding);
-  void check_joins_own_micro_batch(const Binding& binding, int parameter);
+  void check_micro_batches(const Binding& binding, int parameter);
   void put_gradient(const Binding& binding, int addend, Content sum);
   const ContentParts& parameter(int p);
 
@@ -92,11 +94,13 @@ class RankWalk {
   void update(const Binding& binding);
   Content scalar(int index, int version) const;
   void take_scalar(uint32_t index, int version);
+  void require_loss_scale();
 
   void elementwise();
   void zero();
   void scale();
   void add_into(const Binding& source, const Binding& destination);
+  bool is_own_memory(const Binding& binding) const;
   void call();
 
   const Program& program_;

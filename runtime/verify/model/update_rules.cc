@@ -36,6 +36,13 @@ void RankWalk::take_scalar(uint32_t index, int version) {
     take(*binding, scalar(static_cast<int>(index), version));
 }
 
+/// The loss is multiplied by it, and clip divides the gradients by it: both or neither.
+void RankWalk::require_loss_scale() {
+  if (find_buffer(program_, TSR_BUFFER_SCALAR, kLossScale) &&
+      !action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE)))
+    report("does not take the loss scale, which this job has");
+}
+
 Content RankWalk::all_squares() const {
   AddendSets::Set homes;
   for (size_t h = 0; h < program_.homes.size(); ++h)
@@ -62,7 +69,9 @@ void RankWalk::sum_squares() {
 void RankWalk::clip() {
   const Binding& accumulator = *action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR));
   ContentParts wanted{{0, TSR_ACCUMULATOR_LIMBS, all_squares()}};
-  append(wanted, {TSR_ACCUMULATOR_LIMBS, TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS, {ContentKind::run_words}});
+  append(wanted, {TSR_ACCUMULATOR_LIMBS, TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS,
+                  Content{ContentKind::run_words}.moved_by(-TSR_ACCUMULATOR_LIMBS)});
+  require_loss_scale();
   take(accumulator, wanted);
   take_scalar(TSR_SCALAR_STEP, 0);
   take_scalar(TSR_SCALAR_LOSS_SCALE, 0);

@@ -1,5 +1,4 @@
-// Asks the device about every action that computes. Which slots may be left out verify_model sees: it misses what they
-// make. Cost: a call of the device's describe for each action.
+// Asks the device about every action that computes. Cost: a call of the device's describe for each action.
 
 #include "verify/model/verify_described.h"
 
@@ -22,6 +21,10 @@ void verify_described(const Program& program, const DescribeOp& describe, Diagno
     const Action& action = program.actions[i];
     if (!is_kernel(action.kind)) continue;
     const std::vector<tsr_slot_spec> slots = describe(op_of(program, action));
+    for (const tsr_slot_spec& slot : slots)
+      if (!(slot.flags & TSR_SLOT_OPTIONAL) && !action.find(slot.slot))
+        diagnostics.add(concat(action_text(program, i), " binds no ", slot_text(program, action, slot.slot),
+                               ", which the device's op needs"));
     for (const Binding& binding : action.bindings) {
       const auto spec = std::ranges::find(slots, binding.slot, &tsr_slot_spec::slot);
       const bool is_listed = spec != slots.end();

@@ -6,8 +6,8 @@
 
 namespace tessera::host {
 
-/// A bound slot of an action that computes has the elements and the dtype that the device lists, scratch too: a kernel relies
-/// on them, and would touch what is beside a shorter range.
+/// An action that computes binds each slot that the device lists, but optional ones, with the elements and the dtype
+/// that are listed, scratch too: a kernel relies on them, and would touch what is beside a shorter range.
 void verify_described(const Program& program, const DescribeOp& describe, DiagnosticList& diagnostics);
 
 }  // namespace tessera::host

@@ -104,8 +104,7 @@ class JointWalk {
 
   int peer_of(const RankWalk& walk, const Action& action, const Message& message) const {
     const Group& group = walk.program().groups[static_cast<size_t>(action.group)];
-    const std::vector<int> members = ranks_.mesh.members(group, ranks_.mesh.coordinates(walk.rank()));
-    return ranks_.classes.representative(members[static_cast<size_t>(message.peer)]);
+    return ranks_.mesh.members(group, ranks_.mesh.coordinates(walk.rank()))[static_cast<size_t>(message.peer)];
   }
 
   /// Sends what the action sends, once; then receives, if all has been sent.
@@ -119,14 +118,16 @@ class JointWalk {
     if (std::ranges::any_of(in, [&](size_t t) { return !sent_[t]; })) return false;
     for (const Message& message : messages)
       if (message.is_receive)
-        if (const auto t = take(in, peer_of(walk, action, message), true)) walk.write(*message.binding, *sent_[*t]);
+        if (const int peer = peer_of(walk, action, message); const auto t = take(in, peer, true))
+          walk.write(*message.binding, taken(ranks_.mesh, walk.rank(), peer, *sent_[*t]));
     return true;
   }
 
-  /// The first of these transfers to or from that peer.
+  /// The first of these transfers to or from that peer, or the rank that stands for it.
   std::optional<size_t> take(std::deque<size_t>& transfers, int peer, bool receives) const {
+    const int walked = ranks_.classes.representative(peer);
     const auto found = std::ranges::find_if(transfers, [&](size_t t) {
-      return (receives ? matched_.transfers[t].sender : matched_.transfers[t].receiver).rank == peer;
+      return (receives ? matched_.transfers[t].sender : matched_.transfers[t].receiver).rank == walked;
     });
     if (found == transfers.end()) return std::nullopt;
     const size_t t = *found;
@@ -241,6 +242,15 @@ void ModelVerifier::check_homes(const ProgramOf& init, DiagnosticList& diagnosti
     verifier.check(init(rank), found);
     for (const std::string& finding : found.take())
       if (reported.insert(finding).second) diagnostics.add(finding);
+  }
+}
+
+void ModelVerifier::note_calls(const Program& program) {
+  for (const Action& action : program.actions) {
+    if (action.kind != TSR_ACTION_CALL) continue;
+    for (const Binding& binding : action.bindings)
+      if (const Buffer& buffer = program.buffer(binding.buffer); binding.mode != TSR_MODE_READ && buffer.persistent)
+        context_.made_by_calls.insert(context_.buffers.number_of(buffer));
   }
 }
 

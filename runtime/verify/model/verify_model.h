@@ -18,6 +18,9 @@ class ModelVerifier {
   ModelVerifier(const Mesh& mesh, const RankClasses& classes, HomesOf homes_of)
       : mesh_(mesh), classes_(classes), homes_of_(std::move(homes_of)) {}
 
+  /// Of every program of the job before the first check: what its calls write may be anything.
+  void note_calls(const Program& program);
+
   /// Init first: the others find what it leaves. The programs have passed verify_ranks. Each segment runs once for a
   /// micro-batch; operands hold what the model names; each trainable element is updated once, after one clip that
   /// takes each square once; nothing else changes what outlives the program.

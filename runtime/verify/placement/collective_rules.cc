@@ -116,9 +116,15 @@ void PlacementRules::reduce_on_axis(const CollectiveOperands& form) {
   if (action_->kind == TSR_ACTION_REDUCE_SCATTER) expect_one_factor(*form.given());
   const PlacementParts parts = reduced(form, result);
   if (!form.destination) return;
-  if (action_->kind != TSR_ACTION_REDUCE_SCATTER || form.in_place) return placements_.write(*form.destination, parts);
-  const auto offsets = slice_offsets(*action_, form.source->num_elements, form.num_ranks);
-  placements_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
+  if (action_->kind != TSR_ACTION_REDUCE_SCATTER) return placements_.write(*form.destination, parts);
+  const auto offsets = slice_offsets(*action_, form.given()->num_elements, form.num_ranks);
+  Binding own = *form.destination;
+  if (form.in_place) {  // the other slices are left as scratch
+    placements_.write(own, Placement{});
+    own.offset += offsets[form.position];
+    own.num_elements = offsets[form.position + 1] - offsets[form.position];
+  }
+  placements_.write(own, slice(parts, offsets[form.position], offsets[form.position + 1]));
 }
 
 /// What a gather takes from this rank: its slice.
@@ -164,6 +170,7 @@ void PlacementRules::gather_on_axis(const CollectiveOperands& form) {
   const uint32_t whole = form.in_place ? bit(PlacementKind::replicated) : 0;
   expect(own, bit(PlacementKind::shard) | bit(PlacementKind::varying) | whole,
          "the ranks' slices do not make up the buffer");
+  expect_one_factor(own);
   const Placement common = common_placement(placements_.read(own));
   placements_.write(*form.destination, {PlacementKind::replicated, common.factor});
 }

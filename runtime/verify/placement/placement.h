@@ -42,7 +42,7 @@ struct Placement {
 
   bool is_neutral() const { return kind <= PlacementKind::zero; }
   bool is_code() const { return kind >= PlacementKind::encoded; }
-  bool is_scaled() const { return factor < 1 - 1e-9 || factor > 1 + 1e-9; }
+  bool is_scaled() const { return !(factor >= 1 - 1e-9 && factor <= 1 + 1e-9); }  // not a number is scaled too
 };
 
 /// "the same on all ranks of dp", "an unreduced partial sum over dp", ...
